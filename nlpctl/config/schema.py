@@ -1,0 +1,174 @@
+"""The recipe: every key that may appear in a recipe file, its type, default and meaning.
+
+This module is the single definition. The loader coerces by these types, the JSON Schema and
+docs/recipes.md are generated from them, and the rest of nlpctl receives them already checked.
+
+`training` and `compression` hold the fields of PaddleNLP's TrainingArguments and
+CompressionArguments; those classes cannot be imported here (they import paddle), so their
+fields come from the catalogue in config/catalogue.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from nlpctl.config.catalogue import compression_fields, training_fields
+
+Scalar = str | int | float | bool | None
+
+
+def key(default: Any, help: str) -> Any:
+    """A recipe key: its default and its one-line meaning (shown in help, schema and docs)."""
+    return field(default=default, metadata={"help": help})
+
+
+def mapping_key(help: str) -> Any:
+    """A recipe key that holds free names, empty by default (a plain dict: it pickles and copies)."""
+    return field(default_factory=dict, metadata={"help": help})
+
+
+@dataclass(frozen=True)
+class ScratchSection:
+    """A small encoder trained from nothing, with a vocabulary built from the training text."""
+
+    architecture: Literal["bert", "ernie", "roberta", "electra"] = key("ernie", "Network family, as PaddleNLP names it.")
+    vocab_size: int = key(8000, "Upper limit of the vocabulary built from the training text.")
+    min_frequency: int = key(2, "Pieces seen less often than this do not enter the vocabulary.")
+    lowercase: bool = key(True, "Lowercase and strip accents before splitting into pieces.")
+    hidden_size: int = key(128, "Width of the hidden states.")
+    num_hidden_layers: int = key(2, "Number of transformer layers.")
+    num_attention_heads: int = key(2, "Attention heads per layer; must divide hidden_size.")
+    intermediate_size: int = key(512, "Width of the feed-forward layer.")
+
+
+@dataclass(frozen=True)
+class ModelSection:
+    """Where the network comes from: a name, a folder, or from_scratch."""
+
+    name_or_path: str | None = key(
+        None, "Hub name (ernie-3.0-medium-zh), PaddleNLP folder, Hugging Face folder, run directory or model folder; python:PACKAGE/PATH reads a folder inside an installed package."
+    )
+    from_scratch: ScratchSection | None = key(None, "Build a new encoder instead of loading one.")
+    config: Mapping[str, Scalar] = mapping_key("Overrides of the network's own config, such as hidden_dropout_prob: 0.1.")
+
+
+@dataclass(frozen=True)
+class ColumnsSection:
+    """Which column or JSON key holds what. Columns of a file without header are named "0", "1", ..."""
+
+    text: str = key("text", "Column of the sentence.")
+    text_pair: str | None = key(None, "Column of the second sentence, for pairs.")
+    label: str = key("label", "Column of the label.")
+
+
+@dataclass(frozen=True)
+class SplitsSection:
+    """Names of the splits inside `data.dataset`."""
+
+    train: str | None = key("train", "Split used for training.")
+    dev: str | None = key("dev", "Split used to select the model.")
+    test: str | None = key("test", "Split used for the final score only.")
+
+
+@dataclass(frozen=True)
+class DataSection:
+    """What to read, how to read it, and how it is batched."""
+
+    train: tuple[str, ...] = key((), "Training file, or a list of files.")
+    dev: tuple[str, ...] = key((), "Development file(s): select the model, tune thresholds.")
+    test: tuple[str, ...] = key((), "Test file(s): scored once at the end, never used to select.")
+    dataset: str | None = key(None, "A named data set instead of files: PaddleNLP built-in or Hugging Face, with subset (glue/cola).")
+    splits: SplitsSection = field(default_factory=SplitsSection, metadata={"help": "Split names inside `dataset`."})
+    format: Literal["auto", "tsv", "csv", "jsonl", "json"] = key("auto", "File format; auto goes by the file's ending.")
+    header: bool = key(True, "Whether tsv and csv files start with a line of column names.")
+    columns: ColumnsSection = field(default_factory=ColumnsSection, metadata={"help": "Which column holds what."})
+    reader: str | None = key(None, "Your own reader, package.module:function(path) yielding dicts. It runs with your rights: name only code you trust.")
+    labels: tuple[str, ...] | str | None = key(None, "The label set: a list, or a file with one label per line. Default: collected from the training data.")
+    max_seq_length: int = key(128, "Longest sequence in tokens, special tokens included; longer text is cut.")
+    on_bad_row: Literal["error", "skip"] = key("error", "error: list the bad rows and stop; skip: go on and count them in the manifest.")
+    streaming: bool = key(False, "Read the training data as a stream in constant memory (needs training.max_steps and data.labels).")
+    shuffle_buffer: int = key(10000, "Rows held for shuffling when streaming.")
+    length_grouped: bool = key(True, "Batch training rows of similar length together: less padding, faster.")
+    tokenizer: Literal["auto", "fast", "paddlenlp"] = key("auto", "auto takes the fast tokenizer where it is proved equal to PaddleNLP's.")
+
+
+@dataclass(frozen=True)
+class EarlyStoppingSection:
+    """Stop when the watched metric no longer improves (needs load_best_model_at_end)."""
+
+    patience: int | None = key(None, "Evaluations without improvement before training stops; null: never.")
+    min_delta: float = key(0.0, "Smallest change of the metric that counts as an improvement.")
+
+
+@dataclass(frozen=True)
+class RuntimeSection:
+    """The process: device, threads, flags. In effect before Paddle is imported."""
+
+    device: Literal["auto", "gpu", "cpu"] = key("auto", "gpu, cpu, or auto (gpu where one is usable).")
+    devices: tuple[int, ...] = key((), "GPU cards to use; more than one starts one process per card.")
+    nproc: int = key(1, "Number of processes on CPU.")
+    threads: int | None = key(None, "Threads per process; default: physical cores divided by processes.")
+    deterministic: bool = key(False, "Same bytes every time: fixed seeds and deterministic kernels.")
+    flags: Mapping[str, Scalar] = mapping_key("Paddle flags, such as FLAGS_cudnn_deterministic: true.")
+    cache_dir: str | None = key(None, "Where models and data sets are downloaded to (PPNLP_HOME); ASCII only.")
+    amd_fast_math: bool | None = key(None, "Let the bundled MKL use AVX on AMD processors; default: on where the processor is AMD.")
+
+
+def _section_from_catalogue(name: str, doc: str, fields: tuple) -> type:
+    """A frozen dataclass with one field per catalogue entry."""
+    section = dataclasses.make_dataclass(
+        name,
+        [(f.name, f.annotation, field(default=f.default, metadata={"help": f.help, "choices": f.choices})) for f in fields],
+        frozen=True,
+    )
+    section.__doc__ = doc
+    section.__module__ = __name__
+    return section
+
+
+TrainingSection = _section_from_catalogue(
+    "TrainingSection", "Every field of PaddleNLP's TrainingArguments, under its own name.", training_fields()
+)
+CompressionSection = _section_from_catalogue(
+    "CompressionSection", "Every field that PaddleNLP's CompressionArguments adds.", compression_fields()
+)
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a value came from: `file:line`, `--flag`, or `default`."""
+
+    source: str
+    line: int | None = None
+
+    def __str__(self) -> str:
+        return f"{self.source}:{self.line}" if self.line is not None else self.source
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A resolved recipe. Nothing is parsed, coerced or defaulted after this point."""
+
+    task: str
+    model: ModelSection
+    data: DataSection
+    training: Any  # TrainingSection
+    early_stopping: EarlyStoppingSection
+    compression: Any  # CompressionSection
+    runtime: RuntimeSection
+    origins: Mapping[str, Origin] = field(default_factory=dict, compare=False, repr=False)
+    path: Path | None = field(default=None, compare=False)
+
+    @property
+    def run_dir(self) -> Path:
+        """The run directory, `training.output_dir`."""
+        return Path(self.training.output_dir)
+
+    def where(self, dotted: str) -> str:
+        """`file:line` or flag that set `dotted`, for error messages; the key itself when defaulted."""
+        origin = self.origins.get(dotted)
+        return f"{origin} ({dotted})" if origin is not None and origin.source != "default" else dotted
