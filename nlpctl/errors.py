@@ -1,0 +1,55 @@
+"""The two ways a command can fail, and what a failure must say.
+
+Every message names what is wrong, where (file:line or key), and what to do next.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+EXIT_OK = 0
+EXIT_FAILED = 1  # the run failed
+EXIT_USER = 2  # the recipe, flags or data are wrong
+EXIT_INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong: `where: message`, and the next step on a line of its own."""
+
+    message: str
+    where: str = ""  # "file:line", "file: key", "--flag" or ""
+    hint: str = ""
+
+    def __str__(self) -> str:
+        head = f"{self.where}: {self.message}" if self.where else self.message
+        return f"{head}\n  -> {self.hint}" if self.hint else head
+
+
+class NlpctlError(Exception):
+    """Base of the errors that are shown as a message, never as a traceback."""
+
+    exit_code = EXIT_FAILED
+
+    def __init__(self, message: str = "", where: str = "", hint: str = "", *, problems: Sequence[Problem] = ()):
+        self.problems = tuple(problems) or (Problem(message, where, hint),)
+        super().__init__("\n".join(str(problem) for problem in self.problems))
+
+
+class UserError(NlpctlError):
+    """The recipe, a flag, the data or a model folder is wrong; the user can mend it. Exit 2."""
+
+    exit_code = EXIT_USER
+
+
+class RunFailed(NlpctlError):
+    """The run itself failed (a lost process, a full disk). Exit 1."""
+
+    exit_code = EXIT_FAILED
+
+
+class Interrupted(NlpctlError):
+    """The user stopped the run (Ctrl-C or SIGTERM). Exit 130."""
+
+    exit_code = EXIT_INTERRUPTED

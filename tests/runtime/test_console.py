@@ -1,0 +1,121 @@
+"""Results go to stdout, all else to stderr; a terminal gets a drawing, a pipe plain lines."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import pty
+import subprocess
+import sys
+
+import pytest
+
+from nlpctl.errors import Problem, UserError
+from nlpctl.runtime import console
+
+
+def test_streams_are_kept_apart(capsys):
+    console.result("positive")
+    console.print_json({"text": "好"})
+    console.note("reading")
+    console.warn("careful")
+    console.error(UserError("wrong", "a.yaml:3", "mend it"))
+    out, err = capsys.readouterr()
+    assert out.startswith("positive\n") and json.loads(out.removeprefix("positive\n")) == {"text": "好"}
+    assert err == "reading\nwarning: careful\nerror: a.yaml:3: wrong\n  -> mend it\n"
+
+
+def test_every_problem_of_an_error_is_shown(capsys):
+    console.error(UserError(problems=[Problem("one"), Problem("two")]))
+    assert capsys.readouterr().err == "error: one\nerror: two\n"
+
+
+def test_other_ranks_stay_quiet_but_warn(capsys, monkeypatch):
+    monkeypatch.setenv("PADDLE_TRAINER_ID", "1")
+    console.result("x")
+    console.table("t", ["a"], [[1]])
+    console.note("x")
+    with console.progress(10, "read") as bar:
+        bar.advance(10)
+    console.warn("seen")
+    assert capsys.readouterr() == ("", "warning: seen\n")
+
+
+def test_plain_table_aligns_wide_characters(capsys):
+    console.table("scores", ["label", "f1"], [["好评", 0.5], ["negative", None]])
+    assert capsys.readouterr().out == "scores\nlabel     f1\n--------  ------\n好评      0.5000\nnegative\n"
+
+
+def test_plain_progress_writes_a_line_every_ten_seconds():
+    now = [0.0]
+    stream = io.StringIO()
+    bar = console.PlainProgress(400, "predict", "rows", stream, clock=lambda: now[0])
+    for second in range(1, 21):
+        now[0] = second
+        bar.advance(10)
+    bar.finish()
+    assert stream.getvalue().splitlines() == [
+        "predict: 100/400 rows (25%), 10.0 rows/s",
+        "predict: 200/400 rows (50%), 10.0 rows/s",
+        "predict: 200 rows in 20.0 s, 10.0 rows/s",
+    ]
+
+
+def test_plain_progress_without_total():
+    now = [0.0]
+    stream = io.StringIO()
+    bar = console.PlainProgress(None, "read", "rows", stream, clock=lambda: now[0])
+    now[0] = 10.0
+    bar.advance(50)
+    assert stream.getvalue() == "read: 50 rows, 5.0 rows/s\n"
+
+
+def test_a_failure_inside_progress_passes_through(capsys):
+    with pytest.raises(ValueError), console.progress(1, "read"):
+        raise ValueError
+    assert "read" not in capsys.readouterr().err  # no closing line that claims success
+
+
+TERMINAL_SCRIPT = """
+from nlpctl.runtime import console
+console.table("scores [x]", ["label"], [["[red]good"]])
+with console.progress(3, "read") as bar:
+    for _ in range(3):
+        bar.advance()
+console.error("broken")
+"""
+
+
+def test_terminal_draws_and_takes_brackets_literally():
+    controller, terminal = pty.openpty()
+    env = {**os.environ, "TERM": "xterm"}
+    child = subprocess.Popen([sys.executable, "-c", TERMINAL_SCRIPT], stdout=terminal, stderr=terminal, env=env)
+    os.close(terminal)
+    shown = b""
+    while True:
+        try:
+            block = os.read(controller, 65536)
+        except OSError:  # Linux says EIO once the other side is closed
+            break
+        if not block:
+            break
+        shown += block
+    os.close(controller)
+    assert child.wait() == 0
+    text = shown.decode()
+    assert "[red]good" in text and "scores [x]" in text and "━" in text and "3/3" in text
+    assert "\033[31merror:\033[0m broken" in text
+
+
+def test_importing_console_does_not_import_rich():
+    code = "import sys, nlpctl.runtime.console; print([m for m in ('rich', 'paddle', 'numpy') if m in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+def test_chinese_results_survive_an_ascii_locale():
+    code = "from nlpctl.runtime import console; console.set_up_streams(); console.result('好'); console.note('坏')"
+    env = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=env, check=True)
+    assert (done.stdout, done.stderr) == ("好\n".encode(), "坏\n".encode())
