@@ -1,0 +1,99 @@
+"""What processor this is and how much of it we may use, read from Linux without any other package.
+
+`root` is "/" except in tests.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+INSTRUCTION_SETS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile", "amx_int8", "amx_bf16")
+AMD_VENDORS = ("AuthenticAMD", "HygonGenuine")  # Hygon builds AMD's Zen under licence
+
+
+@dataclass(frozen=True)
+class CpuInfo:
+    """The processor: maker, model name, and which of INSTRUCTION_SETS it has."""
+
+    vendor: str
+    model: str
+    instruction_sets: tuple[str, ...]
+
+    @property
+    def is_amd(self) -> bool:
+        return self.vendor in AMD_VENDORS
+
+
+def cpu_info(root: Path = Path("/")) -> CpuInfo:
+    """Read /proc/cpuinfo; empty strings where the system does not tell (not Linux, not x86)."""
+    first: dict[str, str] = {}
+    for line in _read(root / "proc/cpuinfo").splitlines():
+        if not line.strip() and first:
+            break  # one block per logical processor; all are alike
+        name, _, value = line.partition(":")
+        first[name.strip()] = value.strip()
+    flags = set(first.get("flags", "").split())
+    present = tuple(name for name in INSTRUCTION_SETS if name in flags)
+    return CpuInfo(first.get("vendor_id", ""), first.get("model name", ""), present)
+
+
+def physical_cores(root: Path = Path("/")) -> int:
+    """Cores this process may use: its affinity with hyper-threads counted once, cut to the container's quota."""
+    allowed = _allowed_processors()
+    cores = len({_core_of(processor, root) for processor in allowed})
+    quota = cpu_quota(root)
+    return cores if quota is None else max(1, min(cores, int(quota)))
+
+
+def cpu_quota(root: Path = Path("/")) -> float | None:
+    """Processors' worth of time that the cgroup grants, None without a limit."""
+    limits = [limit for folder in _cgroup_folders(root) if (limit := _folder_quota(folder)) is not None]
+    return min(limits, default=None)
+
+
+def _allowed_processors() -> set[int]:
+    if hasattr(os, "sched_getaffinity"):  # not on macOS
+        return set(os.sched_getaffinity(0))
+    return set(range(os.cpu_count() or 1))
+
+
+def _core_of(processor: int, root: Path) -> tuple[str, str]:
+    """(package, core); a processor whose place is unknown counts as a core of its own."""
+    topology = root / f"sys/devices/system/cpu/cpu{processor}/topology"
+    core = _read(topology / "core_id").strip()
+    return (_read(topology / "physical_package_id").strip(), core) if core else ("processor", str(processor))
+
+
+def _cgroup_folders(root: Path) -> list[Path]:
+    """This process's cpu cgroup and its ancestors: a limit may stand on any of them."""
+    folders = []
+    for line in _read(root / "proc/self/cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":  # version 2
+            base = root / "sys/fs/cgroup"
+        elif "cpu" in controllers.split(","):  # version 1
+            base = root / "sys/fs/cgroup/cpu"
+        else:
+            continue
+        inside = base / path.lstrip("/")
+        folders += [inside, *[parent for parent in inside.parents if parent.is_relative_to(base)]]
+    return folders
+
+
+def _folder_quota(folder: Path) -> float | None:
+    if line := _read(folder / "cpu.max"):  # version 2: "200000 100000" or "max 100000"
+        quota, period = line.split()
+    else:  # version 1: -1 is no limit
+        quota, period = _read(folder / "cpu.cfs_quota_us").strip(), _read(folder / "cpu.cfs_period_us").strip()
+    if quota in ("", "max", "-1"):
+        return None
+    return int(quota) / int(period)
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,98 @@
+"""Cores are counted as the kernel grants them; told on made-up /proc and /sys trees."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nlpctl.runtime import cpu
+
+
+HYPER_THREADED = ((0, 0), (0, 1), (0, 0), (0, 1))  # (package, core) of each logical processor
+
+
+@pytest.fixture
+def machine(tmp_path, monkeypatch):
+    """Write files below a made-up root; four hyper-threads on two cores unless told otherwise."""
+
+    def build(files: dict[str, str], processors: tuple[tuple[int, int], ...] = HYPER_THREADED) -> Path:
+        for number, (package, core) in enumerate(processors):
+            topology = f"sys/devices/system/cpu/cpu{number}/topology"
+            files = {**files, f"{topology}/core_id": f"{core}\n", f"{topology}/physical_package_id": f"{package}\n"}
+        for name, text in files.items():
+            path = tmp_path / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(len(processors))), raising=False)
+        return tmp_path
+
+    return build
+
+
+def test_hyper_threads_count_once(machine):
+    assert cpu.physical_cores(machine({})) == 2
+
+
+def test_two_sockets_with_the_same_core_ids_are_two_cores(machine):
+    assert cpu.physical_cores(machine({}, ((0, 0), (1, 0)))) == 2
+
+
+def test_affinity_limits(machine, monkeypatch):
+    root = machine({})
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {1, 3})  # two hyper-threads of one core
+    assert cpu.physical_cores(root) == 1
+
+
+def test_without_topology_every_processor_is_a_core(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: {0, 1, 5}, raising=False)
+    assert cpu.physical_cores(tmp_path) == 3
+
+
+FOUR_CORES = ((0, 0), (0, 1), (0, 2), (0, 3))
+
+
+@pytest.mark.parametrize(
+    ("files", "cores"),
+    [
+        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "max 100000\n"}, 4),
+        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "250000 100000\n"}, 2),
+        ({"proc/self/cgroup": "0::/\n", "sys/fs/cgroup/cpu.max": "50000 100000\n"}, 1),
+        ({"proc/self/cgroup": "0::/pod/me\n", "sys/fs/cgroup/pod/cpu.max": "300000 100000\n"}, 3),
+        (
+            {
+                "proc/self/cgroup": "3:cpu,cpuacct:/box\n1:memory:/box\n",
+                "sys/fs/cgroup/cpu/box/cpu.cfs_quota_us": "200000\n",
+                "sys/fs/cgroup/cpu/box/cpu.cfs_period_us": "100000\n",
+            },
+            2,
+        ),
+        (
+            {
+                "proc/self/cgroup": "3:cpu:/\n",
+                "sys/fs/cgroup/cpu/cpu.cfs_quota_us": "-1\n",
+                "sys/fs/cgroup/cpu/cpu.cfs_period_us": "100000\n",
+            },
+            4,
+        ),
+    ],
+    ids=["v2 unlimited", "v2 2.5 processors", "v2 half a processor", "v2 limit on the parent", "v1", "v1 unlimited"],
+)
+def test_container_quota_limits(machine, files, cores):
+    assert cpu.physical_cores(machine(files, FOUR_CORES)) == cores
+
+
+def test_cpu_info(machine):
+    text = "processor : 0\nvendor_id\t: AuthenticAMD\nmodel name\t: AMD EPYC 9654\nflags\t: fpu avx2 avx512f amx_tile\n"
+    info = cpu.cpu_info(machine({"proc/cpuinfo": f"{text}\nprocessor : 1\nvendor_id : Other\n"}))
+    assert info == cpu.CpuInfo("AuthenticAMD", "AMD EPYC 9654", ("avx2", "avx512f", "amx_tile"))
+    assert info.is_amd and not cpu.CpuInfo("GenuineIntel", "", ()).is_amd
+
+
+def test_unreadable_cpuinfo_is_not_an_error(tmp_path):
+    assert cpu.cpu_info(tmp_path) == cpu.CpuInfo("", "", ())
+
+
+def test_this_machine():
+    assert 1 <= cpu.physical_cores() <= (os.cpu_count() or 1)
