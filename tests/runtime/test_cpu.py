@@ -9,7 +9,6 @@ import pytest
 
 from nlpctl.runtime import cpu
 
-
 HYPER_THREADED = ((0, 0), (0, 1), (0, 0), (0, 1))  # (package, core) of each logical processor
 
 
