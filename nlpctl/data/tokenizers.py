@@ -1,0 +1,196 @@
+"""Text to token ids: the one call that datasets, collators and predictors make.
+
+Nothing here starts threads, so an encoder may be used before and after a fork (DataLoader workers) and
+TOKENIZERS_PARALLELISM does not matter.
+"""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from nlpctl.data.wordpiece import WordPiece, unsupported_reason
+from nlpctl.errors import UserError
+from nlpctl.runtime import console
+from nlpctl.upstream.tokenizer_pickle import PickledTokenizer
+
+# What a tokenizer can trip over: case with and without a partner, accents in both forms, marks that reorder,
+# symbols and full-width forms, invisible characters, special tokens whole, nested and broken, long words.
+PROBES = (
+    "",
+    " \t\n",
+    "这家酒店¥３００～５００，性价比～还行！！",
+    "房间 is GREAT,but WiFi太慢:-( 5★",
+    "unbelievable Playfulness o'clock don't 3.14 1,000",
+    "Café Cafe\u0301 naïve ÅNGSTRÖM Ǆ ß ẞ ﬁ",
+    "İstanbul ISPARTA ı ΟΔΟΣ ΣΑΣ. ς",
+    "カﾞ がギ 한국어 \u1112\u1161\u11ab नमस्ते กำ",
+    "\U0001d158\U0001d165\U0001d16e a\u302e\u0301b",
+    "[MASK] [mask] x[CLS]y[SEP] [UNK][PAD] [MA\u200bSK] [ MASK ]",
+    "a\u200bb\u00adc\ufeffd\u0000e\ufffdf\u2028g\u3000h\u00a0i\x0bj\x85k",
+    "豈更\U0002f800𠀀〇々〆ー㈱①Ⅳ㎏",
+    "~$+<=>^`| ≠ ≮ ; · ′ « ¿ § ² º µ Ø ŋ Ʊ",
+    "👍🏽👨‍👩‍👧 \U0001f1e8\U0001f1f3 \ue000 \u0378",
+    "x" * 100 + " " + "x" * 101 + " " + "中" * 40,
+)
+_PROBE_LENGTHS = (12, 1000)
+
+
+@dataclass(slots=True)
+class Encoding:
+    """One text (or pair) as ids, special tokens included, not padded.
+
+    token_type_ids has the same length, or is empty for a tokenizer that makes none.
+    """
+
+    input_ids: list[int]
+    token_type_ids: list[int]
+
+
+class TextEncoder(ABC):
+    """Texts to `Encoding`s. Can be pickled; holds no locks and no threads."""
+
+    kind: Literal["fast", "paddlenlp"]
+
+    def __init__(self, tokenizer: Any):
+        self.pad_id: int = tokenizer.pad_token_id
+        self.pad_token_type_id: int = tokenizer.pad_token_type_id
+        self.uses_token_types: bool = "token_type_ids" in tokenizer.model_input_names
+        self._overhead = {pair: tokenizer.num_special_tokens_to_add(pair=pair) for pair in (False, True)}
+
+    def encode(self, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int) -> list[Encoding]:
+        """Encode a batch, cutting each row to `max_length` tokens; of a pair the longer side is cut first.
+
+        Raises UserError when `max_length` leaves no room for text, ValueError when `texts` and `pairs`
+        differ in length.
+        """
+        least = self._overhead[pairs is not None] + 1
+        if max_length < least:
+            raise UserError(
+                f"{max_length} tokens leave no room for text beside the special tokens",
+                where="data.max_seq_length",
+                hint=f"set it to {least} or more",
+            )
+        if pairs is not None and len(pairs) != len(texts):
+            raise ValueError(f"{len(texts)} texts but {len(pairs)} second texts")
+        return self._encode(texts, pairs, max_length) if len(texts) else []
+
+    @abstractmethod
+    def _encode(self, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int) -> list[Encoding]: ...
+
+
+class PaddleTextEncoder(TextEncoder):
+    """PaddleNLP's own tokenizer, any class."""
+
+    kind = "paddlenlp"
+
+    def __init__(self, tokenizer: Any):
+        super().__init__(tokenizer)
+        self._tokenizer = tokenizer
+        # PaddleNLP says this whenever a pair is cut, though nobody asked for the overflow.
+        warnings.filterwarnings("ignore", message="Be aware, overflowing tokens are not returned")
+
+    def _encode(self, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int) -> list[Encoding]:
+        batch = self._tokenizer(
+            list(texts),
+            None if pairs is None else list(pairs),
+            max_length=max_length,
+            truncation=True,
+            return_token_type_ids=self.uses_token_types,
+            return_attention_mask=False,
+            verbose=False,
+        )
+        rows = batch["input_ids"]
+        types = batch["token_type_ids"] if self.uses_token_types else [[] for _ in rows]
+        return [Encoding(*row) for row in zip(rows, types, strict=True)]
+
+    def __reduce__(self) -> tuple:
+        return _rebuild, (type(self), PickledTokenizer.pack(self._tokenizer))
+
+
+class FastTextEncoder(TextEncoder):
+    """The same ids for WordPiece tokenizers, several times faster; see wordpiece.py."""
+
+    kind = "fast"
+
+    def __init__(self, tokenizer: Any):
+        super().__init__(tokenizer)
+        self._tokenizer = tokenizer
+        self._wordpiece = WordPiece(tokenizer)
+        self._cls, self._sep = tokenizer.cls_token_id, tokenizer.sep_token_id
+
+    def _encode(self, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int) -> list[Encoding]:
+        if pairs is None:
+            return [self._single(text, max_length) for text in texts]
+        return [self._pair(text, pair, max_length) for text, pair in zip(texts, pairs, strict=True)]
+
+    def _single(self, text: str, max_length: int) -> Encoding:
+        room = max_length - 2
+        ids = [self._cls, *self._wordpiece.ids(text, room)[:room], self._sep]
+        return Encoding(ids, [0] * len(ids) if self.uses_token_types else [])
+
+    def _pair(self, text: str, pair: str, max_length: int) -> Encoding:
+        room = max_length - 3
+        first, second = self._wordpiece.ids(text, room), self._wordpiece.ids(pair, room)
+        keep_first, keep_second = longest_first(len(first), len(second), room)
+        ids = [self._cls, *first[:keep_first], self._sep, *second[:keep_second], self._sep]
+        types = [0] * (keep_first + 2) + [1] * (keep_second + 1) if self.uses_token_types else []
+        return Encoding(ids, types)
+
+    def __reduce__(self) -> tuple:
+        return _rebuild, (type(self), PickledTokenizer.pack(self._tokenizer))
+
+
+def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
+    """How many tokens of each side of a pair are kept when at most `room` may be.
+
+    PaddleNLP drops tokens one at a time from the longer side, from the second where they are equal.
+    A side longer than `room` counts like one of `room`, so callers need not tokenise beyond that.
+    """
+    if first + second <= room:
+        return first, second
+    if min(first, second) <= room // 2:
+        return (first, room - first) if first < second else (room - second, second)
+    return room - room // 2, room // 2
+
+
+def build_encoder(tokenizer: Any, mode: Literal["auto", "fast", "paddlenlp"]) -> TextEncoder:
+    """The encoder for a PaddleNLP PretrainedTokenizer.
+
+    auto takes the fast one where the class is known to be equal and a check of difficult strings against
+    this very tokenizer agrees; otherwise PaddleNLP's own. fast raises UserError in place of falling back.
+    """
+    slow = PaddleTextEncoder(tokenizer)
+    if mode == "paddlenlp":
+        return slow
+    reason = unsupported_reason(tokenizer)
+    if reason is None:
+        fast = FastTextEncoder(tokenizer)
+        difference = first_difference(fast, slow)
+        if difference is None:
+            return fast
+        reason = f"it differs from PaddleNLP's tokenizer on {difference!r}"
+        console.note(f"the fast tokenizer is not used: {reason}")
+    if mode == "fast":
+        raise UserError(
+            f"no fast tokenizer: {reason}", where="data.tokenizer", hint="set it to auto, or to paddlenlp"
+        )
+    return slow
+
+
+def first_difference(fast: TextEncoder, slow: TextEncoder) -> str | None:
+    """The first probe that the two encode differently, alone or as a pair with the next; None if equal."""
+    for length in _PROBE_LENGTHS:
+        for pairs in (None, [*PROBES[1:], PROBES[0]]):
+            rows = zip(PROBES, fast.encode(PROBES, pairs, length), slow.encode(PROBES, pairs, length), strict=True)
+            for text, got, expected in rows:
+                if got != expected:
+                    return text
+    return None
+
+
+def _rebuild(kind: type[TextEncoder], packed: PickledTokenizer) -> TextEncoder:
+    return kind(packed.unpack())

@@ -1,0 +1,122 @@
+"""WordPiece at several times PaddleNLP's speed, with PaddleNLP's own answers.
+
+PaddleNLP's BERT-type tokenizers walk every text in Python: lower-case, clean, split, then match pieces.
+But what they do to a character does not depend on its neighbours (the exceptions are below), and what
+they do to a word depends on the word alone. So each character is asked of PaddleNLP once and kept in a
+table for `str.translate`, and each word is split once and kept in a dictionary: most of a text is then
+two look-ups in C. The rules themselves are written down nowhere here, so they cannot drift from PaddleNLP's.
+
+Texts for which the shortcut would not hold go to PaddleNLP whole:
+- those with a special token in them ("[MASK]"), which is not lower-cased and not split;
+- those with a spacing combining mark, which Unicode normalisation may reorder among its neighbours.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from itertools import chain
+from typing import Any
+
+from tokenizers.models import WordPiece as WordPieceModel
+
+# The classes whose algorithm is BasicTokenizer + WordpieceTokenizer with nothing added.
+CLASSES = frozenset({"BertTokenizer", "ErnieTokenizer", "ElectraTokenizer", "RobertaChineseTokenizer"})
+
+# Words kept; about 20 MB. A stream of ever new words must not grow the process.
+MAX_WORDS = 65_536
+
+# Stands in the table for "ask PaddleNLP". Its cleaning removes code point 0, so no answer contains it.
+HARD = "\0"
+
+
+def unsupported_reason(tokenizer: Any) -> str | None:
+    """Why `tokenizer` (a PaddleNLP PretrainedTokenizer) cannot be sped up; None when it can."""
+    kind = type(tokenizer)
+    if kind.__name__ not in CLASSES or not kind.__module__.startswith("paddlenlp.transformers."):
+        return f"{kind.__name__} is not a plain WordPiece tokenizer"
+    if not hasattr(tokenizer, "basic_tokenizer"):
+        return "do_basic_tokenize is off"
+    if tokenizer.basic_tokenizer.never_split:
+        return "never_split is set"
+    if tokenizer.basic_tokenizer.do_lower_case != tokenizer.do_lower_case:
+        return "do_lower_case differs from that of the basic tokenizer"
+    if tokenizer.truncation_side != "right":
+        return "it truncates on the left"
+    return None
+
+
+class CharacterTable(dict[int, str]):
+    """Code point -> what PaddleNLP makes of it, for `str.translate`; filled on demand.
+
+    The value is "" for a removed character, " " for white space, " c " for one that stands alone.
+    """
+
+    def __init__(self, basic_tokenizer: Any):
+        super().__init__()
+        self._basic = basic_tokenizer
+        self._strips_accents = basic_tokenizer.tokenize("xe\u0301x") == ["xex"]
+
+    def __missing__(self, code_point: int) -> str:
+        character = chr(code_point)
+        if self._basic.do_lower_case:
+            character = character.lower()  # as PretrainedTokenizer.tokenize does, one character at a time
+        # Between two letters the answer shows on which sides the character splits.
+        answer = " ".join(self._basic.tokenize(f"x{character}x"))[1:-1]
+        if self._strips_accents and any(map(unicodedata.combining, answer)):
+            answer = HARD
+        self[code_point] = answer
+        return answer
+
+
+class WordTable(dict[str, list[int]]):
+    """Word -> ids of its pieces; filled on demand by the `tokenizers` library, emptied when full."""
+
+    def __init__(self, wordpiece_tokenizer: Any):
+        super().__init__()
+        self._longest = wordpiece_tokenizer.max_input_chars_per_word
+        self._model = WordPieceModel(
+            dict(wordpiece_tokenizer.vocab.token_to_idx),
+            unk_token=wordpiece_tokenizer.unk_token,
+            max_input_chars_per_word=self._longest,
+        )
+
+    def __missing__(self, word: str) -> list[int]:
+        ids = [token.id for token in self._model.tokenize(word)]
+        if len(word) <= self._longest:  # longer ones are unknown anyway and may be megabytes
+            if len(self) >= MAX_WORDS:
+                self.clear()
+            self[word] = ids
+        return ids
+
+
+class WordPiece:
+    """Text to ids, equal to `tokenizer.convert_tokens_to_ids(tokenizer.tokenize(text))`."""
+
+    def __init__(self, tokenizer: Any):
+        self._tokenizer = tokenizer
+        self._characters = CharacterTable(tokenizer.basic_tokenizer)
+        self._words = WordTable(tokenizer.wordpiece_tokenizer)
+        # A text that contains a special token, in whatever guise, contains its squeezed form once
+        # translated; the reverse need not hold ("[mask]"), it only costs time.
+        specials = {*tokenizer.unique_no_split_tokens, *tokenizer.all_special_tokens}
+        self._specials = tuple(sorted(self._squeeze(str(token)) for token in specials))
+        self._first = tuple(sorted({token[:1] for token in self._specials}))
+
+    def ids(self, text: str, limit: int) -> list[int]:
+        """Ids of `text` without [CLS] and [SEP]: all of them, or at least the first `limit`."""
+        plain = text.translate(self._characters)
+        if self._is_hard(plain):
+            return self._tokenizer.convert_tokens_to_ids(self._tokenizer.tokenize(text))
+        words = plain.split(None, limit)[:limit]  # a word has at least one id
+        return list(chain.from_iterable(map(self._words.__getitem__, words)))
+
+    def _squeeze(self, text: str) -> str:
+        return "".join(text.translate(self._characters).split())
+
+    def _is_hard(self, plain: str) -> bool:
+        if HARD in plain:
+            return True
+        if not any(first in plain for first in self._first):
+            return False
+        squeezed = "".join(plain.split())
+        return any(special in squeezed for special in self._specials)
