@@ -1,0 +1,128 @@
+"""Putting the arrays of a weights file into a network, strictly.
+
+Every parameter of the encoder has to come from the file. A network that trains from random weights
+because of a wrong prefix looks like a bad model, not like an error, so it is refused here.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nlpctl.errors import UserError
+from nlpctl.models.weights import to_float32
+
+
+@dataclass(frozen=True)
+class Assigned:
+    """`fresh`: parameters left newly initialised. `ignored`: entries of the file that found no place."""
+
+    fresh: tuple[str, ...]
+    ignored: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What may differ between the file and the network.
+
+    `keep_head`: take the task head from the file. `head_may_be_fresh`: False for evaluation.
+    `layers_kept`: the recipe asks for the first layers only, so surplus ones are no mistake.
+    `tolerate_surplus`: the file and config come from the hub as a pair; report surplus, go on.
+    """
+
+    keep_head: bool
+    head_may_be_fresh: bool
+    layers_kept: int | None
+    tolerate_surplus: bool
+
+
+def assign(network: Any, prefix: str, arrays: Mapping[str, np.ndarray], rules: Rules, where: str) -> Assigned:
+    """Set the parameters of `network` from `arrays` (PaddleNLP's names, with or without `prefix`).
+
+    Raises UserError when an encoder parameter is missing from the file, has another shape, is not
+    finite, or when the file has encoder parameters that the network lacks.
+    """
+    arrays = _with_prefix(arrays, prefix)
+    parameters = dict(network.state_dict())
+    head = {name for name in parameters if not name.startswith(f"{prefix}.")}
+    wanted = parameters.keys() if rules.keep_head else parameters.keys() - head
+    found = {name for name in wanted if name in arrays}
+    encoder_missing = sorted(parameters.keys() - head - found - _pooler(prefix, parameters))
+    if encoder_missing:
+        raise _missing(encoder_missing, len(parameters) - len(head), prefix, arrays, where)
+    _check_surplus(parameters, prefix, arrays, rules, where)
+    _check_shapes({name: parameters[name] for name in sorted(found)}, arrays, where)
+    fresh = tuple(name for name in parameters if name not in found)
+    if fresh and not rules.head_may_be_fresh:
+        raise UserError(
+            f"the task head was never trained: {_some(fresh)} not in the weights",
+            where=where,
+            hint="train it first (nlpctl train), then give the run directory or its model folder",
+        )
+    for name in found:
+        parameters[name].set_value(to_float32(arrays[name]))
+    return Assigned(fresh, tuple(sorted(arrays.keys() - found)))
+
+
+def _with_prefix(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+    """Name everything as a network with a head does: files of a bare encoder carry no prefix."""
+    if any(name.startswith(f"{prefix}.") for name in arrays):
+        return dict(arrays)
+    encoder = re.compile(r"(embeddings|embeddings_project|encoder|pooler)\.")
+    return {f"{prefix}.{name}" if encoder.match(name) else name: array for name, array in arrays.items()}
+
+
+def _pooler(prefix: str, names: Collection[str]) -> set[str]:
+    """The pooler feeds the head only, and language-model checkpoints lack it: it may be fresh, as the head."""
+    return {name for name in names if name.startswith(f"{prefix}.pooler.")}
+
+
+def _missing(missing: list[str], total: int, prefix: str, arrays: Mapping[str, Any], where: str) -> UserError:
+    if len(missing) == total:
+        why = f"none of the encoder's {total} parameters is in the file, whose names begin like {_some(sorted(arrays))}"
+        hint = f"config.json asks for a {prefix!r} network: its model_type and the weights must belong together"
+    else:
+        why = f"{len(missing)} of the encoder's {total} parameters are not in the file: {_some(missing)}"
+        hint = "the file is incomplete, or config.json (number of layers?) belongs to another model"
+    return UserError(f"{why}; they would stay random", where=where, hint=hint)
+
+
+def _check_surplus(parameters: Mapping[str, Any], prefix: str, arrays: Mapping[str, Any], rules: Rules, where: str) -> None:
+    def expected(name: str) -> bool:
+        layer = re.match(rf"{prefix}\.encoder\.layers?\.(\d+)\.", name)
+        cut = layer is not None and rules.layers_kept is not None and int(layer[1]) >= rules.layers_kept
+        return cut or name in parameters or name.startswith(f"{prefix}.pooler.")
+
+    surplus = [name for name in sorted(arrays) if name.startswith(f"{prefix}.") and not expected(name)]
+    if surplus and not rules.tolerate_surplus:
+        raise UserError(
+            f"{len(surplus)} encoder parameters of the file have no place in the network: {_some(surplus)}",
+            where=where,
+            hint="config.json does not belong to these weights, or asks for something PaddleNLP's network lacks",
+        )
+
+
+def _check_shapes(parameters: Mapping[str, Any], arrays: Mapping[str, np.ndarray], where: str) -> None:
+    wrong = [
+        f"{name} is {list(arrays[name].shape)} in the file and {parameter.shape} in the network"
+        for name, parameter in parameters.items()
+        if list(arrays[name].shape) != list(parameter.shape)
+    ]
+    if wrong:
+        raise UserError(
+            f"{len(wrong)} parameters have another shape: {'; '.join(wrong[:3])}",
+            where=where,
+            hint="config.json (or model.config in the recipe) does not describe the network of these weights",
+        )
+    for name in parameters:
+        if not np.isfinite(to_float32(arrays[name])).all():
+            raise UserError(f"{name} holds NaN or infinite values", where=where, hint="take an earlier checkpoint")
+
+
+def _some(names: Collection[str], count: int = 3) -> str:
+    shown = ", ".join(list(names)[:count])
+    return f"{shown} and {len(names) - count} more" if len(names) > count else shown

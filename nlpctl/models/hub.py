@@ -1,0 +1,87 @@
+"""Models by name: PaddleNLP's built-in ones, and the community's, through PaddleNLP's own cache.
+
+Files lie in PPNLP_HOME/models/NAME (runtime.cache_dir) and are downloaded where they are missing.
+The weights are read by nlpctl, not by from_pretrained: a download is a stranger's pickle too.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nlpctl.errors import UserError
+from nlpctl.models.families import Family, family_by_type, family_of_config, family_of_hub_name, known_hub_names
+from nlpctl.models.source import CONFIG_FILES, read_json
+from nlpctl.upstream.tokenizer_files import keep_resources
+
+
+@dataclass(frozen=True)
+class HubModel:
+    """A model whose files lie in the cache."""
+
+    family: Family
+    config: dict[str, Any]
+    weights_file: Path
+    tokenizer: Any
+
+
+def fetch(name: str) -> HubModel:
+    """Find `name` in the cache or download it. Raises UserError when there is no such model or no network."""
+    family = family_of_hub_name(name)
+    if family is None:
+        config = read_json(Path(_or_explain(name, lambda: _resolve(name, list(CONFIG_FILES)))))
+        family = family_of_config(config, f"config.json of {name}")
+    else:
+        config = _or_explain(name, lambda: family.config_class.get_config_dict(name)[0])
+        family = family_by_type(family.model_type, name)
+    weights = _or_explain(name, lambda: family.network_class._resolve_model_file_path(name)[0])
+    tokenizer = _or_explain(name, lambda: _tokenizer(name))
+    return HubModel(family, dict(config), Path(weights), tokenizer)
+
+
+def _tokenizer(name: str) -> Any:
+    from paddlenlp.transformers import AutoTokenizer
+
+    return keep_resources(AutoTokenizer.from_pretrained(name))
+
+
+def _resolve(name: str, files: list[str]) -> str:
+    from paddlenlp.utils.download import resolve_file_path
+
+    found = resolve_file_path(name, files)
+    if found is None:
+        raise FileNotFoundError(f"{name} has no {' or '.join(files)}")
+    return found
+
+
+def _or_explain(name: str, step: Callable[[], Any]) -> Any:
+    """Run `step`; whatever PaddleNLP raises when it cannot find or download becomes one message."""
+    try:
+        return step()
+    except UserError:
+        raise
+    except Exception as error:  # OSError, AssertionError, requests' and its own, by version and weather
+        raise _unavailable(name, error) from error
+
+
+def _unavailable(name: str, error: Exception) -> UserError:
+    from paddlenlp.utils.env import MODEL_HOME
+
+    known = known_hub_names()
+    first_line = (str(error).splitlines() or [type(error).__name__])[0][:160]
+    remedy = (
+        "without network: put the model's files into a folder and give its path, "
+        f"or fill the cache {MODEL_HOME}/{name} (runtime.cache_dir chooses another)"
+    )
+    if name in known:
+        return UserError(f"cannot be downloaded ({first_line})", where=name, hint=remedy)
+    near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
+    guess = f"did you mean {near[0]}? Otherwise, " if near else ""
+    return UserError(
+        f"no such folder, no built-in model of PaddleNLP, and not found on its hub ({first_line})",
+        where=name,
+        hint=guess + remedy,
+    )

@@ -1,0 +1,144 @@
+"""Loading a network with its tokenizer, so that nothing is random that should have been loaded.
+
+One path for every source: read the config, build the network, read the weights as arrays, bring
+them to PaddleNLP's names, assign them strictly. `from_pretrained` is not used; see docs/upstream.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nlpctl.config.schema import ModelSection
+from nlpctl.errors import UserError
+from nlpctl.models.assign import Rules, assign
+from nlpctl.models.families import Family, family_of_config
+from nlpctl.models.folder import read_card
+from nlpctl.models.hub import fetch
+from nlpctl.models.huggingface import is_huggingface_layout, to_paddle_layout
+from nlpctl.models.network import build_network, make_config, max_positions
+from nlpctl.models.scratch import make_vocabulary
+from nlpctl.models.source import ModelSource, read_config, resolve_source, weights_file
+from nlpctl.models.tokenizer import check_vocabulary, load_tokenizer
+from nlpctl.models.weights import Weights, read_weights_file
+
+__all__ = ["LoadedModel", "load_classifier", "load_trained", "max_positions"]
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A classifier and its tokenizer.
+
+    `fresh`: parameters that are newly initialised. `ignored`: entries of the weights file that were
+    not used (a language-model head, an old task head). `source` is None for from_scratch.
+    """
+
+    network: Any
+    tokenizer: Any
+    labels: tuple[str, ...]
+    fresh: tuple[str, ...]
+    ignored: tuple[str, ...]
+    source: ModelSource | None
+
+
+@dataclass(frozen=True)
+class _Parts:
+    """What a source consists of, before anything is built."""
+
+    family: Family
+    config: Mapping[str, Any]
+    weights_file: Path
+    tokenizer: Any
+    labels: tuple[str, ...] | None  # of the head in the file, where they are known
+
+
+def load_classifier(
+    model: ModelSection, labels: Sequence[str], *, vocabulary_texts: Callable[[], Iterable[str]] | None
+) -> LoadedModel:
+    """A classifier over `labels` to be trained, on the encoder that `model` names.
+
+    The task head is taken from the source only when it was trained on exactly these labels in this
+    order; otherwise it is new. Everything else comes from the source. Seed Paddle before the call.
+    `vocabulary_texts` is called for from_scratch only.
+
+    Raises UserError when the model is missing, damaged, or config and weights do not belong together.
+    """
+    if model.from_scratch is not None:
+        family, values, tokenizer = make_vocabulary(model.from_scratch, vocabulary_texts)
+        network = build_network(family, make_config(family, values, labels, model.config), "model.from_scratch")
+        check_vocabulary(tokenizer, network, "model.from_scratch")
+        return LoadedModel(network, tokenizer, tuple(labels), tuple(network.state_dict()), (), None)
+    if model.name_or_path is None:
+        raise UserError("no model given", where="model", hint="set model.name_or_path or model.from_scratch")
+    source = resolve_source(model.name_or_path)
+    parts = _from_hub(source.name) if source.folder is None else _from_folder(source)
+    layers = model.config.get("num_hidden_layers")
+    rules = Rules(
+        keep_head=parts.labels == tuple(labels),
+        head_may_be_fresh=True,
+        layers_kept=layers if isinstance(layers, int) else None,
+        tolerate_surplus=source.kind == "hub",
+    )
+    return _load(source, parts, tuple(labels), model.config, rules)
+
+
+def load_trained(name_or_path: str | Path) -> LoadedModel:
+    """A trained classifier for evaluation and prediction: a model folder, run directory or trained checkpoint.
+
+    Raises UserError when its task head was never trained.
+    """
+    source = resolve_source(str(name_or_path))
+    parts = _from_hub(source.name) if source.folder is None else _from_folder(source)
+    untrained = source.kind == "nlpctl" and not read_card(source.folder).trained
+    if parts.labels is None or untrained:
+        raise UserError(
+            "the task head was never trained: this is an encoder without labels",
+            where=str(name_or_path),
+            hint="train it first (nlpctl train), then give the run directory or its model folder",
+        )
+    rules = Rules(keep_head=True, head_may_be_fresh=False, layers_kept=None, tolerate_surplus=source.kind == "hub")
+    return _load(source, parts, parts.labels, {}, rules)
+
+
+def _load(
+    source: ModelSource, parts: _Parts, labels: tuple[str, ...], overrides: Mapping[str, Any], rules: Rules
+) -> LoadedModel:
+    where = str(parts.weights_file)
+    network = build_network(parts.family, make_config(parts.family, parts.config, labels, overrides), where)
+    check_vocabulary(parts.tokenizer, network, where)
+    arrays = _paddle_arrays(read_weights_file(parts.weights_file), parts.family)
+    assigned = assign(network, parts.family.prefix, arrays, rules, where)
+    return LoadedModel(network, parts.tokenizer, labels, assigned.fresh, assigned.ignored, source)
+
+
+def _paddle_arrays(weights: Weights, family: Family) -> Mapping[str, Any]:
+    if is_huggingface_layout(weights.arrays):
+        return to_paddle_layout(weights.arrays, family.model_type, str(weights.file))
+    return weights.arrays
+
+
+def _from_hub(name: str) -> _Parts:
+    model = fetch(name)
+    return _Parts(model.family, model.config, model.weights_file, model.tokenizer, _config_labels(model.config))
+
+
+def _from_folder(source: ModelSource) -> _Parts:
+    folder = source.folder
+    config = read_config(folder)
+    family = family_of_config(config, str(folder / "config.json"))
+    labels = read_card(folder).labels if source.kind == "nlpctl" else _config_labels(config)
+    return _Parts(family, config, weights_file(folder), load_tokenizer(folder, family), labels)
+
+
+def _config_labels(config: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """The labels that a config names (id2label, or LABEL_0 ... by num_labels); None when it names none."""
+    names = config.get("id2label")
+    if isinstance(names, dict) and names:
+        return tuple(str(names[key]) for key in sorted(names, key=int))
+    count = config.get("num_labels") or config.get("num_classes")
+    classifier = any("SequenceClassification" in str(name) for name in config.get("architectures") or ())
+    if count is None and not classifier:
+        return None
+    return tuple(f"LABEL_{index}" for index in range(count or 2))

