@@ -1,0 +1,125 @@
+"""Which examples form a batch, on every process alike, and a loader that brings failures home."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import paddle
+
+from nlpctl.data.collate import raise_failure
+from nlpctl.errors import RunFailed, UserError
+
+MEGABATCH = 50  # global batches that are sorted by length together
+
+
+class LengthGroupedBatchSampler(paddle.io.DistributedBatchSampler):
+    """Shuffled batches of similar lengths; the order is a pure function of (seed, epoch).
+
+    Shuffle, cut into megabatches, sort each by length, cut into global batches of
+    batch_size x num_replicas, shuffle those. The batch with the longest example comes first, so that a
+    lack of memory shows at once. Every rank takes its slice of each global batch: N processes with
+    batch b see the global batches of one process with batch N x b.
+
+    A last, smaller global batch is divided as evenly as can be; where it has fewer examples than there
+    are ranks it is filled up by repeating its own, so that no rank waits for a step of the others.
+
+    It is a DistributedBatchSampler because PaddleNLP's Trainer calls set_epoch on that class only.
+    """
+
+    def __init__(
+        self,
+        lengths: np.ndarray,
+        batch_size: int,
+        *,
+        num_replicas: int = 1,
+        rank: int = 0,
+        seed: int = 0,
+        drop_last: bool = False,
+        grouped: bool = True,
+    ) -> None:
+        """`lengths`: [examples], anything that grows with the number of tokens. `batch_size`: per process.
+
+        UserError where drop_last leaves nothing.
+        """
+        super().__init__(lengths, batch_size, num_replicas=num_replicas, rank=rank, shuffle=True, drop_last=drop_last)
+        self.lengths = lengths
+        self.seed = seed
+        self.grouped = grouped
+        self.global_batch_size = batch_size * num_replicas
+        self._start = 0
+        if len(self) == 0:
+            raise UserError(
+                f"{len(lengths)} training rows do not fill one batch of {self.global_batch_size}",
+                where="training.dataloader_drop_last",
+                hint="set it to false, or take a smaller training.per_device_train_batch_size",
+            )
+
+    def __len__(self) -> int:
+        """Batches of a whole epoch, the same on every rank, whatever `start_at` says."""
+        whole, rest = divmod(len(self.lengths), self.global_batch_size)
+        return whole + (rest > 0 and not self.drop_last)
+
+    def start_at(self, batch: int) -> None:
+        """The next iteration, and only that, leaves out the first `batch` batches: a resume without collating them."""
+        if not 0 <= batch <= len(self):
+            raise ValueError(f"an epoch has {len(self)} batches, cannot start at {batch}")
+        self._start = batch
+
+    def __iter__(self) -> Iterator[list[int]]:
+        """Indices of this rank's examples, batch by batch. Planned here and not while iterating:
+        an exception in the loader's thread would hang it."""
+        start, self._start = self._start, 0
+        return iter([self._share(batch) for batch in self.global_batches()[start:]])
+
+    def global_batches(self) -> list[np.ndarray]:
+        """The batches of the current epoch over all ranks: int64 arrays of indices."""
+        random = np.random.default_rng([self.seed, self.epoch])
+        order = random.permutation(len(self.lengths))
+        if self.drop_last:
+            order = order[: len(self) * self.global_batch_size]
+        if not self.grouped:
+            return _cut(order, self.global_batch_size)
+        batches = []
+        for megabatch in _cut(order, MEGABATCH * self.global_batch_size):
+            by_length = megabatch[np.argsort(self.lengths[megabatch], kind="stable")]
+            batches.extend(_cut(by_length, self.global_batch_size))
+        batches = [batches[i] for i in random.permutation(len(batches))]
+        longest = max(range(len(batches)), key=lambda i: self.lengths[batches[i][-1]])
+        batches[0], batches[longest] = batches[longest], batches[0]
+        return batches
+
+    def _share(self, batch: np.ndarray) -> list[int]:
+        """This rank's part of a global batch, never empty."""
+        if len(batch) < self.nranks:
+            batch = np.resize(batch, self.nranks)  # repeats
+        return np.array_split(batch, self.nranks)[self.local_rank].tolist()
+
+
+def _cut(order: np.ndarray, size: int) -> list[np.ndarray]:
+    return [order[i : i + size] for i in range(0, len(order), size)]
+
+
+class CheckedDataLoader(paddle.io.DataLoader):
+    """Paddle's loader; a failure inside a collator, a stream or a worker is raised in the thread that iterates."""
+
+    def __iter__(self) -> Iterator[Any]:
+        return checked_batches(super().__iter__())
+
+
+def checked_batches(batches: Iterator[Any]) -> Iterator[Any]:
+    """Pass on batches; UserError or RunFailed instead of one that carries a failure, or of a lost worker."""
+    batches = iter(batches)
+    while True:
+        try:
+            batch = next(batches)
+        except StopIteration:
+            return
+        except SystemError as error:
+            if "Blocking queue is killed" not in str(error):
+                raise
+            hint = "it may have been killed for lack of memory; try a smaller training.dataloader_num_workers"
+            raise RunFailed("a data worker process ended unexpectedly", hint=hint) from None
+        raise_failure(batch)
+        yield batch

@@ -1,0 +1,108 @@
+"""Examples to padded NumPy batches, in worker processes too, and failures brought home from there.
+
+An exception in a collator hangs Paddle's loader for ever (its reader thread dies without a word), so
+`Collator` never raises: it returns a batch that carries the failure, and `raise_failure` raises it
+where the batch is used. Paddle tensors must not be made here: they crash the workers.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nlpctl.data.examples import TextExample
+from nlpctl.errors import NlpctlError, Problem, RunFailed, UserError
+
+if TYPE_CHECKING:
+    from nlpctl.data.tokenizers import Encoding, TextEncoder
+
+FAILURE_KEY = "loader_failure"
+
+
+@dataclass(frozen=True)
+class LoaderFailure:
+    """What went wrong while a batch was made; picklable. `user`: the user can mend it."""
+
+    problems: tuple[Problem, ...]
+    user: bool
+
+    @classmethod
+    def of(cls, error: Exception) -> LoaderFailure:
+        if isinstance(error, NlpctlError):
+            return cls(error.problems, isinstance(error, UserError))
+        frame = traceback.extract_tb(error.__traceback__)[-1]
+        message = f"making a batch failed: {type(error).__name__}: {error} ({frame.filename}:{frame.lineno})"
+        return cls((Problem(message),), user=False)
+
+    def error(self) -> NlpctlError:
+        return (UserError if self.user else RunFailed)(problems=self.problems)
+
+
+def raise_failure(batch: Any) -> None:
+    """Raise the failure that `batch` carries, if it carries one: UserError or RunFailed."""
+    if isinstance(batch, Mapping) and FAILURE_KEY in batch:
+        raise batch[FAILURE_KEY].error()
+
+
+def failure_batch(failure: LoaderFailure) -> dict[str, Any]:
+    """A batch that passes Paddle's loader in every mode; the array is there because it expects one."""
+    return {FAILURE_KEY: failure, "padding": np.zeros(1, np.int64)}
+
+
+class Collator:
+    """A list of examples to arrays: input_ids, token_type_ids where the model takes them, labels where wanted."""
+
+    def __init__(
+        self, encoder: TextEncoder, max_length: int, with_labels: bool, pad_to_multiple_of: int | None = None
+    ) -> None:
+        self.encoder = encoder
+        self.max_length = max_length
+        self.with_labels = with_labels
+        self.pad_to_multiple_of = pad_to_multiple_of
+
+    def __call__(self, examples: Sequence[TextExample | LoaderFailure]) -> dict[str, Any]:
+        """int64 arrays [batch, longest] (labels [batch]), or a batch that carries a failure."""
+        try:
+            for example in examples:
+                if isinstance(example, LoaderFailure):
+                    return failure_batch(example)
+            return self._collate(examples)
+        except Exception as error:
+            return failure_batch(LoaderFailure.of(error))
+
+    def _collate(self, examples: Sequence[TextExample]) -> dict[str, np.ndarray]:
+        pairs = None if examples[0].text_pair is None else [example.text_pair for example in examples]
+        encodings = self.encoder.encode([example.text for example in examples], pairs, self.max_length)
+        pad_type = 0 if self.encoder.uses_token_types else None
+        batch = pad_batch(encodings, self.encoder.pad_id, pad_type, self.pad_to_multiple_of)
+        if self.with_labels:
+            batch["labels"] = np.array([example.label for example in examples], np.int64)
+        return batch
+
+
+def pad_batch(
+    encodings: Sequence[Encoding], pad_id: int, pad_token_type_id: int | None, pad_to_multiple_of: int | None = None
+) -> dict[str, np.ndarray]:
+    """Pad on the right to the longest of the batch: int64 arrays [batch, length].
+
+    `pad_token_type_id` None: the model takes no token types. There is no attention_mask, because
+    PaddleNLP's encoders make it from the pad ids.
+    """
+    width = max(len(encoding.input_ids) for encoding in encodings)
+    if pad_to_multiple_of is not None:
+        width = -(-width // pad_to_multiple_of) * pad_to_multiple_of
+    batch = {"input_ids": _padded([encoding.input_ids for encoding in encodings], width, pad_id)}
+    if pad_token_type_id is not None:
+        batch["token_type_ids"] = _padded([encoding.token_type_ids for encoding in encodings], width, pad_token_type_id)
+    return batch
+
+
+def _padded(rows: Sequence[Sequence[int]], width: int, value: int) -> np.ndarray:
+    array = np.full((len(rows), width), value, np.int64)
+    for i, row in enumerate(rows):
+        array[i, : len(row)] = row
+    return array

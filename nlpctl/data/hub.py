@@ -1,0 +1,184 @@
+"""Named data sets: PaddleNLP built-ins ("chnsenticorp", "glue/cola") and Hugging Face ("hf:NAME", or a local folder).
+
+The libraries are imported when a data set is opened: PaddleNLP's brings Paddle with it, so the
+process must be set up by then. Hugging Face data sets and folders need no Paddle.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nlpctl.config.schema import DataSection
+from nlpctl.data.names import did_you_mean, listed
+from nlpctl.data.row import BadRow, Row, missing_key
+from nlpctl.errors import UserError
+
+HF_PREFIX = "hf:"
+_NOT_DATASETS = {"__init__", "dataset", "intokens_dataset"}  # modules of paddlenlp.datasets that hold no data set
+_SAVED_BY_DATASETS = ("dataset_dict.json", "state.json")  # what datasets.save_to_disk leaves
+_NO_NETWORK = (
+    "check the network, or bring the data: set runtime.cache_dir to a folder that holds the downloaded files, "
+    "or name local files in data.train, data.dev and data.test"
+)
+
+
+@dataclass(frozen=True)
+class NamedRows:
+    """Rows of one split of a named data set. Integer labels become names where the data set names its labels."""
+
+    description: str
+    records: Sequence[Mapping[str, Any]]
+    label_column: str
+    label_names: tuple[str, ...] | None
+    required: tuple[str, ...]
+    files: tuple[Path, ...] = ()
+
+    def __iter__(self) -> Iterator[Row | BadRow]:
+        for number, record in enumerate(self.records, 1):
+            reason = missing_key(record, self.required)
+            if reason is not None:
+                yield BadRow(self.description, number, reason)
+            elif self.label_names is None or self.label_column not in record:
+                yield Row(self.description, number, record)
+            else:
+                yield self._named(number, record, self.label_names)
+
+    def _named(self, number: int, record: Mapping[str, Any], names: Sequence[str]) -> Row | BadRow:
+        label = record[self.label_column]
+        if not isinstance(label, int):
+            return Row(self.description, number, record)
+        if not 0 <= label < len(names):
+            if self.label_column in self.required:
+                reason = f"bad label: {label} is outside 0 to {len(names) - 1} (the labels of this split may be hidden)"
+                return BadRow(self.description, number, reason)
+            return Row(self.description, number, record)
+        return Row(self.description, number, {**record, self.label_column: names[label]})
+
+
+def open_dataset(data: DataSection, split: str, required: Sequence[str]) -> NamedRows:
+    """The rows of "train", "dev" or "test" of `data.dataset`. UserError: unknown, not to be had, or columns missing."""
+    name = data.dataset
+    split_name = {"train": data.splits.train, "dev": data.splits.dev, "test": data.splits.test}[split]
+    if name.startswith(HF_PREFIX):
+        return _open_hugging_face(data, name.removeprefix(HF_PREFIX), split_name, required)
+    if Path(name).is_dir():
+        return _open_hugging_face(data, name, split_name, required)
+    return _open_builtin(data, name, split_name, required)
+
+
+def builtin_names() -> list[str]:
+    """The data sets that PaddleNLP brings, without importing it."""
+    spec = importlib.util.find_spec("paddlenlp")
+    folder = Path(spec.submodule_search_locations[0]) / "datasets"
+    return sorted(path.stem for path in folder.glob("*.py") if path.stem not in _NOT_DATASETS)
+
+
+def _open_builtin(data: DataSection, name: str, split_name: str, required: Sequence[str]) -> NamedRows:
+    module, _, subset = name.partition("/")
+    known = builtin_names()
+    if module not in known:
+        if module.startswith(".") or Path(name).is_absolute():
+            raise UserError(f"there is no folder {name}", where="data.dataset")
+        hint = f"a Hugging Face data set is named with the prefix: {HF_PREFIX}{name}; built-ins are {', '.join(known)}"
+        message = f"PaddleNLP has no data set {module!r}{did_you_mean(module, known)}"
+        raise UserError(message, where="data.dataset", hint=hint)
+    from paddlenlp.datasets.dataset import import_main_class, load_dataset
+
+    builder = vars(import_main_class(module))
+    splits = _builtin_splits(builder, module, subset)
+    _check_split(split_name, splits, name)
+    try:
+        loaded = load_dataset(module, name=subset or None, splits=split_name, lazy=False)
+    except Exception as error:
+        raise UserError(f"cannot load {name!r}: {_told(error)}", where="data.dataset", hint=_NO_NETWORK) from None
+    label_names = tuple(str(label) for label in loaded.label_list) if _flat(loaded.label_list) else None
+    return _named_rows(data, f"{name}[{split_name}]", loaded.new_data, label_names, list(loaded.new_data[0]), required)
+
+
+def _builtin_splits(builder: Mapping[str, Any], module: str, subset: str) -> list[str]:
+    """The split names of a built-in, its subset checked."""
+    if "BUILDER_CONFIGS" in builder:
+        subsets = builder["BUILDER_CONFIGS"]
+        if subset not in subsets:
+            guess = did_you_mean(subset, subsets)
+            wrong = f"{module!r} has no subset {subset!r}{guess}" if subset else f"{module!r} consists of subsets"
+            hint = f"write {module}/SUBSET; subsets are {', '.join(subsets)}"
+            raise UserError(wrong, where="data.dataset", hint=hint)
+        return list(subsets[subset]["splits"])
+    if subset:
+        raise UserError(f"{module!r} has no subsets", where="data.dataset", hint=f"write {module}")
+    return list(builder["SPLITS"])
+
+
+def _open_hugging_face(data: DataSection, name: str, split_name: str, required: Sequence[str]) -> NamedRows:
+    try:
+        dataset = _load_hugging_face(name)
+    except Exception as error:
+        on_hub = f"check the name (OWNER/NAME or OWNER/NAME/SUBSET); {_NO_NETWORK}"
+        hint = "check the files in the folder" if Path(name).is_dir() else on_hub
+        raise UserError(f"cannot load {name!r}: {_told(error)}", where="data.dataset", hint=hint) from None
+    _check_split(split_name, list(dataset), name)
+    rows = dataset[split_name]
+    feature = rows.features[data.columns.label] if data.columns.label in rows.features else None
+    from datasets import ClassLabel
+
+    label_names = tuple(feature.names) if isinstance(feature, ClassLabel) else None
+    return _named_rows(data, f"{name}[{split_name}]", rows, label_names, rows.column_names, required)
+
+
+def _load_hugging_face(name: str) -> Mapping[str, Any]:
+    """All splits of a folder, or of NAME, OWNER/NAME or OWNER/NAME/SUBSET on the hub."""
+    from datasets import DatasetDict, load_from_disk
+
+    # Not datasets.load_dataset: importing paddlenlp replaces that by a function that looks for its own scripts.
+    from datasets.load import load_dataset
+
+    cache = str(Path(os.environ["PPNLP_HOME"]) / "hf_datasets") if "PPNLP_HOME" in os.environ else None
+    folder = Path(name)
+    if any((folder / mark).is_file() for mark in _SAVED_BY_DATASETS):
+        saved = load_from_disk(name)
+        return saved if isinstance(saved, DatasetDict) else {"train": saved}
+    if folder.is_dir():
+        return load_dataset(str(folder.resolve()), cache_dir=cache)
+    parts = name.split("/")
+    return load_dataset("/".join(parts[:2]), name="/".join(parts[2:]) or None, cache_dir=cache)
+
+
+def _named_rows(
+    data: DataSection,
+    description: str,
+    records: Sequence[Mapping[str, Any]],
+    label_names: tuple[str, ...] | None,
+    columns: Sequence[str],
+    required: Sequence[str],
+) -> NamedRows:
+    for column in required:
+        if column not in columns:
+            message = f"no column {column!r}{did_you_mean(column, columns)}; the columns are {listed(columns)}"
+            raise UserError(message, where=description, hint="set data.columns to names from this list")
+    return NamedRows(description, records, data.columns.label, label_names, tuple(required))
+
+
+def _check_split(split_name: str, splits: Sequence[str], dataset: str) -> None:
+    if split_name not in splits:
+        guess = did_you_mean(split_name, splits)
+        raise UserError(
+            f"{dataset!r} has no split {split_name!r}{guess}; its splits are {listed(splits)}",
+            where="data.splits",
+            hint="set data.splits.train, .dev or .test to one of these, or to null",
+        )
+
+
+def _flat(label_list: Any) -> bool:
+    """Whether it is a plain list of names (some built-ins have several lists, some none)."""
+    return isinstance(label_list, list) and not any(isinstance(label, (list, tuple)) for label in label_list)
+
+
+def _told(error: Exception) -> str:
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -1,0 +1,119 @@
+"""jsonl (constant memory) and json (held whole) to rows."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from nlpctl.data.lines import decode
+from nlpctl.data.names import listed
+from nlpctl.data.row import BadRow, Row, missing_key
+from nlpctl.errors import UserError
+
+
+def jsonl_rows(lines: Iterable[tuple[int, bytes]], source: str, required: Sequence[str]) -> Iterator[Row | BadRow]:
+    for number, raw in lines:
+        if not raw:
+            continue
+        text, reason = decode(raw)
+        if reason is not None:
+            yield BadRow(source, number, reason)
+            continue
+        try:
+            value = json.loads(text)
+        except (ValueError, RecursionError) as error:
+            yield BadRow(source, number, f"not JSON: {_json_reason(error)}")
+            continue
+        yield _object_row(source, number, value, required)
+
+
+def _object_row(source: str, line: int, value: Any, required: Sequence[str]) -> Row | BadRow:
+    if not isinstance(value, dict):
+        return BadRow(source, line, f"not a JSON object: got {_json_type(value)}")
+    reason = missing_key(value, required)
+    return Row(source, line, value) if reason is None else BadRow(source, line, reason)
+
+
+def _json_type(value: Any) -> str:
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return {list: "a list", str: "a string", int: "a number", float: "a number", dict: "an object"}[type(value)]
+
+
+def _json_reason(error: Exception) -> str:
+    if isinstance(error, json.JSONDecodeError):
+        return f"{error.msg} at character {error.pos + 1}"
+    return "nested too deeply" if isinstance(error, RecursionError) else str(error)
+
+
+def json_rows(lines: Iterable[tuple[int, bytes]], source: str, required: Sequence[str]) -> Iterator[Row | BadRow]:
+    """One document: an array of objects, or an object whose "data" is one. It is one text, so it is held whole."""
+    texts = []
+    for number, raw in lines:
+        text, reason = decode(raw)
+        if reason is not None:
+            raise UserError(f"{reason}; a json file is read as a whole", where=f"{source}:{number}")
+        texts.append(text)
+    document = "\n".join(texts)
+    if not document.strip():
+        return
+    try:
+        yield from (_object_row(source, line, value, required) for line, value in _json_elements(document, source))
+    except json.JSONDecodeError as error:
+        where = f"{source}:{error.lineno}"
+        hint = "mend the file; one object per line is jsonl: data.format: jsonl" if error.msg == "Extra data" else ""
+        raise UserError(f"not JSON: {error.msg} at column {error.colno}", where=where, hint=hint) from None
+    except (ValueError, RecursionError) as error:
+        raise UserError(f"not JSON: {_json_reason(error)}", where=source) from None
+
+
+def _json_elements(document: str, source: str) -> Iterator[tuple[int, Any]]:
+    """(line where the element starts, element); elements are decoded one by one to know their lines."""
+    decoder = json.JSONDecoder()
+    position = _array_start(document, decoder, source)
+    line, counted = 1, 0
+    while document[position : position + 1] != "]":
+        value, end = decoder.raw_decode(document, position)
+        line += document.count("\n", counted, position)
+        counted = position
+        yield line, value
+        position = _skip_blanks(document, end)
+        if document[position : position + 1] == ",":
+            position = _skip_blanks(document, position + 1)
+        elif document[position : position + 1] != "]":
+            raise json.JSONDecodeError("Expecting ',' or ']'", document, position)
+
+
+def _array_start(document: str, decoder: json.JSONDecoder, source: str) -> int:
+    """Position of the first element of the array of rows (or of its closing bracket)."""
+    position = _skip_blanks(document, 0)
+    if document[position] == "[":
+        return _skip_blanks(document, position + 1)
+    value, end = decoder.raw_decode(document, position)
+    if _skip_blanks(document, end) != len(document):
+        raise json.JSONDecodeError("Extra data", document, _skip_blanks(document, end))
+    if not isinstance(value, dict) or not isinstance(value.get("data"), list):
+        got = f"an object with the keys {listed(value)}" if isinstance(value, dict) else _json_type(value)
+        raise UserError(
+            f'expected an array of objects, or an object with such an array under "data"; got {got}',
+            where=source,
+            hint="one object per line is jsonl: set data.format: jsonl",
+        )
+    return _data_array(document, decoder, position)
+
+
+def _data_array(document: str, decoder: json.JSONDecoder, position: int) -> int:
+    """Walk the keys of a valid object up to the array under "data"."""
+    while True:
+        key, position = decoder.raw_decode(document, _skip_blanks(document, position + 1))
+        position = _skip_blanks(document, _skip_blanks(document, position) + 1)
+        if key == "data" and document[position] == "[":
+            return _skip_blanks(document, position + 1)
+        position = _skip_blanks(document, decoder.raw_decode(document, position)[1])
+
+
+def _skip_blanks(document: str, position: int) -> int:
+    while document[position : position + 1] in (" ", "\n", "\t", "\r"):
+        position += 1
+    return position

@@ -1,0 +1,187 @@
+"""The label set: names and their ids, from the data, a list or a file; kept beside every model."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator
+from numbers import Number
+from pathlib import Path
+from typing import Any
+
+from nlpctl.config.schema import DataSection
+from nlpctl.data.lines import decode, numbered_lines
+from nlpctl.data.names import nearest
+from nlpctl.data.row import BadRow, Row
+from nlpctl.data.sources import RowSource
+from nlpctl.errors import Problem, UserError
+from nlpctl.runtime.files import write_json_atomic
+
+LABELS_FILE = "labels.json"
+MAX_COLLECTED = 10_000  # more distinct labels than this means that the column holds something else
+
+_INTEGER = re.compile(r"[+-]?[0-9]+")
+
+
+class LabelSet:
+    """Distinct label names; a label's id is its position."""
+
+    def __init__(self, names: Iterable[str]) -> None:
+        self.names = tuple(names)
+        self._ids = {name: i for i, name in enumerate(self.names)}
+        if len(self._ids) != len(self.names):
+            raise ValueError("label names must be distinct")
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._ids
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, LabelSet) and other.names == self.names
+
+    def __repr__(self) -> str:
+        return f"LabelSet({self.names!r})"
+
+    def id(self, name: str) -> int:
+        """KeyError for an unknown name."""
+        return self._ids[name]
+
+    def name(self, label_id: int) -> str:
+        return self.names[label_id]
+
+    def nearest(self, name: str) -> str | None:
+        """The known label that looks most like `name`."""
+        return nearest(name, self.names)
+
+    @classmethod
+    def from_list(cls, names: Iterable[str], where: str = "data.labels") -> LabelSet:
+        """Names as written in a recipe; UserError for blank or repeated ones."""
+        return cls(_distinct(((where, name) for name in names), where))
+
+    @classmethod
+    def from_file(cls, path: Path) -> LabelSet:
+        """One label per line, in the order of the ids; empty lines at the end are no labels."""
+        try:
+            with open(path, "rb") as stream:
+                lines = [(f"{path}:{number}", *decode(raw)) for number, raw in numbered_lines(stream, str(path))]
+        except OSError as error:
+            raise UserError(f"cannot read the label file: {error.strerror or error}", where=str(path)) from None
+        problems = [Problem(reason, where) for where, _, reason in lines if reason is not None]
+        if problems:
+            raise UserError(problems=problems)
+        while lines and not lines[-1][1].strip():
+            lines.pop()
+        return cls(_distinct(((where, name) for where, name, _ in lines), str(path)))
+
+    @classmethod
+    def collect(cls, names: Iterable[str], where: str) -> LabelSet:
+        """The distinct `names`, sorted: by number where all are integers, else by code point.
+
+        `where` names the data in messages. UserError where there are too few or far too many.
+        """
+        distinct: set[str] = set()
+        for name in names:
+            distinct.add(name)
+            if len(distinct) > MAX_COLLECTED:
+                raise UserError(
+                    f"more than {MAX_COLLECTED} different labels", where=where,
+                    hint="is data.columns.label the right column? If so, list the labels in a file: data.labels: FILE",
+                )  # fmt: skip
+        if len(distinct) < 2:
+            found = f"only the label {distinct.pop()!r}" if distinct else "no label"
+            raise UserError(
+                f"{found} occurs in the training data; a classifier needs at least two", where=where,
+                hint="check data.columns.label, or give data.labels",
+            )  # fmt: skip
+        if all(_INTEGER.fullmatch(name) for name in distinct):
+            return cls(sorted(distinct, key=lambda name: (int(name), name)))
+        return cls(sorted(distinct))
+
+    def save(self, folder: Path) -> None:
+        """Write `folder`/labels.json."""
+        write_json_atomic(folder / LABELS_FILE, {"labels": list(self.names)})
+
+    @classmethod
+    def load(cls, folder: Path) -> LabelSet:
+        """Read `folder`/labels.json. UserError where it is missing or not of that form."""
+        path = folder / LABELS_FILE
+        hint = 'it must read {"labels": ["NAME", ...]}, in the order of the ids; train again or copy it from the run'
+        try:
+            value = json.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            message = f"cannot read the model's labels: {error.strerror or error}"
+            raise UserError(message, where=str(path), hint=hint) from None
+        except ValueError as error:
+            raise UserError(f"not JSON: {error}", where=str(path), hint=hint) from None
+        names = value.get("labels") if isinstance(value, dict) else None
+        if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
+            raise UserError("not a label file", where=str(path), hint=hint)
+        if len(set(names)) != len(names):
+            raise UserError("a label occurs twice", where=str(path), hint=hint)
+        return cls(names)
+
+
+def resolve_labels(data: DataSection, source: RowSource) -> LabelSet:
+    """The label set of a training run: data.labels, else the data set's own, else collected from `source`.
+
+    Collecting reads `source` once; its bad rows are passed over here, reading the examples reports them.
+    """
+    if isinstance(data.labels, str):
+        return LabelSet.from_file(Path(data.labels))
+    if data.labels is not None:
+        return LabelSet.from_list(data.labels)
+    if source.label_names is not None:
+        return LabelSet.from_list(source.label_names, where=source.description)
+    return LabelSet.collect(_label_names(source, data.columns.label), source.description)
+
+
+def label_name(value: Any) -> str:
+    """A label as text: blanks around it dropped, numbers as Python writes them. ValueError says why not."""
+    if isinstance(value, str):
+        name = value.strip()
+        if not name:
+            raise ValueError("blank label")
+        return name
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Number) and not isinstance(value, complex):
+        if not math.isfinite(value):  # type: ignore[arg-type]
+            raise ValueError(f"bad label: {value} is not a number")
+        return str(value)
+    if value is None:
+        raise ValueError("blank label")
+    raise ValueError(f"bad label: expected text or a number, got {type(value).__name__}")
+
+
+def _label_names(rows: Iterable[Row | BadRow], column: str) -> Iterator[str]:
+    for row in rows:
+        if isinstance(row, Row):
+            try:
+                yield label_name(row.values[column])
+            except ValueError:
+                continue
+
+
+def _distinct(names: Iterable[tuple[str, str]], where: str) -> list[str]:
+    """Check (place, name) pairs; all blank and repeated names are reported at once."""
+    first: dict[str, str] = {}
+    problems = []
+    for place, written in names:
+        name = written.strip()
+        if not name:
+            problems.append(Problem("blank label", place))
+        elif name in first:
+            problems.append(Problem(f"label {name!r} occurs twice (first at {first[name]})", place))
+        else:
+            first[name] = place
+    if problems:
+        raise UserError(problems=problems)
+    if len(first) < 2:
+        raise UserError(f"{len(first)} labels given; a classifier needs at least two", where=where)
+    return list(first)

@@ -1,0 +1,53 @@
+"""Bytes of a text file to numbered lines, and to text, without trusting either.
+
+Bytes are split on newlines before they are decoded, so one broken byte spoils one row and line
+numbers are those of an editor.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from nlpctl.errors import UserError
+
+NOT_UTF8 = "not UTF-8"
+
+
+def numbered_lines(stream: BinaryIO, source: str) -> Iterator[tuple[int, bytes]]:
+    """(line number, bytes without line end), the byte order mark removed."""
+    first = stream.readline()
+    _refuse_other_encodings(first, source)
+    if first:
+        yield 1, first.removeprefix(codecs.BOM_UTF8).rstrip(b"\r\n")
+    for number, raw in enumerate(stream, 2):
+        yield number, raw.rstrip(b"\r\n")
+
+
+def _refuse_other_encodings(first: bytes, source: str) -> None:
+    """What can be told from the first line about the file as a whole."""
+    if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        raise UserError(
+            "the file is UTF-16, not UTF-8", where=source, hint=f"convert it: iconv -f UTF-16 -t UTF-8 {source}"
+        )
+    if first.startswith(b"\x1f\x8b") or first.startswith(b"PK\x03\x04"):
+        raise UserError("the file is compressed", where=source, hint="unpack it first (gunzip, unzip)")
+    if b"\r" in first.rstrip(b"\r\n"):
+        raise UserError(
+            "a carriage return inside the first line: the file seems to have old Mac line ends",
+            where=f"{source}:1",
+            hint=f"convert it: tr '\\r' '\\n' < {source}",
+        )
+
+
+def decode(raw: bytes) -> tuple[str, str | None]:
+    """(text, reason why it is bad or None). Positions count bytes of the line, from 1."""
+    try:
+        text = raw.decode("utf-8")
+    except UnicodeDecodeError as error:
+        reason = f"{NOT_UTF8}: byte 0x{raw[error.start]:02x} at byte {error.start + 1} of the line"
+        return raw.decode("utf-8", "replace"), reason
+    if "\0" in text:
+        return text, f"NUL byte: at byte {raw.index(0) + 1} of the line"
+    return text, None

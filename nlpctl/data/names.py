@@ -1,0 +1,28 @@
+"""Lists and guesses of names in messages."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterable
+
+_SHOWN = 12
+
+
+def nearest(word: str, options: Iterable[str]) -> str | None:
+    """The option that looks most like `word`, upper and lower case taken as equal; None: nothing is near."""
+    by_fold = {str(option).casefold(): str(option) for option in options}
+    found = difflib.get_close_matches(word.casefold(), by_fold, n=1, cutoff=0.5)
+    return by_fold[found[0]] if found else None
+
+
+def did_you_mean(word: str, options: Iterable[str]) -> str:
+    """" (did you mean 'x'?)", or nothing."""
+    guess = nearest(word, options)
+    return f" (did you mean {guess!r}?)" if guess is not None else ""
+
+
+def listed(options: Iterable[str]) -> str:
+    """A short readable list; a long one is cut."""
+    names = [str(option) for option in options]
+    more = f", ... ({len(names)} in all)" if len(names) > _SHOWN else ""
+    return (", ".join(repr(name) for name in names[:_SHOWN]) or "none") + more

@@ -1,0 +1,189 @@
+"""Where the rows of a split come from: files, the user's reader function, or a named data set."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from nlpctl.config.schema import DataSection
+from nlpctl.data.names import did_you_mean, nearest
+from nlpctl.data.row import BadRow, Row, missing_key
+from nlpctl.data.rows import file_format, read_rows, wanted_columns
+from nlpctl.errors import Problem, UserError
+
+SPLITS = ("train", "dev", "test")
+
+
+class RowSource(Protocol):
+    """Rows of one split; may be iterated again and again, in the same order."""
+
+    description: str  # for messages and the manifest
+    files: tuple[Path, ...]  # local files that are read, in order
+    label_names: tuple[str, ...] | None  # the data set's own label names, in the order of its ids
+
+    def __iter__(self) -> Iterator[Row | BadRow]: ...
+
+
+def has_split(data: DataSection, split: str) -> bool:
+    """Whether the recipe names data for `split`. A reader that takes no file serves "train" only."""
+    if data.dataset is not None:
+        return getattr(data.splits, split) is not None
+    if files_of(data, split):
+        return True
+    return data.reader is not None and split == "train" and not any(files_of(data, name) for name in SPLITS)
+
+
+def files_of(data: DataSection, split: str) -> tuple[str, ...]:
+    """The files that the recipe gives for "train", "dev" or "test"."""
+    return {"train": data.train, "dev": data.dev, "test": data.test}[split]
+
+
+def open_split(data: DataSection, split: str, want_labels: bool = True) -> RowSource:
+    """The rows of "train", "dev" or "test". UserError where the recipe has no such split or a file is missing.
+
+    `want_labels`: the label column must be there. Errors inside the files come while iterating.
+    """
+    if not has_split(data, split):
+        raise UserError(f"the recipe names no {split} data", where=f"data.{split}", hint=f"set data.{split}: FILE")
+    required = wanted_columns(data, want_labels)
+    if data.dataset is not None:
+        from nlpctl.data.hub import open_dataset  # imports the data set libraries
+
+        return open_dataset(data, split, required)
+    files = tuple(Path(name) for name in files_of(data, split))
+    if data.reader is not None:
+        return FunctionRows(data.reader, files, required)
+    return open_files(data, files, required, where=f"data.{split}")
+
+
+def open_files(data: DataSection, files: Sequence[Path], required: Sequence[str], where: str) -> RowSource:
+    """Rows of local files; `where` (a key or flag) is blamed for files that are missing."""
+    problems = [problem for path in files if (problem := _missing_file(path, where)) is not None]
+    if problems:
+        raise UserError(problems=problems)
+    for path in files:
+        file_format(path, data.format)
+    return FileRows(data, tuple(files), tuple(required))
+
+
+def _missing_file(path: Path, where: str) -> Problem | None:
+    if path.is_dir():
+        return Problem(f"{path} is a folder, not a file", where, "name the files in it")
+    if path.exists():
+        return None
+    if not path.parent.is_dir():
+        return Problem(f"{path} does not exist: there is no folder {path.parent}", where, "check the path")
+    guess = nearest(path.name, [entry.name for entry in path.parent.iterdir()])
+    hint = f"did you mean {path.parent / guess}?" if guess else "paths in a recipe are relative to the recipe file"
+    return Problem(f"{path} does not exist", where, hint)
+
+
+@dataclass(frozen=True)
+class FileRows:
+    """Rows of local files, one after the other."""
+
+    data: DataSection
+    files: tuple[Path, ...]
+    required: tuple[str, ...]
+    label_names: None = None
+
+    @property
+    def description(self) -> str:
+        return ", ".join(str(path) for path in self.files)
+
+    def __iter__(self) -> Iterator[Row | BadRow]:
+        for path in self.files:
+            yield from read_rows(path, self.data, self.required)
+
+
+@dataclass(frozen=True)
+class FunctionRows:
+    """Rows that `package.module:function` yields: called with each path, or without one where there are no files.
+
+    The function is called anew for every pass over the rows.
+    """
+
+    reader: str
+    files: tuple[Path, ...]
+    required: tuple[str, ...]
+    label_names: None = None
+
+    @property
+    def description(self) -> str:
+        return f"{self.reader}({', '.join(str(path) for path in self.files)})"
+
+    def __iter__(self) -> Iterator[Row | BadRow]:
+        function = import_reader(self.reader)
+        for arguments in [(str(path),) for path in self.files] or [()]:
+            source = f"{self.reader}({', '.join(arguments)})"
+            empty = True
+            for number, values in enumerate(_call_reader(function, arguments, source), 1):
+                empty = False
+                reason = missing_key(values, self.required)
+                yield Row(source, number, values) if reason is None else BadRow(source, number, reason)
+            if empty:
+                raise UserError("the reader yields no rows", where=source)
+
+
+def import_reader(name: str) -> Callable[..., Iterable[Mapping[str, Any]]]:
+    """The function that `package.module:function` names; the current directory is searched first."""
+    where = "data.reader"
+    module_name, colon, function_name = name.partition(":")
+    if not (module_name and colon and function_name):
+        raise UserError(f"{name!r} does not name a function", where=where, hint="write package.module:function")
+    here = os.getcwd()
+    sys.path.insert(0, here)
+    try:
+        importlib.invalidate_caches()
+        module = importlib.import_module(module_name)
+    except Exception as error:
+        hint = f"modules are looked for in the current directory ({here}) and among the installed packages"
+        raise UserError(f"cannot import {module_name!r}: {_told(error)}", where=where, hint=hint) from None
+    finally:
+        sys.path.remove(here)
+    if function_name not in vars(module):
+        guess = did_you_mean(function_name, [key for key, value in vars(module).items() if callable(value)])
+        raise UserError(f"{module_name!r} has no {function_name!r}{guess}", where=where)
+    function = vars(module)[function_name]
+    if not callable(function):
+        raise UserError(f"{name!r} is not a function", where=where)
+    return function
+
+
+def _call_reader(
+    function: Callable[..., Iterable[Mapping[str, Any]]], arguments: tuple[str, ...], source: str
+) -> Iterator[Mapping[str, Any]]:
+    """What the reader yields, its failures told with the number of the row."""
+    number = 1
+    try:
+        rows = iter(function(*arguments))
+    except Exception as error:
+        hint = "a reader takes the path of a file (or nothing where data names no files) and yields dicts"
+        raise UserError(f"the reader failed when called: {_told(error)}", where=source, hint=hint) from None
+    while True:
+        try:
+            values = next(rows)
+        except StopIteration:
+            return
+        except Exception as error:
+            raise UserError(f"the reader failed at row {number}: {_told(error)}", where=source) from None
+        if not isinstance(values, Mapping):
+            hint = "yield one dict per row, such as {'text': ..., 'label': ...}"
+            message = f"row {number} is of type {type(values).__name__}, not a dict"
+            raise UserError(message, where=source, hint=hint)
+        yield values
+        number += 1
+
+
+def _told(error: Exception) -> str:
+    """The exception and the line it was raised on, without a traceback."""
+    frames = traceback.extract_tb(error.__traceback__)
+    outside = [frame for frame in frames if frame.filename != __file__ and "importlib" not in frame.filename]
+    place = f" ({outside[-1].filename}:{outside[-1].lineno})" if outside else ""
+    return f"{type(error).__name__}: {error}{place}"

@@ -1,0 +1,111 @@
+"""Training data as an endless stream in constant memory, shuffled in a buffer, exactly resumable."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+from typing import Literal
+
+import paddle
+
+from nlpctl.data.collate import LoaderFailure
+from nlpctl.data.examples import ExampleReader, TextExample
+from nlpctl.data.row import BadRow
+from nlpctl.data.sources import RowSource
+from nlpctl.errors import UserError
+
+
+class StreamingExamples(paddle.io.IterableDataset):
+    """Epoch after epoch of the source, without end; the order is a pure function of (seed, epoch).
+
+    The global stream is cut into global batches of batch_size x world_size, and every rank takes its
+    slice of each, as in LengthGroupedBatchSampler; batches run on over the end of an epoch. Each
+    process reads the whole source. With W loader workers, worker w makes the batches w, w + W, ... of its
+    rank: Paddle asks the workers in turn, so the batches come in the same order as without workers.
+
+    An exception while reading would hang Paddle's loader; it becomes a LoaderFailure in the stream,
+    which the Collator hands on. Bad rows: run scan_examples first, it lists or counts them before the
+    training starts. Here "skip" leaves them out, and under "error" one (the file has changed) ends the run.
+    """
+
+    def __init__(
+        self,
+        source: RowSource,
+        reader: ExampleReader,
+        *,
+        batch_size: int,
+        shuffle_buffer: int,
+        seed: int,
+        on_bad_row: Literal["error", "skip"],
+        world_size: int = 1,
+        rank: int = 0,
+    ) -> None:
+        """`batch_size`: per process, as the loader uses it. `shuffle_buffer`: examples held; 0 or 1: file order."""
+        super().__init__()
+        self.source = source
+        self.reader = reader
+        self.batch_size = batch_size
+        self.shuffle_buffer = shuffle_buffer
+        self.seed = seed
+        self.on_bad_row = on_bad_row
+        self.world_size = world_size
+        self.rank = rank
+        self._start = 0
+
+    def start_at(self, batch: int) -> None:
+        """Iterations begin with this batch; those before it are read and passed over, not tokenised."""
+        self._start = batch
+
+    def __iter__(self) -> Iterator[TextExample | LoaderFailure]:
+        info = paddle.io.get_worker_info()
+        worker, workers = (info.id, info.num_workers) if info is not None else (0, 1)
+        try:
+            yield from self._share(worker, workers)
+        except Exception as error:
+            yield LoaderFailure.of(error)
+
+    def _share(self, worker: int, workers: int) -> Iterator[TextExample]:
+        """The examples of this rank that this worker has to deliver."""
+        global_batch_size = self.batch_size * self.world_size
+        for i, example in enumerate(self.global_stream()):
+            batch, position = divmod(i, global_batch_size)
+            if batch < self._start or (batch - self._start) % workers != worker:
+                continue
+            if position // self.batch_size == self.rank:
+                yield example
+
+    def global_stream(self) -> Iterator[TextExample]:
+        """All examples of all ranks, for ever."""
+        epoch = 0
+        while True:
+            yield from self._epoch(epoch)
+            epoch += 1
+
+    def _epoch(self, epoch: int) -> Iterator[TextExample]:
+        """One pass: each example read takes the place of a random one in the full buffer, which is given out."""
+        random = Random(f"{self.seed} {epoch}")
+        buffer: list[TextExample] = []
+        empty = True
+        for example in self._examples():
+            empty = False
+            if len(buffer) < self.shuffle_buffer:
+                buffer.append(example)
+            elif buffer:
+                place = int(random.random() * len(buffer))
+                buffer[place], example = example, buffer[place]
+                yield example
+            else:
+                yield example
+        if empty:
+            raise UserError("no row is usable", where=self.source.description)
+        random.shuffle(buffer)
+        yield from buffer
+
+    def _examples(self) -> Iterator[TextExample]:
+        for row in self.source:
+            example = self.reader.read(row)
+            if not isinstance(example, BadRow):
+                yield example
+            elif self.on_bad_row == "error":
+                hint = "it has changed since the run began; mend it and resume"
+                raise UserError(example.reason, where=example.where, hint=hint)

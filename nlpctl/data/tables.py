@@ -1,0 +1,103 @@
+"""tsv and csv: lines to records to rows. Constant memory."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+from nlpctl.data.lines import decode
+from nlpctl.data.names import did_you_mean, listed
+from nlpctl.data.row import BadRow, Row
+from nlpctl.errors import UserError
+
+
+class _Record(NamedTuple):
+    line: int
+    cells: list[str]
+    reason: str | None
+
+
+def tsv_records(lines: Iterable[tuple[int, bytes]]) -> Iterator[_Record]:
+    """tsv has no quoting: a tab always ends a cell."""
+    for number, raw in lines:
+        if raw:
+            text, reason = decode(raw)
+            yield _Record(number, text.split("\t"), reason)
+
+
+def csv_records(lines: Iterable[tuple[int, bytes]]) -> Iterator[_Record]:
+    """Records of RFC 4180; `line` is where a record starts, its quoted cells may run over several."""
+    number, start = 0, 1
+    trouble: str | None = None
+
+    def feed() -> Iterator[str]:
+        nonlocal number, trouble
+        for number, raw in lines:
+            text, reason = decode(raw)
+            if reason is not None and trouble is None:
+                trouble = reason if number == start else f"{reason.removesuffix('the line')}line {number}"
+            yield text + "\n"
+
+    reader = csv.reader(feed(), strict=True)
+    while True:
+        start, trouble = number + 1, None
+        try:
+            cells = next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            yield _Record(start, [], trouble or f"broken csv: {_csv_reason(error)}")
+            continue
+        if cells:
+            yield _Record(start, cells, trouble)
+
+
+def _csv_reason(error: csv.Error) -> str:
+    """The csv module's words, with the likely cause."""
+    return f"{error}; is a quotation mark left open, or not doubled inside quotes?"
+
+
+def table_rows(
+    records: Iterable[_Record], source: str, header: bool, required: Sequence[str]
+) -> Iterator[Row | BadRow]:
+    """Name the cells: by the first record where `header`, else "0", "1", ...; the first record sets the count."""
+    names: list[str] | None = None
+    first_line = 0
+    for record in records:
+        if names is None and header:
+            names, first_line = _header_names(record, source, required), record.line
+            continue
+        if record.reason is not None:
+            yield BadRow(source, record.line, record.reason)
+            continue
+        if names is None:
+            names, first_line = [str(i) for i in range(len(record.cells))], record.line
+            _check_columns(names, f"{source}:{record.line}", required, header)
+        if len(record.cells) != len(names):
+            detail = f"expected {len(names)} as on line {first_line}, got {len(record.cells)}"
+            yield BadRow(source, record.line, f"wrong column count: {detail}")
+            continue
+        yield Row(source, record.line, dict(zip(names, record.cells, strict=True)))
+
+
+def _header_names(record: _Record, source: str, required: Sequence[str]) -> list[str]:
+    where = f"{source}:{record.line}"
+    if record.reason is not None:
+        raise UserError(f"the header line cannot be read: {record.reason}", where=where, hint="save the file as UTF-8")
+    _check_columns(record.cells, where, required, header=True)
+    return record.cells
+
+
+def _check_columns(names: Sequence[str], where: str, required: Sequence[str], header: bool) -> None:
+    for name in required:
+        if name not in names:
+            hint = "set data.columns to names from this list"
+            if header:
+                hint += '; if the file has no header line, set data.header: false and use "0", "1", ...'
+            elif not name.isdigit():
+                hint = 'with data.header: false the columns are named "0", "1", ...; or set data.header: true'
+            guess = did_you_mean(name, names)
+            raise UserError(f"no column {name!r}{guess}; the columns are {listed(names)}", where=where, hint=hint)
+        if names.count(name) > 1:
+            raise UserError(f"column {name!r} occurs twice in the header", where=where, hint="rename one of them")
