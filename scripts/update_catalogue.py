@@ -1,7 +1,7 @@
 """Write nlpctl/config/data/*.json from the installed PaddleNLP. Run it after changing the PaddleNLP pin.
 
-    python scripts/update_catalogue.py           # rewrite the files
-    python scripts/update_catalogue.py --check   # exit 1 if they are out of date
+python scripts/update_catalogue.py           # rewrite the files
+python scripts/update_catalogue.py --check   # exit 1 if they are out of date
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ HELP = {
     "metric_for_best_model": "The score that says which model is best; default: loss.",
     "greater_is_better": "Whether a higher metric_for_best_model is better; default: no for loss, yes for all others.",
     "optim": "The optimizer.",
-    "report_to": "Where the curves are written; default: every one that is installed.",
+    "report_to": "Where the curves are written; default: visualdl.",
     "skip_profile_timer": "Leave the timing of forward, backward and step out of the log.",
     "to_static": "Train the network as a static graph.",
     "force_reshard_pp": "Reshard the pipeline even where the degrees agree.",
@@ -86,7 +86,7 @@ HELP = {
     "width_mult_list": "Widths kept by DynaBERT, such as 3/4; default: [3/4].",
     "onnx_format": "Export the quantised model in the ONNX format of quantisation operators.",
     "weight_quantize_type": "How weights are quantised.",
-    "activation_quantize_type": "How activations are quantised; default: range_abs_max (ptq), moving_average_abs_max (qat).",
+    "activation_quantize_type": "How activations are quantised; default: range_abs_max (ptq), else moving average.",
     "algo_list": "Calibration algorithms to try; default: [mse, KL].",
     "batch_num_list": "Numbers of calibration batches to try; default: [1].",
     "batch_size_list": "Calibration batch sizes to try; default: [4, 8, 16].",

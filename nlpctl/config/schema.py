@@ -35,7 +35,9 @@ def mapping_key(help: str) -> Any:
 class ScratchSection:
     """A small encoder trained from nothing, with a vocabulary built from the training text."""
 
-    architecture: Literal["bert", "ernie", "roberta", "electra"] = key("ernie", "Network family, as PaddleNLP names it.")
+    architecture: Literal["bert", "ernie", "roberta", "electra"] = key(
+        "ernie", "Network family, as PaddleNLP names it."
+    )
     vocab_size: int = key(8000, "Upper limit of the vocabulary built from the training text.")
     min_frequency: int = key(2, "Pieces seen less often than this do not enter the vocabulary.")
     lowercase: bool = key(True, "Lowercase and strip accents before splitting into pieces.")
@@ -50,10 +52,14 @@ class ModelSection:
     """Where the network comes from: a name, a folder, or from_scratch."""
 
     name_or_path: str | None = key(
-        None, "Hub name (ernie-3.0-medium-zh), PaddleNLP folder, Hugging Face folder, run directory or model folder; python:PACKAGE/PATH reads a folder inside an installed package."
+        None,
+        "Hub name (ernie-3.0-medium-zh), PaddleNLP or Hugging Face folder, run directory or model folder; "
+        "python:PACKAGE/PATH is a folder inside an installed package.",
     )
     from_scratch: ScratchSection | None = key(None, "Build a new encoder instead of loading one.")
-    config: Mapping[str, Scalar] = mapping_key("Overrides of the network's own config, such as hidden_dropout_prob: 0.1.")
+    config: Mapping[str, Scalar] = mapping_key(
+        "Overrides of the network's own config, such as hidden_dropout_prob: 0.1."
+    )
 
 
 @dataclass(frozen=True)
@@ -81,19 +87,33 @@ class DataSection:
     train: tuple[str, ...] = key((), "Training file, or a list of files.")
     dev: tuple[str, ...] = key((), "Development file(s): select the model, tune thresholds.")
     test: tuple[str, ...] = key((), "Test file(s): scored once at the end, never used to select.")
-    dataset: str | None = key(None, "A named data set instead of files: PaddleNLP built-in or Hugging Face, with subset (glue/cola).")
+    dataset: str | None = key(
+        None, "A named data set instead of files: PaddleNLP built-in or Hugging Face, with subset (glue/cola)."
+    )
     splits: SplitsSection = field(default_factory=SplitsSection, metadata={"help": "Split names inside `dataset`."})
     format: Literal["auto", "tsv", "csv", "jsonl", "json"] = key("auto", "File format; auto goes by the file's ending.")
     header: bool = key(True, "Whether tsv and csv files start with a line of column names.")
     columns: ColumnsSection = field(default_factory=ColumnsSection, metadata={"help": "Which column holds what."})
-    reader: str | None = key(None, "Your own reader, package.module:function(path) yielding dicts. It runs with your rights: name only code you trust.")
-    labels: tuple[str, ...] | str | None = key(None, "The label set: a list, or a file with one label per line. Default: collected from the training data.")
+    reader: str | None = key(
+        None,
+        "Your own reader, package.module:function(path) yielding dicts. It runs with your rights: "
+        "name only code you trust.",
+    )
+    labels: tuple[str, ...] | str | None = key(
+        None, "The label set: a list, or a file with one label per line. Default: collected from the training data."
+    )
     max_seq_length: int = key(128, "Longest sequence in tokens, special tokens included; longer text is cut.")
-    on_bad_row: Literal["error", "skip"] = key("error", "error: list the bad rows and stop; skip: go on and count them in the manifest.")
-    streaming: bool = key(False, "Read the training data as a stream in constant memory (needs training.max_steps and data.labels).")
+    on_bad_row: Literal["error", "skip"] = key(
+        "error", "error: list the bad rows and stop; skip: go on and count them in the manifest."
+    )
+    streaming: bool = key(
+        False, "Read the training data as a stream in constant memory (needs training.max_steps and data.labels)."
+    )
     shuffle_buffer: int = key(10000, "Rows held for shuffling when streaming.")
     length_grouped: bool = key(True, "Batch training rows of similar length together: less padding, faster.")
-    tokenizer: Literal["auto", "fast", "paddlenlp"] = key("auto", "auto takes the fast tokenizer where it is proved equal to PaddleNLP's.")
+    tokenizer: Literal["auto", "fast", "paddlenlp"] = key(
+        "auto", "auto takes the fast tokenizer where it is proved equal to PaddleNLP's."
+    )
 
 
 @dataclass(frozen=True)
@@ -115,14 +135,19 @@ class RuntimeSection:
     deterministic: bool = key(False, "Same bytes every time: fixed seeds and deterministic kernels.")
     flags: Mapping[str, Scalar] = mapping_key("Paddle flags, such as FLAGS_cudnn_deterministic: true.")
     cache_dir: str | None = key(None, "Where models and data sets are downloaded to (PPNLP_HOME); ASCII only.")
-    amd_fast_math: bool | None = key(None, "Let the bundled MKL use AVX on AMD processors; default: on where the processor is AMD.")
+    amd_fast_math: bool | None = key(
+        None, "Let the bundled MKL use AVX on AMD processors; default: on where the processor is AMD."
+    )
 
 
 def _section_from_catalogue(name: str, doc: str, fields: tuple) -> type:
     """A frozen dataclass with one field per catalogue entry."""
     section = dataclasses.make_dataclass(
         name,
-        [(f.name, f.annotation, field(default=f.default, metadata={"help": f.help, "choices": f.choices})) for f in fields],
+        [
+            (f.name, f.annotation, field(default=f.default, metadata={"help": f.help, "choices": f.choices}))
+            for f in fields
+        ],
         frozen=True,
     )
     section.__doc__ = doc

@@ -1,0 +1,223 @@
+"""What can be known to be wrong before anything heavy is imported: keys that clash, and numbers out of range.
+
+Each check is one small function that yields findings. A finding names the keys it is about, so that the
+message can say where each was set, and so that it is dropped when one of them is wrong already.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from nlpctl.config.positions import display
+from nlpctl.config.ranges import RANGES
+from nlpctl.config.schema import Recipe
+from nlpctl.config.tasks import task_info
+from nlpctl.errors import Problem, UserError
+
+Purpose = Literal["train", "apply"]  # apply: evaluate, predict or show, where the training data may be gone
+
+
+@dataclass(frozen=True)
+class Finding:
+    """The keys that are at odds, what is wrong with them, and the remedy."""
+
+    keys: tuple[str, ...]
+    message: str
+    hint: str
+
+
+Check = Callable[[Recipe], Iterator[Finding]]
+
+
+def check(recipe: Recipe, purpose: Purpose, broken: Collection[str] = ()) -> list[Problem]:
+    """Everything that is wrong with `recipe`. Findings about a key in `broken` are left out."""
+    from nlpctl.config.data_checks import DATA_CHECKS  # it needs Finding from here
+
+    checks = CHECKS + DATA_CHECKS if purpose == "train" else CHECKS
+    findings = [finding for each in checks for finding in each(recipe)]
+    return [_problem(recipe, finding) for finding in findings if not _touches(finding.keys, broken)]
+
+
+def refuse_half_precision_on_cpu(recipe: Recipe) -> None:
+    """Raise UserError if the recipe wants fp16 or bf16. For runners, once `auto` has turned out to be the CPU."""
+    problems = [_problem(recipe, finding) for finding in _half_precision(recipe)]
+    if problems:
+        raise UserError(problems=problems)
+
+
+def value_of(recipe: Recipe, dotted: str) -> Any:
+    """The value of a dotted key; None where its section is absent."""
+    value: Any = recipe
+    for part in dotted.split("."):
+        value = None if value is None else operator.attrgetter(part)(value)
+    return value
+
+
+def _problem(recipe: Recipe, finding: Finding) -> Problem:
+    origins = {key: recipe.origins[key] for key in finding.keys if key in recipe.origins}
+    set_by = {key: str(origin) for key, origin in origins.items() if origin.source != "default"}
+    where = next(iter(set_by.values()), display(recipe.path) if recipe.path else finding.keys[0])
+    more = ""
+    if len(finding.keys) > 1:
+        more = " [" + ", ".join(f"{key}: {set_by.get(key, 'not set')}" for key in finding.keys) + "]"
+    return Problem(finding.message + more, where=where, hint=finding.hint)
+
+
+def _touches(keys: tuple[str, ...], broken: Collection[str]) -> bool:
+    """Whether one of `keys`, or a section around it or a key inside it, is in `broken`."""
+    return any(key == bad or key.startswith(f"{bad}.") or bad.startswith(f"{key}.") for key in keys for bad in broken)
+
+
+def _ranges(recipe: Recipe) -> Iterator[Finding]:
+    for dotted, allowed in RANGES.items():
+        value = value_of(recipe, dotted)
+        values = value if isinstance(value, tuple) else () if value is None else (value,)
+        for each in values:
+            if each not in allowed:
+                yield Finding((dotted,), f"{dotted} is {each}", f"it {allowed}")
+
+
+def _model_is_one_thing(recipe: Recipe) -> Iterator[Finding]:
+    if recipe.model.name_or_path is not None and recipe.model.from_scratch is not None:
+        keys = ("model.name_or_path", "model.from_scratch")
+        yield Finding(keys, "both model.name_or_path and model.from_scratch are set", "set one of them to null")
+
+
+def _heads_divide_width(recipe: Recipe) -> Iterator[Finding]:
+    scratch = recipe.model.from_scratch
+    if scratch and scratch.num_attention_heads > 0 and scratch.hidden_size % scratch.num_attention_heads:
+        keys = ("model.from_scratch.hidden_size", "model.from_scratch.num_attention_heads")
+        message = (
+            f"hidden_size {scratch.hidden_size} cannot be split over {scratch.num_attention_heads} attention heads"
+        )
+        yield Finding(keys, message, "make hidden_size a multiple of num_attention_heads")
+
+
+def _best_model(recipe: Recipe) -> Iterator[Finding]:
+    training = recipe.training
+    if not training.load_best_model_at_end:
+        return
+    keys = ("training.load_best_model_at_end", "training.evaluation_strategy", "training.save_strategy")
+    if training.evaluation_strategy != training.save_strategy:
+        message = (
+            "load_best_model_at_end needs evaluation_strategy and save_strategy to be the same, "
+            f"found {training.evaluation_strategy} and {training.save_strategy}"
+        )
+        yield Finding(keys, message, "set both to epoch, or both to steps")
+    elif training.evaluation_strategy == "no":
+        yield Finding(keys, "load_best_model_at_end needs evaluations to compare", "set both strategies to epoch")
+
+
+def _best_model_steps(recipe: Recipe) -> Iterator[Finding]:
+    training = recipe.training
+    if not (training.load_best_model_at_end and training.evaluation_strategy == training.save_strategy == "steps"):
+        return
+    eval_steps = training.logging_steps if training.eval_steps is None else training.eval_steps
+    if eval_steps > 0 and training.save_steps % eval_steps:
+        source = "logging_steps" if training.eval_steps is None else "eval_steps"
+        keys = ("training.save_steps", f"training.{source}", "training.load_best_model_at_end")
+        message = f"save_steps ({training.save_steps}) is not a multiple of {source} ({eval_steps})"
+        yield Finding(keys, message, "load_best_model_at_end compares saved checkpoints: evaluate at each save")
+
+
+def _early_stopping(recipe: Recipe) -> Iterator[Finding]:
+    if recipe.early_stopping.patience is not None and not recipe.training.load_best_model_at_end:
+        keys = ("early_stopping.patience", "training.load_best_model_at_end")
+        hint = "set training.load_best_model_at_end: true"
+        yield Finding(keys, "early_stopping.patience needs load_best_model_at_end", hint)
+
+
+def _lonely_do_eval(recipe: Recipe) -> Iterator[Finding]:
+    if recipe.training.do_eval and recipe.training.evaluation_strategy == "no":
+        keys = ("training.do_eval", "training.evaluation_strategy")
+        message = "do_eval alone would evaluate every logging_steps, whatever evaluation_strategy says"
+        yield Finding(keys, message, "delete do_eval and set training.evaluation_strategy: epoch or steps")
+
+
+def _best_metric(recipe: Recipe) -> Iterator[Finding]:
+    task, metric = task_info(recipe.task), recipe.training.metric_for_best_model
+    if task is None or metric is None:
+        return
+    name = metric.removeprefix("eval_")
+    if name not in task.metrics:
+        keys = ("training.metric_for_best_model", "task")
+        hint = f"it gives: {', '.join(task.metrics)}"
+        yield Finding(keys, f"metric_for_best_model: {task.name} gives no score called {metric}", hint)
+        return
+    greater = recipe.training.greater_is_better
+    if greater is not None and greater is (name == "loss"):
+        keys = ("training.greater_is_better", "training.metric_for_best_model")
+        message = (
+            f"greater_is_better is {str(greater).lower()}, but a better {name} is {'lower' if greater else 'higher'}"
+        )
+        yield Finding(keys, message, "delete greater_is_better: it follows from the metric")
+
+
+def _one_precision(recipe: Recipe) -> Iterator[Finding]:
+    training = recipe.training
+    if training.fp16 and training.bf16:
+        yield Finding(("training.fp16", "training.bf16"), "fp16 and bf16 are both true", "choose one")
+    if training.fp16_full_eval and training.bf16_full_eval:
+        keys = ("training.fp16_full_eval", "training.bf16_full_eval")
+        yield Finding(keys, "fp16_full_eval and bf16_full_eval are both true", "choose one")
+
+
+def _no_half_precision_on_cpu(recipe: Recipe) -> Iterator[Finding]:
+    if recipe.runtime.device == "cpu":
+        yield from _half_precision(recipe)
+
+
+def _half_precision(recipe: Recipe) -> Iterator[Finding]:
+    why = {"fp16": "Paddle crashes with fp16 on a CPU", "bf16": "Paddle trains in float32 on a CPU without saying so"}
+    for name in ("fp16", "bf16", "fp16_full_eval", "bf16_full_eval"):
+        if operator.attrgetter(name)(recipe.training):
+            keys = (f"training.{name}", "runtime.device")
+            yield Finding(keys, f"{name} needs a GPU: {why[name[:4]]}", f"set training.{name}: false, or use a GPU")
+
+
+def _processes(recipe: Recipe) -> Iterator[Finding]:
+    runtime = recipe.runtime
+    if runtime.devices and runtime.nproc > 1:
+        keys = ("runtime.devices", "runtime.nproc")
+        yield Finding(keys, "runtime.devices and runtime.nproc are both set", "devices is for GPUs, nproc for the CPU")
+    elif runtime.devices and runtime.device == "cpu":
+        yield Finding(("runtime.devices", "runtime.device"), "runtime.devices names GPU cards", "use runtime.nproc")
+    elif runtime.nproc > 1 and runtime.device == "gpu":
+        keys = ("runtime.nproc", "runtime.device")
+        yield Finding(keys, "runtime.nproc starts processes on the CPU", "name the cards: runtime.devices: [0, 1]")
+    if len(set(runtime.devices)) < len(runtime.devices):
+        yield Finding(("runtime.devices",), "runtime.devices names a card twice", "one process per card: name it once")
+
+
+def _sharding(recipe: Recipe) -> Iterator[Finding]:
+    unknown = set(recipe.training.sharding.split()) - {"stage1", "stage2", "stage3", "offload"}
+    if unknown:
+        hint = "write stage1, stage2 or stage3, with ' offload' appended for the CPU"
+        yield Finding(("training.sharding",), f"training.sharding: unknown {', '.join(sorted(unknown))}", hint)
+
+
+def _ascii_cache(recipe: Recipe) -> Iterator[Finding]:
+    cache = recipe.runtime.cache_dir
+    if cache is not None and not cache.isascii():
+        message = f"runtime.cache_dir {cache} is not plain ASCII: Paddle cannot open files there"
+        yield Finding(("runtime.cache_dir",), message, "choose a folder whose whole path is ASCII")
+
+
+CHECKS: tuple[Check, ...] = (
+    _ranges,
+    _model_is_one_thing,
+    _heads_divide_width,
+    _best_model,
+    _best_model_steps,
+    _early_stopping,
+    _lonely_do_eval,
+    _best_metric,
+    _one_precision,
+    _no_half_precision_on_cpu,
+    _processes,
+    _sharding,
+    _ascii_cache,
+)

@@ -1,0 +1,176 @@
+"""Text -> typed values, by the type that the schema declares, not by what YAML takes the text for."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Any
+
+from nlpctl.config.findings import Findings
+from nlpctl.config.keys import SECTIONS, Key, keys_of, nearest, nearest_key
+from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode
+from nlpctl.config.schema import Origin, Scalar
+from nlpctl.errors import Problem
+
+TRUE = {"true", "yes", "on", "1"}
+FALSE = {"false", "no", "off", "0"}
+_FRACTION = re.compile(r"\s*([+-]?\d+(?:\.\d*)?)\s*/\s*(\d+(?:\.\d*)?)\s*")
+_NUMBER = re.compile(r"[+-]?(\d[\d_]*\.?[\d_]*|\.\d[\d_]*)([eE][+-]?\d+)?")
+_ARTICLES = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
+
+
+class Mismatch(Exception):
+    """A text that is not of the declared type; the message says what was expected."""
+
+
+def coerce_sections(tree: TableNode, run: Findings) -> dict[str, Any]:
+    """Section name -> section object. A bad value is reported and replaced by its default."""
+    for name, node in tree.entries.items():
+        if name not in SECTIONS and name != "task":
+            _unknown(name, node, run)
+    values = {}
+    for name, section in SECTIONS.items():
+        node = tree.entries.get(name)
+        if node is not None and isinstance(node, ScalarNode) and node.is_null:
+            node = None  # `data:` with nothing below it
+        values[name] = _section(section, name, node, run)
+    return values
+
+
+def coerce_scalar(text: str, kind: type) -> Any:
+    """`text` as str, int, float or bool. Raises Mismatch."""
+    return {str: str, int: _int, float: _float, bool: _bool}[kind](text)
+
+
+def resolve_scalar(node: ScalarNode) -> Scalar:
+    """The value of a scalar without a declared type (model.config, runtime.flags): as YAML has it, but
+    `1e-5` is a number too."""
+    if not node.plain:
+        return node.text
+    if node.is_null:
+        return None
+    if node.text.lower() in (TRUE | FALSE) - {"0", "1"}:
+        return _bool(node.text)
+    if _NUMBER.fullmatch(node.text):
+        return _int(node.text) if re.fullmatch(r"[+-]?[\d_]+", node.text) else _float(node.text)
+    return node.text
+
+
+def _section(section: type, prefix: str, node: Node | None, run: Findings) -> Any:
+    keys = keys_of(section, prefix)
+    entries: dict[str, Node] = {}
+    if isinstance(node, TableNode):
+        entries = node.entries
+    elif node is not None:
+        run.report(
+            prefix,
+            node.origin,
+            "a section is a mapping of keys to values",
+            f"keys of {prefix}: {', '.join(list(keys)[:6])}, ...",
+        )
+    for name, entry in entries.items():
+        if name not in keys:
+            _unknown(f"{prefix}.{name}", entry, run)
+    return section(**{name: _value(key, entries.get(name), run) for name, key in keys.items()})
+
+
+def _value(key: Key, node: Node | None, run: Findings) -> Any:
+    run.origins[key.dotted] = Origin("default") if node is None else node.origin
+    if key.section and (node is not None or not key.optional):
+        if isinstance(node, ScalarNode) and node.is_null:
+            return None if key.optional else _section(key.section, key.dotted, None, run)
+        return _section(key.section, key.dotted, node, run)
+    if node is None:
+        return key.default
+    try:
+        return _leaf(key, node, run)
+    except Mismatch as mismatch:
+        run.report(key.dotted, node.origin, str(mismatch), _expected(key))
+        return key.default
+
+
+def _leaf(key: Key, node: Node, run: Findings) -> Any:
+    if isinstance(node, ScalarNode) and node.is_null:
+        if key.optional:
+            return None
+        if key.item:
+            return ()
+        if key.free:
+            return {}
+        raise Mismatch("has no value, and null is not allowed")
+    if key.free:
+        return _free_mapping(key, node, run)
+    if key.item:
+        if isinstance(node, ListNode):
+            return tuple(_one(key, key.item, item) for item in node.items)
+        return _one(key, key.scalar, node) if key.scalar else (_one(key, key.item, node),)
+    return _one(key, key.scalar, node)
+
+
+def _one(key: Key, kind: type, node: Node) -> Any:
+    if not isinstance(node, ScalarNode):
+        what = "a list" if isinstance(node, ListNode) else "a mapping"
+        raise Mismatch(f"expected {_ARTICLES[kind]}, found {what}")
+    if node.is_null:
+        raise Mismatch("an entry of the list has no value")
+    value = coerce_scalar(node.text, kind)
+    if key.choices and value not in key.choices:
+        near = nearest(value, key.choices)
+        raise Mismatch(f"{value!r} is not one of its values" + (f"; did you mean {near}?" if near else ""))
+    return value
+
+
+def _free_mapping(key: Key, node: Node, run: Findings) -> dict[str, Scalar]:
+    if not isinstance(node, TableNode):
+        raise Mismatch("expected a mapping of names to values")
+    values: dict[str, Scalar] = {}
+    for name, entry in node.entries.items():
+        dotted = f"{key.dotted}.{name}"
+        run.origins[dotted] = entry.origin
+        if isinstance(entry, ScalarNode):
+            values[name] = resolve_scalar(entry)
+        else:
+            run.report(dotted, entry.origin, "expected a single value", "write a number, a word or true/false")
+    return values
+
+
+def _unknown(dotted: str, node: Node, run: Findings) -> None:
+    near = nearest_key(dotted)
+    run.broken |= {dotted} | ({near} if near else set())
+    hint = f"did you mean {near}?" if near else "`nlpctl recipe schema` lists the keys"
+    run.problems.append(Problem(f"unknown key {dotted}", where=str(node.origin), hint=hint))
+
+
+def _expected(key: Key) -> str:
+    if key.dotted == "data.splits" or key.section:
+        return f"{key.dotted} is a section"
+    return f"{key.dotted} is {key.type_text}"
+
+
+def _int(text: str) -> int:
+    plain = text.strip()
+    try:
+        return int(plain)
+    except ValueError:
+        pass
+    if _NUMBER.fullmatch(plain) and math.isfinite(float(plain)) and float(plain).is_integer():
+        return int(float(plain))
+    raise Mismatch(f"{text!r} is not a whole number")
+
+
+def _float(text: str) -> float:
+    fraction = _FRACTION.fullmatch(text)
+    try:
+        value = float(fraction[1]) / float(fraction[2]) if fraction else float(text)
+    except (ValueError, ZeroDivisionError):
+        raise Mismatch(f"{text!r} is not a number") from None
+    if not math.isfinite(value):
+        raise Mismatch(f"{text!r} is not a finite number")
+    return value
+
+
+def _bool(text: str) -> bool:
+    word = text.strip().lower()
+    if word in TRUE or word in FALSE:
+        return word in TRUE
+    raise Mismatch(f"{text!r} is neither true nor false")

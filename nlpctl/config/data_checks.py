@@ -1,0 +1,135 @@
+"""Checks before training only: is there a model to start from, data to train on, and do the files exist."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+
+from nlpctl.config.checks import Check, Finding
+from nlpctl.config.positions import display
+from nlpctl.config.schema import Recipe
+
+
+def _some_model(recipe: Recipe) -> Iterator[Finding]:
+    if recipe.model.name_or_path is None and recipe.model.from_scratch is None:
+        hint = "write model: {name_or_path: ernie-3.0-medium-zh}, or model: {from_scratch: {}}"
+        keys = ("model.name_or_path", "model.from_scratch")
+        yield Finding(keys, "no model: neither model.name_or_path nor model.from_scratch is set", hint)
+
+
+def _model_folder_exists(recipe: Recipe) -> Iterator[Finding]:
+    name = recipe.model.name_or_path
+    if name is not None and os.path.isabs(name) and not os.path.isdir(name):
+        message = "is a file, not a folder" if os.path.exists(name) else "does not exist"
+        hint = "give the folder with config.json and the weights"
+        yield Finding(("model.name_or_path",), f"the model folder {display(name)} {message}", hint)
+
+
+def _some_data(recipe: Recipe) -> Iterator[Finding]:
+    data = recipe.data
+    if data.train and data.dataset is not None:
+        yield Finding(("data.train", "data.dataset"), "both data.train and data.dataset are set", "delete one of them")
+    elif not data.train and data.dataset is None:
+        hint = "set data.train to a file, or data.dataset to a name"
+        yield Finding(("data.train", "data.dataset"), "nothing to train from", hint)
+    elif data.dataset is not None and data.splits.train is None:
+        hint = "name the split that holds the training rows"
+        yield Finding(("data.splits.train", "data.dataset"), "nothing to train from: data.splits.train is null", hint)
+
+
+def _evaluation_has_data(recipe: Recipe) -> Iterator[Finding]:
+    if recipe.training.evaluation_strategy == "no" or recipe.data.dev:
+        return
+    if recipe.data.dataset is None or recipe.data.splits.dev is None:
+        dev = "data.dev" if recipe.data.dataset is None else "data.splits.dev"
+        keys = ("training.evaluation_strategy", dev)
+        hint = (
+            f"set {dev}, or training.evaluation_strategy: no (with save_strategy and load_best_model_at_end to match)"
+        )
+        yield Finding(keys, f"evaluation during training needs {dev}", hint)
+
+
+def _streaming(recipe: Recipe) -> Iterator[Finding]:
+    if not recipe.data.streaming:
+        return
+    if recipe.training.max_steps <= 0:
+        keys = ("data.streaming", "training.max_steps")
+        hint = "set training.max_steps: rows divided by the batch size, times the epochs"
+        yield Finding(keys, "a stream has no known length: data.streaming needs training.max_steps", hint)
+    if recipe.data.labels is None:
+        keys = ("data.streaming", "data.labels")
+        hint = "set data.labels to the list of labels, or a file with one per line"
+        yield Finding(keys, "the labels cannot be collected from a stream: data.streaming needs data.labels", hint)
+
+
+def _columns_differ(recipe: Recipe) -> Iterator[Finding]:
+    columns = recipe.data.columns
+    for other in ("text_pair", "label"):
+        name = {"text_pair": columns.text_pair, "label": columns.label}[other]
+        if name == columns.text:
+            keys = ("data.columns.text", f"data.columns.{other}")
+            yield Finding(keys, f"text and {other} are read from the same column {name!r}", "name two columns")
+
+
+def _label_list(recipe: Recipe) -> Iterator[Finding]:
+    labels = recipe.data.labels
+    if not isinstance(labels, tuple):
+        return
+    repeated = sorted({label for label in labels if labels.count(label) > 1})
+    if repeated:
+        yield Finding(("data.labels",), f"data.labels repeats {', '.join(repeated)}", "name each label once")
+    elif len(labels) < 2:
+        yield Finding(("data.labels",), "data.labels has fewer than two labels", "name every label, or delete the key")
+    if any(not label.strip() for label in labels):
+        yield Finding(("data.labels",), "data.labels has a blank label", "delete it")
+
+
+def _label_file_exists(recipe: Recipe) -> Iterator[Finding]:
+    labels = recipe.data.labels
+    if isinstance(labels, str) and not os.path.isfile(labels):
+        hint = "give a file with one label per line, or a list: [neg, pos]"
+        yield Finding(("data.labels",), f"data.labels: there is no file {display(labels)}", hint)
+
+
+def _data_files_exist(recipe: Recipe) -> Iterator[Finding]:
+    if recipe.data.reader is not None:
+        return  # what a path means is up to the reader
+    for name, paths in {"train": recipe.data.train, "dev": recipe.data.dev, "test": recipe.data.test}.items():
+        for path in paths:
+            if os.path.isdir(path):
+                yield Finding((f"data.{name}",), f"data.{name}: {display(path)} is a folder", "name the files in it")
+            elif not os.path.exists(path):
+                hint = "relative paths start at the file that names them; on the command line, at the current directory"
+                yield Finding((f"data.{name}",), f"data.{name}: there is no file {display(path)}", hint)
+
+
+def _reader_name(recipe: Recipe) -> Iterator[Finding]:
+    reader = recipe.data.reader
+    if reader is not None and not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", reader):
+        message = f"data.reader {reader!r} is not of the form package.module:function"
+        yield Finding(("data.reader",), message, "for example my_project.readers:read_xml")
+
+
+def _run_directory(recipe: Recipe) -> Iterator[Finding]:
+    output_dir = recipe.training.output_dir
+    if not output_dir:
+        yield Finding(("training.output_dir",), "training.output_dir is empty", "name a folder: outputs/first")
+    elif os.path.exists(output_dir) and not os.path.isdir(output_dir):
+        message = f"training.output_dir: {display(output_dir)} is a file"
+        yield Finding(("training.output_dir",), message, "name a folder that is new or holds an earlier run")
+
+
+DATA_CHECKS: tuple[Check, ...] = (
+    _some_model,
+    _model_folder_exists,
+    _some_data,
+    _evaluation_has_data,
+    _streaming,
+    _columns_differ,
+    _label_list,
+    _label_file_exists,
+    _data_files_exist,
+    _reader_name,
+    _run_directory,
+)

@@ -1,0 +1,85 @@
+"""A Recipe -> the YAML that gives it back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import yaml
+
+from nlpctl.config.coerce import resolve_scalar
+from nlpctl.config.interpolate import escape
+from nlpctl.config.keys import SECTIONS, Key, keys_of
+from nlpctl.config.positions import ScalarNode
+from nlpctl.config.schema import Origin, Recipe
+
+HEADER = """\
+# The resolved recipe of a run: every value that differs from its default, with absolute paths.
+# `nlpctl train` with this file repeats the run.
+"""
+
+
+def dump_recipe(recipe: Recipe) -> str:
+    """The YAML of `recipe`; loading it gives an equal Recipe."""
+    return HEADER + to_yaml(recipe_values(recipe, everything=False))
+
+
+def recipe_values(recipe: Recipe, *, everything: bool) -> dict[str, Any]:
+    """The recipe as nested plain values: all of them, or those that differ from their default."""
+    values: dict[str, Any] = {"task": recipe.task}
+    for name, section in SECTIONS.items():
+        content = _section(section, name, vars(recipe)[name], everything)
+        if content:
+            values[name] = content
+    return values
+
+
+def to_yaml(values: Any) -> str:
+    """`values` as YAML that the loader reads back as they are."""
+    return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=4096)
+
+
+def _section(section: type, prefix: str, value: Any, everything: bool) -> dict[str, Any]:
+    content: dict[str, Any] = {}
+    for key in keys_of(section, prefix).values():
+        part = vars(value)[key.name]
+        if key.section and part is not None:
+            inner = _section(key.section, key.dotted, part, everything)
+            # A section that is absent by default must be named even when all inside it is default.
+            if inner or key.optional:
+                content[key.name] = inner
+        elif everything or part != key.default:
+            content[key.name] = _plain(part, key)
+    return content
+
+
+def _plain(value: Any, key: Key) -> Any:
+    if isinstance(value, tuple):
+        return [_escaped(item) for item in value]
+    if key.free:
+        return {name: _escaped(item) for name, item in value.items()}
+    return _escaped(value)
+
+
+def _escaped(value: Any) -> Any:
+    return escape(value) if isinstance(value, str) else value
+
+
+class _Dumper(yaml.SafeDumper):
+    """Block style for mappings, flow style for lists, quotes wherever our reader needs them."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _represent_text(dumper: _Dumper, text: str) -> yaml.Node:
+    plain = ScalarNode(text, True, Origin(""), None)  # type: ignore[arg-type]
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if resolve_scalar(plain) == text else "'")
+
+
+def _represent_list(dumper: _Dumper, items: list[Any]) -> yaml.Node:
+    return dumper.represent_sequence("tag:yaml.org,2002:seq", items, flow_style=True)
+
+
+_Dumper.add_representer(str, _represent_text)
+_Dumper.add_representer(list, _represent_list)
+_Dumper.add_representer(dict, lambda dumper, value: dumper.represent_dict(value.items()))

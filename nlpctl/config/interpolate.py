@@ -1,0 +1,115 @@
+"""`${env:NAME}` and `${section.key}` inside recipe values; `$${` stands for a literal `${`."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import re
+from typing import Any, NoReturn
+
+from nlpctl.config.findings import Findings
+from nlpctl.config.keys import all_keys, nearest_key
+from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode
+
+_PATTERN = re.compile(r"\$\$\{|\$\{([^{}]*)\}|\$\{")
+
+
+def interpolate(tree: TableNode, findings: Findings) -> TableNode:
+    """`tree` with every reference replaced; unknown names and cycles are added to `findings`."""
+    return _Interpolator(tree, findings).table(tree, "")
+
+
+def escape(text: str) -> str:
+    """`text` written so that reading it back yields `text`."""
+    return text.replace("${", "$${")
+
+
+class _Unresolved(Exception):
+    """A reference could not be replaced; the problem is already noted."""
+
+
+class _Interpolator:
+    def __init__(self, tree: TableNode, findings: Findings):
+        self.tree, self.findings = tree, findings
+
+    def table(self, table: TableNode, prefix: str) -> TableNode:
+        """`table` resolved; an entry that cannot be is left out, so that only its reference is reported."""
+        entries: dict[str, Node] = {}
+        for name, node in table.entries.items():
+            with contextlib.suppress(_Unresolved):
+                entries[name] = self.node(node, f"{prefix}{name}", ())
+        return dataclasses.replace(table, entries=entries)
+
+    def node(self, node: Node, dotted: str, open: tuple[str, ...]) -> Node:
+        """`node`, the value of `dotted`, resolved; `open` are the keys whose references led here."""
+        if isinstance(node, TableNode):
+            return self.table(node, f"{dotted}.")
+        if isinstance(node, ListNode):
+            return dataclasses.replace(node, items=tuple(self.node(item, dotted, open) for item in node.items))
+        return self._scalar(node, dotted, (*open, dotted)) if "${" in node.text else node
+
+    def _scalar(self, node: ScalarNode, dotted: str, open: tuple[str, ...]) -> Node:
+        whole = _PATTERN.fullmatch(node.text)
+        if whole and whole[1] is not None and not whole[1].startswith("env:"):
+            value = self._reference(whole[1].strip(), node, dotted, open)
+            return dataclasses.replace(value, origin=node.origin)
+
+        def replaced(match: re.Match[str]) -> str:
+            if match[0] == "$${":
+                return "${"
+            if match[1] is None:
+                hint = "write ${section.key}, ${env:NAME}, or $${ for the characters themselves"
+                self._fail(node, dotted, "`${` is not closed", hint)
+            name = match[1].strip()
+            if name.startswith("env:"):
+                return self._variable(name.removeprefix("env:"), node, dotted)
+            value = self._reference(name, node, dotted, open)
+            if not isinstance(value, ScalarNode) or value.is_null:
+                self._fail(node, dotted, f"${{{name}}} has no single value to put into a text", "write the value out")
+            return value.text
+
+        return dataclasses.replace(node, text=_PATTERN.sub(replaced, node.text))
+
+    def _variable(self, name: str, node: ScalarNode, dotted: str) -> str:
+        value = os.environ.get(name, "")
+        if not value:
+            state = "empty" if name in os.environ else "not set"
+            shown = name or "NAME"
+            self._fail(node, dotted, f"the environment variable {shown} is {state}", f"export {shown}=...")
+        return value
+
+    def _reference(self, name: str, node: ScalarNode, dotted: str, open: tuple[str, ...]) -> Node:
+        if name in open:
+            chain = " -> ".join((*open[open.index(name) :], name))
+            self._fail(node, dotted, f"the reference leads back to itself: {chain}", "write one of the values out")
+        found = self._lookup(name)
+        if isinstance(found, TableNode):
+            self._fail(node, dotted, f"${{{name}}} is a section, not a value", "name a key inside it")
+        if found is not None:
+            return self.node(found, name, open)
+        key = all_keys().get(name)
+        if key is None or key.section or key.free:
+            near = nearest_key(name)
+            hint = f"did you mean ${{{near}}}?" if near else "write ${section.key}"
+            self._fail(node, dotted, f"${{{name}}} names no value", hint)
+        return self._default(key.default, node)
+
+    def _default(self, default: Any, node: ScalarNode) -> Node:
+        if default is None:
+            return ScalarNode("null", True, node.origin, node.folder)
+        if isinstance(default, tuple):
+            return ListNode((), node.origin, node.folder)  # every list is empty by default
+        return ScalarNode(str(default), False, node.origin, node.folder)
+
+    def _lookup(self, name: str) -> Node | None:
+        node: Node = self.tree
+        for part in name.split("."):
+            if not isinstance(node, TableNode) or part not in node.entries:
+                return None
+            node = node.entries[part]
+        return node
+
+    def _fail(self, node: ScalarNode, dotted: str, message: str, hint: str) -> NoReturn:
+        self.findings.report(dotted, node.origin, message, hint)
+        raise _Unresolved

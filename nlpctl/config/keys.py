@@ -1,0 +1,158 @@
+"""The schema as a table: every dotted key with its type, default, choices and help.
+
+Coercion, the JSON Schema, the reference and the command-line flags all walk this table.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import functools
+import types
+import typing
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from nlpctl.config.schema import (
+    CompressionSection,
+    DataSection,
+    EarlyStoppingSection,
+    ModelSection,
+    RuntimeSection,
+    TrainingSection,
+)
+
+SECTIONS: Mapping[str, type] = {
+    "model": ModelSection,
+    "data": DataSection,
+    "training": TrainingSection,
+    "early_stopping": EarlyStoppingSection,
+    "compression": CompressionSection,
+    "runtime": RuntimeSection,
+}
+
+
+@dataclass(frozen=True)
+class Key:
+    """One key of a recipe. Exactly one of `scalar`, `item`, `section`, `free` says what it holds;
+    `item` and `scalar` together mean a list or a single string (data.labels)."""
+
+    dotted: str
+    default: Any
+    help: str
+    choices: tuple[str, ...]
+    optional: bool  # null is a value
+    scalar: type | None  # str, int, float or bool
+    item: type | None  # element type of a list
+    section: type | None  # a nested section
+    free: bool  # free names -> scalars (model.config, runtime.flags)
+
+    @property
+    def name(self) -> str:
+        return self.dotted.rpartition(".")[2]
+
+    @property
+    def type_text(self) -> str:
+        """The type as people read it: `number or null`, `list of text`, `one of auto, gpu, cpu`."""
+        words = {str: "text", int: "whole number", float: "number", bool: "true/false"}
+        if self.section or self.free:
+            text = "section" if self.section else "mapping"
+        elif self.item:
+            text = f"list of {words[self.item]}" + (" or text" if self.scalar else "")
+        else:
+            text = words[self.scalar]
+        if self.choices:
+            text = ("list of: " if self.item else "one of: ") + ", ".join(self.choices)
+        return f"{text} or null" if self.optional else text
+
+
+@functools.cache
+def keys_of(section: type, prefix: str) -> Mapping[str, Key]:
+    """Name -> Key for the fields of one section; `prefix` is its dotted name."""
+    hints = typing.get_type_hints(section)
+    return {
+        field.name: _key(f"{prefix}.{field.name}", hints[field.name], field) for field in dataclasses.fields(section)
+    }
+
+
+@functools.cache
+def all_keys() -> Mapping[str, Key]:
+    """Dotted name -> Key for everything below the top level, sections included."""
+    found: dict[str, Key] = {}
+
+    def walk(section: type, prefix: str) -> None:
+        for key in keys_of(section, prefix).values():
+            found[key.dotted] = key
+            if key.section:
+                walk(key.section, key.dotted)
+
+    for name, section in SECTIONS.items():
+        walk(section, name)
+    return found
+
+
+def find_key(dotted: str) -> Key | None:
+    """The key of a dotted name; a name inside a free mapping finds the mapping."""
+    found = all_keys().get(dotted)
+    if found is None and "." in dotted:
+        parent = all_keys().get(dotted.rpartition(".")[0])
+        return parent if parent is not None and parent.free else None
+    return found
+
+
+def nearest_key(dotted: str) -> str | None:
+    """The known key that `dotted` most likely stands for: same name elsewhere, else similar spelling."""
+    known = [*all_keys(), *SECTIONS, "task", "extends"]
+    section, _, name = dotted.rpartition(".")
+    siblings = [key for key in known if key.rpartition(".")[0] == section]
+    same_name = [key for key in known if key.rpartition(".")[2] == name and key != dotted]
+    if same_name:
+        return same_name[0]
+    near = nearest(name, [key.rpartition(".")[2] for key in siblings])
+    if near is not None:
+        return f"{section}.{near}" if section else near
+    return nearest(dotted, known) or nearest_by(name, known)
+
+
+def nearest(name: str, known: Iterable[str]) -> str | None:
+    """The most similar of `known`, or None if none is near."""
+    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7)
+    return matches[0] if matches else None
+
+
+def nearest_by(name: str, known: Iterable[str]) -> str | None:
+    """The dotted key of `known` whose last part is most similar to `name`."""
+    by_last = {key.rpartition(".")[2]: key for key in known}
+    near = difflib.get_close_matches(name, list(by_last), n=1, cutoff=0.75)
+    return by_last[near[0]] if near else None
+
+
+def _key(dotted: str, annotation: Any, field: dataclasses.Field) -> Key:
+    parts = (
+        typing.get_args(annotation)
+        if isinstance(annotation, types.UnionType) or _is_union(annotation)
+        else (annotation,)
+    )
+    kinds = [part for part in parts if part is not type(None)]
+    choices = tuple(field.metadata["choices"]) if "choices" in field.metadata else ()
+    scalar = item = section = None
+    free = False
+    for kind in kinds:
+        origin = typing.get_origin(kind)
+        if origin is Literal:
+            scalar, choices = str, typing.get_args(kind)
+        elif origin is tuple:
+            item = typing.get_args(kind)[0]
+        elif dataclasses.is_dataclass(kind):
+            section = kind
+        elif kind in (str, int, float, bool):
+            scalar = kind
+        else:
+            free = True
+    default = field.default_factory() if field.default is dataclasses.MISSING else field.default
+    return Key(dotted, default, field.metadata["help"], choices, len(kinds) < len(parts), scalar, item, section, free)
+
+
+def _is_union(annotation: Any) -> bool:
+    return typing.get_origin(annotation) is typing.Union

@@ -1,0 +1,143 @@
+"""A recipe file, run directory or model folder plus command-line values -> one checked Recipe.
+
+The order of precedence: default < extended config < recipe < command line.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nlpctl.config.checks import Purpose, check
+from nlpctl.config.coerce import coerce_sections
+from nlpctl.config.dump import dump_recipe
+from nlpctl.config.findings import Findings
+from nlpctl.config.interpolate import interpolate
+from nlpctl.config.keys import find_key, nearest
+from nlpctl.config.managed import MANAGED
+from nlpctl.config.paths import absolute, resolve_paths
+from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode, merge, parse_yaml
+from nlpctl.config.schema import Origin, Recipe
+from nlpctl.config.sources import read_source
+from nlpctl.config.tasks import KNOWN_TASKS, task_info
+from nlpctl.errors import UserError
+
+__all__ = ["Override", "dump_recipe", "load_recipe"]
+
+
+@dataclass(frozen=True)
+class Override:
+    """A value from the command line: the dotted key, its text (several texts for a list given as several
+    words), and the flag as typed, for messages."""
+
+    key: str
+    text: str | tuple[str, ...]
+    flag: str
+
+
+def load_recipe(source: str | Path, overrides: Sequence[Override] = (), purpose: Purpose = "train") -> Recipe:
+    """Read, merge, coerce and check.
+
+    `purpose` "train" also wants a model, data to train from, and the data files to exist; "apply"
+    (evaluate, predict, show) accepts a run whose training files are gone.
+
+    Raises UserError with every problem found.
+    """
+    findings = Findings()
+    tree, path = read_source(source, findings)
+    for override in overrides:
+        tree = _apply(tree, override, findings)
+    tree = _without_managed(tree, findings)
+    tree = resolve_paths(interpolate(tree, findings))
+    task = _task(tree, findings)
+    sections = coerce_sections(tree, findings)
+    sections["training"] = _absolute_output_dir(sections["training"])
+    recipe = Recipe(task=task, **sections, origins=dict(findings.origins), path=path)
+    findings.problems += check(recipe, purpose, findings.broken)
+    if findings.problems:
+        raise UserError(problems=findings.problems)
+    return recipe
+
+
+def _absolute_output_dir(training: Any) -> Any:
+    """The default run directory is relative to the current directory too."""
+    if not training.output_dir:
+        return training  # reported by the checks
+    return dataclasses.replace(training, output_dir=absolute(training.output_dir, Path.cwd()))
+
+
+def _apply(tree: TableNode, override: Override, findings: Findings) -> TableNode:
+    """`tree` with one command-line value laid over it."""
+    origin, folder = Origin(override.flag), Path.cwd()
+    node = _command_line_node(override, origin, folder, findings)
+    for part in reversed(override.key.split(".")):
+        node = TableNode({part: node}, origin, folder)
+    return merge(tree, node)
+
+
+def _command_line_node(override: Override, origin: Origin, folder: Path, findings: Findings) -> Node:
+    """Words as typed -> a node. Lists split at commas; `[a, b]` and `{a: 1}` are read as YAML."""
+    key = find_key(override.key)
+    texts = (override.text,) if isinstance(override.text, str) else override.text
+    structured = key is None or key.item or key.section or (key.free and key.dotted == override.key)
+    if structured and len(texts) == 1 and texts[0][:1] in ("[", "{"):
+        try:
+            node = parse_yaml(texts[0], override.flag, folder, findings.problems)
+        except UserError as error:
+            findings.report(override.key, origin, error.problems[0].message, "write [a, b] or {key: value}, in quotes")
+            node = None
+        return _placed(node, origin) if node is not None else ScalarNode("", True, origin, folder)
+    is_list = key is not None and key.item is not None
+    if is_list and (len(texts) > 1 or "," in texts[0]):
+        words = [word.strip() for text in texts for word in text.split(",")]
+        return ListNode(tuple(ScalarNode(word, False, origin, folder) for word in words if word), origin, folder)
+    is_text = key is not None and key.scalar is str and not key.item
+    return ScalarNode(" ".join(texts), not (is_text and texts == ("",)), origin, folder)
+
+
+def _placed(node: Node, origin: Origin) -> Node:
+    """`node` with every line number replaced by the flag."""
+    if isinstance(node, TableNode):
+        return TableNode({name: _placed(entry, origin) for name, entry in node.entries.items()}, origin, node.folder)
+    if isinstance(node, ListNode):
+        return ListNode(tuple(_placed(item, origin) for item in node.items), origin, node.folder)
+    return ScalarNode(node.text, node.plain, origin, node.folder)
+
+
+def _without_managed(tree: TableNode, findings: Findings) -> TableNode:
+    """`tree` without the fields that nlpctl sets itself; each one found is reported."""
+    for dotted, remedy in MANAGED.items():
+        section, name = dotted.split(".")
+        table = tree.entries.get(section)
+        if isinstance(table, TableNode) and name in table.entries:
+            findings.report(dotted, table.entries[name].origin, "nlpctl sets this field itself", remedy)
+            kept = {key: node for key, node in table.entries.items() if key != name}
+            tree = TableNode(
+                tree.entries | {section: TableNode(kept, table.origin, table.folder)}, tree.origin, tree.folder
+            )
+    return tree
+
+
+def _task(tree: TableNode, findings: Findings) -> str:
+    """The task name; "" when it is missing or unknown (and reported)."""
+    names = [task.name for task in KNOWN_TASKS]
+    node = tree.entries.get("task")
+    if "task" in findings.broken:
+        return ""
+    if node is None or (isinstance(node, ScalarNode) and node.is_null):
+        origin = Origin(tree.origin.source) if node is None else node.origin
+        findings.report("task", origin, "is missing", f"write `task: {names[0]}`; known tasks: {', '.join(names)}")
+        return ""
+    findings.origins["task"] = node.origin
+    if not isinstance(node, ScalarNode):
+        findings.report("task", node.origin, "expected the name of a task", f"known tasks: {', '.join(names)}")
+        return ""
+    if task_info(node.text) is None:
+        near = nearest(node.text, names)
+        hint = f"did you mean {near}?" if near else f"known tasks: {', '.join(names)}"
+        findings.report("task", node.origin, f"there is no task {node.text!r}", hint)
+        return ""
+    return node.text

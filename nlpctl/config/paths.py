@@ -1,0 +1,58 @@
+"""Which values are paths, and what they are relative to.
+
+Inputs are relative to the file that names them, so a recipe can be started from anywhere; the run
+directory is relative to the current directory, so a recipe can live in a read-only place.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from pathlib import Path
+
+from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode
+
+INPUT_PATHS = ("data.train", "data.dev", "data.test", "runtime.cache_dir", "compression.input_infer_model_path")
+OUTPUT_PATHS = ("training.output_dir", "training.logging_dir")
+LABELS = "data.labels"  # a path when it is a single text
+MODEL = "model.name_or_path"  # a path when it looks like one, or when there is such a folder
+
+
+def resolve_paths(tree: TableNode) -> TableNode:
+    """`tree` with every path absolute."""
+    for dotted in (*INPUT_PATHS, LABELS, *OUTPUT_PATHS, MODEL):
+        tree = _rewrite(tree, dotted.split("."), dotted)
+    return tree
+
+
+def _rewrite(table: TableNode, parts: list[str], dotted: str) -> TableNode:
+    node = table.entries.get(parts[0])
+    if node is None:
+        return table
+    if len(parts) > 1:
+        new: Node = _rewrite(node, parts[1:], dotted) if isinstance(node, TableNode) else node
+    elif isinstance(node, ListNode) and dotted != LABELS:
+        new = dataclasses.replace(node, items=tuple(_resolve(item, dotted) for item in node.items))
+    else:
+        new = _resolve(node, dotted)
+    return dataclasses.replace(table, entries=table.entries | {parts[0]: new})
+
+
+def _resolve(node: Node, dotted: str) -> Node:
+    if not isinstance(node, ScalarNode) or node.is_null or not node.text:
+        return node
+    if dotted == MODEL and not _is_model_path(node.text, node.folder):
+        return node
+    folder = Path.cwd() if dotted in OUTPUT_PATHS else node.folder
+    return dataclasses.replace(node, text=absolute(node.text, folder), plain=False)
+
+
+def absolute(text: str, folder: Path) -> str:
+    """`text` as an absolute path, `~` expanded, `..` taken out."""
+    return os.path.abspath(os.path.join(folder, os.path.expanduser(text)))
+
+
+def _is_model_path(text: str, folder: Path) -> bool:
+    if text.startswith(("./", "../", "~", "/")) or text in (".", ".."):
+        return True
+    return not text.startswith("python:") and (folder / text).is_dir()

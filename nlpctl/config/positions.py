@@ -1,0 +1,218 @@
+"""YAML read so that every value knows the file and line it came from, and its text as written.
+
+PyYAML's usual route throws both away, and reads `5e-5` as a string and `no` as false on the way.
+Here scalars stay text; config/coerce.py turns them into values by their declared type.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from nlpctl.config.schema import Origin
+from nlpctl.errors import Problem, UserError
+
+MAX_BYTES = 1_000_000  # a recipe is a page of text; a data file given by mistake is not
+MAX_NODES = 20_000  # a handful of nested aliases can unfold into millions of values
+
+_TAGS = {
+    f"tag:yaml.org,2002:{name}"
+    for name in ("str", "int", "float", "bool", "null", "timestamp", "map", "seq", "value", "merge")
+}
+_NULLS = {"", "~", "null", "Null", "NULL"}
+
+
+@dataclass(frozen=True)
+class ScalarNode:
+    """A scalar as written. `plain`: not quoted, so that `null` means null and `no` may mean false."""
+
+    text: str
+    plain: bool
+    origin: Origin
+    folder: Path  # what relative paths in this value are relative to
+
+    @property
+    def is_null(self) -> bool:
+        return self.plain and self.text in _NULLS
+
+
+@dataclass(frozen=True)
+class ListNode:
+    items: tuple[Node, ...]
+    origin: Origin
+    folder: Path
+
+
+@dataclass(frozen=True)
+class TableNode:
+    entries: dict[str, Node]
+    origin: Origin
+    folder: Path
+
+
+Node = ScalarNode | ListNode | TableNode
+
+
+def merge(below: TableNode, above: TableNode) -> TableNode:
+    """`above` laid over `below`: tables merge key by key, everything else replaces."""
+    entries = dict(below.entries)
+    for name, node in above.entries.items():
+        old = entries.get(name)
+        entries[name] = merge(old, node) if isinstance(old, TableNode) and isinstance(node, TableNode) else node
+    return TableNode(entries, above.origin, above.folder)
+
+
+def display(path: str | Path) -> str:
+    """`path` as a message shows it: relative to the current directory when it lies below."""
+    absolute, here = os.path.abspath(path), os.getcwd()
+    return os.path.relpath(absolute, here) if absolute.startswith(here + os.sep) else absolute
+
+
+def read_yaml(path: Path, problems: list[Problem]) -> TableNode:
+    """The mapping in the file `path`. Duplicate keys and the like are added to `problems`.
+
+    Raises UserError when the file cannot be read as a YAML mapping at all.
+    """
+    name = display(path)
+    text = _read_text(path, name)
+    node = parse_yaml(text, name, Path(os.path.abspath(path)).parent, problems)
+    if node is None:
+        raise UserError("the recipe is empty", where=name, hint="write at least: task: sequence_classification")
+    if not isinstance(node, TableNode):
+        raise UserError(
+            "a recipe is a mapping of keys to values",
+            where=f"{name}:1",
+            hint="write lines such as `task: sequence_classification`",
+        )
+    return node
+
+
+def parse_yaml(text: str, name: str, folder: Path, problems: list[Problem]) -> Node | None:
+    """`text` as a node, None when there is nothing in it. `name` is what origins and messages show."""
+    try:
+        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        return None if root is None else _Builder(name, folder, problems).build(root, root.start_mark.line + 1)
+    except yaml.MarkedYAMLError as error:
+        raise _syntax_error(error, name) from error
+    except yaml.reader.ReaderError as error:
+        line = text.count("\n", 0, error.position) + 1
+        raise UserError(
+            f"the character U+{ord(error.character):04X} may not appear in YAML",
+            where=f"{name}:{line}",
+            hint="delete it; is this a text file?",
+        ) from error
+    except RecursionError as error:
+        raise UserError("nested too deeply", where=name, hint="a recipe needs three levels") from error
+
+
+def _read_text(path: Path, name: str) -> str:
+    try:
+        size = path.stat().st_size
+        if size > MAX_BYTES:
+            raise UserError(
+                f"{size:,} bytes are too many for a recipe",
+                where=name,
+                hint="is this a data file? name it under data.train in a recipe",
+            )
+        raw = path.read_bytes()
+    except OSError as error:
+        raise UserError(
+            f"cannot be read: {error.strerror}", where=name, hint="check the path and its permissions"
+        ) from error
+    if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
+        raise UserError("this file is UTF-16", where=name, hint="save it as UTF-8")
+    try:
+        return raw.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = raw.count(b"\n", 0, error.start) + 1
+        raise UserError(
+            f"not UTF-8 (byte 0x{raw[error.start]:02x})", where=f"{name}:{line}", hint="save the file as UTF-8"
+        ) from error
+
+
+def _syntax_error(error: yaml.MarkedYAMLError, name: str) -> UserError:
+    mark = error.problem_mark or error.context_mark
+    where = name if mark is None else f"{name}:{mark.line + 1}"
+    text = error.problem or error.context or "cannot be parsed"
+    if "'\\t'" in text:
+        return UserError("a tab cannot indent YAML", where=where, hint="indent with spaces")
+    return UserError(f"not valid YAML: {text}{_context(error)}", where=where, hint=_syntax_hint(text))
+
+
+def _context(error: yaml.MarkedYAMLError) -> str:
+    return f" ({error.context})" if error.context and error.problem else ""
+
+
+def _syntax_hint(text: str) -> str:
+    if text == "mapping values are not allowed here":
+        return "check the indentation, and quote a value that contains ': '"
+    if text.startswith("but found another document"):
+        return "a recipe file holds one document: delete the `---` line"
+    if "'{'" in text:
+        return "quote a ${...} that stands inside { } or [ ]"
+    return "check indentation, quotes and brackets on this line and the one before"
+
+
+class _Builder:
+    """PyYAML's nodes -> ours, one file."""
+
+    def __init__(self, name: str, folder: Path, problems: list[Problem]):
+        self.name, self.folder, self.problems = name, folder, problems
+        self.open: set[int] = set()  # nodes being built, to notice an alias inside its own anchor
+        self.count = 0
+
+    def build(self, node: yaml.Node, line: int) -> Node:
+        self.count += 1
+        if self.count > MAX_NODES:
+            raise UserError(
+                f"more than {MAX_NODES:,} values", where=self.name, hint="remove the nested aliases (`*name`)"
+            )
+        origin = Origin(self.name, line)
+        if id(node) in self.open:
+            raise UserError("an alias stands inside its own anchor", where=str(origin), hint="write the value out")
+        if node.tag not in _TAGS:
+            self._problem(line, f"the tag {node.tag} is not allowed in a recipe", "delete the tag")
+        if isinstance(node, yaml.ScalarNode):
+            return ScalarNode(node.value, node.style is None, origin, self.folder)
+        self.open.add(id(node))
+        try:
+            if isinstance(node, yaml.SequenceNode):
+                items = tuple(self.build(item, item.start_mark.line + 1) for item in node.value)
+                return ListNode(items, origin, self.folder)
+            return self._table(node, origin)
+        finally:
+            self.open.discard(id(node))
+
+    def _table(self, node: yaml.MappingNode, origin: Origin) -> TableNode:
+        entries: dict[str, Node] = {}
+        merged: list[Node] = []
+        for key_node, value_node in node.value:
+            line = key_node.start_mark.line + 1
+            if not isinstance(key_node, yaml.ScalarNode):
+                self._problem(line, "a key must be a word", "put quotes around a value that starts with { or [")
+                continue
+            name = key_node.value
+            value = self.build(value_node, line)
+            if key_node.tag == "tag:yaml.org,2002:merge":
+                merged += value.items if isinstance(value, ListNode) else (value,)
+            elif name in entries:
+                self._problem(
+                    line,
+                    f"the key {name} appears twice (first on line {entries[name].origin.line})",
+                    "keep one of them",
+                )
+            else:
+                entries[name] = value
+        table = TableNode(entries, origin, self.folder)
+        for below in merged:
+            if isinstance(below, TableNode):
+                table = merge(below, table)
+            else:
+                self._problem(origin.line, "`<<` needs a mapping", "use `extends` to build on another file")
+        return table
+
+    def _problem(self, line: int | None, message: str, hint: str) -> None:
+        self.problems.append(Problem(message, where=f"{self.name}:{line}", hint=hint))

@@ -1,0 +1,68 @@
+"""The range of every number in a recipe for which a value outside would fail late, or train nonsense."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Range:
+    """`low` <= value <= `high`; with `above`, `low` itself is outside."""
+
+    low: float
+    high: float | None = None
+    above: bool = False
+
+    def __contains__(self, value: float) -> bool:
+        return (value > self.low if self.above else value >= self.low) and (self.high is None or value <= self.high)
+
+    def __str__(self) -> str:
+        if self.high is not None:
+            return f"must lie between {self.low:,} and {self.high:,}"
+        return f"must be above {self.low:,}" if self.above else f"must be at least {self.low:,}"
+
+
+COUNT = Range(1)
+NOT_NEGATIVE = Range(0)
+POSITIVE = Range(0, above=True)
+SHARE = Range(0, 1)
+
+RANGES: Mapping[str, Range] = {
+    "model.from_scratch.vocab_size": Range(10),  # the special tokens and a few pieces
+    "model.from_scratch.min_frequency": COUNT,
+    "model.from_scratch.hidden_size": COUNT,
+    "model.from_scratch.num_hidden_layers": COUNT,
+    "model.from_scratch.num_attention_heads": COUNT,
+    "model.from_scratch.intermediate_size": COUNT,
+    "data.max_seq_length": Range(4),  # [CLS] a [SEP] and one more
+    "data.shuffle_buffer": COUNT,
+    "training.per_device_train_batch_size": COUNT,
+    "training.per_device_eval_batch_size": COUNT,
+    "training.gradient_accumulation_steps": COUNT,
+    "training.eval_accumulation_steps": COUNT,
+    "training.learning_rate": POSITIVE,
+    "training.num_train_epochs": POSITIVE,
+    "training.max_steps": Range(-1),
+    "training.weight_decay": NOT_NEGATIVE,
+    "training.adam_beta1": SHARE,
+    "training.adam_beta2": SHARE,
+    "training.adam_epsilon": POSITIVE,
+    "training.max_grad_norm": NOT_NEGATIVE,
+    "training.warmup_ratio": SHARE,
+    "training.warmup_steps": NOT_NEGATIVE,
+    "training.lr_end": NOT_NEGATIVE,
+    "training.logging_steps": COUNT,
+    "training.save_steps": COUNT,
+    "training.eval_steps": COUNT,
+    "training.save_total_limit": COUNT,
+    "training.dataloader_num_workers": NOT_NEGATIVE,
+    "training.scale_loss": POSITIVE,
+    "training.seed": Range(0, 2**32 - 1),  # what NumPy takes
+    "early_stopping.patience": COUNT,
+    "early_stopping.min_delta": NOT_NEGATIVE,
+    "compression.moving_rate": SHARE,
+    "runtime.devices": NOT_NEGATIVE,  # each of them
+    "runtime.nproc": COUNT,
+    "runtime.threads": COUNT,
+}

@@ -1,0 +1,142 @@
+"""What a command may be given instead of a recipe file, and how each becomes a tree of values."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from nlpctl.config.findings import Findings
+from nlpctl.config.library import PREFIX, find_recipe, shipped_path, shipped_recipes
+from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode, display, merge, read_yaml
+from nlpctl.config.schema import Origin
+from nlpctl.errors import UserError
+
+RECIPE_FILE = "recipe.yaml"
+TASK_FILE = "task.json"
+
+
+def read_source(source: str | Path, findings: Findings) -> tuple[TableNode, Path]:
+    """The tree of a recipe file, run directory or model folder, and the file it starts from.
+
+    Raises UserError when `source` is none of them.
+    """
+    path = _locate(str(source))
+    if path.is_dir():
+        if (path / RECIPE_FILE).is_file():
+            tree = read_recipe_file(path / RECIPE_FILE, findings, ())
+            return _with(
+                tree, {"training": {"output_dir": os.path.abspath(path)}}, path / RECIPE_FILE
+            ), path / RECIPE_FILE
+        if (path / TASK_FILE).is_file():
+            return _model_folder(path), path / TASK_FILE
+        raise UserError(
+            f"the folder is neither a run (no {RECIPE_FILE}) nor a model of nlpctl (no {TASK_FILE})",
+            where=display(path),
+            hint="give a recipe file; to start from a plain model folder, name it under model.name_or_path",
+        )
+    return read_recipe_file(path, findings, ()), path
+
+
+def read_recipe_file(path: Path, findings: Findings, chain: tuple[Path, ...]) -> TableNode:
+    """The file's tree laid over those it extends. `chain` holds the files that led here."""
+    real = Path(os.path.realpath(path))
+    tree = read_yaml(path, findings.problems)
+    extends = tree.entries.pop("extends", None)
+    below = TableNode({}, tree.origin, tree.folder)
+    for parent in _parents(extends, findings):
+        base = _parent_path(parent)
+        if Path(os.path.realpath(base)) in (*chain, real):
+            names = " -> ".join(display(file) for file in (*chain, real, base))
+            findings.report("extends", parent.origin, f"the files extend each other: {names}", "remove one `extends`")
+        elif not base.is_file():
+            near = difflib.get_close_matches(base.name, _yaml_files(base.parent), n=1)
+            hint = f"did you mean {near[0]}?" if near else "paths in `extends` are relative to the file that has them"
+            findings.report("extends", parent.origin, f"there is no file {display(base)}", hint)
+        else:
+            below = merge(below, read_recipe_file(base, findings, (*chain, real)))
+    return merge(below, tree)
+
+
+def _locate(source: str) -> Path:
+    """The existing path that `source` names: a path, else a recipe of the library."""
+    path = Path(os.path.expanduser(source))
+    if source and (path.is_dir() or path.is_file()):
+        return path
+    if source and path.exists():
+        raise UserError(
+            "is not a regular file", where=source, hint="give a recipe file, a run directory or a model folder"
+        )
+    shipped = find_recipe(source) if source else None
+    if shipped is not None:
+        return shipped.path
+    names = [recipe.name for recipe in shipped_recipes()]
+    beside = _yaml_files(path.parent)
+    near = difflib.get_close_matches(path.name, beside, n=1) or difflib.get_close_matches(source, names, n=1)
+    raise UserError(
+        "no such recipe, run directory or model folder",
+        where=source or "(empty)",
+        hint=f"did you mean {path.parent / near[0] if near[0] in beside else near[0]}?"
+        if near
+        else "`nlpctl recipe ls` lists the recipes that come with nlpctl",
+    )
+
+
+def _yaml_files(folder: Path) -> list[str]:
+    try:
+        return sorted(entry.name for entry in folder.iterdir() if entry.suffix in (".yaml", ".yml"))
+    except OSError:
+        return []
+
+
+def _parents(extends: Node | None, findings: Findings) -> list[ScalarNode]:
+    if extends is None or (isinstance(extends, ScalarNode) and extends.is_null):
+        return []
+    nodes = extends.items if isinstance(extends, ListNode) else (extends,)
+    good = [node for node in nodes if isinstance(node, ScalarNode) and node.text]
+    if len(good) < len(nodes):
+        findings.report(
+            "extends", extends.origin, "expected a file or a list of files", "extends: nlpctl:configs/base.yaml"
+        )
+    return good
+
+
+def _parent_path(node: ScalarNode) -> Path:
+    if node.text.startswith(PREFIX):
+        return shipped_path(node.text)
+    return node.folder / os.path.expanduser(node.text)
+
+
+def _model_folder(path: Path) -> TableNode:
+    """A model folder says its task and how its data must be read; the rest are defaults."""
+    file = path / TASK_FILE
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        values = {"task": content["task"], "data": content["data"], "model": {"name_or_path": os.path.abspath(path)}}
+        return _with(TableNode({}, Origin(display(file)), path), values, file)
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise UserError(
+            f"not a task.json of nlpctl ({type(error).__name__}: {error})",
+            where=display(file),
+            hint="copy the whole model/ folder of a run again",
+        ) from error
+
+
+def _with(tree: TableNode, values: dict[str, Any], file: Path) -> TableNode:
+    """`tree` with `values` laid over it."""
+    above = _node(values, Origin(display(file)), file.parent)
+    return merge(tree, above)
+
+
+def _node(value: Any, origin: Origin, folder: Path) -> Any:
+    if isinstance(value, dict):
+        return TableNode({str(name): _node(item, origin, folder) for name, item in value.items()}, origin, folder)
+    if isinstance(value, list):
+        return ListNode(tuple(_node(item, origin, folder) for item in value), origin, folder)
+    if isinstance(value, str):
+        return ScalarNode(value.replace("${", "$${"), False, origin, folder)
+    if value is None or isinstance(value, bool | int | float):
+        return ScalarNode(json.dumps(value), True, origin, folder)
+    raise TypeError(f"{type(value).__name__} in {TASK_FILE}")
