@@ -77,7 +77,7 @@ class Collator:
     def _collate(self, examples: Sequence[TextExample]) -> dict[str, np.ndarray]:
         pairs = None if examples[0].text_pair is None else [example.text_pair for example in examples]
         encodings = self.encoder.encode([example.text for example in examples], pairs, self.max_length)
-        pad_type = 0 if self.encoder.uses_token_types else None
+        pad_type = self.encoder.pad_token_type_id if self.encoder.uses_token_types else None
         batch = pad_batch(encodings, self.encoder.pad_id, pad_type, self.pad_to_multiple_of)
         if self.with_labels:
             batch["labels"] = np.array([example.label for example in examples], np.int64)

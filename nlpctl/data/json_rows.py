@@ -53,16 +53,18 @@ def json_rows(lines: Iterable[tuple[int, bytes]], source: str, required: Sequenc
     for number, raw in lines:
         text, reason = decode(raw)
         if reason is not None:
-            raise UserError(f"{reason}; a json file is read as a whole", where=f"{source}:{number}")
+            hint = "a json file is read as a whole, so mend the line; a bad row of a jsonl file can be skipped"
+            raise UserError(reason, where=f"{source}:{number}", hint=hint)
         texts.append(text)
     document = "\n".join(texts)
     if not document.strip():
         return
     try:
-        yield from (_object_row(source, line, value, required) for line, value in _json_elements(document, source))
+        for line, value in _json_elements(document, source):
+            yield _object_row(source, line, value, required)
     except json.JSONDecodeError as error:
         where = f"{source}:{error.lineno}"
-        hint = "mend the file; one object per line is jsonl: data.format: jsonl" if error.msg == "Extra data" else ""
+        hint = "mend the file; if it has one object per line, set data.format: jsonl"
         raise UserError(f"not JSON: {error.msg} at column {error.colno}", where=where, hint=hint) from None
     except (ValueError, RecursionError) as error:
         raise UserError(f"not JSON: {_json_reason(error)}", where=source) from None
@@ -83,6 +85,9 @@ def _json_elements(document: str, source: str) -> Iterator[tuple[int, Any]]:
             position = _skip_blanks(document, position + 1)
         elif document[position : position + 1] != "]":
             raise json.JSONDecodeError("Expecting ',' or ']'", document, position)
+    after = _skip_blanks(document, position + 1)
+    if document[_skip_blanks(document, 0)] == "[" and after != len(document):
+        raise json.JSONDecodeError("Extra data", document, after)
 
 
 def _array_start(document: str, decoder: json.JSONDecoder, source: str) -> int:

@@ -1,0 +1,127 @@
+"""The label set: where it comes from, its order, its file."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nlpctl.config.schema import DataSection
+from nlpctl.data import labels as labels_module
+from nlpctl.data.labels import LabelSet, label_name, resolve_labels
+from nlpctl.data.sources import open_split
+from nlpctl.errors import UserError
+
+
+def test_ids_and_names():
+    labels = LabelSet(("neg", "pos"))
+    assert len(labels) == 2 and list(labels) == ["neg", "pos"]
+    assert labels.id("pos") == 1 and labels.name(1) == "pos" and "pos" in labels and "none" not in labels
+    assert labels.nearest("POS") == "pos" and labels.nearest("xyz") is None
+    with pytest.raises(KeyError):
+        labels.id("none")
+
+
+@pytest.mark.parametrize(
+    ("found", "order"),
+    [
+        (["10", "9", "-1", "9"], ("-1", "9", "10")),
+        (["10", "9", "1.5"], ("1.5", "10", "9")),
+        (["b", "a", "B", "好"], ("B", "a", "b", "好")),
+    ],
+)
+def test_collected_in_order(found, order):
+    assert LabelSet.collect(found, "train.tsv").names == order
+
+
+def test_collect_refuses_too_few_and_too_many(monkeypatch):
+    with pytest.raises(UserError, match="train.tsv: only the label 'a' occurs"):
+        LabelSet.collect(["a", "a"], "train.tsv")
+    with pytest.raises(UserError, match="no label"):
+        LabelSet.collect([], "train.tsv")
+    monkeypatch.setattr(labels_module, "MAX_COLLECTED", 3)
+    with pytest.raises(UserError, match="more than 3 different labels"):
+        LabelSet.collect((str(i) for i in range(10**9)), "train.tsv")
+
+
+def test_from_file(tmp_path: Path):
+    path = tmp_path / "labels.txt"
+    path.write_bytes(b"\xef\xbb\xbfpos\r\n neg \r\n\xe5\xa5\xbd\r\n\r\n")
+    assert LabelSet.from_file(path).names == ("pos", "neg", "好")
+
+
+def test_from_file_tells_all_problems(tmp_path: Path):
+    path = tmp_path / "labels.txt"
+    path.write_text("pos\n\nneg\npos \n")
+    with pytest.raises(UserError) as caught:
+        LabelSet.from_file(path)
+    assert [str(problem) for problem in caught.value.problems] == [
+        f"{path}:2: blank label",
+        f"{path}:4: label 'pos' occurs twice (first at {path}:1)",
+    ]
+    path.write_bytes(b"pos\nn\xffg\n")
+    with pytest.raises(UserError, match=f"{path}:2: not UTF-8"):
+        LabelSet.from_file(path)
+    path.write_text("pos\n")
+    with pytest.raises(UserError, match="at least two"):
+        LabelSet.from_file(path)
+    with pytest.raises(UserError, match="cannot read the label file"):
+        LabelSet.from_file(tmp_path / "none.txt")
+
+
+def test_from_list():
+    assert LabelSet.from_list(("b", "a")).names == ("b", "a")
+    for names, message in [(("a", "a"), "occurs twice"), (("a", " "), "blank"), (("a",), "at least two")]:
+        with pytest.raises(UserError, match=message) as caught:
+            LabelSet.from_list(names)
+        assert "data.labels" in str(caught.value)
+
+
+def test_saved_and_loaded(tmp_path: Path):
+    LabelSet(("负", "正")).save(tmp_path)
+    assert json.loads((tmp_path / "labels.json").read_text(encoding="utf-8")) == {"labels": ["负", "正"]}
+    assert LabelSet.load(tmp_path) == LabelSet(("负", "正"))
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b"{}", b'{"labels": []}', b'{"labels": "ab"}', b'{"labels": [1, 2]}',
+                b'{"labels": ["a", "a"]}', b'{"labels": ["\xff"]}', None]
+)  # fmt: skip
+def test_malformed_labels_json(tmp_path: Path, content):
+    if content is not None:
+        (tmp_path / "labels.json").write_bytes(content)
+    with pytest.raises(UserError) as caught:
+        LabelSet.load(tmp_path)
+    assert str(tmp_path / "labels.json") in str(caught.value) and "->" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("value", "name"), [(" a ", "a"), (1, "1"), (-2, "-2"), (1.5, "1.5"), (True, "true"), (False, "false")]
+)
+def test_label_names(value, name):
+    assert label_name(value) == name
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [(" ", "blank label"), ("", "blank label"), (None, "blank label"), (float("nan"), "bad label"), ([1], "got list")],
+)
+def test_bad_labels(value, reason):
+    with pytest.raises(ValueError, match=reason):
+        label_name(value)
+
+
+def test_resolve(tmp_path: Path):
+    train = tmp_path / "train.tsv"
+    train.write_text("text\tlabel\na\tpos\nb\tneg\nbroken\nc\t \n")
+    names = tmp_path / "labels.txt"
+    names.write_text("neutral\npos\nneg\n")
+
+    def resolved(**keys) -> tuple[str, ...]:
+        data = DataSection(train=(str(train),), **keys)
+        return resolve_labels(data, open_split(data, "train")).names
+
+    assert resolved() == ("neg", "pos")  # bad rows are passed over here
+    assert resolved(labels=("pos", "neg")) == ("pos", "neg")
+    assert resolved(labels=str(names)) == ("neutral", "pos", "neg")

@@ -1,0 +1,208 @@
+"""Files to rows: every format, every way in which a file or a line can be broken."""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from nlpctl.config.schema import DataSection
+from nlpctl.data.row import BadRow, Row
+from nlpctl.data.rows import file_format, parse_rows, read_rows
+from nlpctl.errors import UserError
+
+
+def parse(content: bytes | str, kind: str = "tsv", header: bool = True, required=("text", "label")) -> list:
+    raw = content.encode() if isinstance(content, str) else content
+    return list(parse_rows(io.BytesIO(raw), "f", kind, header, required))
+
+
+def values(rows: list) -> list[tuple[int, tuple]]:
+    assert all(isinstance(row, Row) for row in rows), rows
+    return [(row.line, tuple(row.values.values())) for row in rows]
+
+
+def refused(content: bytes | str, kind: str = "tsv", header: bool = True, required=("text", "label")) -> str:
+    with pytest.raises(UserError) as caught:
+        parse(content, kind, header, required)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("bom", [b"", b"\xef\xbb\xbf"], ids=["plain", "bom"])
+@pytest.mark.parametrize("end", [b"\n", b"\r\n"], ids=["lf", "crlf"])
+@pytest.mark.parametrize("last", [True, False], ids=["end", "no-end"])
+@pytest.mark.parametrize(
+    ("kind", "lines"),
+    [
+        ("tsv", ["text\tlabel", '好的 "x"\t1', "", "坏\u2028的\t0"]),
+        ("csv", ["text,label", '"好的 ""x""",1', "", "坏\u2028的,0"]),
+        ("jsonl", [" ", '{"text": "好的 \\"x\\"", "label": "1"}', "", '{"text": "坏\u2028的", "label": "0"}']),
+        ("json", ["[", '{"text": "好的 \\"x\\"", "label": "1"},', "", '{"text": "坏\u2028的", "label": "0"}]']),
+    ],
+)
+def test_good_files(kind, lines, end, last, bom):
+    lines = ["" if line == " " else line for line in lines]
+    content = bom + end.join(line.encode() for line in lines) + (end if last else b"")
+    assert values(parse(content, kind)) == [(2, ('好的 "x"', "1")), (4, ("坏\u2028的", "0"))]
+
+
+def test_tsv_has_no_quoting_and_keeps_blanks():
+    assert values(parse('text\tlabel\n"a\t1\n  b \t 2 \n')) == [(2, ('"a', "1")), (3, ("  b ", " 2 "))]
+
+
+def test_no_header_names_columns_by_number():
+    rows = parse("1\tgood\textra\n0\tbad\tmore\n", header=False, required=("1", "0"))
+    assert [row.values for row in rows] == [
+        {"0": "1", "1": "good", "2": "extra"},
+        {"0": "0", "1": "bad", "2": "more"},
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "line", "reason"),
+    [
+        ("text\tlabel\na\t1\nb\tc\t1\n", "tsv", 3, "wrong column count: expected 2 as on line 1, got 3"),
+        ("text\tlabel\na\t1\n \n", "tsv", 3, "wrong column count: expected 2 as on line 1, got 1"),
+        ("text,label\na,1\nb,c,1\n", "csv", 3, "wrong column count: expected 2 as on line 1, got 3"),
+        (b"text\tlabel\na\t1\nab\xff\t1\n", "tsv", 3, "not UTF-8: byte 0xff at byte 3 of the line"),
+        (b"text,label\na,1\nab\xff,1\n", "csv", 3, "not UTF-8: byte 0xff at byte 3 of the line"),
+        (b'text,label\na,1\n"x\n\xffy",1\n', "csv", 3, "not UTF-8: byte 0xff at byte 1 of line 4"),
+        (b"text\tlabel\na\t1\na\0b\t1\n", "tsv", 3, "NUL byte: at byte 2 of the line"),
+        (b"text,label\na,1\na\0b,1\n", "csv", 3, "NUL byte: at byte 2 of the line"),
+        ('text,label\na,1\n"b"c,1\n', "csv", 3, "broken csv: "),
+        ('text,label\na,1\n"b,1\n', "csv", 3, "broken csv: unexpected end of data"),
+        ('{"text": "a", "label": 1}\n\n{"text": "a"}\n', "jsonl", 3, "missing key 'label': the keys are 'text'"),
+        ('{"text": "a", "label": 1}\n\n{"text": "a", "lable": 1}', "jsonl", 3,
+         "missing key 'label': the keys are 'text', 'lable' (did you mean 'lable'?)"),
+        ('{"text": "a", "label": 1}\n\n["a", 1]\n', "jsonl", 3, "not a JSON object: got a list"),
+        ('{"text": "a", "label": 1}\n\nnull\n', "jsonl", 3, "not a JSON object: got null"),
+        ('{"text": "a", "label": 1}\n\n{"text": \n', "jsonl", 3, "not JSON: Expecting value at character 10"),
+        ('{"text": "a", "label": 1}\n\n   \n', "jsonl", 3, "not JSON: Expecting value"),
+        ('{"text": "a", "label": 1}\n\n' + "[" * 100_000, "jsonl", 3, "not JSON: nested too deeply"),
+        ('{"text": "a", "label": 1}\n\n{"label": ' + "1" * 5000 + "}", "jsonl", 3, "not JSON: Exceeds the limit"),
+        (b'{"text": "a", "label": 1}\n\n{"text": "\xff", "label": 1}', "jsonl", 3, "not UTF-8: byte 0xff at byte 11"),
+        ('[{"text": "a", "label": 1},\n\n3]', "json", 3, "not a JSON object: got a number"),
+        ('[{"text": "a", "label": 1},\n\n{"text": "b"}]', "json", 3, "missing key 'label'"),
+    ],
+)  # fmt: skip
+def test_one_bad_row_and_reading_goes_on(content, kind, line, reason):
+    first, *bad = parse(content, kind)
+    assert isinstance(first, Row)
+    assert [row.line for row in bad] == [line]
+    assert isinstance(bad[0], BadRow) and bad[0].reason.startswith(reason), bad[0].reason
+    assert bad[0].kind == reason.split(":")[0]
+    if kind != "json" and "unexpected end" not in reason:
+        # the same file with a good line after the bad one
+        raw = content.encode() if isinstance(content, str) else content
+        good = {"tsv": b"z\t9\n", "csv": b"z,9\n", "jsonl": b'{"text": "z", "label": "9"}\n'}[kind]
+        *_, last = parse(raw.rstrip(b"\n") + b"\n" + good, kind)
+        assert last.values == {"text": "z", "label": "9"}
+
+
+def test_csv_lines_are_those_where_records_start():
+    content = 'text,label\n"one\n\ntwo",1\n\nthree,2\n"fo\r\nur",3\nfive,4\n'
+    assert values(parse(content, "csv")) == [
+        (2, ("one\n\ntwo", "1")), (6, ("three", "2")), (7, ("fo\nur", "3")), (9, ("five", "4")),
+    ]  # fmt: skip
+
+
+def test_csv_open_quote_does_not_swallow_the_file():
+    content = "text,label\n" + '"open,1\n' + "word word word word,1\n" * 20_000
+    rows = parse(content, "csv")
+    assert isinstance(rows[0], BadRow) and rows[0].line == 2 and "quotation mark" in rows[0].reason
+    assert len(rows) > 10_000 and values(rows[1:])[-1] == (20_002, ("word word word word", "1"))
+
+
+def test_json_under_data():
+    content = '{"version": {"data": [1]},\n "data": [\n  {"text": "a", "label": 1},\n  {"text": "b", "label": 2}\n ]}\n'
+    assert values(parse(content, "json")) == [(3, ("a", 1)), (4, ("b", 2))]
+
+
+def test_header_and_first_line_of_a_broken_table():
+    rows = parse(b"ab\xff\t1\na\t1\n", header=False, required=("0", "1"))
+    assert isinstance(rows[0], BadRow) and rows[1] == Row("f", 2, {"0": "a", "1": "1"})
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "says"),
+    [
+        ("", "tsv", ["f: the file holds no rows after the header line"]),
+        ("\n\n", "csv", ["no rows"]),
+        ("text\tlabel\n", "tsv", ["no rows after the header line"]),
+        ("text,label\n", "csv", ["no rows after the header line"]),
+        ("", "jsonl", ["f: the file holds no rows\n"]),
+        ("", "json", ["no rows"]),
+        ("[]", "json", ["no rows"]),
+        ('{"data": []}', "json", ["no rows"]),
+        ("Text\tlabel\na\t1\n", "tsv", ["f:1", "no column 'text'", "did you mean 'Text'", "'Text', 'label'"]),
+        ("好\t1\na\t1\n", "tsv", ["f:1", "the columns are '好', '1'", "data.header: false"]),
+        ("text\ttext\tlabel\na\tb\t1\n", "tsv", ["f:1", "occurs twice"]),
+        (b"te\xb7xt\tlabel\na\t1\n", "tsv", ["f:1", "header line cannot be read", "0xb7"]),
+        ("text\tlabel\na\t1\n".encode("utf-16"), "tsv", ["UTF-16", "iconv"]),
+        ("text\tlabel\na\t1\n".encode("utf-16-le"), "tsv", ["f:1", "NUL"]),
+        (b"\x1f\x8b\x08rest", "tsv", ["compressed", "unpack"]),
+        ("text\tlabel\ra\t1\r", "tsv", ["f:1", "Mac line ends"]),
+        ('{"text": "a"}\n{"text": "b"}', "json", ["f:2", "Extra data", "data.format: jsonl"]),
+        ('{"rows": []}', "json", ["under \"data\"", "'rows'", "data.format: jsonl"]),
+        ('"text"', "json", ["got a string"]),
+        ('[{"text": "a", "label": 1},\n{"text" "b"}]', "json", ["f:2", "not JSON"]),
+        ('[{"text": "a", "label": 1}\n{"text": "b"}]', "json", ["f:2", "not JSON: Expecting ',' or ']'"]),
+        ('[{"text": "a", "label": 1},\n', "json", ["f:1", "not JSON"]),
+        ('[{"text": "a", "label": 1}] x', "json", ["not JSON", "Extra data"]),
+        (b'[\n{"text": "\xff"}]', "json", ["f:2", "not UTF-8"]),
+        ("[" * 100_000, "json", ["nested too deeply"]),
+    ],
+)  # fmt: skip
+def test_refused_as_a_whole(content, kind, says):
+    message = refused(content, kind)
+    for part in says:
+        assert part in message, message
+
+
+def test_refused_without_header():
+    message = refused("a\t1\n", header=False, required=("0", "2"))
+    assert "no column '2'" in message and "'0', '1'" in message and "f:1" in message
+    assert "data.header: true" in refused("a\t1\n", header=False, required=("text", "1"))
+
+
+def test_read_rows_from_disk(tmp_path: Path):
+    path = tmp_path / "a.tsv"
+    path.write_text("text\tlabel\na\t1\n")
+    assert list(read_rows(path, DataSection(), ("text",))) == [Row(str(path), 2, {"text": "a", "label": "1"})]
+    with pytest.raises(UserError, match="cannot read the file"):
+        list(read_rows(tmp_path / "none.tsv", DataSection(), ("text",)))
+
+
+def test_format_by_ending():
+    assert file_format(Path("a/B.JSONL"), "auto") == "jsonl"
+    assert file_format(Path("a.txt"), "csv") == "csv"
+    with pytest.raises(UserError, match=r"\.tsv, \.csv, \.jsonl, \.json"):
+        file_format(Path("a.txt"), "auto")
+
+
+@pytest.mark.parametrize("kind", ["tsv", "csv", "jsonl"])
+def test_constant_memory(tmp_path: Path, kind):
+    """Ten times the rows take no more memory; counted in the interpreter, so exact enough for a small file."""
+    script = (
+        "import sys, tracemalloc\n"
+        "from pathlib import Path\n"
+        "from nlpctl.config.schema import DataSection\n"
+        "from nlpctl.data.rows import read_rows\n"
+        "tracemalloc.start()\n"
+        "count = sum(1 for _ in read_rows(Path(sys.argv[1]), DataSection(), ('text', 'label')))\n"
+        "print(count, tracemalloc.get_traced_memory()[1])\n"
+    )
+    line = {"tsv": "some words\t1\n", "csv": "some words,1\n", "jsonl": '{"text": "words", "label": "1"}\n'}[kind]
+    header = {"tsv": "text\tlabel\n", "csv": "text,label\n", "jsonl": ""}[kind]
+    peaks = []
+    for count in (2_000, 20_000):
+        path = tmp_path / f"{count}.{kind}"
+        path.write_text(header + line * count)
+        answer = subprocess.run([sys.executable, "-c", script, path], capture_output=True, text=True, check=True).stdout
+        read, peak = map(int, answer.split())
+        assert read == count
+        peaks.append(peak)
+    assert peaks[1] < peaks[0] + 200_000, peaks
