@@ -104,11 +104,15 @@ class WordPiece:
 
     def ids(self, text: str, limit: int) -> list[int]:
         """Ids of `text` without [CLS] and [SEP]: all of them, or at least the first `limit`."""
-        plain = text.translate(self._characters)
-        if self._is_hard(plain):
+        words = self.words(text, limit)
+        if words is None:
             return self._tokenizer.convert_tokens_to_ids(self._tokenizer.tokenize(text))
-        words = plain.split(None, limit)[:limit]  # a word has at least one id
         return list(chain.from_iterable(map(self._words.__getitem__, words)))
+
+    def words(self, text: str, limit: int) -> list[str] | None:
+        """The first `limit` words of `text`, each worth one id or more; None when PaddleNLP must be asked."""
+        plain = text.translate(self._characters)
+        return None if self._is_hard(plain) else plain.split(None, limit)[:limit]
 
     def _squeeze(self, text: str) -> str:
         return "".join(text.translate(self._characters).split())
