@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import yaml
 
 from nlpctl.config.coerce import resolve_scalar
 from nlpctl.config.interpolate import escape
-from nlpctl.config.keys import SECTIONS, Key, keys_of
+from nlpctl.config.keys import SECTIONS, keys_of
 from nlpctl.config.positions import ScalarNode
 from nlpctl.config.schema import Origin, Recipe
 
@@ -48,20 +49,14 @@ def _section(section: type, prefix: str, value: Any, everything: bool) -> dict[s
             if inner or key.optional:
                 content[key.name] = inner
         elif everything or part != key.default:
-            content[key.name] = _plain(part, key)
+            content[key.name] = _plain(part)
     return content
 
 
-def _plain(value: Any, key: Key) -> Any:
+def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
-        return [_escaped(item) for item in value]
-    if key.free:
-        return {name: _escaped(item) for name, item in value.items()}
-    return _escaped(value)
-
-
-def _escaped(value: Any) -> Any:
-    return escape(value) if isinstance(value, str) else value
+        return list(value)
+    return dict(value) if isinstance(value, Mapping) else value
 
 
 class _Dumper(yaml.SafeDumper):
@@ -73,7 +68,8 @@ class _Dumper(yaml.SafeDumper):
 
 def _represent_text(dumper: _Dumper, text: str) -> yaml.Node:
     plain = ScalarNode(text, True, Origin(""), None)  # type: ignore[arg-type]
-    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=None if resolve_scalar(plain) == text else "'")
+    style = None if resolve_scalar(plain) == text else "'"
+    return dumper.represent_scalar("tag:yaml.org,2002:str", escape(text), style=style)
 
 
 def _represent_list(dumper: _Dumper, items: list[Any]) -> yaml.Node:

@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import os
 import re
+from pathlib import Path
 from typing import Any, NoReturn
 
 from nlpctl.config.findings import Findings
@@ -69,7 +70,9 @@ class _Interpolator:
                 self._fail(node, dotted, f"${{{name}}} has no single value to put into a text", "write the value out")
             return value.text
 
-        return dataclasses.replace(node, text=_PATTERN.sub(replaced, node.text))
+        # A path in a variable was written in the shell, so it starts where the shell is.
+        folder = Path.cwd() if node.text.startswith("${env:") else node.folder
+        return dataclasses.replace(node, text=_PATTERN.sub(replaced, node.text), folder=folder)
 
     def _variable(self, name: str, node: ScalarNode, dotted: str) -> str:
         value = os.environ.get(name, "")

@@ -53,8 +53,9 @@ training:
   `--deterministic` and `--cache_dir` are short for `runtime.*`.
 - **Types**: a value is read by the type of its key. `5e-5` and `3/4` are numbers where a number is wanted,
   `no` is a text where a text is wanted, and one value will do for a list.
-- **Paths**: inputs are relative to the file that names them; `training.output_dir`, `training.logging_dir` and
-  paths on the command line are relative to the current directory. `~` is your home folder.
+- **Paths**: inputs are relative to the file that names them; `training.output_dir`, `training.logging_dir`,
+  paths on the command line and paths that begin with `${env:...}` are relative to the current directory.
+  `~` is your home folder.
 - **Interpolation**: `${env:NAME}` is an environment variable, `${section.key}` another value of the recipe,
   `$${` the characters `${`.
 - **Errors**: unknown keys, wrong types and keys that clash are reported all at once, with file and line,

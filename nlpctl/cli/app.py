@@ -1,0 +1,176 @@
+"""The command `nlpctl`: which commands there are, and what becomes of errors.
+
+Commands are imported when they are called, so that help and mistyped names answer at once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperCommand, TyperGroup
+
+import nlpctl
+from nlpctl.config.keys import nearest
+from nlpctl.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, NlpctlError, Problem, UserError
+from nlpctl.runtime import console
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command and where its code is: a function, or a Typer app with commands of its own."""
+
+    name: str
+    target: str  # "module:attribute"
+    help: str
+    takes_recipe: bool = False
+
+
+COMMANDS = (
+    Command("train", "nlpctl.cli.train:train", "Train a model, keep the best, score it on dev and test.", True),
+    Command("eval", "nlpctl.cli.evaluate:evaluate", "Score a trained model on labelled data.", True),
+    Command("predict", "nlpctl.cli.predict:predict", "Label a file or stdin with a trained model.", True),
+    Command("recipe", "nlpctl.cli.recipe:app", "List, show, copy and check recipes; list the flags."),
+    Command("doctor", "nlpctl.cli.doctor:doctor", "Check this machine: versions, device, threads, disk."),
+)
+
+
+class LazyGroup(TyperGroup):
+    """Shows COMMANDS in the help; imports only the one that is called."""
+
+    def list_commands(self, ctx: typer.Context) -> list[str]:
+        return [command.name for command in COMMANDS]
+
+    def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:
+        """A stand-in with name and help, for the help page."""
+        found = _find(cmd_name)
+        return None if found is None else TyperCommand(found.name, help=found.help)
+
+    def resolve_command(self, ctx: typer.Context, args: list[str]) -> tuple[str, Any, list[str]]:
+        found = _find(args[0])
+        if found is None:
+            near = nearest(args[0], self.list_commands(ctx))
+            hint = f"did you mean `nlpctl {near}`?" if near else "`nlpctl --help` lists the commands"
+            raise UserError(f"there is no command {args[0]!r}", hint=hint)
+        return found.name, _load(found), args[1:]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code: 0 done, 1 failed, 2 wrong input, 130 interrupted."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    debug = _take_debug(words)
+    console.set_up_streams()
+    try:
+        code = _root().main(words, prog_name="nlpctl", standalone_mode=False)
+        sys.stdout.flush()
+        return _ended(code if isinstance(code, int) else EXIT_OK)
+    except BrokenPipeError:  # `nlpctl ... | head`: the reader has what it wanted
+        with contextlib.suppress(OSError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return EXIT_FAILED
+    except NlpctlError as error:
+        _show(error, debug)
+        return error.exit_code
+    except typer.TyperException as error:  # a usage error
+        _show(_usage_problem(error), debug)
+        return EXIT_USER
+    except KeyboardInterrupt:
+        return _ended(EXIT_INTERRUPTED)
+    except Exception as error:
+        hint = "this is a bug of nlpctl" if debug else "this is a bug of nlpctl: `--debug` shows where it happened"
+        _show(Problem(f"internal error {type(error).__name__}: {error}", hint=hint), debug)
+        return EXIT_FAILED
+
+
+def _root() -> Any:
+    root = typer.Typer(
+        name="nlpctl",
+        cls=LazyGroup,
+        add_completion=False,
+        no_args_is_help=True,
+        rich_markup_mode=None,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    root.callback(
+        epilog="`nlpctl COMMAND --help` tells more. Exit codes: 0 done, 1 failed, 2 wrong input, 130 stopped."
+    )(_nlpctl)
+    return typer.main.get_command(root)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        console.result(f"nlpctl {nlpctl.__version__}")
+        raise typer.Exit()
+
+
+def _nlpctl(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
+    ] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks; may stand anywhere.")] = False,
+) -> None:
+    """Train, evaluate and ship PaddleNLP models from one recipe."""
+
+
+def _find(name: str) -> Command | None:
+    return next((command for command in COMMANDS if command.name == name), None)
+
+
+def _load(command: Command) -> Any:
+    """Import the command's code and make the Typer command of it."""
+    module, attribute = command.target.split(":")
+    target = vars(importlib.import_module(module))[attribute]
+    if isinstance(target, typer.Typer):
+        return typer.main.get_command(target)
+    holder = typer.Typer(add_completion=False, rich_markup_mode=None)
+    settings = {"help_option_names": ["-h", "--help"]}
+    if command.takes_recipe:
+        from nlpctl.cli.options import RecipeCommand
+
+        holder.command(command.name, cls=RecipeCommand, context_settings=settings)(target)
+    else:
+        holder.command(command.name, context_settings=settings)(target)
+    return typer.main.get_command(holder)
+
+
+def _take_debug(words: list[str]) -> bool:
+    """Remove `--debug` from `words`, wherever it stands before `--`."""
+    end = words.index("--") if "--" in words else len(words)
+    kept = [word for word in words[:end] if word != "--debug"]
+    found = len(kept) < end
+    words[:end] = kept
+    return found
+
+
+def _usage_problem(error: typer.TyperException) -> Problem | str:
+    text = error.format_message()
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return text
+    return Problem(text.rstrip("."), hint=f"`{_command_path(error)} --help` shows what it takes")
+
+
+def _command_path(error: Any) -> str:
+    ctx = vars(error)["ctx"] if "ctx" in vars(error) else None
+    return "nlpctl" if ctx is None else ctx.command_path
+
+
+def _show(problem: NlpctlError | Problem | str, debug: bool) -> None:
+    if debug:
+        traceback.print_exc()
+    if isinstance(problem, str):
+        console.note(problem)
+    else:
+        console.error(problem)
+
+
+def _ended(code: int) -> int:
+    if code == EXIT_INTERRUPTED:
+        console.note("interrupted")
+    return code

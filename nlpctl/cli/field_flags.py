@@ -1,0 +1,171 @@
+"""Every TrainingArguments and CompressionArguments field as a flag, taken out of argv before Typer sees it.
+
+A hundred declared options would make help useless and parsing slow; here they are one table lookup.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from nlpctl.config.coerce import FALSE, TRUE
+from nlpctl.config.keys import Key, all_keys, nearest
+from nlpctl.config.load import Override
+from nlpctl.errors import Problem, UserError
+
+SHORTHANDS: Mapping[str, str] = {
+    "device": "runtime.device",
+    "devices": "runtime.devices",
+    "nproc": "runtime.nproc",
+    "threads": "runtime.threads",
+    "deterministic": "runtime.deterministic",
+    "cache_dir": "runtime.cache_dir",
+}
+_NUMBER = re.compile(r"-(\d|\.\d)")
+
+
+@functools.cache
+def field_flags() -> Mapping[str, Key]:
+    """Flag name (without dashes) -> the key it sets. `--device` is runtime.device, not training.device."""
+    keys = all_keys()
+    fields = {key.name: key for key in keys.values() if re.fullmatch(r"(training|compression)\.\w+", key.dotted)}
+    return fields | {flag: keys[dotted] for flag, dotted in SHORTHANDS.items()}
+
+
+def take_overrides(args: Sequence[str], own: Mapping[str, int], positionals: int) -> tuple[list[str], list[Override]]:
+    """Split argv into the words for Typer and the overrides.
+
+    `own`: the command's own options with the number of words each takes; they win over fields of the same
+    name. `positionals`: how many positional arguments the command cannot do without.
+    Raises UserError with every flag that is unknown or lacks its value.
+    """
+    reader = _Reader(list(args), own)
+    reader.read()
+    if reader.problems:
+        raise UserError(problems=reader.problems)
+    reader.give_back(positionals)
+    overrides = [Override(each.key, _text(each.words), each.flag) for each in reader.taken]
+    return reader.words, overrides
+
+
+@dataclass
+class _Taken:
+    key: str
+    words: list[str]
+    flag: str
+    greedy: bool = False  # a list that took the words after it, perhaps one too many
+
+
+@dataclass
+class _Reader:
+    args: list[str]
+    own: Mapping[str, int]
+    words: list[str] = field(default_factory=list)
+    taken: list[_Taken] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    positional_count: int = 0
+
+    def read(self) -> None:
+        while self.args:
+            word = self.args.pop(0)
+            if word == "--":
+                self.words += [word, *self.args]
+                self.positional_count += len(self.args)
+                return
+            if word.startswith("--"):
+                self._flag(word)
+            elif word.startswith("-") and word != "-":
+                self.words.append(word)
+                self._pass_on(self.own.get(word, 0))
+            else:
+                self.words.append(word)
+                self.positional_count += 1
+
+    def give_back(self, positionals: int) -> None:
+        """`--width_mult_list 3/4 1/2 recipe.yaml`: the last word is the recipe if none was given elsewhere."""
+        for taken in reversed(self.taken):
+            while taken.greedy and len(taken.words) > 1 and self.positional_count < positionals:
+                self.words.append(taken.words.pop())
+                self.positional_count += 1
+
+    def _flag(self, word: str) -> None:
+        name, equals, value = word[2:].partition("=")
+        spelling = self._own_spelling(name)
+        if spelling is not None:
+            self.words.append(f"{spelling}={value}" if equals else spelling)
+            self._pass_on(0 if equals else self.own[spelling])
+        elif name == "set":
+            self._set(value if equals else None)
+        else:
+            self._field(name, value if equals else None)
+
+    def _own_spelling(self, name: str) -> str | None:
+        for spelling in (f"--{name}", f"--{name.replace('_', '-')}", f"--{name.replace('-', '_')}"):
+            if spelling in self.own:
+                return spelling
+        return None
+
+    def _pass_on(self, count: int) -> None:
+        self.words += self.args[:count]
+        del self.args[:count]
+
+    def _set(self, text: str | None) -> None:
+        if text is None:
+            text = self.args.pop(0) if self.args else ""
+        key, equals, value = text.partition("=")
+        if not equals or not key:
+            self._problem("--set", f"{text!r} is not of the form key=value", "--set data.max_seq_length=256")
+        else:
+            self.taken.append(_Taken(key.strip(), [value], f"--set {key.strip()}"))
+
+    def _field(self, name: str, value: str | None) -> None:
+        flag, plain = f"--{name}", name.replace("-", "_")
+        key, negated = field_flags().get(plain), False
+        if key is None and plain.startswith("no_"):
+            key, negated = field_flags().get(plain.removeprefix("no_")), True
+        if key is None or (negated and key.scalar is not bool):
+            near = nearest(plain, [*field_flags(), *(option.lstrip("-").replace("-", "_") for option in self.own)])
+            hint = f"did you mean --{near}?" if near else "`nlpctl recipe flags` lists the flags of every recipe"
+            self._problem(flag, "there is no such flag", hint)
+        elif negated and value is not None:
+            self._problem(flag, "takes no value", f"write --{key.name} {value}")
+        elif key.scalar is bool:
+            text = "false" if negated else self._truth() if value is None else value
+            self.taken.append(_Taken(key.dotted, [text], flag))
+        elif value is not None:
+            self.taken.append(_Taken(key.dotted, [value], flag))
+        elif not self.args or _is_flag(self.args[0]):
+            hint = f"write {flag} VALUE, where VALUE is {key.type_text}"
+            self._problem(flag, "needs a value", hint if not self.args else f"{hint} ({flag}={self.args[0]} if meant)")
+        else:
+            words = [self.args.pop(0)]
+            while key.item is not None and self.args and _continues(key, self.args[0]):
+                words.append(self.args.pop(0))
+            self.taken.append(_Taken(key.dotted, words, flag, greedy=True))
+
+    def _truth(self) -> str:
+        """The value of a bare `--fp16`: the next word if it is a truth value, else true."""
+        return self.args.pop(0) if self.args and self.args[0].lower() in TRUE | FALSE else "true"
+
+    def _problem(self, flag: str, message: str, hint: str) -> None:
+        self.problems.append(Problem(message, where=flag, hint=hint))
+
+
+def _continues(key: Key, word: str) -> bool:
+    """Whether `word` can be one more value of the list `key`."""
+    parts = word.split(",")
+    if key.choices:
+        return all(part in key.choices for part in parts)
+    if key.item is int:
+        return all(part.strip().isdigit() for part in parts)
+    return not _is_flag(word)
+
+
+def _is_flag(word: str) -> bool:
+    return word.startswith("-") and word != "-" and not _NUMBER.match(word)
+
+
+def _text(words: list[str]) -> str | tuple[str, ...]:
+    return words[0] if len(words) == 1 else tuple(words)

@@ -1,0 +1,191 @@
+"""`nlpctl recipe`: look at recipes, check them, take one home. None of this imports Paddle."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from nlpctl.cli.field_flags import field_flags
+from nlpctl.cli.options import RecipeCommand, load_command_recipe
+from nlpctl.config.copy import copy_recipe
+from nlpctl.config.dump import recipe_values, to_yaml
+from nlpctl.config.json_schema import recipe_json_schema
+from nlpctl.config.keys import nearest
+from nlpctl.config.library import shipped_recipes
+from nlpctl.config.managed import MANAGED
+from nlpctl.config.positions import display
+from nlpctl.config.schema import Recipe
+from nlpctl.errors import Problem, UserError
+from nlpctl.runtime import console
+
+SETTINGS = {"help_option_names": ["-h", "--help"]}
+Source = Annotated[
+    str, typer.Argument(metavar="RECIPE", help="Recipe file, shipped recipe, run directory or model folder.")
+]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+app = typer.Typer(
+    name="recipe",
+    help="List, show, copy and check recipes.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
+    context_settings=SETTINGS,
+)
+
+
+@app.command("ls", context_settings=SETTINGS)
+def ls(json: Json = False) -> None:
+    """List the recipes that come with nlpctl."""
+    recipes = shipped_recipes()
+    if json:
+        console.print_json([{"name": each.name, "title": each.title, "path": str(each.path)} for each in recipes])
+    else:
+        console.table("", ["recipe", "what it does"], [[each.name, each.title] for each in recipes])
+
+
+@app.command("show", cls=RecipeCommand, context_settings=SETTINGS)
+def show(
+    ctx: typer.Context,
+    recipe: Source,
+    origins: Annotated[bool, typer.Option("--origins", help="Add where each value came from.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Defaults too, not only what differs from them.")] = False,
+    json: Json = False,
+) -> None:
+    """Print the resolved recipe: everything extended, interpolated, typed, and laid over with your flags.
+
+    nlpctl recipe show my.yaml --learning_rate 1e-4 --origins
+    """
+    resolved = load_command_recipe(recipe, ctx, purpose="apply")
+    values = recipe_values(resolved, everything=everything)
+    if json:
+        places = {dotted: str(resolved.origins[dotted]) for dotted in _leaves(values, "", resolved)}
+        console.print_json({"recipe": values, "origins": places} if origins else values)
+    else:
+        console.result((_annotated(values, resolved) if origins else to_yaml(values)).rstrip("\n"))
+
+
+@app.command("copy", context_settings=SETTINGS)
+def copy(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="A recipe of `nlpctl recipe ls`.")],
+    dest: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to put the recipe and its data.")],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that are there already.")] = False,
+) -> None:
+    """Copy a shipped recipe and its data files to a folder of yours.
+
+    nlpctl recipe copy quickstart my_reviews
+    """
+    for path in copy_recipe(name, dest, overwrite=overwrite):
+        console.result(display(path))
+
+
+@app.command("validate", cls=RecipeCommand, context_settings=SETTINGS)
+def validate(
+    ctx: typer.Context,
+    recipes: Annotated[list[str], typer.Argument(metavar="RECIPE...", help="Recipe files, runs or model folders.")],
+    json: Json = False,
+) -> None:
+    """Check recipes: every problem of each, with file and line. Exit code 2 if there is one."""
+    problems = {source: _problems(source, ctx) for source in recipes}
+    if json:
+        console.print_json(
+            [
+                {"recipe": source, "ok": not found, "problems": [vars(problem) for problem in found]}
+                for source, found in problems.items()
+            ]
+        )
+        if any(problems.values()):
+            raise typer.Exit(UserError.exit_code)
+        return
+    for source, found in problems.items():
+        if not found:
+            console.result(f"ok {source}")
+    if any(problems.values()):
+        raise UserError(problems=[problem for found in problems.values() for problem in found])
+
+
+@app.command("schema", context_settings=SETTINGS)
+def schema() -> None:
+    """Print the JSON Schema of recipes.
+
+    nlpctl recipe schema > recipe.schema.json, then begin a recipe with
+    # yaml-language-server: $schema=recipe.schema.json
+    """
+    console.print_json(recipe_json_schema())
+
+
+@app.command("flags", context_settings=SETTINGS)
+def flags(
+    pattern: Annotated[str, typer.Argument(metavar="[PATTERN]", help="Only flags whose name or help has this.")] = "",
+    json: Json = False,
+) -> None:
+    """List the flags that every command with a recipe takes: name, type, default, meaning."""
+    wanted = pattern.lstrip("-").replace("-", "_").lower()
+    found = {
+        name: key
+        for name, key in field_flags().items()
+        if key.dotted not in MANAGED and (wanted in name.lower() or pattern.lower() in key.help.lower())
+    }
+    if not found:
+        near = nearest(wanted, field_flags())
+        raise UserError(
+            f"no flag matches {pattern!r}", hint=f"did you mean --{near}?" if near else "give a part of its name"
+        )
+    if json:
+        console.print_json(
+            [
+                {
+                    "flag": f"--{name}",
+                    "key": key.dotted,
+                    "type": key.type_text,
+                    "default": key.default,
+                    "help": key.help,
+                }
+                for name, key in found.items()
+            ]
+        )
+    else:
+        rows = [[f"--{name}", key.type_text, _shown(key.default), key.help] for name, key in found.items()]
+        console.table("", ["flag", "type", "default", "meaning"], rows)
+
+
+def _problems(source: str, ctx: typer.Context) -> tuple[Problem, ...]:
+    """What is wrong with one source. A run or a model folder need not have its training data any more."""
+    try:
+        load_command_recipe(source, ctx, purpose="apply" if os.path.isdir(source) else "train")
+    except UserError as error:
+        return error.problems
+    return ()
+
+
+def _annotated(values: dict[str, Any], recipe: Recipe) -> str:
+    """The YAML with a comment on every line that says where its value came from."""
+    rows: list[tuple[str, str]] = []
+
+    def walk(section: dict[str, Any], prefix: str, indent: str) -> None:
+        for name, value in section.items():
+            dotted = f"{prefix}{name}"
+            if isinstance(value, dict) and value:
+                rows.append((f"{indent}{name}:", ""))
+                walk(value, f"{dotted}.", indent + "  ")
+            else:
+                rows.append((indent + to_yaml({name: value}).rstrip("\n"), str(recipe.origins[dotted])))
+
+    walk(values, "", "")
+    width = min(60, max(len(text) for text, _ in rows)) + 2
+    return "\n".join(f"{text:<{width}}# {origin}" if origin else text for text, origin in rows)
+
+
+def _leaves(values: dict[str, Any], prefix: str, recipe: Recipe) -> list[str]:
+    found: list[str] = []
+    for name, value in values.items():
+        dotted = f"{prefix}{name}"
+        found += _leaves(value, f"{dotted}.", recipe) if isinstance(value, dict) and value else [dotted]
+    return found
+
+
+def _shown(default: Any) -> str:
+    return to_yaml([list(default) if isinstance(default, tuple) else default]).strip()[1:-1]
