@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.errors import UserError
-from nlpctl.models.families import Family, family_by_type, family_of_config, family_of_hub_name, known_hub_names
+from nlpctl.models.families import Family, family_of_config, family_of_hub_name, known_hub_names
 from nlpctl.models.source import CONFIG_FILES, read_json
 from nlpctl.upstream.tokenizer_files import keep_resources
 
@@ -36,7 +36,6 @@ def fetch(name: str) -> HubModel:
         family = family_of_config(config, f"config.json of {name}")
     else:
         config = _or_explain(name, lambda: family.config_class.get_config_dict(name)[0])
-        family = family_by_type(family.model_type, name)
     weights = _or_explain(name, lambda: family.network_class._resolve_model_file_path(name)[0])
     tokenizer = _or_explain(name, lambda: _tokenizer(name))
     return HubModel(family, dict(config), Path(weights), tokenizer)

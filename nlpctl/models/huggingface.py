@@ -30,7 +30,8 @@ _LAYER = {
 }
 # Linear layers store their weight as [out, in] in PyTorch and as [in, out] in Paddle.
 _LINEAR = re.compile(
-    r"(self_attn\.(q|k|v|out)_proj|linear[12]|pooler\.dense|embeddings_project|classifier(\.(dense|out_proj))?)\.weight"
+    r"(encoder\.layers\.\d+\.(self_attn\.(q|k|v|out)_proj|linear[12])"
+    r"|pooler\.dense|embeddings_project|classifier(\.(dense|out_proj))?)\.weight"
 )
 _LAYER_NAME = re.compile(r"encoder\.layer\.(\d+)\.(.+)\.(\w+)")
 # Older files spell LayerNorm's parameters as TensorFlow did.

@@ -139,6 +139,11 @@ def _encode(text: str, codec: str) -> bytes:
     return text.encode("latin1")
 
 
+def _no_bytes() -> bytes:
+    """How pickle protocol 2 writes b""."""
+    return b""
+
+
 _CORE = ("numpy.core", "numpy._core")  # NumPy 1 and NumPy 2
 ALLOWED: Mapping[tuple[str, str], Any] = {
     ("collections", "OrderedDict"): collections.OrderedDict,
@@ -147,6 +152,7 @@ ALLOWED: Mapping[tuple[str, str], Any] = {
     ("numpy", "ndarray"): "ndarray",  # only ever an argument of _reconstruct, which ignores it
     ("numpy", "dtype"): _Dtype,
     ("_codecs", "encode"): _encode,
+    ("__builtin__", "bytes"): _no_bytes,
     **{(f"{core}.multiarray", "_reconstruct"): _reconstruct for core in _CORE},
     **{(f"{core}.numeric", "_frombuffer"): _frombuffer for core in _CORE},
 }
