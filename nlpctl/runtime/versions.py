@@ -1,0 +1,98 @@
+"""The pins that nlpctl declares, and how the installed packages compare with them.
+
+The pins are declared once, in pyproject.toml; an installed nlpctl carries them in its metadata.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import operator
+import re
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+_PYPROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
+_REQUIREMENT = re.compile(r"^\s*([A-Za-z0-9._-]+)\s*(?:\[[^\]]*\])?\s*\(?([^;)]*)\)?\s*(?:;(.*))?$")
+_EXTRA = re.compile(r"""extra\s*==\s*['"]([^'"]+)['"]""")
+_CLAUSE = re.compile(r"(==|!=|<=|>=|<|>)\s*([0-9][^,\s]*)")
+_COMPARE: dict[str, Callable[[tuple[int, ...], tuple[int, ...]], bool]] = {
+    "==": operator.eq,
+    "!=": operator.ne,
+    "<=": operator.le,
+    ">=": operator.ge,
+    "<": operator.lt,
+    ">": operator.gt,
+}
+
+
+@dataclass(frozen=True)
+class Pin:
+    """A declared requirement: package, version bounds such as "==2.6.2" or "<2", and the extra it belongs to."""
+
+    package: str
+    bounds: str
+    extra: str  # "" for what every installation needs
+
+    def allows(self, version: str) -> bool:
+        """Whether `version` is within the bounds; release numbers only (Paddle's 2.6.2.post118 counts as 2.6.2)."""
+        return all(_COMPARE[sign](*_aligned(version, bound)) for sign, bound in _CLAUSE.findall(self.bounds))
+
+    def __str__(self) -> str:
+        return f"{self.package}{self.bounds}"
+
+
+def pins() -> tuple[Pin, ...]:
+    """Every requirement of nlpctl, extras included, read from its metadata or from the checkout's pyproject.toml."""
+    return tuple(_parse(text) for text in _requirements())
+
+
+def pin(package: str) -> Pin:
+    """The pin of `package`. Raises KeyError for a package that nlpctl does not require."""
+    for each in pins():
+        if each.package == package:
+            return each
+    raise KeyError(package)
+
+
+def installed_version(package: str) -> str | None:
+    """Version of an installed package, None where it is not installed."""
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return None
+
+
+def _requirements() -> list[str]:
+    # A checkout comes first: the file is newer than the metadata of an earlier `pip install -e`.
+    if _PYPROJECT.is_file() and sys.version_info >= (3, 11):
+        import tomllib
+
+        project = tomllib.loads(_PYPROJECT.read_text(encoding="utf-8"))["project"]
+        if project["name"] == "nlpctl":
+            extras = project["optional-dependencies"].items()
+            marked = [f"{line}; extra == '{extra}'" for extra, lines in extras for line in lines]
+            return [*project["dependencies"], *marked]
+    return importlib.metadata.requires("nlpctl") or []
+
+
+def _parse(requirement: str) -> Pin:
+    match = _REQUIREMENT.match(requirement)
+    if match is None:
+        raise ValueError(f"not a requirement: {requirement}")
+    package, bounds, marker = match.groups()
+    extra = _EXTRA.search(marker or "")
+    return Pin(package, bounds.strip().replace(" ", ""), extra.group(1) if extra else "")
+
+
+def _aligned(left: str, right: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Both as numbers of equal length, so that 2 equals 2.0."""
+    first, second = _release(left), _release(right)
+    length = max(len(first), len(second))
+    return first + (0,) * (length - len(first)), second + (0,) * (length - len(second))
+
+
+def _release(version: str) -> tuple[int, ...]:
+    match = re.match(r"\d+(?:\.\d+)*", version)
+    return tuple(int(part) for part in match.group().split(".")) if match else ()
