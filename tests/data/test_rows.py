@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -13,6 +14,8 @@ from nlpctl.config.schema import DataSection
 from nlpctl.data.row import BadRow, Row
 from nlpctl.data.rows import file_format, parse_rows, read_rows
 from nlpctl.errors import UserError
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
 
 
 def parse(content: bytes | str, kind: str = "tsv", header: bool = True, required=("text", "label")) -> list:
@@ -201,8 +204,9 @@ def test_constant_memory(tmp_path: Path, kind):
     for count in (2_000, 20_000):
         path = tmp_path / f"{count}.{kind}"
         path.write_text(header + line * count)
-        answer = subprocess.run([sys.executable, "-c", script, path], capture_output=True, text=True, check=True).stdout
-        read, peak = map(int, answer.split())
+        command = [sys.executable, "-c", script, path]
+        done = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, check=True)
+        read, peak = map(int, done.stdout.split())
         assert read == count
         peaks.append(peak)
     assert peaks[1] < peaks[0] + 200_000, peaks

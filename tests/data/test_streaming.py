@@ -1,0 +1,144 @@
+"""The endless stream: order, resume, ranks, workers, memory."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import pytest
+
+import nlpctl  # noqa: F401  before paddle
+from nlpctl.config.schema import DataSection
+from nlpctl.data.batching import CheckedDataLoader
+from nlpctl.data.collate import Collator, LoaderFailure
+from nlpctl.data.examples import ExampleReader, TextExample
+from nlpctl.data.labels import LabelSet
+from nlpctl.data.row import BadRow, Row
+from nlpctl.data.sources import open_split
+from nlpctl.data.streaming import StreamingExamples
+from nlpctl.data.tokenizers import Encoding
+from nlpctl.errors import UserError
+
+ROWS = 103
+
+
+class Numbers:
+    """Rows "0" to "102"; a bad row where `bad` says so."""
+
+    description = "numbers"
+
+    def __init__(self, bad: tuple[int, ...] = (), count: int = ROWS) -> None:
+        self.bad = bad
+        self.count = count
+
+    def __iter__(self):
+        for i in range(self.count):
+            yield BadRow("numbers", i, "blank text") if i in self.bad else Row("n", i, {"text": str(i), "label": i % 2})
+
+
+def stream(source=None, **options) -> StreamingExamples:
+    options = {"batch_size": 4, "shuffle_buffer": 10, "seed": 3, "on_bad_row": "error", **options}
+    reader = ExampleReader(DataSection(), LabelSet(("0", "1")), True)
+    return StreamingExamples(source or Numbers(), reader, **options)
+
+
+def take(examples, count: int) -> list[int]:
+    return [int(example.text) for example in itertools.islice(iter(examples), count)]
+
+
+def test_epochs_follow_each_other_and_hold_every_row_once():
+    order = take(stream(), 3 * ROWS)
+    epochs = [order[i : i + ROWS] for i in range(0, len(order), ROWS)]
+    assert all(sorted(epoch) == list(range(ROWS)) for epoch in epochs)
+    assert epochs[0] != epochs[1] != epochs[2]
+    assert take(stream(), 3 * ROWS) == order
+    assert take(stream(seed=4), 3 * ROWS) != order
+
+
+def test_shuffle_buffer():
+    assert take(stream(shuffle_buffer=0), ROWS) == list(range(ROWS))
+    assert take(stream(shuffle_buffer=1), ROWS) == list(range(ROWS))
+    small = take(stream(shuffle_buffer=10), ROWS)
+    assert small != list(range(ROWS)) and all(value < place + 10 for place, value in enumerate(small))
+    large = take(stream(shuffle_buffer=1000), ROWS)
+    assert sorted(large) == list(range(ROWS)) and sum(abs(v - p) for p, v in enumerate(large)) > ROWS * ROWS / 6
+
+
+def test_examples_are_whole():
+    example = next(iter(stream(shuffle_buffer=0)))
+    assert example == TextExample("0", None, 0)
+
+
+@pytest.mark.parametrize("start", [1, 20, 26, 100])
+def test_resume_continues_where_it_stopped(start):
+    everything = take(stream(), 600)
+    resumed = stream()
+    resumed.start_at(start)
+    assert take(resumed, 600 - 4 * start) == everything[4 * start :]
+
+
+def test_ranks_share_the_global_batches():
+    whole = take(stream(batch_size=12), 600)
+    parts = [take(stream(batch_size=4, world_size=3, rank=rank), 200) for rank in range(3)]
+    for batch in range(50):
+        shares = [part[4 * batch : 4 * batch + 4] for part in parts]
+        assert sum(shares, []) == whole[12 * batch : 12 * batch + 12]
+
+
+class Encoder:
+    pad_id = 0
+    pad_token_type_id = 0
+    uses_token_types = False
+
+    def encode(self, texts, pairs, max_length):
+        return [Encoding([int(text)], []) for text in texts]
+
+
+@pytest.mark.parametrize("start", [0, 5])
+@pytest.mark.parametrize("rank", [0, 1])
+def test_worker_processes_keep_the_order(rank, start):
+    """Nothing twice, nothing left out, batches in the same order as without workers."""
+    orders = []
+    for workers in (0, 2, 3):
+        examples = stream(world_size=2, rank=rank)
+        examples.start_at(start)
+        loader = CheckedDataLoader(
+            examples, batch_size=4, collate_fn=Collator(Encoder(), 8, with_labels=True), num_workers=workers
+        )
+        orders.append([batch["input_ids"].flatten().tolist() for batch in itertools.islice(loader, 40)])
+    assert orders[0] == orders[1] == orders[2]
+    alone = stream(batch_size=8)
+    alone.start_at(start)
+    numbers = take(alone, 320)
+    assert orders[0] == [numbers[i + 4 * rank : i + 4 * rank + 4] for i in range(0, 320, 8)]
+
+
+def test_bad_rows_skipped():
+    order = take(stream(Numbers(bad=(0, 50)), on_bad_row="skip"), 2 * (ROWS - 2))
+    assert sorted(order) == sorted(2 * [i for i in range(ROWS) if i not in (0, 50)])
+
+
+def test_bad_row_under_error_ends_the_stream():
+    *good, failure = stream(Numbers(bad=(50,)), shuffle_buffer=0)
+    assert [example.text for example in good] == [str(i) for i in range(50)]
+    assert isinstance(failure, LoaderFailure)
+    with pytest.raises(UserError, match="numbers:50: blank text"):
+        raise failure.error()
+
+
+def test_source_without_good_rows_does_not_spin():
+    (failure,) = stream(Numbers(count=0))
+    assert "no row is usable" in str(failure.error())
+    (failure,) = stream(Numbers(bad=tuple(range(ROWS))), on_bad_row="skip")
+    assert "no row is usable" in str(failure.error())
+
+
+def test_file_that_vanishes(tmp_path: Path):
+    path = tmp_path / "a.tsv"
+    path.write_text("text\tlabel\n1\t1\n2\t0\n")
+    data = DataSection(train=(str(path),))
+    source = open_split(data, "train")
+    assert sorted(take(stream(source), 2)) == [1, 2]
+    path.unlink()
+    (failure,) = stream(source)
+    assert failure.user and "cannot read the file" in str(failure.error())
