@@ -6,8 +6,10 @@ process must be set up by then. Hugging Face data sets and folders need no Paddl
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,7 +95,8 @@ def _open_builtin(data: DataSection, name: str, split_name: str, required: Seque
     splits = _builtin_splits(builder, module, subset)
     _check_split(split_name, splits, name)
     try:
-        loaded = load_dataset(module, name=subset or None, splits=split_name, lazy=False)
+        with contextlib.redirect_stdout(sys.stderr):  # some builders print
+            loaded = load_dataset(module, name=subset or None, splits=split_name, lazy=False)
     except Exception as error:
         raise UserError(f"cannot load {name!r}: {_told(error)}", where="data.dataset", hint=_NO_NETWORK) from None
     label_names = tuple(str(label) for label in loaded.label_list) if _flat(loaded.label_list) else None
