@@ -16,7 +16,7 @@ def nearest(word: str, options: Iterable[str]) -> str | None:
 
 
 def did_you_mean(word: str, options: Iterable[str]) -> str:
-    """" (did you mean 'x'?)", or nothing."""
+    """A question to append to a message, or nothing: (did you mean 'x'?)."""
     guess = nearest(word, options)
     return f" (did you mean {guess!r}?)" if guess is not None else ""
 
