@@ -1,0 +1,39 @@
+"""The folder that models and data sets are downloaded to: PaddleNLP's PPNLP_HOME."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+
+from nlpctl.errors import UserError
+
+
+def cache_folder(environ: Mapping[str, str]) -> Path:
+    """Where PaddleNLP will look: PPNLP_HOME, else ~/.paddlenlp."""
+    home = environ.get("PPNLP_HOME")
+    return Path(home).absolute() if home else Path.home() / ".paddlenlp"
+
+
+def usable_cache_folder(folder: Path, where: str) -> Path:
+    """Make `folder` if need be and return it absolute. Raises UserError, blaming `where`, if it cannot serve.
+
+    Names outside ASCII are refused: in a job whose locale is not UTF-8 (cron, plain containers) Python and
+    Paddle's C++ readers cannot open them, and the failure comes only after the download.
+    """
+    folder = folder.expanduser().absolute()
+    if not str(folder).isascii():
+        raise UserError(
+            f"the cache folder {folder} has characters outside ASCII, which jobs without a UTF-8 locale cannot open",
+            where,
+            "choose a folder whose whole path is plain ASCII",
+        )
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        reason = error.strerror or str(error)
+        hint = "choose a folder that you may write to"
+        raise UserError(f"cannot write to the cache folder {folder}: {reason}", where, hint) from error
+    return folder
