@@ -14,7 +14,8 @@ from typing import Any
 
 from nlpctl.errors import UserError
 from nlpctl.models.families import Family, family_of_config, family_of_hub_name, known_hub_names
-from nlpctl.models.source import CONFIG_FILES, read_json
+from nlpctl.models.source import CONFIG_FILES, VOCABULARY_FILES, read_json
+from nlpctl.models.tokenizer import load_tokenizer
 from nlpctl.upstream.tokenizer_files import keep_resources
 
 
@@ -37,13 +38,22 @@ def fetch(name: str) -> HubModel:
     else:
         config = _or_explain(name, lambda: family.config_class.get_config_dict(name)[0])
     weights = _or_explain(name, lambda: family.network_class._resolve_model_file_path(name)[0])
-    tokenizer = _or_explain(name, lambda: _tokenizer(name))
+    tokenizer = _or_explain(name, lambda: _tokenizer(name, family))
     return HubModel(family, dict(config), Path(weights), tokenizer)
 
 
-def _tokenizer(name: str) -> Any:
-    from paddlenlp.transformers import AutoTokenizer
+def _tokenizer(name: str, family: Family) -> Any:
+    """From the cache where its files are there: AutoTokenizer asks the network even then.
 
+    It looks for optional files too (added_tokens.json), which no cache can hold.
+    """
+    from paddlenlp.transformers import AutoTokenizer
+    from paddlenlp.utils.env import MODEL_HOME
+
+    folder = Path(MODEL_HOME) / name
+    cached = [file for file in VOCABULARY_FILES if (folder / file).is_file()]
+    if cached and (folder / "tokenizer_config.json").is_file():
+        return load_tokenizer(folder, family)
     return keep_resources(AutoTokenizer.from_pretrained(name))
 
 
@@ -66,21 +76,28 @@ def _or_explain(name: str, step: Callable[[], Any]) -> Any:
         raise _unavailable(name, error) from error
 
 
+def _root(error: BaseException) -> BaseException:
+    """What happened first; PaddleNLP raises the same advice for everything on top of it."""
+    earlier = error.__cause__ or error.__context__
+    return error if earlier is None else _root(earlier)
+
+
 def _unavailable(name: str, error: Exception) -> UserError:
     from paddlenlp.utils.env import MODEL_HOME
 
     known = known_hub_names()
-    first_line = (str(error).splitlines() or [type(error).__name__])[0][:160]
+    cause = _root(error)
+    reason = f"{type(cause).__name__}: {(str(cause).splitlines() or [''])[0][:120]}"
     remedy = (
         "without network: put the model's files into a folder and give its path, "
         f"or fill the cache {MODEL_HOME}/{name} (runtime.cache_dir chooses another)"
     )
     if name in known:
-        return UserError(f"cannot be downloaded ({first_line})", where=name, hint=remedy)
+        return UserError(f"cannot be downloaded ({reason})", where=name, hint=remedy)
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
     guess = f"did you mean {near[0]}? Otherwise, " if near else ""
     return UserError(
-        f"no such folder, no built-in model of PaddleNLP, and not found on its hub ({first_line})",
+        f"no such folder, no built-in model of PaddleNLP, and not found on its hub ({reason})",
         where=name,
         hint=guess + remedy,
     )

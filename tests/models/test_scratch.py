@@ -1,0 +1,62 @@
+import nlpctl  # noqa: F401, I001 (zlib before paddle)
+import numpy as np
+import paddle
+import pytest
+
+from nlpctl.config.schema import ColumnsSection, ModelSection, ScratchSection
+from nlpctl.errors import UserError
+from nlpctl.models.folder import ModelCard, save_model_folder
+from nlpctl.models.load import load_classifier, load_trained, max_positions
+
+TEXTS = ["这家酒店很好", "the room is great", "太差了 terrible"] * 3
+LABELS = ("neg", "pos")
+ARCHITECTURES = ["bert", "ernie", "roberta", "electra"]
+
+
+def build(architecture="ernie", config=None, texts=TEXTS, seed=5, **sizes):
+    paddle.seed(seed)
+    scratch = ScratchSection(architecture, **({"hidden_size": 16, "intermediate_size": 32} | sizes))
+    model = ModelSection(from_scratch=scratch, config=config or {})
+    return load_classifier(model, LABELS, vocabulary_texts=lambda: iter(texts))
+
+
+@pytest.mark.parametrize("architecture", ARCHITECTURES)
+def test_builds_saves_and_loads(tmp_path, architecture):
+    model = build(architecture)
+    assert model.network.base_model_prefix == architecture
+    assert model.fresh == tuple(model.network.state_dict()) and model.source is None
+    assert model.network.config.vocab_size == len(model.tokenizer)
+    assert max_positions(model.network) == 512
+    ids = model.tokenizer("这家酒店 great")["input_ids"]
+    assert model.tokenizer.unk_token_id not in ids
+    model.network.eval()
+    logits = model.network(paddle.to_tensor([ids])).numpy()
+    assert logits.shape == (1, 2)
+    card = ModelCard("sequence_classification", LABELS, ColumnsSection(), 64, "auto", True)
+    save_model_folder(tmp_path / "out", model.network, model.tokenizer, card)
+    again = load_trained(tmp_path / "out")
+    again.network.eval()
+    assert again.tokenizer("这家酒店 great")["input_ids"] == ids
+    np.testing.assert_array_equal(again.network(paddle.to_tensor([ids])).numpy(), logits)
+
+
+def test_weights_come_from_the_seed():
+    first, same, other = (build(seed=seed).network.ernie.encoder.layers[0].linear1.weight.numpy() for seed in (5, 5, 6))
+    np.testing.assert_array_equal(first, same)
+    assert (first != other).any()
+
+
+def test_defaults_and_overrides():
+    network = build(config={"hidden_dropout_prob": 0.0}).network
+    assert network.config.hidden_dropout_prob == 0.0
+    assert network.config.attention_probs_dropout_prob == 0.1
+
+
+def test_heads_that_do_not_divide_the_width():
+    with pytest.raises(UserError, match="num_attention_heads 3 does not divide hidden_size 16"):
+        build(num_attention_heads=3)
+
+
+def test_without_training_text():
+    with pytest.raises(UserError, match="(?s)needs training text.*data.train"):
+        load_classifier(ModelSection(from_scratch=ScratchSection()), LABELS, vocabulary_texts=None)
