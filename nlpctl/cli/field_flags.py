@@ -56,6 +56,7 @@ class _Taken:
     words: list[str]
     flag: str
     greedy: bool = False  # a list that took the words after it, perhaps one too many
+    place: int = 0  # how many words for Typer came before it
 
 
 @dataclass
@@ -86,9 +87,11 @@ class _Reader:
     def give_back(self, positionals: int) -> None:
         """`--width_mult_list 3/4 1/2 recipe.yaml`: the last word is the recipe if none was given elsewhere."""
         for taken in reversed(self.taken):
-            while taken.greedy and len(taken.words) > 1 and self.positional_count < positionals:
-                self.words.append(taken.words.pop())
-                self.positional_count += 1
+            missing = min(positionals - self.positional_count, len(taken.words) - 1)
+            if taken.greedy and missing > 0:
+                self.words[taken.place : taken.place] = taken.words[-missing:]
+                del taken.words[-missing:]
+                self.positional_count += missing
 
     def _flag(self, word: str) -> None:
         name, equals, value = word[2:].partition("=")
@@ -143,7 +146,7 @@ class _Reader:
             words = [self.args.pop(0)]
             while key.item is not None and self.args and _continues(key, self.args[0]):
                 words.append(self.args.pop(0))
-            self.taken.append(_Taken(key.dotted, words, flag, greedy=True))
+            self.taken.append(_Taken(key.dotted, words, flag, greedy=True, place=len(self.words)))
 
     def _truth(self) -> str:
         """The value of a bare `--fp16`: the next word if it is a truth value, else true."""

@@ -100,7 +100,7 @@ def parse_yaml(text: str, name: str, folder: Path, problems: list[Problem]) -> N
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise UserError(
-            f"the character U+{ord(error.character):04X} may not appear in YAML",
+            f"the character U+{error.character:04X} may not appear in YAML",
             where=f"{name}:{line}",
             hint="delete it; is this a text file?",
         ) from error

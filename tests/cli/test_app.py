@@ -1,0 +1,182 @@
+"""The command itself: help, errors and exit codes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import pytest
+import typer
+
+import nlpctl as package
+from nlpctl.cli import app
+from nlpctl.cli.app import COMMANDS, Command
+from nlpctl.cli.options import load_command_recipe
+from nlpctl.errors import Interrupted, Problem, RunFailed, UserError
+
+ROOT = Path(package.__file__).parent.parent
+
+
+def probe(
+    ctx: typer.Context,
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE")],
+    fail: Annotated[str, typer.Option("--fail")] = "",
+    seed: Annotated[int, typer.Option("--seed")] = 0,
+    strict: Annotated[bool, typer.Option("--strict/--lenient")] = True,
+) -> None:
+    """A command for tests."""
+    errors = {
+        "user": UserError("bad row", where="a.tsv:3", hint="mend it"),
+        "many": UserError(problems=[Problem("one"), Problem("two", "here", "do this")]),
+        "run": RunFailed("disk full"),
+        "stopped": Interrupted("stopped at step 3"),
+        "bug": KeyError("x"),
+        "keyboard": KeyboardInterrupt(),
+        "pipe": BrokenPipeError(),
+        "exit": typer.Exit(1),
+    }
+    if fail:
+        raise errors[fail]
+    loaded = load_command_recipe(recipe, ctx)
+    print(loaded.training.learning_rate, loaded.training.seed, loaded.runtime.device, seed, strict)
+
+
+@pytest.fixture(autouse=True)
+def with_probe(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "COMMANDS", (*COMMANDS, Command("probe", f"{__name__}:probe", "A probe.", True)))
+    monkeypatch.setitem(sys.modules, __name__, sys.modules[__name__])
+
+
+def test_help_lists_every_command(nlpctl) -> None:
+    ended = nlpctl("--help")
+    assert ended.code == 0 and not ended.err
+    for command in COMMANDS:
+        assert f"  {command.name} " in ended.out and command.help.rstrip(".") in ended.out
+
+
+def test_version(nlpctl) -> None:
+    assert nlpctl("--version") == (0, f"nlpctl {package.__version__}\n", "")
+
+
+def test_nothing_is_a_usage_error_with_the_help(nlpctl) -> None:
+    ended = nlpctl()
+    assert ended.code == 2 and "Commands:" in ended.err and not ended.out
+
+
+@pytest.mark.parametrize(("word", "near"), [("trian", "nlpctl train"), ("recipes", "nlpctl recipe"), ("zz", "--help")])
+def test_an_unknown_command_has_the_nearest_name(nlpctl, word: str, near: str) -> None:
+    ended = nlpctl(word, "x")
+    assert ended.code == 2 and near in ended.err and not ended.out
+
+
+@pytest.mark.parametrize(
+    ("fail", "code", "lines"),
+    [
+        ("user", 2, ["error: a.tsv:3: bad row", "  -> mend it"]),
+        ("many", 2, ["error: one", "error: here: two", "  -> do this"]),
+        ("run", 1, ["error: disk full"]),
+        ("stopped", 130, ["error: stopped at step 3"]),
+        ("keyboard", 130, ["interrupted"]),
+        ("exit", 1, []),
+        (
+            "bug",
+            1,
+            ["error: internal error KeyError: 'x'", "  -> this is a bug of nlpctl: `--debug` shows where it happened"],
+        ),
+    ],
+)
+def test_errors_are_messages_and_exit_codes(nlpctl, fail: str, code: int, lines: list[str]) -> None:
+    ended = nlpctl("probe", "r.yaml", "--fail", fail)
+    assert (ended.code, ended.out, ended.err.splitlines()) == (code, "", lines)
+
+
+def test_debug_shows_the_traceback_from_anywhere(nlpctl) -> None:
+    for words in (["--debug", "probe", "r.yaml"], ["probe", "r.yaml", "--debug"]):
+        ended = nlpctl(*words, "--fail", "bug")
+        assert ended.code == 1 and "Traceback" in ended.err and "KeyError" in ended.err
+    assert "Traceback" not in nlpctl("probe", "r.yaml", "--fail", "bug").err
+
+
+def test_flags_reach_the_recipe(nlpctl, recipe: Path) -> None:
+    ended = nlpctl("probe", "--learning-rate", "1/4", recipe, "--device=cpu", "--lenient", "--seed", "9")
+    assert (ended.code, ended.out) == (0, "0.25 3 cpu 9 False\n"), ended.err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["probe"], "Missing argument"),
+        (["probe", "a", "b"], "unexpected extra argument"),
+        (["probe", "a", "--seed", "x"], "--seed"),
+        (["probe", "a", "-z"], "-z"),
+        (["--nope"], "--nope"),
+        (["recipe", "nope"], "nope"),
+        (["probe", "a", "--learning_rat", "3"], "did you mean --learning_rate?"),
+        (["probe", "gone.yaml"], "no such recipe"),
+    ],
+)
+def test_usage_errors_exit_2(nlpctl, words: list[str], message: str) -> None:
+    ended = nlpctl(*words)
+    assert ended.code == 2 and message in ended.err and ended.err.startswith("error: ") and not ended.out
+
+
+def test_help_of_a_recipe_command(nlpctl) -> None:
+    ended = nlpctl("probe", "--help")
+    assert ended.code == 0
+    for flag in ("--seed", "--device", "--devices", "--nproc", "--threads", "--deterministic", "--cache_dir", "--set"):
+        assert f"{flag} " in ended.out
+    text = " ".join(ended.out.split())
+    assert text.endswith("is a flag too (--learning_rate 3e-5, --no-fp16): `nlpctl recipe flags [PATTERN]` lists them.")
+
+
+def test_every_command_that_has_landed_has_help(nlpctl) -> None:
+    for command in COMMANDS:
+        if (ROOT / (command.target.split(":")[0].replace(".", "/") + ".py")).is_file():
+            ended = nlpctl(command.name, "--help")
+            assert ended.code == 0, (command.name, ended.err)
+
+
+def python(code: str) -> subprocess.CompletedProcess[str]:
+    environment = dict(os.environ, PYTHONPATH=str(ROOT))
+    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, env=environment, check=False)
+
+
+HEAVY = "('paddle', 'paddlenlp', 'paddleslim', 'numpy', 'torch', 'transformers', 'tokenizers')"
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["--help"],
+        ["--version"],
+        ["trian"],
+        ["recipe", "ls"],
+        ["recipe", "validate", "chnsenticorp"],
+        ["recipe", "show", "chnsenticorp", "--origins", "--all"],
+        ["recipe", "schema"],
+        ["recipe", "flags"],
+    ],
+    ids=" ".join,
+)
+def test_nothing_heavy_is_imported(words: list[str]) -> None:
+    ended = python(
+        f"import sys\nfrom nlpctl.cli.app import main\nmain({words!r})\n"
+        f"print('HEAVY', [name for name in {HEAVY} if name in sys.modules])"
+    )
+    assert ended.stdout.splitlines()[-1:] == ["HEAVY []"], ended.stderr
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    command = f"{sys.executable} -m nlpctl recipe flags | head -1"
+    ended = subprocess.run(
+        ["bash", "-c", command], capture_output=True, text=True, env=dict(os.environ, PYTHONPATH=str(ROOT))
+    )
+    assert ended.stdout and ended.stderr == ""
+
+
+def test_module_and_exit_code() -> None:
+    ended = subprocess.run([sys.executable, "-m", "nlpctl", "nope"], capture_output=True, text=True, cwd=ROOT)
+    assert ended.returncode == 2 and "there is no command 'nope'" in ended.stderr

@@ -1,0 +1,221 @@
+"""Keys that clash: one case for each check, its message, and the place it names."""
+
+from __future__ import annotations
+
+import pytest
+
+from nlpctl.config.checks import CHECKS, refuse_half_precision_on_cpu
+from nlpctl.config.data_checks import DATA_CHECKS
+from nlpctl.config.keys import all_keys
+from nlpctl.config.load import Override
+from nlpctl.config.ranges import RANGES
+from nlpctl.errors import UserError
+
+HEAD = "task: sequence_classification\n"
+MODEL = "model: {from_scratch: {}}\n"
+DATA = "data: {train: train.tsv, dev: dev.tsv}\n"
+GOOD = HEAD + MODEL + DATA
+BEST = "load_best_model_at_end: true, evaluation_strategy: epoch, save_strategy: epoch"
+
+# text after GOOD -> where, a part of the message. One per check, or more.
+CASES = {
+    "_ranges": [("training: {per_device_train_batch_size: 0}", 4, "per_device_train_batch_size is 0")],
+    "_best_model": [
+        ("training: {load_best_model_at_end: true, save_strategy: epoch}", 4, "found no and epoch"),
+        ("training: {load_best_model_at_end: true, save_strategy: no}", 4, "needs evaluations"),
+    ],
+    "_best_model_steps": [
+        (
+            "training: {load_best_model_at_end: true, evaluation_strategy: steps, eval_steps: 30,\n  save_steps: 100}",
+            5,
+            "save_steps (100) is not a multiple of eval_steps (30)",
+        ),
+        (
+            "training: {load_best_model_at_end: true, evaluation_strategy: steps, logging_steps: 7}",
+            4,
+            "save_steps (500) is not a multiple of logging_steps (7)",
+        ),
+    ],
+    "_early_stopping": [("early_stopping: {patience: 2}", 4, "needs load_best_model_at_end")],
+    "_lonely_do_eval": [("training: {do_eval: true}", 4, "do_eval alone")],
+    "_best_metric": [
+        (f"training: {{{BEST}, metric_for_best_model: f1}}", 4, "no score called f1"),
+        (f"training: {{{BEST}, metric_for_best_model: eval_loss, greater_is_better: true}}", 4, "better loss is lower"),
+        (f"training: {{{BEST}, metric_for_best_model: macro_f1, greater_is_better: no}}", 4, "macro_f1 is higher"),
+    ],
+    "_one_precision": [
+        ("training: {fp16: true, bf16: true}", 4, "fp16 and bf16 are both true"),
+        ("training: {fp16_full_eval: true, bf16_full_eval: true}", 4, "full_eval are both true"),
+    ],
+    "_no_half_precision_on_cpu": [
+        ("training: {fp16: true}\nruntime: {device: cpu}", 4, "fp16 needs a GPU"),
+        ("training: {bf16: true}\nruntime: {device: cpu}", 4, "float32 on a CPU"),
+    ],
+    "_processes": [
+        ("runtime: {devices: [0, 1], nproc: 2}", 4, "both set"),
+        ("runtime: {devices: 0, device: cpu}", 4, "names GPU cards"),
+        ("runtime: {nproc: 2, device: gpu}", 4, "processes on the CPU"),
+        ("runtime: {devices: [1, 1]}", 4, "a card twice"),
+    ],
+    "_sharding": [("training: {sharding: stage4}", 4, "unknown stage4")],
+    "_ascii_cache": [("runtime: {cache_dir: 缓存}", 4, "not plain ASCII")],
+    "_run_directory": [
+        ("training: {output_dir: ''}", 4, "output_dir is empty"),
+        ("training: {output_dir: /dev/null}", 4, "is a file"),
+    ],
+}
+
+# whole texts -> where, a part of the message
+WHOLE = {
+    "_model_is_one_thing": [
+        (HEAD + DATA + "model: {name_or_path: x, from_scratch: {}}", ":3", "both model.name_or_path")
+    ],
+    "_heads_divide_width": [
+        (
+            HEAD + DATA + "model:\n  from_scratch:\n    hidden_size: 100\n    num_attention_heads: 3",
+            ":5",
+            "over 3 attention",
+        ),
+    ],
+    "_some_model": [(HEAD + DATA, "", "no model")],
+    "_model_folder_exists": [
+        (HEAD + DATA + "model: {name_or_path: ./gone}", ":3", "gone does not exist"),
+        (HEAD + DATA + "model: {name_or_path: ./train.tsv}", ":3", "is a file"),
+    ],
+    "_some_data": [
+        (HEAD + MODEL, "", "nothing to train from"),
+        (HEAD + MODEL + "data: {train: train.tsv, dataset: x}", ":3", "both data.train"),
+        (HEAD + MODEL + "data: {dataset: x, splits: {train: ~}}", ":3", "data.splits.train is null"),
+    ],
+    "_evaluation_has_data": [
+        (HEAD + MODEL + "data: {train: train.tsv}\ntraining: {evaluation_strategy: epoch}", ":4", "needs data.dev"),
+        (
+            HEAD + MODEL + "data: {dataset: x, splits: {dev: ~}}\ntraining: {evaluation_strategy: epoch}",
+            ":4",
+            "needs data.splits.dev",
+        ),
+    ],
+    "_streaming": [
+        (HEAD + MODEL + "data: {train: train.tsv, streaming: true, labels: [a, b]}", ":3", "needs training.max_steps"),
+        (
+            HEAD + MODEL + "data: {train: train.tsv, streaming: true}\ntraining: {max_steps: 9}",
+            ":3",
+            "needs data.labels",
+        ),
+    ],
+    "_columns_differ": [
+        (HEAD + MODEL + "data: {train: train.tsv, columns: {text: a, label: a}}", ":3", "same column 'a'"),
+        (HEAD + MODEL + "data: {train: train.tsv, columns: {text_pair: text}}", ":3", "text and text_pair"),
+    ],
+    "_label_list": [
+        (HEAD + MODEL + "data: {train: train.tsv, labels: [a, b, a]}", ":3", "repeats a"),
+        (HEAD + MODEL + "data: {train: train.tsv, labels: [a]}", ":3", "fewer than two"),
+        (HEAD + MODEL + "data: {train: train.tsv, labels: [a, ' ']}", ":3", "blank"),
+    ],
+    "_label_file_exists": [(HEAD + MODEL + "data: {train: train.tsv, labels: gone.txt}", ":3", "gone.txt")],
+    "_data_files_exist": [
+        (HEAD + MODEL + "data:\n  train: [train.tsv, gone.tsv]", ":4", "there is no file"),
+        (HEAD + MODEL + "data:\n  train: train.tsv\n  test: .", ":5", "is a folder"),
+    ],
+    "_reader_name": [(HEAD + MODEL + "data: {train: x, reader: read.py}", ":3", "package.module:function")],
+}
+
+
+def cases() -> list:
+    found = [(GOOD + text, f":{line}", part) for texts in CASES.values() for text, line, part in texts]
+    found += [case for texts in WHOLE.values() for case in texts]
+    return [pytest.param(*case, id=case[2]) for case in found]
+
+
+def test_every_check_has_a_case() -> None:
+    assert {check.__name__ for check in CHECKS + DATA_CHECKS} == set(CASES) | set(WHOLE)
+
+
+@pytest.mark.parametrize(("text", "where", "part"), cases())
+def test_clashes(problems, text: str, where: str, part: str) -> None:
+    (problem,) = problems(text)
+    assert part in problem.message
+    assert problem.where == f"recipe.yaml{where}"
+    assert problem.hint
+
+
+def test_a_clash_names_every_key_and_where_it_was_set(problems) -> None:
+    (problem,) = problems(GOOD + "training:\n  fp16: true\n", Override("runtime.device", "cpu", "--device"))
+    assert problem.where == "recipe.yaml:5"
+    assert "[training.fp16: " in problem.message
+    assert problem.message.endswith("recipe.yaml:5, runtime.device: --device]")
+
+
+def test_a_clash_with_a_default_says_so(problems) -> None:
+    (problem,) = problems(GOOD + "early_stopping: {patience: 2}\n")
+    assert "training.load_best_model_at_end: not set" in problem.message
+
+
+@pytest.mark.parametrize("dotted", [dotted for dotted in RANGES if dotted != "runtime.devices"])
+def test_numbers_out_of_range(problems, dotted: str) -> None:
+    assert dotted in all_keys()
+    low = RANGES[dotted].low
+    text = GOOD + "training: {max_steps: 10}\n"
+    found = problems(text, Override(dotted, str(int(low) - 1), "--flag"))
+    assert [each.where for each in found if each.message.startswith(f"{dotted} is ")] == ["--flag"]
+
+
+@pytest.mark.parametrize(
+    ("dotted", "value"),
+    [
+        ("training.warmup_ratio", "1.5"),
+        ("training.learning_rate", "0"),
+        ("training.num_train_epochs", "0"),
+        ("training.seed", str(2**32)),
+        ("data.max_seq_length", "3"),
+        ("runtime.devices", "-1"),
+    ],
+)
+def test_more_numbers_out_of_range(problems, dotted: str, value: str) -> None:
+    (problem,) = problems(GOOD, Override(dotted, value, "--flag"))
+    assert problem.message.startswith(f"{dotted} is ") and problem.hint.startswith("it must")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"training: {{{BEST}}}",
+        f"training: {{{BEST}, metric_for_best_model: eval_macro_f1, greater_is_better: true}}",
+        f"training: {{{BEST}, metric_for_best_model: loss, greater_is_better: false}}\nearly_stopping: {{patience: 3}}",
+        "training: {load_best_model_at_end: true, evaluation_strategy: steps, eval_steps: 50, save_steps: 100}",
+        "training: {do_eval: true, evaluation_strategy: epoch}",
+        "training: {fp16: true}\nruntime: {device: gpu, devices: [0, 1]}",
+        "training: {bf16: true}",
+        "training: {sharding: stage2 offload, tensor_parallel_degree: 2, pipeline_parallel_degree: 2}",
+        "runtime: {nproc: 2, device: cpu}",
+        "training: {warmup_ratio: 1, max_grad_norm: 0, weight_decay: 0}",
+    ],
+)
+def test_what_is_allowed(load, text: str) -> None:
+    load(GOOD + text)
+
+
+def test_a_run_may_have_lost_its_data(load) -> None:
+    text = HEAD + MODEL + "data: {train: gone.tsv, labels: gone.txt}\n"
+    with pytest.raises(UserError):
+        load(text)
+    assert load(text, purpose="apply").data.train
+
+
+def test_a_reader_decides_what_a_path_means(load) -> None:
+    load(HEAD + MODEL + "data: {train: gone.db, reader: 'package.module:read'}\n")
+
+
+def test_no_check_builds_on_a_value_that_is_wrong(problems) -> None:
+    found = problems(
+        HEAD + MODEL + "data: {train: [[x]]}\ntraining: {eval_steps: x, save_steps: 7, load_best_model_at_end: 3}\n"
+    )
+    assert len(found) == 3 and all(
+        "expected" in each.message or "neither" in each.message or "whole" in each.message for each in found
+    )
+
+
+def test_half_precision_once_auto_is_the_cpu(load) -> None:
+    refuse_half_precision_on_cpu(load(GOOD))
+    with pytest.raises(UserError, match="bf16 needs a GPU"):
+        refuse_half_precision_on_cpu(load(GOOD + "training: {bf16: true}\n"))

@@ -1,0 +1,92 @@
+"""Every recipe and config that comes with nlpctl."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from nlpctl.config.copy import copy_recipe
+from nlpctl.config.library import find_recipe, shipped_recipes, shipped_root
+from nlpctl.config.load import load_recipe
+from nlpctl.errors import UserError
+
+CONFIGS = sorted((shipped_root() / "configs").rglob("*.yaml"))
+VARIABLES = {"SST2_DIR": "tsv", "BUSTM_DIR": "jsonl"}
+
+
+@pytest.fixture
+def data_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stand-ins for the data that a recipe finds through an environment variable."""
+    for name, ending in VARIABLES.items():
+        folder = tmp_path / name
+        folder.mkdir()
+        for split in ("train", "dev", "test"):
+            (folder / f"{split}.{ending}").write_text("x\n")
+        monkeypatch.setenv(name, str(folder))
+
+
+def test_there_are_recipes() -> None:
+    assert {"sentiment/chnsenticorp", "sentiment/sst2_minilm", "pairs/bustm"} <= {
+        each.name for each in shipped_recipes()
+    }
+
+
+@pytest.mark.parametrize("recipe", shipped_recipes(), ids=lambda recipe: recipe.name)
+def test_recipes_load_and_teach(recipe, data_folders) -> None:
+    loaded = load_recipe(recipe.path)
+    assert loaded.task == "sequence_classification"
+    assert len(recipe.title) > 20 and recipe.title.endswith((".", ":"))
+    header = [line for line in recipe.path.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
+    assert any("nlpctl train" in line for line in header)
+
+
+@pytest.mark.parametrize("recipe", shipped_recipes(), ids=lambda recipe: recipe.name)
+def test_copies_work_anywhere(recipe, data_folders, tmp_path: Path) -> None:
+    target = tmp_path / "mine"
+    written = copy_recipe(recipe.name, target, overwrite=False)
+    copied = target / recipe.path.name
+    assert copied in written and all(path.is_file() for path in written)
+    assert [path for path in written if path.suffix == ".yaml"] == [copied]
+    ours, theirs = load_recipe(recipe.path), load_recipe(copied)
+    assert theirs.training == ours.training and theirs.model == ours.model
+    before, after = recipe.path.read_text(encoding="utf-8"), copied.read_text(encoding="utf-8")
+    assert [line for line in before.splitlines() if not line.startswith("extends")] == [
+        line for line in after.splitlines() if not line.startswith("extends")
+    ]
+
+
+@pytest.mark.parametrize("config", CONFIGS, ids=lambda path: path.name)
+def test_configs_can_be_extended(config: Path, tmp_path: Path) -> None:
+    name = config.relative_to(shipped_root()).as_posix()
+    (tmp_path / "x.tsv").write_text("x")
+    (tmp_path / "recipe.yaml").write_text(
+        f"extends: nlpctl:{name}\ntask: sequence_classification\nmodel: {{from_scratch: {{}}}}\n"
+        "data: {train: x.tsv, dev: x.tsv}\n"
+    )
+    load_recipe(tmp_path / "recipe.yaml")
+
+
+def test_copy_never_overwrites_unasked(tmp_path: Path) -> None:
+    copy_recipe("chnsenticorp", tmp_path, overwrite=False)
+    mine = tmp_path / "chnsenticorp.yaml"
+    mine.write_text("mine")
+    with pytest.raises(UserError, match="would overwrite"):
+        copy_recipe("chnsenticorp", tmp_path, overwrite=False)
+    assert mine.read_text() == "mine"
+    copy_recipe("chnsenticorp", tmp_path, overwrite=True)
+    assert mine.read_text(encoding="utf-8").startswith("# ")
+
+
+def test_copy_into_a_file_or_of_nothing(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with pytest.raises(UserError, match="not a folder"):
+        copy_recipe("chnsenticorp", tmp_path / "file", overwrite=False)
+    with pytest.raises(UserError, match="no recipe of nlpctl"):
+        copy_recipe("nope", tmp_path, overwrite=False)
+
+
+def test_names_are_found_where_they_are_clear() -> None:
+    assert find_recipe("bustm").name == find_recipe("recipes/pairs/bustm.yaml").name == "pairs/bustm"
+    assert find_recipe("sentiment") is None  # two recipes
+    assert find_recipe("nope") is None
