@@ -17,13 +17,15 @@ MEGABATCH = 50  # global batches that are sorted by length together
 class LengthGroupedBatchSampler(paddle.io.DistributedBatchSampler):
     """Shuffled batches of similar lengths; the order is a pure function of (seed, epoch).
 
-    Shuffle, cut into megabatches, sort each by length, cut into global batches of
-    batch_size x num_replicas, shuffle those. The batch with the longest example comes first, so that a
-    lack of memory shows at once. Every rank takes its slice of each global batch: N processes with
-    batch b see the global batches of one process with batch N x b.
+    Shuffle, cut into megabatches, sort each by length, cut into global batches, shuffle those. The batch
+    with the longest example comes first, so that a lack of memory shows at once.
 
-    A last, smaller global batch is divided as evenly as can be; where it has fewer examples than there
-    are ranks it is filled up by repeating its own, so that no rank waits for a step of the others.
+    A global batch is what one optimizer update sees: batch_size x accumulation_steps x num_replicas
+    examples. It is divided into one part per accumulation step and rank, so N processes with batch b, or N
+    accumulation steps, see the global batches of one process with batch N x b. The last, smaller global
+    batch of an epoch is divided as evenly as can be (one with fewer examples than parts is filled up by
+    repeating its own), so every update is complete and no example is left out; `loss_weight` makes up
+    for parts of unequal size.
 
     It is a DistributedBatchSampler because PaddleNLP's Trainer calls set_epoch on that class only.
     """
@@ -33,6 +35,7 @@ class LengthGroupedBatchSampler(paddle.io.DistributedBatchSampler):
         lengths: np.ndarray,
         batch_size: int,
         *,
+        accumulation_steps: int = 1,
         num_replicas: int = 1,
         rank: int = 0,
         seed: int = 0,
@@ -47,7 +50,9 @@ class LengthGroupedBatchSampler(paddle.io.DistributedBatchSampler):
         self.lengths = lengths
         self.seed = seed
         self.grouped = grouped
-        self.global_batch_size = batch_size * num_replicas
+        self.accumulation_steps = accumulation_steps
+        self.parts = accumulation_steps * num_replicas
+        self.global_batch_size = batch_size * self.parts
         self._start = 0
         if len(self) == 0:
             raise UserError(
@@ -56,10 +61,26 @@ class LengthGroupedBatchSampler(paddle.io.DistributedBatchSampler):
                 hint="set it to false, or take a smaller training.per_device_train_batch_size",
             )
 
-    def __len__(self) -> int:
-        """Batches of a whole epoch, the same on every rank, whatever `start_at` says."""
+    @property
+    def updates(self) -> int:
+        """Optimizer updates, that is global batches, of an epoch."""
         whole, rest = divmod(len(self.lengths), self.global_batch_size)
         return whole + (rest > 0 and not self.drop_last)
+
+    def __len__(self) -> int:
+        """Batches of a whole epoch, the same on every rank, whatever `start_at` says."""
+        return self.updates * self.accumulation_steps
+
+    def loss_weight(self, update: int, rows: int) -> float:
+        """Factor that turns the mean loss over a part of `rows` examples into its share of the update's mean.
+
+        The mean over all parts of (factor x mean of the part) is the mean over the examples of the update;
+        `update` counts from the start of training. 1.0 but for the last update of an epoch.
+        """
+        size = self.global_batch_size
+        if update % self.updates == self.updates - 1 and not self.drop_last:
+            size = max(len(self.lengths) - (self.updates - 1) * size, self.parts)
+        return rows * self.parts / size
 
     def start_at(self, batch: int) -> None:
         """The next iteration, and only that, leaves out the first `batch` batches: a resume without collating them."""
@@ -71,30 +92,35 @@ class LengthGroupedBatchSampler(paddle.io.DistributedBatchSampler):
         """Indices of this rank's examples, batch by batch. Planned here and not while iterating:
         an exception in the loader's thread would hang it."""
         start, self._start = self._start, 0
-        return iter([self._share(batch) for batch in self.global_batches()[start:]])
+        shares = [share for batch in self.global_batches() for share in self._shares(batch)]
+        return iter(shares[start:])
 
     def global_batches(self) -> list[np.ndarray]:
         """The batches of the current epoch over all ranks: int64 arrays of indices."""
         random = np.random.default_rng([self.seed, self.epoch])
         order = random.permutation(len(self.lengths))
         if self.drop_last:
-            order = order[: len(self) * self.global_batch_size]
+            order = order[: self.updates * self.global_batch_size]
         if not self.grouped:
             return _cut(order, self.global_batch_size)
         batches = []
         for megabatch in _cut(order, MEGABATCH * self.global_batch_size):
             by_length = megabatch[np.argsort(self.lengths[megabatch], kind="stable")]
             batches.extend(_cut(by_length, self.global_batch_size))
+        # The last batch of the last megabatch may be small; it stays last, where loss_weight expects it.
+        small = batches.pop() if len(batches[-1]) < self.global_batch_size else None
         batches = [batches[i] for i in random.permutation(len(batches))]
-        longest = max(range(len(batches)), key=lambda i: self.lengths[batches[i][-1]])
-        batches[0], batches[longest] = batches[longest], batches[0]
-        return batches
+        if batches:
+            longest = max(range(len(batches)), key=lambda i: self.lengths[batches[i][-1]])
+            batches[0], batches[longest] = batches[longest], batches[0]
+        return batches if small is None else [*batches, small]
 
-    def _share(self, batch: np.ndarray) -> list[int]:
-        """This rank's part of a global batch, never empty."""
-        if len(batch) < self.nranks:
-            batch = np.resize(batch, self.nranks)  # repeats
-        return np.array_split(batch, self.nranks)[self.local_rank].tolist()
+    def _shares(self, batch: np.ndarray) -> list[list[int]]:
+        """This rank's parts of a global batch, one per accumulation step, none of them empty."""
+        if len(batch) < self.parts:
+            batch = np.resize(batch, self.parts)  # repeats
+        mine = np.array_split(batch, self.parts)[self.local_rank :: self.nranks]
+        return [part.tolist() for part in mine]
 
 
 def _cut(order: np.ndarray, size: int) -> list[np.ndarray]:

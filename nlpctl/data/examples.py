@@ -29,6 +29,15 @@ class TextExample:
     text_pair: str | None
     label: int | None
 
+    @property
+    def byte_length(self) -> int:
+        """Proportional to tokens, without tokenising: UTF-8 bytes of both texts.
+
+        A Chinese character is 3 bytes and one token, an English word some 4 to 6 bytes and one token or a
+        little more, so text of both kinds sorts fairly together.
+        """
+        return len(self.text.encode()) + (len(self.text_pair.encode()) if self.text_pair is not None else 0)
+
 
 class ExampleReader:
     """Turns rows into examples by the recipe's column mapping."""
@@ -150,15 +159,8 @@ class ExampleList:
         return (self[i] for i in range(len(self)))
 
     def lengths(self) -> np.ndarray:
-        """[rows] int64, proportional to tokens without tokenising: UTF-8 bytes.
-
-        A Chinese character is 3 bytes and one token, an English word some 4 to 6 bytes and one token or a
-        little more, so text of both kinds sorts fairly together.
-        """
-        lengths = np.fromiter((len(text.encode()) for text in self.texts), np.int64, len(self.texts))
-        if self.pairs is not None:
-            lengths += np.fromiter((len(text.encode()) for text in self.pairs), np.int64, len(self.pairs))
-        return lengths
+        """[rows] int64, the byte_length of each example."""
+        return np.fromiter((example.byte_length for example in self), np.int64, len(self))
 
 
 def iter_examples(source: Iterable[Row | BadRow], reader: ExampleReader, log: BadRowLog) -> Iterator[TextExample]:

@@ -1,0 +1,52 @@
+"""`nlpctl predict`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nlpctl.cli.options import load_command_recipe
+from nlpctl.errors import UserError
+from nlpctl.runtime import console
+
+FORMATS = ("auto", "text", "tsv", "csv", "jsonl", "json")
+
+
+def predict(
+    ctx: typer.Context,
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Run directory, model folder, or the recipe of a run.")],
+    input: Annotated[str, typer.Argument(metavar="INPUT", help="File to label; - reads standard input.")] = "-",
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to write; default: standard output.")
+    ] = None,
+    format: Annotated[
+        str, typer.Option("--format", help="text (a sentence per line), tsv, csv, jsonl, json; auto: by the ending.")
+    ] = "auto",
+    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Rows per batch.")] = 64,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted prediction.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output file.")] = False,
+) -> None:
+    """Label a file or stdin with a trained model: one JSON line per row, in input order.
+
+    Examples:
+
+      nlpctl predict outputs/quickstart reviews.txt -o labelled.jsonl
+
+      echo 房间很干净 | nlpctl predict outputs/quickstart
+    """
+    if format not in FORMATS:
+        raise UserError(f"there is no format {format!r}", where="--format", hint=f"one of {', '.join(FORMATS)}")
+    if resume and output is None:
+        raise UserError("standard output cannot be resumed", where="--resume", hint="name the output file: -o FILE")
+    recipe = load_command_recipe(model, ctx, purpose="apply")
+    from nlpctl.data.inputs import open_input
+    from nlpctl.runners.predict import predict as run_prediction
+
+    source = open_input(recipe.data, input, format)
+    result = run_prediction(
+        recipe, source, output, batch_size=batch_size, resume=resume, overwrite=overwrite
+    )
+    if result.output is not None:
+        console.note(f"{result.rows:,} rows ({result.bad_rows:,} bad) -> {result.output}")

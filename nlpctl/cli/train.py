@@ -1,0 +1,45 @@
+"""`nlpctl train`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from nlpctl.cli.options import load_command_recipe
+from nlpctl.cli.tables import score_tables
+from nlpctl.runtime import console
+from nlpctl.runtime.ranks import is_child
+
+
+def train(
+    ctx: typer.Context,
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="Recipe file, or the name of a shipped recipe.")],
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run that is there.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Train a model, keep the best, score it on dev and test.
+
+    Everything is written to training.output_dir: recipe, manifest, events, checkpoints, model, metrics.
+
+    Examples:
+
+      nlpctl train recipes/quickstart/quickstart.yaml
+
+      nlpctl train my.yaml --device gpu --learning_rate 3e-5 --set data.max_seq_length=256
+
+      nlpctl train my.yaml --resume
+    """
+    resolved = load_command_recipe(recipe, ctx)
+    from nlpctl.runners.train import train as run_training
+
+    result = run_training(resolved, resume=resume, overwrite=overwrite, command=sys.argv)
+    if is_child():
+        return
+    if json:
+        console.print_json({"run": str(result.run.path), "model": str(result.run.model), "metrics": result.metrics})
+    else:
+        score_tables(result.metrics)
+        console.note(f"model: {result.run.model}")

@@ -1,0 +1,155 @@
+"""`nlpctl predict`: rows in, one JSON line per row out, in the same order and in constant memory."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from nlpctl.config.schema import Recipe
+from nlpctl.data.examples import TextExample
+from nlpctl.data.inputs import PredictInput
+from nlpctl.data.row import BadRow
+from nlpctl.errors import UserError
+from nlpctl.runners.trained import TrainedModel, find_trained_model, model_fingerprint, open_trained_model
+from nlpctl.runtime import console
+from nlpctl.runtime.files import write_json_atomic
+
+WINDOW_BATCHES = 32  # rows sorted by length together; also the unit of a resumed prediction
+
+
+@dataclass(frozen=True)
+class PredictResult:
+    """How many rows were answered, how many were bad (skipped), and how long it took in seconds."""
+
+    rows: int
+    bad_rows: int
+    seconds: float
+    output: Path | None
+
+
+def predict(
+    recipe: Recipe,
+    source: PredictInput,
+    output: Path | None,
+    *,
+    batch_size: int = 64,
+    resume: bool = False,
+    overwrite: bool = False,
+) -> PredictResult:
+    """Answer every row of `source`; write to `output`, or to stdout when it is None.
+
+    A file is written as OUTPUT.partial and renamed when complete. After an interruption, `resume` keeps
+    the answers that are there and goes on; without it the prediction starts over. A bad row stops the
+    command (data.on_bad_row: error) or is answered by {"error": ...} in its place (skip).
+    """
+    model_source = find_trained_model(recipe)
+    if output is not None and output.exists() and not overwrite:
+        raise UserError("the output file exists", where=str(output), hint="use --overwrite, or another -o FILE")
+    if source.rereadable:
+        source.check()  # a bad row in the last line should not cost an hour
+    if output is None:
+        model = open_trained_model(recipe, model_source, with_labels=False)
+        return _answer_all(recipe, model, source.rows(), sys.stdout, batch_size)
+    partial = PartialOutput(output)
+    identity = {**model_fingerprint(model_source), "batch_size": batch_size}
+    if source.rereadable:
+        identity |= source.identity()
+    elif resume:
+        raise UserError("a pipe cannot be read again", where=source.name, hint="--resume needs an input file")
+    done = partial.begin(identity, resume, window=batch_size * WINDOW_BATCHES)
+    if done:
+        console.note(f"going on after {done:,} answered rows")
+    model = open_trained_model(recipe, model_source, with_labels=False)
+    with partial.file.open("a", encoding="utf-8") as stream:
+        result = _answer_all(recipe, model, source.rows(skip=done), stream, batch_size)
+        stream.flush()
+        os.fsync(stream.fileno())
+    partial.finish()
+    return PredictResult(done + result.rows, result.bad_rows, result.seconds, output)
+
+
+def _answer_all(
+    recipe: Recipe, model: TrainedModel, rows: Iterable[TextExample | BadRow], stream: TextIO, batch_size: int
+) -> PredictResult:
+    from nlpctl.inference.predictor import windows
+
+    started, count, bad = time.monotonic(), 0, 0
+    with console.progress(None, "predict") as bar:
+        for window in windows(rows, batch_size * WINDOW_BATCHES):
+            for row, answer in _answers(model, window, batch_size):
+                if isinstance(row, BadRow):
+                    bad += 1
+                    if recipe.data.on_bad_row == "error":
+                        hint = "mend the row, or answer the others: --set data.on_bad_row=skip"
+                        raise UserError(row.reason, where=row.where, hint=hint)
+                stream.write(json.dumps(answer, ensure_ascii=False) + "\n")
+            stream.flush()
+            count += len(window)
+            bar.advance(len(window))
+    return PredictResult(count, bad, time.monotonic() - started, None)
+
+
+def _answers(
+    model: TrainedModel, window: list[TextExample | BadRow], batch_size: int
+) -> Iterator[tuple[TextExample | BadRow, dict[str, Any]]]:
+    """Every row of the window with the JSON object that answers it."""
+    from nlpctl.inference.predictor import logits_in_order
+
+    examples = [row for row in window if isinstance(row, TextExample)]
+    decoded = iter(())
+    if examples:
+        decoded = iter(model.task.decode(logits_in_order(model.predictor, model.collate, examples, batch_size)))
+    for row in window:
+        if isinstance(row, BadRow):
+            yield row, {"error": f"{row.where}: {row.reason}"}
+        else:
+            pair = {} if row.text_pair is None else {"text_pair": row.text_pair}
+            yield row, {"text": row.text, **pair, **next(decoded)}
+
+
+class PartialOutput:
+    """OUTPUT.partial holds the answers so far, OUTPUT.partial.json what they are answers to."""
+
+    def __init__(self, output: Path):
+        self.output = output
+        self.file = output.with_name(output.name + ".partial")
+        self.note = output.with_name(output.name + ".partial.json")
+
+    def begin(self, identity: dict[str, Any], resume: bool, window: int) -> int:
+        """Prepare the partial file; returns how many rows are already answered in it.
+
+        `identity` describes input and model; UserError when the answers that are there belong to others.
+
+        Kept are whole windows only, so that the batches, and with them the last bits of the
+        probabilities, are those of an uninterrupted run.
+        """
+        if not (resume and self.file.exists() and self.note.exists()):
+            self.output.parent.mkdir(parents=True, exist_ok=True)
+            write_json_atomic(self.note, identity)
+            self.file.write_bytes(b"")
+            return 0
+        if json.loads(self.note.read_text(encoding="utf-8")) != identity:
+            raise UserError(
+                "the interrupted prediction was made from another input, model or batch size",
+                where=str(self.file),
+                hint="leave out --resume to start over",
+            )
+        kept_rows, kept_bytes, size = 0, 0, 0
+        with self.file.open("r+b") as stream:
+            for count, line in enumerate(stream, start=1):
+                size += len(line)
+                if count % window == 0 and line.endswith(b"\n"):
+                    kept_rows, kept_bytes = count, size
+            stream.truncate(kept_bytes)
+        return kept_rows
+
+    def finish(self) -> None:
+        """Give the complete file its name."""
+        os.replace(self.file, self.output)
+        self.note.unlink(missing_ok=True)

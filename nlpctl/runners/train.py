@@ -1,0 +1,132 @@
+"""`nlpctl train`: from a recipe to a run directory with the best model and its scores."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nlpctl.config.dump import dump_recipe, recipe_values
+from nlpctl.config.load import load_recipe
+from nlpctl.config.schema import Recipe
+from nlpctl.data.splits import TrainingData, read_training_data
+from nlpctl.errors import RunFailed, UserError
+from nlpctl.runners.evaluate import score
+from nlpctl.runners.trained import open_trained_model
+from nlpctl.runtime import console
+from nlpctl.runtime.files import write_json_atomic
+from nlpctl.runtime.launch import launch
+from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_libraries
+from nlpctl.runtime.ranks import is_child
+from nlpctl.runtime.run_directory import RunDirectory, describe_run
+from nlpctl.runtime.versions import installed_version, pins
+
+# What may differ between a run and its resumption: where and how it computes, and what it prints.
+FREE_TO_CHANGE = ("runtime", "training.output_dir", "training.logging_dir", "training.disable_tqdm",
+                  "training.dataloader_num_workers", "training.save_total_limit")  # fmt: skip
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """Where the run lies and how its best model scores: {"dev": report, "test": report}."""
+
+    run: RunDirectory
+    metrics: dict[str, Any]
+
+
+def train(
+    recipe: Recipe, *, resume: bool = False, overwrite: bool = False, command: Sequence[str] = ()
+) -> TrainResult:
+    """Train as `recipe` says; the result is on disk in `recipe.run_dir`.
+
+    Raises UserError for what is wrong in recipe or data, before anything is written; RunFailed when the
+    training itself fails; Interrupted after Ctrl-C. In the last two cases `resume=True` goes on from the
+    last checkpoint to the same weights as an uninterrupted run.
+    """
+    run = RunDirectory(recipe.run_dir)
+    several = recipe.runtime.processes > 1
+    if is_child():  # one of several processes; the parent keeps the run directory's books
+        return TrainResult(run, _train_here(recipe, run, read_training_data(recipe.data), resume))
+    if not several:
+        prepare_process(recipe.runtime, recipe.training.seed)  # a named data set already imports Paddle
+    # The parent of several processes must stay without Paddle: a named data set is left to its children.
+    data = None if several and recipe.data.dataset is not None else read_training_data(recipe.data)
+    if resume and run.recipe_file.exists():
+        _refuse_changed_recipe(recipe, run)
+    versions = {pin.package: version for pin in pins() if (version := installed_version(pin.package))}
+    facts = describe_run(command, recipe.training.seed, data.files if data else (), versions)
+    facts["skipped_rows"] = data.skipped if data else {}
+    run.begin(facts, dump_recipe(recipe), resume=resume, overwrite=overwrite)
+    with run.recorded():
+        if several:
+            del data
+            _train_in_processes(recipe, run, resume)
+        else:
+            _train_here(recipe, run, data, resume)
+    return TrainResult(run, json.loads(run.metrics_file.read_text(encoding="utf-8")))
+
+
+def _train_in_processes(recipe: Recipe, run: RunDirectory, resume: bool) -> None:
+    argv = ["train", str(run.recipe_file), *(["--resume"] if resume else [])]
+    code = launch(argv, recipe.runtime.nproc, recipe.runtime.devices, run.logs)
+    if code != 0:
+        raise RunFailed(
+            f"training in {recipe.runtime.processes} processes ended with exit code {code}",
+            where=str(run.logs),
+            hint="the failing process's last lines are above; this folder holds one log per process",
+        )
+
+
+def _train_here(recipe: Recipe, run: RunDirectory, data: TrainingData, resume: bool) -> dict[str, Any]:
+    """Train in this process and, in process 0, score the model; returns the scores."""
+    setup = prepare_process(recipe.runtime, recipe.training.seed)
+    configure_paddle(setup, recipe.training.seed)
+    # Only now may Paddle be imported: device, threads and flags are read at import.
+    from nlpctl.tasks.registry import make_task
+    from nlpctl.training.fine_tune import fine_tune
+
+    quiet_libraries()
+    task = make_task(recipe.task, recipe.data, data.labels)
+    checkpoint = run.last_checkpoint() if resume else None
+    if checkpoint is not None:
+        console.note(f"going on from {checkpoint}")
+    fine_tune(recipe, setup, run, task, data, checkpoint)
+    if setup.rank != 0:
+        return {}
+    metrics = _score(recipe, run, data)
+    write_json_atomic(run.metrics_file, metrics)
+    return metrics
+
+
+def _score(recipe: Recipe, run: RunDirectory, data: TrainingData) -> dict[str, Any]:
+    """Scores of the model as it lies on disk, so that they are those of `nlpctl eval`."""
+    splits = {name: examples for name, examples in (("dev", data.dev), ("test", data.test)) if examples is not None}
+    if not splits:
+        return {}
+    model = open_trained_model(recipe, str(run.model), with_labels=True)
+    batch_size = recipe.training.per_device_eval_batch_size
+    return {name: score(model, examples, batch_size) for name, examples in splits.items()}
+
+
+def _refuse_changed_recipe(recipe: Recipe, run: RunDirectory) -> None:
+    """A resumed run follows the recipe that it began with."""
+    began = _flat(recipe_values(load_recipe(run.path, purpose="apply"), everything=True))
+    now = _flat(recipe_values(recipe, everything=True))
+    changed = sorted(
+        name for name in began.keys() | now.keys()
+        if began.get(name) != now.get(name) and not name.startswith(FREE_TO_CHANGE)
+    )  # fmt: skip
+    if changed:
+        raise UserError(
+            f"the recipe changed since the run began: {', '.join(changed)}",
+            where=recipe.where(changed[0]),
+            hint=f"resume with {run.recipe_file}, or train again with --overwrite",
+        )
+
+
+def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for name, value in values.items():
+        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
+    return flat

@@ -1,0 +1,80 @@
+"""The trained model that a command is to use: found from what the user gave, then opened."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nlpctl.config.schema import Recipe
+from nlpctl.errors import UserError
+from nlpctl.models.source import TASK_FILE, resolve_source
+from nlpctl.runtime import console
+from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_libraries
+from nlpctl.runtime.run_directory import MODEL
+
+if TYPE_CHECKING:
+    from nlpctl.inference.predictor import Predictor
+    from nlpctl.tasks.base import Task
+
+
+@dataclass(frozen=True)
+class TrainedModel:
+    """A network ready to answer, with the task that reads its answers."""
+
+    task: Task
+    predictor: Predictor
+    collate: Any  # examples with labels or without -> NumPy batch
+
+
+def find_trained_model(recipe: Recipe) -> str:
+    """Folder or name of the model that `recipe` stands for. Looks at files only; imports no Paddle.
+
+    A model folder stands for itself, a run or recipe for the model of its run directory; a recipe that
+    was never run may name a trained model. Raises UserError when there is no trained model.
+    """
+    if recipe.path is not None and recipe.path.name == TASK_FILE:
+        return str(recipe.path.parent)
+    if (recipe.run_dir / MODEL).is_dir() or (recipe.run_dir / "checkpoints").is_dir():
+        return str(resolve_source(str(recipe.run_dir)).folder)
+    if recipe.model.name_or_path is not None:
+        resolve_source(recipe.model.name_or_path)
+        return recipe.model.name_or_path
+    raise UserError(
+        "this recipe has not been trained yet",
+        where=str(recipe.run_dir / MODEL),
+        hint="run `nlpctl train` with it first, or give a run directory or model folder",
+    )
+
+
+def open_trained_model(recipe: Recipe, source: str, *, with_labels: bool) -> TrainedModel:
+    """Load the model that `find_trained_model` found, on the recipe's device.
+
+    Raises UserError when its task head was never trained, or data.max_seq_length is more than it can take.
+    """
+    setup = prepare_process(recipe.runtime, recipe.training.seed)
+    # Only now may Paddle be imported: device, threads and flags are read at import.
+    from nlpctl.data.labels import LabelSet
+    from nlpctl.data.tokenizers import build_encoder
+    from nlpctl.inference.predictor import DygraphPredictor
+    from nlpctl.models.length import check_length
+    from nlpctl.models.load import load_trained
+    from nlpctl.tasks.registry import make_task
+
+    configure_paddle(setup, recipe.training.seed)
+    quiet_libraries()
+    model = load_trained(source)
+    check_length(model.network, recipe.data.max_seq_length, recipe.where("data.max_seq_length"))
+    console.note(f"model {source} on {setup.device}")
+    task = make_task(recipe.task, recipe.data, LabelSet(model.labels))
+    encoder = build_encoder(model.tokenizer, recipe.data.tokenizer)
+    return TrainedModel(task, DygraphPredictor(model.network), task.collator(encoder, with_labels=with_labels))
+
+
+def model_fingerprint(source: str) -> dict[str, Any]:
+    """What tells this model from another of the same name: path, size and time of its weights."""
+    folder = resolve_source(source).folder
+    if folder is None:
+        return {"model": source}
+    files = sorted(path for path in Path(folder).iterdir() if path.is_file())
+    return {"model": str(folder), "files": [[path.name, path.stat().st_size, path.stat().st_mtime] for path in files]}

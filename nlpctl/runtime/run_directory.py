@@ -1,0 +1,293 @@
+"""The run directory: what lies where, who may write to it, and in which state it is.
+
+    NAME/recipe.yaml     the resolved recipe: running it again reproduces the run
+         manifest.json   command, versions, git commit, device, seed, data hashes, times, state
+         events.jsonl    one line per log, evaluation and save
+         checkpoints/    checkpoint-N, complete or absent
+         model/          the best model; any command accepts this folder
+         metrics.json    final scores per split
+         logs/           one log per process when there are several; VisualDL
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from nlpctl.errors import Interrupted, NlpctlError, RunFailed, UserError
+from nlpctl.runtime.files import remove_leftovers, write_json_atomic, write_text_atomic
+
+MANIFEST, RECIPE, EVENTS, METRICS = "manifest.json", "recipe.yaml", "events.jsonl", "metrics.json"
+CHECKPOINTS, MODEL, LOGS = "checkpoints", "model", "logs"
+FORMAT = 1
+
+
+class RunDirectory:
+    """One run on disk. Only the process that called `begin` changes its state."""
+
+    def __init__(self, path: Path):
+        self.path = Path(path)
+
+    @property
+    def manifest_file(self) -> Path:
+        return self.path / MANIFEST
+
+    @property
+    def recipe_file(self) -> Path:
+        return self.path / RECIPE
+
+    @property
+    def events_file(self) -> Path:
+        return self.path / EVENTS
+
+    @property
+    def metrics_file(self) -> Path:
+        return self.path / METRICS
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.path / CHECKPOINTS
+
+    @property
+    def model(self) -> Path:
+        return self.path / MODEL
+
+    @property
+    def logs(self) -> Path:
+        return self.path / LOGS
+
+    def read_manifest(self) -> dict[str, Any]:
+        """The manifest as written; UserError when it cannot be read."""
+        try:
+            return json.loads(self.manifest_file.read_text(encoding="utf-8"))
+        except (OSError, ValueError) as error:
+            raise UserError(
+                f"the manifest cannot be read ({error})",
+                where=str(self.manifest_file),
+                hint="give another training.output_dir, or delete this folder if it is not needed",
+            ) from None
+
+    def checkpoint_steps(self) -> list[int]:
+        """Steps of the complete checkpoints, ascending. A checkpoint folder is complete or absent."""
+        names = [path.name for path in self.checkpoints.glob("checkpoint-*") if path.is_dir()]
+        return sorted(int(name.removeprefix("checkpoint-")) for name in names if name[11:].isdigit())
+
+    def last_checkpoint(self) -> Path | None:
+        """The newest complete checkpoint, or None."""
+        steps = self.checkpoint_steps()
+        return self.checkpoints / f"checkpoint-{steps[-1]}" if steps else None
+
+    # -- beginning ---------------------------------------------------------------------------
+
+    def begin(self, manifest: Mapping[str, Any], recipe_yaml: str, *, resume: bool, overwrite: bool) -> None:
+        """Take the directory for a run: check that nothing is lost by it, then write recipe and manifest.
+
+        Raises UserError when the directory holds a finished run (unless `overwrite`), an unfinished one
+        (unless `resume` or `overwrite`), a run in progress, or files that are not a run's.
+        """
+        if resume and overwrite:
+            raise UserError("--resume and --overwrite exclude each other", where="--resume", hint="keep one of them")
+        started = _now()
+        resumed_from: list[dict[str, Any]] = []
+        if self.manifest_file.exists():
+            old = self.read_manifest()
+            self._refuse_if_in_progress(old)
+            if overwrite:
+                self._clear()
+            elif resume and old["state"] != "finished":
+                self._refuse_if_different(old, manifest)
+                resumed_from = [*old["resumed"], {"at": started, "was": old["state"]}]
+                started = old["started"]
+            elif resume:
+                raise UserError(
+                    "the run is finished; there is nothing to resume",
+                    where=str(self.path),
+                    hint="use --overwrite to train again, or another training.output_dir",
+                )
+            else:
+                raise UserError(
+                    f"the folder holds a run that is {old['state']}",
+                    where=str(self.path),
+                    hint="use " + ("" if old["state"] == "finished" else "--resume to go on, ")
+                    + "--overwrite to train again, or another training.output_dir",
+                )
+        elif self.path.exists() and any(self.path.iterdir()):
+            raise UserError(
+                "the folder is not empty and is not a run directory; nlpctl does not write into it",
+                where=str(self.path),
+                hint="give another training.output_dir",
+            )
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self.checkpoints.mkdir(exist_ok=True)
+            remove_leftovers(self.path)
+            remove_leftovers(self.checkpoints)
+            write_text_atomic(self.recipe_file, recipe_yaml)
+        except OSError as error:
+            raise UserError(
+                f"cannot write the run directory ({error.strerror})",
+                where=str(self.path),
+                hint="choose a writable training.output_dir with free space",
+            ) from None
+        self._write(
+            {
+                "format": FORMAT,
+                "state": "running",
+                "pid": os.getpid(),
+                "host": socket.gethostname(),
+                "started": started,
+                "ended": None,
+                "error": None,
+                "resumed": resumed_from,
+                **manifest,
+            }
+        )
+
+    def _refuse_if_in_progress(self, old: Mapping[str, Any]) -> None:
+        if old["state"] != "running" or old["host"] != socket.gethostname() or old["pid"] == os.getpid():
+            return
+        if Path(f"/proc/{old['pid']}").exists() and b"nlpctl" in _command_line(old["pid"]):
+            raise UserError(
+                f"the run is in progress (process {old['pid']})",
+                where=str(self.path),
+                hint="wait for it, stop it, or give another training.output_dir",
+            )
+
+    def _refuse_if_different(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
+        """A resumed run must see the same data; the recipe itself is compared by the caller."""
+        changed = [name for name, digest in new["data"].items() if old["data"].get(name) != digest]
+        if changed:
+            raise UserError(
+                f"the data changed since the run began: {', '.join(changed)}",
+                where=str(self.path),
+                hint="restore the files, or train again with --overwrite",
+            )
+
+    def _clear(self) -> None:
+        """Remove what a run writes, and nothing else."""
+        for name in (CHECKPOINTS, MODEL, LOGS):
+            shutil.rmtree(self.path / name, ignore_errors=True)
+        for name in (RECIPE, EVENTS, METRICS, MANIFEST):
+            (self.path / name).unlink(missing_ok=True)
+
+    # -- the course of the run ---------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def recorded(self) -> Iterator[None]:
+        """Run the body; the manifest then says finished, failed or interrupted, whatever happened."""
+        previous = signal.signal(signal.SIGTERM, _raise_keyboard_interrupt)
+        try:
+            yield
+        except KeyboardInterrupt:
+            self._end("interrupted", "stopped by a signal")
+            raise Interrupted(
+                "interrupted", where=str(self.path), hint="go on from the last checkpoint with --resume"
+            ) from None
+        except BaseException as error:
+            self._end("failed", f"{type(error).__name__}: {error}")
+            if isinstance(error, NlpctlError) or not isinstance(error, MemoryError | OSError):
+                raise
+            raise RunFailed(
+                str(error) or "out of memory",
+                where=str(self.path),
+                hint="free space or memory, then go on from the last checkpoint with --resume",
+            ) from error
+        else:
+            self._end("finished", None)
+        finally:
+            signal.signal(signal.SIGTERM, previous)
+
+    def update_manifest(self, **values: Any) -> None:
+        """Add facts that are known only during the run, such as the device and the skipped rows."""
+        self._write({**self.read_manifest(), **values})
+
+    def _end(self, state: str, error: str | None) -> None:
+        self.update_manifest(state=state, error=error, ended=_now())
+
+    def _write(self, manifest: Mapping[str, Any]) -> None:
+        write_json_atomic(self.manifest_file, dict(manifest))
+
+
+def describe_run(command: Sequence[str], seed: int, data_files: Sequence[Path], versions: Mapping[str, str]) -> dict:
+    """The part of the manifest that is known before the run: command, versions, commit, seed, data hashes."""
+    return {
+        "command": list(command),
+        "versions": dict(versions),
+        "git_commit": git_commit(),
+        "seed": seed,
+        "data": {str(path): sha256_of(path) for path in data_files},
+    }
+
+
+def sha256_of(path: Path) -> str:
+    """Hex SHA-256 of a file's bytes, read in constant memory."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while block := stream.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def git_commit() -> str | None:
+    """The commit of the current folder's repository, with `+changes` when the tree is not clean; else None."""
+    try:
+        head = subprocess.run(["git", "rev-parse", "HEAD"], capture_output=True, text=True, timeout=10)
+        status = subprocess.run(["git", "status", "--porcelain", "-uno"], capture_output=True, text=True, timeout=10)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    if head.returncode != 0:
+        return None
+    return head.stdout.strip() + ("+changes" if status.stdout.strip() else "")
+
+
+class EventLog:
+    """events.jsonl: one JSON object per line, appended and flushed at once."""
+
+    def __init__(self, path: Path):
+        self.path = path
+
+    def append(self, event: str, step: int, **values: Any) -> None:
+        """Add one event. `step` counts optimizer updates since the start of training."""
+        line = json.dumps({"time": round(time.time(), 3), "event": event, "step": step, **values}, ensure_ascii=False)
+        with self.path.open("a", encoding="utf-8") as stream:
+            stream.write(line + "\n")
+
+    def forget_after(self, step: int) -> None:
+        """Drop events later than `step`: a resumed run writes them again."""
+        if not self.path.exists():
+            return
+        kept = []
+        for line in self.path.read_text(encoding="utf-8").splitlines():
+            try:
+                event = json.loads(line)
+            except ValueError:
+                continue  # the last line of a killed run may be cut
+            if event["step"] <= step:
+                kept.append(line + "\n")
+        write_text_atomic(self.path, "".join(kept))
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+
+
+def _command_line(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+def _raise_keyboard_interrupt(signum: int, frame: object) -> None:
+    raise KeyboardInterrupt

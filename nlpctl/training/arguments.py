@@ -1,0 +1,31 @@
+"""From the recipe's `training` section to PaddleNLP's TrainingArguments."""
+
+from __future__ import annotations
+
+import dataclasses
+
+from paddlenlp.trainer import TrainingArguments
+
+from nlpctl.config.schema import Recipe
+from nlpctl.runtime.run_directory import RunDirectory
+
+
+def training_arguments(recipe: Recipe, run: RunDirectory, device: str) -> TrainingArguments:
+    """Every field passes through under its own name; only these are nlpctl's to decide.
+
+    - output_dir: the Trainer writes into the run's checkpoints/
+    - device: already chosen, "cpu" or "gpu:N"
+    - logging_dir: logs/visualdl in the run, unless the recipe says otherwise
+    - report_to: VisualDL, unless the recipe says otherwise
+    - disable_tqdm: nlpctl shows progress itself (training/callbacks.py)
+    """
+    values = {field.name: getattr(recipe.training, field.name) for field in dataclasses.fields(recipe.training)}
+    values = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+    values["output_dir"] = str(run.checkpoints)
+    values["device"] = device.partition(":")[0]
+    if values["logging_dir"] is None:
+        values["logging_dir"] = str(run.logs / "visualdl")
+    if values["report_to"] is None:
+        values["report_to"] = ["visualdl"]
+    values["disable_tqdm"] = True
+    return TrainingArguments(**values)

@@ -1,0 +1,95 @@
+"""What happens beside the training loop: events, progress lines, early stopping."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from paddlenlp.trainer import TrainerCallback, TrainingArguments
+from paddlenlp.trainer.trainer_callback import TrainerControl, TrainerState
+
+from nlpctl.config.schema import EarlyStoppingSection
+from nlpctl.runtime import console
+from nlpctl.runtime.run_directory import EventLog
+
+TRAIN_FIGURES = ("loss", "learning_rate", "interval_samples_per_second", "current_memory_allocated")
+
+
+class EventRecorder(TrainerCallback):
+    """Write each log, evaluation and save to events.jsonl (process 0 only)."""
+
+    def __init__(self, log: EventLog):
+        self.log = log
+
+    def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs=None, **kwargs):
+        if state.is_world_process_zero and "loss" in logs:
+            figures = {name: logs[name] for name in TRAIN_FIGURES if name in logs}
+            self.log.append("log", state.global_step, epoch=round(state.epoch, 4), **figures)
+
+    def on_evaluate(self, args, state, control, metrics=None, **kwargs):
+        if state.is_world_process_zero:
+            figures = {name: value for name, value in metrics.items() if isinstance(value, int | float)}
+            self.log.append("evaluate", state.global_step, epoch=round(state.epoch, 4), **figures)
+
+    def on_save(self, args, state, control, **kwargs):
+        if state.is_world_process_zero:
+            best = state.best_model_checkpoint
+            self.log.append(
+                "save", state.global_step, checkpoint=f"checkpoint-{state.global_step}", best=best and Path(best).name
+            )
+
+
+class ProgressLines(TrainerCallback):
+    """One line per log and evaluation on stderr, with what a reader wants: step, loss, speed, time left."""
+
+    def on_train_begin(self, args, state, control, **kwargs):
+        self.started, self.first_step = time.monotonic(), state.global_step
+
+    def on_log(self, args, state, control, logs=None, **kwargs):
+        if "loss" not in logs:
+            return
+        done = state.global_step - self.first_step
+        left = (time.monotonic() - self.started) / max(done, 1) * (state.max_steps - state.global_step)
+        console.note(
+            f"step {state.global_step}/{state.max_steps}  epoch {state.epoch:.2f}  loss {logs['loss']:.4f}  "
+            f"lr {logs['learning_rate']:.2e}  {logs['interval_samples_per_second']:.1f} samples/s  "
+            f"{_duration(left)} left"
+        )
+
+    def on_evaluate(self, args, state, control, metrics=None, **kwargs):
+        shown = ("eval_loss", "eval_accuracy", "eval_macro_f1")
+        figures = "  ".join(f"{name[5:]} {metrics[name]:.4f}" for name in shown if name in metrics)
+        console.note(f"dev at step {state.global_step}: {figures}")
+
+
+class EarlyStopping(TrainerCallback):
+    """Stop after `patience` evaluations without an improvement of more than `min_delta`.
+
+    PaddleNLP's own callback counts in memory and forgets the count on resume; here the count is read from
+    the state's log of evaluations, which every checkpoint keeps.
+    """
+
+    def __init__(self, section: EarlyStoppingSection, metric: str, greater_is_better: bool):
+        self.section = section
+        self.metric = f"eval_{metric.removeprefix('eval_')}"
+        self.sign = 1.0 if greater_is_better else -1.0
+
+    def on_evaluate(self, args, state, control, metrics=None, **kwargs):
+        if self.exhausted(state):
+            console.note(f"early stopping: {self.metric} has not improved for {self.section.patience} evaluations")
+            control.should_training_stop = True
+
+    def exhausted(self, state: TrainerState) -> bool:
+        """Whether the last `patience` evaluations in the state's log brought no improvement."""
+        best, waited = None, 0
+        for entry in state.log_history:
+            if self.metric in entry:
+                value = self.sign * entry[self.metric]
+                improved = best is None or value > best + self.section.min_delta
+                best, waited = (value, 0) if improved else (best, waited + 1)
+        return waited >= self.section.patience
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes // 60}h{minutes % 60:02d}m" if minutes >= 60 else f"{minutes}m{rest:02d}s"

@@ -1,0 +1,66 @@
+"""Checkpoints: complete or absent, rotated, and enough to go on bit by bit.
+
+A checkpoint is a model folder (any command accepts it) plus optimizer, scheduler and trainer state,
+under the file names that PaddleNLP's Trainer reads.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import paddle
+from paddlenlp.trainer.trainer import OPTIMIZER_NAME, SCALER_NAME, SCHEDULER_NAME, TRAINER_STATE_NAME
+from paddlenlp.trainer.trainer_callback import TrainerState
+
+from nlpctl.models.folder import ModelCard, save_model_folder
+from nlpctl.models.load import LoadedModel
+from nlpctl.runtime.files import staged_dir
+
+
+def checkpoint_path(checkpoints: Path, step: int) -> Path:
+    return checkpoints / f"checkpoint-{step}"
+
+
+def save_checkpoint(
+    checkpoints: Path,
+    state: TrainerState,
+    model: LoadedModel,
+    card: ModelCard,
+    optimizer: paddle.optimizer.Optimizer | None,
+    scheduler: paddle.optimizer.lr.LRScheduler | None,
+    scaler: paddle.amp.GradScaler | None,
+) -> Path:
+    """Write checkpoint-N aside and rename it. `optimizer` None leaves the training state out."""
+    final = checkpoint_path(checkpoints, state.global_step)
+    with staged_dir(final) as folder:
+        save_model_folder(folder, model.network, model.tokenizer, card)
+        if optimizer is not None:
+            paddle.save(optimizer.state_dict(), str(folder / OPTIMIZER_NAME))
+            paddle.save(scheduler.state_dict(), str(folder / SCHEDULER_NAME))
+        if scaler is not None:
+            paddle.save(scaler.state_dict(), str(folder / SCALER_NAME))
+        state.save_to_json(str(folder / TRAINER_STATE_NAME))
+    return final
+
+
+def read_state(checkpoint: Path) -> TrainerState:
+    """The trainer state of a checkpoint: step, epoch, log of losses and evaluations, best so far."""
+    return TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
+
+
+def rotate_checkpoints(checkpoints: Path, keep: int | None, best: str | None) -> None:
+    """Delete the oldest checkpoints beyond `keep`; the best and the newest always stay.
+
+    The Trainer's own rotation never runs on one process; see nlpctl/upstream and docs/upstream.md.
+    """
+    if keep is None or keep <= 0:
+        return
+    found = sorted(checkpoints.glob("checkpoint-*"), key=lambda path: int(path.name.removeprefix("checkpoint-")))
+    protected = {found[-1].name} | ({Path(best).name} if best is not None else set())
+    surplus = len(found) - max(keep, len(protected))
+    for path in [path for path in found if path.name not in protected][: max(surplus, 0)]:
+        # Renamed first: an interrupted deletion must not leave a broken checkpoint under its name.
+        doomed = path.with_name(f".staging-old-{path.name}")
+        path.rename(doomed)
+        shutil.rmtree(doomed, ignore_errors=True)

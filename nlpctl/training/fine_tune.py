@@ -1,0 +1,118 @@
+"""Fine-tuning as a recipe says: build, train, leave the best model in the run directory."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from paddlenlp.trainer.trainer import OPTIMIZER_NAME, SCALER_NAME, SCHEDULER_NAME, TRAINER_STATE_NAME
+from paddlenlp.trainer.trainer_callback import TrainerState
+
+from nlpctl.config.schema import Recipe
+from nlpctl.data.splits import TrainingData
+from nlpctl.data.streaming import StreamingExamples
+from nlpctl.data.tokenizers import build_encoder
+from nlpctl.models.folder import ModelCard, make_card, save_model_folder
+from nlpctl.models.length import check_length
+from nlpctl.models.load import LoadedModel
+from nlpctl.runtime import console
+from nlpctl.runtime.files import staged_dir
+from nlpctl.runtime.process import ProcessSetup
+from nlpctl.runtime.run_directory import EventLog, RunDirectory
+from nlpctl.tasks.base import Task
+from nlpctl.training.arguments import training_arguments
+from nlpctl.training.callbacks import EarlyStopping, EventRecorder, ProgressLines
+from nlpctl.training.checkpoints import read_state
+from nlpctl.training.trainer import RecipeTrainer
+
+TRAINING_STATE_FILES = {OPTIMIZER_NAME, SCHEDULER_NAME, SCALER_NAME, TRAINER_STATE_NAME}
+
+
+def fine_tune(
+    recipe: Recipe, setup: ProcessSetup, run: RunDirectory, task: Task, data: TrainingData, checkpoint: Path | None
+) -> None:
+    """Train from `checkpoint`, or from the start when it is None; `run.model` then holds the best model.
+
+    Every process of a multi-process run calls this; process 0 writes.
+    """
+    model = task.build_model(recipe.model, data.texts)
+    check_length(model.network, recipe.data.max_seq_length, recipe.where("data.max_seq_length"))
+    _describe(model, setup)
+    card = make_card(task.name, task.labels.names, recipe.data)
+    encoder = build_encoder(model.tokenizer, recipe.data.tokenizer)
+    early = _early_stopping(recipe)
+    trainer = RecipeTrainer(
+        recipe,
+        training_arguments(recipe, run, setup.device),
+        task,
+        model,
+        card,
+        collate=task.collator(encoder, with_labels=True),
+        train=data.train if data.train is not None else _stream(recipe, setup, data),
+        dev=data.dev,
+        callbacks=[EventRecorder(EventLog(run.events_file)), ProgressLines(), *([early] if early else [])],
+    )
+    state = _train(trainer, run, early, checkpoint)
+    if setup.rank == 0:
+        _keep_model(recipe, run, model, card, state)
+
+
+def _train(
+    trainer: RecipeTrainer, run: RunDirectory, early: EarlyStopping | None, checkpoint: Path | None
+) -> TrainerState:
+    if checkpoint is None:
+        trainer.train()
+        return trainer.state
+    state = read_state(checkpoint)
+    if trainer.is_world_process_zero():
+        EventLog(run.events_file).forget_after(state.global_step)
+    if early is not None and early.exhausted(state):
+        return state  # it had stopped early and was killed before its model was written
+    trainer.train(resume_from_checkpoint=str(checkpoint))
+    return trainer.state
+
+
+def _keep_model(
+    recipe: Recipe, run: RunDirectory, model: LoadedModel, card: ModelCard, state: TrainerState
+) -> None:
+    """Write run.model: the best checkpoint's files when one was chosen, otherwise the network as it is."""
+    best = state.best_model_checkpoint if recipe.training.load_best_model_at_end else None
+    with staged_dir(run.model) as folder:
+        if best is None:
+            save_model_folder(folder, model.network, model.tokenizer, card)
+        else:
+            for file in (run.checkpoints / Path(best).name).iterdir():
+                if file.name not in TRAINING_STATE_FILES:
+                    shutil.copyfile(file, folder / file.name)
+
+
+def _stream(recipe: Recipe, setup: ProcessSetup, data: TrainingData) -> StreamingExamples:
+    return StreamingExamples(
+        data.source,
+        data.reader,
+        batch_size=recipe.training.per_device_train_batch_size,
+        shuffle_buffer=recipe.data.shuffle_buffer,
+        seed=recipe.training.seed,
+        on_bad_row=recipe.data.on_bad_row,
+        world_size=setup.world_size,
+        rank=setup.rank,
+    )
+
+
+def _early_stopping(recipe: Recipe) -> EarlyStopping | None:
+    """Watches metric_for_best_model; PaddleNLP takes "loss" (less is better) when none is named."""
+    if recipe.early_stopping.patience is None:
+        return None
+    metric = recipe.training.metric_for_best_model or "loss"
+    greater = recipe.training.greater_is_better
+    if greater is None:
+        greater = metric not in ("loss", "eval_loss")
+    return EarlyStopping(recipe.early_stopping, metric, greater)
+
+
+def _describe(model: LoadedModel, setup: ProcessSetup) -> None:
+    count = sum(int(parameter.size) for parameter in model.network.parameters())
+    origin = "from scratch" if model.source is None else f"from {model.source.name}"
+    console.note(f"{type(model.network).__name__} {origin}: {count:,} parameters, on {setup.device}")
+    if model.source is not None and model.fresh:
+        console.note(f"newly initialised: {', '.join(model.fresh)}")

@@ -1,0 +1,169 @@
+"""PaddleNLP's Trainer, with exact resume, checkpoints that are whole, and batches by length."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import paddle
+from paddlenlp.trainer import EvalPrediction, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+from paddlenlp.trainer.trainer_callback import TrainerState
+
+from nlpctl.config.schema import Recipe
+from nlpctl.data.batching import CheckedDataLoader, LengthGroupedBatchSampler
+from nlpctl.data.collate import raise_failure
+from nlpctl.data.examples import ExampleList
+from nlpctl.data.streaming import StreamingExamples
+from nlpctl.models.folder import ModelCard
+from nlpctl.models.load import LoadedModel
+from nlpctl.tasks.base import Batch, Task
+from nlpctl.training.batches import ResumableBatches, ResumableStream
+from nlpctl.training.checkpoints import checkpoint_path, read_state, rotate_checkpoints, save_checkpoint
+
+
+class RecipeTrainer(Trainer):
+    """Trains one task's network as a recipe says.
+
+    What differs from the stock Trainer, and why:
+    - batches: length-grouped; their order is a pure function of (seed, epoch), so a resumed run sees the
+      same ones, and N processes see the same global batches as one (data/batching.py);
+    - randomness: Paddle is seeded from (seed, step) at the start of every step, so dropout does not depend
+      on what ran before in the process;
+    - checkpoints: complete or absent, and rotated also on one process (training/checkpoints.py);
+    - loss: a batch that is cut unevenly between processes or accumulation steps still gives the mean over
+      its examples.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        args: TrainingArguments,
+        task: Task,
+        model: LoadedModel,
+        card: ModelCard,
+        collate,
+        train: ExampleList | StreamingExamples | None,
+        dev: ExampleList | None,
+        callbacks: Sequence[TrainerCallback],
+    ):
+        self.recipe = recipe
+        self.task = task
+        self.loaded = model
+        self.card = card
+        super().__init__(
+            model=model.network,
+            criterion=task.loss,
+            args=args,
+            data_collator=collate,
+            train_dataset=train,
+            eval_dataset=dev,
+            tokenizer=model.tokenizer,
+            compute_metrics=self._metrics,
+            callbacks=[SeedEveryStep(), *callbacks],
+        )
+        self.label_names = ["labels"]
+        self.remove_callback(PrinterCallback)  # training/callbacks.py prints, through nlpctl's console
+
+    # -- batches -----------------------------------------------------------------------------
+
+    def get_train_dataloader(self) -> ResumableBatches | ResumableStream:
+        workers = self.args.dataloader_num_workers
+        if isinstance(self.train_dataset, StreamingExamples):
+            loader = CheckedDataLoader(
+                self.train_dataset,
+                batch_size=self.args.per_device_train_batch_size,
+                collate_fn=self.data_collator,
+                num_workers=workers,
+                drop_last=True,
+            )
+            self.batches = ResumableStream(loader, self.train_dataset)
+        else:
+            sampler = LengthGroupedBatchSampler(
+                self.train_dataset.lengths(),
+                self.args.per_device_train_batch_size,
+                accumulation_steps=self.args.gradient_accumulation_steps,
+                num_replicas=self.args.dataset_world_size,
+                rank=self.args.dataset_rank,
+                seed=self.args.seed,
+                drop_last=self.args.dataloader_drop_last,
+                grouped=self.recipe.data.length_grouped,
+            )
+            loader = CheckedDataLoader(
+                self.train_dataset, batch_sampler=sampler, collate_fn=self.data_collator, num_workers=workers
+            )
+            self.batches = ResumableBatches(loader, sampler)
+        return self.batches
+
+    def _prepare_inputs(self, inputs: Batch) -> Batch:
+        raise_failure(inputs)  # evaluation goes through the stock loader
+        return super()._prepare_inputs(inputs)
+
+    # -- loss and metrics --------------------------------------------------------------------
+
+    def compute_loss(self, model, inputs, return_outputs=False):
+        labels = inputs.pop("labels")
+        logits = model(**inputs)
+        loss = self.criterion(logits, labels)
+        if model.training:
+            weight = self.batches.loss_weight(self.state.global_step, len(labels))
+            loss = loss if weight == 1.0 else loss * weight
+        return (loss, (loss, logits)) if return_outputs else loss
+
+    def _metrics(self, prediction: EvalPrediction) -> dict[str, float]:
+        return self.task.metrics(prediction.predictions, prediction.label_ids)
+
+    # -- checkpoints and resume --------------------------------------------------------------
+
+    def _save_checkpoint(self, model, metrics=None) -> None:
+        checkpoints = Path(self.args.output_dir)
+        self._note_best(checkpoint_path(checkpoints, self.state.global_step), metrics)
+        if self.args.should_save:
+            training_state = not self.args.ignore_save_lr_and_optim
+            save_checkpoint(
+                checkpoints,
+                self.state,
+                self.loaded,
+                self.card,
+                optimizer=self.optimizer if training_state else None,
+                scheduler=self.lr_scheduler if training_state else None,
+                scaler=self.scaler if self.do_grad_scaling else None,
+            )
+            rotate_checkpoints(checkpoints, self.args.save_total_limit, self.state.best_model_checkpoint)
+        if self.args.world_size > 1:
+            paddle.distributed.barrier()
+
+    def _note_best(self, checkpoint: Path, metrics: dict[str, float] | None) -> None:
+        """Remember `checkpoint` in the state when its watched metric is better than all before."""
+        watched = self.args.metric_for_best_model
+        if metrics is None or watched is None:
+            return
+        value = metrics[f"eval_{watched.removeprefix('eval_')}"]
+        best = self.state.best_metric
+        if best is None or (value > best if self.args.greater_is_better else value < best):
+            self.state.best_metric = value
+            self.state.best_model_checkpoint = str(checkpoint)
+
+    def _inner_training_loop(self, args, model, batches, *rest):
+        """Point the batches at the checkpoint's place before the stock loop starts counting from there."""
+        updates_per_epoch, checkpoint = rest[3], rest[5]
+        if checkpoint is not None:
+            state = read_state(Path(checkpoint))
+            epoch, updates = divmod(state.global_step, updates_per_epoch)
+            batches.start_at(epoch, updates * args.gradient_accumulation_steps)
+        return super()._inner_training_loop(args, model, batches, *rest)
+
+    def _load_rng_state(self, checkpoint: str) -> None:
+        """Nothing to restore: SeedEveryStep derives all randomness from (seed, step)."""
+
+
+class SeedEveryStep(TrainerCallback):
+    """Seed Paddle from (seed, step, rank), so that a step's dropout does not depend on its past."""
+
+    def on_step_begin(self, args: TrainingArguments, state: TrainerState, control, **kwargs) -> None:
+        paddle.seed(step_seed(args.seed, state.global_step, args.dataset_rank))
+
+
+def step_seed(seed: int, step: int, rank: int) -> int:
+    """A seed below 2**31 that differs between steps and ranks: a multiplicative hash (Knuth, vol. 3, 6.4)."""
+    mixed = (seed * 0x9E3779B1 + step * 0x85EBCA77 + rank * 0xC2B2AE3D) & 0xFFFFFFFFFFFFFFFF
+    return (mixed ^ (mixed >> 29)) % (2**31 - 1)
