@@ -18,6 +18,8 @@ from nlpctl.errors import Problem, UserError
 MAX_BYTES = 1_000_000  # a recipe is a page of text; a data file given by mistake is not
 MAX_NODES = 20_000  # a handful of nested aliases can unfold into millions of values
 
+MAX_DEPTH = 30  # a recipe needs four
+
 _TAGS = {
     f"tag:yaml.org,2002:{name}"
     for name in ("str", "int", "float", "bool", "null", "timestamp", "map", "seq", "value", "merge")
@@ -93,7 +95,7 @@ def read_yaml(path: Path, problems: list[Problem]) -> TableNode:
 def parse_yaml(text: str, name: str, folder: Path, problems: list[Problem]) -> Node | None:
     """`text` as a node, None when there is nothing in it. `name` is what origins and messages show."""
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        root = yaml.compose(text, Loader=_Loader)
         return None if root is None else _Builder(name, folder, problems).build(root, root.start_mark.line + 1)
     except yaml.MarkedYAMLError as error:
         raise _syntax_error(error, name) from error
@@ -104,8 +106,6 @@ def parse_yaml(text: str, name: str, folder: Path, problems: list[Problem]) -> N
             where=f"{name}:{line}",
             hint="delete it; is this a text file?",
         ) from error
-    except RecursionError as error:
-        raise UserError("nested too deeply", where=name, hint="a recipe needs three levels") from error
 
 
 def _read_text(path: Path, name: str) -> str:
@@ -154,6 +154,21 @@ def _syntax_hint(text: str) -> str:
     if "'{'" in text:
         return "quote a ${...} that stands inside { } or [ ]"
     return "check indentation, quotes and brackets on this line and the one before"
+
+
+class _Loader(yaml.SafeLoader):
+    """Composes nodes to a limited depth: PyYAML recurses, and a deep file would exhaust the stack."""
+
+    depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: object) -> yaml.Node | None:
+        self.depth += 1
+        if self.depth > MAX_DEPTH:
+            raise yaml.composer.ComposerError(None, None, "nested too deeply", self.peek_event().start_mark)
+        try:
+            return super().compose_node(parent, index)
+        finally:
+            self.depth -= 1
 
 
 class _Builder:

@@ -79,7 +79,7 @@ def test_duplicate_keys_name_both_lines(tmp_path: Path) -> None:
         (b"a: \xff\xfe\n", ":1", "not UTF-8"),
         ("a: 1\n".encode("utf-16"), "", "UTF-16"),
         ("ok: 1\nb: \x00\n", ":2", "U+0000"),
-        ("[" * 3000, "", "deep"),
+        ("a:\n  " + "[" * 3000, ":2", "nested too deeply"),
     ],
 )
 def test_files_that_are_no_recipe(tmp_path: Path, text: str | bytes, where: str, words: str) -> None:
