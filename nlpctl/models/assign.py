@@ -91,7 +91,9 @@ def _missing(missing: list[str], total: int, prefix: str, arrays: Mapping[str, A
     return UserError(f"{why}; they would stay random", where=where, hint=hint)
 
 
-def _check_surplus(parameters: Mapping[str, Any], prefix: str, arrays: Mapping[str, Any], rules: Rules, where: str) -> None:
+def _check_surplus(
+    parameters: Mapping[str, Any], prefix: str, arrays: Mapping[str, Any], rules: Rules, where: str
+) -> None:
     def expected(name: str) -> bool:
         layer = re.match(rf"{prefix}\.encoder\.layers?\.(\d+)\.", name)
         cut = layer is not None and rules.layers_kept is not None and int(layer[1]) >= rules.layers_kept

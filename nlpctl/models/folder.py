@@ -83,7 +83,8 @@ def read_labels(folder: Path) -> tuple[str, ...]:
         raise UserError('must hold {"labels": ["...", ...]}', where=str(file), hint=_AGAIN)
     twice = sorted({label for label in labels if labels.count(label) > 1})
     if twice:
-        raise UserError(f"names the label {json.dumps(twice[0], ensure_ascii=False)} twice", where=str(file), hint=_AGAIN)
+        label = json.dumps(twice[0], ensure_ascii=False)
+        raise UserError(f"names the label {label} twice", where=str(file), hint=_AGAIN)
     return tuple(labels)
 
 
@@ -92,7 +93,8 @@ _AGAIN = "copy the model folder again"
 
 def _read(file: Path) -> dict[str, Any]:
     if not file.is_file():
-        raise UserError(f"no {file.name} in this folder", where=str(file.parent), hint="give a folder that nlpctl train wrote")
+        hint = "give a folder that nlpctl train wrote"
+        raise UserError(f"no {file.name} in this folder", where=str(file.parent), hint=hint)
     return read_json(file)
 
 

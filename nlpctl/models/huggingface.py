@@ -3,7 +3,7 @@
 PaddleNLP can convert too (`from_pretrained(convert_from_torch=True)`), but it goes by the
 `architectures` of config.json and not by the names in the file, so a disagreement leaves weights
 silently random or untransposed; it also writes into the source folder and unpickles without limits.
-See nlpctl/upstream/conversion.py. Here the names in the file decide, nothing is written, and what
+See nlpctl/upstream/from_pretrained.py. Here the names in the file decide, nothing is written, and what
 no rule covers keeps its name, so that the strict assignment afterwards reports it.
 """
 
@@ -41,7 +41,7 @@ _BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 
 
 def is_huggingface_layout(names: Iterable[str]) -> bool:
-    """Whether the names in a weights file are Hugging Face's (encoder.layer.0.) and not Paddle's (encoder.layers.0.)."""
+    """Whether the names in a weights file are Hugging Face's (encoder.layer.0.); Paddle's say encoder.layers.0."""
     return any(re.search(r"(^|\.)encoder\.layer\.\d+\.", name) for name in names)
 
 

@@ -41,13 +41,15 @@ def build_network(family: Family, config: Any, where: str) -> Any:
 
     activation = config.hidden_act if "hidden_act" in vars(config) else "gelu"
     if activation not in vars(paddle.nn.functional):
-        raise UserError(f"Paddle has no activation {activation!r}", where=where, hint="hidden_act: gelu, relu, silu or tanh")
+        hint = "hidden_act: gelu, relu, silu or tanh"
+        raise UserError(f"Paddle has no activation {activation!r}", where=where, hint=hint)
     try:
         with fresh_parameter_names():
             return family.network_class(config)
     except Exception as error:  # Paddle's layers assert, raise ValueError or TypeError
+        reason = (str(error).splitlines() or [""])[0][:200]
         raise UserError(
-            f"the config describes no {family.name} network ({type(error).__name__}: {str(error).splitlines()[0][:200]})",
+            f"the config describes no {family.name} network ({type(error).__name__}: {reason})",
             where=where,
             hint="check its sizes: hidden_size, num_attention_heads, num_hidden_layers, vocab_size, ...",
         ) from error
@@ -75,11 +77,12 @@ def _check_overrides(config: Any, overrides: Mapping[str, Any]) -> None:
     known = [key for key in vars(config) if not key.startswith("_") and key not in _NOT_OVERRIDABLE]
     problems = []
     for key in overrides:
+        where = f"model.config.{key}"
         if key in _NOT_OVERRIDABLE:
-            problems.append(Problem("is set by nlpctl from the labels and the weights", f"model.config.{key}", "remove it"))
+            problems.append(Problem("is set by nlpctl from the labels and the weights", where, "remove it"))
         elif key not in known:
             near = difflib.get_close_matches(key, known, n=1)
             hint = f"did you mean {near[0]}?" if near else f"keys are those of PaddleNLP's {type(config).__name__}"
-            problems.append(Problem("no such key in this network's config", f"model.config.{key}", hint))
+            problems.append(Problem("no such key in this network's config", where, hint))
     if problems:
         raise UserError(problems=problems)

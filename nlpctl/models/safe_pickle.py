@@ -51,7 +51,8 @@ def load_pdparams(path: Path) -> dict[str, np.ndarray]:
     if not isinstance(loaded, dict):
         raise UserError("holds no parameters", where=str(path), hint=BROKEN_HINT)
     loaded.pop("StructuredToParameterName@@", None)
-    return _join_slices(path, {name: _array(path, name, value) for name, value in loaded.items() if name != _SLICES}, loaded)
+    slices = loaded.pop(_SLICES, {})
+    return _join_slices(path, {name: _array(path, name, value) for name, value in loaded.items()}, slices)
 
 
 def guarded(path: Path, read: Callable[[], Any]) -> Any:
@@ -67,7 +68,8 @@ def guarded(path: Path, read: Callable[[], Any]) -> Any:
     except MemoryError as error:
         raise UserError("claims more data than fits into memory", where=str(path), hint=BROKEN_HINT) from error
     except Exception as error:  # a broken pickle may raise nearly anything
-        raise UserError(f"is cut off or damaged ({error or type(error).__name__})", where=str(path), hint=BROKEN_HINT) from error
+        reason = str(error) or type(error).__name__
+        raise UserError(f"is cut off or damaged ({reason})", where=str(path), hint=BROKEN_HINT) from error
 
 
 BROKEN_HINT = "copy or download the weights again and compare their size with the original"
@@ -76,9 +78,9 @@ BROKEN_HINT = "copy or download the weights again and compare their size with th
 _SLICES = "UnpackBigParamInfor@@"
 
 
-def _join_slices(path: Path, arrays: dict[str, np.ndarray], loaded: dict[str, Any]) -> dict[str, np.ndarray]:
+def _join_slices(path: Path, arrays: dict[str, np.ndarray], slices: Any) -> dict[str, np.ndarray]:
     def join() -> dict[str, np.ndarray]:
-        for name, info in loaded.get(_SLICES, {}).items():
+        for name, info in slices.items():
             parts = [arrays.pop(part) for part in info["slices"]]
             arrays[name] = np.concatenate(parts).reshape(info["OriginShape"])
         return arrays

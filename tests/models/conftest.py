@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+import nlpctl  # noqa: F401  (imports zlib, which has to come before Paddle)
+
 HUGGINGFACE = Path(__file__).parent / "huggingface"
 VOCABULARY = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]", *"abcdefghijk"]
 SIZES = {
@@ -34,7 +36,6 @@ def paddle_folder(tmp_path):
     """A function that saves a tiny PaddleNLP network and returns its folder."""
 
     def save(family: str = "Ernie", kind: str = "Model", **values) -> Path:
-        import nlpctl  # noqa: F401
         import paddle
         from paddlenlp import transformers
 

@@ -11,7 +11,6 @@ import pytest
 LOAD = """
 import sys
 import nlpctl
-import numpy as np
 from nlpctl.config.schema import ModelSection
 from nlpctl.errors import UserError
 from nlpctl.models.load import load_classifier, load_trained
@@ -21,8 +20,8 @@ for name in sys.argv[1:]:
             print(name, load_trained(name.removeprefix("trained:")).labels)
             continue
         model = load_classifier(ModelSection(name_or_path=name), ("neg", "pos"), vocabulary_texts=None)
-        total = sum(float(np.abs(p.numpy()).sum()) for n, p in model.network.state_dict().items() if n not in model.fresh)
-        print(name, type(model.network).__name__, type(model.tokenizer).__name__, model.source.kind, model.fresh, total > 0)
+        classes = type(model.network).__name__, type(model.tokenizer).__name__
+        print(name, *classes, model.source.kind, model.fresh)
     except UserError as error:
         print("UserError:", str(error).replace("\\n", " "))
 """
@@ -49,11 +48,10 @@ def test_community_name_from_the_cache(home, paddle_folder):
     (folder / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": "ErnieTokenizer"}))
     (line,) = load_names(home, "somebody/tiny-ernie")
     fresh = "('classifier.weight', 'classifier.bias')"
-    assert line == f"somebody/tiny-ernie ErnieForSequenceClassification ErnieTokenizer hub {fresh} True"
+    assert line == f"somebody/tiny-ernie ErnieForSequenceClassification ErnieTokenizer hub {fresh}"
 
 
 def test_built_in_name_from_the_cache(home):
-    import nlpctl  # noqa: F401, I001 (zlib before paddle)
     import paddle
     from paddlenlp.transformers import ErnieConfig, ErnieModel, ErnieTokenizer
 

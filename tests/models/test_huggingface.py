@@ -4,7 +4,6 @@ import importlib.util
 import json
 from pathlib import Path
 
-import nlpctl  # noqa: F401, I001 (zlib before paddle)
 import numpy as np
 import paddle
 import pytest

@@ -1,7 +1,6 @@
 import json
 import shutil
 
-import nlpctl  # noqa: F401, I001 (zlib before paddle)
 import numpy as np
 import paddle
 import pytest
@@ -59,7 +58,8 @@ def test_logits_survive_the_round_trip_and_stock_from_pretrained_agrees(paddle_f
     model = load(paddle_folder("Ernie", use_task_id=True))
     save_model_folder(tmp_path / "out", model.network, model.tokenizer, card())
     ids = paddle.to_tensor([[1, 5, 6, 7, 2]])
-    ours, stock = load_trained(tmp_path / "out").network, ErnieForSequenceClassification.from_pretrained(str(tmp_path / "out"))
+    ours = load_trained(tmp_path / "out").network
+    stock = ErnieForSequenceClassification.from_pretrained(str(tmp_path / "out"))
     for network in (model.network, ours, stock):
         network.eval()
     np.testing.assert_array_equal(ours(ids).numpy(), model.network(ids).numpy())

@@ -7,7 +7,6 @@ import zipfile
 import numpy as np
 import pytest
 
-import nlpctl  # noqa: F401
 from nlpctl.errors import UserError
 from nlpctl.models.safe_pickle import load_pdparams
 from nlpctl.models.torch_file import load_torch_file
@@ -101,7 +100,9 @@ def test_cut_off_files(tmp_path, keep):
         load_pdparams(path)
 
 
-@pytest.mark.parametrize("value", [[1, 2], "text", {"w": "text"}, {"w": 3}, {3: ARRAYS["ids"]}, {"w": {"v": ARRAYS["ids"]}}])
+@pytest.mark.parametrize(
+    "value", [[1, 2], "text", {"w": "text"}, {"w": 3}, {3: ARRAYS["ids"]}, {"w": {"v": ARRAYS["ids"]}}]
+)
 def test_pickles_that_are_no_weights(tmp_path, value):
     path = tmp_path / "a.pdparams"
     path.write_bytes(pickle.dumps(value))
@@ -160,7 +161,8 @@ def test_torch_file_written_by_hand(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "lie", [{"size": (20, 20)}, {"offset": 1}, {"offset": -1}, {"stride": (200, 1)}, {"stride": (-2, 1)}, {"count": 400}]
+    "lie",
+    [{"size": (20, 20)}, {"offset": 1}, {"offset": -1}, {"stride": (200, 1)}, {"stride": (-2, 1)}, {"count": 400}],
 )
 def test_torch_tensors_outside_their_storage(tmp_path, lie):
     path = tmp_path / "pytorch_model.bin"

@@ -1,4 +1,3 @@
-import nlpctl  # noqa: F401, I001 (zlib before paddle)
 import numpy as np
 import paddle
 import pytest

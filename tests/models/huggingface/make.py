@@ -26,14 +26,18 @@ SIZES = {
     "pad_token_id": 0,
 }
 LABELS = {0: "neg", 1: "mid", 2: "pos"}
+# fmt: off
 MODELS = {
     "bert-classifier": (hf.BertForSequenceClassification, hf.BertConfig, {}, "safetensors"),
     "bert-encoder": (hf.BertModel, hf.BertConfig, {}, "zip"),
     "bert-masked-lm": (hf.BertForMaskedLM, hf.BertConfig, {}, "legacy"),
-    "roberta-classifier": (hf.RobertaForSequenceClassification, hf.RobertaConfig, {"layer_norm_eps": 1e-5}, "safetensors"),
+    "roberta-classifier": (
+        hf.RobertaForSequenceClassification, hf.RobertaConfig, {"layer_norm_eps": 1e-5}, "safetensors"
+    ),
     "electra-classifier": (hf.ElectraForSequenceClassification, hf.ElectraConfig, {"embedding_size": 4}, "safetensors"),
     "ernie-classifier": (hf.ErnieForSequenceClassification, hf.ErnieConfig, {"use_task_id": True}, "safetensors"),
 }
+# fmt: on
 
 
 def main() -> None:
