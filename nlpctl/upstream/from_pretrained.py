@@ -2,16 +2,16 @@
 
 PaddleNLP 2.8.1; the workaround is nlpctl/models, which builds, reads and assigns by itself.
 
-- transformers/model_utils.py:2265, utils/serialization.py:161, paddle/framework/io.py:1138: weights are
+- transformers/model_utils.py:2231, utils/serialization.py:160, paddle/framework/io.py:1138: weights are
   unpickled without limits (`pytorch_model.bin`, `model_state.pdparams`), so a stranger's file runs code.
-- transformers/bert/modeling.py:232, roberta/modeling.py:218, electra/modeling.py:225: the conversion from
+- transformers/bert/modeling.py:231, roberta/modeling.py:244, electra/modeling.py:241: the conversion from
   the Hugging Face layout goes by `architectures` in config.json. Where that disagrees with the names
   in the file, the encoder stays random, or square matrices stay untransposed, with a warning at most.
-- transformers/conversion_utils.py:1170: converting writes model_state.pdparams into the source folder,
+- transformers/conversion_utils.py:1187: converting writes model_state.pdparams into the source folder,
   also into site-packages; a later, other conversion then reads this one.
-- utils/serialization.py:141: a tensor's stride is ignored unless it is a plain transpose; files older
+- utils/serialization.py:167: a tensor's stride is ignored unless it is a plain transpose; files older
   than PyTorch 1.6 are not read at all.
-- transformers/ernie/modeling.py:383: parameters that the file lacks are left random with a warning.
+- transformers/model_utils.py:2036: parameters that the file lacks are left random with a warning.
 
 Test: tests/upstream/test_from_pretrained.py.
 """
