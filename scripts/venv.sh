@@ -1,0 +1,58 @@
+# Sourced by demo.sh and test.sh: finds a Python, makes a virtual environment, installs nlpctl into it.
+# Needs Python 3.11 (3.10 and 3.12 are accepted) and a network or a package mirror that pip knows.
+
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+fail() { # MESSAGE HINT
+    printf 'error: %s\n  -> %s\n' "$1" "$2" >&2
+    exit 1
+}
+
+find_python() {
+    local name
+    for name in python3.11 python3.12 python3.10 python3 python; do
+        if "$name" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null; then
+            command -v "$name"
+            return
+        fi
+    done
+    return 1
+}
+
+check_library() { # FILE PACKAGE
+    "$PYTHON" -c "import ctypes; ctypes.CDLL('$1')" 2>/dev/null ||
+        fail "Paddle needs $1, which this machine lacks" "apt-get install $2 (as root; or your system's package for it)"
+}
+
+run_logged() { # WHAT COMMAND...: quiet, unless it fails
+    local what=$1 log=$VENV/install.log
+    shift
+    if ! "$@" >>"$log" 2>&1; then
+        tail -n 30 "$log" >&2
+        fail "$what failed" "the whole log: $log"
+    fi
+}
+
+# prepare VENV EXTRAS [PACKAGE]: afterwards $VENV/bin has nlpctl with these extras, and PACKAGE without what it
+# depends on. A second call does nothing until pyproject.toml changes.
+prepare() {
+    VENV=$1
+    local extras=$2 package=${3:-} stamp wanted
+    PYTHON=$(find_python) || fail "no Python 3.10, 3.11 or 3.12 found" "apt-get install python3.11 python3.11-venv"
+    check_library libgomp.so.1 libgomp1
+    check_library libstdc++.so.6 libstdc++6
+    stamp=$VENV/.installed-${extras//,/-}
+    wanted="$ROOT $package $(cksum <"$ROOT/pyproject.toml")"
+    if [ -x "$VENV/bin/python" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
+        return
+    fi
+    echo "Installing nlpctl[$extras] into $VENV (about 2 GB; a minute or two) ..." >&2
+    mkdir -p "$VENV"
+    : >"$VENV/install.log"
+    [ -x "$VENV/bin/pip" ] ||
+        run_logged "python -m venv (on Debian and Ubuntu it needs the package python3-venv)" "$PYTHON" -m venv "$VENV"
+    run_logged "pip install" "$VENV/bin/python" -m pip install --disable-pip-version-check -e "$ROOT[$extras]"
+    [ -z "$package" ] ||
+        run_logged "pip install $package" "$VENV/bin/python" -m pip install --disable-pip-version-check --no-deps "$package"
+    printf '%s' "$wanted" >"$stamp"
+}

@@ -1,0 +1,54 @@
+"""Fixtures for all tests: the shared data, the command line in a process of its own, a private cache folder."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import nlpctl  # noqa: F401  (before any test imports paddle: see nlpctl/__init__.py)
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture(scope="session", autouse=True)
+def private_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """PPNLP_HOME is a folder of this test run, so no test reads or fills the user's cache."""
+    folder = tmp_path_factory.mktemp("ppnlp_home")
+    os.environ["PPNLP_HOME"] = str(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def shared_data() -> Path:
+    """The folder of real data sets beside the checkout."""
+    folder = ROOT.parent / "shared" / "data"
+    if not folder.is_dir():
+        pytest.skip(f"needs the data sets in {folder}")
+    return folder
+
+
+@pytest.fixture
+def run_nlpctl(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """`run_nlpctl("recipe", "ls", stdin="...", env={...})`: the command line in a new process, in `tmp_path`."""
+
+    def run(
+        *args: str | Path, stdin: str = "", env: dict[str, str] | None = None, cwd: Path | None = None
+    ) -> subprocess.CompletedProcess[str]:
+        paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+        return subprocess.run(
+            [sys.executable, "-m", "nlpctl", *map(str, args)],
+            input=stdin,
+            capture_output=True,
+            text=True,
+            encoding="utf-8",
+            cwd=cwd or tmp_path,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths), **(env or {})},
+            timeout=600,
+        )
+
+    return run

@@ -1,0 +1,209 @@
+"""The house rules that a machine can check: import directions, what is imported when, sizes, docs that keep up."""
+
+from __future__ import annotations
+
+import ast
+import graphlib
+import re
+from pathlib import Path
+
+import pytest
+
+from nlpctl.cli.app import COMMANDS
+
+ROOT = Path(__file__).resolve().parent.parent
+PACKAGE = ROOT / "nlpctl"
+
+# Imports point to a later layer or stay inside their own, and modules never import in a circle.
+LAYERS = (
+    ("cli",),
+    ("runners",),
+    ("tasks", "training", "inference"),
+    ("models", "data"),
+    ("config", "runtime", "upstream"),
+)
+LIGHT = ("config", "runtime", "cli")
+HEAVY = {"paddle", "paddlenlp", "paddleslim", "numpy", "onnxruntime", "tokenizers", "datasets", "visualdl"}
+LONGEST_FILE = 350
+
+
+def module_name(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+def imports(path: Path, *, module_level_only: bool = False) -> set[str]:
+    """Dotted names that `path` imports; module level leaves out functions and `if TYPE_CHECKING`."""
+    found: set[str] = set()
+
+    def visit(node: ast.AST) -> None:
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}: relative import"
+            # `from nlpctl.data import rows` imports nlpctl.data and nlpctl.data.rows
+            found.add(node.module)
+            found.update(f"{node.module}.{alias.name}" for alias in node.names)
+        inside = module_level_only and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+        typing_only = module_level_only and isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
+        if not inside and not typing_only:
+            for child in ast.iter_child_nodes(node):
+                visit(child)
+
+    visit(ast.parse(path.read_text(encoding="utf-8")))
+    return found
+
+
+def layer_of(module: str) -> int | None:
+    """Index of the layer of `nlpctl.FOLDER...`; None for the package itself and errors.py."""
+    folder = module.removeprefix("nlpctl.").split(".")[0]
+    return next((index for index, folders in enumerate(LAYERS) if folder in folders), None)
+
+
+def wrong_direction(importer: str, imported: str) -> bool:
+    here, there = layer_of(importer), layer_of(imported)
+    return here is not None and there is not None and there < here
+
+
+def test_every_folder_has_a_layer() -> None:
+    folders = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert folders == {name for names in LAYERS for name in names}
+
+
+def test_imports_point_one_way() -> None:
+    wrong = sorted(
+        f"{importer} imports {imported}"
+        for importer, path in MODULES.items()
+        for imported in imports(path)
+        if imported in MODULES and wrong_direction(importer, imported)
+    )
+    assert not wrong, "\n".join(wrong)
+
+
+def test_the_direction_check_sees_a_wrong_import() -> None:
+    assert wrong_direction("nlpctl.config.load", "nlpctl.data.rows")
+    assert wrong_direction("nlpctl.data.rows", "nlpctl.tasks.base")
+    assert not wrong_direction("nlpctl.cli.train", "nlpctl.config.load")
+
+
+def test_no_circles() -> None:
+    graph = {
+        module: {name for name in imports(path, module_level_only=True) if name in MODULES} - {"nlpctl", module}
+        for module, path in MODULES.items()
+    }
+    order = graphlib.TopologicalSorter(graph)
+    try:
+        order.prepare()
+    except graphlib.CycleError as error:
+        pytest.fail("a circle of imports: " + " > ".join(reversed(error.args[1])))
+
+
+@pytest.mark.parametrize("folder", LIGHT)
+def test_light_folders_import_nothing_heavy(folder: str) -> None:
+    """Help, validation and the process set-up come before Paddle, so they must not pull it in, even indirectly."""
+    problems = []
+    for start in (name for name in MODULES if name.startswith(f"nlpctl.{folder}")):
+        seen, waiting = {start: start}, [start]
+        while waiting:
+            module = waiting.pop()
+            for imported in imports(MODULES[module], module_level_only=True):
+                chain = f"{seen[module]} > {imported}"
+                if imported.split(".")[0] in HEAVY:
+                    problems.append(chain)
+                elif imported in MODULES and imported not in seen:
+                    seen[imported] = chain
+                    waiting.append(imported)
+    assert not problems, "\n".join(sorted(set(problems)))
+
+
+def test_the_heavy_check_sees_heavy_imports(tmp_path: Path) -> None:
+    file = tmp_path / "some.py"
+    file.write_text("import os\nif os.name:\n    import paddle.nn as nn\n\ndef late():\n    import numpy\n")
+    assert imports(file, module_level_only=True) == {"os", "paddle.nn"}
+    assert imports(file) == {"os", "paddle.nn", "numpy"}
+
+
+def test_every_workaround_is_documented() -> None:
+    """docs/upstream.md is the list of what can go when upstream mends it."""
+    text = (ROOT / "docs" / "upstream.md").read_text(encoding="utf-8")
+    functions = [
+        f"{path.stem}.{node.name}"
+        for path in sorted((PACKAGE / "upstream").glob("*.py"))
+        for node in ast.parse(path.read_text(encoding="utf-8")).body
+        if isinstance(node, ast.FunctionDef) and not node.name.startswith("_")
+    ]
+    assert functions
+    missing = [name for name in functions if name.split(".")[1] not in text]
+    assert not missing, f"not in docs/upstream.md: {missing}"
+
+
+def test_no_workaround_elsewhere() -> None:
+    """Assigning to an attribute of a Paddle module or class is a workaround, and belongs in nlpctl/upstream."""
+    patches = [
+        f"{path.relative_to(ROOT)}:{node.lineno}"
+        for name, path in MODULES.items()
+        if not name.startswith("nlpctl.upstream")
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Attribute)
+        and ast.unparse(target).split(".")[0] in {"paddle", "paddlenlp", "paddleslim", "visualdl"}
+    ]
+    assert not patches, patches
+
+
+def test_files_fit_on_a_few_screens() -> None:
+    folders = [PACKAGE, ROOT / "scripts", ROOT / "tests"]
+    long = {
+        str(path.relative_to(ROOT)): lines
+        for folder in folders
+        for path in folder.rglob("*.py")
+        if (lines := len(path.read_text(encoding="utf-8").splitlines())) > LONGEST_FILE
+    }
+    assert not long, f"longer than {LONGEST_FILE} lines: {long}"
+
+
+READMES = ("README.md", "README.zh-CN.md")
+
+
+def code_blocks(text: str) -> list[str]:
+    """The fenced blocks without their comments, which are translated."""
+    blocks = re.findall(r"^```\w*\n(.*?)^```$", text, flags=re.M | re.S)
+    return ["\n".join(re.sub(r"\s*#.*", "", line) for line in block.splitlines()) for block in blocks]
+
+
+@pytest.mark.parametrize("name", READMES)
+def test_readme_commands_exist(name: str) -> None:
+    known = {command.name for command in COMMANDS}
+    used = {
+        match
+        for block in code_blocks((ROOT / name).read_text(encoding="utf-8"))
+        for match in re.findall(r"(?:^|\| )nlpctl ([a-z][\w-]*)", block, flags=re.M)
+    }
+    assert used <= known, f"no such command: {used - known}"
+    assert used == known, f"not shown: {known - used}"
+
+
+@pytest.mark.parametrize("name", [*READMES, *(path.relative_to(ROOT).as_posix() for path in ROOT.glob("docs/*.md"))])
+def test_paths_in_the_docs_exist(name: str) -> None:
+    text = (ROOT / name).read_text(encoding="utf-8")
+    named = re.findall(r"(?:recipes|scripts|docs|configs)/[\w./-]*\w\.(?:yaml|sh|py|md)", text)
+    links = [link for link in re.findall(r"\]\((?!https?:)([^)#]+)", text)]
+    missing = {path for path in named if not (ROOT / path).exists()}
+    missing |= {link for link in links if not (ROOT / name).parent.joinpath(link).exists()}
+    assert not missing
+
+
+def test_the_chinese_readme_mirrors_the_english() -> None:
+    english, chinese = ((ROOT / name).read_text(encoding="utf-8") for name in READMES)
+
+    def shape(text: str) -> list[int]:
+        outside = re.sub(r"^```.*?^```$", "", text, flags=re.M | re.S)
+        return [len(marks) for marks in re.findall(r"^(#+) ", outside, flags=re.M)]
+
+    assert shape(english) == shape(chinese)
+    assert code_blocks(english) == code_blocks(chinese)
+    assert len(code_blocks(english)) >= 5
