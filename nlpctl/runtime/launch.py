@@ -1,0 +1,127 @@
+"""Several processes for one command, through paddle.distributed.launch.
+
+    nlpctl (this process)            relays rank 0, watches, ends everything
+      launcher.py                    paddle.distributed.launch
+        rank_main.py, once per rank  runs the same nlpctl command with its rank in the environment
+
+Every rank writes LOG_DIR/rank-N.log. Rank 0's stdout arrives on our stdout, its stderr on our stderr.
+Whatever happens, no process is left running.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from nlpctl.config.schema import RuntimeSection
+from nlpctl.errors import UserError
+from nlpctl.runtime.cpu import physical_cores
+from nlpctl.runtime.device import choose_device, visible_devices
+from nlpctl.runtime.ranks import is_child
+from nlpctl.runtime.watch import Watch
+
+# What an outer launcher or platform may have left behind, and what paddle.distributed.launch takes as its
+# own options: environment beats its command line.
+_LAUNCHER_VARIABLES = """
+    PADDLE_MASTER PADDLE_DEVICES PADDLE_NNODES PADDLE_RUN_MODE PADDLE_LOG_LEVEL PADDLE_LOG_OVERWRITE PADDLE_SORT_IP
+    PADDLE_NPROC_PER_NODE PADDLE_JOB_ID PADDLE_RANK PADDLE_LOG_DIR PADDLE_MAX_RESTART PADDLE_ELASTIC_LEVEL
+    PADDLE_ELASTIC_TIMEOUT PADDLE_SERVER_NUM PADDLE_TRAINER_NUM PADDLE_SERVERS_ENDPOINTS PADDLE_TRAINERS_ENDPOINTS
+    PADDLE_GLOO_PORT PADDLE_WITH_GLOO PADDLE_START_PORT PADDLE_IPS PADDLE_AUTO_PARALLEL_CONFIG PADDLE_TRAINER_ID
+    PADDLE_TRAINERS_NUM PADDLE_TRAINER_ENDPOINTS PADDLE_CURRENT_ENDPOINT PADDLE_GLOBAL_SIZE PADDLE_LOCAL_SIZE
+    PADDLE_GLOBAL_RANK PADDLE_LOCAL_RANK PADDLE_RANK_IN_NODE PADDLE_DISTRI_BACKEND PADDLE_XCCL_BACKEND POD_IP
+    DISTRIBUTED_TRAINER_ENDPOINTS FLAGS_selected_gpus WITH_COVERAGE
+""".split()
+
+
+def processes_wanted(runtime: RuntimeSection) -> int:
+    """How many processes to launch for this recipe; 1 means run right here (always so in a launched process).
+
+    Raises UserError where device, devices and nproc contradict each other.
+    """
+    if is_child():
+        return 1
+    if runtime.devices and runtime.nproc not in (1, len(runtime.devices)):
+        raise UserError(
+            f"nproc is {runtime.nproc}, but {len(runtime.devices)} cards are listed: there is one process per card",
+            "runtime.nproc",
+            "leave out --nproc",
+        )
+    if runtime.nproc > 1 and not runtime.devices and runtime.device == "gpu":
+        raise UserError(
+            "nproc starts processes on CPU, but the device is gpu", "runtime.nproc", "list the cards: --devices 0,1"
+        )
+    return max(len(runtime.devices), runtime.nproc)
+
+
+def launch(
+    argv: Sequence[str], nproc: int, devices: tuple[int, ...], log_dir: Path, program: Sequence[str] = ("-m", "nlpctl")
+) -> int:
+    """Run `python PROGRAM ARGV` in `nproc` processes, one per card of `devices`, or on CPU without any.
+
+    Returns 0 when all ranks ended well, 130 when interrupted, else the exit code (1 or 2) of the rank that
+    failed first, after showing its last lines. Raises UserError for cards that do not exist.
+    """
+    if devices:
+        choose_device("gpu", devices)
+    log_dir = log_dir.absolute()
+    log_dir.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="nlpctl-launch-") as folder:
+        exchange = Path(folder)
+        os.mkfifo(exchange / "stdout")
+        with (exchange / "launcher.log").open("wb") as output:
+            launcher = subprocess.Popen(
+                _command(argv, nproc, exchange, program),
+                env=_environment(nproc, devices, log_dir, exchange, os.environ),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,  # Ctrl-C reaches only us; we pass it on
+            )
+        with Watch(launcher, nproc, exchange, log_dir) as watch:
+            return watch.until_end()
+
+
+def _command(argv: Sequence[str], nproc: int, exchange: Path, program: Sequence[str]) -> list[str]:
+    """The launcher's command line. A "script" that does not end in .py is run as it is, so it can be Python itself."""
+    options = {
+        "--nproc_per_node": str(nproc),
+        "--host": "127.0.0.1",  # else it asks the name service for our address
+        "--log_dir": str(exchange),  # its files list the whole environment: not for the run directory
+        "--enable_gpu_log": "false",
+        "--max_restart": "0",
+    }
+    flat = [word for option in options.items() for word in option]
+    rank = [sys.executable, "-m", "nlpctl.runtime.rank_main", *program, *argv]
+    return [sys.executable, "-m", "nlpctl.runtime.launcher", *flat, *rank]
+
+
+def _environment(
+    nproc: int, devices: tuple[int, ...], log_dir: Path, exchange: Path, environ: Mapping[str, str]
+) -> dict[str, str]:
+    """The launcher's environment, which the ranks inherit."""
+    kept = {name: value for name, value in environ.items() if name not in _LAUNCHER_VARIABLES}
+    added = {
+        # The ranks find the same modules as we do, and none by accident in the current folder.
+        "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
+        "PYTHONSAFEPATH": "1",
+        "PYTHONIOENCODING": "utf-8",
+        "NLPCTL_PARENT": str(os.getpid()),
+        "NLPCTL_EXCHANGE": str(exchange),
+        "NLPCTL_LOG_DIR": str(log_dir),
+        "NLPCTL_ON_CPU": "0" if devices else "1",
+    }
+    added |= {f"NLPCTL_{name}": environ[name] for name in ("http_proxy", "https_proxy") if name in environ}
+    # Importing Paddle, the launcher would set it to 1, and the ranks would take that for the user's wish.
+    added["OMP_NUM_THREADS"] = environ.get("OMP_NUM_THREADS", str(max(1, physical_cores() // nproc)))
+    visible = visible_devices(devices, environ)
+    if visible is not None:
+        added["CUDA_VISIBLE_DEVICES"] = visible
+    elif not devices:
+        # The launcher deals out one card per rank where this variable exists, and counts cards itself where it
+        # does not, also those it should not use. Placeholders content it on CPU and GPU builds alike.
+        added |= {"CUDA_VISIBLE_DEVICES": ",".join(["-1"] * nproc), "PADDLE_DISTRI_BACKEND": "gloo"}
+    return {**kept, **added}

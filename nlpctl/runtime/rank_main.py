@@ -1,0 +1,79 @@
+"""The start of one rank: `python -m nlpctl.runtime.rank_main PROGRAM...` runs `python PROGRAM...` in place.
+
+What it adds: a log of its own (rank 0's stdout goes to the pipe that `launch` reads), its process id and its
+exit code left where `launch` finds them, and an end together with the launcher.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import sys
+import traceback
+from pathlib import Path
+
+from nlpctl.runtime.orphans import die_with_parent
+from nlpctl.runtime.ranks import rank
+
+
+def main() -> None:
+    die_with_parent(int(os.environ["NLPCTL_PARENT"]))
+    exchange = Path(os.environ["NLPCTL_EXCHANGE"])
+    _open_log(exchange)
+    _leave(exchange / f"{rank()}.pid", os.getpid())
+    _mend_environment()
+    code = _run(sys.argv[1:])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    _leave(exchange / f"{rank()}.exit", code)
+    sys.exit(code)
+
+
+def _run(program: list[str]) -> int:
+    """Run `-m module args...` or `script.py args...` as Python would; returns the exit code."""
+    try:
+        if program[0] == "-m":
+            sys.argv = program[1:]
+            runpy.run_module(program[1], run_name="__main__", alter_sys=True)
+        else:
+            sys.argv = program
+            runpy.run_path(program[0], run_name="__main__")
+    except SystemExit as end:
+        if end.code is None or isinstance(end.code, int):
+            return end.code or 0
+        print(end.code, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130
+    except BaseException:
+        traceback.print_exc()
+        return 1
+    return 0
+
+
+def _open_log(exchange: Path) -> None:
+    """From here on stderr (and the stdout of all but rank 0) goes to this rank's log."""
+    log = Path(os.environ["NLPCTL_LOG_DIR"]) / f"rank-{rank()}.log"
+    handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+    os.dup2(handle, 2)
+    os.dup2(os.open(exchange / "stdout", os.O_WRONLY) if rank() == 0 else handle, 1)
+
+
+def _mend_environment() -> None:
+    """Undo what Paddle's launcher does to the environment that the ranks must not see."""
+    for name in ("http_proxy", "https_proxy"):  # it drops them, and downloads need them
+        if f"NLPCTL_{name}" in os.environ:
+            os.environ[name] = os.environ[f"NLPCTL_{name}"]
+    if os.environ["NLPCTL_ON_CPU"] == "1":  # the cards it was told of are placeholders
+        os.environ.pop("FLAGS_selected_gpus", None)
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+
+
+def _leave(path: Path, number: int) -> None:
+    staged = path.with_suffix(".new")
+    staged.write_text(str(number), encoding="ascii")
+    staged.rename(path)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,197 @@
+"""Watching launched ranks: relay rank 0, notice the first failure, end them all."""
+
+from __future__ import annotations
+
+import codecs
+import os
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import Any, TextIO
+
+from nlpctl.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, Interrupted, Problem
+from nlpctl.runtime import console
+from nlpctl.runtime.orphans import is_alive, signal_group
+
+POLL_SECONDS = 0.05
+SETTLE_SECONDS = 1.0  # a failure of one rank pulls others down; they get this long to tell theirs
+TERM_SECONDS = 3.0  # from SIGTERM to SIGKILL
+INTERRUPT_SECONDS = 10.0  # from Ctrl-C to SIGTERM: time to record the interruption
+SHOWN_LINES = 20
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A rank that ended: its exit code, None when it died without one (killed, crashed), and when (epoch seconds)."""
+
+    rank: int
+    code: int | None
+    when: float
+
+    @property
+    def blame(self) -> tuple[int, float, int]:
+        """Sorts the likeliest cause first: a user's error, a death, then whoever failed earliest."""
+        return (0 if self.code == EXIT_USER else 1 if self.code is None else 2, self.when, self.rank)
+
+
+class Watch:
+    """Watches the ranks of one launch; leaving the context ends whatever still runs."""
+
+    def __init__(self, launcher: subprocess.Popen[Any], nproc: int, exchange: Path, log_dir: Path):
+        self._launcher, self._nproc, self._exchange, self._log_dir = launcher, nproc, exchange, log_dir
+        self._log_starts = [_size(self._log(rank)) for rank in range(nproc)]  # a resumed run appends
+        # Opened for writing too, so that it neither blocks now nor ends when rank 0 does.
+        self._pipe = os.open(exchange / "stdout", os.O_RDWR | os.O_NONBLOCK)
+        self._stdout, self._stderr = _Relay(sys.stdout), _Relay(sys.stderr)
+        self._log_read = self._log_starts[0]
+        self._in_main_thread = threading.current_thread() is threading.main_thread()
+
+    def __enter__(self) -> Watch:
+        if self._in_main_thread:  # Python allows handlers nowhere else
+            self._previous = signal.signal(signal.SIGTERM, _raise_interrupted)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        try:
+            self._end_all()
+        finally:
+            os.close(self._pipe)
+            if self._in_main_thread:
+                signal.signal(signal.SIGTERM, self._previous)
+
+    def until_end(self) -> int:
+        """The exit code of the whole: see `launch`."""
+        try:
+            while True:
+                self._relay()
+                ended = self._ended()
+                if any(each.code != 0 for each in ended):
+                    return self._failed()
+                if len(ended) == self._nproc:
+                    self._wait(lambda: not self._running(), TERM_SECONDS)
+                    return EXIT_OK
+                if self._launcher.poll() is not None and not self._wait(self._any_failed, SETTLE_SECONDS):
+                    return self._lost()
+        except (KeyboardInterrupt, Interrupted):
+            console.note("interrupted: ending all processes")
+            for rank in self._running():
+                os.kill(self._process(rank), signal.SIGINT)
+            self._wait(lambda: not self._running(), INTERRUPT_SECONDS)
+            return EXIT_INTERRUPTED
+
+    def _failed(self) -> int:
+        """Show the rank that failed first; the rest is ended on leaving the context."""
+        self._wait(lambda: not self._running(), SETTLE_SECONDS)
+        first = min((each for each in self._ended() if each.code != 0), key=lambda each: each.blame)
+        how = f"exit code {first.code}" if first.code is not None else "it was killed or crashed"
+        console.error(Problem(f"process {first.rank} of {self._nproc} failed ({how})", str(self._log(first.rank))))
+        if first.rank != 0:  # rank 0's lines were shown as they came
+            for line in self._last_lines(first.rank):
+                console.note(line)
+        return first.code if first.code in (EXIT_USER, EXIT_INTERRUPTED) else EXIT_FAILED
+
+    def _lost(self) -> int:
+        """The launcher ended, and no rank told why: they never started."""
+        text = "".join(path.read_text(errors="replace") for path in sorted(self._exchange.glob("workerlog.*")))
+        text = text or (self._exchange / "launcher.log").read_text(errors="replace")
+        console.error(Problem(f"the processes could not be started (exit code {self._launcher.returncode})"))
+        for line in text.splitlines()[-SHOWN_LINES:]:
+            console.note(line)
+        return EXIT_FAILED
+
+    def _ended(self) -> list[Ended]:
+        found = []
+        for rank in range(self._nproc):
+            pid, code = self._exchange / f"{rank}.pid", self._exchange / f"{rank}.exit"
+            alive = not pid.exists() or is_alive(int(pid.read_text()))  # asked first: the code is left before the end
+            if code.exists():
+                found.append(Ended(rank, int(code.read_text()), code.stat().st_mtime))
+            elif not alive:
+                found.append(Ended(rank, None, time.time()))
+        return found
+
+    def _any_failed(self) -> bool:
+        return any(each.code != 0 for each in self._ended())
+
+    def _running(self) -> list[int]:
+        started = [rank for rank in range(self._nproc) if (self._exchange / f"{rank}.pid").exists()]
+        return [rank for rank in started if is_alive(self._process(rank))]
+
+    def _process(self, rank: int) -> int:
+        return int((self._exchange / f"{rank}.pid").read_text())
+
+    def _end_all(self) -> None:
+        for rank in self._running():
+            signal_group(self._process(rank), signal.SIGTERM)
+        self._wait(lambda: not self._running(), TERM_SECONDS)
+        self._launcher.kill()  # takes along ranks that have only just started: see rank_main
+        self._launcher.wait()
+        for path in self._exchange.glob("*.pid"):
+            signal_group(int(path.read_text()), signal.SIGKILL)  # data loader workers too
+        while self._running():
+            time.sleep(POLL_SECONDS)
+        self._relay()
+
+    def _wait(self, condition: Callable[[], bool], seconds: float) -> bool:
+        """Relay until `condition` holds or `seconds` are over; whether it held."""
+        deadline = time.monotonic() + seconds
+        while not condition():
+            if time.monotonic() > deadline:
+                return False
+            self._relay()
+        self._relay()
+        return True
+
+    def _relay(self) -> None:
+        """Pass on what rank 0 wrote since the last time; waits up to POLL_SECONDS for more."""
+        if select.select([self._pipe], [], [], POLL_SECONDS)[0]:
+            while block := _read(self._pipe):
+                self._stdout.write(block)
+        if self._log(0).exists():
+            with self._log(0).open("rb") as stream:
+                stream.seek(self._log_read)
+                self._stderr.write(stream.read())
+                self._log_read = stream.tell()
+
+    def _last_lines(self, rank: int) -> list[str]:
+        with self._log(rank).open("rb") as stream:
+            stream.seek(self._log_starts[rank])
+            return stream.read().decode(errors="replace").splitlines()[-SHOWN_LINES:]
+
+    def _log(self, rank: int) -> Path:
+        return self._log_dir / f"rank-{rank}.log"
+
+
+class _Relay:
+    """Bytes from a rank to a text stream of ours; a character cut in two waits for its rest."""
+
+    def __init__(self, stream: TextIO):
+        self._stream = stream
+        self._decoder = codecs.getincrementaldecoder("utf-8")(errors="replace")
+
+    def write(self, block: bytes) -> None:
+        if block:
+            self._stream.write(self._decoder.decode(block))
+            self._stream.flush()
+
+
+def _read(pipe: int) -> bytes:
+    try:
+        return os.read(pipe, 1 << 16)
+    except BlockingIOError:
+        return b""
+
+
+def _size(path: Path) -> int:
+    return path.stat().st_size if path.exists() else 0
+
+
+def _raise_interrupted(number: int, frame: FrameType | None) -> None:
+    raise Interrupted("ended by SIGTERM")
