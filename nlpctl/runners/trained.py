@@ -53,6 +53,7 @@ def open_trained_model(recipe: Recipe, source: str, *, with_labels: bool) -> Tra
     Raises UserError when its task head was never trained, or data.max_seq_length is more than it can take.
     """
     setup = prepare_process(recipe.runtime, recipe.training.seed)
+    configure_paddle(setup, recipe.training.seed)
     # Only now may Paddle be imported: device, threads and flags are read at import.
     from nlpctl.data.labels import LabelSet
     from nlpctl.data.tokenizers import build_encoder
@@ -61,7 +62,6 @@ def open_trained_model(recipe: Recipe, source: str, *, with_labels: bool) -> Tra
     from nlpctl.models.load import load_trained
     from nlpctl.tasks.registry import make_task
 
-    configure_paddle(setup, recipe.training.seed)
     quiet_libraries()
     model = load_trained(source)
     check_length(model.network, recipe.data.max_seq_length, recipe.where("data.max_seq_length"))
