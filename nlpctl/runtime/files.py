@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 STAGING_PREFIX = ".staging-"
+_OLD_PREFIX = f"{STAGING_PREFIX}old-"  # holds the folder that is being replaced, under its own name
 
 
 def write_text_atomic(path: Path, text: str) -> None:
@@ -40,8 +41,9 @@ def write_json_atomic(path: Path, value: Any) -> None:
 def staged_dir(final: Path) -> Iterator[Path]:
     """Yield a new directory beside `final`; on success it takes `final`'s name, on failure it is removed.
 
-    A `final` that exists is replaced: it is moved out of the way first, so the new folder is whole
-    or absent, never mixed with the old one.
+    A `final` that exists is replaced: it is moved out of the way first, so the new folder is whole or absent,
+    never mixed with the old one. Killed between these two moves, the old folder lies aside until
+    `remove_leftovers` brings it back.
     """
     final.parent.mkdir(parents=True, exist_ok=True)
     staged = Path(tempfile.mkdtemp(dir=final.parent, prefix=f"{STAGING_PREFIX}{final.name}-"))
@@ -50,10 +52,7 @@ def staged_dir(final: Path) -> Iterator[Path]:
         yield staged
         _sync_tree(staged)
         if final.exists():
-            old = Path(tempfile.mkdtemp(dir=final.parent, prefix=f"{STAGING_PREFIX}old-"))
-            os.replace(final, old / final.name)
-            os.replace(staged, final)
-            shutil.rmtree(old, ignore_errors=True)
+            _replace_folder(staged, final)
         else:
             os.replace(staged, final)
         _sync_path(final.parent)
@@ -63,7 +62,11 @@ def staged_dir(final: Path) -> Iterator[Path]:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Delete what an interrupted `staged_dir` or `write_text_atomic` left in `folder`."""
+    """Undo what an interrupted `staged_dir` or `write_text_atomic` left in `folder`."""
+    for aside in folder.glob(f"{_OLD_PREFIX}*"):
+        for old in aside.iterdir():
+            if not (folder / old.name).exists():
+                os.replace(old, folder / old.name)
     for path in folder.glob(f"{STAGING_PREFIX}*"):
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
@@ -71,9 +74,23 @@ def remove_leftovers(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
+def _replace_folder(staged: Path, final: Path) -> None:
+    aside = Path(tempfile.mkdtemp(dir=final.parent, prefix=_OLD_PREFIX))
+    old = aside / final.name
+    try:
+        os.replace(final, old)
+        os.replace(staged, final)
+    except BaseException:
+        if old.exists() and not final.exists():
+            os.rename(old, final)
+        aside.rmdir()
+        raise
+    shutil.rmtree(aside, ignore_errors=True)
+
+
 def _sync_tree(folder: Path) -> None:
     for path in folder.rglob("*"):
-        if path.is_file():
+        if not path.is_symlink():
             _sync_path(path)
     _sync_path(folder)
 
