@@ -139,11 +139,6 @@ class RuntimeSection:
         None, "Let the bundled MKL use AVX on AMD processors; default: on where the processor is AMD."
     )
 
-    @property
-    def processes(self) -> int:
-        """How many processes train together: one per card, or `nproc` on CPU."""
-        return max(len(self.devices), self.nproc, 1)
-
 
 def _section_from_catalogue(name: str, doc: str, fields: tuple) -> type:
     """A frozen dataclass with one field per catalogue entry."""

@@ -7,16 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nlpctl.config.checks import refuse_half_precision_on_cpu
 from nlpctl.config.dump import dump_recipe, recipe_values
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.data.splits import TrainingData, read_training_data
-from nlpctl.errors import RunFailed, UserError
+from nlpctl.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, RunFailed, UserError
 from nlpctl.runners.evaluate import score
 from nlpctl.runners.trained import open_trained_model
 from nlpctl.runtime import console
 from nlpctl.runtime.files import write_json_atomic
-from nlpctl.runtime.launch import launch
+from nlpctl.runtime.launch import launch, processes_wanted
 from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_libraries
 from nlpctl.runtime.ranks import is_child
 from nlpctl.runtime.run_directory import RunDirectory, describe_run
@@ -45,7 +46,8 @@ def train(
     last checkpoint to the same weights as an uninterrupted run.
     """
     run = RunDirectory(recipe.run_dir)
-    several = recipe.runtime.processes > 1
+    processes = processes_wanted(recipe.runtime)
+    several = processes > 1
     if is_child():  # one of several processes; the parent keeps the run directory's books
         return TrainResult(run, _train_here(recipe, run, read_training_data(recipe.data), resume))
     if not several:
@@ -61,18 +63,21 @@ def train(
     with run.recorded():
         if several:
             del data
-            _train_in_processes(recipe, run, resume)
+            _train_in_processes(recipe, run, processes, resume)
         else:
             _train_here(recipe, run, data, resume)
     return TrainResult(run, json.loads(run.metrics_file.read_text(encoding="utf-8")))
 
 
-def _train_in_processes(recipe: Recipe, run: RunDirectory, resume: bool) -> None:
+def _train_in_processes(recipe: Recipe, run: RunDirectory, processes: int, resume: bool) -> None:
     argv = ["train", str(run.recipe_file), *(["--resume"] if resume else [])]
-    code = launch(argv, recipe.runtime.nproc, recipe.runtime.devices, run.logs)
-    if code != 0:
-        raise RunFailed(
-            f"training in {recipe.runtime.processes} processes ended with exit code {code}",
+    code = launch(argv, processes, recipe.runtime.devices, run.logs)
+    if code == EXIT_INTERRUPTED:
+        raise KeyboardInterrupt
+    if code != EXIT_OK:
+        kind = UserError if code == EXIT_USER else RunFailed
+        raise kind(
+            f"training in {processes} processes ended with exit code {code}",
             where=str(run.logs),
             hint="the failing process's last lines are above; this folder holds one log per process",
         )
@@ -81,6 +86,8 @@ def _train_in_processes(recipe: Recipe, run: RunDirectory, resume: bool) -> None
 def _train_here(recipe: Recipe, run: RunDirectory, data: TrainingData, resume: bool) -> dict[str, Any]:
     """Train in this process and, in process 0, score the model; returns the scores."""
     setup = prepare_process(recipe.runtime, recipe.training.seed)
+    if setup.device == "cpu":
+        refuse_half_precision_on_cpu(recipe)
     configure_paddle(setup, recipe.training.seed)
     # Only now may Paddle be imported: device, threads and flags are read at import.
     from nlpctl.tasks.registry import make_task

@@ -57,6 +57,9 @@ def _open_log(exchange: Path) -> None:
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     os.dup2(handle, 2)
     os.dup2(os.open(exchange / "stdout", os.O_WRONLY) if rank() == 0 else handle, 1)
+    # Python's own streams took the old files for seekable, which the new ones may not be.
+    sys.stdout = open(1, "w", encoding="utf-8", closefd=False)
+    sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)
 
 
 def _mend_environment() -> None:
