@@ -192,11 +192,18 @@ def _processes(recipe: Recipe) -> Iterator[Finding]:
         yield Finding(("runtime.devices",), "runtime.devices names a card twice", "one process per card: name it once")
 
 
-def _sharding(recipe: Recipe) -> Iterator[Finding]:
-    unknown = set(recipe.training.sharding.split()) - {"stage1", "stage2", "stage3", "offload"}
-    if unknown:
-        hint = "write stage1, stage2 or stage3, with ' offload' appended for the CPU"
-        yield Finding(("training.sharding",), f"training.sharding: unknown {', '.join(sorted(unknown))}", hint)
+def _data_parallel_only(recipe: Recipe) -> Iterator[Finding]:
+    """nlpctl writes whole checkpoints from process 0, so a model must not be spread over processes."""
+    training = recipe.training
+    degrees = ("tensor_parallel_degree", "pipeline_parallel_degree", "sep_parallel_degree")
+    spread = {name: vars(training)[name] > 1 for name in (*degrees, "sharding_parallel_degree", "sharding_degree")}
+    switches = ("unified_checkpoint", "distributed_dataloader", "enable_auto_parallel", "use_expert_parallel")
+    spread |= {name: bool(vars(training)[name]) for name in ("sharding", *switches)}
+    for name, used in spread.items():
+        if used:
+            hint = "leave it out; for several cards use runtime.devices (--devices 0,1)"
+            message = f"training.{name}: nlpctl trains data parallel, with whole checkpoints"
+            yield Finding((f"training.{name}",), message, hint)
 
 
 def _ascii_cache(recipe: Recipe) -> Iterator[Finding]:
@@ -218,6 +225,6 @@ CHECKS: tuple[Check, ...] = (
     _one_precision,
     _no_half_precision_on_cpu,
     _processes,
-    _sharding,
+    _data_parallel_only,
     _ascii_cache,
 )

@@ -57,7 +57,11 @@ CASES = {
         ("runtime: {nproc: 2, device: gpu}", 4, "processes on the CPU"),
         ("runtime: {devices: [1, 1]}", 4, "a card twice"),
     ],
-    "_sharding": [("training: {sharding: stage4}", 4, "unknown stage4")],
+    "_data_parallel_only": [
+        ("training: {sharding: stage2}", 4, "training.sharding: nlpctl trains data parallel"),
+        ("training: {tensor_parallel_degree: 2}", 4, "tensor_parallel_degree"),
+        ("training: {unified_checkpoint: true}", 4, "whole checkpoints"),
+    ],
     "_ascii_cache": [("runtime: {cache_dir: 缓存}", 4, "not plain ASCII")],
     "_run_directory": [
         ("training: {output_dir: ''}", 4, "output_dir is empty"),
@@ -186,7 +190,7 @@ def test_more_numbers_out_of_range(problems, dotted: str, value: str) -> None:
         "training: {do_eval: true, evaluation_strategy: epoch}",
         "training: {fp16: true}\nruntime: {device: gpu, devices: [0, 1]}",
         "training: {bf16: true}",
-        "training: {sharding: stage2 offload, tensor_parallel_degree: 2, pipeline_parallel_degree: 2}",
+        "training: {sharding: '', tensor_parallel_degree: 1, sharding_parallel_degree: -1}",
         "runtime: {nproc: 2, device: cpu}",
         "training: {warmup_ratio: 1, max_grad_norm: 0, weight_decay: 0}",
     ],
