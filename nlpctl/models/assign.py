@@ -46,8 +46,8 @@ def assign(network: Any, prefix: str, arrays: Mapping[str, np.ndarray], rules: R
     Raises UserError when an encoder parameter is missing from the file, has another shape, is not
     finite, or when the file has encoder parameters that the network lacks.
     """
-    arrays = _with_prefix(arrays, prefix)
     parameters = dict(network.state_dict())
+    arrays = _with_prefix(arrays, prefix, parameters)
     head = {name for name in parameters if not name.startswith(f"{prefix}.")}
     wanted = parameters.keys() if rules.keep_head else parameters.keys() - head
     found = {name for name in wanted if name in arrays}
@@ -64,16 +64,22 @@ def assign(network: Any, prefix: str, arrays: Mapping[str, np.ndarray], rules: R
             hint="train it first (nlpctl train), then give the run directory or its model folder",
         )
     for name in found:
-        parameters[name].set_value(to_float32(arrays[name]))
+        is_index = "int" in str(parameters[name].dtype)  # a buffer, such as position ids
+        parameters[name].set_value(arrays[name].astype("int64") if is_index else to_float32(arrays[name]))
     return Assigned(fresh, tuple(sorted(arrays.keys() - found)))
 
 
-def _with_prefix(arrays: Mapping[str, np.ndarray], prefix: str) -> dict[str, np.ndarray]:
+def _with_prefix(
+    arrays: Mapping[str, np.ndarray], prefix: str, parameters: Collection[str]
+) -> dict[str, np.ndarray]:
     """Name everything as a network with a head does: files of a bare encoder carry no prefix."""
     if any(name.startswith(f"{prefix}.") for name in arrays):
         return dict(arrays)
     encoder = re.compile(r"(embeddings|embeddings_project|encoder|pooler)\.")
-    return {f"{prefix}.{name}" if encoder.match(name) else name: array for name, array in arrays.items()}
+    return {
+        f"{prefix}.{name}" if encoder.match(name) or f"{prefix}.{name}" in parameters else name: array
+        for name, array in arrays.items()
+    }
 
 
 def _pooler(prefix: str, names: Collection[str]) -> set[str]:

@@ -114,7 +114,8 @@ def _load(
 
 
 def _paddle_arrays(weights: Weights, family: Family) -> Mapping[str, Any]:
-    if is_huggingface_layout(weights.arrays):
+    # Some families of PaddleNLP (MegatronBert) name their own layers as Hugging Face does.
+    if not weights.file.name.startswith("model_state.") and is_huggingface_layout(weights.arrays):
         return to_paddle_layout(weights.arrays, family.model_type, str(weights.file))
     return weights.arrays
 

@@ -41,7 +41,7 @@ def load_tokenizer(folder: Path, family: Family) -> Any:
 
 def check_vocabulary(tokenizer: Any, network: Any, where: str) -> None:
     """Raise UserError when the tokenizer can give ids that the embedding has no row for."""
-    rows = network.get_input_embeddings().weight.shape[0]
+    rows = network.config.vocab_size
     if len(tokenizer) > rows:
         raise UserError(
             f"the vocabulary has {len(tokenizer)} entries and the embedding only {rows} rows",

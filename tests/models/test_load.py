@@ -254,3 +254,12 @@ def test_max_positions_is_the_longest_sequence_that_runs(paddle_folder, family):
 def test_no_model_at_all():
     with pytest.raises(UserError, match="(?s)model: no model given.*from_scratch"):
         load_classifier(ModelSection(), ("a", "b"), vocabulary_texts=None)
+
+
+@pytest.mark.parametrize("family", ["TinyBert", "RoFormer", "Skep", "MegatronBert", "DistilBert"])
+def test_other_families_of_paddlenlp(paddle_folder, family):
+    """Whatever PaddleNLP can classify with loads, though only four families are converted from Hugging Face."""
+    model = load(paddle_folder(family))
+    model.network.eval()
+    assert model.network(paddle.to_tensor([[1, 5, 6, 2]])).shape == [1, 2]
+    assert model.fresh and not [name for name in model.fresh if "embeddings" in name or "encoder" in name]
