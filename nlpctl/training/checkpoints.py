@@ -15,7 +15,7 @@ from paddlenlp.trainer.trainer_callback import TrainerState
 
 from nlpctl.models.folder import ModelCard, save_model_folder
 from nlpctl.models.load import LoadedModel
-from nlpctl.runtime.files import staged_dir
+from nlpctl.runtime.files import STAGING_PREFIX, staged_dir
 
 
 def checkpoint_path(checkpoints: Path, step: int) -> Path:
@@ -61,6 +61,6 @@ def rotate_checkpoints(checkpoints: Path, keep: int | None, best: str | None) ->
     surplus = len(found) - max(keep, len(protected))
     for path in [path for path in found if path.name not in protected][: max(surplus, 0)]:
         # Renamed first: an interrupted deletion must not leave a broken checkpoint under its name.
-        doomed = path.with_name(f".staging-old-{path.name}")
+        doomed = path.with_name(f"{STAGING_PREFIX}deleted-{path.name}")
         path.rename(doomed)
         shutil.rmtree(doomed, ignore_errors=True)

@@ -60,12 +60,12 @@ def fine_tune(
 def _train(
     trainer: RecipeTrainer, run: RunDirectory, early: EarlyStopping | None, checkpoint: Path | None
 ) -> TrainerState:
-    if checkpoint is None:
+    state = read_state(checkpoint) if checkpoint is not None else None
+    if trainer.is_world_process_zero():
+        EventLog(run.events_file).forget_after(state.global_step if state is not None else 0)
+    if state is None:
         trainer.train()
         return trainer.state
-    state = read_state(checkpoint)
-    if trainer.is_world_process_zero():
-        EventLog(run.events_file).forget_after(state.global_step)
     if early is not None and early.exhausted(state):
         return state  # it had stopped early and was killed before its model was written
     trainer.train(resume_from_checkpoint=str(checkpoint))

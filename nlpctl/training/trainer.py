@@ -8,6 +8,7 @@ from pathlib import Path
 import paddle
 from paddlenlp.trainer import EvalPrediction, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 from paddlenlp.trainer.trainer_callback import TrainerState
+from paddlenlp.trainer.trainer_utils import TrainOutput
 
 from nlpctl.config.schema import Recipe
 from nlpctl.data.batching import CheckedDataLoader, LengthGroupedBatchSampler
@@ -145,9 +146,12 @@ class RecipeTrainer(Trainer):
 
     def _inner_training_loop(self, args, model, batches, *rest):
         """Point the batches at the checkpoint's place before the stock loop starts counting from there."""
-        updates_per_epoch, checkpoint = rest[3], rest[5]
+        max_steps, updates_per_epoch, checkpoint = rest[1], rest[3], rest[5]
         if checkpoint is not None:
             state = read_state(Path(checkpoint))
+            if state.global_step >= max_steps:  # killed after its last checkpoint; the stock loop would add a step
+                self.state = state
+                return TrainOutput(state.global_step, float("nan"), {})
             epoch, updates = divmod(state.global_step, updates_per_epoch)
             batches.start_at(epoch, updates * args.gradient_accumulation_steps)
         return super()._inner_training_loop(args, model, batches, *rest)
