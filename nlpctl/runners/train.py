@@ -16,12 +16,14 @@ from nlpctl.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, RunFailed, UserE
 from nlpctl.runners.evaluate import score
 from nlpctl.runners.trained import open_trained_model
 from nlpctl.runtime import console
+from nlpctl.runtime.device import choose_device
 from nlpctl.runtime.files import write_json_atomic
 from nlpctl.runtime.launch import launch, processes_wanted
 from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_libraries
 from nlpctl.runtime.ranks import is_child
 from nlpctl.runtime.run_directory import RunDirectory, describe_run
 from nlpctl.runtime.versions import installed_version, pins
+from nlpctl.upstream.parameter_names import fresh_parameter_names
 
 # What may differ between a run and its resumption: where and how it computes, and what it prints.
 FREE_TO_CHANGE = ("runtime", "training.output_dir", "training.logging_dir", "training.disable_tqdm",
@@ -48,17 +50,20 @@ def train(
     run = RunDirectory(recipe.run_dir)
     processes = processes_wanted(recipe.runtime)
     several = processes > 1
-    if is_child():  # one of several processes; the parent keeps the run directory's books
-        return TrainResult(run, _train_here(recipe, run, read_training_data(recipe.data), resume))
+    device = _device(recipe, several)
+    if device == "cpu":
+        refuse_half_precision_on_cpu(recipe)
     if not several:
         prepare_process(recipe.runtime, recipe.training.seed)  # a named data set already imports Paddle
+    if is_child():  # one of several processes; the parent keeps the run directory's books
+        return TrainResult(run, _train_here(recipe, run, read_training_data(recipe.data), resume))
     # The parent of several processes must stay without Paddle: a named data set is left to its children.
     data = None if several and recipe.data.dataset is not None else read_training_data(recipe.data)
     if resume and run.recipe_file.exists():
         _refuse_changed_recipe(recipe, run)
     versions = {pin.package: version for pin in pins() if (version := installed_version(pin.package))}
     facts = describe_run(command, recipe.training.seed, data.files if data else (), versions)
-    facts["skipped_rows"] = data.skipped if data else {}
+    facts |= {"device": device, "processes": processes, "skipped_rows": data.skipped if data else {}}
     run.begin(facts, dump_recipe(recipe), resume=resume, overwrite=overwrite)
     with run.recorded():
         if several:
@@ -67,6 +72,12 @@ def train(
         else:
             _train_here(recipe, run, data, resume)
     return TrainResult(run, json.loads(run.metrics_file.read_text(encoding="utf-8")))
+
+
+def _device(recipe: Recipe, several: bool) -> str:
+    """ "gpu" or "cpu"; several processes without a list of cards run on the CPU."""
+    cards = () if is_child() else recipe.runtime.devices  # a launched process sees no others
+    return choose_device("cpu" if several and not cards else recipe.runtime.device, cards)
 
 
 def _train_in_processes(recipe: Recipe, run: RunDirectory, processes: int, resume: bool) -> None:
@@ -86,8 +97,6 @@ def _train_in_processes(recipe: Recipe, run: RunDirectory, processes: int, resum
 def _train_here(recipe: Recipe, run: RunDirectory, data: TrainingData, resume: bool) -> dict[str, Any]:
     """Train in this process and, in process 0, score the model; returns the scores."""
     setup = prepare_process(recipe.runtime, recipe.training.seed)
-    if setup.device == "cpu":
-        refuse_half_precision_on_cpu(recipe)
     configure_paddle(setup, recipe.training.seed)
     # Only now may Paddle be imported: device, threads and flags are read at import.
     from nlpctl.tasks.registry import make_task
@@ -98,7 +107,8 @@ def _train_here(recipe: Recipe, run: RunDirectory, data: TrainingData, resume: b
     checkpoint = run.last_checkpoint() if resume else None
     if checkpoint is not None:
         console.note(f"going on from {checkpoint}")
-    fine_tune(recipe, setup, run, task, data, checkpoint)
+    with fresh_parameter_names():  # the optimizer's state is keyed by them
+        fine_tune(recipe, setup, run, task, data, checkpoint)
     if setup.rank != 0:
         return {}
     metrics = _score(recipe, run, data)

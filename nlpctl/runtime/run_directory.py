@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.errors import Interrupted, NlpctlError, RunFailed, UserError
-from nlpctl.runtime.files import remove_leftovers, write_json_atomic, write_text_atomic
+from nlpctl.runtime.files import STAGING_PREFIX, remove_leftovers, write_json_atomic, write_text_atomic
 
 MANIFEST, RECIPE, EVENTS, METRICS = "manifest.json", "recipe.yaml", "events.jsonl", "metrics.json"
 CHECKPOINTS, MODEL, LOGS = "checkpoints", "model", "logs"
@@ -122,14 +122,25 @@ class RunDirectory:
                     hint="use " + ("" if old["state"] == "finished" else "--resume to go on, ")
                     + "--overwrite to train again, or another training.output_dir",
                 )
-        elif self.path.exists() and any(self.path.iterdir()):
+        elif self.path.exists() and any(not path.name.startswith(STAGING_PREFIX) for path in self.path.iterdir()):
             raise UserError(
                 "the folder is not empty and is not a run directory; nlpctl does not write into it",
                 where=str(self.path),
                 hint="give another training.output_dir",
             )
+        state = {
+            "format": FORMAT,
+            "state": "running",
+            "pid": os.getpid(),
+            "host": socket.gethostname(),
+            "started": started,
+            "ended": None,
+            "error": None,
+            "resumed": resumed_from,
+        }
         try:
             self.path.mkdir(parents=True, exist_ok=True)
+            self._write({**state, **manifest})  # first: without it, the folder would not pass for a run's
             self.checkpoints.mkdir(exist_ok=True)
             remove_leftovers(self.path)
             remove_leftovers(self.checkpoints)
@@ -140,19 +151,6 @@ class RunDirectory:
                 where=str(self.path),
                 hint="choose a writable training.output_dir with free space",
             ) from None
-        self._write(
-            {
-                "format": FORMAT,
-                "state": "running",
-                "pid": os.getpid(),
-                "host": socket.gethostname(),
-                "started": started,
-                "ended": None,
-                "error": None,
-                "resumed": resumed_from,
-                **manifest,
-            }
-        )
 
     def _refuse_if_in_progress(self, old: Mapping[str, Any]) -> None:
         if old["state"] != "running" or old["host"] != socket.gethostname() or old["pid"] == os.getpid():
@@ -165,7 +163,13 @@ class RunDirectory:
             )
 
     def _refuse_if_different(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-        """A resumed run must see the same data; the recipe itself is compared by the caller."""
+        """A resumed run must see the same data, cut into the same batches; the caller compares the recipe itself."""
+        if old["processes"] != new["processes"]:
+            raise UserError(
+                f"the run began with {old['processes']} process(es), not {new['processes']}: the batches would differ",
+                where=str(self.path),
+                hint=f"resume with {old['processes']}, or train again with --overwrite",
+            )
         changed = [name for name, digest in new["data"].items() if old["data"].get(name) != digest]
         if changed:
             raise UserError(
