@@ -7,11 +7,11 @@ import os
 import sys
 import time
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from nlpctl.config.schema import Recipe
+from nlpctl.config.schema import DataSection, Recipe
 from nlpctl.data.examples import TextExample
 from nlpctl.data.inputs import PredictInput
 from nlpctl.data.row import BadRow
@@ -20,6 +20,7 @@ from nlpctl.runners.trained import TrainedModel, find_trained_model, model_finge
 from nlpctl.runtime import console
 from nlpctl.runtime.files import write_json_atomic
 
+BAD_ANSWER = b'{"error":'
 WINDOW_BATCHES = 32  # rows sorted by length together; also the unit of a resumed prediction
 
 
@@ -57,12 +58,12 @@ def predict(
         model = open_trained_model(recipe, model_source, with_labels=False)
         return _answer_all(recipe, model, source.rows(), sys.stdout, batch_size)
     partial = PartialOutput(output)
-    identity = {**model_fingerprint(model_source), "batch_size": batch_size}
+    identity = {**model_fingerprint(model_source), "batch_size": batch_size, "data": _reading(recipe.data)}
     if source.rereadable:
         identity |= source.identity()
     elif resume:
         raise UserError("a pipe cannot be read again", where=source.name, hint="--resume needs an input file")
-    done = partial.begin(identity, resume, window=batch_size * WINDOW_BATCHES)
+    done, bad = partial.begin(identity, resume, window=batch_size * WINDOW_BATCHES)
     if done:
         console.note(f"going on after {done:,} answered rows")
     model = open_trained_model(recipe, model_source, with_labels=False)
@@ -71,7 +72,17 @@ def predict(
         stream.flush()
         os.fsync(stream.fileno())
     partial.finish()
-    return PredictResult(done + result.rows, result.bad_rows, result.seconds, output)
+    return PredictResult(done + result.rows, bad + result.bad_rows, result.seconds, output)
+
+
+def _reading(data: DataSection) -> dict[str, Any]:
+    """The settings that decide how a row is read and tokenised."""
+    return {
+        "columns": asdict(data.columns),
+        "header": data.header,
+        "max_seq_length": data.max_seq_length,
+        "on_bad_row": data.on_bad_row,
+    }
 
 
 def _answer_all(
@@ -121,10 +132,10 @@ class PartialOutput:
         self.file = output.with_name(output.name + ".partial")
         self.note = output.with_name(output.name + ".partial.json")
 
-    def begin(self, identity: dict[str, Any], resume: bool, window: int) -> int:
-        """Prepare the partial file; returns how many rows are already answered in it.
+    def begin(self, identity: dict[str, Any], resume: bool, window: int) -> tuple[int, int]:
+        """Prepare the partial file; returns how many rows are already answered in it, and how many of them were bad.
 
-        `identity` describes input and model; UserError when the answers that are there belong to others.
+        `identity` describes input, settings and model; UserError when the answers that are there belong to others.
 
         Kept are whole windows only, so that the batches, and with them the last bits of the
         probabilities, are those of an uninterrupted run.
@@ -133,21 +144,22 @@ class PartialOutput:
             self.output.parent.mkdir(parents=True, exist_ok=True)
             write_json_atomic(self.note, identity)
             self.file.write_bytes(b"")
-            return 0
+            return 0, 0
         if json.loads(self.note.read_text(encoding="utf-8")) != identity:
             raise UserError(
-                "the interrupted prediction was made from another input, model or batch size",
+                "the interrupted prediction was made from another input or model, or with other settings",
                 where=str(self.file),
                 hint="leave out --resume to start over",
             )
-        kept_rows, kept_bytes, size = 0, 0, 0
+        kept_rows, kept_bad, kept_bytes, bad, size = 0, 0, 0, 0, 0
         with self.file.open("r+b") as stream:
             for count, line in enumerate(stream, start=1):
                 size += len(line)
+                bad += line.startswith(BAD_ANSWER)
                 if count % window == 0 and line.endswith(b"\n"):
-                    kept_rows, kept_bytes = count, size
+                    kept_rows, kept_bad, kept_bytes = count, bad, size
             stream.truncate(kept_bytes)
-        return kept_rows
+        return kept_rows, kept_bad
 
     def finish(self) -> None:
         """Give the complete file its name."""
