@@ -28,14 +28,21 @@ def _model_folder_exists(recipe: Recipe) -> Iterator[Finding]:
 
 def _some_data(recipe: Recipe) -> Iterator[Finding]:
     data = recipe.data
-    if data.train and data.dataset is not None:
-        yield Finding(("data.train", "data.dataset"), "both data.train and data.dataset are set", "delete one of them")
-    elif not data.train and data.dataset is None:
+    if data.dataset is not None:
+        beside = {"train": data.train, "dev": data.dev, "test": data.test, "reader": data.reader}
+        for name in (name for name, value in beside.items() if value):
+            keys = (f"data.{name}", "data.dataset")
+            yield Finding(keys, f"both data.{name} and data.dataset are set", "delete one of them")
+        if data.splits.train is None:
+            hint = "name the split that holds the training rows"
+            yield Finding(
+                ("data.splits.train", "data.dataset"), "nothing to train from: data.splits.train is null", hint
+            )
+        return
+    needs_no_file = data.reader is not None and not data.dev and not data.test
+    if not data.train and not needs_no_file:
         hint = "set data.train to a file, or data.dataset to a name"
         yield Finding(("data.train", "data.dataset"), "nothing to train from", hint)
-    elif data.dataset is not None and data.splits.train is None:
-        hint = "name the split that holds the training rows"
-        yield Finding(("data.splits.train", "data.dataset"), "nothing to train from: data.splits.train is null", hint)
 
 
 def _evaluation_has_data(recipe: Recipe) -> Iterator[Finding]:
@@ -92,6 +99,14 @@ def _label_file_exists(recipe: Recipe) -> Iterator[Finding]:
         yield Finding(("data.labels",), f"data.labels: there is no file {display(labels)}", hint)
 
 
+def _dataset_folder_exists(recipe: Recipe) -> Iterator[Finding]:
+    name = recipe.data.dataset
+    if name is not None and os.path.isabs(name) and not os.path.isdir(name):
+        message = "is a file, not a folder" if os.path.exists(name) else "does not exist"
+        hint = "give a folder of data files, or the name of a data set; files go under data.train, data.dev, data.test"
+        yield Finding(("data.dataset",), f"the data set folder {display(name)} {message}", hint)
+
+
 def _data_files_exist(recipe: Recipe) -> Iterator[Finding]:
     if recipe.data.reader is not None:
         return  # what a path means is up to the reader
@@ -129,6 +144,7 @@ DATA_CHECKS: tuple[Check, ...] = (
     _columns_differ,
     _label_list,
     _label_file_exists,
+    _dataset_folder_exists,
     _data_files_exist,
     _reader_name,
     _run_directory,

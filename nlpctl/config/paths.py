@@ -15,12 +15,12 @@ from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode
 INPUT_PATHS = ("data.train", "data.dev", "data.test", "runtime.cache_dir", "compression.input_infer_model_path")
 OUTPUT_PATHS = ("training.output_dir", "training.logging_dir")
 LABELS = "data.labels"  # a path when it is a single text
-MODEL = "model.name_or_path"  # a path when it looks like one, or when there is such a folder
+NAMES = ("model.name_or_path", "data.dataset")  # paths when they look like one, or when there is such a folder
 
 
 def resolve_paths(tree: TableNode) -> TableNode:
     """`tree` with every path absolute."""
-    for dotted in (*INPUT_PATHS, LABELS, *OUTPUT_PATHS, MODEL):
+    for dotted in (*INPUT_PATHS, LABELS, *OUTPUT_PATHS, *NAMES):
         tree = _rewrite(tree, dotted.split("."), dotted)
     return tree
 
@@ -41,7 +41,7 @@ def _rewrite(table: TableNode, parts: list[str], dotted: str) -> TableNode:
 def _resolve(node: Node, dotted: str) -> Node:
     if not isinstance(node, ScalarNode) or node.is_null or not node.text:
         return node
-    if dotted == MODEL and not _is_model_path(node.text, node.folder):
+    if dotted in NAMES and not _is_path(node.text, node.folder):
         return node
     folder = Path.cwd() if dotted in OUTPUT_PATHS else node.folder
     return dataclasses.replace(node, text=absolute(node.text, folder), plain=False)
@@ -52,7 +52,7 @@ def absolute(text: str, folder: Path) -> str:
     return os.path.abspath(os.path.join(folder, os.path.expanduser(text)))
 
 
-def _is_model_path(text: str, folder: Path) -> bool:
+def _is_path(text: str, folder: Path) -> bool:
     if text.startswith(("./", "../", "~", "/")) or text in (".", ".."):
         return True
     return not text.startswith("python:") and (folder / text).is_dir()

@@ -89,7 +89,9 @@ WHOLE = {
     "_some_data": [
         (HEAD + MODEL, "", "nothing to train from"),
         (HEAD + MODEL + "data: {train: train.tsv, dataset: x}", ":3", "both data.train"),
+        (HEAD + MODEL + "data: {dataset: x, dev: dev.tsv}", ":3", "both data.dev"),
         (HEAD + MODEL + "data: {dataset: x, splits: {train: ~}}", ":3", "data.splits.train is null"),
+        (HEAD + MODEL + "data: {reader: 'a:b', dev: dev.tsv}", "", "nothing to train from"),
     ],
     "_evaluation_has_data": [
         (HEAD + MODEL + "data: {train: train.tsv}\ntraining: {evaluation_strategy: epoch}", ":4", "needs data.dev"),
@@ -117,6 +119,10 @@ WHOLE = {
         (HEAD + MODEL + "data: {train: train.tsv, labels: [a, ' ']}", ":3", "blank"),
     ],
     "_label_file_exists": [(HEAD + MODEL + "data: {train: train.tsv, labels: gone.txt}", ":3", "gone.txt")],
+    "_dataset_folder_exists": [
+        (HEAD + MODEL + "data: {dataset: ./gone}", ":3", "gone does not exist"),
+        (HEAD + MODEL + "data: {dataset: ./train.tsv}", ":3", "is a file"),
+    ],
     "_data_files_exist": [
         (HEAD + MODEL + "data:\n  train: [train.tsv, gone.tsv]", ":4", "there is no file"),
         (HEAD + MODEL + "data:\n  train: train.tsv\n  test: .", ":5", "is a folder"),

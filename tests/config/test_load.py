@@ -177,6 +177,13 @@ def test_paths(load, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert recipe.model.name_or_path == f"{folder}/bert"
 
 
+def test_data_set_names_and_folders(load, folder: Path) -> None:
+    (folder / "reviews").mkdir()
+    head = "task: sequence_classification\nmodel: {from_scratch: {}}\n"
+    expected = {"reviews": f"{folder}/reviews", "./reviews": f"{folder}/reviews", "glue/cola": "glue/cola", "hf:a": "hf:a"}
+    assert {name: load(f"{head}data: {{dataset: '{name}'}}\n").data.dataset for name in expected} == expected
+
+
 @pytest.mark.parametrize("name", ["ernie-3.0-medium-zh", "org/name", "python:package/model"])
 def test_model_names_stay_names(load, name: str) -> None:
     recipe = load(f"task: sequence_classification\nmodel: {{name_or_path: '{name}'}}\ndata: {{train: train.tsv}}\n")
