@@ -55,6 +55,25 @@ def load_pdparams(path: Path) -> dict[str, np.ndarray]:
     return _join_slices(path, {name: _array(path, name, value) for name, value in loaded.items()}, slices)
 
 
+def load_state(path: Path) -> dict[str, Any]:
+    """Read an optimizer, scheduler or scaler state written by `paddle.save`: arrays, numbers, and dicts of them.
+
+    Raises UserError as `load_pdparams` does.
+    """
+    with path.open("rb") as stream:
+        loaded = guarded(path, lambda: RestrictedUnpickler(stream, ALLOWED, encoding="latin1").load())
+    if not isinstance(loaded, dict):
+        raise UserError("holds no training state", where=str(path), hint=BROKEN_HINT)
+    loaded.pop("StructuredToParameterName@@", None)
+    return {name: _plain_state(path, name, value) for name, value in loaded.items()}
+
+
+def _plain_state(path: Path, name: str, value: Any) -> Any:
+    if isinstance(value, dict):
+        return {inner: _plain_state(path, f"{name}.{inner}", item) for inner, item in value.items()}
+    return value if isinstance(value, bool | int | float | str | None) else _array(path, name, value)
+
+
 def guarded(path: Path, read: Callable[[], Any]) -> Any:
     """Run `read`, turning every way in which a bad pickle fails into one UserError."""
     try:

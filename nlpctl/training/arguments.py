@@ -28,4 +28,7 @@ def training_arguments(recipe: Recipe, run: RunDirectory, device: str) -> Traini
     if values["report_to"] is None:
         values["report_to"] = ["visualdl"]
     values["disable_tqdm"] = True
-    return TrainingArguments(**values)
+    args = TrainingArguments(**values)
+    # The best checkpoint's files become model/ as they are; loading them into the network first serves nothing.
+    args.load_best_model_at_end = False
+    return args

@@ -8,14 +8,20 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import paddle
 from paddlenlp.trainer.trainer import OPTIMIZER_NAME, SCALER_NAME, SCHEDULER_NAME, TRAINER_STATE_NAME
 from paddlenlp.trainer.trainer_callback import TrainerState
 
+from nlpctl.errors import UserError
 from nlpctl.models.folder import ModelCard, save_model_folder
 from nlpctl.models.load import LoadedModel
+from nlpctl.models.safe_pickle import load_pdparams, load_state
 from nlpctl.runtime.files import STAGING_PREFIX, staged_dir
+
+WEIGHTS = "model_state.pdparams"
 
 
 def checkpoint_path(checkpoints: Path, step: int) -> Path:
@@ -42,6 +48,43 @@ def save_checkpoint(
             paddle.save(scaler.state_dict(), str(folder / SCALER_NAME))
         state.save_to_json(str(folder / TRAINER_STATE_NAME))
     return final
+
+
+def load_weights(checkpoint: Path, network: paddle.nn.Layer) -> None:
+    """Give `network` the checkpoint's weights; it has the same parameters, since the recipe is the same."""
+    missing, unexpected = network.set_state_dict(load_pdparams(checkpoint / WEIGHTS))
+    if missing or unexpected:
+        raise UserError(
+            f"the checkpoint is of another network: {', '.join([*missing, *unexpected][:3])}, ...",
+            where=str(checkpoint),
+            hint="train again with --overwrite",
+        )
+
+
+def load_training_state(
+    checkpoint: Path,
+    optimizer: paddle.optimizer.Optimizer,
+    scheduler: paddle.optimizer.lr.LRScheduler,
+    scaler: paddle.amp.GradScaler | None,
+) -> None:
+    """Give optimizer, scheduler and scaler the checkpoint's state, read without running what is in the files."""
+    optimizer.set_state_dict(_tensors(load_state(checkpoint / OPTIMIZER_NAME)))
+    scheduler.set_state_dict(load_state(checkpoint / SCHEDULER_NAME))
+    if scaler is not None:
+        scaler.load_state_dict(load_state(checkpoint / SCALER_NAME))
+
+
+def _tensors(state: dict[str, Any]) -> dict[str, Any]:
+    """The arrays of a state as tensors; master weights, a dict inside, keep their names."""
+    tensors: dict[str, Any] = {}
+    for name, value in state.items():
+        if isinstance(value, np.ndarray):
+            tensors[name] = paddle.to_tensor(value)
+        elif name == "master_weights":
+            tensors[name] = _tensors(value)
+        else:
+            tensors[name] = value
+    return tensors
 
 
 def read_state(checkpoint: Path) -> TrainerState:

@@ -28,16 +28,27 @@ from nlpctl.training.trainer import RecipeTrainer
 TRAINING_STATE_FILES = {OPTIMIZER_NAME, SCHEDULER_NAME, SCALER_NAME, TRAINER_STATE_NAME}
 
 
+def build_model(recipe: Recipe, setup: ProcessSetup, task: Task, data: TrainingData) -> LoadedModel:
+    """The network to fine-tune. Writes nothing; UserError when the recipe's model cannot be used."""
+    model = task.build_model(recipe.model, data.texts)
+    check_length(model.network, recipe.data.max_seq_length, recipe.where("data.max_seq_length"))
+    _describe(model, setup)
+    return model
+
+
 def fine_tune(
-    recipe: Recipe, setup: ProcessSetup, run: RunDirectory, task: Task, data: TrainingData, checkpoint: Path | None
+    recipe: Recipe,
+    setup: ProcessSetup,
+    run: RunDirectory,
+    task: Task,
+    model: LoadedModel,
+    data: TrainingData,
+    checkpoint: Path | None,
 ) -> None:
     """Train from `checkpoint`, or from the start when it is None; `run.model` then holds the best model.
 
     Every process of a multi-process run calls this; process 0 writes.
     """
-    model = task.build_model(recipe.model, data.texts)
-    check_length(model.network, recipe.data.max_seq_length, recipe.where("data.max_seq_length"))
-    _describe(model, setup)
     card = make_card(task.name, task.labels.names, recipe.data)
     encoder = build_encoder(model.tokenizer, recipe.data.tokenizer)
     early = _early_stopping(recipe)

@@ -19,7 +19,14 @@ from nlpctl.models.folder import ModelCard
 from nlpctl.models.load import LoadedModel
 from nlpctl.tasks.base import Batch, Task
 from nlpctl.training.batches import ResumableBatches, ResumableStream
-from nlpctl.training.checkpoints import checkpoint_path, read_state, rotate_checkpoints, save_checkpoint
+from nlpctl.training.checkpoints import (
+    checkpoint_path,
+    load_training_state,
+    load_weights,
+    read_state,
+    rotate_checkpoints,
+    save_checkpoint,
+)
 
 
 class RecipeTrainer(Trainer):
@@ -155,6 +162,16 @@ class RecipeTrainer(Trainer):
             epoch, updates = divmod(state.global_step, updates_per_epoch)
             batches.start_at(epoch, updates * args.gradient_accumulation_steps)
         return super()._inner_training_loop(args, model, batches, *rest)
+
+    def _load_from_checkpoint(self, resume_from_checkpoint: str | None = None) -> None:
+        if resume_from_checkpoint is not None:
+            load_weights(Path(resume_from_checkpoint), self.model)
+
+    def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
+        """The stock method unpickles whatever the files name; this one reads arrays and numbers only."""
+        if checkpoint is not None and not self.args.ignore_load_lr_and_optim:
+            scaler = self.scaler if self.do_grad_scaling else None
+            load_training_state(Path(checkpoint), self.optimizer, self.lr_scheduler, scaler)
 
     def _load_rng_state(self, checkpoint: str) -> None:
         """Nothing to restore: SeedEveryStep derives all randomness from (seed, step)."""
