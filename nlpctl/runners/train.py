@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nlpctl.config.checks import refuse_half_precision_on_cpu
 from nlpctl.config.dump import dump_recipe, recipe_values
@@ -13,17 +14,22 @@ from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.data.splits import TrainingData, read_training_data
 from nlpctl.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, RunFailed, UserError
+from nlpctl.models.source import resolve_source
 from nlpctl.runners.evaluate import score
 from nlpctl.runners.trained import open_trained_model
 from nlpctl.runtime import console
 from nlpctl.runtime.device import choose_device
 from nlpctl.runtime.files import write_json_atomic
 from nlpctl.runtime.launch import launch, processes_wanted
-from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_libraries
+from nlpctl.runtime.process import ProcessSetup, configure_paddle, prepare_process, quiet_libraries
 from nlpctl.runtime.ranks import is_child
 from nlpctl.runtime.run_directory import RunDirectory, describe_run
 from nlpctl.runtime.versions import installed_version, pins
 from nlpctl.upstream.parameter_names import fresh_parameter_names
+
+if TYPE_CHECKING:
+    from nlpctl.models.load import LoadedModel
+    from nlpctl.tasks.base import Task
 
 # What may differ between a run and its resumption: where and how it computes, and what it prints.
 FREE_TO_CHANGE = ("runtime", "training.output_dir", "training.logging_dir", "training.disable_tqdm",
@@ -53,25 +59,38 @@ def train(
     device = _device(recipe, several)
     if device == "cpu":
         refuse_half_precision_on_cpu(recipe)
+    if is_child():  # one of several processes; the parent keeps the run directory's books
+        return TrainResult(run, _train_as_child(recipe, run, resume))
+    _refuse_early(recipe, run, resume, overwrite)
     if not several:
         prepare_process(recipe.runtime, recipe.training.seed)  # a named data set already imports Paddle
-    if is_child():  # one of several processes; the parent keeps the run directory's books
-        return TrainResult(run, _train_here(recipe, run, read_training_data(recipe.data), resume))
     # The parent of several processes must stay without Paddle: a named data set is left to its children.
     data = None if several and recipe.data.dataset is not None else read_training_data(recipe.data)
-    if resume and run.recipe_file.exists():
-        _refuse_changed_recipe(recipe, run)
     versions = {pin.package: version for pin in pins() if (version := installed_version(pin.package))}
     facts = describe_run(command, recipe.training.seed, data.files if data else (), versions)
     facts |= {"device": device, "processes": processes, "skipped_rows": data.skipped if data else {}}
-    run.begin(facts, dump_recipe(recipe), resume=resume, overwrite=overwrite)
-    with run.recorded():
-        if several:
-            del data
-            _train_in_processes(recipe, run, processes, resume)
-        else:
-            _train_here(recipe, run, data, resume)
+    with contextlib.ExitStack() as stack:
+        ready = None
+        if not several:  # before `begin`: a model that cannot be used must not cost the run that is there
+            stack.enter_context(fresh_parameter_names())  # the optimizer's state is keyed by them
+            ready = _make_ready(recipe, data)
+        run.begin(facts, dump_recipe(recipe), resume=resume, overwrite=overwrite)
+        with run.recorded():
+            if ready is None:
+                del data
+                _train_in_processes(recipe, run, processes, resume)
+            else:
+                _train_here(recipe, run, ready, resume)
     return TrainResult(run, json.loads(run.metrics_file.read_text(encoding="utf-8")))
+
+
+def _refuse_early(recipe: Recipe, run: RunDirectory, resume: bool, overwrite: bool) -> None:
+    """What can be told before the data are read and Paddle is imported."""
+    run.check(resume=resume, overwrite=overwrite)
+    if recipe.model.name_or_path is not None:
+        resolve_source(recipe.model.name_or_path)
+    if resume and run.recipe_file.exists():
+        _refuse_changed_recipe(recipe, run)
 
 
 def _device(recipe: Recipe, several: bool) -> str:
@@ -94,24 +113,46 @@ def _train_in_processes(recipe: Recipe, run: RunDirectory, processes: int, resum
         )
 
 
-def _train_here(recipe: Recipe, run: RunDirectory, data: TrainingData, resume: bool) -> dict[str, Any]:
-    """Train in this process and, in process 0, score the model; returns the scores."""
+def _train_as_child(recipe: Recipe, run: RunDirectory, resume: bool) -> dict[str, Any]:
+    prepare_process(recipe.runtime, recipe.training.seed)
+    with fresh_parameter_names():
+        return _train_here(recipe, run, _make_ready(recipe, read_training_data(recipe.data)), resume)
+
+
+@dataclass(frozen=True)
+class _Ready:
+    """Everything that training needs, checked."""
+
+    setup: ProcessSetup
+    data: TrainingData
+    task: Task
+    model: LoadedModel
+
+
+def _make_ready(recipe: Recipe, data: TrainingData) -> _Ready:
+    """Import Paddle and build the network. Writes nothing; UserError when the model cannot be used."""
     setup = prepare_process(recipe.runtime, recipe.training.seed)
     configure_paddle(setup, recipe.training.seed)
     # Only now may Paddle be imported: device, threads and flags are read at import.
     from nlpctl.tasks.registry import make_task
-    from nlpctl.training.fine_tune import fine_tune
+    from nlpctl.training.fine_tune import build_model
 
     quiet_libraries()
     task = make_task(recipe.task, recipe.data, data.labels)
+    return _Ready(setup, data, task, build_model(recipe, setup, task, data))
+
+
+def _train_here(recipe: Recipe, run: RunDirectory, ready: _Ready, resume: bool) -> dict[str, Any]:
+    """Train in this process and, in process 0, score the model; returns the scores."""
+    from nlpctl.training.fine_tune import fine_tune
+
     checkpoint = run.last_checkpoint() if resume else None
     if checkpoint is not None:
         console.note(f"going on from {checkpoint}")
-    with fresh_parameter_names():  # the optimizer's state is keyed by them
-        fine_tune(recipe, setup, run, task, data, checkpoint)
-    if setup.rank != 0:
+    fine_tune(recipe, ready.setup, run, ready.task, ready.model, ready.data, checkpoint)
+    if ready.setup.rank != 0:
         return {}
-    metrics = _score(recipe, run, data)
+    metrics = _score(recipe, run, ready.data)
     write_json_atomic(run.metrics_file, metrics)
     return metrics
 

@@ -90,44 +90,42 @@ class RunDirectory:
 
     # -- beginning ---------------------------------------------------------------------------
 
-    def begin(self, manifest: Mapping[str, Any], recipe_yaml: str, *, resume: bool, overwrite: bool) -> None:
-        """Take the directory for a run: check that nothing is lost by it, then write recipe and manifest.
+    def check(self, *, resume: bool, overwrite: bool) -> None:
+        """What `begin` refuses, as far as it can be told before the data are read.
 
         Raises UserError when the directory holds a finished run (unless `overwrite`), an unfinished one
         (unless `resume` or `overwrite`), a run in progress, or files that are not a run's.
         """
         if resume and overwrite:
             raise UserError("--resume and --overwrite exclude each other", where="--resume", hint="keep one of them")
-        started = _now()
-        resumed_from: list[dict[str, Any]] = []
         if self.manifest_file.exists():
             old = self.read_manifest()
             self._refuse_if_in_progress(old)
-            if overwrite:
-                self._clear()
-            elif resume and old["state"] != "finished":
-                self._refuse_if_different(old, manifest)
-                resumed_from = [*old["resumed"], {"at": started, "was": old["state"]}]
-                started = old["started"]
-            elif resume:
-                raise UserError(
-                    "the run is finished; there is nothing to resume",
-                    where=str(self.path),
-                    hint="use --overwrite to train again, or another training.output_dir",
-                )
-            else:
-                raise UserError(
-                    f"the folder holds a run that is {old['state']}",
-                    where=str(self.path),
-                    hint="use " + ("" if old["state"] == "finished" else "--resume to go on, ")
-                    + "--overwrite to train again, or another training.output_dir",
-                )
+            if not overwrite:
+                self._refuse_to_replace(old["state"], resume)
         elif self.path.exists() and any(not path.name.startswith(STAGING_PREFIX) for path in self.path.iterdir()):
             raise UserError(
                 "the folder is not empty and is not a run directory; nlpctl does not write into it",
                 where=str(self.path),
                 hint="give another training.output_dir",
             )
+
+    def begin(self, manifest: Mapping[str, Any], recipe_yaml: str, *, resume: bool, overwrite: bool) -> None:
+        """Take the directory for a run: check that nothing is lost by it, then write recipe and manifest.
+
+        Raises UserError as `check` does, and when a resumed run would see other data.
+        """
+        self.check(resume=resume, overwrite=overwrite)
+        started = _now()
+        resumed_from: list[dict[str, Any]] = []
+        if self.manifest_file.exists():
+            old = self.read_manifest()
+            if overwrite:
+                self._clear()
+            else:
+                self._refuse_if_different(old, manifest)
+                resumed_from = [*old["resumed"], {"at": started, "was": old["state"]}]
+                started = old["started"]
         state = {
             "format": FORMAT,
             "state": "running",
@@ -151,6 +149,22 @@ class RunDirectory:
                 where=str(self.path),
                 hint="choose a writable training.output_dir with free space",
             ) from None
+
+    def _refuse_to_replace(self, state: str, resume: bool) -> None:
+        """A run that is `state` stays as it is, unless it is unfinished and to be resumed."""
+        if resume and state == "finished":
+            raise UserError(
+                "the run is finished; there is nothing to resume",
+                where=str(self.path),
+                hint="use --overwrite to train again, or another training.output_dir",
+            )
+        if not resume:
+            raise UserError(
+                f"the folder holds a run that is {state}",
+                where=str(self.path),
+                hint="use " + ("" if state == "finished" else "--resume to go on, ")
+                + "--overwrite to train again, or another training.output_dir",
+            )
 
     def _refuse_if_in_progress(self, old: Mapping[str, Any]) -> None:
         if old["state"] != "running" or old["host"] != socket.gethostname() or old["pid"] == os.getpid():
