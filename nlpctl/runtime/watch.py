@@ -37,8 +37,13 @@ class Ended:
 
     @property
     def blame(self) -> tuple[int, float, int]:
-        """Sorts the likeliest cause first: a user's error, a death, then whoever failed earliest."""
-        return (0 if self.code == EXIT_USER else 1 if self.code is None else 2, self.when, self.rank)
+        """Sorts the likeliest cause first: a user's error, a death, then whoever failed earliest.
+
+        A user's error is one of all ranks as a rule; rank 0's was shown already, so it goes before the others'.
+        """
+        if self.code == EXIT_USER:
+            return (0, 0.0, self.rank)
+        return (1 if self.code is None else 2, self.when, self.rank)
 
 
 class Watch:

@@ -120,7 +120,14 @@ time.sleep(600)
 
 
 def test_a_user_error_of_all_ranks_is_shown_once(ranks, capfd):
-    assert ranks.launch("print('error: a.tsv:3: bad row', file=sys.stderr)\nsys.exit(2)") == 2
+    body = """
+wait_for(1 - int(rank))
+if rank == "0":
+    time.sleep(0.2)  # not the first to fail, yet the one whose message the user has seen
+print("error: a.tsv:3: bad row", file=sys.stderr)
+sys.exit(2)
+"""
+    assert ranks.launch(body) == 2
     err = capfd.readouterr().err
     assert err.count("a.tsv:3: bad row") == 1 and "process 0 of 2 failed" in err
     ranks.assert_gone()
