@@ -1,0 +1,62 @@
+"""Which checkpoints rotation keeps."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+import nlpctl  # noqa: F401  before paddle
+from nlpctl.runtime.files import remove_leftovers
+from nlpctl.training.checkpoints import rotate_checkpoints
+
+
+@pytest.fixture
+def checkpoints(tmp_path: Path) -> Path:
+    for step in (2, 4, 10, 6, 8):
+        folder = tmp_path / f"checkpoint-{step}"
+        folder.mkdir()
+        (folder / "model_state.pdparams").write_text(str(step))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    ("keep", "best", "kept"),
+    [
+        (None, None, {2, 4, 6, 8, 10}),
+        (0, None, {2, 4, 6, 8, 10}),
+        (9, None, {2, 4, 6, 8, 10}),
+        (3, None, {6, 8, 10}),
+        (3, 2, {2, 8, 10}),
+        (3, 8, {6, 8, 10}),
+        (2, 4, {4, 10}),
+        (1, None, {10}),
+        (1, 4, {4, 10}),  # the best and the newest stay, also where one is allowed
+        (1, 10, {10}),
+    ],
+)
+def test_best_and_newest_stay(checkpoints, keep, best, kept):
+    rotate_checkpoints(checkpoints, keep, None if best is None else f"/moved/since/checkpoint-{best}")
+    assert {int(path.name.removeprefix("checkpoint-")) for path in checkpoints.iterdir()} == kept
+
+
+def test_a_best_that_is_gone_protects_nothing_else(checkpoints):
+    rotate_checkpoints(checkpoints, 2, "/elsewhere/checkpoint-3")
+    assert {path.name for path in checkpoints.iterdir()} == {"checkpoint-8", "checkpoint-10"}
+
+
+def test_killed_while_deleting(checkpoints, monkeypatch):
+    """What is left of a deleted checkpoint is cleaned away, and its files do not reappear."""
+
+    def killed(folder, **_):
+        (folder / "more.txt").write_text("")
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(shutil, "rmtree", killed)
+        with pytest.raises(KeyboardInterrupt):
+            rotate_checkpoints(checkpoints, 4, None)
+    assert not (checkpoints / "checkpoint-2").exists() and len(list(checkpoints.iterdir())) == 5
+    remove_leftovers(checkpoints)
+    assert {path.name for path in checkpoints.iterdir()} == {f"checkpoint-{step}" for step in (4, 6, 8, 10)}

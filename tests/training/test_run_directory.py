@@ -1,0 +1,298 @@
+"""What a run directory refuses, what becomes of its state, and its events."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import nlpctl  # noqa: F401  before paddle
+from nlpctl.errors import Interrupted, RunFailed, UserError
+from nlpctl.runtime import run_directory
+from nlpctl.runtime.files import STAGING_PREFIX
+from nlpctl.runtime.run_directory import EventLog, RunDirectory, describe_run, sha256_of
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> RunDirectory:
+    return RunDirectory(tmp_path / "outputs" / "run")
+
+
+def facts(data: dict[str, str] | None = None, processes: int = 1) -> dict:
+    return {"command": ["nlpctl", "train"], "data": data or {"a.tsv": "123"}, "processes": processes}
+
+
+def begin(run: RunDirectory, *, resume: bool = False, overwrite: bool = False, **changed) -> None:
+    run.begin(facts(**changed), "task: x\n", resume=resume, overwrite=overwrite)
+
+
+def finish(run: RunDirectory) -> None:
+    with run.recorded():
+        run.model.mkdir()
+        run.metrics_file.write_text("{}")
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def refused(run: RunDirectory, match: str, **options) -> UserError:
+    before = contents(run.path)
+    with pytest.raises(UserError, match=match) as caught:
+        begin(run, **options)
+    assert contents(run.path) == before, "a refusal changes nothing"
+    assert str(run.path) in str(caught.value) and "->" in str(caught.value)
+    return caught.value
+
+
+def pretend(run: RunDirectory, **values) -> None:
+    run.manifest_file.write_text(json.dumps({**run.read_manifest(), **values}))
+
+
+def test_a_new_run(run):
+    begin(run)
+    manifest = run.read_manifest()
+    assert (manifest["state"], manifest["pid"], manifest["ended"]) == ("running", os.getpid(), None)
+    assert (manifest["resumed"], manifest["error"], manifest["data"]) == ([], None, {"a.tsv": "123"})
+    assert run.recipe_file.read_text() == "task: x\n" and run.checkpoints.is_dir()
+
+
+def test_an_empty_folder_and_what_a_kill_leaves_are_taken(run):
+    run.path.mkdir(parents=True)
+    (run.path / f"{STAGING_PREFIX}abc-manifest.json").write_text("{")  # killed while the manifest was written
+    begin(run)
+    assert not list(run.path.glob(f"{STAGING_PREFIX}*"))
+
+
+def test_killed_before_the_recipe_was_written(run):
+    """From its first file on the folder passes for a run's."""
+    begin(run)
+    pretend(run, pid=dead_process())
+    run.recipe_file.unlink()
+    run.checkpoints.rmdir()
+    begin(run, resume=True)
+    assert run.recipe_file.exists() and run.checkpoints.is_dir()
+
+
+def test_a_finished_run_is_kept(run):
+    begin(run)
+    finish(run)
+    error = refused(run, "holds a run that is finished")
+    assert "--overwrite" in str(error) and "--resume" not in str(error)
+    refused(run, "finished; there is nothing to resume", resume=True)
+
+
+def test_overwriting_clears_what_a_run_wrote_and_nothing_else(run):
+    begin(run)
+    finish(run)
+    EventLog(run.events_file).append("log", 1)
+    (run.checkpoints / "checkpoint-1").mkdir()
+    (run.logs).mkdir()
+    (run.path / "notes.txt").write_text("mine")
+    begin(run, overwrite=True)
+    assert sorted(path.name for path in run.path.iterdir()) == [
+        "checkpoints", "manifest.json", "notes.txt", "recipe.yaml"
+    ]  # fmt: skip
+    assert list(run.checkpoints.iterdir()) == [] and run.read_manifest()["state"] == "running"
+
+
+def test_resume_and_overwrite_exclude_each_other(run):
+    with pytest.raises(UserError, match="exclude each other"):
+        begin(run, resume=True, overwrite=True)
+    assert not run.path.exists()
+
+
+@pytest.mark.parametrize("state", ["failed", "interrupted"])
+def test_an_unfinished_run_wants_a_decision(run, state):
+    begin(run)
+    pretend(run, state=state)
+    error = refused(run, f"holds a run that is {state}")
+    assert "--resume" in str(error) and "--overwrite" in str(error)
+    started = run.read_manifest()["started"]
+    begin(run, resume=True)
+    manifest = run.read_manifest()
+    assert manifest["state"] == "running" and manifest["started"] == started
+    assert [entry["was"] for entry in manifest["resumed"]] == [state]
+
+
+def dead_process() -> int:
+    process = subprocess.Popen([sys.executable, "-c", ""])
+    process.wait()
+    return process.pid
+
+
+def test_a_killed_run_is_resumed(run):
+    begin(run)
+    pretend(run, pid=dead_process())
+    refused(run, "holds a run that is running")
+    begin(run, resume=True)
+    assert [entry["was"] for entry in run.read_manifest()["resumed"]] == ["running"]
+
+
+@pytest.fixture
+def other_nlpctl():
+    """A living process whose command line names nlpctl."""
+    process = subprocess.Popen([sys.executable, "-c", "input()", "nlpctl", "train"], stdin=subprocess.PIPE)
+    yield process.pid
+    process.kill()
+    process.wait()
+
+
+@pytest.mark.parametrize("how", [{}, {"resume": True}, {"overwrite": True}])
+def test_a_run_in_progress_is_left_alone(run, other_nlpctl, how):
+    begin(run)
+    pretend(run, pid=other_nlpctl)
+    refused(run, f"in progress .process {other_nlpctl}.", **how)
+
+
+def test_a_number_that_now_belongs_to_another_program(run):
+    begin(run)
+    process = subprocess.Popen(["sleep", "60"])
+    pretend(run, pid=process.pid)
+    begin(run, resume=True)
+    process.kill()
+    process.wait()
+
+
+def test_a_folder_that_is_not_a_runs(run):
+    run.path.mkdir(parents=True)
+    (run.path / "thesis.doc").write_text("years of work")
+    for how in ({}, {"resume": True}, {"overwrite": True}):
+        refused(run, "not a run directory", **how)
+
+
+def test_changed_data_are_refused(run):
+    begin(run)
+    pretend(run, state="interrupted")
+    refused(run, "data changed since the run began: a.tsv", resume=True, data={"a.tsv": "456"})
+    refused(run, "data changed since the run began: b.tsv", resume=True, data={"a.tsv": "123", "b.tsv": "1"})
+    begin(run, overwrite=True, data={"a.tsv": "456"})
+
+
+def test_another_number_of_processes_is_refused(run):
+    begin(run, processes=2)
+    pretend(run, state="interrupted")
+    refused(run, "began with 2 process", resume=True, processes=1)
+    begin(run, resume=True, processes=2)
+
+
+def test_a_damaged_manifest(run):
+    begin(run)
+    run.manifest_file.write_text('{"state": "fini')
+    refused(run, "manifest cannot be read")
+
+
+def test_a_place_that_cannot_be_written(run):
+    run.path.parent.write_text("a file")
+    with pytest.raises(UserError, match="cannot write the run directory"):
+        begin(run)
+    assert run.path.parent.read_text() == "a file"
+
+
+# -- the course of the run -------------------------------------------------------------------
+
+
+def recorded(run: RunDirectory, error: BaseException) -> None:
+    begin(run)
+    with run.recorded():
+        raise error
+
+
+def test_finished(run):
+    begin(run)
+    finish(run)
+    manifest = run.read_manifest()
+    assert (manifest["state"], manifest["error"]) == ("finished", None)
+    assert manifest["started"] <= manifest["ended"]
+
+
+def test_failed(run):
+    with pytest.raises(ValueError):
+        recorded(run, ValueError("wrong shape"))
+    assert (run.read_manifest()["state"], run.read_manifest()["error"]) == ("failed", "ValueError: wrong shape")
+
+
+@pytest.mark.parametrize("error", [MemoryError(), OSError(28, "No space left on device")])
+def test_what_the_machine_lacks_is_told_as_a_failed_run(run, error):
+    with pytest.raises(RunFailed) as caught:
+        recorded(run, error)
+    assert "--resume" in str(caught.value) and run.read_manifest()["state"] == "failed"
+
+
+def test_a_users_error_stays_one(run):
+    with pytest.raises(UserError, match="no such"):
+        recorded(run, UserError("no such label"))
+    assert run.read_manifest()["state"] == "failed"
+
+
+def test_interrupted(run):
+    with pytest.raises(Interrupted, match="--resume"):
+        recorded(run, KeyboardInterrupt())
+    assert run.read_manifest()["state"] == "interrupted"
+
+
+def test_sigterm_interrupts_and_the_handler_is_put_back(run):
+    before = signal.getsignal(signal.SIGTERM)
+    begin(run)
+    with pytest.raises(Interrupted), run.recorded():
+        os.kill(os.getpid(), signal.SIGTERM)
+        raise AssertionError("the signal did not arrive")
+    assert run.read_manifest()["state"] == "interrupted" and signal.getsignal(signal.SIGTERM) == before
+
+
+def test_checkpoints_are_ordered_by_step(run):
+    begin(run)
+    assert run.last_checkpoint() is None
+    unfinished = f"{STAGING_PREFIX}checkpoint-300-x"
+    for name in ("checkpoint-9", "checkpoint-100", "checkpoint-20", unfinished, "checkpoint-x"):
+        (run.checkpoints / name).mkdir()
+    (run.checkpoints / "checkpoint-500").write_text("a file")
+    assert run.checkpoint_steps() == [9, 20, 100]
+    assert run.last_checkpoint() == run.checkpoints / "checkpoint-100"
+
+
+# -- facts and events ------------------------------------------------------------------------
+
+
+def test_facts_of_a_run(tmp_path, monkeypatch):
+    file = tmp_path / "a.tsv"
+    file.write_bytes(b"abc")
+    monkeypatch.chdir(tmp_path)
+    described = describe_run(["nlpctl", "train"], 7, [file], {"paddlenlp": "2.8.1"})
+    assert described["data"] == {str(file): "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"}
+    assert described["seed"] == 7 and described["git_commit"] is None
+    assert sha256_of(file) == described["data"][str(file)]
+
+
+def test_commit_and_changes(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b.c"]
+    (tmp_path / "file").write_text("1")
+    for words in (["init", "-q"], ["add", "file"], ["commit", "-q", "-m", "first"]):
+        subprocess.run([*git, *words], check=True)
+    commit = run_directory.git_commit()
+    assert len(commit) == 40 and not commit.endswith("+changes")
+    (tmp_path / "file").write_text("2")
+    assert run_directory.git_commit() == f"{commit}+changes"
+
+
+def test_events_after_a_step_are_forgotten(tmp_path):
+    log = EventLog(tmp_path / "events.jsonl")
+    log.forget_after(3)  # there is nothing yet
+    assert not log.path.exists()
+    for step in (1, 2, 3, 3, 4, 5):
+        log.append("log", step, text="好")
+    with log.path.open("a") as stream:
+        stream.write('{"time": 1, "event": "lo')  # killed while writing
+    log.forget_after(3)
+    events = [json.loads(line) for line in log.path.read_text(encoding="utf-8").splitlines()]
+    assert [event["step"] for event in events] == [1, 2, 3, 3]
+    assert all(event["text"] == "好" and event["event"] == "log" and event["time"] > 0 for event in events)
+    log.append("log", 4)
+    log.forget_after(0)
+    assert log.path.read_text() == ""
