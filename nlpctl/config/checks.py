@@ -16,6 +16,7 @@ from nlpctl.config.ranges import RANGES
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import task_info
 from nlpctl.errors import Problem, UserError
+from nlpctl.runtime.flags import flag_environment
 
 Purpose = Literal["train", "apply"]  # apply: evaluate, predict or show, where the training data may be gone
 
@@ -206,6 +207,14 @@ def _data_parallel_only(recipe: Recipe) -> Iterator[Finding]:
             yield Finding((f"training.{name}",), message, hint)
 
 
+def _flags(recipe: Recipe) -> Iterator[Finding]:
+    try:
+        flag_environment(recipe.runtime.flags)
+    except UserError as error:
+        for problem in error.problems:
+            yield Finding((problem.where,), problem.message, problem.hint)
+
+
 def _ascii_cache(recipe: Recipe) -> Iterator[Finding]:
     cache = recipe.runtime.cache_dir
     if cache is not None and not cache.isascii():
@@ -226,5 +235,6 @@ CHECKS: tuple[Check, ...] = (
     _no_half_precision_on_cpu,
     _processes,
     _data_parallel_only,
+    _flags,
     _ascii_cache,
 )

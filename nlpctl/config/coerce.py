@@ -142,9 +142,9 @@ def _unknown(dotted: str, node: Node, run: Findings) -> None:
 
 
 def _expected(key: Key) -> str:
-    if key.dotted == "data.splits" or key.section:
+    if key.section:
         return f"{key.dotted} is a section"
-    return f"{key.dotted} is {key.type_text}"
+    return f"{key.dotted} takes: {key.type_text}"
 
 
 def _int(text: str) -> int:

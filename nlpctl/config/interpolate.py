@@ -33,6 +33,7 @@ class _Unresolved(Exception):
 class _Interpolator:
     def __init__(self, tree: TableNode, findings: Findings):
         self.tree, self.findings = tree, findings
+        self.cycles: set[frozenset[str]] = set()  # those reported
 
     def table(self, table: TableNode, prefix: str) -> TableNode:
         """`table` resolved; an entry that cannot be is left out, so that only its reference is reported."""
@@ -84,7 +85,11 @@ class _Interpolator:
 
     def _reference(self, name: str, node: ScalarNode, dotted: str, open: tuple[str, ...]) -> Node:
         if name in open:
-            chain = " -> ".join((*open[open.index(name) :], name))
+            cycle = open[open.index(name) :]
+            if frozenset(cycle) in self.cycles:
+                raise _Unresolved
+            self.cycles.add(frozenset(cycle))
+            chain = " -> ".join((*cycle, name))
             self._fail(node, dotted, f"the reference leads back to itself: {chain}", "write one of the values out")
         found = self._lookup(name)
         if isinstance(found, TableNode):

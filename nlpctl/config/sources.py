@@ -16,6 +16,7 @@ from nlpctl.errors import UserError
 
 RECIPE_FILE = "recipe.yaml"
 TASK_FILE = "task.json"
+DATA_SUFFIXES = (".tsv", ".csv", ".jsonl", ".txt")  # .json is YAML too
 
 
 def read_source(source: str | Path, findings: Findings) -> tuple[TableNode, Path]:
@@ -63,6 +64,10 @@ def read_recipe_file(path: Path, findings: Findings, chain: tuple[Path, ...]) ->
 def _locate(source: str) -> Path:
     """The existing path that `source` names: a path, else a recipe of the library."""
     path = Path(os.path.expanduser(source))
+    if source and path.is_file() and path.suffix in DATA_SUFFIXES:
+        raise UserError(
+            "this is a data file, not a recipe", where=source, hint="name it under data.train in a recipe (.yaml)"
+        )
     if source and (path.is_dir() or path.is_file()):
         return path
     if source and path.exists():

@@ -33,7 +33,7 @@ def usable_cache_folder(folder: Path, where: str) -> Path:
         with tempfile.TemporaryFile(dir=folder):
             pass
     except OSError as error:
-        reason = error.strerror or str(error)
+        reason = "it is a file" if folder.is_file() else error.strerror or str(error)
         hint = "choose a folder that you may write to"
         raise UserError(f"cannot write to the cache folder {folder}: {reason}", where, hint) from error
     return folder

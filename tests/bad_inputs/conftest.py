@@ -7,9 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-
 from command_lines import CommandLines, command_lines
 
+HUGGINGFACE = Path(__file__).parent.parent / "models" / "huggingface" / "bert-encoder"
 GOOD = """\
 task: sequence_classification
 model:
@@ -37,12 +37,13 @@ def with_paddle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLin
 
 @pytest.fixture(scope="session")
 def start(tmp_path_factory: pytest.TempPathFactory, with_paddle: CommandLines) -> Path:
-    """good.yaml (right in every way), its data, and outputs/finished, a run made with it."""
+    """good.yaml (right in every way), its data, a Hugging Face encoder, and outputs/finished, a run of good.yaml."""
     folder = tmp_path_factory.mktemp("start")
     (folder / "good.yaml").write_text(GOOD, encoding="utf-8")
     (folder / "recipe.yaml").write_text("extends: good.yaml\n", encoding="utf-8")
     for name in ("train.tsv", "dev.tsv"):
         (folder / name).write_text(ROWS, encoding="utf-8")
+    shutil.copytree(HUGGINGFACE, folder / "huggingface")
     ended = with_paddle.run(["train", "good.yaml", "--output_dir", "outputs/finished"], folder)
     assert ended.code == 0, ended.err
     return folder
@@ -50,8 +51,12 @@ def start(tmp_path_factory: pytest.TempPathFactory, with_paddle: CommandLines) -
 
 @pytest.fixture
 def folder(start: Path, tmp_path: Path) -> Path:
-    """A copy of `start`, for one case."""
-    return Path(shutil.copytree(start, tmp_path / "work"))
+    """A copy of `start`, for one case; its finished run knows that it lies here."""
+    copy = Path(shutil.copytree(start, tmp_path / "work"))
+    for name in ("recipe.yaml", "manifest.json"):
+        file = copy / "outputs" / "finished" / name
+        file.write_text(file.read_text(encoding="utf-8").replace(str(start), str(copy)), encoding="utf-8")
+    return copy
 
 
 @pytest.fixture

@@ -62,6 +62,10 @@ CASES = {
         ("training: {tensor_parallel_degree: 2}", 4, "tensor_parallel_degree"),
         ("training: {unified_checkpoint: true}", 4, "whole checkpoints"),
     ],
+    "_flags": [
+        ("runtime:\n  flags:\n    FLAGS_benchmrk: 1", 6, "Paddle has no flag FLAGS_benchmrk"),
+        ("runtime: {flags: {FLAGS_benchmark: perhaps}}", 4, "'perhaps' is no value"),
+    ],
     "_ascii_cache": [("runtime: {cache_dir: 缓存}", 4, "not plain ASCII")],
     "_run_directory": [
         ("training: {output_dir: ''}", 4, "output_dir is empty"),

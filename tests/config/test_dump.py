@@ -23,7 +23,7 @@ TEXTS = {
     "paths": "model: {name_or_path: ./m}\n"
     "data: {train: [train.tsv, '~/x y.tsv', 'a,b.tsv'], dev: dev.tsv, labels: l.txt}\n"
     "training: {output_dir: out, logging_dir: logs}\n"
-    "runtime: {cache_dir: c, flags: {FLAGS_a: true, FLAGS_b: 1.5}}\n",
+    "runtime: {cache_dir: c, flags: {FLAGS_benchmark: true, FLAGS_fraction_of_gpu_memory_to_use: 0.5}}\n",
     "nulls": "model: {from_scratch: {}}\ndata: {dataset: glue/cola, splits: {test: null, dev: validation}}\n"
     "compression: {strategy: null}\n",
     "lines": 'model: {name_or_path: x}\ndata: {train: train.tsv}\ntraining: {run_name: "a\\nb\\n\\n c\\t"}\n',

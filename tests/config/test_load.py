@@ -180,7 +180,12 @@ def test_paths(load, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_data_set_names_and_folders(load, folder: Path) -> None:
     (folder / "reviews").mkdir()
     head = "task: sequence_classification\nmodel: {from_scratch: {}}\n"
-    expected = {"reviews": f"{folder}/reviews", "./reviews": f"{folder}/reviews", "glue/cola": "glue/cola", "hf:a": "hf:a"}
+    expected = {
+        "reviews": f"{folder}/reviews",
+        "./reviews": f"{folder}/reviews",
+        "glue/cola": "glue/cola",
+        "hf:a": "hf:a",
+    }
     assert {name: load(f"{head}data: {{dataset: '{name}'}}\n").data.dataset for name in expected} == expected
 
 
