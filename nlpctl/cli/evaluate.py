@@ -8,6 +8,7 @@ import typer
 
 from nlpctl.cli.options import load_command_recipe
 from nlpctl.cli.tables import score_tables
+from nlpctl.config.located import located
 from nlpctl.errors import UserError
 from nlpctl.runtime import console
 
@@ -36,7 +37,8 @@ def evaluate(
     recipe = load_command_recipe(model, ctx, purpose="apply")
     from nlpctl.runners.evaluate import evaluate as run_evaluation
 
-    result = run_evaluation(recipe, tuple(split or ()))
+    with located(recipe):
+        result = run_evaluation(recipe, tuple(split or ()))
     if json:
         console.print_json({"model": result.model, "metrics": result.metrics})
     else:

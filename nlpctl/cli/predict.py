@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from nlpctl.cli.options import load_command_recipe
+from nlpctl.config.located import located
 from nlpctl.errors import UserError
 from nlpctl.runtime import console
 
@@ -44,9 +45,8 @@ def predict(
     from nlpctl.data.inputs import open_input
     from nlpctl.runners.predict import predict as run_prediction
 
-    source = open_input(recipe.data, input, format)
-    result = run_prediction(
-        recipe, source, output, batch_size=batch_size, resume=resume, overwrite=overwrite
-    )
+    with located(recipe):
+        source = open_input(recipe.data, input, format)
+        result = run_prediction(recipe, source, output, batch_size=batch_size, resume=resume, overwrite=overwrite)
     if result.output is not None:
         console.note(f"{result.rows:,} rows ({result.bad_rows:,} bad) -> {result.output}")

@@ -9,6 +9,7 @@ import typer
 
 from nlpctl.cli.options import load_command_recipe
 from nlpctl.cli.tables import score_tables
+from nlpctl.config.located import located
 from nlpctl.runtime import console
 from nlpctl.runtime.ranks import is_child
 
@@ -35,7 +36,8 @@ def train(
     resolved = load_command_recipe(recipe, ctx)
     from nlpctl.runners.train import train as run_training
 
-    result = run_training(resolved, resume=resume, overwrite=overwrite, command=sys.argv)
+    with located(resolved):
+        result = run_training(resolved, resume=resume, overwrite=overwrite, command=sys.argv)
     if is_child():
         return
     if json:

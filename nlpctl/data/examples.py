@@ -202,4 +202,5 @@ def require_two_labels(examples: ExampleList, labels: LabelSet, where: str) -> N
 
 def _no_good_row(source: RowSource, log: BadRowLog) -> UserError:
     reasons = ", ".join(f"{kind} ({count})" for kind, count in log.kinds.most_common(3))
-    return UserError(f"no row is usable; {log.total} bad rows: {reasons}", where=source.description)
+    hint = "mend the rows; data.on_bad_row: error lists the first ten"
+    return UserError(f"no row is usable; {log.total} bad rows: {reasons}", where=source.description, hint=hint)

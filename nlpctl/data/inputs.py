@@ -14,7 +14,7 @@ from nlpctl.config.schema import DataSection
 from nlpctl.data.examples import BadRowLog, ExampleReader, TextExample
 from nlpctl.data.lines import decode, numbered_lines
 from nlpctl.data.row import BadRow, Row
-from nlpctl.data.rows import FORMATS, parse_rows, wanted_columns
+from nlpctl.data.rows import FORMATS, no_rows, parse_rows, wanted_columns
 from nlpctl.errors import UserError
 
 PLAIN = "text"
@@ -46,12 +46,16 @@ class PredictInput:
         return {"input": str(self.path.resolve()), "format": self.format, "size": stat.st_size, "mtime": stat.st_mtime}
 
     def check(self) -> None:
-        """Read everything once; UserError lists the first bad rows when data.on_bad_row is error."""
+        """Read everything once; UserError where there is no row, or lists the bad ones (data.on_bad_row: error)."""
         log = BadRowLog(self.data.on_bad_row)
+        empty = True
         for row in self.rows():
+            empty = False
             if isinstance(row, BadRow):
                 log.add(row)
         log.finish()
+        if empty:
+            raise no_rows(self.name)
 
     def rows(self, skip: int = 0) -> Iterator[TextExample | BadRow]:
         """Examples and bad rows in file order, without the first `skip`; memory holds one row (json: all)."""
@@ -66,7 +70,8 @@ class PredictInput:
         try:
             return self.path.open("rb")
         except OSError as error:
-            raise UserError(f"cannot read the input: {error.strerror}", where=self.name, hint="check the path") from None
+            message = f"cannot read the input: {error.strerror}"
+            raise UserError(message, where=self.name, hint="check the path") from None
 
     def _parsed(self, stream: BinaryIO) -> Iterator[Row | BadRow]:
         if self.format != PLAIN:

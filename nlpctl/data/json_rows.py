@@ -67,7 +67,7 @@ def json_rows(lines: Iterable[tuple[int, bytes]], source: str, required: Sequenc
         hint = "mend the file; if it has one object per line, set data.format: jsonl"
         raise UserError(f"not JSON: {error.msg} at column {error.colno}", where=where, hint=hint) from None
     except (ValueError, RecursionError) as error:
-        raise UserError(f"not JSON: {_json_reason(error)}", where=source) from None
+        raise UserError(f"not JSON: {_json_reason(error)}", where=source, hint="mend the file") from None
 
 
 def _json_elements(document: str, source: str) -> Iterator[tuple[int, Any]]:

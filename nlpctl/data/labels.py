@@ -71,8 +71,10 @@ class LabelSet:
             with open(path, "rb") as stream:
                 lines = [(f"{path}:{number}", *decode(raw)) for number, raw in numbered_lines(stream, str(path))]
         except OSError as error:
-            raise UserError(f"cannot read the label file: {error.strerror or error}", where=str(path)) from None
-        problems = [Problem(reason, where) for where, _, reason in lines if reason is not None]
+            message = f"cannot read the label file: {error.strerror or error}"
+            raise UserError(message, where=str(path), hint="check the path and its rights") from None
+        hint = "save the file as UTF-8"
+        problems = [Problem(reason, where, hint) for where, _, reason in lines if reason is not None]
         if problems:
             raise UserError(problems=problems)
         while lines and not lines[-1][1].strip():
@@ -175,13 +177,15 @@ def _distinct(names: Iterable[tuple[str, str]], where: str) -> list[str]:
     for place, written in names:
         name = written.strip()
         if not name:
-            problems.append(Problem("blank label", place))
+            problems.append(Problem("blank label", place, "delete it; a label is at least one character"))
         elif name in first:
-            problems.append(Problem(f"label {name!r} occurs twice (first at {first[name]})", place))
+            problems.append(Problem(f"label {name!r} occurs twice (first at {first[name]})", place, "delete one"))
         else:
             first[name] = place
     if problems:
         raise UserError(problems=problems)
     if len(first) < 2:
-        raise UserError(f"{len(first)} labels given; a classifier needs at least two", where=where)
+        raise UserError(
+            f"{len(first)} labels given; a classifier needs at least two", where=where, hint="name every label"
+        )
     return list(first)

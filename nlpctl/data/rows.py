@@ -51,7 +51,8 @@ def read_rows(path: Path, data: DataSection, required: Sequence[str]) -> Iterato
         with open(path, "rb") as stream:
             yield from parse_rows(stream, str(path), kind, data.header, required)
     except OSError as error:
-        raise UserError(f"cannot read the file: {error.strerror or error}", where=str(path)) from None
+        message = f"cannot read the file: {error.strerror or error}"
+        raise UserError(message, where=str(path), hint="check the path and its rights") from None
 
 
 def parse_rows(
@@ -72,4 +73,9 @@ def parse_rows(
         yield row
     if empty:
         after = " after the header line" if header and kind in ("tsv", "csv") else ""
-        raise UserError(f"the file holds no rows{after}", where=source, hint="give a file with data in it")
+        raise no_rows(source, after)
+
+
+def no_rows(source: str, after: str = "") -> UserError:
+    """The error for an input without a single row."""
+    return UserError(f"the file holds no rows{after}", where=source, hint="give a file with data in it")

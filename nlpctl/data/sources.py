@@ -128,7 +128,7 @@ class FunctionRows:
                 reason = missing_key(values, self.required)
                 yield Row(source, number, values) if reason is None else BadRow(source, number, reason)
             if empty:
-                raise UserError("the reader yields no rows", where=source)
+                raise UserError("the reader yields no rows", where=source, hint="check what it was given and reads")
 
 
 def import_reader(name: str) -> Callable[..., Iterable[Mapping[str, Any]]]:
@@ -149,10 +149,11 @@ def import_reader(name: str) -> Callable[..., Iterable[Mapping[str, Any]]]:
         sys.path.remove(here)
     if function_name not in vars(module):
         guess = did_you_mean(function_name, [key for key, value in vars(module).items() if callable(value)])
-        raise UserError(f"{module_name!r} has no {function_name!r}{guess}", where=where)
+        hint = f"name a function of {vars(module).get('__file__') or module_name}"
+        raise UserError(f"{module_name!r} has no {function_name!r}{guess}", where=where, hint=hint)
     function = vars(module)[function_name]
     if not callable(function):
-        raise UserError(f"{name!r} is not a function", where=where)
+        raise UserError(f"{name!r} is not a function", where=where, hint="name a function that yields dicts")
     return function
 
 
@@ -172,7 +173,8 @@ def _call_reader(
         except StopIteration:
             return
         except Exception as error:
-            raise UserError(f"the reader failed at row {number}: {_told(error)}", where=source) from None
+            message = f"the reader failed at row {number}: {_told(error)}"
+            raise UserError(message, where=source, hint="mend the reader, or the row that it fails at") from None
         if not isinstance(values, Mapping):
             hint = "yield one dict per row, such as {'text': ..., 'label': ...}"
             message = f"row {number} is of type {type(values).__name__}, not a dict"

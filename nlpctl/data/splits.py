@@ -19,6 +19,7 @@ from nlpctl.data.examples import (
 )
 from nlpctl.data.labels import LabelSet, resolve_labels
 from nlpctl.data.sources import RowSource, has_split, open_split
+from nlpctl.errors import UserError
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class TrainingData:
 def read_training_data(data: DataSection) -> TrainingData:
     """Read and check all splits. UserError: bad rows (by data.on_bad_row), unknown labels, missing files."""
     source = open_split(data, "train")
-    labels = resolve_labels(data, source)
+    labels = _labels(data, source)
     reader = ExampleReader(data, labels, want_labels=True)
     log = BadRowLog(data.on_bad_row)
     if data.streaming:
@@ -65,6 +66,15 @@ def read_training_data(data: DataSection) -> TrainingData:
             others[split], skipped[split] = examples, summary
             files += split_files
     return TrainingData(labels, source, reader, train, others["dev"], others["test"], tuple(files), skipped)
+
+
+def _labels(data: DataSection, source: RowSource) -> LabelSet:
+    try:
+        return resolve_labels(data, source)
+    except UserError:
+        # Bad rows explain why labels are missing, a wrong encoding for one: tell of them first.
+        scan_examples(source, ExampleReader(data, None, want_labels=False), BadRowLog(data.on_bad_row))
+        raise
 
 
 def read_labelled_split(

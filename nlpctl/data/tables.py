@@ -93,7 +93,11 @@ def _check_columns(names: Sequence[str], where: str, required: Sequence[str], he
     for name in required:
         if name not in names:
             hint = "set data.columns to names from this list"
-            if header:
+            if len(names) == 1 and name in names[0].split(","):
+                hint = "the columns are separated by commas: name the file .csv, or set data.format: csv"
+            elif len(names) == 1 and name in names[0].split("\t"):
+                hint = "the columns are separated by tabs: name the file .tsv, or set data.format: tsv"
+            elif header:
                 hint += '; if the file has no header line, set data.header: false and use "0", "1", ...'
             elif not name.isdigit():
                 hint = 'with data.header: false the columns are named "0", "1", ...; or set data.header: true'

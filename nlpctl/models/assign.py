@@ -51,9 +51,10 @@ def assign(network: Any, prefix: str, arrays: Mapping[str, np.ndarray], rules: R
     head = {name for name in parameters if not name.startswith(f"{prefix}.")}
     wanted = parameters.keys() if rules.keep_head else parameters.keys() - head
     found = {name for name in wanted if name in arrays}
-    encoder_missing = sorted(parameters.keys() - head - found - _pooler(prefix, parameters))
+    encoder = parameters.keys() - head - _pooler(prefix, parameters)
+    encoder_missing = sorted(encoder - found)
     if encoder_missing:
-        raise _missing(encoder_missing, len(parameters) - len(head), prefix, arrays, where)
+        raise _missing(encoder_missing, len(encoder), prefix, arrays, where)
     _check_surplus(parameters, prefix, arrays, rules, where)
     _check_shapes({name: parameters[name] for name in sorted(found)}, arrays, where)
     fresh = tuple(name for name in parameters if name not in found)

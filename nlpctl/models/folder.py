@@ -18,7 +18,7 @@ from typing import Any
 
 from nlpctl.config.schema import ColumnsSection, DataSection
 from nlpctl.errors import UserError
-from nlpctl.models.source import LABELS_FILE, TASK_FILE, read_json
+from nlpctl.models.source import LABELS_FILE, TASK_FILE, read_config, read_json
 from nlpctl.runtime.files import write_json_atomic
 
 FORMAT = 1
@@ -73,6 +73,33 @@ def read_card(folder: Path) -> ModelCard:
         return ModelCard(labels=read_labels(folder), **_card_fields(task))
     except (KeyError, TypeError, AttributeError) as error:
         raise UserError(f"is incomplete or damaged ({error})", where=str(task_file), hint=_AGAIN) from error
+
+
+def read_trained_card(folder: Path) -> ModelCard:
+    """`read_card` of a model that can answer. Raises UserError when its task head was never trained."""
+    card = read_card(folder)
+    if not card.trained:
+        raise untrained(str(folder))
+    count = _label_count(read_config(folder))
+    if count not in (None, len(card.labels)):
+        message = f"names {len(card.labels)} labels, but the network was trained on {count}"
+        raise UserError(message, where=str(folder / LABELS_FILE), hint=_AGAIN)
+    return card
+
+
+def untrained(where: str) -> UserError:
+    """The error for an encoder where a trained classifier is needed."""
+    return UserError(
+        "the task head was never trained: this is an encoder without labels",
+        where=where,
+        hint="train it first (nlpctl train), then give the run directory or its model folder",
+    )
+
+
+def _label_count(config: Mapping[str, Any]) -> int | None:
+    """How many labels the network's config names; None where it names none."""
+    names = config.get("id2label")
+    return len(names) if isinstance(names, dict) else None
 
 
 def read_labels(folder: Path) -> tuple[str, ...]:

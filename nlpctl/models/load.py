@@ -15,7 +15,7 @@ from nlpctl.config.schema import ModelSection
 from nlpctl.errors import UserError
 from nlpctl.models.assign import Rules, assign
 from nlpctl.models.families import Family, family_of_config
-from nlpctl.models.folder import read_card
+from nlpctl.models.folder import read_card, read_trained_card, untrained
 from nlpctl.models.hub import fetch
 from nlpctl.models.huggingface import is_huggingface_layout, to_paddle_layout
 from nlpctl.models.network import build_network, make_config, max_positions
@@ -91,13 +91,10 @@ def load_trained(name_or_path: str | Path) -> LoadedModel:
     """
     source = resolve_source(str(name_or_path))
     parts = _from_hub(source.name) if source.folder is None else _from_folder(source)
-    untrained = source.kind == "nlpctl" and not read_card(source.folder).trained
-    if parts.labels is None or untrained:
-        raise UserError(
-            "the task head was never trained: this is an encoder without labels",
-            where=str(name_or_path),
-            hint="train it first (nlpctl train), then give the run directory or its model folder",
-        )
+    if source.kind == "nlpctl":
+        read_trained_card(source.folder)
+    if parts.labels is None:
+        raise untrained(str(name_or_path))
     rules = Rules(keep_head=True, head_may_be_fresh=False, layers_kept=None, tolerate_surplus=source.kind == "hub")
     return _load(source, parts, parts.labels, {}, rules)
 

@@ -122,7 +122,7 @@ def _classify(folder: Path, name: str) -> ModelSource:
             where=str(folder),
             hint=f"copy the tokenizer files of the model into it ({', '.join(VOCABULARY_FILES)})",
         )
-    if (folder / LABELS_FILE).is_file() and (folder / TASK_FILE).is_file():
+    if (folder / TASK_FILE).is_file():
         return ModelSource("nlpctl", folder, name)
     return ModelSource("paddlenlp" if weights.name in PADDLE_WEIGHTS else "huggingface", folder, name)
 

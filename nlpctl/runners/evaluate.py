@@ -8,7 +8,7 @@ from typing import Any
 
 from nlpctl.config.schema import Recipe
 from nlpctl.data.examples import ExampleList
-from nlpctl.data.sources import has_split
+from nlpctl.data.sources import has_split, open_split
 from nlpctl.data.splits import read_labelled_split
 from nlpctl.errors import UserError
 from nlpctl.runners.trained import TrainedModel, find_trained_model, open_trained_model
@@ -33,6 +33,9 @@ def evaluate(recipe: Recipe, splits: Sequence[str] = ()) -> EvalResult:
     if missing or not wanted:
         name = missing[0] if missing else "test"
         raise UserError(f"there is no {name} data", where=f"data.{name}", hint=f"give it: --set data.{name}=FILE")
+    if recipe.data.dataset is None:  # a named data set may import Paddle
+        for split in wanted:
+            open_split(recipe.data, split)  # a missing file is told before Paddle is imported
     model = open_trained_model(recipe, source, with_labels=True)
     return EvalResult(source, {split: _score_split(recipe, model, split) for split in wanted})
 

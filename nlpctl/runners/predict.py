@@ -50,8 +50,8 @@ def predict(
     command (data.on_bad_row: error) or is answered by {"error": ...} in its place (skip).
     """
     model_source = find_trained_model(recipe)
-    if output is not None and output.exists() and not overwrite:
-        raise UserError("the output file exists", where=str(output), hint="use --overwrite, or another -o FILE")
+    if output is not None:
+        _refuse_output(output, source, overwrite)
     if source.rereadable:
         source.check()  # a bad row in the last line should not cost an hour
     if output is None:
@@ -63,16 +63,28 @@ def predict(
         identity |= source.identity()
     elif resume:
         raise UserError("a pipe cannot be read again", where=source.name, hint="--resume needs an input file")
+    partial.check(identity, resume)
+    model = open_trained_model(recipe, model_source, with_labels=False)  # before anything is written
     done, bad = partial.begin(identity, resume, window=batch_size * WINDOW_BATCHES)
     if done:
         console.note(f"going on after {done:,} answered rows")
-    model = open_trained_model(recipe, model_source, with_labels=False)
     with partial.file.open("a", encoding="utf-8") as stream:
         result = _answer_all(recipe, model, source.rows(skip=done), stream, batch_size)
         stream.flush()
         os.fsync(stream.fileno())
     partial.finish()
     return PredictResult(done + result.rows, bad + result.bad_rows, result.seconds, output)
+
+
+def _refuse_output(output: Path, source: PredictInput, overwrite: bool) -> None:
+    if output.is_dir():
+        raise UserError("this is a folder", where=str(output), hint="name a file in it: -o FILE")
+    if not output.exists():
+        return
+    if source.path is not None and output.samefile(source.path):
+        raise UserError("the output file is the input", where=str(output), hint="name another file: -o FILE")
+    if not overwrite:
+        raise UserError("the output file exists", where=str(output), hint="use --overwrite, or another -o FILE")
 
 
 def _reading(data: DataSection) -> dict[str, Any]:
@@ -132,25 +144,38 @@ class PartialOutput:
         self.file = output.with_name(output.name + ".partial")
         self.note = output.with_name(output.name + ".partial.json")
 
-    def begin(self, identity: dict[str, Any], resume: bool, window: int) -> tuple[int, int]:
-        """Prepare the partial file; returns how many rows are already answered in it, and how many of them were bad.
-
-        `identity` describes input, settings and model; UserError when the answers that are there belong to others.
-
-        Kept are whole windows only, so that the batches, and with them the last bits of the
-        probabilities, are those of an uninterrupted run.
-        """
-        if not (resume and self.file.exists() and self.note.exists()):
-            self.output.parent.mkdir(parents=True, exist_ok=True)
-            write_json_atomic(self.note, identity)
-            self.file.write_bytes(b"")
-            return 0, 0
-        if json.loads(self.note.read_text(encoding="utf-8")) != identity:
+    def check(self, identity: dict[str, Any], resume: bool) -> None:
+        """UserError when the answers that are there, and are to be kept, are not those of `identity`."""
+        if not self._goes_on(resume):
+            return
+        try:
+            same = json.loads(self.note.read_text(encoding="utf-8")) == identity
+        except ValueError:
+            same = False
+        if not same:
             raise UserError(
                 "the interrupted prediction was made from another input or model, or with other settings",
                 where=str(self.file),
                 hint="leave out --resume to start over",
             )
+
+    def begin(self, identity: dict[str, Any], resume: bool, window: int) -> tuple[int, int]:
+        """Prepare the partial file; returns how many rows are already answered in it, and how many of them were bad.
+
+        `identity` describes input, settings and model, as for `check`. UserError where nothing can be written.
+
+        Kept are whole windows only, so that the batches, and with them the last bits of the
+        probabilities, are those of an uninterrupted run.
+        """
+        if not self._goes_on(resume):
+            try:
+                self.output.parent.mkdir(parents=True, exist_ok=True)
+                write_json_atomic(self.note, identity)
+                self.file.write_bytes(b"")
+            except OSError as error:
+                message = f"cannot write here ({error.strerror or error})"
+                raise UserError(message, where=str(self.output), hint="name another file: -o FILE") from None
+            return 0, 0
         kept_rows, kept_bad, kept_bytes, bad, size = 0, 0, 0, 0, 0
         with self.file.open("r+b") as stream:
             for count, line in enumerate(stream, start=1):
@@ -160,6 +185,9 @@ class PartialOutput:
                     kept_rows, kept_bad, kept_bytes = count, bad, size
             stream.truncate(kept_bytes)
         return kept_rows, kept_bad
+
+    def _goes_on(self, resume: bool) -> bool:
+        return resume and self.file.exists() and self.note.exists()
 
     def finish(self) -> None:
         """Give the complete file its name."""

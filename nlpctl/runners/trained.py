@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
+from nlpctl.models.folder import read_trained_card
 from nlpctl.models.source import TASK_FILE, resolve_source
 from nlpctl.runtime import console
 from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_libraries
@@ -34,17 +35,24 @@ def find_trained_model(recipe: Recipe) -> str:
     was never run may name a trained model. Raises UserError when there is no trained model.
     """
     if recipe.path is not None and recipe.path.name == TASK_FILE:
-        return str(recipe.path.parent)
+        return _checked(str(recipe.path.parent))
     if (recipe.run_dir / MODEL).is_dir() or (recipe.run_dir / "checkpoints").is_dir():
-        return str(resolve_source(str(recipe.run_dir)).folder)
+        return _checked(str(recipe.run_dir))
     if recipe.model.name_or_path is not None:
-        resolve_source(recipe.model.name_or_path)
-        return recipe.model.name_or_path
+        return _checked(recipe.model.name_or_path)
     raise UserError(
         "this recipe has not been trained yet",
         where=str(recipe.run_dir / MODEL),
         hint="run `nlpctl train` with it first, or give a run directory or model folder",
     )
+
+
+def _checked(name_or_path: str) -> str:
+    """The model's folder, or its hub name, once everything is right that can be seen without Paddle."""
+    source = resolve_source(name_or_path)
+    if source.kind == "nlpctl":
+        read_trained_card(source.folder)
+    return source.name if source.folder is None else str(source.folder)
 
 
 def open_trained_model(recipe: Recipe, source: str, *, with_labels: bool) -> TrainedModel:

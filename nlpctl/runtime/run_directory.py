@@ -70,7 +70,10 @@ class RunDirectory:
     def read_manifest(self) -> dict[str, Any]:
         """The manifest as written; UserError when it cannot be read."""
         try:
-            return json.loads(self.manifest_file.read_text(encoding="utf-8"))
+            manifest = json.loads(self.manifest_file.read_text(encoding="utf-8"))
+            if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+                raise ValueError("it is not a manifest of this nlpctl")
+            return manifest
         except (OSError, ValueError) as error:
             raise UserError(
                 f"the manifest cannot be read ({error})",

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from command_lines import CommandLines, command_lines
 
-HUGGINGFACE = Path(__file__).parent.parent / "models" / "huggingface" / "bert-encoder"
+HUGGINGFACE = Path(__file__).parent.parent / "models" / "huggingface" / "bert-classifier"
 GOOD = """\
 task: sequence_classification
 model:

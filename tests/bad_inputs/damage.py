@@ -68,7 +68,8 @@ def _rename_keys(path: Path, change: str) -> None:
     """`OLD=NEW` in the beginning of every parameter name of a weights file."""
     old, _, new = change.partition("=")
     arrays = pickle.loads(path.read_bytes())
-    path.write_bytes(pickle.dumps({new + name.removeprefix(old): value for name, value in arrays.items()}))
+    renamed = {new + name.removeprefix(old) if name.startswith(old) else name: arrays[name] for name in arrays}
+    path.write_bytes(pickle.dumps(renamed))
 
 
 DAMAGE: dict[str, Callable[..., None]] = {
