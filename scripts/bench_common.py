@@ -1,0 +1,54 @@
+"""What the benchmarks share: where things are, how nlpctl is started, and the conditions of a measurement."""
+
+from __future__ import annotations
+
+import os
+import sys
+from datetime import datetime, timezone
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+DATA = ROOT.parent / "shared" / "data"
+sys.path.insert(0, str(ROOT))
+
+from nlpctl.runtime.cpu import cpu_info, physical_cores  # noqa: E402
+from nlpctl.runtime.run_directory import git_commit  # noqa: E402
+from nlpctl.runtime.versions import installed_version  # noqa: E402
+
+NLPCTL = (sys.executable, "-m", "nlpctl")
+PACKAGES = ("paddlepaddle", "paddlenlp", "numpy", "tokenizers")
+
+
+def environment() -> dict[str, str]:
+    """The environment of a child process: ours, with this checkout's nlpctl first on the path."""
+    paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
+
+
+def conditions() -> dict[str, Any]:
+    """When, where and with what was measured. `load` is the 1-minute load average right now."""
+    return {
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "processor": cpu_info().model,
+        "cores": physical_cores(),
+        "load": round(os.getloadavg()[0], 2),
+        "python": sys.version.split()[0],
+        **{package: installed_version(package) for package in PACKAGES},
+        "commit": git_commit(),
+    }
+
+
+def conditions_line(facts: dict[str, Any]) -> str:
+    """`conditions()` in one line."""
+    packages = ", ".join(f"{package} {facts[package]}" for package in PACKAGES)
+    return (
+        f"{facts['date']}, {facts['processor']}, {facts['cores']} cores, load {facts['load']} at the start; "
+        f"Python {facts['python']}, {packages}; commit {facts['commit']}"
+    )
+
+
+def middle_and_range(values: list[float], digits: int = 1) -> str:
+    """"median (smallest to largest)"."""
+    return f"{median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"

