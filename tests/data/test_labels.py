@@ -56,10 +56,11 @@ def test_from_file_tells_all_problems(tmp_path: Path):
     path.write_text("pos\n\nneg\npos \n")
     with pytest.raises(UserError) as caught:
         LabelSet.from_file(path)
-    assert [str(problem) for problem in caught.value.problems] == [
-        f"{path}:2: blank label",
-        f"{path}:4: label 'pos' occurs twice (first at {path}:1)",
+    assert [(problem.where, problem.message) for problem in caught.value.problems] == [
+        (f"{path}:2", "blank label"),
+        (f"{path}:4", f"label 'pos' occurs twice (first at {path}:1)"),
     ]
+    assert all(problem.hint for problem in caught.value.problems)
     path.write_bytes(b"pos\nn\xffg\n")
     with pytest.raises(UserError, match=f"{path}:2: not UTF-8"):
         LabelSet.from_file(path)
