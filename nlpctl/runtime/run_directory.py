@@ -284,6 +284,13 @@ class EventLog:
         with self.path.open("a", encoding="utf-8") as stream:
             stream.write(line + "\n")
 
+    def has(self, event: str, step: int) -> bool:
+        """Whether `event` of `step` was noted."""
+        if not self.path.exists():
+            return False
+        noted = [json.loads(line) for line in self.path.read_text(encoding="utf-8").splitlines()]
+        return any(each["event"] == event and each["step"] == step for each in noted)
+
     def forget_after(self, step: int) -> None:
         """Drop events later than `step`: a resumed run writes them again."""
         if not self.path.exists():

@@ -33,10 +33,20 @@ class EventRecorder(TrainerCallback):
 
     def on_save(self, args, state, control, **kwargs):
         if state.is_world_process_zero:
-            best = state.best_model_checkpoint
-            self.log.append(
-                "save", state.global_step, checkpoint=f"checkpoint-{state.global_step}", best=best and Path(best).name
-            )
+            record_save(self.log, state)
+
+
+def record_save(log: EventLog, state: TrainerState) -> None:
+    """Note the checkpoint of `state`."""
+    best = state.best_model_checkpoint
+    log.append("save", state.global_step, checkpoint=f"checkpoint-{state.global_step}", best=best and Path(best).name)
+
+
+def go_on_recording(log: EventLog, state: TrainerState | None) -> None:
+    """Make events.jsonl what it was when the checkpoint of `state` (None: no checkpoint) was saved."""
+    log.forget_after(state.global_step if state is not None else 0)
+    if state is not None and not log.has("save", state.global_step):
+        record_save(log, state)  # killed between the checkpoint and the note of it
 
 
 class ProgressLines(TrainerCallback):

@@ -21,7 +21,7 @@ from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.run_directory import EventLog, RunDirectory
 from nlpctl.tasks.base import Task
 from nlpctl.training.arguments import training_arguments
-from nlpctl.training.callbacks import EarlyStopping, EventRecorder, ProgressLines
+from nlpctl.training.callbacks import EarlyStopping, EventRecorder, ProgressLines, go_on_recording
 from nlpctl.training.checkpoints import read_state
 from nlpctl.training.trainer import RecipeTrainer
 
@@ -73,7 +73,7 @@ def _train(
 ) -> TrainerState:
     state = read_state(checkpoint) if checkpoint is not None else None
     if trainer.is_world_process_zero():
-        EventLog(run.events_file).forget_after(state.global_step if state is not None else 0)
+        go_on_recording(EventLog(run.events_file), state)
     if state is None:
         trainer.train()
         return trainer.state

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.config.schema import EarlyStoppingSection
-from nlpctl.training.callbacks import EarlyStopping
+from nlpctl.runtime.run_directory import EventLog
+from nlpctl.training.callbacks import EarlyStopping, go_on_recording
 
 
 def exhausted(values: list[float], patience: int, min_delta: float = 0.0, metric="accuracy", greater=True) -> bool:
@@ -55,3 +58,21 @@ def test_small_improvements_do_not_count():
 def test_the_metric_may_be_named_with_or_without_prefix():
     for name in ("accuracy", "eval_accuracy"):
         assert EarlyStopping(EarlyStoppingSection(patience=1), name, True).metric == "eval_accuracy"
+
+
+def test_events_as_they_were_at_the_checkpoint(tmp_path):
+    """Killed between a checkpoint and the note of it: the resumed run makes up for it."""
+    from paddlenlp.trainer.trainer_callback import TrainerState
+
+    log = EventLog(tmp_path / "events.jsonl")
+    for step in (1, 2, 3, 4, 5):
+        log.append("log", step)
+    state = TrainerState(global_step=4, best_model_checkpoint="/somewhere/checkpoint-2")
+    for _ in range(2):
+        go_on_recording(log, state)
+        events = [json.loads(line) for line in log.path.read_text().splitlines()]
+        found = [(event["event"], event["step"]) for event in events]
+        assert found == [("log", 1), ("log", 2), ("log", 3), ("log", 4), ("save", 4)]
+        assert events[-1]["checkpoint"] == "checkpoint-4" and events[-1]["best"] == "checkpoint-2"
+    go_on_recording(log, None)
+    assert log.path.read_text() == ""

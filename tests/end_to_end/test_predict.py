@@ -1,0 +1,142 @@
+"""`nlpctl predict`: every input format, bad rows, and interruptions."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+
+import pytest
+
+TEXTS = ["the room was good", "dirty bed and awful view", "a very clean staff", "food 好吃 was bad"]
+
+
+def answers(text: str) -> list[dict]:
+    return [json.loads(line) for line in text.splitlines()]
+
+
+def test_every_format_gives_the_same_answers(work, base):
+    (work / "in.txt").write_text("".join(f"{text}\n" for text in TEXTS))
+    (work / "in.tsv").write_text("id\ttext\n" + "".join(f"{i}\t{text}\n" for i, text in enumerate(TEXTS)))
+    (work / "in.jsonl").write_text("".join(json.dumps({"text": text, "more": 1}) + "\n" for text in TEXTS))
+    started = [
+        work.start("predict", "base", "in.txt", "-o", "out/from-txt.jsonl"),
+        work.start("predict", "base/model", "in.tsv", "--device", "cpu"),
+        work.start("predict", "recipe.yaml", "in.jsonl"),
+        work.start("predict", "base"),
+    ]
+    done = [process.communicate("".join(f"{text}\n" for text in TEXTS)) for process in started]
+    assert [process.returncode for process in started] == [0, 0, 0, 0], done
+    assert done[0][0] == ""
+    of_txt = answers((work / "out/from-txt.jsonl").read_text())
+    others = [answers(out) for out, _ in done[1:]]
+    assert [other == of_txt for other in others] == [True, True, True]
+    assert [answer["text"] for answer in of_txt] == TEXTS
+    for answer in of_txt:
+        assert list(answer) == ["text", "label", "probabilities"] and list(answer["probabilities"]) == ["neg", "pos"]
+        assert sum(answer["probabilities"].values()) == pytest.approx(1.0, abs=1e-5)
+        assert answer["label"] == max(answer["probabilities"], key=answer["probabilities"].get)
+    assert [answer["label"] for answer in of_txt] == ["pos", "neg", "pos", "neg"]
+    assert "好吃" in (work / "out/from-txt.jsonl").read_text(encoding="utf-8")
+    assert [path.name for path in (work / "out").iterdir()] == ["from-txt.jsonl"]  # no .partial is left
+
+
+def test_bad_rows(work, base):
+    """skip: an error in place of the answer; error: nothing is answered, and an older output stays."""
+    rows = ['{"text": "good"}', '{"text": "  "}', "{broken", '{"text": "bad"}', '{"other": 1}']
+    (work / "bad.jsonl").write_text("".join(f"{row}\n" for row in rows))
+    done = work.nlpctl("predict", "base", "bad.jsonl", "--set", "data.on_bad_row=skip")
+    assert done.returncode == 0, done.stderr
+    found = answers(done.stdout)
+    assert [list(answer)[0] for answer in found] == ["text", "error", "error", "text", "error"]
+    for line, answer in ((2, found[1]), (3, found[2]), (5, found[4])):
+        assert answer["error"].startswith(f"bad.jsonl:{line}: ")
+
+    (work / "bad.out").write_text("precious")
+    done = work.nlpctl("predict", "base", "bad.jsonl", "-o", "bad.out", "--overwrite")
+    assert done.returncode == 2 and "Traceback" not in done.stderr
+    assert all(f"bad.jsonl:{line}:" in done.stderr for line in (2, 3, 5))
+    assert (work / "bad.out").read_text() == "precious"
+
+
+def test_an_output_file_is_not_overwritten_unasked(work, base):
+    (work / "kept.txt").write_text("good\n")
+    (work / "kept.jsonl").write_text("precious")
+    done = work.nlpctl("predict", "base", "kept.txt", "-o", "kept.jsonl")
+    assert done.returncode == 2 and "--overwrite" in done.stderr and (work / "kept.jsonl").read_text() == "precious"
+    done = work.nlpctl("predict", "base", "kept.txt", "-o", "kept.jsonl", "--overwrite")
+    assert done.returncode == 0 and answers((work / "kept.jsonl").read_text())[0]["label"] == "pos"
+
+
+def test_what_cannot_be_resumed(work, base):
+    (work / "few.txt").write_text("good\n")
+    done = work.nlpctl("predict", "base", "few.txt", "--resume")
+    assert done.returncode == 2 and "-o FILE" in done.stderr
+    done = work.nlpctl("predict", "base", "-", "-o", "from-pipe.jsonl", "--resume", stdin="good\n")
+    assert done.returncode == 2 and "read again" in done.stderr and not (work / "from-pipe.jsonl").exists()
+
+
+@pytest.fixture(scope="module")
+def long_input(work) -> Path:
+    """Rows of many lengths, every hundredth bad."""
+    source = (work / "train.tsv").read_text().splitlines()[1:]
+    texts = [" ".join([source[i % len(source)].split("\t")[0]] * (i % 3 + 1)) for i in range(6000)]
+    rows = [json.dumps({"text": " " if i % 100 == 50 else text}) for i, text in enumerate(texts)]
+    file = work / "long.jsonl"
+    file.write_text("".join(f"{row}\n" for row in rows))
+    return file
+
+
+def test_killed_and_resumed(work, base, long_input):
+    def words(output: str, *more: str) -> tuple[str, ...]:
+        small = ("--batch-size", "2", "--set", "data.on_bad_row=skip")  # 64 rows are a unit of resumption
+        return "predict", "base", long_input.name, "-o", output, *small, *more
+
+    done = work.nlpctl(*words("whole.jsonl"))
+    assert done.returncode == 0 and "6,000 rows (60 bad)" in done.stderr, done.stderr
+    whole = (work / "whole.jsonl").read_bytes()
+    assert whole.count(b"\n") == 6000
+
+    partial = work / "killed.jsonl.partial"
+    started = work.start(*words("killed.jsonl"))
+    work.end(started, lambda: partial.exists() and partial.stat().st_size > len(whole) // 4, signal.SIGKILL)
+    assert not (work / "killed.jsonl").exists()
+    with partial.open("ab") as stream:
+        stream.write(b'{"text": "cut in the mid')
+
+    done = work.nlpctl(*words("killed.jsonl", "--resume", "--set", "data.max_seq_length=8"))
+    assert done.returncode == 2 and "other settings" in done.stderr, done.stderr
+    done = work.nlpctl(*words("killed.jsonl", "--resume"))
+    assert done.returncode == 0, done.stderr
+    assert "6,000 rows (60 bad)" in done.stderr
+    kept = int(done.stderr.split("going on after ")[1].split(" ")[0].replace(",", ""))
+    assert 0 < kept < 6000 and kept % 64 == 0
+    assert (work / "killed.jsonl").read_bytes() == whole
+    assert not list(work.folder.glob("killed.jsonl.partial*"))
+
+
+def test_sentence_pairs(work):
+    """Only the second sentence tells; the first ends with a word of either kind."""
+    words = ("good", "bad", "clean", "dirty")
+    rows = [
+        {"a": f"the {thing} was {word}", "b": f"it is {telling}", "fine": telling in ("good", "clean")}
+        for thing in ("room", "food", "bed") for word in words for telling in words
+    ]  # fmt: skip
+    (work / "pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (work / "pairs.yaml").write_text(
+        (work / "recipe.yaml").read_text().replace(
+            "data: {train: train.tsv, dev: dev.tsv, test: test.tsv, max_seq_length: 16}",
+            "data: {train: pairs.jsonl, dev: pairs.jsonl, columns: {text: a, text_pair: b, label: fine}}",
+        )
+    )  # fmt: skip
+    run = work.train("pairs", "--num_train_epochs", "12", recipe="pairs.yaml")
+    assert json.loads((run / "metrics.json").read_text())["dev"]["accuracy"] > 0.9
+    done = work.nlpctl("predict", "pairs", "pairs.jsonl")
+    assert done.returncode == 0, done.stderr
+    found = answers(done.stdout)
+    assert [(answer["text"], answer["text_pair"]) for answer in found] == [(row["a"], row["b"]) for row in rows]
+    right = sum(answer["label"] == str(row["fine"]).lower() for answer, row in zip(found, rows, strict=True))
+    assert right > 0.9 * len(rows)
+
+    done = work.nlpctl("predict", "pairs", stdin="one sentence\n")
+    assert done.returncode == 2 and "second sentence" in done.stderr

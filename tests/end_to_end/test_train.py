@@ -1,0 +1,129 @@
+"""What a training run leaves on disk, and that it can be repeated."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+
+import pytest
+
+from nlpctl.config.load import load_recipe
+
+MODEL_FILES = {
+    "config.json", "labels.json", "model_state.pdparams", "special_tokens_map.json", "task.json",
+    "tokenizer_config.json", "vocab.txt",
+}  # fmt: skip
+TRAINING_STATE = {"optimizer.pdopt", "scheduler.pdparams", "trainer_state.json"}
+REPORT = {"rows", "accuracy", "macro_f1", "micro_f1", "weighted_f1", "labels", "confusion"}
+
+
+def test_files_of_a_run(base):
+    files = {str(path.relative_to(base)) for path in base.rglob("*") if path.is_file()}
+    files = {name for name in files if not name.startswith("logs/visualdl/vdlrecords.")}
+    checkpoints = {f"checkpoints/checkpoint-{8 * epoch}/" for epoch in range(1, 7)}
+    assert files == (
+        {"recipe.yaml", "manifest.json", "events.jsonl", "metrics.json"}
+        | {f"model/{name}" for name in MODEL_FILES}
+        | {checkpoint + name for checkpoint in checkpoints for name in MODEL_FILES | TRAINING_STATE}
+    )
+    assert list((base / "logs" / "visualdl").iterdir())
+
+
+def test_manifest(work, base):
+    manifest = work.manifest("base")
+    assert set(manifest) == {
+        "format", "state", "pid", "host", "started", "ended", "error", "resumed", "command", "versions", "git_commit",
+        "seed", "data", "device", "processes", "skipped_rows",
+    }  # fmt: skip
+    assert (manifest["format"], manifest["state"], manifest["error"], manifest["resumed"]) == (1, "finished", None, [])
+    assert (manifest["seed"], manifest["device"], manifest["processes"]) == (42, "cpu", 1)
+    assert manifest["command"][1:3] == ["train", "recipe.yaml"]
+    assert manifest["started"] <= manifest["ended"]
+    assert {"paddlenlp": "2.8.1", "paddlepaddle": "2.6.2"}.items() <= manifest["versions"].items()
+    files = [work / f"{split}.tsv" for split in ("train", "dev", "test")]
+    assert manifest["data"] == {str(file): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+    skipped = {split: rows["total"] for split, rows in manifest["skipped_rows"].items()}
+    assert skipped == {"train": 0, "dev": 0, "test": 0}
+
+
+def test_labels_task_and_metrics(base):
+    assert json.loads((base / "model" / "labels.json").read_text()) == {"labels": ["neg", "pos"]}
+    assert json.loads((base / "model" / "task.json").read_text()) == {
+        "format": 1,
+        "task": "sequence_classification",
+        "trained": True,
+        "data": {
+            "columns": {"text": "text", "text_pair": None, "label": "label"},
+            "max_seq_length": 16,
+            "tokenizer": "auto",
+            "header": True,
+        },
+    }
+    metrics = json.loads((base / "metrics.json").read_text())
+    assert list(metrics) == ["dev", "test"]
+    for split, rows in (("dev", 40), ("test", 30)):
+        report = metrics[split]
+        assert set(report) == REPORT and report["rows"] == rows
+        assert set(report["labels"]) == {"neg", "pos"}
+        assert all(set(figures) == {"precision", "recall", "f1", "support"} for figures in report["labels"].values())
+        assert sum(map(sum, report["confusion"])) == rows
+        assert 0.7 < report["accuracy"] < 1.0  # it has learnt; a tenth of the rows are mislabelled
+
+
+def test_events(work, base):
+    events = work.events("base")
+    kinds = [(event["event"], event["step"]) for event in events]
+    expected = []
+    for epoch in range(1, 7):
+        expected += [("log", 8 * epoch - 4), ("log", 8 * epoch), ("evaluate", 8 * epoch), ("save", 8 * epoch)]
+    assert kinds == expected
+    logs, evaluations, saves = ([e for e in events if e["event"] == kind] for kind in ("log", "evaluate", "save"))
+    assert {"time", "event", "step", "epoch", "loss", "learning_rate"} <= set(logs[0])
+    assert {"eval_loss", "eval_accuracy", "eval_macro_f1", "epoch"} <= set(evaluations[0])
+    assert set(saves[0]) == {"time", "event", "step", "checkpoint", "best"}
+    assert logs[-1]["loss"] < logs[0]["loss"]
+    # The model that was kept is the first of the best by the figures of the events, and scores as it did then.
+    best = max(evaluations, key=lambda event: event["eval_accuracy"])
+    assert saves[-1]["best"] == f"checkpoint-{best['step']}"
+    kept = (base / "checkpoints" / saves[-1]["best"] / "model_state.pdparams").read_bytes()
+    assert (base / "model" / "model_state.pdparams").read_bytes() == kept
+    scores = json.loads((base / "metrics.json").read_text())["dev"]
+    assert {name: best[f"eval_{name}"] for name in ("accuracy", "macro_f1")} == pytest.approx(
+        {name: scores[name] for name in ("accuracy", "macro_f1")}, abs=1e-12
+    )
+
+
+def test_the_recipe_of_a_run_repeats_it(work, base, same_bits):
+    """Also from elsewhere, and with data loader workers: batches and dropout do not depend on them."""
+    assert load_recipe(base / "recipe.yaml").training.output_dir == str(base)
+    again = work.train("again", "--dataloader_num_workers", "2", recipe="base/recipe.yaml")
+    assert same_bits(base, again)
+    assert json.loads((again / "metrics.json").read_text()) == json.loads((base / "metrics.json").read_text())
+
+    # Overwritten by another run, nothing of it is left.
+    work.train("again", "--seed", "43", "--num_train_epochs", "1", "--overwrite", recipe="base/recipe.yaml")
+    assert not same_bits(base, again)
+    assert [path.name for path in (again / "checkpoints").iterdir()] == ["checkpoint-8"]
+    assert {event["step"] for event in work.events("again")} == {4, 8}
+    assert work.manifest("again")["seed"] == 43 and work.manifest("again")["resumed"] == []
+
+
+def test_nothing_overwrites_a_finished_run(work, base):
+    before = {path: path.stat().st_mtime_ns for path in base.rglob("*")}
+    for words, told in (((), "--overwrite"), (("--resume",), "nothing to resume")):
+        done = work.nlpctl("train", "recipe.yaml", *words)
+        assert done.returncode == 2 and told in done.stderr and "Traceback" not in done.stderr
+        assert done.stdout == ""
+    assert {path: path.stat().st_mtime_ns for path in base.rglob("*")} == before
+
+
+@pytest.mark.parametrize("flag", ["--fp16", "--bf16"])
+@pytest.mark.parametrize("device", ["cpu", "auto"])
+def test_half_precision_needs_a_gpu(work, flag, device):
+    from nlpctl.runtime.device import usable_gpu
+
+    if device == "auto" and usable_gpu().usable:
+        pytest.skip("this machine has a card, and auto takes it")
+    done = work.nlpctl("train", "recipe.yaml", flag, "--device", device, "--set", "training.output_dir=half")
+    assert done.returncode == 2 and "needs a GPU" in done.stderr and flag in done.stderr
+    assert not (work / "half").exists()
