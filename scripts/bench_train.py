@@ -135,8 +135,8 @@ def train_once(
 ) -> dict[int, float]:
     """Train in a new process; the wall time at which each logged step was done."""
     run.mkdir()
-    recipe, times = run / "recipe.yaml", run / "times.jsonl"
-    recipe.write_text(json.dumps(recipe_of(setting, train, run / "out", WARM + arguments.steps)), encoding="utf-8")  # JSON is YAML
+    recipe, times = run / "recipe.yaml", run / "times.jsonl"  # written as JSON, which is YAML
+    recipe.write_text(json.dumps(recipe_of(setting, train, run / "out", WARM + arguments.steps)), encoding="utf-8")
     if variant == "nlpctl":
         command: Sequence[str] = (*NLPCTL, "train", str(recipe), "--device", "cpu")
         times = run / "out" / "events.jsonl"
