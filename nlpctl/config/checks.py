@@ -35,9 +35,10 @@ Check = Callable[[Recipe], Iterator[Finding]]
 
 def check(recipe: Recipe, purpose: Purpose, broken: Collection[str] = ()) -> list[Problem]:
     """Everything that is wrong with `recipe`. Findings about a key in `broken` are left out."""
-    from nlpctl.config.data_checks import DATA_CHECKS  # it needs Finding from here
+    from nlpctl.config.data_checks import DATA_CHECKS  # both need Finding from here
+    from nlpctl.config.training_checks import TRAINING_CHECKS
 
-    checks = CHECKS + DATA_CHECKS if purpose == "train" else CHECKS
+    checks = CHECKS + TRAINING_CHECKS + DATA_CHECKS if purpose == "train" else CHECKS
     findings = [finding for each in checks for finding in each(recipe)]
     return [_problem(recipe, finding) for finding in findings if not _touches(finding.keys, broken)]
 

@@ -16,6 +16,7 @@ MANAGED: Mapping[str, str] = {
     "training.do_train": "run `nlpctl train`",
     "training.do_predict": "run `nlpctl predict`",
     "training.do_export": "leave it out: training and exporting are two commands",
+    "training.past_index": "delete it: no model of nlpctl remembers earlier batches",
     "training.label_names": "the task knows its label names",
     "training.wandb_api_key": "set the environment variable WANDB_API_KEY: a run keeps a copy of its recipe",
     "compression.do_compress": "leave it out: training and compressing are two commands",

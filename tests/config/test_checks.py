@@ -9,6 +9,7 @@ from nlpctl.config.data_checks import DATA_CHECKS
 from nlpctl.config.keys import all_keys
 from nlpctl.config.load import Override
 from nlpctl.config.ranges import RANGES
+from nlpctl.config.training_checks import TRAINING_CHECKS
 from nlpctl.errors import UserError
 
 HEAD = "task: sequence_classification\n"
@@ -62,6 +63,10 @@ CASES = {
         ("training: {tensor_parallel_degree: 2}", 4, "tensor_parallel_degree"),
         ("training: {unified_checkpoint: true}", 4, "whole checkpoints"),
     ],
+    "_optimizer": [("training: {optim: adafactor}", 4, "no adafactor")],
+    "_reporters": [("training: {report_to: [visualdl, wandb]}", 4, "wandb is not installed")],
+    "_evaluation_steps": [("training: {minimum_eval_times: 3}", 4, "lowers eval_steps")],
+    "_flat_gradients": [("training: {flatten_param_grads: true}", 4, "NPU devices only")],
     "_flags": [
         ("runtime:\n  flags:\n    FLAGS_benchmrk: 1", 6, "Paddle has no flag FLAGS_benchmrk"),
         ("runtime: {flags: {FLAGS_benchmark: perhaps}}", 4, "'perhaps' is no value"),
@@ -142,7 +147,7 @@ def cases() -> list:
 
 
 def test_every_check_has_a_case() -> None:
-    assert {check.__name__ for check in CHECKS + DATA_CHECKS} == set(CASES) | set(WHOLE)
+    assert {check.__name__ for check in CHECKS + TRAINING_CHECKS + DATA_CHECKS} == set(CASES) | set(WHOLE)
 
 
 @pytest.mark.parametrize(("text", "where", "part"), cases())

@@ -86,7 +86,8 @@ def test_values_of_a_recipe(load) -> None:
         + "training:\n  learning_rate: 5e-5\n  warmup_ratio: 1/10\n  evaluation_strategy: no\n  report_to: visualdl\n"
         "  save_total_limit: null\n  fp16: 'yes'\n"
         "compression: {width_mult_list: [3/4, 1/2], batch_num_list: 4}\n"
-        "runtime: {flags: {FLAGS_fraction_of_gpu_memory_to_use: 1e-3, FLAGS_benchmark: no}, device: gpu}\nearly_stopping:\n"
+        "runtime: {flags: {FLAGS_fraction_of_gpu_memory_to_use: 1e-3, FLAGS_benchmark: no}, device: gpu}\n"
+        "early_stopping:\n"
     )
     assert recipe.data.train[0].endswith("/train.tsv")
     assert recipe.data.labels == ("no", "yes")
