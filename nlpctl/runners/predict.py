@@ -170,8 +170,8 @@ class PartialOutput:
         if not self._goes_on(resume):
             try:
                 self.output.parent.mkdir(parents=True, exist_ok=True)
+                self.file.write_bytes(b"")  # first: older answers must never lie beside the new note
                 write_json_atomic(self.note, identity)
-                self.file.write_bytes(b"")
             except OSError as error:
                 message = f"cannot write here ({error.strerror or error})"
                 raise UserError(message, where=str(self.output), hint="name another file: -o FILE") from None

@@ -80,7 +80,7 @@ def test_what_cannot_be_resumed(work, base):
 def long_input(work) -> Path:
     """Rows of many lengths, every hundredth bad."""
     source = (work / "train.tsv").read_text().splitlines()[1:]
-    texts = [" ".join([source[i % len(source)].split("\t")[0]] * (i % 3 + 1)) for i in range(6000)]
+    texts = [" ".join([source[i % len(source)].split("\t")[0]] * (i % 3 + 1)) for i in range(3000)]
     rows = [json.dumps({"text": " " if i % 100 == 50 else text}) for i, text in enumerate(texts)]
     file = work / "long.jsonl"
     file.write_text("".join(f"{row}\n" for row in rows))
@@ -93,9 +93,9 @@ def test_killed_and_resumed(work, base, long_input):
         return "predict", "base", long_input.name, "-o", output, *small, *more
 
     done = work.nlpctl(*words("whole.jsonl"))
-    assert done.returncode == 0 and "6,000 rows (60 bad)" in done.stderr, done.stderr
+    assert done.returncode == 0 and "3,000 rows (30 bad)" in done.stderr, done.stderr
     whole = (work / "whole.jsonl").read_bytes()
-    assert whole.count(b"\n") == 6000
+    assert whole.count(b"\n") == 3000
 
     partial = work / "killed.jsonl.partial"
     started = work.start(*words("killed.jsonl"))
@@ -108,9 +108,9 @@ def test_killed_and_resumed(work, base, long_input):
     assert done.returncode == 2 and "other settings" in done.stderr, done.stderr
     done = work.nlpctl(*words("killed.jsonl", "--resume"))
     assert done.returncode == 0, done.stderr
-    assert "6,000 rows (60 bad)" in done.stderr
+    assert "3,000 rows (30 bad)" in done.stderr
     kept = int(done.stderr.split("going on after ")[1].split(" ")[0].replace(",", ""))
-    assert 0 < kept < 6000 and kept % 64 == 0
+    assert 0 < kept < 3000 and kept % 64 == 0
     assert (work / "killed.jsonl").read_bytes() == whole
     assert not list(work.folder.glob("killed.jsonl.partial*"))
 

@@ -1,0 +1,142 @@
+"""Two CPU processes train as one does, and fail, stop and resume as one."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nlpctl.runtime.launch import launch
+
+# Without dropout, since every rank draws its own. 61 rows: the last update of an epoch has 5, cut into 3 and 2.
+PLAIN = (
+    "--set model.config.hidden_dropout_prob=0 --set model.config.attention_probs_dropout_prob=0 "
+    "--num_train_epochs 4 --logging_steps 1 --threads 1"
+).split()
+PARTS = ("--per_device_train_batch_size", "4")
+
+
+@pytest.fixture(scope="module")
+def one(work) -> Path:
+    """Batches of 8 in one process."""
+    return work.train("one", *PLAIN)
+
+
+@pytest.fixture(scope="module")
+def two(work) -> Path:
+    """Batches of 4 in each of two processes."""
+    return work.train("two", *PLAIN, *PARTS, "--nproc", "2")
+
+
+def alike(work, weights, one: Path, other: Path) -> float:
+    """The largest difference of a weight after 4 epochs; losses and scores are compared on the way."""
+    # Key biases shift all attention scores of a query alike, and softmax does not see that: their gradient is
+    # rounding noise, which Adam blows up to full steps.
+    first, second = (weights(run / "checkpoints" / "checkpoint-32") for run in (one, other))
+    assert first.keys() == second.keys()
+    compared = [name for name in first if not name.endswith("self_attn.k_proj.bias")]
+    assert len(compared) == len(first) - 1
+    for kind, figure in (("log", "loss"), ("evaluate", "eval_loss"), ("evaluate", "eval_accuracy")):
+        figures = [[event[figure] for event in work.events(run.name) if event["event"] == kind] for run in (one, other)]
+        assert len(figures[0]) == (32 if kind == "log" else 4)
+        np.testing.assert_allclose(figures[0], figures[1], atol=1e-5)
+    assert figures[0][-1] > 0.7  # it has learnt
+    assert json.loads((one / "metrics.json").read_text()) == json.loads((other / "metrics.json").read_text())
+    return max(float(np.abs(first[name] - second[name]).max()) for name in compared)
+
+
+def test_two_processes_train_as_one(work, weights, one, two):
+    difference = alike(work, weights, one, two)
+    print(f"largest difference of a weight: {difference:.2e}")
+    assert difference < 1e-5
+    assert (work.manifest("two")["processes"], work.manifest("two")["state"]) == (2, "finished")
+    assert sorted(path.name for path in (two / "logs").glob("*.log")) == ["rank-0.log", "rank-1.log"]
+
+
+def test_accumulated_parts_train_as_one(work, weights, one):
+    parts = work.train("parts", *PLAIN, *PARTS, "--gradient_accumulation_steps", "2")
+    difference = alike(work, weights, one, parts)
+    print(f"largest difference of a weight: {difference:.2e}")
+    assert difference < 1e-5
+
+
+# `nlpctl train` in which every rank leaves its final weights.
+LEAVE_WEIGHTS = """
+import os, sys
+from pathlib import Path
+from nlpctl.config.schema import RuntimeSection
+from nlpctl.runtime.process import configure_paddle, prepare_process
+configure_paddle(prepare_process(RuntimeSection(device="cpu", nproc=2, threads=1), 42), 42)
+import numpy as np
+from nlpctl.cli.app import main
+from nlpctl.training.trainer import RecipeTrainer
+train = RecipeTrainer.train
+def leave_weights(self, *args, **kwargs):
+    train(self, *args, **kwargs)
+    arrays = {name: value.numpy() for name, value in self.loaded.network.state_dict().items()}
+    np.savez(Path(sys.argv[0]).parent / f"weights-{os.environ['PADDLE_TRAINER_ID']}.npz", **arrays)
+RecipeTrainer.train = leave_weights
+sys.exit(main())
+"""
+
+
+def test_all_ranks_end_with_the_same_weights(work, two, weights):
+    """Bit by bit; and with those of the command line, so that they are a function of the recipe."""
+    (work / "leave_weights.py").write_text(LEAVE_WEIGHTS)
+    words = ["train", str(work / "recipe.yaml"), *PLAIN, *PARTS, "--set", f"training.output_dir={work / 'ranks'}"]
+    assert launch(words, 2, (), work / "ranks-logs", (str(work / "leave_weights.py"),)) == 0
+    with np.load(work / "weights-0.npz") as first, np.load(work / "weights-1.npz") as second:
+        assert set(first.files) == set(second.files) and len(first.files) > 10
+        assert [name for name in first.files if first[name].tobytes() != second[name].tobytes()] == []
+        saved = weights(two / "checkpoints" / "checkpoint-32")
+        assert [name for name in saved if first[name].tobytes() != saved[name].tobytes()] == []
+
+
+def test_a_rank_that_fails_is_shown(work):
+    (work / "failing_reader.py").write_text(
+        "import csv, os\n"
+        "def read(path):\n"
+        "    if os.environ.get('PADDLE_TRAINER_ID') == '1':\n"
+        "        raise ValueError('the disk of the second machine')\n"
+        "    with open(path) as stream:\n"
+        "        yield from csv.DictReader(stream, delimiter='\\t')\n"
+    )
+    reader = ("--set", "data.reader=failing_reader:read", "--set", "training.output_dir=failing")
+    done = work.nlpctl("train", "recipe.yaml", *reader, "--nproc", "2")
+    assert done.returncode == 2, done.stderr  # a reader is the user's
+    assert "the disk of the second machine" in done.stderr and "process 1 of 2 failed" in done.stderr
+    assert "rank-1.log" in done.stderr and "Traceback" not in done.stderr
+    assert work.manifest("failing")["state"] == "failed"
+
+
+def test_stopped_and_resumed(work, weights, two):
+    words = ("train", "recipe.yaml", *PLAIN, *PARTS, "--nproc", "2", "--set", "training.output_dir=two-stopped")
+    checkpoint = work / "two-stopped" / "checkpoints" / "checkpoint-8"
+    done = work.end(work.start(*words), checkpoint.exists, signal.SIGINT)
+    assert done.returncode == 130 and "Traceback" not in done.stderr, done.stderr
+    assert work.manifest("two-stopped")["state"] == "interrupted"
+    assert not ranks_of(work / "two-stopped")
+
+    done = work.nlpctl(*words[:-4], "--resume", "--set", "training.output_dir=two-stopped")
+    assert done.returncode == 2 and "began with 2 process" in done.stderr, done.stderr
+    done = work.nlpctl(*words, "--resume")
+    assert done.returncode == 0, done.stderr
+    first, second = (weights(run / "model") for run in (two, work / "two-stopped"))
+    assert [name for name in first if first[name].tobytes() != second[name].tobytes()] == []
+
+
+def ranks_of(run: Path) -> list[int]:
+    """Living processes whose command line names the run."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (folder / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if int(folder.name) != os.getpid() and str(run).encode() in command:
+            found.append(int(folder.name))
+    return found

@@ -1,0 +1,76 @@
+"""The file that predict writes to before it has its name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import nlpctl  # noqa: F401  before paddle
+from nlpctl.errors import UserError
+from nlpctl.runners.predict import PartialOutput
+
+IDENTITY = {"model": "m", "files": [["weights", 3, 1.5]], "batch_size": 2}
+
+
+@pytest.fixture
+def output(tmp_path: Path) -> Path:
+    return tmp_path / "new" / "folder" / "out.jsonl"
+
+
+def write(output: Path, lines: list[str]) -> PartialOutput:
+    partial = PartialOutput(output)
+    assert partial.begin(IDENTITY, resume=False, window=4) == (0, 0)
+    with partial.file.open("a", encoding="utf-8") as stream:
+        stream.writelines(lines)
+    return partial
+
+
+def answers(count: int) -> list[str]:
+    """Every third is bad; separators of Unicode, which are no line ends, among the texts."""
+    return [
+        json.dumps({"error": f"{i}"} if i % 3 == 2 else {"text": "好\u2028"}, ensure_ascii=False) + "\n"
+        for i in range(count)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("lines", "kept"),
+    [
+        (answers(0), 0),
+        (answers(3), 0),
+        (answers(4), 4),
+        (answers(11), 8),
+        ([*answers(8), '{"text": "cut'], 8),
+        ([*answers(7), '{"text": "cut'], 4),  # a line without its end does not count
+    ],
+)
+def test_whole_windows_are_kept(output, lines, kept):
+    partial = write(output, lines)
+    again = PartialOutput(output)
+    assert again.begin(IDENTITY, resume=True, window=4) == (kept, len([i for i in range(kept) if i % 3 == 2]))
+    assert partial.file.read_text(encoding="utf-8").count("\n") == kept
+    again.finish()
+    assert output.read_text(encoding="utf-8") == "".join(answers(kept))
+    assert [path.name for path in output.parent.iterdir()] == ["out.jsonl"]
+
+
+def test_without_resume_it_starts_over(output):
+    partial = write(output, answers(8))
+    assert PartialOutput(output).begin(IDENTITY, resume=False, window=4) == (0, 0)
+    assert partial.file.read_bytes() == b""
+
+
+@pytest.mark.parametrize("change", [{"batch_size": 3}, {"files": [["weights", 3, 1.6]]}, {"input": "other.txt"}])
+def test_answers_to_something_else_are_refused_and_stay(output, change):
+    partial = write(output, answers(8))
+    before = partial.file.read_bytes()
+    with pytest.raises(UserError, match="another input or model, or with other settings") as caught:
+        PartialOutput(output).check({**IDENTITY, **change}, resume=True)
+    assert "--resume" in str(caught.value) and partial.file.read_bytes() == before
+
+
+def test_resume_without_a_beginning(output):
+    assert PartialOutput(output).begin(IDENTITY, resume=True, window=4) == (0, 0)
+    assert not output.exists()

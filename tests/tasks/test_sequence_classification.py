@@ -1,0 +1,75 @@
+"""Scores computed by hand, and answers in words."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+import nlpctl  # noqa: F401  before paddle
+from nlpctl.config.schema import DataSection
+from nlpctl.data.labels import LabelSet
+from nlpctl.tasks.registry import TASKS, make_task
+from nlpctl.tasks.scores import classification_report
+from nlpctl.tasks.sequence_classification import softmax
+
+NAMES = ("neg", "neutral", "pos", "never")
+
+
+def test_scores_by_hand():
+    gold = np.array([0, 0, 0, 0, 1, 1, 2, 2, 2, 2])
+    predicted = np.array([0, 0, 0, 1, 1, 2, 2, 2, 0, 2])
+    report = classification_report(gold, predicted, NAMES)
+    assert report["rows"] == 10 and report["accuracy"] == 0.7 == pytest.approx(report["micro_f1"])
+    assert report["confusion"] == [[3, 1, 0, 0], [0, 1, 1, 0], [1, 0, 3, 0], [0, 0, 0, 0]]
+    assert list(report["labels"]) == list(NAMES)
+    assert report["labels"]["neg"] == {"precision": 0.75, "recall": 0.75, "f1": 0.75, "support": 4}
+    assert report["labels"]["neutral"] == {"precision": 0.5, "recall": 0.5, "f1": 0.5, "support": 2}
+    assert report["labels"]["never"] == {"precision": 0.0, "recall": 0.0, "f1": 0.0, "support": 0}
+    assert report["macro_f1"] == pytest.approx((0.75 + 0.5 + 0.75 + 0) / 4)
+    assert report["weighted_f1"] == pytest.approx((4 * 0.75 + 2 * 0.5 + 4 * 0.75) / 10)
+    json.dumps(report)  # no NumPy types
+
+
+@pytest.fixture
+def task():
+    return make_task("sequence_classification", DataSection(), LabelSet(("neg", "pos")))
+
+
+def test_metrics_are_part_of_the_report(task):
+    logits, labels = np.array([[2.0, 1.0], [0.0, 3.0], [1.0, 0.0]], "float32"), np.array([0, 1, 1])
+    metrics, report = task.metrics(logits, labels), task.report(logits, labels)
+    assert set(metrics) == {"accuracy", "macro_f1", "micro_f1", "weighted_f1"}
+    assert metrics.items() <= report.items() and report["accuracy"] == pytest.approx(2 / 3)
+
+
+def test_what_a_recipe_may_name_as_the_best_metric_is_what_evaluation_gives(task):
+    from nlpctl.config.tasks import KNOWN_TASKS, task_info
+
+    assert {info.name for info in KNOWN_TASKS} == set(TASKS)
+    given = task.metrics(np.eye(2, dtype="float32"), np.array([0, 1]))
+    assert set(task_info(task.name).metrics) == {"loss", *given}
+
+
+def test_answers(task):
+    low, high = task.decode(np.array([[1.0, 0.0], [-1000.0, 1000.0]], "float32"))
+    assert low == {"label": "neg", "probabilities": {"neg": 0.731059, "pos": 0.268941}}
+    assert high == {"label": "pos", "probabilities": {"neg": 0.0, "pos": 1.0}}
+    assert task.decode(np.empty((0, 2), "float32")) == []
+
+
+def test_softmax():
+    logits = np.random.default_rng(0).normal(size=(5, 4)).astype("float32") * 30
+    exact = np.exp(logits.astype("float64"))
+    np.testing.assert_allclose(softmax(logits), exact / exact.sum(-1, keepdims=True), rtol=1e-12)
+    assert softmax(np.array([[1e4, -1e4]])).tolist() == [[1.0, 0.0]]
+
+
+def test_loss_is_the_mean_over_the_batch(task):
+    import paddle
+
+    logits, labels = paddle.to_tensor([[1.0, 0.0], [0.0, 2.0]]), paddle.to_tensor([0, 0])
+    expected = (np.log1p(np.exp(-1.0)) + np.log1p(np.exp(2.0))) / 2
+    loss = task.loss(logits, labels)
+    assert loss.shape == [] and float(loss) == pytest.approx(expected, rel=1e-6)
