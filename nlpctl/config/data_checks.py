@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
 from nlpctl.config.checks import Check, Finding
 from nlpctl.config.positions import display
@@ -130,8 +131,11 @@ def _run_directory(recipe: Recipe) -> Iterator[Finding]:
     output_dir = recipe.training.output_dir
     if not output_dir:
         yield Finding(("training.output_dir",), "training.output_dir is empty", "name a folder: outputs/first")
-    elif os.path.exists(output_dir) and not os.path.isdir(output_dir):
-        message = f"training.output_dir: {display(output_dir)} is a file"
+        return
+    # The folder itself, or the nearest one above it that is there.
+    there = next(path for path in (Path(output_dir), *Path(output_dir).parents) if path.exists())
+    if not there.is_dir():
+        message = f"training.output_dir: {display(there)} is a file"
         yield Finding(("training.output_dir",), message, "name a folder that is new or holds an earlier run")
 
 

@@ -9,7 +9,8 @@ import numpy as np
 import paddle
 
 from nlpctl.data.collate import raise_failure
-from nlpctl.errors import RunFailed, UserError
+from nlpctl.data.examples import require_full_batch
+from nlpctl.errors import RunFailed
 
 MEGABATCH = 50  # global batches that are sorted by length together
 
@@ -55,11 +56,7 @@ class LengthGroupedBatchSampler(paddle.io.DistributedBatchSampler):
         self.global_batch_size = batch_size * self.parts
         self._start = 0
         if len(self) == 0:
-            raise UserError(
-                f"{len(lengths)} training rows do not fill one batch of {self.global_batch_size}",
-                where="training.dataloader_drop_last",
-                hint="set it to false, or take a smaller training.per_device_train_batch_size",
-            )
+            require_full_batch(len(lengths), self.global_batch_size)
 
     @property
     def updates(self) -> int:

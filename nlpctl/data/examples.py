@@ -200,6 +200,16 @@ def require_two_labels(examples: ExampleList, labels: LabelSet, where: str) -> N
         raise UserError(f"all {len(examples)} training rows have the label {name!r}", where=where, hint=hint)
 
 
+def require_full_batch(rows: int, global_batch_size: int) -> None:
+    """UserError where dropping the last, smaller batch would leave none."""
+    if rows < global_batch_size:
+        raise UserError(
+            f"{rows} training rows do not fill one batch of {global_batch_size}",
+            where="training.dataloader_drop_last",
+            hint="set it to false, or take a smaller training.per_device_train_batch_size",
+        )
+
+
 def _no_good_row(source: RowSource, log: BadRowLog) -> UserError:
     reasons = ", ".join(f"{kind} ({count})" for kind, count in log.kinds.most_common(3))
     hint = "mend the rows; data.on_bad_row: error lists the first ten"

@@ -73,10 +73,14 @@ def _without_label_count(values: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if key not in dropped}
 
 
+def _is_share(value: Any) -> bool:
+    return value is None or (isinstance(value, int | float) and 0 <= value <= 1)
+
+
 def _check_overrides(config: Any, overrides: Mapping[str, Any]) -> None:
     known = [key for key in vars(config) if not key.startswith("_") and key not in _NOT_OVERRIDABLE]
     problems = []
-    for key in overrides:
+    for key, value in overrides.items():
         where = f"model.config.{key}"
         if key in _NOT_OVERRIDABLE:
             problems.append(Problem("is set by nlpctl from the labels and the weights", where, "remove it"))
@@ -84,5 +88,7 @@ def _check_overrides(config: Any, overrides: Mapping[str, Any]) -> None:
             near = difflib.get_close_matches(key, known, n=1)
             hint = f"did you mean {near[0]}?" if near else f"keys are those of PaddleNLP's {type(config).__name__}"
             problems.append(Problem("no such key in this network's config", where, hint))
+        elif key.endswith(("_prob", "dropout")) and not _is_share(value):  # Paddle's layers say so at the first batch
+            problems.append(Problem(f"{value!r} is no probability", where, "give a number from 0 to 1"))
     if problems:
         raise UserError(problems=problems)

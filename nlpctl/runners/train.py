@@ -12,6 +12,7 @@ from nlpctl.config.checks import refuse_half_precision_on_cpu
 from nlpctl.config.dump import dump_recipe, recipe_values
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import Recipe
+from nlpctl.data.examples import require_full_batch
 from nlpctl.data.splits import TrainingData, read_training_data
 from nlpctl.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, RunFailed, UserError
 from nlpctl.models.source import resolve_source
@@ -66,6 +67,8 @@ def train(
         prepare_process(recipe.runtime, recipe.training.seed)  # a named data set already imports Paddle
     # The parent of several processes must stay without Paddle: a named data set is left to its children.
     data = None if several and recipe.data.dataset is not None else read_training_data(recipe.data)
+    if data is not None:
+        _refuse_too_few_rows(recipe, data, processes)
     versions = {pin.package: version for pin in pins() if (version := installed_version(pin.package))}
     facts = describe_run(command, recipe.training.seed, data.files if data else (), versions)
     facts |= {"device": device, "processes": processes, "skipped_rows": data.skipped if data else {}}
@@ -91,6 +94,13 @@ def _refuse_early(recipe: Recipe, run: RunDirectory, resume: bool, overwrite: bo
         resolve_source(recipe.model.name_or_path)
     if resume and run.recipe_file.exists():
         _refuse_changed_recipe(recipe, run)
+
+
+def _refuse_too_few_rows(recipe: Recipe, data: TrainingData, processes: int) -> None:
+    training = recipe.training
+    if training.dataloader_drop_last and data.train is not None:
+        global_batch = training.per_device_train_batch_size * training.gradient_accumulation_steps * processes
+        require_full_batch(len(data.train), global_batch)
 
 
 def _device(recipe: Recipe, several: bool) -> str:

@@ -75,6 +75,7 @@ CASES = {
     "_run_directory": [
         ("training: {output_dir: ''}", 4, "output_dir is empty"),
         ("training: {output_dir: /dev/null}", 4, "is a file"),
+        ("training: {output_dir: /dev/null/run}", 4, "/dev/null is a file"),
     ],
 }
 
