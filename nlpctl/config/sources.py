@@ -13,9 +13,8 @@ from nlpctl.config.library import PREFIX, find_recipe, shipped_path, shipped_rec
 from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode, display, merge, read_yaml
 from nlpctl.config.schema import Origin
 from nlpctl.errors import UserError
+from nlpctl.runtime.layout import RECIPE, TASK
 
-RECIPE_FILE = "recipe.yaml"
-TASK_FILE = "task.json"
 DATA_SUFFIXES = (".tsv", ".csv", ".jsonl", ".txt")  # .json is YAML too
 
 
@@ -26,15 +25,15 @@ def read_source(source: str | Path, findings: Findings) -> tuple[TableNode, Path
     """
     path = _locate(str(source))
     if path.is_dir():
-        if (path / RECIPE_FILE).is_file():
-            tree = read_recipe_file(path / RECIPE_FILE, findings, ())
+        if (path / RECIPE).is_file():
+            tree = read_recipe_file(path / RECIPE, findings, ())
             return _with(
-                tree, {"training": {"output_dir": os.path.abspath(path)}}, path / RECIPE_FILE
-            ), path / RECIPE_FILE
-        if (path / TASK_FILE).is_file():
-            return _model_folder(path), path / TASK_FILE
+                tree, {"training": {"output_dir": os.path.abspath(path)}}, path / RECIPE
+            ), path / RECIPE
+        if (path / TASK).is_file():
+            return _model_folder(path), path / TASK
         raise UserError(
-            f"the folder is neither a run (no {RECIPE_FILE}) nor a model of nlpctl (no {TASK_FILE})",
+            f"the folder is neither a run (no {RECIPE}) nor a model of nlpctl (no {TASK})",
             where=display(path),
             hint="give a recipe file; to start from a plain model folder, name it under model.name_or_path",
         )
@@ -116,7 +115,7 @@ def _parent_path(node: ScalarNode) -> Path:
 
 def _model_folder(path: Path) -> TableNode:
     """A model folder says its task and how its data must be read; the rest are defaults."""
-    file = path / TASK_FILE
+    file = path / TASK
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
         values = {"task": content["task"], "data": content["data"], "model": {"name_or_path": os.path.abspath(path)}}
@@ -144,4 +143,4 @@ def _node(value: Any, origin: Origin, folder: Path) -> Any:
         return ScalarNode(value.replace("${", "$${"), False, origin, folder)
     if value is None or isinstance(value, bool | int | float):
         return ScalarNode(json.dumps(value), True, origin, folder)
-    raise TypeError(f"{type(value).__name__} in {TASK_FILE}")
+    raise TypeError(f"{type(value).__name__} in {TASK}")

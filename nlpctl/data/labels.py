@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
 from collections.abc import Iterable, Iterator
@@ -16,9 +15,7 @@ from nlpctl.data.names import nearest
 from nlpctl.data.row import BadRow, Row
 from nlpctl.data.sources import RowSource
 from nlpctl.errors import Problem, UserError
-from nlpctl.runtime.files import write_json_atomic
 
-LABELS_FILE = "labels.json"
 MAX_COLLECTED = 10_000  # more distinct labels than this means that the column holds something else
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
@@ -104,29 +101,6 @@ class LabelSet:
         if all(_INTEGER.fullmatch(name) for name in distinct):
             return cls(sorted(distinct, key=lambda name: (int(name), name)))
         return cls(sorted(distinct))
-
-    def save(self, folder: Path) -> None:
-        """Write `folder`/labels.json."""
-        write_json_atomic(folder / LABELS_FILE, {"labels": list(self.names)})
-
-    @classmethod
-    def load(cls, folder: Path) -> LabelSet:
-        """Read `folder`/labels.json. UserError where it is missing or not of that form."""
-        path = folder / LABELS_FILE
-        hint = 'it must read {"labels": ["NAME", ...]}, in the order of the ids; train again or copy it from the run'
-        try:
-            value = json.loads(path.read_text(encoding="utf-8"))
-        except OSError as error:
-            message = f"cannot read the model's labels: {error.strerror or error}"
-            raise UserError(message, where=str(path), hint=hint) from None
-        except ValueError as error:
-            raise UserError(f"not JSON: {error}", where=str(path), hint=hint) from None
-        names = value.get("labels") if isinstance(value, dict) else None
-        if not isinstance(names, list) or not names or not all(isinstance(name, str) for name in names):
-            raise UserError("not a label file", where=str(path), hint=hint)
-        if len(set(names)) != len(names):
-            raise UserError("a label occurs twice", where=str(path), hint=hint)
-        return cls(names)
 
 
 def resolve_labels(data: DataSection, source: RowSource) -> LabelSet:

@@ -18,8 +18,9 @@ from typing import Any
 
 from nlpctl.config.schema import ColumnsSection, DataSection
 from nlpctl.errors import UserError
-from nlpctl.models.source import LABELS_FILE, TASK_FILE, read_config, read_json
+from nlpctl.models.source import read_config, read_json
 from nlpctl.runtime.files import write_json_atomic
+from nlpctl.runtime.layout import LABELS, TASK
 
 FORMAT = 1
 
@@ -47,7 +48,7 @@ def save_model_folder(folder: Path, network: Any, tokenizer: Any, card: ModelCar
     folder.mkdir(parents=True, exist_ok=True)
     network.save_pretrained(str(folder))
     tokenizer.save_pretrained(str(folder))
-    write_json_atomic(folder / LABELS_FILE, {"labels": list(card.labels)})
+    write_json_atomic(folder / LABELS, {"labels": list(card.labels)})
     data = {
         "columns": asdict(card.columns),
         "max_seq_length": card.max_seq_length,
@@ -55,13 +56,13 @@ def save_model_folder(folder: Path, network: Any, tokenizer: Any, card: ModelCar
         "header": card.header,
     }
     write_json_atomic(
-        folder / TASK_FILE, {"format": FORMAT, "task": card.task, "trained": card.trained, "data": data}
+        folder / TASK, {"format": FORMAT, "task": card.task, "trained": card.trained, "data": data}
     )
 
 
 def read_card(folder: Path) -> ModelCard:
     """Read labels.json and task.json. Raises UserError when one is missing, damaged or from a newer nlpctl."""
-    task_file = folder / TASK_FILE
+    task_file = folder / TASK
     task = _read(task_file)
     if task.get("format") != FORMAT:
         raise UserError(
@@ -83,7 +84,7 @@ def read_trained_card(folder: Path) -> ModelCard:
     count = _label_count(read_config(folder))
     if count not in (None, len(card.labels)):
         message = f"names {len(card.labels)} labels, but the network was trained on {count}"
-        raise UserError(message, where=str(folder / LABELS_FILE), hint=_AGAIN)
+        raise UserError(message, where=str(folder / LABELS), hint=_AGAIN)
     return card
 
 
@@ -104,7 +105,7 @@ def _label_count(config: Mapping[str, Any]) -> int | None:
 
 def read_labels(folder: Path) -> tuple[str, ...]:
     """The labels in order of their ids. Raises UserError when there are none or a label appears twice."""
-    file = folder / LABELS_FILE
+    file = folder / LABELS
     labels = _read(file).get("labels")
     if not isinstance(labels, list) or not labels or not all(isinstance(label, str) for label in labels):
         raise UserError('must hold {"labels": ["...", ...]}', where=str(file), hint=_AGAIN)

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nlpctl.errors import UserError
+from nlpctl.runtime.layout import CHECKPOINTS, MANIFEST, MODEL, TASK, checkpoints_in
 
 Kind = Literal["hub", "paddlenlp", "huggingface", "nlpctl"]
 
 CONFIG_FILES = ("config.json", "model_config.json")  # model_config.json: PaddleNLP before 2.5
-LABELS_FILE = "labels.json"
-TASK_FILE = "task.json"
-PADDLE_WEIGHTS = ("model_state.pdparams", "model_state.pdparams.index.json")
+WEIGHTS = "model_state.pdparams"  # as PaddleNLP and nlpctl write them
+PADDLE_WEIGHTS = (WEIGHTS, f"{WEIGHTS}.index.json")
 HUGGINGFACE_WEIGHTS = (
     "model.safetensors",
     "model.safetensors.index.json",
@@ -122,7 +122,7 @@ def _classify(folder: Path, name: str) -> ModelSource:
             where=str(folder),
             hint=f"copy the tokenizer files of the model into it ({', '.join(VOCABULARY_FILES)})",
         )
-    if (folder / TASK_FILE).is_file():
+    if (folder / TASK).is_file():
         return ModelSource("nlpctl", folder, name)
     return ModelSource("paddlenlp" if weights.name in PADDLE_WEIGHTS else "huggingface", folder, name)
 
@@ -132,11 +132,11 @@ _WEIGHTS = (PADDLE_WEIGHTS[0], HUGGINGFACE_WEIGHTS[0], HUGGINGFACE_WEIGHTS[2])
 
 def _run_model(folder: Path) -> Path | None:
     """The model folder of a run directory; None when `folder` is no run directory."""
-    if not ((folder / "manifest.json").is_file() or (folder / "checkpoints").is_dir()):
+    if not ((folder / MANIFEST).is_file() or (folder / CHECKPOINTS).is_dir()):
         return None
-    if (folder / "model").is_dir():
-        return folder / "model"
-    checkpoints = sorted((folder / "checkpoints").glob("checkpoint-*"))
+    if (folder / MODEL).is_dir():
+        return folder / MODEL
+    checkpoints = checkpoints_in(folder / CHECKPOINTS)
     if checkpoints:
         hint = f"finish it with --resume, or name one of its checkpoints, such as {checkpoints[-1]}"
     else:

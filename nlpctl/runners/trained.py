@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
 from nlpctl.models.folder import read_trained_card
-from nlpctl.models.source import TASK_FILE, resolve_source
+from nlpctl.models.source import resolve_source
 from nlpctl.runtime import console
+from nlpctl.runtime.layout import CHECKPOINTS, MODEL, TASK
 from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_libraries
-from nlpctl.runtime.run_directory import MODEL
 
 if TYPE_CHECKING:
     from nlpctl.inference.predictor import Predictor
@@ -34,9 +34,9 @@ def find_trained_model(recipe: Recipe) -> str:
     A model folder stands for itself, a run or recipe for the model of its run directory; a recipe that
     was never run may name a trained model. Raises UserError when there is no trained model.
     """
-    if recipe.path is not None and recipe.path.name == TASK_FILE:
+    if recipe.path is not None and recipe.path.name == TASK:
         return _checked(str(recipe.path.parent))
-    if (recipe.run_dir / MODEL).is_dir() or (recipe.run_dir / "checkpoints").is_dir():
+    if (recipe.run_dir / MODEL).is_dir() or (recipe.run_dir / CHECKPOINTS).is_dir():
         return _checked(str(recipe.run_dir))
     if recipe.model.name_or_path is not None:
         return _checked(recipe.model.name_or_path)

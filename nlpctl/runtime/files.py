@@ -13,6 +13,7 @@ from typing import Any
 
 STAGING_PREFIX = ".staging-"
 _OLD_PREFIX = f"{STAGING_PREFIX}old-"  # holds the folder that is being replaced, under its own name
+_DOOMED_PREFIX = f"{STAGING_PREFIX}deleted-"
 
 
 def write_text_atomic(path: Path, text: str) -> None:
@@ -61,8 +62,16 @@ def staged_dir(final: Path) -> Iterator[Path]:
         raise
 
 
+def remove_dir(folder: Path) -> None:
+    """Delete `folder` if it is there. Killed meanwhile, it is whole or gone; `remove_leftovers` deletes the rest."""
+    if folder.exists():
+        doomed = Path(tempfile.mkdtemp(dir=folder.parent, prefix=_DOOMED_PREFIX))
+        os.rename(folder, doomed / folder.name)
+        shutil.rmtree(doomed, ignore_errors=True)
+
+
 def remove_leftovers(folder: Path) -> None:
-    """Undo what an interrupted `staged_dir` or `write_text_atomic` left in `folder`."""
+    """Undo what an interrupted `staged_dir`, `write_text_atomic` or `remove_dir` left in `folder`."""
     for aside in folder.glob(f"{_OLD_PREFIX}*"):
         for old in aside.iterdir():
             if not (folder / old.name).exists():

@@ -15,21 +15,18 @@ import contextlib
 import hashlib
 import json
 import os
-import shutil
 import signal
 import socket
 import subprocess
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from nlpctl.errors import Interrupted, NlpctlError, RunFailed, UserError
-from nlpctl.runtime.files import STAGING_PREFIX, remove_leftovers, write_json_atomic, write_text_atomic
+from nlpctl.runtime.files import STAGING_PREFIX, remove_dir, remove_leftovers, write_json_atomic, write_text_atomic
+from nlpctl.runtime.layout import CHECKPOINTS, EVENTS, LOGS, MANIFEST, METRICS, MODEL, RECIPE, checkpoints_in
 
-MANIFEST, RECIPE, EVENTS, METRICS = "manifest.json", "recipe.yaml", "events.jsonl", "metrics.json"
-CHECKPOINTS, MODEL, LOGS = "checkpoints", "model", "logs"
 FORMAT = 1
 
 
@@ -81,15 +78,10 @@ class RunDirectory:
                 hint="give another training.output_dir, or delete this folder if it is not needed",
             ) from None
 
-    def checkpoint_steps(self) -> list[int]:
-        """Steps of the complete checkpoints, ascending. A checkpoint folder is complete or absent."""
-        names = [path.name for path in self.checkpoints.glob("checkpoint-*") if path.is_dir()]
-        return sorted(int(name.removeprefix("checkpoint-")) for name in names if name[11:].isdigit())
-
     def last_checkpoint(self) -> Path | None:
         """The newest complete checkpoint, or None."""
-        steps = self.checkpoint_steps()
-        return self.checkpoints / f"checkpoint-{steps[-1]}" if steps else None
+        found = checkpoints_in(self.checkpoints)
+        return found[-1] if found else None
 
     # -- beginning ---------------------------------------------------------------------------
 
@@ -123,9 +115,7 @@ class RunDirectory:
         resumed_from: list[dict[str, Any]] = []
         if self.manifest_file.exists():
             old = self.read_manifest()
-            if overwrite:
-                self._clear()
-            else:
+            if not overwrite:
                 self._refuse_if_different(old, manifest)
                 resumed_from = [*old["resumed"], {"at": started, "was": old["state"]}]
                 started = old["started"]
@@ -141,7 +131,11 @@ class RunDirectory:
         }
         try:
             self.path.mkdir(parents=True, exist_ok=True)
-            self._write({**state, **manifest})  # first: without it, the folder would not pass for a run's
+            if overwrite:
+                self._forget_progress()
+            self._write({**state, **manifest})  # before any other file: without it, this is not a run's folder
+            if overwrite:
+                self._clear()
             self.checkpoints.mkdir(exist_ok=True)
             remove_leftovers(self.path)
             remove_leftovers(self.checkpoints)
@@ -195,12 +189,17 @@ class RunDirectory:
                 hint="restore the files, or train again with --overwrite",
             )
 
+    def _forget_progress(self) -> None:
+        """Remove what a resumed run starts from. Before the new manifest: no other run may go on from it."""
+        remove_dir(self.checkpoints)
+        self.recipe_file.unlink(missing_ok=True)
+
     def _clear(self) -> None:
-        """Remove what a run writes, and nothing else."""
-        for name in (CHECKPOINTS, MODEL, LOGS):
-            shutil.rmtree(self.path / name, ignore_errors=True)
-        for name in (RECIPE, EVENTS, METRICS, MANIFEST):
-            (self.path / name).unlink(missing_ok=True)
+        """Remove what else an earlier run wrote, but not the manifest, and nothing that is not a run's."""
+        remove_dir(self.model)
+        remove_dir(self.logs)
+        self.events_file.unlink(missing_ok=True)
+        self.metrics_file.unlink(missing_ok=True)
 
     # -- the course of the run ---------------------------------------------------------------
 
@@ -211,12 +210,12 @@ class RunDirectory:
         try:
             yield
         except KeyboardInterrupt:
-            self._end("interrupted", "stopped by a signal")
+            self._end_badly("interrupted", "stopped by a signal")
             raise Interrupted(
                 "interrupted", where=str(self.path), hint="go on from the last checkpoint with --resume"
             ) from None
         except BaseException as error:
-            self._end("failed", f"{type(error).__name__}: {error}")
+            self._end_badly("failed", f"{type(error).__name__}: {error}")
             if isinstance(error, NlpctlError) or not isinstance(error, MemoryError | OSError):
                 raise
             raise RunFailed(
@@ -235,6 +234,11 @@ class RunDirectory:
 
     def _end(self, state: str, error: str | None) -> None:
         self.update_manifest(state=state, error=error, ended=_now())
+
+    def _end_badly(self, state: str, error: str) -> None:
+        """As `_end`; a manifest that cannot be written (a full disk) must not hide what went wrong."""
+        with contextlib.suppress(OSError, UserError):
+            self._end(state, error)
 
     def _write(self, manifest: Mapping[str, Any]) -> None:
         write_json_atomic(self.manifest_file, dict(manifest))
@@ -270,40 +274,6 @@ def git_commit() -> str | None:
     if head.returncode != 0:
         return None
     return head.stdout.strip() + ("+changes" if status.stdout.strip() else "")
-
-
-class EventLog:
-    """events.jsonl: one JSON object per line, appended and flushed at once."""
-
-    def __init__(self, path: Path):
-        self.path = path
-
-    def append(self, event: str, step: int, **values: Any) -> None:
-        """Add one event. `step` counts optimizer updates since the start of training."""
-        line = json.dumps({"time": round(time.time(), 3), "event": event, "step": step, **values}, ensure_ascii=False)
-        with self.path.open("a", encoding="utf-8") as stream:
-            stream.write(line + "\n")
-
-    def has(self, event: str, step: int) -> bool:
-        """Whether `event` of `step` was noted."""
-        if not self.path.exists():
-            return False
-        noted = [json.loads(line) for line in self.path.read_text(encoding="utf-8").splitlines()]
-        return any(each["event"] == event and each["step"] == step for each in noted)
-
-    def forget_after(self, step: int) -> None:
-        """Drop events later than `step`: a resumed run writes them again."""
-        if not self.path.exists():
-            return
-        kept = []
-        for line in self.path.read_text(encoding="utf-8").splitlines():
-            try:
-                event = json.loads(line)
-            except ValueError:
-                continue  # the last line of a killed run may be cut
-            if event["step"] <= step:
-                kept.append(line + "\n")
-        write_text_atomic(self.path, "".join(kept))
 
 
 def _now() -> str:

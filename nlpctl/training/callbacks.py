@@ -10,7 +10,8 @@ from paddlenlp.trainer.trainer_callback import TrainerControl, TrainerState
 
 from nlpctl.config.schema import EarlyStoppingSection
 from nlpctl.runtime import console
-from nlpctl.runtime.run_directory import EventLog
+from nlpctl.runtime.event_log import EventLog
+from nlpctl.runtime.layout import checkpoint_path
 
 TRAIN_FIGURES = ("loss", "learning_rate", "interval_samples_per_second", "current_memory_allocated")
 
@@ -39,7 +40,8 @@ class EventRecorder(TrainerCallback):
 def record_save(log: EventLog, state: TrainerState) -> None:
     """Note the checkpoint of `state`."""
     best = state.best_model_checkpoint
-    log.append("save", state.global_step, checkpoint=f"checkpoint-{state.global_step}", best=best and Path(best).name)
+    name = checkpoint_path(Path(), state.global_step).name
+    log.append("save", state.global_step, checkpoint=name, best=best and Path(best).name)
 
 
 def go_on_recording(log: EventLog, state: TrainerState | None) -> None:

@@ -6,7 +6,6 @@ under the file names that PaddleNLP's Trainer reads.
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +18,12 @@ from nlpctl.errors import UserError
 from nlpctl.models.folder import ModelCard, save_model_folder
 from nlpctl.models.load import LoadedModel
 from nlpctl.models.safe_pickle import load_pdparams, load_state
-from nlpctl.runtime.files import STAGING_PREFIX, staged_dir
+from nlpctl.models.source import WEIGHTS
+from nlpctl.runtime.files import remove_dir, staged_dir
+from nlpctl.runtime.layout import checkpoint_path, checkpoints_in
 
-WEIGHTS = "model_state.pdparams"
-
-
-def checkpoint_path(checkpoints: Path, step: int) -> Path:
-    return checkpoints / f"checkpoint-{step}"
+# What a checkpoint holds beside the model folder.
+TRAINING_STATE_FILES = frozenset({OPTIMIZER_NAME, SCHEDULER_NAME, SCALER_NAME, TRAINER_STATE_NAME})
 
 
 def save_checkpoint(
@@ -99,11 +97,8 @@ def rotate_checkpoints(checkpoints: Path, keep: int | None, best: str | None) ->
     """
     if keep is None or keep <= 0:
         return
-    found = sorted(checkpoints.glob("checkpoint-*"), key=lambda path: int(path.name.removeprefix("checkpoint-")))
+    found = checkpoints_in(checkpoints)
     protected = {found[-1].name} | ({Path(best).name} if best is not None else set())
     surplus = len(found) - max(keep, len(protected))
     for path in [path for path in found if path.name not in protected][: max(surplus, 0)]:
-        # Renamed first: an interrupted deletion must not leave a broken checkpoint under its name.
-        doomed = path.with_name(f"{STAGING_PREFIX}deleted-{path.name}")
-        path.rename(doomed)
-        shutil.rmtree(doomed, ignore_errors=True)
+        remove_dir(path)

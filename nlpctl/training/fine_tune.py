@@ -5,7 +5,6 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from paddlenlp.trainer.trainer import OPTIMIZER_NAME, SCALER_NAME, SCHEDULER_NAME, TRAINER_STATE_NAME
 from paddlenlp.trainer.trainer_callback import TrainerState
 
 from nlpctl.config.schema import Recipe
@@ -16,16 +15,15 @@ from nlpctl.models.folder import ModelCard, make_card, save_model_folder
 from nlpctl.models.length import check_length
 from nlpctl.models.load import LoadedModel
 from nlpctl.runtime import console
+from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.files import staged_dir
 from nlpctl.runtime.process import ProcessSetup
-from nlpctl.runtime.run_directory import EventLog, RunDirectory
+from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.base import Task
 from nlpctl.training.arguments import training_arguments
 from nlpctl.training.callbacks import EarlyStopping, EventRecorder, ProgressLines, go_on_recording
-from nlpctl.training.checkpoints import read_state
+from nlpctl.training.checkpoints import TRAINING_STATE_FILES, read_state
 from nlpctl.training.trainer import RecipeTrainer
-
-TRAINING_STATE_FILES = {OPTIMIZER_NAME, SCHEDULER_NAME, SCALER_NAME, TRAINER_STATE_NAME}
 
 
 def build_model(recipe: Recipe, setup: ProcessSetup, task: Task, data: TrainingData) -> LoadedModel:

@@ -17,10 +17,10 @@ from nlpctl.data.examples import ExampleList
 from nlpctl.data.streaming import StreamingExamples
 from nlpctl.models.folder import ModelCard
 from nlpctl.models.load import LoadedModel
+from nlpctl.runtime.layout import checkpoint_path
 from nlpctl.tasks.base import Batch, Task
 from nlpctl.training.batches import ResumableBatches, ResumableStream
 from nlpctl.training.checkpoints import (
-    checkpoint_path,
     load_training_state,
     load_weights,
     read_state,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
@@ -77,24 +76,6 @@ def test_from_list():
         with pytest.raises(UserError, match=message) as caught:
             LabelSet.from_list(names)
         assert "data.labels" in str(caught.value)
-
-
-def test_saved_and_loaded(tmp_path: Path):
-    LabelSet(("负", "正")).save(tmp_path)
-    assert json.loads((tmp_path / "labels.json").read_text(encoding="utf-8")) == {"labels": ["负", "正"]}
-    assert LabelSet.load(tmp_path) == LabelSet(("负", "正"))
-
-
-@pytest.mark.parametrize(
-    "content", [b"", b"{", b"[]", b"{}", b'{"labels": []}', b'{"labels": "ab"}', b'{"labels": [1, 2]}',
-                b'{"labels": ["a", "a"]}', b'{"labels": ["\xff"]}', None]
-)  # fmt: skip
-def test_malformed_labels_json(tmp_path: Path, content):
-    if content is not None:
-        (tmp_path / "labels.json").write_bytes(content)
-    with pytest.raises(UserError) as caught:
-        LabelSet.load(tmp_path)
-    assert str(tmp_path / "labels.json") in str(caught.value) and "->" in str(caught.value)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.config.schema import EarlyStoppingSection
-from nlpctl.runtime.run_directory import EventLog
+from nlpctl.runtime.event_log import EventLog
 from nlpctl.training.callbacks import EarlyStopping, go_on_recording
 
 

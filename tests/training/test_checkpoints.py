@@ -46,6 +46,12 @@ def test_a_best_that_is_gone_protects_nothing_else(checkpoints):
     assert {path.name for path in checkpoints.iterdir()} == {"checkpoint-8", "checkpoint-10"}
 
 
+def test_other_names_are_left_alone(checkpoints):
+    (checkpoints / "checkpoint-mine").mkdir()
+    rotate_checkpoints(checkpoints, 1, None)
+    assert {path.name for path in checkpoints.iterdir()} == {"checkpoint-10", "checkpoint-mine"}
+
+
 def test_killed_while_deleting(checkpoints, monkeypatch):
     """What is left of a deleted checkpoint is cleaned away, and its files do not reappear."""
 

@@ -14,8 +14,10 @@ import pytest
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.errors import Interrupted, RunFailed, UserError
 from nlpctl.runtime import run_directory
+from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.files import STAGING_PREFIX
-from nlpctl.runtime.run_directory import EventLog, RunDirectory, describe_run, sha256_of
+from nlpctl.runtime.layout import checkpoints_in
+from nlpctl.runtime.run_directory import RunDirectory, describe_run, sha256_of
 
 
 @pytest.fixture
@@ -99,6 +101,33 @@ def test_overwriting_clears_what_a_run_wrote_and_nothing_else(run):
         "checkpoints", "manifest.json", "notes.txt", "recipe.yaml"
     ]  # fmt: skip
     assert list(run.checkpoints.iterdir()) == [] and run.read_manifest()["state"] == "running"
+
+
+@pytest.mark.parametrize("steps", range(7))
+def test_killed_while_overwriting(run, monkeypatch, steps):
+    """However far it came, nothing goes on from the checkpoints of the run before, and another attempt succeeds."""
+    begin(run)
+    finish(run)
+    (run.checkpoints / "checkpoint-1").mkdir()
+    left = iter(range(steps))
+
+    def may_be_killed(do):
+        def step(*arguments):
+            if next(left, None) is None:
+                raise KeyboardInterrupt
+            do(*arguments)
+
+        return step
+
+    with monkeypatch.context() as patched:
+        for name in ("remove_dir", "write_json_atomic", "remove_leftovers", "write_text_atomic"):
+            patched.setattr(run_directory, name, may_be_killed(vars(run_directory)[name]))
+        with pytest.raises(KeyboardInterrupt):
+            begin(run, overwrite=True, data={"a.tsv": "new"})
+    is_new = run.read_manifest()["data"] == {"a.tsv": "new"}
+    assert is_new == (steps > 1) and (run.last_checkpoint() is None or not is_new)
+    begin(run, overwrite=True, data={"a.tsv": "new"})
+    assert sorted(path.name for path in run.path.iterdir()) == ["checkpoints", "manifest.json", "recipe.yaml"]
 
 
 def test_resume_and_overwrite_exclude_each_other(run):
@@ -224,6 +253,21 @@ def test_what_the_machine_lacks_is_told_as_a_failed_run(run, error):
     assert "--resume" in str(caught.value) and run.read_manifest()["state"] == "failed"
 
 
+def test_a_full_disk_does_not_hide_what_went_wrong(run, monkeypatch):
+    begin(run)
+
+    def full(path, value):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(run_directory, "write_json_atomic", full)
+    with pytest.raises(RunFailed, match="(?s)No space left.*--resume"), run.recorded():
+        full(run.path, {})
+    with pytest.raises(Interrupted), run.recorded():
+        raise KeyboardInterrupt
+    with pytest.raises(OSError), run.recorded():
+        pass  # a run is not called finished before its manifest says so
+
+
 def test_a_users_error_stays_one(run):
     with pytest.raises(UserError, match="no such"):
         recorded(run, UserError("no such label"))
@@ -252,7 +296,7 @@ def test_checkpoints_are_ordered_by_step(run):
     for name in ("checkpoint-9", "checkpoint-100", "checkpoint-20", unfinished, "checkpoint-x"):
         (run.checkpoints / name).mkdir()
     (run.checkpoints / "checkpoint-500").write_text("a file")
-    assert run.checkpoint_steps() == [9, 20, 100]
+    assert [path.name for path in checkpoints_in(run.checkpoints)] == [f"checkpoint-{step}" for step in (9, 20, 100)]
     assert run.last_checkpoint() == run.checkpoints / "checkpoint-100"
 
 

@@ -1,0 +1,30 @@
+"""Names of the files in a run directory and a model folder: what one part of nlpctl writes and another finds."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+# A run directory
+MANIFEST, RECIPE, EVENTS, METRICS = "manifest.json", "recipe.yaml", "events.jsonl", "metrics.json"
+CHECKPOINTS, MODEL, LOGS = "checkpoints", "model", "logs"
+
+# What nlpctl adds to a model folder
+LABELS, TASK = "labels.json", "task.json"
+
+_CHECKPOINT = "checkpoint-"
+
+
+def checkpoint_path(checkpoints: Path, step: int) -> Path:
+    """Where the checkpoint after `step` optimizer updates lies; it need not exist."""
+    return checkpoints / f"{_CHECKPOINT}{step}"
+
+
+def checkpoint_step(checkpoint: Path) -> int:
+    """The step in the name of a checkpoint."""
+    return int(checkpoint.name.removeprefix(_CHECKPOINT))
+
+
+def checkpoints_in(checkpoints: Path) -> list[Path]:
+    """The checkpoints, oldest first. A folder of that name is complete or absent; other names are passed over."""
+    found = [path for path in checkpoints.glob(f"{_CHECKPOINT}*") if path.is_dir()]
+    return sorted((path for path in found if path.name.removeprefix(_CHECKPOINT).isdecimal()), key=checkpoint_step)
