@@ -23,17 +23,17 @@ class Mismatch(Exception):
     """A text that is not of the declared type; the message says what was expected."""
 
 
-def coerce_sections(tree: TableNode, run: Findings) -> dict[str, Any]:
+def coerce_sections(tree: TableNode, findings: Findings) -> dict[str, Any]:
     """Section name -> section object. A bad value is reported and replaced by its default."""
     for name, node in tree.entries.items():
         if name not in SECTIONS and name != "task":
-            _unknown(name, node, run)
+            _unknown(name, node, findings)
     values = {}
     for name, section in SECTIONS.items():
         node = tree.entries.get(name)
         if node is not None and isinstance(node, ScalarNode) and node.is_null:
             node = None  # `data:` with nothing below it
-        values[name] = _section(section, name, node, run)
+        values[name] = _section(section, name, node, findings)
     return values
 
 
@@ -56,13 +56,13 @@ def resolve_scalar(node: ScalarNode) -> Scalar:
     return node.text
 
 
-def _section(section: type, prefix: str, node: Node | None, run: Findings) -> Any:
+def _section(section: type, prefix: str, node: Node | None, findings: Findings) -> Any:
     keys = keys_of(section, prefix)
     entries: dict[str, Node] = {}
     if isinstance(node, TableNode):
         entries = node.entries
     elif node is not None:
-        run.report(
+        findings.report(
             prefix,
             node.origin,
             "a section is a mapping of keys to values",
@@ -70,26 +70,26 @@ def _section(section: type, prefix: str, node: Node | None, run: Findings) -> An
         )
     for name, entry in entries.items():
         if name not in keys:
-            _unknown(f"{prefix}.{name}", entry, run)
-    return section(**{name: _value(key, entries.get(name), run) for name, key in keys.items()})
+            _unknown(f"{prefix}.{name}", entry, findings)
+    return section(**{name: _value(key, entries.get(name), findings) for name, key in keys.items()})
 
 
-def _value(key: Key, node: Node | None, run: Findings) -> Any:
-    run.origins[key.dotted] = Origin("default") if node is None else node.origin
+def _value(key: Key, node: Node | None, findings: Findings) -> Any:
+    findings.origins[key.dotted] = Origin("default") if node is None else node.origin
     if key.section and (node is not None or not key.optional):
         if isinstance(node, ScalarNode) and node.is_null:
-            return None if key.optional else _section(key.section, key.dotted, None, run)
-        return _section(key.section, key.dotted, node, run)
+            return None if key.optional else _section(key.section, key.dotted, None, findings)
+        return _section(key.section, key.dotted, node, findings)
     if node is None:
         return key.default
     try:
-        return _leaf(key, node, run)
+        return _leaf(key, node, findings)
     except Mismatch as mismatch:
-        run.report(key.dotted, node.origin, str(mismatch), _expected(key))
+        findings.report(key.dotted, node.origin, str(mismatch), _expected(key))
         return key.default
 
 
-def _leaf(key: Key, node: Node, run: Findings) -> Any:
+def _leaf(key: Key, node: Node, findings: Findings) -> Any:
     if isinstance(node, ScalarNode) and node.is_null:
         if key.optional:
             return None
@@ -99,7 +99,7 @@ def _leaf(key: Key, node: Node, run: Findings) -> Any:
             return {}
         raise Mismatch("has no value, and null is not allowed")
     if key.free:
-        return _free_mapping(key, node, run)
+        return _free_mapping(key, node, findings)
     if key.item:
         if isinstance(node, ListNode):
             return tuple(_one(key, key.item, item) for item in node.items)
@@ -120,25 +120,25 @@ def _one(key: Key, kind: type, node: Node) -> Any:
     return value
 
 
-def _free_mapping(key: Key, node: Node, run: Findings) -> dict[str, Scalar]:
+def _free_mapping(key: Key, node: Node, findings: Findings) -> dict[str, Scalar]:
     if not isinstance(node, TableNode):
         raise Mismatch("expected a mapping of names to values")
     values: dict[str, Scalar] = {}
     for name, entry in node.entries.items():
         dotted = f"{key.dotted}.{name}"
-        run.origins[dotted] = entry.origin
+        findings.origins[dotted] = entry.origin
         if isinstance(entry, ScalarNode):
             values[name] = resolve_scalar(entry)
         else:
-            run.report(dotted, entry.origin, "expected a single value", "write a number, a word or true/false")
+            findings.report(dotted, entry.origin, "expected a single value", "write a number, a word or true/false")
     return values
 
 
-def _unknown(dotted: str, node: Node, run: Findings) -> None:
+def _unknown(dotted: str, node: Node, findings: Findings) -> None:
     near = nearest_key(dotted)
-    run.broken |= {dotted} | ({near} if near else set())
+    findings.broken |= {dotted} | ({near} if near else set())
     hint = f"did you mean {near}?" if near else "`nlpctl recipe schema` lists the keys"
-    run.problems.append(Problem(f"unknown key {dotted}", where=str(node.origin), hint=hint))
+    findings.problems.append(Problem(f"unknown key {dotted}", where=str(node.origin), hint=hint))
 
 
 def _expected(key: Key) -> str:
