@@ -69,6 +69,7 @@ class Setting:
 def prepare_process(runtime: RuntimeSection, seed: int) -> ProcessSetup:
     """Put the recipe's runtime settings in effect. Call it before anything imports Paddle.
 
+    May be called again by whoever needs the ProcessSetup: with the same recipe nothing changes.
     Raises UserError for settings this machine cannot give, and, where Paddle is already imported, for those
     asked for by the recipe that are not in effect.
     """

@@ -18,6 +18,7 @@ def training_arguments(recipe: Recipe, run: RunDirectory, device: str) -> Traini
     - logging_dir: logs/visualdl in the run, unless the recipe says otherwise
     - report_to: VisualDL, unless the recipe says otherwise
     - disable_tqdm: nlpctl shows progress itself (training/callbacks.py)
+    - load_best_model_at_end: obeyed by fine_tune.py, so off for the Trainer
     """
     values = {field.name: getattr(recipe.training, field.name) for field in dataclasses.fields(recipe.training)}
     values = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
