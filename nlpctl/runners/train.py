@@ -23,7 +23,7 @@ from nlpctl.runtime.device import choose_device
 from nlpctl.runtime.files import write_json_atomic
 from nlpctl.runtime.launch import launch, processes_wanted
 from nlpctl.runtime.process import ProcessSetup, configure_paddle, prepare_process, quiet_libraries
-from nlpctl.runtime.ranks import is_child
+from nlpctl.runtime.ranks import is_child, rank
 from nlpctl.runtime.run_directory import RunDirectory, describe_run
 from nlpctl.runtime.versions import installed_version, pins
 from nlpctl.upstream.parameter_names import fresh_parameter_names
@@ -125,8 +125,11 @@ def _train_in_processes(recipe: Recipe, run: RunDirectory, processes: int, resum
 
 def _train_as_child(recipe: Recipe, run: RunDirectory, resume: bool) -> dict[str, Any]:
     prepare_process(recipe.runtime, recipe.training.seed)
+    data = read_training_data(recipe.data)
+    if rank() == 0:  # the parent does not read a named data set, and writes the manifest only before and after
+        run.update_manifest(skipped_rows=data.skipped)
     with fresh_parameter_names():
-        return _train_here(recipe, run, _make_ready(recipe, read_training_data(recipe.data)), resume)
+        return _train_here(recipe, run, _make_ready(recipe, data), resume)
 
 
 @dataclass(frozen=True)

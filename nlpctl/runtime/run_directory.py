@@ -31,7 +31,7 @@ FORMAT = 1
 
 
 class RunDirectory:
-    """One run on disk. Only the process that called `begin` changes its state."""
+    """One run on disk. Only the process that called `begin` changes its state; process 0 of several may add facts."""
 
     def __init__(self, path: Path):
         self.path = Path(path)
@@ -229,7 +229,7 @@ class RunDirectory:
             signal.signal(signal.SIGTERM, previous)
 
     def update_manifest(self, **values: Any) -> None:
-        """Add facts that are known only during the run, such as the device and the skipped rows."""
+        """Add facts that are known only during the run, such as the rows that were skipped."""
         self._write({**self.read_manifest(), **values})
 
     def _end(self, state: str, error: str | None) -> None:

@@ -65,7 +65,16 @@ def load_training_state(
     scheduler: paddle.optimizer.lr.LRScheduler,
     scaler: paddle.amp.GradScaler | None,
 ) -> None:
-    """Give optimizer, scheduler and scaler the checkpoint's state, read without running what is in the files."""
+    """Give optimizer, scheduler and scaler the checkpoint's state, read without running what is in the files.
+
+    Raises UserError when the checkpoint was saved without it, or a file is damaged.
+    """
+    if not (checkpoint / OPTIMIZER_NAME).is_file():
+        raise UserError(
+            "the checkpoint holds no optimizer state (training.ignore_save_lr_and_optim), so nothing can go on from it",
+            where=str(checkpoint),
+            hint="train again with --overwrite, or start a new run from it: model.name_or_path",
+        )
     optimizer.set_state_dict(_tensors(load_state(checkpoint / OPTIMIZER_NAME)))
     scheduler.set_state_dict(load_state(checkpoint / SCHEDULER_NAME))
     if scaler is not None:

@@ -151,17 +151,39 @@ class RecipeTrainer(Trainer):
             self.state.best_metric = value
             self.state.best_model_checkpoint = str(checkpoint)
 
-    def _inner_training_loop(self, args, model, batches, *rest):
+    def _inner_training_loop(
+        self,
+        args,
+        model,
+        train_dataloader,
+        len_dataloader,
+        max_steps,
+        num_train_epochs,
+        num_update_steps_per_epoch,
+        num_train_samples,
+        resume_from_checkpoint,
+        ignore_keys_for_eval,
+    ):
         """Point the batches at the checkpoint's place before the stock loop starts counting from there."""
-        max_steps, updates_per_epoch, checkpoint = rest[1], rest[3], rest[5]
-        if checkpoint is not None:
-            state = read_state(Path(checkpoint))
+        if resume_from_checkpoint is not None:
+            state = read_state(Path(resume_from_checkpoint))
             if state.global_step >= max_steps:  # killed after its last checkpoint; the stock loop would add a step
                 self.state = state
                 return TrainOutput(state.global_step, float("nan"), {})
-            epoch, updates = divmod(state.global_step, updates_per_epoch)
-            batches.start_at(epoch, updates * args.gradient_accumulation_steps)
-        return super()._inner_training_loop(args, model, batches, *rest)
+            epoch, updates = divmod(state.global_step, num_update_steps_per_epoch)
+            train_dataloader.start_at(epoch, updates * args.gradient_accumulation_steps)
+        return super()._inner_training_loop(
+            args,
+            model,
+            train_dataloader,
+            len_dataloader,
+            max_steps,
+            num_train_epochs,
+            num_update_steps_per_epoch,
+            num_train_samples,
+            resume_from_checkpoint,
+            ignore_keys_for_eval,
+        )
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str | None = None) -> None:
         if resume_from_checkpoint is not None:
@@ -169,7 +191,7 @@ class RecipeTrainer(Trainer):
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
         """The stock method unpickles whatever the files name; this one reads arrays and numbers only."""
-        if checkpoint is not None and not self.args.ignore_load_lr_and_optim:
+        if checkpoint is not None:
             scaler = self.scaler if self.do_grad_scaling else None
             load_training_state(Path(checkpoint), self.optimizer, self.lr_scheduler, scaler)
 

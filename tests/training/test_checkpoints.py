@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 import nlpctl  # noqa: F401  before paddle
+from nlpctl.errors import UserError
 from nlpctl.runtime.files import remove_leftovers
-from nlpctl.training.checkpoints import rotate_checkpoints
+from nlpctl.training.checkpoints import load_training_state, rotate_checkpoints
 
 
 @pytest.fixture
@@ -66,3 +67,8 @@ def test_killed_while_deleting(checkpoints, monkeypatch):
     assert not (checkpoints / "checkpoint-2").exists() and len(list(checkpoints.iterdir())) == 5
     remove_leftovers(checkpoints)
     assert {path.name for path in checkpoints.iterdir()} == {f"checkpoint-{step}" for step in (4, 6, 8, 10)}
+
+
+def test_a_checkpoint_without_optimizer_state_cannot_be_resumed(checkpoints):
+    with pytest.raises(UserError, match="(?s)checkpoint-10: .*ignore_save_lr_and_optim.*--overwrite"):
+        load_training_state(checkpoints / "checkpoint-10", None, None, None)
