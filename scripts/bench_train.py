@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import importlib.util
 import json
+import os
 import random
 import shutil
 import subprocess
@@ -32,9 +33,12 @@ from typing import Any
 
 from bench_common import DATA, NLPCTL, ROOT, conditions, conditions_line, environment, middle_and_range
 
+from nlpctl.config.schema import RuntimeSection
 from nlpctl.runtime import console
+from nlpctl.runtime.cpu import cpu_info, physical_cores
+from nlpctl.runtime.process import plan_environment
 
-BATCH, WARM = 32, 10
+BATCH, WARM, SEED = 32, 10, 42
 LOOPS = ROOT / "scripts" / "bench_loops"
 SCRATCH = {
     "architecture": "ernie", "hidden_size": 384, "num_hidden_layers": 6, "num_attention_heads": 12,
@@ -143,11 +147,17 @@ def train_once(
     else:
         python = arguments.torch_python if variant == "huggingface" else sys.executable
         command = (str(python), str(LOOPS / f"{variant}.py"), str(recipe), str(times))
-    done = subprocess.run(command, env=environment(), cwd=run, capture_output=True, text=True)
+    done = subprocess.run(command, env={**environment(), **runtime_variables()}, cwd=run, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)} failed:\n{done.stderr[-3000:]}")
     events = [json.loads(line) for line in times.read_text(encoding="utf-8").splitlines()]
     return {event["step"]: event["time"] for event in events if event["event"] == "log"}
+
+
+def runtime_variables() -> dict[str, str]:
+    """The variables that nlpctl sets for itself (threads, MKL), given to every variant before Paddle is imported."""
+    planned = plan_environment(RuntimeSection(device="cpu"), "cpu", SEED, os.environ, cpu_info(), physical_cores())
+    return {each.name: each.value for each in planned}
 
 
 def recipe_of(setting: Setting, train: Path, output: Path, steps: int) -> dict[str, Any]:
@@ -167,7 +177,7 @@ def recipe_of(setting: Setting, train: Path, output: Path, steps: int) -> dict[s
             "max_grad_norm": 1.0,
             "logging_steps": WARM,
             "save_strategy": "no",
-            "seed": 42,
+            "seed": SEED,
         },
     }
 

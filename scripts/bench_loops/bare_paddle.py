@@ -8,6 +8,7 @@ text is tokenised before the clock starts, and there is no reader thread, checkp
 
 from __future__ import annotations
 
+import os
 import sys
 
 import numpy as np
@@ -23,6 +24,9 @@ from nlpctl.runtime.process import configure_paddle, prepare_process
 
 def main(recipe_file: str, times_file: str) -> None:
     recipe = load_recipe(recipe_file)
+    # The modules above have imported Paddle: bench_train.py has put threads and MKL setting into the environment.
+    if "OMP_NUM_THREADS" not in os.environ:
+        sys.exit("start this through scripts/bench_train.py")
     configure_paddle(prepare_process(recipe.runtime, recipe.training.seed), recipe.training.seed)
     train(recipe, StepTimes(times_file))
 

@@ -8,6 +8,7 @@ The text is tokenised before the training starts, as `MapDataset.map` in the exa
 
 from __future__ import annotations
 
+import os
 import sys
 import tempfile
 
@@ -22,6 +23,9 @@ from nlpctl.runtime.process import configure_paddle, prepare_process
 
 def main(recipe_file: str, times_file: str) -> None:
     recipe = load_recipe(recipe_file)
+    # The modules above have imported Paddle: bench_train.py has put threads and MKL setting into the environment.
+    if "OMP_NUM_THREADS" not in os.environ:
+        sys.exit("start this through scripts/bench_train.py")
     configure_paddle(prepare_process(recipe.runtime, recipe.training.seed), recipe.training.seed)
     with tempfile.TemporaryDirectory() as folder:
         train(recipe, StepTimes(times_file), folder)
