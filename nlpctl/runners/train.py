@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
+import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -23,7 +23,7 @@ from nlpctl.runtime.device import choose_device
 from nlpctl.runtime.files import write_json_atomic
 from nlpctl.runtime.launch import launch, processes_wanted
 from nlpctl.runtime.process import ProcessSetup, configure_paddle, prepare_process, quiet_libraries
-from nlpctl.runtime.ranks import is_child, rank
+from nlpctl.runtime.ranks import is_child
 from nlpctl.runtime.run_directory import RunDirectory, describe_run
 from nlpctl.runtime.versions import installed_version, pins
 from nlpctl.upstream.parameter_names import fresh_parameter_names
@@ -35,6 +35,9 @@ if TYPE_CHECKING:
 # What may differ between a run and its resumption: where and how it computes, and what it prints.
 FREE_TO_CHANGE = ("runtime", "training.output_dir", "training.logging_dir", "training.disable_tqdm",
                   "training.dataloader_num_workers", "training.save_total_limit")  # fmt: skip
+
+
+Begin = Callable[[TrainingData | None], None]  # takes the run directory, once everything is checked
 
 
 @dataclass(frozen=True)
@@ -56,35 +59,84 @@ def train(
     """
     run = RunDirectory(recipe.run_dir)
     processes = processes_wanted(recipe.runtime)
-    several = processes > 1
-    device = _device(recipe, several)
+    device = _device(recipe, processes)
     if device == "cpu":
         refuse_half_precision_on_cpu(recipe)
     if is_child():  # one of several processes; the parent keeps the run directory's books
         return TrainResult(run, _train_as_child(recipe, run, resume))
     _refuse_early(recipe, run, resume, overwrite)
-    if not several:
-        prepare_process(recipe.runtime, recipe.training.seed)  # a named data set already imports Paddle
-    # The parent of several processes must stay without Paddle: a named data set is left to its children.
-    data = None if several and recipe.data.dataset is not None else read_training_data(recipe.data)
-    if data is not None:
-        _refuse_too_few_rows(recipe, data, processes)
-    versions = {pin.package: version for pin in pins() if (version := installed_version(pin.package))}
-    facts = describe_run(command, recipe.training.seed, data.files if data else (), versions)
-    facts |= {"device": device, "processes": processes, "skipped_rows": data.skipped if data else {}}
-    with contextlib.ExitStack() as stack:
-        ready = None
-        if not several:  # before `begin`: a model that cannot be used must not cost the run that is there
-            stack.enter_context(fresh_parameter_names())  # the optimizer's state is keyed by them
-            ready = _make_ready(recipe, data)
-        run.begin(facts, dump_recipe(recipe), resume=resume, overwrite=overwrite)
-        with run.recorded():
-            if ready is None:
-                del data
-                _train_in_processes(recipe, run, processes, resume)
-            else:
-                _train_here(recipe, run, ready, resume)
+    facts = {"device": device, "processes": processes}
+    begin = functools.partial(_begin, recipe, run, facts, command, resume=resume, overwrite=overwrite)
+    if processes > 1:
+        _train_in_processes(recipe, run, processes, begin, resume)
+    else:
+        _train_in_this_process(recipe, run, begin, resume)
     return TrainResult(run, json.loads(run.metrics_file.read_text(encoding="utf-8")))
+
+
+def _train_in_this_process(recipe: Recipe, run: RunDirectory, begin: Begin, resume: bool) -> None:
+    setup = prepare_process(recipe.runtime, recipe.training.seed)  # before the data: a named set imports Paddle
+    data = _read_data(recipe, processes=1)
+    configure_paddle(setup, recipe.training.seed)
+    with fresh_parameter_names():  # the optimizer's state is keyed by them
+        ready = _make_ready(recipe, setup, data)  # before `begin`: a bad model must not cost the run that is there
+        begin(data)
+        with run.recorded():
+            _train_and_score(recipe, run, ready, resume)
+
+
+def _train_in_processes(recipe: Recipe, run: RunDirectory, processes: int, begin: Begin, resume: bool) -> None:
+    # The parent must stay without Paddle: a named data set, which imports it, is left to the children.
+    begin(None if recipe.data.dataset is not None else _read_data(recipe, processes))
+    with run.recorded():
+        argv = ["train", str(run.recipe_file), *(["--resume"] if resume else [])]
+        code = launch(argv, processes, recipe.runtime.devices, run.logs)
+        if code == EXIT_INTERRUPTED:
+            raise KeyboardInterrupt
+        if code != EXIT_OK:
+            kind = UserError if code == EXIT_USER else RunFailed
+            raise kind(
+                f"training in {processes} processes ended with exit code {code}",
+                where=str(run.logs),
+                hint="the failing process's last lines are above; this folder holds one log per process",
+            )
+
+
+def _train_as_child(recipe: Recipe, run: RunDirectory, resume: bool) -> dict[str, Any]:
+    setup = prepare_process(recipe.runtime, recipe.training.seed)
+    data = read_training_data(recipe.data)
+    if setup.rank == 0:  # the parent does not read a named data set, and writes the manifest only before and after
+        run.update_manifest(skipped_rows=data.skipped)
+    configure_paddle(setup, recipe.training.seed)
+    with fresh_parameter_names():
+        return _train_and_score(recipe, run, _make_ready(recipe, setup, data), resume)
+
+
+def _begin(
+    recipe: Recipe,
+    run: RunDirectory,
+    facts: dict[str, Any],
+    command: Sequence[str],
+    data: TrainingData | None,
+    *,
+    resume: bool,
+    overwrite: bool,
+) -> None:
+    """Take the run directory. `data` is None where the children read it."""
+    versions = {pin.package: version for pin in pins() if (version := installed_version(pin.package))}
+    facts |= describe_run(command, recipe.training.seed, data.files if data else (), versions)
+    facts["skipped_rows"] = data.skipped if data else {}
+    run.begin(facts, dump_recipe(recipe), resume=resume, overwrite=overwrite)
+
+
+def _read_data(recipe: Recipe, processes: int) -> TrainingData:
+    """All splits, checked; UserError where dataloader_drop_last would leave nothing of the training rows."""
+    data = read_training_data(recipe.data)
+    training = recipe.training
+    if training.dataloader_drop_last and data.train is not None:
+        global_batch = training.per_device_train_batch_size * training.gradient_accumulation_steps * processes
+        require_full_batch(len(data.train), global_batch)
+    return data
 
 
 def _refuse_early(recipe: Recipe, run: RunDirectory, resume: bool, overwrite: bool) -> None:
@@ -96,40 +148,10 @@ def _refuse_early(recipe: Recipe, run: RunDirectory, resume: bool, overwrite: bo
         _refuse_changed_recipe(recipe, run)
 
 
-def _refuse_too_few_rows(recipe: Recipe, data: TrainingData, processes: int) -> None:
-    training = recipe.training
-    if training.dataloader_drop_last and data.train is not None:
-        global_batch = training.per_device_train_batch_size * training.gradient_accumulation_steps * processes
-        require_full_batch(len(data.train), global_batch)
-
-
-def _device(recipe: Recipe, several: bool) -> str:
+def _device(recipe: Recipe, processes: int) -> str:
     """ "gpu" or "cpu"; several processes without a list of cards run on the CPU."""
     cards = () if is_child() else recipe.runtime.devices  # a launched process sees no others
-    return choose_device("cpu" if several and not cards else recipe.runtime.device, cards)
-
-
-def _train_in_processes(recipe: Recipe, run: RunDirectory, processes: int, resume: bool) -> None:
-    argv = ["train", str(run.recipe_file), *(["--resume"] if resume else [])]
-    code = launch(argv, processes, recipe.runtime.devices, run.logs)
-    if code == EXIT_INTERRUPTED:
-        raise KeyboardInterrupt
-    if code != EXIT_OK:
-        kind = UserError if code == EXIT_USER else RunFailed
-        raise kind(
-            f"training in {processes} processes ended with exit code {code}",
-            where=str(run.logs),
-            hint="the failing process's last lines are above; this folder holds one log per process",
-        )
-
-
-def _train_as_child(recipe: Recipe, run: RunDirectory, resume: bool) -> dict[str, Any]:
-    prepare_process(recipe.runtime, recipe.training.seed)
-    data = read_training_data(recipe.data)
-    if rank() == 0:  # the parent does not read a named data set, and writes the manifest only before and after
-        run.update_manifest(skipped_rows=data.skipped)
-    with fresh_parameter_names():
-        return _train_here(recipe, run, _make_ready(recipe, data), resume)
+    return choose_device("cpu" if processes > 1 and not cards else recipe.runtime.device, cards)
 
 
 @dataclass(frozen=True)
@@ -142,11 +164,9 @@ class _Ready:
     model: LoadedModel
 
 
-def _make_ready(recipe: Recipe, data: TrainingData) -> _Ready:
-    """Import Paddle and build the network. Writes nothing; UserError when the model cannot be used."""
-    setup = prepare_process(recipe.runtime, recipe.training.seed)
-    configure_paddle(setup, recipe.training.seed)
-    # Only now may Paddle be imported: device, threads and flags are read at import.
+def _make_ready(recipe: Recipe, setup: ProcessSetup, data: TrainingData) -> _Ready:
+    """Build the network. Writes nothing; UserError when the model cannot be used."""
+    # Imported only now: device, threads and flags had to be set before Paddle was.
     from nlpctl.tasks.registry import make_task
     from nlpctl.training.fine_tune import build_model
 
@@ -155,13 +175,13 @@ def _make_ready(recipe: Recipe, data: TrainingData) -> _Ready:
     return _Ready(setup, data, task, build_model(recipe, setup, task, data))
 
 
-def _train_here(recipe: Recipe, run: RunDirectory, ready: _Ready, resume: bool) -> dict[str, Any]:
+def _train_and_score(recipe: Recipe, run: RunDirectory, ready: _Ready, resume: bool) -> dict[str, Any]:
     """Train in this process and, in process 0, score the model; returns the scores."""
     from nlpctl.training.fine_tune import fine_tune
 
     checkpoint = run.last_checkpoint() if resume else None
-    if checkpoint is not None:
-        console.note(f"going on from {checkpoint}")
+    if resume:
+        console.note(f"going on from {checkpoint}" if checkpoint else f"no checkpoint in {run.path}: from the start")
     fine_tune(recipe, ready.setup, run, ready.task, ready.model, ready.data, checkpoint)
     if ready.setup.rank != 0:
         return {}
