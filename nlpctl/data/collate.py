@@ -56,13 +56,10 @@ def failure_batch(failure: LoaderFailure) -> dict[str, Any]:
 class Collator:
     """A list of examples to arrays: input_ids, token_type_ids where the model takes them, labels where wanted."""
 
-    def __init__(
-        self, encoder: TextEncoder, max_length: int, with_labels: bool, pad_to_multiple_of: int | None = None
-    ) -> None:
+    def __init__(self, encoder: TextEncoder, max_length: int, with_labels: bool) -> None:
         self.encoder = encoder
         self.max_length = max_length
         self.with_labels = with_labels
-        self.pad_to_multiple_of = pad_to_multiple_of
 
     def __call__(self, examples: Sequence[TextExample | LoaderFailure]) -> dict[str, Any]:
         """int64 arrays [batch, longest] (labels [batch]), or a batch that carries a failure."""
@@ -78,23 +75,19 @@ class Collator:
         pairs = None if examples[0].text_pair is None else [example.text_pair for example in examples]
         encodings = self.encoder.encode([example.text for example in examples], pairs, self.max_length)
         pad_type = self.encoder.pad_token_type_id if self.encoder.uses_token_types else None
-        batch = pad_batch(encodings, self.encoder.pad_id, pad_type, self.pad_to_multiple_of)
+        batch = pad_batch(encodings, self.encoder.pad_id, pad_type)
         if self.with_labels:
             batch["labels"] = np.array([example.label for example in examples], np.int64)
         return batch
 
 
-def pad_batch(
-    encodings: Sequence[Encoding], pad_id: int, pad_token_type_id: int | None, pad_to_multiple_of: int | None = None
-) -> dict[str, np.ndarray]:
+def pad_batch(encodings: Sequence[Encoding], pad_id: int, pad_token_type_id: int | None) -> dict[str, np.ndarray]:
     """Pad on the right to the longest of the batch: int64 arrays [batch, length].
 
     `pad_token_type_id` None: the model takes no token types. There is no attention_mask, because
     PaddleNLP's encoders make it from the pad ids.
     """
     width = max(len(encoding.input_ids) for encoding in encodings)
-    if pad_to_multiple_of is not None:
-        width = -(-width // pad_to_multiple_of) * pad_to_multiple_of
     batch = {"input_ids": _padded([encoding.input_ids for encoding in encodings], width, pad_id)}
     if pad_token_type_id is not None:
         batch["token_type_ids"] = _padded([encoding.token_type_ids for encoding in encodings], width, pad_token_type_id)

@@ -18,13 +18,11 @@ from nlpctl.models.families import Family, family_of_config
 from nlpctl.models.folder import read_card, read_trained_card, untrained
 from nlpctl.models.hub import fetch
 from nlpctl.models.huggingface import is_huggingface_layout, to_paddle_layout
-from nlpctl.models.network import build_network, make_config, max_positions
+from nlpctl.models.network import build_network, make_config
 from nlpctl.models.scratch import make_vocabulary
 from nlpctl.models.source import ModelSource, read_config, resolve_source, weights_file
 from nlpctl.models.tokenizer import check_vocabulary, load_tokenizer
 from nlpctl.models.weights import Weights, read_weights_file
-
-__all__ = ["LoadedModel", "load_classifier", "load_trained", "max_positions"]
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,6 @@ arrays once everything is checked.
 from __future__ import annotations
 
 import collections
-import io
 import pickle
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -46,11 +45,7 @@ def load_pdparams(path: Path) -> dict[str, np.ndarray]:
 
     Raises UserError when the file is cut off, is no such file, or names anything but arrays.
     """
-    with path.open("rb") as stream:
-        loaded = guarded(path, lambda: RestrictedUnpickler(stream, ALLOWED, encoding="latin1").load())
-    if not isinstance(loaded, dict):
-        raise UserError("holds no parameters", where=str(path), hint=BROKEN_HINT)
-    loaded.pop("StructuredToParameterName@@", None)
+    loaded = _load_dict(path, "parameters")
     slices = loaded.pop(_SLICES, {})
     return _join_slices(path, {name: _array(path, name, value) for name, value in loaded.items()}, slices)
 
@@ -60,12 +55,17 @@ def load_state(path: Path) -> dict[str, Any]:
 
     Raises UserError as `load_pdparams` does.
     """
+    loaded = _load_dict(path, "training state")
+    return {name: _plain_state(path, name, value) for name, value in loaded.items()}
+
+
+def _load_dict(path: Path, what: str) -> dict[str, Any]:
     with path.open("rb") as stream:
         loaded = guarded(path, lambda: RestrictedUnpickler(stream, ALLOWED, encoding="latin1").load())
     if not isinstance(loaded, dict):
-        raise UserError("holds no training state", where=str(path), hint=BROKEN_HINT)
+        raise UserError(f"holds no {what}", where=str(path), hint=BROKEN_HINT)
     loaded.pop("StructuredToParameterName@@", None)
-    return {name: _plain_state(path, name, value) for name, value in loaded.items()}
+    return loaded
 
 
 def _plain_state(path: Path, name: str, value: Any) -> Any:
@@ -177,8 +177,3 @@ ALLOWED: Mapping[tuple[str, str], Any] = {
     **{(f"{core}.multiarray", "_reconstruct"): _reconstruct for core in _CORE},
     **{(f"{core}.numeric", "_frombuffer"): _frombuffer for core in _CORE},
 }
-
-
-def loads(data: bytes, allowed: Mapping[tuple[str, str], Any] = ALLOWED) -> Any:
-    """Unpickle `data` with `allowed` globals only. Raises ForbiddenGlobal and what pickle raises."""
-    return RestrictedUnpickler(io.BytesIO(data), allowed, encoding="latin1").load()

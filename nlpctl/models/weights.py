@@ -12,7 +12,7 @@ import numpy as np
 
 from nlpctl.errors import UserError
 from nlpctl.models.safe_pickle import BROKEN_HINT, load_pdparams
-from nlpctl.models.source import read_json, weights_file
+from nlpctl.models.source import read_json
 from nlpctl.models.torch_file import load_torch_file
 
 _SAFETENSORS_DTYPES = {
@@ -38,16 +38,8 @@ class Weights:
     arrays: Mapping[str, np.ndarray]
 
 
-def read_weights(folder: Path) -> Weights:
-    """Read the weights of a folder (all shards of them). Raises UserError when a file is missing or damaged."""
-    file = weights_file(folder)
-    if file is None:
-        raise UserError("no weights in this folder", where=str(folder), hint="copy the model folder again")
-    return read_weights_file(file)
-
-
 def read_weights_file(file: Path) -> Weights:
-    """Read one weights file, or the shards that an index file lists."""
+    """Read one weights file, or the shards that an index file lists. UserError: one is missing or damaged."""
     if file.stat().st_size == 0:
         raise UserError("the weights file is empty", where=str(file), hint=BROKEN_HINT)
     arrays = _read_shards(file) if file.name.endswith(".index.json") else _reader(file)(file)

@@ -27,10 +27,6 @@ class Task(Protocol):
         """The network to train. `texts` gives the training text, for a vocabulary built from it."""
         ...
 
-    def load_model(self, folder: str) -> LoadedModel:
-        """A trained network; UserError when its task head was never trained."""
-        ...
-
     def collator(self, encoder: TextEncoder, *, with_labels: bool) -> Callable[[Sequence[TextExample]], Batch]:
         """A picklable function from examples to a padded NumPy batch."""
         ...

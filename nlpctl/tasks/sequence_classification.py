@@ -14,7 +14,7 @@ from nlpctl.data.collate import Collator
 from nlpctl.data.examples import TextExample
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.tokenizers import TextEncoder
-from nlpctl.models.load import LoadedModel, load_classifier, load_trained
+from nlpctl.models.load import LoadedModel, load_classifier
 from nlpctl.tasks.base import Batch
 from nlpctl.tasks.scores import classification_report
 
@@ -30,9 +30,6 @@ class SequenceClassification:
 
     def build_model(self, model: ModelSection, texts: Callable[[], Iterable[str]] | None) -> LoadedModel:
         return load_classifier(model, self.labels.names, vocabulary_texts=texts)
-
-    def load_model(self, folder: str) -> LoadedModel:
-        return load_trained(folder)
 
     def collator(self, encoder: TextEncoder, *, with_labels: bool) -> Callable[[Sequence[TextExample]], Batch]:
         return Collator(encoder, self.data.max_seq_length, with_labels=with_labels)

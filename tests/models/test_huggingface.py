@@ -13,7 +13,7 @@ from nlpctl.config.schema import ModelSection
 from nlpctl.errors import UserError
 from nlpctl.models.huggingface import CONVERTIBLE, is_huggingface_layout, paddle_name, to_paddle_layout
 from nlpctl.models.load import load_classifier, load_trained
-from nlpctl.models.weights import read_weights
+from nlpctl.models.weights import read_weights_file
 
 HUGGINGFACE = Path(__file__).parent / "huggingface"
 LABELS = ("neg", "mid", "pos")
@@ -276,7 +276,7 @@ def test_real_encoder_name_by_name():
     """All 6 layers of the 22 M parameter encoder, against the file as the safetensors library reads it."""
     model = load(MINILM, ("neg", "pos"))
     file = load_file(model.source.folder / "model.safetensors")
-    assert read_weights(model.source.folder).arrays.keys() == file.keys()
+    assert read_weights_file(model.source.folder / "model.safetensors").arrays.keys() == file.keys()
     parameters = {name: parameter.numpy() for name, parameter in model.network.state_dict().items()}
     # Written out once more, on purpose: not through nlpctl's table.
     attention = {"query": "q_proj", "key": "k_proj", "value": "v_proj"}

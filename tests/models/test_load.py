@@ -8,7 +8,8 @@ import pytest
 from nlpctl.config.schema import ColumnsSection, ModelSection
 from nlpctl.errors import UserError
 from nlpctl.models.folder import ModelCard, save_model_folder
-from nlpctl.models.load import load_classifier, load_trained, max_positions
+from nlpctl.models.load import load_classifier, load_trained
+from nlpctl.models.network import max_positions
 
 FAMILIES = ["Bert", "Ernie", "Roberta", "Electra"]
 

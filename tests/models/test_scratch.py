@@ -5,7 +5,8 @@ import pytest
 from nlpctl.config.schema import ColumnsSection, ModelSection, ScratchSection
 from nlpctl.errors import UserError
 from nlpctl.models.folder import ModelCard, save_model_folder
-from nlpctl.models.load import load_classifier, load_trained, max_positions
+from nlpctl.models.load import load_classifier, load_trained
+from nlpctl.models.network import max_positions
 
 TEXTS = ["这家酒店很好", "the room is great", "太差了 terrible"] * 3
 LABELS = ("neg", "pos")
