@@ -11,9 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from nlpctl.config.coerce import FALSE, TRUE
-from nlpctl.config.keys import Key, all_keys, nearest
+from nlpctl.config.keys import CUTOFF, Key, all_keys
 from nlpctl.config.load import Override
 from nlpctl.errors import Problem, UserError
+from nlpctl.names import nearest
 
 SHORTHANDS: Mapping[str, str] = {
     "device": "runtime.device",
@@ -129,9 +130,7 @@ class _Reader:
         if key is None and plain.startswith("no_"):
             key, negated = field_flags().get(plain.removeprefix("no_")), True
         if key is None or (negated and key.scalar is not bool):
-            near = nearest(plain, [*field_flags(), *(option.lstrip("-").replace("-", "_") for option in self.own)])
-            hint = f"did you mean --{near}?" if near else "`nlpctl recipe flags` lists the flags of every recipe"
-            self._problem(flag, "there is no such flag", hint)
+            self._problem(flag, "there is no such flag", self._unknown_hint(plain))
         elif negated and value is not None:
             self._problem(flag, "takes no value", f"write --{key.name} {value}")
         elif key.scalar is bool:
@@ -148,12 +147,32 @@ class _Reader:
                 words.append(self.args.pop(0))
             self.taken.append(_Taken(key.dotted, words, flag, greedy=True, place=len(self.words)))
 
+    def _unknown_hint(self, plain: str) -> str:
+        """What a user who typed --`plain` most likely wants."""
+        elsewhere = [dotted for dotted in all_keys() if dotted.endswith(f".{plain}")]
+        if elsewhere:
+            return f"this key is set by --set {elsewhere[0]}=VALUE"
+        own = [option.lstrip("-").replace("-", "_") for option in self.own]
+        similar = similar_fields(plain) or [near for near in (nearest(plain, [*field_flags(), *own], CUTOFF),) if near]
+        if similar:
+            return f"did you mean {' or '.join(f'--{name}' for name in similar)}?"
+        return "`nlpctl recipe flags` lists the flags of every recipe"
+
     def _truth(self) -> str:
         """The value of a bare `--fp16`: the next word if it is a truth value, else true."""
         return self.args.pop(0) if self.args and self.args[0].lower() in TRUE | FALSE else "true"
 
     def _problem(self, flag: str, message: str, hint: str) -> None:
         self.problems.append(Problem(message, where=flag, hint=hint))
+
+
+def similar_fields(plain: str) -> list[str]:
+    """TrainingArguments fields that have these initials (lr) or hold all words of `plain` (epochs)."""
+    fields = [name for name, key in field_flags().items() if key.dotted.startswith("training.")]
+    words = set(plain.split("_"))
+    holding = [name for name in fields if words <= set(name.split("_"))]
+    initials = [name for name in fields if "".join(word[0] for word in name.split("_")) == plain]
+    return [*initials, *holding][:3]
 
 
 def _continues(key: Key, word: str) -> bool:
