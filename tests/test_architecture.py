@@ -58,7 +58,7 @@ def imports(path: Path, *, module_level_only: bool = False) -> set[str]:
 
 
 def layer_of(module: str) -> int | None:
-    """Index of the layer of `nlpctl.FOLDER...`; None for the package itself and errors.py."""
+    """Index of the layer of `nlpctl.FOLDER...`; None for the package itself, errors.py and names.py."""
     folder = module.removeprefix("nlpctl.").split(".")[0]
     return next((index for index, folders in enumerate(LAYERS) if folder in folders), None)
 

@@ -13,12 +13,13 @@ from nlpctl.cli.options import RecipeCommand, load_command_recipe
 from nlpctl.config.copy import copy_recipe
 from nlpctl.config.dump import recipe_values, to_yaml
 from nlpctl.config.json_schema import recipe_json_schema
-from nlpctl.config.keys import nearest
+from nlpctl.config.keys import CUTOFF
 from nlpctl.config.library import shipped_recipes
 from nlpctl.config.managed import MANAGED
 from nlpctl.config.positions import display
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import Problem, UserError
+from nlpctl.names import nearest
 from nlpctl.runtime import console
 
 SETTINGS = {"help_option_names": ["-h", "--help"]}
@@ -130,7 +131,7 @@ def flags(
         if key.dotted not in MANAGED and (wanted in name.lower() or pattern.lower() in key.help.lower())
     }
     if not found:
-        near = nearest(wanted, field_flags())
+        near = nearest(wanted, field_flags(), CUTOFF)
         raise UserError(
             f"no flag matches {pattern!r}", hint=f"did you mean --{near}?" if near else "give a part of its name"
         )

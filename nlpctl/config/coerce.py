@@ -7,10 +7,11 @@ import re
 from typing import Any
 
 from nlpctl.config.findings import Findings
-from nlpctl.config.keys import SECTIONS, Key, keys_of, nearest, nearest_key
+from nlpctl.config.keys import SECTIONS, Key, keys_of, nearest_key
 from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode
 from nlpctl.config.schema import Origin, Scalar
 from nlpctl.errors import Problem
+from nlpctl.names import nearest
 
 TRUE = {"true", "yes", "on", "1"}
 FALSE = {"false", "no", "off", "0"}

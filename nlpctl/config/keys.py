@@ -6,7 +6,6 @@ Coercion, the JSON Schema, the reference and the command-line flags all walk thi
 from __future__ import annotations
 
 import dataclasses
-import difflib
 import functools
 import types
 import typing
@@ -22,6 +21,9 @@ from nlpctl.config.schema import (
     RuntimeSection,
     TrainingSection,
 )
+from nlpctl.names import nearest
+
+CUTOFF = 0.7  # among two hundred keys and flags, only a close spelling is worth showing
 
 SECTIONS: Mapping[str, type] = {
     "model": ModelSection,
@@ -109,23 +111,17 @@ def nearest_key(dotted: str) -> str | None:
     same_name = [key for key in known if key.rpartition(".")[2] == name and key != dotted]
     if same_name:
         return same_name[0]
-    near = nearest(name, [key.rpartition(".")[2] for key in siblings])
+    near = nearest(name, [key.rpartition(".")[2] for key in siblings], CUTOFF)
     if near is not None:
         return f"{section}.{near}" if section else near
-    return nearest(dotted, known) or nearest_by(name, known)
-
-
-def nearest(name: str, known: Iterable[str]) -> str | None:
-    """The most similar of `known`, or None if none is near."""
-    matches = difflib.get_close_matches(name, list(known), n=1, cutoff=0.7)
-    return matches[0] if matches else None
+    return nearest(dotted, known, CUTOFF) or nearest_by(name, known)
 
 
 def nearest_by(name: str, known: Iterable[str]) -> str | None:
     """The dotted key of `known` whose last part is most similar to `name`."""
     by_last = {key.rpartition(".")[2]: key for key in known}
-    near = difflib.get_close_matches(name, list(by_last), n=1, cutoff=0.75)
-    return by_last[near[0]] if near else None
+    near = nearest(name, by_last, cutoff=0.75)
+    return by_last[near] if near else None
 
 
 def _key(dotted: str, annotation: Any, field: dataclasses.Field) -> Key:

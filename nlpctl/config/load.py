@@ -16,7 +16,7 @@ from nlpctl.config.coerce import coerce_sections
 from nlpctl.config.dump import dump_recipe
 from nlpctl.config.findings import Findings
 from nlpctl.config.interpolate import interpolate
-from nlpctl.config.keys import find_key, nearest
+from nlpctl.config.keys import find_key
 from nlpctl.config.managed import MANAGED
 from nlpctl.config.paths import absolute, resolve_paths
 from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode, merge, parse_yaml
@@ -24,6 +24,7 @@ from nlpctl.config.schema import Origin, Recipe
 from nlpctl.config.sources import read_source
 from nlpctl.config.tasks import KNOWN_TASKS, task_info
 from nlpctl.errors import UserError
+from nlpctl.names import nearest
 
 __all__ = ["Override", "dump_recipe", "load_recipe"]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import os
 from pathlib import Path
@@ -13,6 +12,7 @@ from nlpctl.config.library import PREFIX, find_recipe, shipped_path, shipped_rec
 from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode, display, merge, read_yaml
 from nlpctl.config.schema import Origin
 from nlpctl.errors import UserError
+from nlpctl.names import nearest
 from nlpctl.runtime.layout import RECIPE, TASK
 
 DATA_SUFFIXES = (".tsv", ".csv", ".jsonl", ".txt")  # .json is YAML too
@@ -52,8 +52,8 @@ def read_recipe_file(path: Path, findings: Findings, chain: tuple[Path, ...]) ->
             names = " -> ".join(display(file) for file in (*chain, real, base))
             findings.report("extends", parent.origin, f"the files extend each other: {names}", "remove one `extends`")
         elif not base.is_file():
-            near = difflib.get_close_matches(base.name, _yaml_files(base.parent), n=1)
-            hint = f"did you mean {near[0]}?" if near else "paths in `extends` are relative to the file that has them"
+            near = nearest(base.name, _yaml_files(base.parent))
+            hint = f"did you mean {near}?" if near else "paths in `extends` are relative to the file that has them"
             findings.report("extends", parent.origin, f"there is no file {display(base)}", hint)
         else:
             below = merge(below, read_recipe_file(base, findings, (*chain, real)))
@@ -76,15 +76,12 @@ def _locate(source: str) -> Path:
     shipped = find_recipe(source) if source else None
     if shipped is not None:
         return shipped.path
-    names = [recipe.name for recipe in shipped_recipes()]
-    beside = _yaml_files(path.parent)
-    near = difflib.get_close_matches(path.name, beside, n=1) or difflib.get_close_matches(source, names, n=1)
+    beside = nearest(path.name, _yaml_files(path.parent))
+    near = path.parent / beside if beside else nearest(source, [recipe.name for recipe in shipped_recipes()])
     raise UserError(
         "no such recipe, run directory or model folder",
         where=source or "(empty)",
-        hint=f"did you mean {path.parent / near[0] if near[0] in beside else near[0]}?"
-        if near
-        else "`nlpctl recipe ls` lists the recipes that come with nlpctl",
+        hint=f"did you mean {near}?" if near else "`nlpctl recipe ls` lists the recipes that come with nlpctl",
     )
 
 

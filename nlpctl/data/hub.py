@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.config.schema import DataSection
-from nlpctl.data.names import did_you_mean, listed
 from nlpctl.data.row import BadRow, Row, missing_key
 from nlpctl.errors import UserError
+from nlpctl.names import did_you_mean, listed
 
 HF_PREFIX = "hf:"
 _NOT_DATASETS = {"__init__", "dataset", "intokens_dataset"}  # modules of paddlenlp.datasets that hold no data set

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from nlpctl.data.lines import decode
-from nlpctl.data.names import listed
 from nlpctl.data.row import BadRow, Row, missing_key
 from nlpctl.errors import UserError
+from nlpctl.names import listed
 
 
 def jsonl_rows(lines: Iterable[tuple[int, bytes]], source: str, required: Sequence[str]) -> Iterator[Row | BadRow]:

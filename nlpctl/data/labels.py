@@ -11,10 +11,10 @@ from typing import Any
 
 from nlpctl.config.schema import DataSection
 from nlpctl.data.lines import decode, numbered_lines
-from nlpctl.data.names import nearest
 from nlpctl.data.row import BadRow, Row
 from nlpctl.data.sources import RowSource
 from nlpctl.errors import Problem, UserError
+from nlpctl.names import nearest
 
 MAX_COLLECTED = 10_000  # more distinct labels than this means that the column holds something else
 

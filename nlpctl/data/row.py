@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from nlpctl.data.names import did_you_mean, listed
+from nlpctl.names import did_you_mean, listed
 
 
 class Row(NamedTuple):

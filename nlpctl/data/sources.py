@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from nlpctl.config.schema import DataSection
-from nlpctl.data.names import did_you_mean, nearest
 from nlpctl.data.row import BadRow, Row, missing_key
 from nlpctl.data.rows import file_format, read_rows, wanted_columns
 from nlpctl.errors import Problem, UserError
+from nlpctl.names import did_you_mean, nearest
 
 SPLITS = ("train", "dev", "test")
 

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from nlpctl.data.lines import decode
-from nlpctl.data.names import did_you_mean, listed
 from nlpctl.data.row import BadRow, Row
 from nlpctl.errors import UserError
+from nlpctl.names import did_you_mean, listed
 
 
 class _Record(NamedTuple):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import importlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from nlpctl.errors import UserError
+from nlpctl.names import nearest
 
 _TASK_CLASS = "ForSequenceClassification"
 
@@ -41,8 +41,8 @@ def family_by_type(model_type: str, where: str) -> Family:
     by_type = {module: name for name, module in _names().items()}
     normal = model_type.lower().replace("-", "_")
     if normal not in by_type:
-        near = difflib.get_close_matches(normal, by_type, n=1)
-        hint = f"did you mean {near[0]}?" if near else "tested families: bert, ernie, roberta, electra"
+        near = nearest(normal, by_type)
+        hint = f"did you mean {near}?" if near else "tested families: bert, ernie, roberta, electra"
         raise UserError(f"PaddleNLP has no network family {model_type!r}", where=where, hint=hint)
     return _family(by_type[normal], where)
 

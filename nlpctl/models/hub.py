@@ -6,7 +6,6 @@ The weights are read by nlpctl, not by from_pretrained: a download is a stranger
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from nlpctl.errors import UserError
 from nlpctl.models.families import Family, family_of_config, family_of_hub_name, known_hub_names
 from nlpctl.models.source import CONFIG_FILES, VOCABULARY_FILES, read_json
 from nlpctl.models.tokenizer import load_tokenizer
+from nlpctl.names import nearest
 from nlpctl.upstream.tokenizer_files import keep_resources
 
 
@@ -94,8 +94,8 @@ def _unavailable(name: str, error: Exception) -> UserError:
     )
     if name in known:
         return UserError(f"cannot be downloaded ({reason})", where=name, hint=remedy)
-    near = difflib.get_close_matches(name, known, n=1, cutoff=0.8)
-    guess = f"did you mean {near[0]}? Otherwise, " if near else ""
+    near = nearest(name, known, cutoff=0.8)
+    guess = f"did you mean {near}? Otherwise, " if near else ""
     return UserError(
         f"no such folder, no built-in model of PaddleNLP, and not found on its hub ({reason})",
         where=name,

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nlpctl.errors import Problem, UserError
 from nlpctl.models.families import Family
+from nlpctl.names import nearest
 from nlpctl.upstream.parameter_names import fresh_parameter_names
 from nlpctl.upstream.use_cache import without_use_cache
 
@@ -85,8 +85,8 @@ def _check_overrides(config: Any, overrides: Mapping[str, Any]) -> None:
         if key in _NOT_OVERRIDABLE:
             problems.append(Problem("is set by nlpctl from the labels and the weights", where, "remove it"))
         elif key not in known:
-            near = difflib.get_close_matches(key, known, n=1)
-            hint = f"did you mean {near[0]}?" if near else f"keys are those of PaddleNLP's {type(config).__name__}"
+            near = nearest(key, known)
+            hint = f"did you mean {near}?" if near else f"keys are those of PaddleNLP's {type(config).__name__}"
             problems.append(Problem("no such key in this network's config", where, hint))
         elif key.endswith(("_prob", "dropout")) and not _is_share(value):  # Paddle's layers say so at the first batch
             problems.append(Problem(f"{value!r} is no probability", where, "give a number from 0 to 1"))

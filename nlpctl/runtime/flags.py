@@ -6,13 +6,13 @@ So both are checked here against data/paddle_flags.json, which scripts/update_pa
 
 from __future__ import annotations
 
-import difflib
 import functools
 import json
 from collections.abc import Mapping
 from importlib import resources
 
 from nlpctl.errors import Problem, UserError
+from nlpctl.names import nearest
 
 Scalar = str | int | float | bool | None
 
@@ -74,5 +74,5 @@ def render(value: Scalar, kind: str) -> str | None:
 def _nearest(name: str) -> str:
     known = sorted(known_flags())
     bare = name if name.startswith("FLAGS_") else f"FLAGS_{name}"
-    close = [bare] if bare in known else difflib.get_close_matches(bare, known, n=1)
-    return f"did you mean {close[0]}?" if close else "remove it; the known flags are in Paddle's documentation of FLAGS"
+    close = bare if bare in known else nearest(bare, known)
+    return f"did you mean {close}?" if close else "remove it; the known flags are in Paddle's documentation of FLAGS"

@@ -8,10 +8,13 @@ from collections.abc import Iterable
 _SHOWN = 12
 
 
-def nearest(word: str, options: Iterable[str]) -> str | None:
-    """The option that looks most like `word`, upper and lower case taken as equal; None: nothing is near."""
+def nearest(word: str, options: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The option that looks most like `word`, upper and lower case taken as equal; None: nothing is near.
+
+    `cutoff`: the least similarity, 0 to 1 (difflib); more where many options make a chance likeness likely.
+    """
     by_fold = {str(option).casefold(): str(option) for option in options}
-    found = difflib.get_close_matches(word.casefold(), by_fold, n=1, cutoff=0.5)
+    found = difflib.get_close_matches(word.casefold(), by_fold, n=1, cutoff=cutoff)
     return by_fold[found[0]] if found else None
 
 
