@@ -43,7 +43,8 @@ def device_checks(probes: Probes | None = None) -> list[Check]:
 def device(wheel: str, report: GpuReport) -> Check:
     """What `--device auto` would take. The GPU build without a usable card is worth a warning."""
     if report.usable:
-        return Check("device", "ok", f"gpu, {report.count} visible: {', '.join(report.names)}")
+        detail = f"gpu, {report.count} visible: {', '.join(report.names)}; driver for CUDA {report.cuda_version}"
+        return Check("device", "ok", detail)
     if wheel == CPU_WHEEL:
         return Check("device", "ok", f"cpu: {report.reason}")
     return Check("device", "warning", f"cpu: {report.reason}", report.remedy)

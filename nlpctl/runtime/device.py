@@ -36,13 +36,17 @@ class Probes:
 
 @dataclass(frozen=True)
 class GpuReport:
-    """Whether a GPU can be used; if not, `reason` and `remedy` say why and what to do."""
+    """Whether a GPU can be used; if not, `reason` and `remedy` say why and what to do.
+
+    `cuda_version`: the newest CUDA that the driver supports, "" where no GPU can be used.
+    """
 
     usable: bool
     reason: str
     remedy: str
     count: int
     names: tuple[str, ...]
+    cuda_version: str
 
 
 def ask_driver(environ: Mapping[str, str]) -> Driver:
@@ -106,7 +110,7 @@ def usable_gpu(probes: Probes | None = None, environ: Mapping[str, str] | None =
                 f"no card is visible: CUDA_VISIBLE_DEVICES is {visible!r}", "unset CUDA_VISIBLE_DEVICES, or name a card"
             )
         return _unusable("the driver finds no card", "check nvidia-smi; in a container, start it with --gpus all")
-    return GpuReport(True, "", "", len(driver.names), driver.names)
+    return GpuReport(True, "", "", len(driver.names), driver.names, driver.cuda_version)
 
 
 def choose_device(wanted: str, cards: tuple[int, ...], probes: Probes | None = None) -> str:
@@ -146,4 +150,4 @@ def visible_devices(cards: tuple[int, ...], environ: Mapping[str, str]) -> str |
 
 
 def _unusable(reason: str, remedy: str) -> GpuReport:
-    return GpuReport(False, reason, remedy, 0, ())
+    return GpuReport(False, reason, remedy, 0, (), "")

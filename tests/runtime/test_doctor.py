@@ -120,7 +120,7 @@ def test_cards_are_tried_out(monkeypatch):
     monkeypatch.setattr(check_device, "cuda_libraries", lambda: Check("CUDA and cuDNN", "ok", "fine"))
     monkeypatch.setattr(check_device, "all_reduce", lambda *words: asked.append(words) or Check("NCCL", "ok", "fine"))
     checks = check_device.device_checks(machine("paddlepaddle-gpu", cards=("V100", "V100")))
-    assert checks[0] == Check("device", "ok", "gpu, 2 visible: V100, V100")
+    assert checks[0] == Check("device", "ok", "gpu, 2 visible: V100, V100; driver for CUDA 12.2")
     assert asked == [("NCCL all-reduce", 2, (0, 1))]
     checks = check_device.device_checks(machine("paddlepaddle-gpu", cards=("V100",)))
     assert "skipped" in checks[2].detail and len(asked) == 1
