@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,7 +14,8 @@ def test_killed_during_a_save_and_elsewhere(tmp_path):
     words = [sys.executable, SCRIPT, "--trials", "1", "--folder", tmp_path]
     done = subprocess.run(words, capture_output=True, text=True, timeout=500)
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "1 trials, 2 kills, 1 of them during a save; 0 trials differ" in done.stdout
+    # The other kill, at a random moment, may meet a save too.
+    assert re.search(r"1 trials, 2 kills, [12] of them during a save; 0 trials differ", done.stdout), done.stdout
 
 
 def test_a_difference_would_be_found(tmp_path, monkeypatch):
