@@ -9,10 +9,9 @@ import typer
 from nlpctl.cli.options import load_command_recipe
 from nlpctl.cli.tables import score_tables
 from nlpctl.config.located import located
+from nlpctl.data.sources import SPLITS
 from nlpctl.errors import UserError
 from nlpctl.runtime import console
-
-SPLITS = ("train", "dev", "test")
 
 
 def evaluate(

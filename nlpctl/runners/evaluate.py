@@ -12,6 +12,7 @@ from nlpctl.data.sources import has_split, open_split
 from nlpctl.data.splits import read_labelled_split
 from nlpctl.errors import UserError
 from nlpctl.runners.trained import TrainedModel, find_trained_model, open_trained_model
+from nlpctl.runtime.interrupt import sigterm_interrupts
 
 
 @dataclass(frozen=True)
@@ -37,7 +38,8 @@ def evaluate(recipe: Recipe, splits: Sequence[str] = ()) -> EvalResult:
         for split in wanted:
             open_split(recipe.data, split)  # a missing file is told before Paddle is imported
     model = open_trained_model(recipe, source, with_labels=True)
-    return EvalResult(source, {split: _score_split(recipe, model, split) for split in wanted})
+    with sigterm_interrupts():
+        return EvalResult(source, {split: _score_split(recipe, model, split) for split in wanted})
 
 
 def _score_split(recipe: Recipe, model: TrainedModel, split: str) -> dict[str, Any]:

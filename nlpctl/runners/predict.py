@@ -19,6 +19,7 @@ from nlpctl.errors import UserError
 from nlpctl.runners.trained import TrainedModel, find_trained_model, model_fingerprint, open_trained_model
 from nlpctl.runtime import console
 from nlpctl.runtime.files import write_json_atomic
+from nlpctl.runtime.interrupt import sigterm_interrupts
 
 BAD_ANSWER = b'{"error":'
 WINDOW_BATCHES = 32  # rows sorted by length together; also the unit of a resumed prediction
@@ -103,7 +104,7 @@ def _answer_all(
     from nlpctl.inference.predictor import windows
 
     started, count, bad = time.monotonic(), 0, 0
-    with console.progress(None, "predict") as bar:
+    with sigterm_interrupts(), console.progress(None, "predict") as bar:
         for window in windows(rows, batch_size * WINDOW_BATCHES):
             for row, answer in _answers(model, window, batch_size):
                 if isinstance(row, BadRow):

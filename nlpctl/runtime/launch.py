@@ -21,6 +21,7 @@ from nlpctl.config.schema import RuntimeSection
 from nlpctl.errors import UserError
 from nlpctl.runtime.cpu import physical_cores
 from nlpctl.runtime.device import choose_device, visible_devices
+from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.ranks import is_child
 from nlpctl.runtime.watch import Watch
 
@@ -81,7 +82,7 @@ def launch(
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # Ctrl-C reaches only us; we pass it on
             )
-        with Watch(launcher, nproc, exchange, log_dir) as watch:
+        with sigterm_interrupts(), Watch(launcher, nproc, exchange, log_dir) as watch:
             return watch.until_end()
 
 

@@ -15,7 +15,6 @@ import contextlib
 import hashlib
 import json
 import os
-import signal
 import socket
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +24,7 @@ from typing import Any
 
 from nlpctl.errors import Interrupted, NlpctlError, RunFailed, UserError
 from nlpctl.runtime.files import STAGING_PREFIX, remove_dir, remove_leftovers, write_json_atomic, write_text_atomic
+from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.layout import CHECKPOINTS, EVENTS, LOGS, MANIFEST, METRICS, MODEL, RECIPE, checkpoints_in
 
 FORMAT = 1
@@ -206,9 +206,9 @@ class RunDirectory:
     @contextlib.contextmanager
     def recorded(self) -> Iterator[None]:
         """Run the body; the manifest then says finished, failed or interrupted, whatever happened."""
-        previous = signal.signal(signal.SIGTERM, _raise_keyboard_interrupt)
         try:
-            yield
+            with sigterm_interrupts():
+                yield
         except KeyboardInterrupt:
             self._end_badly("interrupted", "stopped by a signal")
             raise Interrupted(
@@ -225,8 +225,6 @@ class RunDirectory:
             ) from error
         else:
             self._end("finished", None)
-        finally:
-            signal.signal(signal.SIGTERM, previous)
 
     def update_manifest(self, **values: Any) -> None:
         """Add facts that are known only during the run, such as the rows that were skipped."""
@@ -285,7 +283,3 @@ def _command_line(pid: int) -> bytes:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return b""
-
-
-def _raise_keyboard_interrupt(signum: int, frame: object) -> None:
-    raise KeyboardInterrupt

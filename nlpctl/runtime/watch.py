@@ -8,15 +8,13 @@ import select
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from types import FrameType
 from typing import Any, TextIO
 
-from nlpctl.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, Interrupted, Problem
+from nlpctl.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, Problem
 from nlpctl.runtime import console
 from nlpctl.runtime.orphans import is_alive, signal_group
 
@@ -56,11 +54,8 @@ class Watch:
         self._pipe = os.open(exchange / "stdout", os.O_RDWR | os.O_NONBLOCK)
         self._stdout, self._stderr = _Relay(sys.stdout), _Relay(sys.stderr)
         self._log_read = self._log_starts[0]
-        self._in_main_thread = threading.current_thread() is threading.main_thread()
 
     def __enter__(self) -> Watch:
-        if self._in_main_thread:  # Python allows handlers nowhere else
-            self._previous = signal.signal(signal.SIGTERM, _raise_interrupted)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -68,8 +63,6 @@ class Watch:
             self._end_all()
         finally:
             os.close(self._pipe)
-            if self._in_main_thread:
-                signal.signal(signal.SIGTERM, self._previous)
 
     def until_end(self) -> int:
         """The exit code of the whole: see `launch`."""
@@ -84,7 +77,7 @@ class Watch:
                     return EXIT_OK
                 if self._launcher.poll() is not None and not self._wait(self._any_failed, SETTLE_SECONDS):
                     return self._lost()
-        except (KeyboardInterrupt, Interrupted):
+        except KeyboardInterrupt:
             console.note("interrupted: ending all processes")
             for rank in self._running():
                 os.kill(self._process(rank), signal.SIGINT)
@@ -196,7 +189,3 @@ def _read(pipe: int) -> bytes:
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
-
-
-def _raise_interrupted(number: int, frame: FrameType | None) -> None:
-    raise Interrupted("ended by SIGTERM")
