@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from nlpctl.runtime.launch import launch
+from nlpctl.runtime.run_directory import RunDirectory
 
 # Without dropout, since every rank draws its own. 61 rows: the last update of an epoch has 5, cut into 3 and 2.
 PLAIN = (
@@ -88,6 +89,8 @@ def test_all_ranks_end_with_the_same_weights(work, two, weights):
     """Bit by bit; and with those of the command line, so that they are a function of the recipe."""
     (work / "leave_weights.py").write_text(LEAVE_WEIGHTS)
     words = ["train", str(work / "recipe.yaml"), *PLAIN, *PARTS, "--set", f"training.output_dir={work / 'ranks'}"]
+    begun = RunDirectory(work / "ranks")  # the parent's part
+    begun.begin({"data": {}, "processes": 2, "skipped_rows": {}}, "", resume=False, overwrite=False)
     assert launch(words, 2, (), work / "ranks-logs", (str(work / "leave_weights.py"),)) == 0
     with np.load(work / "weights-0.npz") as first, np.load(work / "weights-1.npz") as second:
         assert set(first.files) == set(second.files) and len(first.files) > 10
