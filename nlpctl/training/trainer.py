@@ -151,39 +151,17 @@ class RecipeTrainer(Trainer):
             self.state.best_metric = value
             self.state.best_model_checkpoint = str(checkpoint)
 
-    def _inner_training_loop(
-        self,
-        args,
-        model,
-        train_dataloader,
-        len_dataloader,
-        max_steps,
-        num_train_epochs,
-        num_update_steps_per_epoch,
-        num_train_samples,
-        resume_from_checkpoint,
-        ignore_keys_for_eval,
-    ):
+    def _inner_training_loop(self, args, model, batches, *rest):
         """Point the batches at the checkpoint's place before the stock loop starts counting from there."""
-        if resume_from_checkpoint is not None:
-            state = read_state(Path(resume_from_checkpoint))
+        _, max_steps, _, updates_per_epoch, _, checkpoint, _ = rest
+        if checkpoint is not None:
+            state = read_state(Path(checkpoint))
             if state.global_step >= max_steps:  # killed after its last checkpoint; the stock loop would add a step
                 self.state = state
                 return TrainOutput(state.global_step, float("nan"), {})
-            epoch, updates = divmod(state.global_step, num_update_steps_per_epoch)
-            train_dataloader.start_at(epoch, updates * args.gradient_accumulation_steps)
-        return super()._inner_training_loop(
-            args,
-            model,
-            train_dataloader,
-            len_dataloader,
-            max_steps,
-            num_train_epochs,
-            num_update_steps_per_epoch,
-            num_train_samples,
-            resume_from_checkpoint,
-            ignore_keys_for_eval,
-        )
+            epoch, updates = divmod(state.global_step, updates_per_epoch)
+            batches.start_at(epoch, updates * args.gradient_accumulation_steps)
+        return super()._inner_training_loop(args, model, batches, *rest)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str | None = None) -> None:
         if resume_from_checkpoint is not None:
