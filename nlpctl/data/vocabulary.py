@@ -38,8 +38,8 @@ TOKENIZER_CLASSES = {
     "electra": ElectraTokenizer,
 }
 
-# Distinct words counted at once, some 100 MB; beyond that the rarest are forgotten.
-MAX_COUNTED_WORDS = 500_000
+# Distinct words counted at once, some 50 MB with all that is made of them; beyond that the rarest are forgotten.
+MAX_COUNTED_WORDS = 150_000
 _LONGEST_WORD = 100  # PaddleNLP makes longer ones [UNK]
 
 
@@ -81,12 +81,13 @@ def write_tokenizer(folder: Path, vocabulary: list[str], architecture: str, lowe
 def _count_words(texts: Iterable[str], characters: CharacterTable) -> Counter[str]:
     words: Counter[str] = Counter()
     for text in texts:
-        words.update(text.translate(characters).replace(HARD, " ").split())
+        split = text.translate(characters).replace(HARD, " ").split()
+        words.update(word for word in split if len(word) <= _LONGEST_WORD)
         floor = 0
         while len(words) > MAX_COUNTED_WORDS // (2 if floor else 1):
             floor += 1
             words = Counter({word: count for word, count in words.items() if count > floor})
-    return Counter({word: count for word, count in words.items() if len(word) <= _LONGEST_WORD})
+    return words
 
 
 def _character_pieces(
