@@ -147,7 +147,8 @@ def train_once(
     else:
         python = arguments.torch_python if variant == "huggingface" else sys.executable
         command = (str(python), str(LOOPS / f"{variant}.py"), str(recipe), str(times))
-    done = subprocess.run(command, env={**environment(), **runtime_variables()}, cwd=run, capture_output=True, text=True)
+    variables = {**environment(), **runtime_variables()}
+    done = subprocess.run(command, env=variables, cwd=run, capture_output=True, text=True)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)} failed:\n{done.stderr[-3000:]}")
     events = [json.loads(line) for line in times.read_text(encoding="utf-8").splitlines()]
