@@ -38,7 +38,7 @@ def check(recipe: Recipe, purpose: Purpose, broken: Collection[str] = ()) -> lis
     from nlpctl.config.data_checks import DATA_CHECKS  # both need Finding from here
     from nlpctl.config.training_checks import TRAINING_CHECKS
 
-    checks = CHECKS + TRAINING_CHECKS + DATA_CHECKS if purpose == "train" else CHECKS
+    checks = (*CHECKS, *PROCESS_CHECKS, *TRAINING_CHECKS, *DATA_CHECKS) if purpose == "train" else CHECKS
     findings = [finding for each in checks for finding in each(recipe)]
     return [_problem(recipe, finding) for finding in findings if not _touches(finding.keys, broken)]
 
@@ -234,8 +234,10 @@ CHECKS: tuple[Check, ...] = (
     _best_metric,
     _one_precision,
     _no_half_precision_on_cpu,
-    _processes,
     _data_parallel_only,
     _flags,
     _ascii_cache,
 )
+
+# How a run was spread does not bind the commands that use its model.
+PROCESS_CHECKS: tuple[Check, ...] = (_processes,)

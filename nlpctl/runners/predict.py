@@ -20,6 +20,7 @@ from nlpctl.runners.trained import TrainedModel, find_trained_model, model_finge
 from nlpctl.runtime import console
 from nlpctl.runtime.files import write_json_atomic
 from nlpctl.runtime.interrupt import sigterm_interrupts
+from nlpctl.runtime.lock import take_lock
 
 BAD_ANSWER = b'{"error":'
 WINDOW_BATCHES = 32  # rows sorted by length together; also the unit of a resumed prediction
@@ -144,6 +145,7 @@ class PartialOutput:
         self.output = output
         self.file = output.with_name(output.name + ".partial")
         self.note = output.with_name(output.name + ".partial.json")
+        self._lock: int | None = None  # held from `begin` to `finish`, or to the end of the process
 
     def check(self, identity: dict[str, Any], resume: bool) -> None:
         """UserError when the answers that are there, and are to be kept, are not those of `identity`."""
@@ -168,15 +170,21 @@ class PartialOutput:
         Kept are whole windows only, so that the batches, and with them the last bits of the
         probabilities, are those of an uninterrupted run.
         """
-        if not self._goes_on(resume):
-            try:
-                self.output.parent.mkdir(parents=True, exist_ok=True)
+        goes_on = self._goes_on(resume)
+        try:
+            self.output.parent.mkdir(parents=True, exist_ok=True)
+            self.file.touch()
+            self._lock = take_lock(self.file)
+            if self._lock is None:
+                hint = "wait for it, or name another file: -o FILE"
+                raise UserError("another prediction is writing this file", where=str(self.file), hint=hint)
+            if not goes_on:
                 self.file.write_bytes(b"")  # first: older answers must never lie beside the new note
                 write_json_atomic(self.note, identity)
-            except OSError as error:
-                message = f"cannot write here ({error.strerror or error})"
-                raise UserError(message, where=str(self.output), hint="name another file: -o FILE") from None
-            return 0, 0
+                return 0, 0
+        except OSError as error:
+            message = f"cannot write here ({error.strerror or error})"
+            raise UserError(message, where=str(self.output), hint="name another file: -o FILE") from None
         kept_rows, kept_bad, kept_bytes, bad, size = 0, 0, 0, 0, 0
         with self.file.open("r+b") as stream:
             for count, line in enumerate(stream, start=1):
@@ -194,3 +202,10 @@ class PartialOutput:
         """Give the complete file its name."""
         os.replace(self.file, self.output)
         self.note.unlink(missing_ok=True)
+        self.let_go()
+
+    def let_go(self) -> None:
+        """Allow another prediction to write the file."""
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nlpctl.config.schema import Recipe
+from nlpctl.config.schema import Recipe, RuntimeSection
 from nlpctl.errors import UserError
 from nlpctl.models.folder import read_trained_card
 from nlpctl.models.source import resolve_source
@@ -60,7 +61,7 @@ def open_trained_model(recipe: Recipe, source: str, *, with_labels: bool) -> Tra
 
     Raises UserError when its task head was never trained, or data.max_seq_length is more than it can take.
     """
-    setup = prepare_process(recipe.runtime, recipe.training.seed)
+    setup = prepare_process(one_process(recipe.runtime), recipe.training.seed)
     configure_paddle(setup, recipe.training.seed)
     # Only now may Paddle be imported: device, threads and flags are read at import.
     from nlpctl.data.labels import LabelSet
@@ -77,6 +78,12 @@ def open_trained_model(recipe: Recipe, source: str, *, with_labels: bool) -> Tra
     task = make_task(recipe.task, recipe.data, LabelSet(model.labels))
     encoder = build_encoder(model.tokenizer, recipe.data.tokenizer)
     return TrainedModel(task, DygraphPredictor(model.network), task.collator(encoder, with_labels=with_labels))
+
+
+def one_process(runtime: RuntimeSection) -> RuntimeSection:
+    """`runtime` for a command that runs in this process alone, whatever trained the model: at most one card."""
+    cards = () if runtime.device == "cpu" else runtime.devices[:1]
+    return dataclasses.replace(runtime, devices=cards, nproc=1)
 
 
 def model_fingerprint(source: str) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from nlpctl.errors import Interrupted, NlpctlError, RunFailed, UserError
 from nlpctl.runtime.files import STAGING_PREFIX, remove_dir, remove_leftovers, write_json_atomic, write_text_atomic
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.layout import CHECKPOINTS, EVENTS, LOGS, MANIFEST, METRICS, MODEL, RECIPE, checkpoints_in
+from nlpctl.runtime.lock import take_lock
 
 FORMAT = 1
 
@@ -35,6 +36,7 @@ class RunDirectory:
 
     def __init__(self, path: Path):
         self.path = Path(path)
+        self._lock: int | None = None  # held from `begin` to the end of `recorded`
 
     @property
     def manifest_file(self) -> Path:
@@ -94,8 +96,8 @@ class RunDirectory:
         if resume and overwrite:
             raise UserError("--resume and --overwrite exclude each other", where="--resume", hint="keep one of them")
         if self.manifest_file.exists():
+            self._refuse_if_in_progress()
             old = self.read_manifest()
-            self._refuse_if_in_progress(old)
             if not overwrite:
                 self._refuse_to_replace(old["state"], resume)
         elif self.path.exists() and any(not path.name.startswith(STAGING_PREFIX) for path in self.path.iterdir()):
@@ -131,6 +133,7 @@ class RunDirectory:
         }
         try:
             self.path.mkdir(parents=True, exist_ok=True)
+            self._take()
             if overwrite:
                 self._forget_progress()
             self._write({**state, **manifest})  # before any other file: without it, this is not a run's folder
@@ -141,6 +144,7 @@ class RunDirectory:
             remove_leftovers(self.checkpoints)
             write_text_atomic(self.recipe_file, recipe_yaml)
         except OSError as error:
+            self._let_go()
             raise UserError(
                 f"cannot write the run directory ({error.strerror})",
                 where=str(self.path),
@@ -163,15 +167,27 @@ class RunDirectory:
                 + "--overwrite to train again, or another training.output_dir",
             )
 
-    def _refuse_if_in_progress(self, old: Mapping[str, Any]) -> None:
-        if old["state"] != "running" or old["host"] != socket.gethostname() or old["pid"] == os.getpid():
+    def _refuse_if_in_progress(self) -> None:
+        if self._lock is None:
+            self._take()
+            self._let_go()
+
+    def _take(self) -> None:
+        """Hold the folder's lock from here on; UserError while another run holds it."""
+        if self._lock is not None:
             return
-        if Path(f"/proc/{old['pid']}").exists() and b"nlpctl" in _command_line(old["pid"]):
+        self._lock = take_lock(self.path)
+        if self._lock is None:
             raise UserError(
-                f"the run is in progress (process {old['pid']})",
+                f"the run is in progress (process {self.read_manifest()['pid']})",
                 where=str(self.path),
                 hint="wait for it, stop it, or give another training.output_dir",
             )
+
+    def _let_go(self) -> None:
+        if self._lock is not None:
+            os.close(self._lock)
+            self._lock = None
 
     def _refuse_if_different(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
         """A resumed run must see the same data, cut into the same batches; the caller compares the recipe itself."""
@@ -225,6 +241,8 @@ class RunDirectory:
             ) from error
         else:
             self._end("finished", None)
+        finally:
+            self._let_go()
 
     def update_manifest(self, **values: Any) -> None:
         """Add facts that are known only during the run, such as the rows that were skipped."""
@@ -276,10 +294,3 @@ def git_commit() -> str | None:
 
 def _now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
-
-
-def _command_line(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""

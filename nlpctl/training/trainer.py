@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -146,6 +147,8 @@ class RecipeTrainer(Trainer):
         if metrics is None or watched is None:
             return
         value = metrics[f"eval_{watched.removeprefix('eval_')}"]
+        if math.isnan(value):
+            return
         best = self.state.best_metric
         if best is None or (value > best if self.args.greater_is_better else value < best):
             self.state.best_metric = value

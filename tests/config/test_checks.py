@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nlpctl.config.checks import CHECKS, refuse_half_precision_on_cpu
+from nlpctl.config.checks import CHECKS, PROCESS_CHECKS, refuse_half_precision_on_cpu
 from nlpctl.config.data_checks import DATA_CHECKS
 from nlpctl.config.keys import all_keys
 from nlpctl.config.load import Override
@@ -148,7 +148,7 @@ def cases() -> list:
 
 
 def test_every_check_has_a_case() -> None:
-    assert {check.__name__ for check in CHECKS + TRAINING_CHECKS + DATA_CHECKS} == set(CASES) | set(WHOLE)
+    assert {check.__name__ for check in CHECKS + PROCESS_CHECKS + TRAINING_CHECKS + DATA_CHECKS} == set(CASES) | set(WHOLE)
 
 
 @pytest.mark.parametrize(("text", "where", "part"), cases())
@@ -239,3 +239,8 @@ def test_half_precision_once_auto_is_the_cpu(load) -> None:
     refuse_half_precision_on_cpu(load(GOOD))
     with pytest.raises(UserError, match="bf16 needs a GPU"):
         refuse_half_precision_on_cpu(load(GOOD + "training: {bf16: true}\n"))
+
+
+def test_a_run_of_several_cards_is_used_on_one_device(load) -> None:
+    recipe = load(GOOD + "runtime: {devices: [0, 1], device: cpu}\n", purpose="apply")
+    assert recipe.runtime.devices == (0, 1)

@@ -24,7 +24,17 @@ def write(output: Path, lines: list[str]) -> PartialOutput:
     assert partial.begin(IDENTITY, resume=False, window=4) == (0, 0)
     with partial.file.open("a", encoding="utf-8") as stream:
         stream.writelines(lines)
+    partial.let_go()  # as when the process ends
     return partial
+
+
+def test_two_predictions_do_not_share_a_file(output):
+    first = PartialOutput(output)
+    first.begin(IDENTITY, resume=False, window=4)
+    with pytest.raises(UserError, match="another prediction is writing"):
+        PartialOutput(output).begin(IDENTITY, resume=False, window=4)
+    first.finish()
+    PartialOutput(output).begin(IDENTITY, resume=False, window=4)
 
 
 def answers(count: int) -> list[str]:

@@ -163,29 +163,46 @@ def test_a_killed_run_is_resumed(run):
     assert [entry["was"] for entry in run.read_manifest()["resumed"]] == ["running"]
 
 
+HOLDER = """
+import sys
+from pathlib import Path
+from nlpctl.runtime.lock import take_lock
+handle = take_lock(Path(sys.argv[1]))
+print("held", flush=True)
+input()
+"""
+
+
 @pytest.fixture
-def other_nlpctl():
-    """A living process whose command line names nlpctl."""
-    process = subprocess.Popen([sys.executable, "-c", "input()", "nlpctl", "train"], stdin=subprocess.PIPE)
-    yield process.pid
+def held(run):
+    """The run directory, held by a living process as `nlpctl train` holds it."""
+    begin(run)
+    run._let_go()
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(run.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    assert process.stdout.readline() == b"held\n"
+    yield process
     process.kill()
     process.wait()
 
 
 @pytest.mark.parametrize("how", [{}, {"resume": True}, {"overwrite": True}])
-def test_a_run_in_progress_is_left_alone(run, other_nlpctl, how):
-    begin(run)
-    pretend(run, pid=other_nlpctl)
-    refused(run, f"in progress .process {other_nlpctl}.", **how)
+def test_a_run_in_progress_is_left_alone(run, held, how):
+    refused(run, "in progress .process", **how)
 
 
-def test_a_number_that_now_belongs_to_another_program(run):
-    begin(run)
-    process = subprocess.Popen(["sleep", "60"])
-    pretend(run, pid=process.pid)
+def test_a_killed_run_holds_nothing(run, held):
+    held.kill()
+    held.wait()
     begin(run, resume=True)
-    process.kill()
-    process.wait()
+
+
+def test_a_finished_run_lets_go(run):
+    begin(run)
+    with run.recorded():
+        refused(type(run)(run.path), "in progress")
+    begin(type(run)(run.path), overwrite=True)
 
 
 def test_a_folder_that_is_not_a_runs(run):
