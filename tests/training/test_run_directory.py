@@ -17,6 +17,7 @@ from nlpctl.runtime import run_directory
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.files import STAGING_PREFIX
 from nlpctl.runtime.layout import checkpoints_in
+from nlpctl.runtime.lock import take_lock
 from nlpctl.runtime.run_directory import RunDirectory, describe_run, sha256_of
 
 
@@ -163,39 +164,15 @@ def test_a_killed_run_is_resumed(run):
     assert [entry["was"] for entry in run.read_manifest()["resumed"]] == ["running"]
 
 
-HOLDER = """
-import sys
-from pathlib import Path
-from nlpctl.runtime.lock import take_lock
-handle = take_lock(Path(sys.argv[1]))
-print("held", flush=True)
-input()
-"""
-
-
-@pytest.fixture
-def held(run):
-    """The run directory, held by a living process as `nlpctl train` holds it."""
+@pytest.mark.parametrize("how", [{}, {"resume": True}, {"overwrite": True}])
+def test_a_run_in_progress_is_left_alone(run, how):
     begin(run)
     run._let_go()
-    process = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(run.path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    assert process.stdout.readline() == b"held\n"
-    yield process
-    process.kill()
-    process.wait()
-
-
-@pytest.mark.parametrize("how", [{}, {"resume": True}, {"overwrite": True}])
-def test_a_run_in_progress_is_left_alone(run, held, how):
+    handle = take_lock(run.path)  # as another process would hold it
     refused(run, "in progress .process", **how)
-
-
-def test_a_killed_run_holds_nothing(run, held):
-    held.kill()
-    held.wait()
-    begin(run, resume=True)
+    os.close(handle)
+    if how:
+        begin(run, **how)
 
 
 def test_a_finished_run_lets_go(run):
