@@ -8,6 +8,7 @@ import typer
 
 from nlpctl.cli.options import load_command_recipe
 from nlpctl.cli.tables import score_tables
+from nlpctl.config.load import Override
 from nlpctl.config.located import located
 from nlpctl.data.sources import SPLITS
 from nlpctl.errors import UserError
@@ -17,6 +18,9 @@ from nlpctl.runtime import console
 def evaluate(
     ctx: typer.Context,
     model: Annotated[str, typer.Argument(metavar="MODEL", help="Run directory, model folder, or the recipe of a run.")],
+    data: Annotated[
+        str | None, typer.Argument(metavar="[FILE]", help="Labelled file to score; default: the data of the run.")
+    ] = None,
     split: Annotated[
         list[str] | None, typer.Option("--split", help="train, dev or test; repeatable. Default: dev and test.")
     ] = None,
@@ -28,16 +32,19 @@ def evaluate(
 
       nlpctl eval outputs/quickstart
 
-      nlpctl eval outputs/quickstart/model --set data.test=more.tsv --json
+      nlpctl eval outputs/quickstart/model more.tsv --json
     """
+    if data is not None and split:
+        raise UserError("--split chooses among the data of the run, not of a file", "--split", "leave one of them out")
     for name in split or ():
         if name not in SPLITS:
             raise UserError(f"there is no split {name!r}", where="--split", hint=f"one of {', '.join(SPLITS)}")
-    recipe = load_command_recipe(model, ctx, purpose="apply")
+    given = () if data is None else (Override("data.test", data, "FILE"), Override("data.dataset", "null", "FILE"))
+    recipe = load_command_recipe(model, ctx, given, purpose="apply")
     from nlpctl.runners.evaluate import evaluate as run_evaluation
 
     with located(recipe):
-        result = run_evaluation(recipe, tuple(split or ()))
+        result = run_evaluation(recipe, ("test",) if data is not None else tuple(split or ()))
     if json:
         console.print_json({"model": result.model, "metrics": result.metrics})
     else:

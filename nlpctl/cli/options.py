@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from typer.core import TyperCommand
 from nlpctl.cli.field_flags import SHORTHANDS, take_overrides
 from nlpctl.config.checks import Purpose
 from nlpctl.config.keys import all_keys
-from nlpctl.config.load import load_recipe
+from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import Recipe
 
 EPILOG = (
@@ -22,12 +23,14 @@ EPILOG = (
 _OVERRIDES = "nlpctl.overrides"
 
 
-def load_command_recipe(source: str | Path, ctx: typer.Context, *, purpose: Purpose = "train") -> Recipe:
-    """The recipe that `source` names, with the flags of this command line laid over.
+def load_command_recipe(
+    source: str | Path, ctx: typer.Context, given: Sequence[Override] = (), *, purpose: Purpose = "train"
+) -> Recipe:
+    """The recipe that `source` names, with what the command was given and then its flags laid over.
 
     `purpose`: see load_recipe. Raises UserError with every problem.
     """
-    return load_recipe(source, ctx.meta[_OVERRIDES], purpose)
+    return load_recipe(source, [*given, *ctx.meta[_OVERRIDES]], purpose)
 
 
 class RecipeCommand(TyperCommand):

@@ -10,6 +10,7 @@ import yaml
 from nlpctl.config.coerce import resolve_scalar
 from nlpctl.config.interpolate import escape
 from nlpctl.config.keys import SECTIONS, keys_of
+from nlpctl.config.managed import MANAGED
 from nlpctl.config.positions import ScalarNode
 from nlpctl.config.schema import Origin, Recipe
 
@@ -48,7 +49,7 @@ def _section(section: type, prefix: str, value: Any, everything: bool) -> dict[s
             # A section that is absent by default must be named even when all inside it is default.
             if inner or key.optional:
                 content[key.name] = inner
-        elif everything or part != key.default:
+        elif part != key.default or (everything and key.dotted not in MANAGED):
             content[key.name] = _plain(part)
     return content
 

@@ -124,7 +124,10 @@ class BadRowLog:
 
     def _stop(self, total: str) -> None:
         hint = "mend them, or go on without them: data.on_bad_row: skip"
-        if NOT_UTF8 in self.kinds:
+        if all(kind.startswith("missing key") for kind in self.kinds):
+            hint = "name the keys that hold text, text_pair and label under data.columns, or go on without these rows: "
+            hint += "data.on_bad_row: skip"
+        elif NOT_UTF8 in self.kinds:
             hint += ". A file in GBK is converted by: iconv -f GB18030 -t UTF-8 FILE"
         problems = [Problem(row.reason, row.where) for row in self.first]
         raise UserError(problems=[*problems, Problem(total, hint=hint)])

@@ -140,7 +140,7 @@ def _run_model(folder: Path) -> Path | None:
     if checkpoints:
         hint = f"finish it with --resume, or name one of its checkpoints, such as {checkpoints[-1]}"
     else:
-        hint = "it was interrupted before its first checkpoint: train it again with --overwrite"
+        hint = f"it has no checkpoint: go on with `nlpctl train {folder} --resume`, or train it again with --overwrite"
     raise UserError("this run has not finished, so it has no model yet", where=str(folder), hint=hint)
 
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
-from nlpctl.config.schema import DataSection, Recipe
+from nlpctl.config.schema import ColumnsSection, DataSection, Recipe
 from nlpctl.data.examples import TextExample
 from nlpctl.data.inputs import PredictInput
 from nlpctl.data.row import BadRow
@@ -107,7 +107,7 @@ def _answer_all(
     started, count, bad = time.monotonic(), 0, 0
     with sigterm_interrupts(), console.progress(None, "predict") as bar:
         for window in windows(rows, batch_size * WINDOW_BATCHES):
-            for row, answer in _answers(model, window, batch_size):
+            for row, answer in _answers(model, recipe.data.columns, window, batch_size):
                 if isinstance(row, BadRow):
                     bad += 1
                     if recipe.data.on_bad_row == "error":
@@ -121,9 +121,9 @@ def _answer_all(
 
 
 def _answers(
-    model: TrainedModel, window: list[TextExample | BadRow], batch_size: int
+    model: TrainedModel, columns: ColumnsSection, window: list[TextExample | BadRow], batch_size: int
 ) -> Iterator[tuple[TextExample | BadRow, dict[str, Any]]]:
-    """Every row of the window with the JSON object that answers it."""
+    """Every row of the window with the JSON object that answers it: the texts under their column names, the answer."""
     from nlpctl.inference.predictor import logits_in_order
 
     examples = [row for row in window if isinstance(row, TextExample)]
@@ -134,8 +134,8 @@ def _answers(
         if isinstance(row, BadRow):
             yield row, {"error": f"{row.where}: {row.reason}"}
         else:
-            pair = {} if row.text_pair is None else {"text_pair": row.text_pair}
-            yield row, {"text": row.text, **pair, **next(decoded)}
+            pair = {} if row.text_pair is None else {columns.text_pair: row.text_pair}
+            yield row, {columns.text: row.text, **pair, **next(decoded)}
 
 
 class PartialOutput:

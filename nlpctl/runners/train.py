@@ -212,7 +212,8 @@ def _refuse_changed_recipe(recipe: Recipe, run: RunDirectory) -> None:
         raise UserError(
             f"the recipe changed since the run began: {', '.join(changed)}",
             where=recipe.where(changed[0]),
-            hint=f"resume with {run.recipe_file}, or train again with --overwrite",
+            hint=f"go on with the run's own values: `nlpctl train {run.path} --resume`, "
+            "or train again with --overwrite",
         )
 
 

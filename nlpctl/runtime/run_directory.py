@@ -157,7 +157,7 @@ class RunDirectory:
             raise UserError(
                 "the run is finished; there is nothing to resume",
                 where=str(self.path),
-                hint="use --overwrite to train again, or another training.output_dir",
+                hint="use --overwrite to train again; to train further, name it as model.name_or_path of a new run",
             )
         if not resume:
             raise UserError(
@@ -227,9 +227,7 @@ class RunDirectory:
                 yield
         except KeyboardInterrupt:
             self._end_badly("interrupted", "stopped by a signal")
-            raise Interrupted(
-                "interrupted", where=str(self.path), hint="go on from the last checkpoint with --resume"
-            ) from None
+            raise Interrupted("interrupted", where=str(self.path), hint=self._resume_hint()) from None
         except BaseException as error:
             self._end_badly("failed", f"{type(error).__name__}: {error}")
             if isinstance(error, NlpctlError) or not isinstance(error, MemoryError | OSError):
@@ -237,12 +235,17 @@ class RunDirectory:
             raise RunFailed(
                 str(error) or "out of memory",
                 where=str(self.path),
-                hint="free space or memory, then go on from the last checkpoint with --resume",
+                hint=f"free space or memory, then: {self._resume_hint()}",
             ) from error
         else:
             self._end("finished", None)
         finally:
             self._let_go()
+
+    def _resume_hint(self) -> str:
+        checkpoint = self.last_checkpoint()
+        place = "the start, for there is no checkpoint yet" if checkpoint is None else checkpoint.name
+        return f"`nlpctl train {self.path} --resume` goes on from {place}"
 
     def update_manifest(self, **values: Any) -> None:
         """Add facts that are known only during the run, such as the rows that were skipped."""

@@ -134,7 +134,7 @@ def test_sentence_pairs(work):
     done = work.nlpctl("predict", "pairs", "pairs.jsonl")
     assert done.returncode == 0, done.stderr
     found = answers(done.stdout)
-    assert [(answer["text"], answer["text_pair"]) for answer in found] == [(row["a"], row["b"]) for row in rows]
+    assert [(answer["a"], answer["b"]) for answer in found] == [(row["a"], row["b"]) for row in rows]
     right = sum(answer["label"] == str(row["fine"]).lower() for answer, row in zip(found, rows, strict=True))
     assert right > 0.9 * len(rows)
 
