@@ -73,7 +73,7 @@ def test_interrupted_run_is_refused(tmp_path):
 
 def test_run_without_checkpoint_is_refused(tmp_path):
     run = make(tmp_path / "run", "manifest.json")
-    with pytest.raises(UserError, match="before its first checkpoint"):
+    with pytest.raises(UserError, match="has no checkpoint"):
         resolve_source(str(run))
 
 
