@@ -37,7 +37,7 @@ def evaluate(recipe: Recipe, splits: Sequence[str] = ()) -> EvalResult:
     if recipe.data.dataset is None:  # a named data set may import Paddle
         for split in wanted:
             open_split(recipe.data, split)  # a missing file is told before Paddle is imported
-    model = open_trained_model(recipe, source, with_labels=True)
+    model = open_trained_model(recipe, source)
     with sigterm_interrupts():
         return EvalResult(source, {split: _score_split(recipe, model, split) for split in wanted})
 

@@ -57,16 +57,14 @@ def predict(
     if source.rereadable:
         source.check()  # a bad row in the last line should not cost an hour
     if output is None:
-        model = open_trained_model(recipe, model_source, with_labels=False)
+        model = open_trained_model(recipe, model_source)
         return _answer_all(recipe, model, source.rows(), sys.stdout, batch_size)
     partial = PartialOutput(output)
     identity = {**model_fingerprint(model_source), "batch_size": batch_size, "data": _reading(recipe.data)}
-    if source.rereadable:
-        identity |= source.identity()
-    elif resume:
-        raise UserError("a pipe cannot be read again", where=source.name, hint="--resume needs an input file")
+    if source.rereadable or resume:
+        identity |= source.identity()  # refuses to resume from a pipe
     partial.check(identity, resume)
-    model = open_trained_model(recipe, model_source, with_labels=False)  # before anything is written
+    model = open_trained_model(recipe, model_source)  # before anything is written
     done, bad = partial.begin(identity, resume, window=batch_size * WINDOW_BATCHES)
     if done:
         console.note(f"going on after {done:,} answered rows")

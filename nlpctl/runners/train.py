@@ -195,7 +195,7 @@ def _score(recipe: Recipe, run: RunDirectory, data: TrainingData) -> dict[str, A
     splits = {name: examples for name, examples in (("dev", data.dev), ("test", data.test)) if examples is not None}
     if not splits:
         return {}
-    model = open_trained_model(recipe, str(run.model), with_labels=True)
+    model = open_trained_model(recipe, str(run.model))
     batch_size = recipe.training.per_device_eval_batch_size
     return {name: score(model, examples, batch_size) for name, examples in splits.items()}
 

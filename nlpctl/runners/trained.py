@@ -26,7 +26,7 @@ class TrainedModel:
 
     task: Task
     predictor: Predictor
-    collate: Any  # examples with labels or without -> NumPy batch
+    collate: Any  # examples -> NumPy batch of what the network takes, without their labels
 
 
 def find_trained_model(recipe: Recipe) -> str:
@@ -56,7 +56,7 @@ def _checked(name_or_path: str) -> str:
     return source.name if source.folder is None else str(source.folder)
 
 
-def open_trained_model(recipe: Recipe, source: str, *, with_labels: bool) -> TrainedModel:
+def open_trained_model(recipe: Recipe, source: str) -> TrainedModel:
     """Load the model that `find_trained_model` found, on the recipe's device.
 
     Raises UserError when its task head was never trained, or data.max_seq_length is more than it can take.
@@ -77,7 +77,7 @@ def open_trained_model(recipe: Recipe, source: str, *, with_labels: bool) -> Tra
     console.note(f"model {source} on {setup.device}")
     task = make_task(recipe.task, recipe.data, LabelSet(model.labels))
     encoder = build_encoder(model.tokenizer, recipe.data.tokenizer)
-    return TrainedModel(task, DygraphPredictor(model.network), task.collator(encoder, with_labels=with_labels))
+    return TrainedModel(task, DygraphPredictor(model.network), task.collator(encoder, with_labels=False))
 
 
 def one_process(runtime: RuntimeSection) -> RuntimeSection:
