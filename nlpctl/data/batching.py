@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from nlpctl.data.examples import require_full_batch
 from nlpctl.errors import RunFailed
 
 MEGABATCH = 50  # global batches that are sorted by length together
+LOST_WORKER = ("Blocking queue is killed", "DataLoader process")  # in Paddle's messages: from the queue, from SIGCHLD
 
 
 class LengthGroupedBatchSampler(paddle.io.DistributedBatchSampler):
@@ -132,17 +134,23 @@ class CheckedDataLoader(paddle.io.DataLoader):
 
 
 def checked_batches(batches: Iterator[Any]) -> Iterator[Any]:
-    """Pass on batches; UserError or RunFailed instead of one that carries a failure, or of a lost worker."""
-    batches = iter(batches)
-    while True:
-        try:
-            batch = next(batches)
-        except StopIteration:
-            return
-        except SystemError as error:
-            if "Blocking queue is killed" not in str(error):
-                raise
-            hint = "it may have been killed for lack of memory; try a smaller training.dataloader_num_workers"
-            raise RunFailed("a data worker process ended unexpectedly", hint=hint) from None
+    """Pass on batches; UserError or RunFailed instead of one that carries a failure."""
+    for batch in batches:
         raise_failure(batch)
         yield batch
+
+
+@contextmanager
+def lost_worker_told() -> Iterator[None]:
+    """RunFailed when a loader's worker process dies inside the block.
+
+    Paddle notices it in a handler of SIGCHLD, so its SystemError can come out of any line that runs then,
+    a training step as well as the loader's queue: the block has to hold the whole loop.
+    """
+    try:
+        yield
+    except SystemError as error:
+        if not any(sign in str(error) for sign in LOST_WORKER):
+            raise
+        hint = "it may have been killed for lack of memory; try a smaller training.dataloader_num_workers"
+        raise RunFailed("a data worker process ended unexpectedly", hint=hint) from None

@@ -8,6 +8,7 @@ from pathlib import Path
 from paddlenlp.trainer.trainer_callback import TrainerState
 
 from nlpctl.config.schema import Recipe
+from nlpctl.data.batching import lost_worker_told
 from nlpctl.data.splits import TrainingData
 from nlpctl.data.streaming import StreamingExamples
 from nlpctl.data.tokenizers import build_encoder
@@ -72,12 +73,10 @@ def _train(
     state = read_state(checkpoint) if checkpoint is not None else None
     if trainer.is_world_process_zero():
         go_on_recording(EventLog(run.events_file), state)
-    if state is None:
-        trainer.train()
-        return trainer.state
-    if early is not None and early.exhausted(state):
+    if early is not None and state is not None and early.exhausted(state):
         return state  # it had stopped early and was killed before its model was written
-    trainer.train(resume_from_checkpoint=str(checkpoint))
+    with lost_worker_told():
+        trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
     return trainer.state
 
 

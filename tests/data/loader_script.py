@@ -1,18 +1,19 @@
 """Run by test_collate.py in a process of its own, because what it guards against is a hang.
 
-    python loader_script.py MODE WORKERS   (MODE: ok, fail, user, die, stream)
+    python loader_script.py MODE WORKERS   (MODE: ok, fail, user, die, die-in-step, stream)
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 
 import numpy as np
 
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.config.schema import DataSection
-from nlpctl.data.batching import CheckedDataLoader, LengthGroupedBatchSampler
+from nlpctl.data.batching import CheckedDataLoader, LengthGroupedBatchSampler, lost_worker_told
 from nlpctl.data.collate import Collator
 from nlpctl.data.examples import ExampleList, ExampleReader, TextExample
 from nlpctl.data.labels import LabelSet
@@ -34,7 +35,7 @@ class Encoder:
             raise KeyError("token")
         if "20" in texts and MODE == "user":
             raise UserError("too short", where="data.max_seq_length", hint="make it longer")
-        if "20" in texts and MODE == "die":
+        if "20" in texts and MODE.startswith("die"):
             os._exit(9)
         return [Encoding([ord(c) for c in text][:max_length], []) for text in texts]
 
@@ -67,12 +68,15 @@ def loader(workers: int) -> CheckedDataLoader:
 MODE = sys.argv[1]
 seen = []
 try:
-    for batch in loader(int(sys.argv[2])):
-        assert sorted(batch) == ["input_ids", "labels"], batch
-        for row, label in zip(batch["input_ids"].numpy(), batch["labels"].numpy(), strict=True):
-            number = int("".join(chr(c) for c in row if c))
-            assert label == number % 2
-            seen.append(number)
+    with lost_worker_told():
+        for batch in loader(int(sys.argv[2])):
+            if MODE == "die-in-step":
+                time.sleep(1)  # the news of the worker's end comes while this step "computes"
+            assert sorted(batch) == ["input_ids", "labels"], batch
+            for row, label in zip(batch["input_ids"].numpy(), batch["labels"].numpy(), strict=True):
+                number = int("".join(chr(c) for c in row if c))
+                assert label == number % 2
+                seen.append(number)
 except NlpctlError as error:
     print(type(error).__name__, error)
 else:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import pytest
 
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.data.collate import Collator, LoaderFailure, failure_batch, pad_batch, raise_failure
@@ -93,6 +94,7 @@ def test_loader_does_not_hang(mode, workers, answer):
     assert done.returncode == 0 and "Traceback" not in done.stderr
 
 
-def test_lost_worker_is_told():
-    done = run_loader("die", 2)
+@pytest.mark.parametrize("mode", ["die", "die-in-step"])
+def test_lost_worker_is_told(mode):
+    done = run_loader(mode, 2)
     assert done.stdout.startswith("RunFailed a data worker process ended unexpectedly"), done.stdout + done.stderr
