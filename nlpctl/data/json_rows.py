@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from nlpctl.data.lines import decode
@@ -25,17 +26,17 @@ def jsonl_rows(lines: Iterable[tuple[int, bytes]], source: str, required: Sequen
         except (ValueError, RecursionError) as error:
             yield BadRow(source, number, f"not JSON: {_json_reason(error)}")
             continue
-        yield _object_row(source, number, value, required)
+        yield object_row(source, number, value, required)
 
 
-def _object_row(source: str, line: int, value: Any, required: Sequence[str]) -> Row | BadRow:
+def object_row(source: str, line: int | str, value: Any, required: Sequence[str]) -> Row | BadRow:
     if not isinstance(value, dict):
-        return BadRow(source, line, f"not a JSON object: got {_json_type(value)}")
+        return BadRow(source, line, f"not a JSON object: got {json_type(value)}")
     reason = missing_key(value, required)
     return Row(source, line, value) if reason is None else BadRow(source, line, reason)
 
 
-def _json_type(value: Any) -> str:
+def json_type(value: Any) -> str:
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     return {list: "a list", str: "a string", int: "a number", float: "a number", dict: "an object"}[type(value)]
@@ -47,8 +48,8 @@ def _json_reason(error: Exception) -> str:
     return "nested too deeply" if isinstance(error, RecursionError) else str(error)
 
 
-def json_rows(lines: Iterable[tuple[int, bytes]], source: str, required: Sequence[str]) -> Iterator[Row | BadRow]:
-    """One document: an array of objects, or an object whose "data" is one. It is one text, so it is held whole."""
+def whole_document(lines: Iterable[tuple[int, bytes]], source: str) -> str:
+    """The text of a json file. UserError where a line cannot be decoded: one bad line spoils the document."""
     texts = []
     for number, raw in lines:
         text, reason = decode(raw)
@@ -56,18 +57,30 @@ def json_rows(lines: Iterable[tuple[int, bytes]], source: str, required: Sequenc
             hint = "a json file is read as a whole, so mend the line; a bad row of a jsonl file can be skipped"
             raise UserError(reason, where=f"{source}:{number}", hint=hint)
         texts.append(text)
-    document = "\n".join(texts)
-    if not document.strip():
-        return
+    return "\n".join(texts)
+
+
+@contextmanager
+def json_errors_told(source: str) -> Iterator[None]:
+    """What the decoder says about a document, as a UserError with the line."""
     try:
-        for line, value in _json_elements(document, source):
-            yield _object_row(source, line, value, required)
+        yield
     except json.JSONDecodeError as error:
         where = f"{source}:{error.lineno}"
         hint = "mend the file; if it has one object per line, set data.format: jsonl"
         raise UserError(f"not JSON: {error.msg} at column {error.colno}", where=where, hint=hint) from None
     except (ValueError, RecursionError) as error:
         raise UserError(f"not JSON: {_json_reason(error)}", where=source, hint="mend the file") from None
+
+
+def json_rows(lines: Iterable[tuple[int, bytes]], source: str, required: Sequence[str]) -> Iterator[Row | BadRow]:
+    """One document: an array of objects, or an object whose "data" is one. It is one text, so it is held whole."""
+    document = whole_document(lines, source)
+    if not document.strip():
+        return
+    with json_errors_told(source):
+        for line, value in _json_elements(document, source):
+            yield object_row(source, line, value, required)
 
 
 def _json_elements(document: str, source: str) -> Iterator[tuple[int, Any]]:
@@ -99,7 +112,7 @@ def _array_start(document: str, decoder: json.JSONDecoder, source: str) -> int:
     if _skip_blanks(document, end) != len(document):
         raise json.JSONDecodeError("Extra data", document, _skip_blanks(document, end))
     if not isinstance(value, dict) or not isinstance(value.get("data"), list):
-        got = f"an object with the keys {listed(value)}" if isinstance(value, dict) else _json_type(value)
+        got = f"an object with the keys {listed(value)}" if isinstance(value, dict) else json_type(value)
         raise UserError(
             f'expected an array of objects, or an object with such an array under "data"; got {got}',
             where=source,

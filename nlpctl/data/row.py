@@ -9,10 +9,13 @@ from nlpctl.names import did_you_mean, listed
 
 
 class Row(NamedTuple):
-    """One record: `values` maps column or key to what the file holds there."""
+    """One record: `values` maps column or key to what the file holds there.
+
+    `line` is a line number, or the path inside a nested document: data[3].paragraphs[0].qas[2].
+    """
 
     source: str
-    line: int
+    line: int | str
     values: Mapping[str, Any]
 
 
@@ -20,7 +23,7 @@ class BadRow(NamedTuple):
     """A record that cannot be used. `reason` reads "kind: details"; kinds are counted, details shown."""
 
     source: str
-    line: int
+    line: int | str
     reason: str
 
     @property
