@@ -57,7 +57,7 @@ def build_vocabulary(texts: Iterable[str], vocab_size: int, min_frequency: int, 
             hint="set it to a few thousand, such as 8000",
         )
     characters = CharacterTable(BasicTokenizer(do_lower_case=lowercase))
-    words = _count_words(texts, characters)
+    words = count_bounded(_split_words(texts, characters))
     start = [*SPECIAL_TOKENS.values()]
     start += _character_pieces(words, characters, vocab_size - len(start), min_frequency)
     return _train(words, start, vocab_size, min_frequency)
@@ -78,16 +78,22 @@ def write_tokenizer(folder: Path, vocabulary: list[str], architecture: str, lowe
     return kind.from_pretrained(str(folder.absolute()))
 
 
-def _count_words(texts: Iterable[str], characters: CharacterTable) -> Counter[str]:
+def count_bounded(texts: Iterable[Iterable[str]]) -> Counter[str]:
+    """How often each word occurs in `texts`; beyond MAX_COUNTED_WORDS the rarest are forgotten."""
     words: Counter[str] = Counter()
     for text in texts:
-        split = text.translate(characters).replace(HARD, " ").split()
-        words.update(word for word in split if len(word) <= _LONGEST_WORD)
+        words.update(text)
         floor = 0
         while len(words) > MAX_COUNTED_WORDS // (2 if floor else 1):
             floor += 1
             words = Counter({word: count for word, count in words.items() if count > floor})
     return words
+
+
+def _split_words(texts: Iterable[str], characters: CharacterTable) -> Iterator[list[str]]:
+    for text in texts:
+        split = text.translate(characters).replace(HARD, " ").split()
+        yield [word for word in split if len(word) <= _LONGEST_WORD]
 
 
 def _character_pieces(

@@ -1,0 +1,200 @@
+"""Units: what nlpctl's own networks read, characters or the words that jieba finds.
+
+A unit is looked up in the vocabulary as it is written, then lower-cased; white space is no unit. PaddleNLP's
+JiebaTokenizer is not used: it hands jieba the vocabulary without the beginnings of its words, and jieba, which
+walks a word from its beginning, then misses words that it has (of 长江大桥 alone in the vocabulary, nothing is found).
+"""
+
+from __future__ import annotations
+
+import functools
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+from nlpctl.data.tokenizers import Encoding, TextEncoder, longest_first
+from nlpctl.data.vocabulary import count_bounded
+from nlpctl.errors import UserError
+from nlpctl.runtime.files import write_json_atomic, write_text_atomic
+
+Unit = Literal["characters", "words"]
+
+PAD, UNK, SEP = "[PAD]", "[UNK]", "[SEP]"
+VOCABULARY, TOKENIZER_CONFIG = "vocab.txt", "tokenizer_config.json"
+
+
+@dataclass(frozen=True)
+class UnitSettings:
+    """How text becomes units, and which entries of the vocabulary are no text.
+
+    `replacements`: characters that are read as another one, such as full-width forms.
+    """
+
+    unit: Unit = "characters"
+    lowercase: bool = True
+    replacements: Mapping[str, str] = field(default_factory=dict)
+    pad: str = PAD
+    unk: str = UNK
+    sep: str = SEP
+
+
+class UnitTokenizer:
+    """Text to units to ids, and the files that keep it: vocab.txt (line = id) and tokenizer_config.json.
+
+    It has what runners and encoders ask of a PaddleNLP tokenizer. Can be pickled.
+    """
+
+    model_input_names = ("input_ids",)
+    pad_token_type_id = 0
+
+    def __init__(self, vocabulary: Sequence[str], settings: UnitSettings):
+        """Raises ValueError for a vocabulary that lacks a special entry or has one twice."""
+        self.vocabulary = tuple(vocabulary)
+        self.settings = settings
+        ids = {unit: index for index, unit in enumerate(self.vocabulary)}
+        if len(ids) != len(self.vocabulary):
+            twice = next(unit for index, unit in enumerate(self.vocabulary) if ids[unit] != index)
+            raise ValueError(f"{twice!r} is in the vocabulary twice")
+        missing = [special for special in (settings.pad, settings.unk, settings.sep) if special not in ids]
+        if missing:
+            raise ValueError(f"{missing[0]} is not in the vocabulary")
+        self.pad_token_id, self.unk_token_id, self.sep_token_id = ids[settings.pad], ids[settings.unk], ids[settings.sep]
+        # What a text says must never become padding.
+        self._ids = {unit: i for unit, i in ids.items() if unit not in (settings.pad, settings.unk, settings.sep)}
+        self._replacements = {ord(written): read for written, read in settings.replacements.items()}
+
+    def __len__(self) -> int:
+        return len(self.vocabulary)
+
+    def num_special_tokens_to_add(self, pair: bool = False) -> int:
+        """A separator between the two texts of a pair; nothing else."""
+        return int(pair)
+
+    def units(self, text: str) -> list[str]:
+        """The units of `text`, in order."""
+        return split_units(text.translate(self._replacements), self.settings.unit)
+
+    def ids(self, text: str) -> list[int]:
+        """Ids of the units of `text`."""
+        return [self._id(unit) for unit in self.units(text)]
+
+    def word_ids(self, word: str) -> list[int]:
+        """Ids of a word that was cut already: itself, or its characters. Never empty."""
+        if self.settings.unit == "words":
+            return [self._id(word.translate(self._replacements))]
+        return self.ids(word) or [self.unk_token_id]
+
+    def _id(self, unit: str) -> int:
+        found = self._ids.get(unit)
+        if found is None and self.settings.lowercase:
+            found = self._ids.get(unit.lower())
+        return self.unk_token_id if found is None else found
+
+    def save_pretrained(self, folder: str | Path) -> None:
+        """Write vocab.txt and tokenizer_config.json into `folder`."""
+        settings = {
+            "tokenizer_class": type(self).__name__,
+            "unit": self.settings.unit,
+            "lowercase": self.settings.lowercase,
+            "replacements": dict(self.settings.replacements),
+            "pad_token": self.settings.pad,
+            "unk_token": self.settings.unk,
+            "sep_token": self.settings.sep,
+        }
+        write_text_atomic(Path(folder) / VOCABULARY, "".join(f"{unit}\n" for unit in self.vocabulary))
+        write_json_atomic(Path(folder) / TOKENIZER_CONFIG, settings)
+
+    @classmethod
+    def load(cls, folder: Path, config: Mapping[str, Any]) -> UnitTokenizer:
+        """The tokenizer in `folder`; `config` is its tokenizer_config.json. KeyError, ValueError: it is damaged."""
+        # Not splitlines: it also splits at U+2028 and others, which are units like any.
+        lines = (folder / VOCABULARY).read_text(encoding="utf-8").removesuffix("\n").split("\n")
+        settings = UnitSettings(
+            unit=config["unit"],
+            lowercase=config["lowercase"],
+            replacements=config["replacements"],
+            pad=config["pad_token"],
+            unk=config["unk_token"],
+            sep=config["sep_token"],
+        )
+        return cls(lines, settings)
+
+
+class UnitEncoder(TextEncoder):
+    """Rows of ids: a text as it is, a pair with a separator between."""
+
+    kind = "units"
+
+    def __init__(self, tokenizer: UnitTokenizer):
+        super().__init__(tokenizer)
+        self._tokenizer = tokenizer
+
+    def _encode(self, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int) -> list[Encoding]:
+        if pairs is None:
+            return [self.assemble(self._text(text)[:max_length], None) for text in texts]
+        return [self._pair(text, pair, max_length - 1) for text, pair in zip(texts, pairs, strict=True)]
+
+    def _pair(self, text: str, pair: str, room: int) -> Encoding:
+        first, second = self._text(text), self._text(pair)
+        keep_first, keep_second = longest_first(min(len(first), room), min(len(second), room), room)
+        return self.assemble(first[:keep_first], second[:keep_second])
+
+    def _text(self, text: str) -> list[int]:
+        return self._tokenizer.ids(text) or [self._tokenizer.unk_token_id]  # a row of nothing but padding has no answer
+
+    def pieces(self, words: Sequence[str]) -> list[list[int]]:
+        return [self._tokenizer.word_ids(word) for word in words]
+
+    def assemble(self, first: list[int], second: list[int] | None) -> Encoding:
+        return Encoding(first if second is None else [*first, self._tokenizer.sep_token_id, *second], [])
+
+    def offsets(self, first_length: int) -> tuple[int, int]:
+        return 0, first_length + 1
+
+
+def split_units(text: str, unit: Unit) -> list[str]:
+    """The units of `text`: its characters, or jieba's words, without white space."""
+    if unit == "characters":
+        return [character for character in text if not character.isspace()]
+    return [word for word in _jieba().lcut(text) if not word.isspace()]
+
+
+def build_unit_vocabulary(
+    texts: Iterable[str], unit: Unit, vocab_size: int, min_frequency: int, lowercase: bool
+) -> list[str]:
+    """Special entries, then the units of `texts` that occur `min_frequency` times or more, frequent ones first.
+
+    At most `vocab_size` entries; memory is bounded, whatever the number of texts. UserError where no unit
+    would be left.
+    """
+    specials = [PAD, UNK, SEP]
+    counts = count_bounded(_lowered(texts, unit, lowercase))
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    known = [unit for unit, count in ranked if count >= min_frequency and unit not in specials]
+    vocabulary = [*specials, *known][:vocab_size]
+    if len(vocabulary) <= len(specials):
+        raise UserError(
+            f"no entries beside the {len(specials)} special ones",
+            where="model.from_scratch.vocab_size",
+            hint="vocab_size 8000 with min_frequency 1 or 2 suits most texts",
+        )
+    return vocabulary
+
+
+def _lowered(texts: Iterable[str], unit: Unit, lowercase: bool) -> Iterator[list[str]]:
+    for text in texts:
+        units = split_units(text, unit)
+        yield [unit.lower() for unit in units] if lowercase else units
+
+
+@functools.cache
+def _jieba() -> Any:
+    """jieba with its own dictionary, loaded once per process (a second), without its chatter."""
+    import jieba
+
+    jieba.setLogLevel(logging.WARNING)
+    tokenizer = jieba.Tokenizer()
+    tokenizer.initialize()
+    return tokenizer

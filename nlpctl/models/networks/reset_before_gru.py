@@ -1,0 +1,77 @@
+"""A bidirectional GRU whose reset gate acts before the matrix product, called as paddle.nn.GRU is.
+
+paddle.nn.GRU (and cuDNN) compute the candidate state as tanh(W x + r * (U h + b)). Published first, and computed
+by Paddle 1.x's dynamic_gru, was tanh(W x + b + U (r * h)); no choice of weights makes one the other.
+"""
+
+from __future__ import annotations
+
+import paddle
+import paddle.nn as nn
+import paddle.nn.functional as F
+
+
+class ResetBeforeGRU(nn.Layer):
+    """Layers of `_BidirectionalLayer`, with dropout between them."""
+
+    def __init__(self, input_size: int, hidden_size: int, num_layers: int, direction: str, dropout: float):
+        super().__init__()
+        if direction != "bidirect":
+            raise ValueError(f"direction must be bidirect, not {direction!r}")
+        sizes = [input_size] + [2 * hidden_size] * (num_layers - 1)
+        self.layers = nn.LayerList([_BidirectionalLayer(size, hidden_size) for size in sizes])
+        self.dropout = nn.Dropout(dropout)
+
+    def forward(
+        self, inputs: paddle.Tensor, sequence_length: paddle.Tensor
+    ) -> tuple[paddle.Tensor, list[paddle.Tensor]]:
+        """inputs [batch, length, input_size], sequence_length int64 [batch].
+
+        Returns the outputs [batch, length, 2 * hidden_size], forward before reverse and 0 behind a row's end,
+        and the last states of each layer [2, batch, hidden_size].
+        """
+        steps = paddle.arange(inputs.shape[1], dtype="int64").unsqueeze(1)
+        mask = (steps < sequence_length.unsqueeze(0)).astype(inputs.dtype)  # [length, batch]
+        outputs, states = inputs, []
+        for index, layer in enumerate(self.layers):
+            outputs, state = layer(self.dropout(outputs) if index else outputs, mask)
+            states.append(state)
+        return outputs, states
+
+
+class _BidirectionalLayer(nn.Layer):
+    """One layer. Parameters by direction (0 forward, 1 reverse), h = hidden_size:
+
+    input_weight [2, input, 3h] and bias [2, 1, 3h], columns update, reset, candidate;
+    gate_weight [2, h, 2h], columns update, reset; candidate_weight [2, h, h].
+    The new state is (1 - update) * old + update * candidate.
+    """
+
+    def __init__(self, input_size: int, hidden_size: int):
+        super().__init__()
+        self.hidden_size = hidden_size
+        uniform = paddle.ParamAttr(initializer=nn.initializer.Uniform(-(hidden_size**-0.5), hidden_size**-0.5))
+        self.input_weight = self.create_parameter([2, input_size, 3 * hidden_size], attr=uniform)
+        self.bias = self.create_parameter([2, 1, 3 * hidden_size], is_bias=True)
+        self.gate_weight = self.create_parameter([2, hidden_size, 2 * hidden_size], attr=uniform)
+        self.candidate_weight = self.create_parameter([2, hidden_size, hidden_size], attr=uniform)
+
+    def forward(self, inputs: paddle.Tensor, mask: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
+        """inputs [batch, length, input], mask [length, batch]: outputs [batch, length, 2h], state [2, batch, h]."""
+        size = self.hidden_size
+        batch, length = inputs.shape[0], inputs.shape[1]
+        # Both directions run in one loop. The reverse one begins in the padding, where the mask holds it at 0.
+        both_ways = paddle.stack([inputs.transpose([1, 0, 2]), inputs.transpose([1, 0, 2]).flip(0)])
+        flat = both_ways.reshape([2, length * batch, inputs.shape[2]])
+        projected = (paddle.bmm(flat, self.input_weight) + self.bias).reshape([2, length, batch, 3 * size])
+        masks = paddle.stack([mask, mask.flip(0)]).unsqueeze(-1)
+        state = paddle.zeros([2, batch, size], dtype=inputs.dtype)
+        outputs = []
+        for step in range(length):
+            gates = F.sigmoid(projected[:, step, :, : 2 * size] + paddle.bmm(state, self.gate_weight))
+            update, reset = gates[:, :, :size], gates[:, :, size:]
+            candidate = projected[:, step, :, 2 * size :] + paddle.bmm(reset * state, self.candidate_weight)
+            state = state + masks[:, step] * update * (paddle.tanh(candidate) - state)
+            outputs.append(state * masks[:, step])
+        stacked = paddle.stack(outputs, axis=2)  # [2, batch, length, h]
+        return paddle.concat([stacked[0], stacked[1].flip(1)], axis=-1), state
