@@ -1,0 +1,71 @@
+"""Tagged text in columns: CoNLL files (a word and its tag per line) and files whose cells are joined by \\002.
+
+Both give rows of two lists of equal length, words and tags; constant memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from nlpctl.data.lines import decode
+from nlpctl.data.row import BadRow, Row
+from nlpctl.data.tables import table_rows, tsv_records
+from nlpctl.errors import UserError
+
+TOKENS, TAGS = "tokens", "tags"  # the keys of a row from a CoNLL file
+JOINT = "\002"
+_DOCUMENT = "-DOCSTART-"
+
+
+def conll_rows(lines: Iterable[tuple[int, bytes]], source: str, required: Sequence[str]) -> Iterator[Row | BadRow]:
+    """Sentences between blank lines; the last one needs none after it. `line` is where a sentence starts.
+
+    A line holds columns between tabs, or between blanks where it has no tab: the word is the first, the
+    tag the last. Lines of one column are words without tags, which is for `predict` only. A sentence with
+    a bad line is bad, and named by that line.
+    """
+    sentence: list[tuple[int, list[str], str | None]] = []
+    for number, raw in lines:
+        text, reason = decode(raw)
+        if JOINT in text:
+            hint = "the cells of this file are joined by \\002: set data.format: joined"
+            raise UserError("not a CoNLL line", where=f"{source}:{number}", hint=hint)
+        if not text.strip(" "):
+            yield from _sentence(sentence, source, required)
+            sentence = []
+        else:
+            cells = text.split("\t") if "\t" in text else text.split()
+            if cells and cells[0] != _DOCUMENT:
+                sentence.append((number, cells, reason))
+    yield from _sentence(sentence, source, required)
+
+
+def _sentence(
+    lines: Sequence[tuple[int, list[str], str | None]], source: str, required: Sequence[str]
+) -> Iterator[Row | BadRow]:
+    if not lines:
+        return
+    tagged = any(len(cells) > 1 for _, cells, _ in lines) or TAGS in required
+    for number, cells, reason in lines:
+        if reason is None and tagged and (len(cells) == 1 or not cells[-1].strip()):
+            reason = f"no tag: the line holds {cells[0]!r} only"
+        elif reason is None and not cells[0]:
+            reason = "no word: the line begins with a tab"
+        if reason is not None:
+            yield BadRow(source, number, reason)
+            return
+    values = {TOKENS: [cells[0] for _, cells, _ in lines]}
+    if tagged:
+        values[TAGS] = [cells[-1].strip() for _, cells, _ in lines]
+    yield Row(source, lines[0][0], values)
+
+
+def joined_rows(
+    lines: Iterable[tuple[int, bytes]], source: str, header: bool, required: Sequence[str]
+) -> Iterator[Row | BadRow]:
+    """Tables between tabs, named as in tsv files; each cell is a list whose items are joined by \\002."""
+    for row in table_rows(tsv_records(lines), source, header, required):
+        if isinstance(row, Row):
+            yield row._replace(values={name: cell.split(JOINT) for name, cell in row.values.items()})
+        else:
+            yield row

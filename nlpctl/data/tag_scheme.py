@@ -1,0 +1,115 @@
+"""How the tags of a data set spell entities: BIO, BIOES or BMES, with the mark first (B-PER) or last (PER-B).
+
+Entities are read from tags as seqeval's default mode and conlleval do, also from sequences that break
+the rules of their scheme, which an untrained network writes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from nlpctl.errors import UserError
+from nlpctl.names import listed
+
+OUTSIDE = "O"
+UNTYPED = "_"  # the type of entities whose tags are bare marks, as seqeval names it
+
+_MARKS = {"BIO": "BI", "BIOES": "BIES", "BMES": "BMES"}
+_HINT = "use one scheme: BIO, BIOES or BMES, all tags like B-PER or all like PER-B"
+
+
+class Span(NamedTuple):
+    """An entity: its type and the positions [start, end) of its words."""
+
+    type: str
+    start: int
+    end: int
+
+
+@dataclass(frozen=True)
+class TagScheme:
+    """`marks`: the scheme's name. `style`: where a tag has its mark; "bare" tags have no type."""
+
+    marks: Literal["BIO", "BIOES", "BMES"]
+    style: Literal["prefix", "suffix", "bare"]
+
+    def split(self, tag: str) -> tuple[str, str]:
+        """(mark, type); the mark is one of O, B, I, E, S: what BMES calls M is I here."""
+        if tag == OUTSIDE:
+            return OUTSIDE, UNTYPED
+        if self.style == "prefix":
+            mark, kind = tag[0], tag[2:]
+        elif self.style == "suffix":
+            mark, kind = tag[-1], tag[:-2]
+        else:
+            mark, kind = tag, UNTYPED
+        return "I" if mark == "M" else mark, kind
+
+    def entities(self, tags: Sequence[str]) -> list[Span]:
+        """The entities of one sentence, in order; they never overlap."""
+        spans = []
+        start = 0
+        previous, previous_type = OUTSIDE, UNTYPED
+        for i, (mark, kind) in enumerate([*map(self.split, tags), (OUTSIDE, UNTYPED)]):
+            # An I or E goes on with the entity before it, if there is one of its type that has not ended.
+            goes_on = mark in "IE" and previous in "BI" and kind == previous_type
+            if not goes_on:
+                if previous != OUTSIDE:
+                    spans.append(Span(previous_type, start, i))
+                start = i
+            previous, previous_type = mark, kind
+        return spans
+
+
+def detect_scheme(tags: Iterable[str], where: str) -> TagScheme:
+    """The scheme of a tag set. UserError for mixtures and for tags that belong to no scheme; `where` names the set.
+
+    Tags that read either way ("B-S") follow the others; where all do, the mark comes first.
+    """
+    names = [tag for tag in tags if tag != OUTSIDE]
+    if not names:
+        raise UserError("no tag but O: there are no entities", where=where, hint="check the tags of the data")
+    style = _style(names, where)
+    marks: dict[str, set[str]] = {}  # per type; those of BMES keep their M here
+    for tag in names:
+        mark, kind = (tag[0], tag[2:]) if style == "prefix" else (tag[-1], tag[:-2])
+        marks.setdefault(kind or UNTYPED, set()).add(mark)
+    return TagScheme(_scheme_name(marks, where), style)
+
+
+def _style(names: Sequence[str], where: str) -> Literal["prefix", "suffix", "bare"]:
+    known = frozenset("BIESM")
+    fits = {
+        "bare": [tag in known for tag in names],
+        "prefix": [len(tag) > 2 and tag[1] == "-" and tag[0] in known for tag in names],
+        "suffix": [len(tag) > 2 and tag[-2] == "-" and tag[-1] in known for tag in names],
+    }
+    for style, fit in fits.items():
+        if all(fit):
+            return style
+    odd = [tag for tag, *any_fit in zip(names, *fits.values(), strict=True) if not any(any_fit)]
+    if odd:
+        message = f"{listed(odd)}: no mark B, I, E, S or M before or after a hyphen"
+        raise UserError(message, where=where, hint=_HINT)
+    samples = [f"{names[fit.index(True)]!r} ({style})" for style, fit in fits.items() if any(fit)]
+    raise UserError(f"tags of different styles are mixed: {', '.join(samples)}", where=where, hint=_HINT)
+
+
+def _scheme_name(marks: dict[str, set[str]], where: str) -> Literal["BIO", "BIOES", "BMES"]:
+    """The scheme that has all the marks; a type that cannot end where others do shows that two are mixed."""
+    used = set().union(*marks.values())
+    if {"I", "M"} <= used:
+        raise UserError("the marks I (BIO, BIOES) and M (BMES) are mixed", where=where, hint=_HINT)
+    if used <= set(_MARKS["BIO"]):
+        return "BIO"
+    unfinished = sorted(kind for kind, own in marks.items() if own & set("BIM") and "E" not in own)
+    if unfinished:
+        raise UserError(
+            f"schemes are mixed: there are tags with the mark {'E' if 'E' in used else 'S'}, but none that ends "
+            f"{listed(unfinished)}",
+            where=where,
+            hint=f"{_HINT}; if the tags are right and the data is small, list all of them in data.labels",
+        )
+    return "BMES" if "M" in used else "BIOES"

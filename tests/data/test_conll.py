@@ -1,0 +1,69 @@
+import io
+
+import pytest
+
+from nlpctl.data.conll import conll_rows, joined_rows
+from nlpctl.data.lines import numbered_lines
+from nlpctl.data.row import BadRow, Row
+from nlpctl.errors import UserError
+
+BOTH = ("tokens", "tags")
+
+
+def conll(text, required=BOTH):
+    raw = text if isinstance(text, bytes) else text.encode()
+    return list(conll_rows(numbered_lines(io.BytesIO(raw), "f"), "f", required))
+
+
+def joined(text, header, required):
+    return list(joined_rows(numbered_lines(io.BytesIO(text.encode()), "f"), "f", header, required))
+
+
+def row(line, tokens, tags):
+    return Row("f", line, {"tokens": tokens, "tags": tags})
+
+
+def test_sentences_are_separated_by_blank_lines_and_the_last_needs_none():
+    first, second = row(1, ["北", "京"], ["B-LOC", "I-LOC"]), row(5, ["a"], ["O"])
+    text = "北\tB-LOC\n京\tI-LOC\n\n  \na\tO"
+    assert conll(text) == [first, second]
+    assert conll(text + "\n\n\n") == [first, second]
+    assert conll(b"\xef\xbb\xbf" + text.replace("\n", "\r\n").encode()) == [first, second]
+
+
+def test_columns_by_tab_or_blanks_the_tag_last():
+    assert conll("EU NNP  I-NP B-ORG\nrejects VBZ I-VP O\n") == [row(1, ["EU", "rejects"], ["B-ORG", "O"])]
+    assert conll("-DOCSTART- -X- O O\n\nEU\tNNP\tB-ORG\n") == [row(3, ["EU"], ["B-ORG"])]
+    assert conll(" \tO\nNew York\tB-LOC\n#\tO\n") == [row(1, [" ", "New York", "#"], ["O", "B-LOC", "O"])]
+
+
+def test_a_bad_line_spoils_its_sentence_only_and_is_named():
+    rows = conll("a\tO\nb\nc\n\nd\tO\n\n\tO\n\nf\tX\tO\n\ng\tO")
+    assert [type(item) for item in rows] == [BadRow, Row, BadRow, Row, Row]
+    assert rows[0] == BadRow("f", 2, "no tag: the line holds 'b' only")
+    assert rows[2] == BadRow("f", 7, "no word: the line begins with a tab")
+    assert conll("a\tO\nb\t\n") == [BadRow("f", 2, "no tag: the line holds 'b' only")]
+    broken = conll(b"a\tO\n\xff\tO\n\nb\tO\n")
+    assert [item.line for item in broken] == [2, 4] and broken[0].kind == "not UTF-8"
+
+
+def test_words_without_tags_are_for_predict():
+    assert conll("a\nb\n", ()) == [Row("f", 1, {"tokens": ["a", "b"]})]
+    assert conll("a\nb\n") == [BadRow("f", 1, "no tag: the line holds 'a' only")]
+    assert conll("a\tO\n", ()) == [row(1, ["a"], ["O"])]
+
+
+def test_a_joined_file_is_told_from_a_conll_file():
+    with pytest.raises(UserError, match="data.format: joined"):
+        conll("a\002b\tO\002O\n")
+
+
+def test_joined_with_and_without_header():
+    line = "1\0022\t \002x\n"
+    expected = {"text": ["1", "2"], "label": [" ", "x"]}
+    assert joined("text\tlabel\n" + line, True, ("text", "label")) == [Row("f", 2, expected)]
+    expected = {"0": ["1", "2"], "1": [" ", "x"]}
+    assert joined(line, False, ("0", "1")) == [Row("f", 1, expected)]
+    with pytest.raises(UserError, match="no column 'tokens'"):
+        joined(line, False, BOTH)
+    assert joined("tokens\ttags\na\n", True, BOTH)[0].kind == "wrong column count"
