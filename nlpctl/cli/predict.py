@@ -43,10 +43,11 @@ def predict(
         raise UserError("standard output cannot be resumed", where="--resume", hint="name the output file: -o FILE")
     recipe = load_command_recipe(model, ctx, purpose="apply")
     from nlpctl.data.inputs import open_input
+    from nlpctl.data.kinds import task_rows
     from nlpctl.runners.predict import predict as run_prediction
 
     with located(recipe):
-        source = open_input(recipe.data, input, format)
+        source = open_input(task_rows(recipe.task, recipe.data), input, format)
         result = run_prediction(recipe, source, output, batch_size=batch_size, resume=resume, overwrite=overwrite)
     if result.output is not None:
         console.note(f"{result.rows:,} rows ({result.bad_rows:,} bad) -> {result.output}")

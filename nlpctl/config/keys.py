@@ -16,8 +16,12 @@ from typing import Any, Literal
 from nlpctl.config.schema import (
     CompressionSection,
     DataSection,
+    DecodeSection,
     EarlyStoppingSection,
+    MaskingSection,
     ModelSection,
+    PromptSection,
+    RetrievalSection,
     RuntimeSection,
     TrainingSection,
 )
@@ -28,6 +32,10 @@ CUTOFF = 0.7  # among two hundred keys and flags, only a close spelling is worth
 SECTIONS: Mapping[str, type] = {
     "model": ModelSection,
     "data": DataSection,
+    "decode": DecodeSection,
+    "masking": MaskingSection,
+    "prompt": PromptSection,
+    "retrieval": RetrievalSection,
     "training": TrainingSection,
     "early_stopping": EarlyStoppingSection,
     "compression": CompressionSection,

@@ -12,7 +12,17 @@ from pathlib import Path
 
 from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode
 
-INPUT_PATHS = ("data.train", "data.dev", "data.test", "runtime.cache_dir", "compression.input_infer_model_path")
+INPUT_PATHS = (
+    "data.train",
+    "data.dev",
+    "data.test",
+    "decode.terms",
+    "masking.dictionary",
+    "model.embeddings",
+    "model.from_scratch.dictionaries",
+    "runtime.cache_dir",
+    "compression.input_infer_model_path",
+)
 OUTPUT_PATHS = ("training.output_dir", "training.logging_dir")
 LABELS = "data.labels"  # a path when it is a single text
 NAMES = ("model.name_or_path", "data.dataset")  # paths when they look like one, or when there is such a folder

@@ -35,6 +35,18 @@ RANGES: Mapping[str, Range] = {
     "model.from_scratch.num_hidden_layers": COUNT,
     "model.from_scratch.num_attention_heads": COUNT,
     "model.from_scratch.intermediate_size": COUNT,
+    "model.from_scratch.embedding_size": COUNT,
+    "model.from_scratch.kernel_sizes": COUNT,  # each of them
+    "model.from_scratch.dropout": SHARE,
+    "model.crf_learning_rate": POSITIVE,
+    "data.doc_stride": COUNT,
+    "decode.threshold": SHARE,
+    "decode.n_best": COUNT,
+    "decode.max_answer_length": COUNT,
+    "masking.probability": Range(0, 1, above=True),
+    "retrieval.embedding_size": COUNT,
+    "retrieval.scale": POSITIVE,
+    "retrieval.margin": NOT_NEGATIVE,
     "data.max_seq_length": Range(4),  # [CLS] a [SEP] and one more
     "data.shuffle_buffer": COUNT,
     "training.per_device_train_batch_size": COUNT,

@@ -33,18 +33,27 @@ def mapping_key(help: str) -> Any:
 
 @dataclass(frozen=True)
 class ScratchSection:
-    """A small encoder trained from nothing, with a vocabulary built from the training text."""
+    """A small network trained from nothing, with a vocabulary built from the training text."""
 
-    architecture: Literal["bert", "ernie", "roberta", "electra"] = key(
-        "ernie", "Network family, as PaddleNLP names it."
-    )
+    architecture: Literal[
+        "bert", "ernie", "roberta", "electra", "bilstm", "textcnn", "bag_of_embeddings", "bigru"
+    ] = key("ernie", "Network family: a transformer as PaddleNLP names it, or one of nlpctl's own networks.")
     vocab_size: int = key(8000, "Upper limit of the vocabulary built from the training text.")
     min_frequency: int = key(2, "Pieces seen less often than this do not enter the vocabulary.")
-    lowercase: bool = key(True, "Lowercase and strip accents before splitting into pieces.")
-    hidden_size: int = key(128, "Width of the hidden states.")
-    num_hidden_layers: int = key(2, "Number of transformer layers.")
-    num_attention_heads: int = key(2, "Attention heads per layer; must divide hidden_size.")
-    intermediate_size: int = key(512, "Width of the feed-forward layer.")
+    lowercase: bool = key(True, "Lowercase (transformers: and strip accents) before splitting.")
+    hidden_size: int = key(128, "Width of the hidden states (textcnn: filters per kernel size).")
+    num_hidden_layers: int = key(2, "Number of transformer or recurrent layers.")
+    num_attention_heads: int = key(2, "Attention heads per layer of a transformer; must divide hidden_size.")
+    intermediate_size: int = key(512, "Width of a transformer's feed-forward layer.")
+    unit: Literal["characters", "words"] = key(
+        "characters", "What nlpctl's own networks read: characters, or words as jieba splits them."
+    )
+    embedding_size: int = key(128, "Width of the embedding of nlpctl's own networks.")
+    kernel_sizes: tuple[int, ...] = key((2, 3, 4), "Widths of the kernels of textcnn, in units.")
+    dropout: float = key(0.1, "Share of activations dropped while training.")
+    dictionaries: str | None = key(
+        None, "Folder with word.dic, tag.dic and q2b.dic, in place of a vocabulary from the training text (bigru)."
+    )
 
 
 @dataclass(frozen=True)
@@ -60,6 +69,13 @@ class ModelSection:
     config: Mapping[str, Scalar] = mapping_key(
         "Overrides of the network's own config, such as hidden_dropout_prob: 0.1."
     )
+    head: Literal["linear", "crf"] = key("linear", "Output layer of a tagger: linear, or linear with a CRF over it.")
+    crf_learning_rate: float | None = key(
+        None, "Learning rate of the CRF's transitions, which want larger steps; default: as everything else."
+    )
+    embeddings: str | None = key(
+        None, "Text file of word vectors (word v1 v2 ...) that the embedding of nlpctl's own networks starts from."
+    )
 
 
 @dataclass(frozen=True)
@@ -68,7 +84,13 @@ class ColumnsSection:
 
     text: str = key("text", "Column of the sentence.")
     text_pair: str | None = key(None, "Column of the second sentence, for pairs.")
-    label: str = key("label", "Column of the label.")
+    label: str = key("label", "Column of the label; for several labels a list, or text split at label_separator.")
+    tokens: str = key("tokens", "Tagging: key of the list of tokens.")
+    tags: str = key("tags", "Tagging: key of the list of tags, one per token.")
+    question: str = key("question", "Question answering: key of the question.")
+    context: str = key("context", "Question answering: key of the text that holds the answer.")
+    answers: str = key("answers", "Question answering: key of the list of answers, {text, answer_start}.")
+    negative: str | None = key(None, "Semantic indexing: column of a text that is no match, a hard negative.")
 
 
 @dataclass(frozen=True)
@@ -91,7 +113,11 @@ class DataSection:
         None, "A named data set instead of files: PaddleNLP built-in or Hugging Face, with subset (glue/cola)."
     )
     splits: SplitsSection = field(default_factory=SplitsSection, metadata={"help": "Split names inside `dataset`."})
-    format: Literal["auto", "tsv", "csv", "jsonl", "json"] = key("auto", "File format; auto goes by the file's ending.")
+    format: Literal["auto", "tsv", "csv", "jsonl", "json", "text", "conll", "joined", "squad"] = key(
+        "auto",
+        "File format; auto goes by the file's ending and the task. text: a text per line; conll: a token and its tag "
+        "per line; joined: two columns whose parts are joined by \\002; squad: SQuAD or CMRC json.",
+    )
     header: bool = key(True, "Whether tsv and csv files start with a line of column names.")
     columns: ColumnsSection = field(default_factory=ColumnsSection, metadata={"help": "Which column holds what."})
     reader: str | None = key(
@@ -102,7 +128,11 @@ class DataSection:
     labels: tuple[str, ...] | str | None = key(
         None, "The label set: a list, or a file with one label per line. Default: collected from the training data."
     )
-    max_seq_length: int = key(128, "Longest sequence in tokens, special tokens included; longer text is cut.")
+    label_separator: str = key(",", "What separates the labels of a row in a column of text (multi-label).")
+    max_seq_length: int = key(
+        128, "Longest sequence in tokens, special tokens included; longer text is cut (tagging, QA: read in windows)."
+    )
+    doc_stride: int = key(64, "Tokens by which the window moves on over a text that is longer than it (tagging, QA).")
     on_bad_row: Literal["error", "skip"] = key(
         "error", "error: list the bad rows and stop; skip: go on and count them in the manifest."
     )
@@ -114,6 +144,50 @@ class DataSection:
     tokenizer: Literal["auto", "fast", "paddlenlp"] = key(
         "auto", "auto takes the fast tokenizer where it is proved equal to PaddleNLP's."
     )
+
+
+@dataclass(frozen=True)
+class DecodeSection:
+    """How a network's output becomes an answer."""
+
+    terms: str | None = key(
+        None, "Tagging: file of TERM<TAB>TYPE lines; these terms get these types, whatever the network says."
+    )
+    threshold: float = key(
+        0.5, "Multi-label: a label is given from this probability on, where none was tuned on the dev data."
+    )
+    n_best: int = key(5, "Question answering: number of candidates that predict writes. Masked words: the same.")
+    max_answer_length: int = key(50, "Question answering: longest answer, in tokens.")
+    null_threshold: float = key(
+        0.0, "Question answering: no answer when its score is above the best answer's by more than this."
+    )
+
+
+@dataclass(frozen=True)
+class MaskingSection:
+    """What masked language model training hides."""
+
+    probability: float = key(0.15, "Share of the text that is to be predicted.")
+    whole_words: bool = key(True, "Hide all pieces of a word together; Chinese words as jieba splits them.")
+    dictionary: str | None = key(None, "File with one word per line that jieba has to keep whole.")
+
+
+@dataclass(frozen=True)
+class PromptSection:
+    """Few-shot classification: the task put as a sentence with a gap."""
+
+    template: str | None = key(None, "PaddleNLP template, such as \"{'text': 'text'} It was {'mask'}.\"")
+    verbalizer: Mapping[str, Scalar] = mapping_key("Label to the word that stands for it, such as pos: great.")
+
+
+@dataclass(frozen=True)
+class RetrievalSection:
+    """Semantic indexing: how texts become vectors, and the loss over the negatives of a batch."""
+
+    pooling: Literal["cls", "mean"] = key("mean", "The vector of a text: its first token's, or the mean over tokens.")
+    embedding_size: int | None = key(None, "Project the vectors to this width; default: the encoder's own.")
+    scale: float = key(20.0, "Factor on the cosines before the softmax.")
+    margin: float = key(0.0, "Taken from the cosine of the true pair while training.")
 
 
 @dataclass(frozen=True)
@@ -181,6 +255,10 @@ class Recipe:
     task: str
     model: ModelSection
     data: DataSection
+    decode: DecodeSection
+    masking: MaskingSection
+    prompt: PromptSection
+    retrieval: RetrievalSection
     training: Any  # TrainingSection
     early_stopping: EarlyStoppingSection
     compression: Any  # CompressionSection

@@ -115,7 +115,9 @@ def _model_folder(path: Path) -> TableNode:
     file = path / TASK
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
-        values = {"task": content["task"], "data": content["data"], "model": {"name_or_path": os.path.abspath(path)}}
+        sections = {name: value for name, value in content.items() if isinstance(value, dict)}
+        model = {**sections.get("model", {}), "name_or_path": os.path.abspath(path)}
+        values = {**sections, "task": content["task"], "data": content["data"], "model": model}
         return _with(TableNode({}, Origin(display(file)), path), values, file)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise UserError(

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nlpctl.data.examples import TextExample
+from nlpctl.data.text_rows import TextExample
 from nlpctl.errors import NlpctlError, Problem, RunFailed, UserError
 
 if TYPE_CHECKING:

@@ -10,11 +10,11 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from nlpctl.config.schema import DataSection
-from nlpctl.data.examples import BadRowLog, ExampleReader, TextExample
-from nlpctl.data.lines import decode, numbered_lines
+from nlpctl.data.examples import BadRowLog, ExampleReader
+from nlpctl.data.lines import numbered_lines
 from nlpctl.data.row import BadRow, Row
-from nlpctl.data.rows import FORMATS, no_rows, parse_rows, wanted_columns
+from nlpctl.data.rows import no_rows, parse_rows, plain_rows
+from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import UserError
 
 PLAIN = "text"
@@ -23,9 +23,9 @@ STDIN = "-"
 
 @dataclass(frozen=True)
 class PredictInput:
-    """Rows to be labelled. `format` is text, tsv, csv, jsonl or json; `path` None reads standard input."""
+    """Rows to be answered. `format` is text or a format of data.format; `path` None reads standard input."""
 
-    data: DataSection
+    task_rows: TaskRows
     path: Path | None
     format: str
 
@@ -47,7 +47,7 @@ class PredictInput:
 
     def check(self) -> None:
         """Read everything once; UserError where there is no row, or lists the bad ones (data.on_bad_row: error)."""
-        log = BadRowLog(self.data.on_bad_row)
+        log = BadRowLog(self.task_rows.data.on_bad_row)
         empty = True
         for row in self.rows():
             empty = False
@@ -57,9 +57,9 @@ class PredictInput:
         if empty:
             raise no_rows(self.name)
 
-    def rows(self, skip: int = 0) -> Iterator[TextExample | BadRow]:
+    def rows(self, skip: int = 0) -> Iterator[Any]:
         """Examples and bad rows in file order, without the first `skip`; memory holds one row (json: all)."""
-        reader = ExampleReader(self.data, None, want_labels=False)
+        reader = ExampleReader(self.task_rows, None)
         with self._open() as stream:
             for row in islice(self._parsed(stream), skip, None):
                 yield reader.read(row)
@@ -74,15 +74,16 @@ class PredictInput:
             raise UserError(message, where=self.name, hint="check the path") from None
 
     def _parsed(self, stream: BinaryIO) -> Iterator[Row | BadRow]:
+        rows = self.task_rows
         if self.format != PLAIN:
-            return parse_rows(stream, self.name, self.format, self.data.header, wanted_columns(self.data, False))
-        return _plain_rows(stream, self.name, self.data.columns.text)
+            return parse_rows(stream, self.name, self.format, rows.data.header, rows.required(labelled=False))
+        return plain_rows(numbered_lines(stream, self.name), self.name, rows.plain_column)
 
 
-def open_input(data: DataSection, path: str, format: str) -> PredictInput:
+def open_input(rows: TaskRows, path: str, format: str) -> PredictInput:
     """The input that `path` ("-" is standard input) and `format` ("auto" goes by the ending) name.
 
-    Raises UserError where the file is missing, or plain text is to be read for sentence pairs.
+    Raises UserError where the file is missing, or plain text cannot hold what the task needs.
     """
     file = None if path == STDIN else Path(path)
     if file is not None and not file.exists():
@@ -90,17 +91,13 @@ def open_input(data: DataSection, path: str, format: str) -> PredictInput:
     if file is not None and file.is_dir():
         raise UserError("this is a folder, not an input file", where=path, hint="give a file in it")
     if format == "auto":
-        format = PLAIN if file is None else FORMATS.get(file.suffix.lower(), PLAIN)
-    if format == PLAIN and data.columns.text_pair is not None:
+        suffix = "" if file is None else file.suffix.lower()
+        format = PLAIN if suffix == ".txt" else rows.endings.get(suffix, PLAIN)
+    if format == PLAIN and rows.plain_column is None:
+        columns = " and ".join(repr(name) for name in rows.required(labelled=False))
         raise UserError(
-            "plain text has no second sentence, but the model takes pairs",
+            f"plain text has one text per line, but the model takes {columns}",
             where="standard input" if file is None else path,
-            hint=f"use --format jsonl with the keys {data.columns.text!r} and {data.columns.text_pair!r}, or tsv, csv",
+            hint="use --format jsonl with these keys, or tsv, csv",
         )
-    return PredictInput(data, file, format)
-
-
-def _plain_rows(stream: BinaryIO, source: str, column: str) -> Iterator[Row | BadRow]:
-    for number, raw in numbered_lines(stream, source):
-        text, reason = decode(raw)
-        yield Row(source, number, {column: text}) if reason is None else BadRow(source, number, reason)
+    return PredictInput(rows, file, format)

@@ -11,12 +11,12 @@ from typing import Any
 
 from nlpctl.config.schema import DataSection
 from nlpctl.data.lines import decode, numbered_lines
-from nlpctl.data.row import BadRow, Row
-from nlpctl.data.sources import RowSource
 from nlpctl.errors import Problem, UserError
 from nlpctl.names import nearest
 
 MAX_COLLECTED = 10_000  # more distinct labels than this means that the column holds something else
+
+SHOWN = 10  # known labels that a message lists
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 
@@ -103,18 +103,21 @@ class LabelSet:
         return cls(sorted(distinct))
 
 
-def resolve_labels(data: DataSection, source: RowSource) -> LabelSet:
-    """The label set of a training run: data.labels, else the data set's own, else collected from `source`.
-
-    Collecting reads `source` once; its bad rows are passed over here, reading the examples reports them.
-    """
+def given_labels(data: DataSection) -> LabelSet | None:
+    """The label set that the recipe gives (data.labels); None where it gives none."""
     if isinstance(data.labels, str):
         return LabelSet.from_file(Path(data.labels))
-    if data.labels is not None:
-        return LabelSet.from_list(data.labels)
-    if source.label_names is not None:
-        return LabelSet.from_list(source.label_names, where=source.description)
-    return LabelSet.collect(_label_names(source, data.columns.label), source.description)
+    return None if data.labels is None else LabelSet.from_list(data.labels)
+
+
+def known_label(value: Any, labels: LabelSet) -> int:
+    """The id of a label as it stands in a row. ValueError for an unknown one, with the nearest known."""
+    name = label_name(value)
+    if name in labels:
+        return labels.id(name)
+    guess = labels.nearest(name)
+    known = f"did you mean {guess!r}?" if guess else f"known are {', '.join(labels.names[:SHOWN])}"
+    raise ValueError(f"unknown label: {name!r}; {known}")
 
 
 def label_name(value: Any) -> str:
@@ -133,15 +136,6 @@ def label_name(value: Any) -> str:
     if value is None:
         raise ValueError("blank label")
     raise ValueError(f"bad label: expected text or a number, got {type(value).__name__}")
-
-
-def _label_names(rows: Iterable[Row | BadRow], column: str) -> Iterator[str]:
-    for row in rows:
-        if isinstance(row, Row):
-            try:
-                yield label_name(row.values[column])
-            except ValueError:
-                continue
 
 
 def _distinct(names: Iterable[tuple[str, str]], where: str) -> list[str]:

@@ -13,7 +13,8 @@ from typing import Any, Protocol
 
 from nlpctl.config.schema import DataSection
 from nlpctl.data.row import BadRow, Row, missing_key
-from nlpctl.data.rows import file_format, read_rows, wanted_columns
+from nlpctl.data.rows import file_format, read_rows
+from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import Problem, UserError
 from nlpctl.names import did_you_mean, nearest
 
@@ -44,14 +45,15 @@ def files_of(data: DataSection, split: str) -> tuple[str, ...]:
     return {"train": data.train, "dev": data.dev, "test": data.test}[split]
 
 
-def open_split(data: DataSection, split: str, want_labels: bool = True) -> RowSource:
+def open_split(rows: TaskRows, split: str, labelled: bool = True) -> RowSource:
     """The rows of "train", "dev" or "test". UserError where the recipe has no such split or a file is missing.
 
-    `want_labels`: the label column must be there. Errors inside the files come while iterating.
+    `labelled`: the label column must be there. Errors inside the files come while iterating.
     """
+    data = rows.data
     if not has_split(data, split):
         raise UserError(f"the recipe names no {split} data", where=f"data.{split}", hint=f"set data.{split}: FILE")
-    required = wanted_columns(data, want_labels)
+    required = rows.required(labelled)
     if data.dataset is not None:
         from nlpctl.data.hub import open_dataset  # imports the data set libraries
 
@@ -59,17 +61,16 @@ def open_split(data: DataSection, split: str, want_labels: bool = True) -> RowSo
     files = tuple(Path(name) for name in files_of(data, split))
     if data.reader is not None:
         return FunctionRows(data.reader, files, required)
-    return open_files(data, files, required, where=f"data.{split}")
+    return open_files(rows, files, required, where=f"data.{split}")
 
 
-def open_files(data: DataSection, files: Sequence[Path], required: Sequence[str], where: str) -> RowSource:
+def open_files(rows: TaskRows, files: Sequence[Path], required: Sequence[str], where: str) -> RowSource:
     """Rows of local files; `where` (a key or flag) is blamed for files that are missing."""
     problems = [problem for path in files if (problem := _missing_file(path, where)) is not None]
     if problems:
         raise UserError(problems=problems)
-    for path in files:
-        file_format(path, data.format)
-    return FileRows(data, tuple(files), tuple(required))
+    formats = tuple(file_format(path, rows.data.format, rows.endings) for path in files)
+    return FileRows(files, formats, rows.data.header, tuple(required))
 
 
 def _missing_file(path: Path, where: str) -> Problem | None:
@@ -86,10 +87,11 @@ def _missing_file(path: Path, where: str) -> Problem | None:
 
 @dataclass(frozen=True)
 class FileRows:
-    """Rows of local files, one after the other."""
+    """Rows of local files, one after the other; `formats` are those of `files`."""
 
-    data: DataSection
     files: tuple[Path, ...]
+    formats: tuple[str, ...]
+    header: bool
     required: tuple[str, ...]
     label_names: None = None
 
@@ -98,8 +100,8 @@ class FileRows:
         return ", ".join(str(path) for path in self.files)
 
     def __iter__(self) -> Iterator[Row | BadRow]:
-        for path in self.files:
-            yield from read_rows(path, self.data, self.required)
+        for path, kind in zip(self.files, self.formats, strict=True):
+            yield from read_rows(path, kind, self.header, self.required)
 
 
 @dataclass(frozen=True)

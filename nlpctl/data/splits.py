@@ -7,18 +7,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nlpctl.config.schema import DataSection
 from nlpctl.data.examples import (
     BadRowLog,
     ExampleList,
     ExampleReader,
     iter_examples,
     load_examples,
-    require_two_labels,
     scan_examples,
 )
-from nlpctl.data.labels import LabelSet, resolve_labels
+from nlpctl.data.labels import LabelSet, given_labels
 from nlpctl.data.sources import RowSource, has_split, open_split
+from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import UserError
 
 
@@ -27,6 +26,7 @@ class TrainingData:
     """Everything a run reads. `train` is None when streaming: then `source` and `reader` give the rows anew."""
 
     labels: LabelSet
+    rows: TaskRows
     source: RowSource
     reader: ExampleReader
     train: ExampleList | None
@@ -39,49 +39,56 @@ class TrainingData:
         """All training text, for building a vocabulary."""
         examples = self.train if self.train is not None else iter_examples(self.source, self.reader, BadRowLog("skip"))
         for example in examples:
-            yield example.text
-            if example.text_pair is not None:
-                yield example.text_pair
+            yield from self.rows.texts(example)
 
 
-def read_training_data(data: DataSection) -> TrainingData:
+def read_training_data(rows: TaskRows) -> TrainingData:
     """Read and check all splits. UserError: bad rows (by data.on_bad_row), unknown labels, missing files."""
-    source = open_split(data, "train")
-    labels = _labels(data, source)
-    reader = ExampleReader(data, labels, want_labels=True)
+    data = rows.data
+    source = open_split(rows, "train")
+    labels = _labels(rows, source)
+    reader = ExampleReader(rows, labels)
     log = BadRowLog(data.on_bad_row)
     if data.streaming:
         train = None
         scan_examples(source, reader, log)
     else:
         train = load_examples(source, reader, log)
-        require_two_labels(train, labels, source.description)
+        rows.check_training(train, labels, source.description)
     files, skipped, others = [*source.files], {"train": log.summary()}, {}
     if isinstance(data.labels, str):
         files.append(Path(data.labels))
     for split in ("dev", "test"):
         others[split] = None
         if has_split(data, split):
-            examples, split_files, summary = read_labelled_split(data, split, labels)
+            examples, split_files, summary = read_labelled_split(rows, split, labels)
             others[split], skipped[split] = examples, summary
             files += split_files
-    return TrainingData(labels, source, reader, train, others["dev"], others["test"], tuple(files), skipped)
+    return TrainingData(labels, rows, source, reader, train, others["dev"], others["test"], tuple(files), skipped)
 
 
-def _labels(data: DataSection, source: RowSource) -> LabelSet:
+def _labels(rows: TaskRows, source: RowSource) -> LabelSet:
+    """data.labels, else the data set's own, else collected from `source`; empty for a task without labels."""
+    if not rows.has_labels:
+        return LabelSet(())
+    given = given_labels(rows.data)
+    if given is not None:
+        return given
+    if source.label_names is not None:
+        return LabelSet.from_list(source.label_names, where=source.description)
     try:
-        return resolve_labels(data, source)
+        return rows.collect_labels(source)
     except UserError:
         # Bad rows explain why labels are missing, a wrong encoding for one: tell of them first.
-        scan_examples(source, ExampleReader(data, None, want_labels=False), BadRowLog(data.on_bad_row))
+        scan_examples(source, ExampleReader(rows, None), BadRowLog(rows.data.on_bad_row))
         raise
 
 
 def read_labelled_split(
-    data: DataSection, split: str, labels: LabelSet
+    rows: TaskRows, split: str, labels: LabelSet
 ) -> tuple[ExampleList, tuple[Path, ...], dict[str, Any]]:
     """One labelled split in memory: its examples, the files it came from, and the summary of its bad rows."""
-    source = open_split(data, split)
-    log = BadRowLog(data.on_bad_row)
-    examples = load_examples(source, ExampleReader(data, labels, want_labels=True), log)
+    source = open_split(rows, split)
+    log = BadRowLog(rows.data.on_bad_row)
+    examples = load_examples(source, ExampleReader(rows, labels), log)
     return examples, source.files, log.summary()

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from random import Random
-from typing import Literal
+from typing import Any, Literal
 
 import paddle
 
 from nlpctl.data.collate import LoaderFailure
-from nlpctl.data.examples import ExampleReader, TextExample
+from nlpctl.data.examples import ExampleReader
 from nlpctl.data.row import BadRow
 from nlpctl.data.sources import RowSource
+from nlpctl.data.task_rows import Example
 from nlpctl.errors import UserError
 
 
@@ -32,6 +33,7 @@ class StreamingExamples(paddle.io.IterableDataset):
         self,
         source: RowSource,
         reader: ExampleReader,
+        features: Callable[[Example], Sequence[Any]],
         *,
         batch_size: int,
         shuffle_buffer: int,
@@ -40,10 +42,12 @@ class StreamingExamples(paddle.io.IterableDataset):
         world_size: int = 1,
         rank: int = 0,
     ) -> None:
-        """`batch_size`: per process, as the loader uses it. `shuffle_buffer`: examples held; 0 or 1: file order."""
+        """`features`: an example's parts that fit the window. `batch_size`: per process, as the loader uses it.
+        `shuffle_buffer`: features held; 0 or 1: file order."""
         super().__init__()
         self.source = source
         self.reader = reader
+        self.features = features
         self.batch_size = batch_size
         self.shuffle_buffer = shuffle_buffer
         self.seed = seed
@@ -56,7 +60,7 @@ class StreamingExamples(paddle.io.IterableDataset):
         """Iterations begin with this batch; those before it are read and passed over, not tokenised."""
         self._start = batch
 
-    def __iter__(self) -> Iterator[TextExample | LoaderFailure]:
+    def __iter__(self) -> Iterator[Example | LoaderFailure]:
         info = paddle.io.get_worker_info()
         worker, workers = (info.id, info.num_workers) if info is not None else (0, 1)
         try:
@@ -64,7 +68,7 @@ class StreamingExamples(paddle.io.IterableDataset):
         except Exception as error:
             yield LoaderFailure.of(error)
 
-    def _share(self, worker: int, workers: int) -> Iterator[TextExample]:
+    def _share(self, worker: int, workers: int) -> Iterator[Example]:
         """The examples of this rank that this worker has to deliver."""
         global_batch_size = self.batch_size * self.world_size
         for i, example in enumerate(self.global_stream()):
@@ -74,17 +78,17 @@ class StreamingExamples(paddle.io.IterableDataset):
             if position // self.batch_size == self.rank:
                 yield example
 
-    def global_stream(self) -> Iterator[TextExample]:
+    def global_stream(self) -> Iterator[Example]:
         """All examples of all ranks, for ever."""
         epoch = 0
         while True:
             yield from self._epoch(epoch)
             epoch += 1
 
-    def _epoch(self, epoch: int) -> Iterator[TextExample]:
+    def _epoch(self, epoch: int) -> Iterator[Example]:
         """One pass: each example read takes the place of a random one in the full buffer, which is given out."""
         random = Random(f"{self.seed} {epoch}")
-        buffer: list[TextExample] = []
+        buffer: list[Example] = []
         empty = True
         for example in self._examples():
             empty = False
@@ -101,11 +105,11 @@ class StreamingExamples(paddle.io.IterableDataset):
         random.shuffle(buffer)
         yield from buffer
 
-    def _examples(self) -> Iterator[TextExample]:
+    def _examples(self) -> Iterator[Example]:
         for row in self.source:
             example = self.reader.read(row)
             if not isinstance(example, BadRow):
-                yield example
+                yield from self.features(example)
             elif self.on_bad_row == "error":
                 hint = "it has changed since the run began; mend it and resume"
                 raise UserError(example.reason, where=example.where, hint=hint)

@@ -60,6 +60,9 @@ class TextEncoder(ABC):
         self.pad_token_type_id: int = tokenizer.pad_token_type_id
         self.uses_token_types: bool = "token_type_ids" in tokenizer.model_input_names
         self._overhead = {pair: tokenizer.num_special_tokens_to_add(pair=pair) for pair in (False, True)}
+        self._unknown: int = tokenizer.unk_token_id
+        self._built = tokenizer.build_inputs_with_special_tokens
+        self._types = tokenizer.create_token_type_ids_from_sequences
 
     def encode(self, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int) -> list[Encoding]:
         """Encode a batch, cutting each row to `max_length` tokens; of a pair the longer side is cut first.
@@ -77,6 +80,29 @@ class TextEncoder(ABC):
         if pairs is not None and len(pairs) != len(texts):
             raise ValueError(f"{len(texts)} texts but {len(pairs)} second texts")
         return self._encode(texts, pairs, max_length) if len(texts) else []
+
+    def overhead(self, pair: bool) -> int:
+        """How many special tokens stand around a text, or a pair of texts."""
+        return self._overhead[pair]
+
+    def pieces(self, words: Sequence[str]) -> list[list[int]]:
+        """The ids of each word, tokenised alone; a word of which nothing is left is one unknown token."""
+        return [self._word(word) or [self._unknown] for word in words]
+
+    def assemble(self, first: list[int], second: list[int] | None = None) -> Encoding:
+        """Special tokens and token types around ids, of one text or of a pair."""
+        types = self._types(first, second) if self.uses_token_types else []
+        return Encoding(self._built(first, second), types)
+
+    def starts(self, first: int, pair: bool) -> tuple[int, int | None]:
+        """Where the two texts of an assembled row begin, when the first has `first` ids."""
+        if not pair:
+            return self._built([-1]).index(-1), None
+        row = self._built([-1], [-2])
+        return row.index(-1), row.index(-2) + first - 1
+
+    @abstractmethod
+    def _word(self, word: str) -> list[int]: ...
 
     @abstractmethod
     def _encode(self, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int) -> list[Encoding]: ...
@@ -107,6 +133,9 @@ class PaddleTextEncoder(TextEncoder):
         types = batch["token_type_ids"] if self.uses_token_types else [[] for _ in rows]
         return [Encoding(*row) for row in zip(rows, types, strict=True)]
 
+    def _word(self, word: str) -> list[int]:
+        return self._tokenizer.convert_tokens_to_ids(self._tokenizer.tokenize(word))
+
     def __reduce__(self) -> tuple:
         return _rebuild, (type(self), PickledTokenizer.pack(self._tokenizer))
 
@@ -126,6 +155,9 @@ class FastTextEncoder(TextEncoder):
         if pairs is None:
             return [self._single(text, max_length) for text in texts]
         return [self._pair(text, pair, max_length) for text, pair in zip(texts, pairs, strict=True)]
+
+    def _word(self, word: str) -> list[int]:
+        return self._wordpiece.ids(word, len(word) + 1)
 
     def _single(self, text: str, max_length: int) -> Encoding:
         room = max_length - 2

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from nlpctl.data.dictionaries import Dictionaries
 from nlpctl.data.tokenizers import Encoding, TextEncoder, longest_first
 from nlpctl.data.vocabulary import count_bounded
 from nlpctl.errors import UserError
@@ -120,6 +121,14 @@ class UnitTokenizer:
             sep=config["sep_token"],
         )
         return cls(lines, settings)
+
+
+def tokenizer_of_dictionaries(dictionaries: Dictionaries, lowercase: bool) -> UnitTokenizer:
+    """A tokenizer over characters with the ids of word.dic; what it lacks of special entries goes behind its last."""
+    unknown = dictionaries.unknown if dictionaries.unknown is not None else UNK
+    settings = UnitSettings("characters", lowercase, dictionaries.replacements, unk=unknown)
+    extra = [special for special in (PAD, unknown, SEP) if special not in dictionaries.words]
+    return UnitTokenizer([*dictionaries.words, *extra], settings)
 
 
 class UnitEncoder(TextEncoder):

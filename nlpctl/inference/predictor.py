@@ -1,17 +1,18 @@
-"""One interface for every engine that can run a network: a padded batch in, logits out."""
+"""One interface for every engine that can run a network: a padded batch in, outputs out."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import islice
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import paddle
 
 from nlpctl.data.collate import raise_failure
-from nlpctl.data.examples import TextExample
-from nlpctl.tasks.base import Batch
+from nlpctl.data.tokenizers import TextEncoder
+from nlpctl.tasks.base import Batch, Task, as_tuple
 
 T = TypeVar("T")
 
@@ -21,8 +22,8 @@ class Predictor(Protocol):
 
     engine: str
 
-    def logits(self, batch: Batch) -> np.ndarray:
-        """Logits [rows, labels] of one padded batch."""
+    def outputs(self, batch: Batch) -> tuple[np.ndarray, ...]:
+        """The network's outputs for one padded batch without labels."""
         ...
 
 
@@ -36,8 +37,9 @@ class DygraphPredictor:
         self.network = network
 
     @paddle.no_grad()
-    def logits(self, batch: Batch) -> np.ndarray:
-        return self.network(**{name: paddle.to_tensor(array) for name, array in batch.items()}).numpy()
+    def outputs(self, batch: Batch) -> tuple[np.ndarray, ...]:
+        outputs = self.network(**{name: paddle.to_tensor(array) for name, array in batch.items()})
+        return tuple(output.numpy() for output in as_tuple(outputs))
 
 
 def windows(rows: Iterable[T], size: int) -> Iterator[list[T]]:
@@ -47,21 +49,48 @@ def windows(rows: Iterable[T], size: int) -> Iterator[list[T]]:
         yield window
 
 
-def logits_in_order(
-    predictor: Predictor,
-    collate: Callable[[Sequence[TextExample]], Batch],
-    examples: Sequence[TextExample],
-    batch_size: int,
-) -> np.ndarray:
-    """Logits [examples, labels] in the order of `examples`, computed in batches of similar length."""
-    order = sorted(range(len(examples)), key=lambda i: examples[i].byte_length)
-    logits: np.ndarray | None = None
-    for start in range(0, len(order), batch_size):
-        positions = order[start : start + batch_size]
-        batch = collate([examples[i] for i in positions])
-        raise_failure(batch)
-        rows = predictor.logits({name: array for name, array in batch.items() if name != "labels"})
-        if logits is None:
-            logits = np.empty((len(examples), *rows.shape[1:]), rows.dtype)
-        logits[positions] = rows
-    return logits
+Run = Callable[[Batch], tuple[np.ndarray, ...]]
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A task with a network that answers: from examples to predictions, in order.
+
+    `collate` may keep labels: then `run` gets them too.
+    """
+
+    task: Task
+    encoder: TextEncoder
+    collate: Callable[[Sequence[Any]], Batch]
+    run: Run
+
+    def predictions(self, examples: Sequence[Any], batch_size: int) -> list[list[Any]]:
+        """Per example the predictions of its features, computed in batches of similar length."""
+        features = [self.task.features(example, self.encoder) for example in examples]
+        places = [(owner, part) for owner, parts in enumerate(features) for part in range(len(parts))]
+        places.sort(key=lambda place: features[place[0]][place[1]].byte_length)
+        found: list[list[Any]] = [[None] * len(parts) for parts in features]
+        for start in range(0, len(places), batch_size):
+            chosen = places[start : start + batch_size]
+            rows = [features[owner][part] for owner, part in chosen]
+            batch = self.collate(rows)
+            raise_failure(batch)
+            predictions = self.task.predictions(self.run(batch), rows)
+            for (owner, part), prediction in zip(chosen, predictions, strict=True):
+                found[owner][part] = prediction
+        return found
+
+
+def answering(task: Task, encoder: TextEncoder, predictor: Predictor) -> Pipeline:
+    """The pipeline of `predict`: examples without labels."""
+    return Pipeline(task, encoder, task.collator(encoder, labelled=False), predictor.outputs)
+
+
+def scoring(task: Task, encoder: TextEncoder, predictor: Predictor) -> Pipeline:
+    """The pipeline of `eval`: labelled examples, masked where the task is to guess what is hidden."""
+
+    def run(batch: Batch) -> tuple[np.ndarray, ...]:
+        shown = task.hide(batch, None) if task.hides else batch
+        return predictor.outputs({name: array for name, array in shown.items() if name not in task.label_names})
+
+    return Pipeline(task, encoder, task.collator(encoder, labelled=True), run)

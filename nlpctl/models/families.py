@@ -1,50 +1,87 @@
-"""The network families of PaddleNLP: which class a config asks for."""
+"""The network families, PaddleNLP's and nlpctl's own: which class a config and a task ask for."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import ModuleType
 from typing import Any
 
 from nlpctl.errors import UserError
 from nlpctl.names import nearest
 
-_TASK_CLASS = "ForSequenceClassification"
+# nlpctl's own families: class prefix to module under nlpctl/models/networks.
+OWN: Mapping[str, str] = {}
+
+
+@dataclass(frozen=True)
+class Head:
+    """What a task puts on an encoder.
+
+    `name`: the end of PaddleNLP's class name (ForSequenceClassification without "For"), or "Model" for the
+    bare encoder. `adapt` makes the class into the one that is built. `labelled`: its width is the label set's.
+    """
+
+    name: str
+    adapt: Callable[[type], type] | None = None
+    labelled: bool = True
 
 
 @dataclass(frozen=True)
 class Family:
-    """One family, such as Ernie: its classification class and everything that hangs on it."""
+    """One family, such as Ernie."""
 
-    name: str  # PaddleNLP's class prefix: "Ernie"
+    name: str  # class prefix: "Ernie"
     model_type: str  # its module, and model_type in config.json: "ernie"
-    network_class: type  # ErnieForSequenceClassification
+    module: ModuleType
+
+    @property
+    def encoder_class(self) -> type:
+        """The bare encoder, such as ErnieModel."""
+        return vars(self.module)[f"{self.name}Model"]
 
     @property
     def prefix(self) -> str:
         """What the encoder's parameter names start with, without the dot."""
-        return self.network_class.base_model_prefix
+        return self.encoder_class.base_model_prefix
 
     @property
     def config_class(self) -> type:
-        return self.network_class.config_class
+        return self.encoder_class.config_class
 
     @property
     def hub_configs(self) -> Mapping[str, Any]:
         """The built-in models of the family: hub name to config."""
-        return self.network_class.pretrained_init_configuration
+        return self.encoder_class.pretrained_init_configuration
+
+    def has(self, head: str) -> bool:
+        return self._class_name(head) in vars(self.module)
+
+    def network_class(self, head: Head, where: str) -> type:
+        """Encoder and head, such as ErnieForSequenceClassification. UserError where the family lacks it."""
+        if not self.has(head.name):
+            raise UserError(
+                f"there is no {self._class_name(head.name)}: a {self.name} network cannot do this task",
+                where=where,
+                hint="take an encoder such as ernie-3.0-medium-zh, bert-base-chinese or a RoBERTa or ELECTRA model",
+            )
+        network = vars(self.module)[self._class_name(head.name)]
+        return network if head.adapt is None else head.adapt(network)
+
+    def _class_name(self, head: str) -> str:
+        return f"{self.name}Model" if head == "Model" else f"{self.name}For{head}"
 
 
 def family_by_type(model_type: str, where: str) -> Family:
-    """The family of a `model_type`. Raises UserError when PaddleNLP cannot classify with it."""
+    """The family of a `model_type`. Raises UserError when there is none."""
     by_type = {module: name for name, module in _names().items()}
     normal = model_type.lower().replace("-", "_")
     if normal not in by_type:
         near = nearest(normal, by_type)
         hint = f"did you mean {near}?" if near else "tested families: bert, ernie, roberta, electra"
-        raise UserError(f"PaddleNLP has no network family {model_type!r}", where=where, hint=hint)
-    return _family(by_type[normal], where)
+        raise UserError(f"there is no network family {model_type!r}", where=where, hint=hint)
+    return _family(by_type[normal])
 
 
 def family_of_config(config: Mapping[str, Any], where: str) -> Family:
@@ -54,7 +91,7 @@ def family_of_config(config: Mapping[str, Any], where: str) -> Family:
     for class_name in (*(config.get("architectures") or ()), config.get("init_class")):
         matches = [name for name in _names() if isinstance(class_name, str) and class_name.startswith(name)]
         if matches:
-            return _family(max(matches, key=len), where)
+            return _family(max(matches, key=len))
     raise UserError(
         "names no network: model_type, architectures and init_class are all missing or unknown",
         where=where,
@@ -64,37 +101,29 @@ def family_of_config(config: Mapping[str, Any], where: str) -> Family:
 
 def family_of_hub_name(name: str) -> Family | None:
     """The family that knows `name` as a built-in model; None when no family does."""
-    return next((family for family in _all_families() if name in family.hub_configs), None)
+    return next((family for family in _encoders() if name in family.hub_configs), None)
 
 
 def known_hub_names() -> list[str]:
     """Every built-in model name that has a classification network."""
-    return sorted({name for family in _all_families() for name in family.hub_configs})
+    return sorted({name for family in _encoders() for name in family.hub_configs})
 
 
 def _names() -> dict[str, str]:
     """Class prefix to module, for example Ernie: ernie."""
     from paddlenlp.transformers.auto.modeling import MAPPING_NAMES
 
-    return dict(MAPPING_NAMES)
+    return {**MAPPING_NAMES, **OWN}
 
 
-def _all_families() -> Iterator[Family]:
-    for name in _names():
-        try:
-            yield _family(name, "")
-        except UserError:  # families that generate or see cannot classify text
-            continue
+def _encoders() -> Iterator[Family]:
+    """The families of text encoders; those that generate or see cannot classify text."""
+    families = (_family(name) for name in _names() if name not in OWN)
+    return (family for family in families if family.has("SequenceClassification"))
 
 
-def _family(name: str, where: str) -> Family:
-    module_name = _names()[name]
-    module = importlib.import_module(f"paddlenlp.transformers.{module_name}.modeling")
-    class_name = name + _TASK_CLASS
-    if class_name not in vars(module):
-        raise UserError(
-            f"PaddleNLP has no {class_name}: a {name} network cannot classify sequences",
-            where=where,
-            hint="take an encoder such as ernie-3.0-medium-zh, bert-base-chinese or a RoBERTa or ELECTRA model",
-        )
-    return Family(name, module_name, vars(module)[class_name])
+def _family(name: str) -> Family:
+    if name in OWN:
+        return Family(name, OWN[name], importlib.import_module(f"nlpctl.models.networks.{OWN[name]}"))
+    module = _names()[name]
+    return Family(name, module, importlib.import_module(f"paddlenlp.transformers.{module}.modeling"))

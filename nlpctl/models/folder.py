@@ -11,36 +11,66 @@ Checkpoints are model folders too. config/ reads task.json by itself, since it m
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
-from nlpctl.config.schema import ColumnsSection, DataSection
+from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
 from nlpctl.models.source import read_config, read_json
 from nlpctl.runtime.files import write_json_atomic
 from nlpctl.runtime.layout import LABELS, TASK
 
 FORMAT = 1
+TERMS = "terms.tsv"  # the term dictionary of a tagger, copied from decode.terms
+
+
+# The keys of a recipe that decide what a trained model answers: they go with it, in task.json.
+KEPT = (
+    "data.columns",
+    "data.max_seq_length",
+    "data.doc_stride",
+    "data.tokenizer",
+    "data.header",
+    "data.label_separator",
+    "model.head",
+    "decode",
+    "prompt",
+    "retrieval",
+)
 
 
 @dataclass(frozen=True)
 class ModelCard:
-    """labels.json and task.json: what the model answers, and how its input was made."""
+    """labels.json and task.json: what the model answers, and how its input was made.
+
+    `recipe`: the sections of the recipe with the values that are KEPT, JSON-ready. `thresholds`: one per
+    label, where the task tunes some. `files`: what is copied into the folder beside the model, name to path.
+    """
 
     task: str
     labels: tuple[str, ...]
-    columns: ColumnsSection
-    max_seq_length: int
-    tokenizer: str
-    header: bool
+    recipe: Mapping[str, Mapping[str, Any]]
+    thresholds: tuple[float, ...] | None = None
     trained: bool = True
+    files: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
-def make_card(task: str, labels: tuple[str, ...], data: DataSection) -> ModelCard:
-    """The card of a model trained on `data`."""
-    return ModelCard(task, tuple(labels), data.columns, data.max_seq_length, data.tokenizer, data.header)
+def make_card(recipe: Recipe, labels: tuple[str, ...]) -> ModelCard:
+    """The card of a model trained as `recipe` says."""
+    kept: dict[str, dict[str, Any]] = {}
+    for dotted in KEPT:
+        section, _, name = dotted.partition(".")
+        values = asdict(attrgetter(section)(recipe))
+        kept[section] = kept.get(section, {}) | ({name: values[name]} if name else values)
+    files = {}
+    if recipe.decode.terms is not None:
+        kept["decode"]["terms"] = TERMS
+        files[TERMS] = recipe.decode.terms
+    return ModelCard(recipe.task, tuple(labels), kept, files=files)
 
 
 def save_model_folder(folder: Path, network: Any, tokenizer: Any, card: ModelCard) -> None:
@@ -48,16 +78,18 @@ def save_model_folder(folder: Path, network: Any, tokenizer: Any, card: ModelCar
     folder.mkdir(parents=True, exist_ok=True)
     network.save_pretrained(str(folder))
     tokenizer.save_pretrained(str(folder))
-    write_json_atomic(folder / LABELS, {"labels": list(card.labels)})
-    data = {
-        "columns": asdict(card.columns),
-        "max_seq_length": card.max_seq_length,
-        "tokenizer": card.tokenizer,
-        "header": card.header,
-    }
+    for name, path in card.files.items():
+        shutil.copyfile(path, folder / name)
+    write_labels(folder, card.labels, card.thresholds)
     write_json_atomic(
-        folder / TASK, {"format": FORMAT, "task": card.task, "trained": card.trained, "data": data}
+        folder / TASK, {"format": FORMAT, "task": card.task, "trained": card.trained, **card.recipe}
     )
+
+
+def write_labels(folder: Path, labels: tuple[str, ...], thresholds: tuple[float, ...] | None) -> None:
+    """labels.json: the names in the order of their ids, and their thresholds where there are any."""
+    more = {} if thresholds is None else {"thresholds": list(thresholds)}
+    write_json_atomic(folder / LABELS, {"labels": list(labels), **more})
 
 
 def read_card(folder: Path) -> ModelCard:
@@ -70,10 +102,13 @@ def read_card(folder: Path) -> ModelCard:
             where=str(task_file),
             hint="update nlpctl, or train the model again",
         )
-    try:
-        return ModelCard(labels=read_labels(folder), **_card_fields(task))
-    except (KeyError, TypeError, AttributeError) as error:
-        raise UserError(f"is incomplete or damaged ({error})", where=str(task_file), hint=_AGAIN) from error
+    sections = {name: value for name, value in task.items() if isinstance(value, dict)}
+    wanted = {"task": str, "trained": bool, "data": dict}
+    wrong = [name for name, kind in wanted.items() if not isinstance(task.get(name), kind)]
+    if wrong:
+        raise UserError(f"is incomplete or damaged ({wrong[0]!r})", where=str(task_file), hint=_AGAIN)
+    labels, thresholds = read_labels(folder)
+    return ModelCard(task["task"], labels, sections, thresholds, task["trained"])
 
 
 def read_trained_card(folder: Path) -> ModelCard:
@@ -82,7 +117,7 @@ def read_trained_card(folder: Path) -> ModelCard:
     if not card.trained:
         raise untrained(str(folder))
     count = _label_count(read_config(folder))
-    if count not in (None, len(card.labels)):
+    if card.labels and count not in (None, len(card.labels)):
         message = f"names {len(card.labels)} labels, but the network was trained on {count}"
         raise UserError(message, where=str(folder / LABELS), hint=_AGAIN)
     return card
@@ -103,17 +138,26 @@ def _label_count(config: Mapping[str, Any]) -> int | None:
     return len(names) if isinstance(names, dict) else None
 
 
-def read_labels(folder: Path) -> tuple[str, ...]:
-    """The labels in order of their ids. Raises UserError when there are none or a label appears twice."""
+def read_labels(folder: Path) -> tuple[tuple[str, ...], tuple[float, ...] | None]:
+    """The labels in order of their ids, and their thresholds if there are any.
+
+    UserError: the file is missing or damaged, or a label appears twice.
+    """
     file = folder / LABELS
-    labels = _read(file).get("labels")
-    if not isinstance(labels, list) or not labels or not all(isinstance(label, str) for label in labels):
+    content = _read(file)
+    labels, thresholds = content.get("labels"), content.get("thresholds")
+    if not isinstance(labels, list) or not all(isinstance(label, str) for label in labels):
         raise UserError('must hold {"labels": ["...", ...]}', where=str(file), hint=_AGAIN)
     twice = sorted({label for label in labels if labels.count(label) > 1})
     if twice:
         label = json.dumps(twice[0], ensure_ascii=False)
         raise UserError(f"names the label {label} twice", where=str(file), hint=_AGAIN)
-    return tuple(labels)
+    if thresholds is None:
+        return tuple(labels), None
+    numbers = isinstance(thresholds, list) and all(isinstance(number, float | int) for number in thresholds)
+    if not numbers or len(thresholds) != len(labels):
+        raise UserError("must hold one threshold per label", where=str(file), hint=_AGAIN)
+    return tuple(labels), tuple(float(number) for number in thresholds)
 
 
 _AGAIN = "copy the model folder again"
@@ -124,21 +168,3 @@ def _read(file: Path) -> dict[str, Any]:
         hint = "give a folder that nlpctl train wrote"
         raise UserError(f"no {file.name} in this folder", where=str(file.parent), hint=hint)
     return read_json(file)
-
-
-def _card_fields(task: Mapping[str, Any]) -> dict[str, Any]:
-    data = task["data"]
-    known = {field.name for field in fields(ColumnsSection)}
-    values = {
-        "task": task["task"],
-        "trained": task["trained"],
-        "columns": ColumnsSection(**{name: data["columns"][name] for name in known}),
-        "max_seq_length": data["max_seq_length"],
-        "tokenizer": data["tokenizer"],
-        "header": data["header"],
-    }
-    wanted = {"task": str, "trained": bool, "max_seq_length": int, "tokenizer": str, "header": bool}
-    for name, kind in wanted.items():
-        if not isinstance(values[name], kind):
-            raise TypeError(f"{name} must be {kind.__name__}")
-    return values

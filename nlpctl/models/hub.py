@@ -37,7 +37,7 @@ def fetch(name: str) -> HubModel:
         family = family_of_config(config, f"config.json of {name}")
     else:
         config = _or_explain(name, lambda: family.config_class.get_config_dict(name)[0])
-    weights = _or_explain(name, lambda: family.network_class._resolve_model_file_path(name)[0])
+    weights = _or_explain(name, lambda: family.encoder_class._resolve_model_file_path(name)[0])
     tokenizer = _or_explain(name, lambda: _tokenizer(name, family))
     return HubModel(family, dict(config), Path(weights), tokenizer)
 

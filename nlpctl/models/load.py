@@ -14,7 +14,7 @@ from typing import Any
 from nlpctl.config.schema import ModelSection
 from nlpctl.errors import UserError
 from nlpctl.models.assign import Rules, assign
-from nlpctl.models.families import Family, family_of_config
+from nlpctl.models.families import Family, Head, family_of_config
 from nlpctl.models.folder import read_card, read_trained_card, untrained
 from nlpctl.models.hub import fetch
 from nlpctl.models.huggingface import is_huggingface_layout, to_paddle_layout
@@ -27,10 +27,11 @@ from nlpctl.models.weights import Weights, read_weights_file
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A classifier and its tokenizer.
+    """A network and its tokenizer.
 
     `fresh`: parameters that are newly initialised. `ignored`: entries of the weights file that were
     not used (a language-model head, an old task head). `source` is None for from_scratch.
+    `thresholds`: one per label, where the model has been given some.
     """
 
     network: Any
@@ -39,6 +40,7 @@ class LoadedModel:
     fresh: tuple[str, ...]
     ignored: tuple[str, ...]
     source: ModelSource | None
+    thresholds: tuple[float, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -50,62 +52,75 @@ class _Parts:
     weights_file: Path
     tokenizer: Any
     labels: tuple[str, ...] | None  # of the head in the file, where they are known
+    thresholds: tuple[float, ...] | None
 
 
-def load_classifier(
-    model: ModelSection, labels: Sequence[str], *, vocabulary_texts: Callable[[], Iterable[str]] | None
+def load_to_train(
+    model: ModelSection, head: Head, labels: Sequence[str], *, vocabulary_texts: Callable[[], Iterable[str]] | None
 ) -> LoadedModel:
-    """A classifier over `labels` to be trained, on the encoder that `model` names.
+    """A network over `labels` (none for a head without labels) to be trained, on the encoder that `model` names.
 
-    The task head is taken from the source only when it was trained on exactly these labels in this
-    order; otherwise it is new. Everything else comes from the source. Seed Paddle before the call.
-    `vocabulary_texts` is called for from_scratch only.
+    The task head is taken from the source only when it was trained on exactly these labels in this order
+    and for the same kind of task; otherwise it is new. Everything else comes from the source. Seed Paddle
+    before the call. `vocabulary_texts` is called for from_scratch only.
 
     Raises UserError when the model is missing, damaged, or config and weights do not belong together.
     """
     if model.from_scratch is not None:
+        where = "model.from_scratch"
         family, values, tokenizer = make_vocabulary(model.from_scratch, vocabulary_texts)
-        network = build_network(family, make_config(family, values, labels, model.config), "model.from_scratch")
-        check_vocabulary(tokenizer, network, "model.from_scratch")
+        network = build_network(family, head, make_config(family, values, labels, model.config), where)
+        check_vocabulary(tokenizer, network, where)
         return LoadedModel(network, tokenizer, tuple(labels), tuple(network.state_dict()), (), None)
     if model.name_or_path is None:
         raise UserError("no model given", where="model", hint="set model.name_or_path or model.from_scratch")
     source = resolve_source(model.name_or_path)
-    parts = _from_hub(source.name) if source.folder is None else _from_folder(source)
+    parts = _parts(source)
     layers = model.config.get("num_hidden_layers")
     rules = Rules(
-        keep_head=parts.labels == tuple(labels),
+        keep_head=_same_head(parts, head, labels),
         head_may_be_fresh=True,
         layers_kept=layers if isinstance(layers, int) else None,
         tolerate_surplus=source.kind == "hub",
     )
-    return _load(source, parts, tuple(labels), model.config, rules)
+    return _load(source, parts, head, tuple(labels), model.config, rules)
 
 
-def load_trained(name_or_path: str | Path) -> LoadedModel:
-    """A trained classifier for evaluation and prediction: a model folder, run directory or trained checkpoint.
+def load_trained(name_or_path: str | Path, head: Head) -> LoadedModel:
+    """A trained network for evaluation and prediction: a model folder, run directory or trained checkpoint.
 
     Raises UserError when its task head was never trained.
     """
     source = resolve_source(str(name_or_path))
-    parts = _from_hub(source.name) if source.folder is None else _from_folder(source)
+    parts = _parts(source)
     if source.kind == "nlpctl":
         read_trained_card(source.folder)
-    if parts.labels is None:
+    if head.labelled and parts.labels is None:
         raise untrained(str(name_or_path))
+    labels = (parts.labels or ()) if head.labelled else ()
     rules = Rules(keep_head=True, head_may_be_fresh=False, layers_kept=None, tolerate_surplus=source.kind == "hub")
-    return _load(source, parts, parts.labels, {}, rules)
+    return _load(source, parts, head, labels, {}, rules)
+
+
+def _same_head(parts: _Parts, head: Head, labels: Sequence[str]) -> bool:
+    """Whether the head in the file does what the new one is to do: same labels, same network class."""
+    if head.labelled and parts.labels != tuple(labels):
+        return False
+    built = parts.config.get("architectures") or [parts.config.get("init_class")]
+    return built[0] in (None, parts.family.network_class(head, str(parts.weights_file)).__name__)
 
 
 def _load(
-    source: ModelSource, parts: _Parts, labels: tuple[str, ...], overrides: Mapping[str, Any], rules: Rules
+    source: ModelSource, parts: _Parts, head: Head, labels: tuple[str, ...], overrides: Mapping[str, Any], rules: Rules
 ) -> LoadedModel:
     where = str(parts.weights_file)
-    network = build_network(parts.family, make_config(parts.family, parts.config, labels, overrides), where)
+    network = build_network(parts.family, head, make_config(parts.family, parts.config, labels, overrides), where)
     check_vocabulary(parts.tokenizer, network, where)
     arrays = _paddle_arrays(read_weights_file(parts.weights_file), parts.family)
     assigned = assign(network, parts.family.prefix, arrays, rules, where)
-    return LoadedModel(network, parts.tokenizer, labels, assigned.fresh, assigned.ignored, source)
+    return LoadedModel(
+        network, parts.tokenizer, labels, assigned.fresh, assigned.ignored, source, parts.thresholds
+    )
 
 
 def _paddle_arrays(weights: Weights, family: Family) -> Mapping[str, Any]:
@@ -115,17 +130,23 @@ def _paddle_arrays(weights: Weights, family: Family) -> Mapping[str, Any]:
     return weights.arrays
 
 
-def _from_hub(name: str) -> _Parts:
-    model = fetch(name)
-    return _Parts(model.family, model.config, model.weights_file, model.tokenizer, _config_labels(model.config))
-
-
-def _from_folder(source: ModelSource) -> _Parts:
+def _parts(source: ModelSource) -> _Parts:
+    if source.folder is None:
+        model = fetch(source.name)
+        labels = _config_labels(model.config)
+        return _Parts(model.family, model.config, model.weights_file, model.tokenizer, labels, None)
     folder = source.folder
     config = read_config(folder)
     family = family_of_config(config, str(folder / "config.json"))
-    labels = read_card(folder).labels if source.kind == "nlpctl" else _config_labels(config)
-    return _Parts(family, config, weights_file(folder), load_tokenizer(folder, family), labels)
+    card = read_card(folder) if source.kind == "nlpctl" else None
+    return _Parts(
+        family,
+        config,
+        weights_file(folder),
+        load_tokenizer(folder, family),
+        card.labels if card is not None else _config_labels(config),
+        card.thresholds if card is not None else None,
+    )
 
 
 def _config_labels(config: Mapping[str, Any]) -> tuple[str, ...] | None:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nlpctl.errors import Problem, UserError
-from nlpctl.models.families import Family
+from nlpctl.models.families import Family, Head
 from nlpctl.names import nearest
 from nlpctl.upstream.parameter_names import fresh_parameter_names
 from nlpctl.upstream.use_cache import without_use_cache
@@ -18,7 +18,7 @@ _NOT_OVERRIDABLE = ("num_labels", "num_classes", "id2label", "label2id", "archit
 def make_config(
     family: Family, values: Mapping[str, Any], labels: Sequence[str], overrides: Mapping[str, Any]
 ) -> Any:
-    """PaddleNLP's config object for a classifier over `labels`.
+    """PaddleNLP's config object for a network over `labels`, of which there may be none.
 
     Raises UserError for override keys that the family's config does not have.
     """
@@ -26,13 +26,14 @@ def make_config(
     _check_overrides(config, overrides)
     for key, value in overrides.items():
         setattr(config, key, value)
-    config.id2label = dict(enumerate(labels))
-    config.label2id = {label: index for index, label in enumerate(labels)}
+    if labels:
+        config.id2label = dict(enumerate(labels))
+        config.label2id = {label: index for index, label in enumerate(labels)}
     config.dtype = "float32"  # half-precision files are widened; autocast is the Trainer's business
     return without_use_cache(config)
 
 
-def build_network(family: Family, config: Any, where: str) -> Any:
+def build_network(family: Family, head: Head, config: Any, where: str) -> Any:
     """A network with new weights, drawn from Paddle's global generator: seed it before.
 
     Raises UserError when the config describes no network (heads that do not divide the width, ...).
@@ -43,9 +44,10 @@ def build_network(family: Family, config: Any, where: str) -> Any:
     if activation not in vars(paddle.nn.functional):
         hint = "hidden_act: gelu, relu, silu or tanh"
         raise UserError(f"Paddle has no activation {activation!r}", where=where, hint=hint)
+    network_class = family.network_class(head, where)
     try:
         with fresh_parameter_names():
-            return family.network_class(config)
+            return network_class(config)
     except Exception as error:  # Paddle's layers assert, raise ValueError or TypeError
         reason = (str(error).splitlines() or [""])[0][:200]
         raise UserError(

@@ -8,8 +8,10 @@ from typing import Any
 
 from nlpctl.config.schema import Recipe
 from nlpctl.data.examples import ExampleList
+from nlpctl.data.kinds import task_rows
 from nlpctl.data.sources import has_split, open_split
 from nlpctl.data.splits import read_labelled_split
+from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import UserError
 from nlpctl.runners.trained import TrainedModel, find_trained_model, open_trained_model
 from nlpctl.runtime.interrupt import sigterm_interrupts
@@ -34,24 +36,28 @@ def evaluate(recipe: Recipe, splits: Sequence[str] = ()) -> EvalResult:
     if missing or not wanted:
         name = missing[0] if missing else "test"
         raise UserError(f"there is no {name} data", where=f"data.{name}", hint=f"give it: --set data.{name}=FILE")
+    rows = task_rows(recipe.task, recipe.data)
     if recipe.data.dataset is None:  # a named data set may import Paddle
         for split in wanted:
-            open_split(recipe.data, split)  # a missing file is told before Paddle is imported
+            open_split(rows, split)  # a missing file is told before Paddle is imported
     model = open_trained_model(recipe, source)
     with sigterm_interrupts():
-        return EvalResult(source, {split: _score_split(recipe, model, split) for split in wanted})
+        scores = {split: _score_split(rows, model, split, recipe) for split in wanted}
+    return EvalResult(source, scores)
 
 
-def _score_split(recipe: Recipe, model: TrainedModel, split: str) -> dict[str, Any]:
-    examples, _, _ = read_labelled_split(recipe.data, split, model.task.labels)
+def _score_split(rows: TaskRows, model: TrainedModel, split: str, recipe: Recipe) -> dict[str, Any]:
+    examples, _, _ = read_labelled_split(rows, split, model.task.labels)
     return score(model, examples, recipe.training.per_device_eval_batch_size)
 
 
 def score(model: TrainedModel, examples: ExampleList, batch_size: int) -> dict[str, Any]:
     """The task's full report of `model` on labelled `examples`."""
-    import numpy as np
+    return model.task.report(examples, split_predictions(model, examples, batch_size))
 
-    from nlpctl.inference.predictor import logits_in_order
 
-    logits = logits_in_order(model.predictor, model.collate, examples, batch_size)
-    return model.task.report(logits, np.asarray(examples.labels))
+def split_predictions(model: TrainedModel, examples: ExampleList, batch_size: int) -> list[list[Any]]:
+    """What `model` says of labelled examples, in order."""
+    from nlpctl.inference.predictor import scoring
+
+    return scoring(model.task, model.encoder, model.predictor).predictions(examples, batch_size)

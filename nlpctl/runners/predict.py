@@ -6,15 +6,15 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
-from nlpctl.config.schema import ColumnsSection, DataSection, Recipe
-from nlpctl.data.examples import TextExample
+from nlpctl.config.schema import DataSection, Recipe
 from nlpctl.data.inputs import PredictInput
 from nlpctl.data.row import BadRow
+from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import UserError
 from nlpctl.runners.trained import TrainedModel, find_trained_model, model_fingerprint, open_trained_model
 from nlpctl.runtime import console
@@ -22,7 +22,10 @@ from nlpctl.runtime.files import write_json_atomic
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import take_lock
 
-BAD_ANSWER = b'{"error":'
+if TYPE_CHECKING:
+    from nlpctl.inference.predictor import Pipeline
+
+BAD_ROW = "error"  # the only key of a bad row's answer; a good one has two or more
 WINDOW_BATCHES = 32  # rows sorted by length together; also the unit of a resumed prediction
 
 
@@ -58,7 +61,7 @@ def predict(
         source.check()  # a bad row in the last line should not cost an hour
     if output is None:
         model = open_trained_model(recipe, model_source)
-        return _answer_all(recipe, model, source.rows(), sys.stdout, batch_size)
+        return _answer_all(recipe, model, source, 0, sys.stdout, batch_size)
     partial = PartialOutput(output)
     identity = {**model_fingerprint(model_source), "batch_size": batch_size, "data": _reading(recipe.data)}
     if source.rereadable or resume:
@@ -69,7 +72,7 @@ def predict(
     if done:
         console.note(f"going on after {done:,} answered rows")
     with partial.file.open("a", encoding="utf-8") as stream:
-        result = _answer_all(recipe, model, source.rows(skip=done), stream, batch_size)
+        result = _answer_all(recipe, model, source, done, stream, batch_size)
         stream.flush()
         os.fsync(stream.fileno())
     partial.finish()
@@ -93,19 +96,22 @@ def _reading(data: DataSection) -> dict[str, Any]:
         "columns": asdict(data.columns),
         "header": data.header,
         "max_seq_length": data.max_seq_length,
+        "doc_stride": data.doc_stride,
         "on_bad_row": data.on_bad_row,
     }
 
 
 def _answer_all(
-    recipe: Recipe, model: TrainedModel, rows: Iterable[TextExample | BadRow], stream: TextIO, batch_size: int
+    recipe: Recipe, model: TrainedModel, source: PredictInput, skip: int, stream: TextIO, batch_size: int
 ) -> PredictResult:
-    from nlpctl.inference.predictor import windows
+    """Answer the rows of `source` but the first `skip`."""
+    from nlpctl.inference.predictor import answering, windows
 
+    pipeline = answering(model.task, model.encoder, model.predictor)
     started, count, bad = time.monotonic(), 0, 0
     with sigterm_interrupts(), console.progress(None, "predict") as bar:
-        for window in windows(rows, batch_size * WINDOW_BATCHES):
-            for row, answer in _answers(model, recipe.data.columns, window, batch_size):
+        for window in windows(source.rows(skip), batch_size * WINDOW_BATCHES):
+            for row, answer in _answers(pipeline, source.task_rows, window, batch_size):
                 if isinstance(row, BadRow):
                     bad += 1
                     if recipe.data.on_bad_row == "error":
@@ -119,21 +125,24 @@ def _answer_all(
 
 
 def _answers(
-    model: TrainedModel, columns: ColumnsSection, window: list[TextExample | BadRow], batch_size: int
-) -> Iterator[tuple[TextExample | BadRow, dict[str, Any]]]:
-    """Every row of the window with the JSON object that answers it: the texts under their column names, the answer."""
-    from nlpctl.inference.predictor import logits_in_order
-
-    examples = [row for row in window if isinstance(row, TextExample)]
-    decoded = iter(())
-    if examples:
-        decoded = iter(model.task.decode(logits_in_order(model.predictor, model.collate, examples, batch_size)))
+    pipeline: Pipeline, rows: TaskRows, window: list[Any], batch_size: int
+) -> Iterator[tuple[Any, dict[str, Any]]]:
+    """Every row of the window with the JSON object that answers it: what was read, and the answer."""
+    examples = [row for row in window if not isinstance(row, BadRow)]
+    predictions = iter(pipeline.predictions(examples, batch_size))
     for row in window:
         if isinstance(row, BadRow):
-            yield row, {"error": f"{row.where}: {row.reason}"}
+            yield row, {BAD_ROW: f"{row.where}: {row.reason}"}
         else:
-            pair = {} if row.text_pair is None else {columns.text_pair: row.text_pair}
-            yield row, {columns.text: row.text, **pair, **next(decoded)}
+            yield row, {**rows.answered(row), **pipeline.task.answer(row, next(predictions))}
+
+
+def _is_bad(line: bytes) -> bool:
+    """Whether an answered line is that of a bad row."""
+    try:
+        return list(json.loads(line)) == [BAD_ROW]
+    except ValueError:  # the last line, cut off by a kill
+        return False
 
 
 class PartialOutput:
@@ -187,7 +196,7 @@ class PartialOutput:
         with self.file.open("r+b") as stream:
             for count, line in enumerate(stream, start=1):
                 size += len(line)
-                bad += line.startswith(BAD_ANSWER)
+                bad += _is_bad(line)
                 if count % window == 0 and line.endswith(b"\n"):
                     kept_rows, kept_bad, kept_bytes = count, bad, size
             stream.truncate(kept_bytes)

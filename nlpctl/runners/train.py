@@ -13,10 +13,12 @@ from nlpctl.config.dump import dump_recipe, recipe_values
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.data.examples import require_full_batch
+from nlpctl.data.kinds import task_rows
 from nlpctl.data.splits import TrainingData, read_training_data
 from nlpctl.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, RunFailed, UserError
+from nlpctl.models.folder import write_labels
 from nlpctl.models.source import resolve_source
-from nlpctl.runners.evaluate import score
+from nlpctl.runners.evaluate import split_predictions
 from nlpctl.runners.trained import open_trained_model
 from nlpctl.runtime import console
 from nlpctl.runtime.device import choose_device
@@ -104,7 +106,7 @@ def _train_in_processes(recipe: Recipe, run: RunDirectory, processes: int, begin
 
 def _train_as_child(recipe: Recipe, run: RunDirectory, resume: bool) -> dict[str, Any]:
     setup = prepare_process(recipe.runtime, recipe.training.seed)
-    data = read_training_data(recipe.data)
+    data = read_training_data(task_rows(recipe.task, recipe.data))
     if setup.rank == 0:  # the parent does not read a named data set, and writes the manifest only before and after
         run.update_manifest(skipped_rows=data.skipped)
     configure_paddle(setup, recipe.training.seed)
@@ -131,7 +133,7 @@ def _begin(
 
 def _read_data(recipe: Recipe, processes: int) -> TrainingData:
     """All splits, checked; UserError where dataloader_drop_last would leave nothing of the training rows."""
-    data = read_training_data(recipe.data)
+    data = read_training_data(task_rows(recipe.task, recipe.data))
     training = recipe.training
     if training.dataloader_drop_last and data.train is not None:
         global_batch = training.per_device_train_batch_size * training.gradient_accumulation_steps * processes
@@ -171,7 +173,7 @@ def _make_ready(recipe: Recipe, setup: ProcessSetup, data: TrainingData) -> _Rea
     from nlpctl.training.fine_tune import build_model
 
     quiet_libraries()
-    task = make_task(recipe.task, recipe.data, data.labels)
+    task = make_task(recipe, data.labels)
     return _Ready(setup, data, task, build_model(recipe, setup, task, data))
 
 
@@ -191,13 +193,30 @@ def _train_and_score(recipe: Recipe, run: RunDirectory, ready: _Ready, resume: b
 
 
 def _score(recipe: Recipe, run: RunDirectory, data: TrainingData) -> dict[str, Any]:
-    """Scores of the model as it lies on disk, so that they are those of `nlpctl eval`."""
+    """Scores of the model as it lies on disk, so that they are those of `nlpctl eval`.
+
+    What the task tunes is tuned on dev first, and kept with the model.
+    """
     splits = {name: examples for name, examples in (("dev", data.dev), ("test", data.test)) if examples is not None}
     if not splits:
         return {}
     model = open_trained_model(recipe, str(run.model))
     batch_size = recipe.training.per_device_eval_batch_size
-    return {name: score(model, examples, batch_size) for name, examples in splits.items()}
+    predictions = {name: split_predictions(model, examples, batch_size) for name, examples in splits.items()}
+    task = model.task
+    if data.dev is not None:
+        task = _tuned(recipe, run, task, task.tune(data.dev, predictions["dev"]))
+    return {name: task.report(examples, predictions[name]) for name, examples in splits.items()}
+
+
+def _tuned(recipe: Recipe, run: RunDirectory, task: Task, thresholds: tuple[float, ...] | None) -> Task:
+    """The task with `thresholds`, which are written into the model folder; the task itself when there are none."""
+    if thresholds is None:
+        return task
+    from nlpctl.tasks.registry import make_task
+
+    write_labels(run.model, task.labels.names, thresholds)
+    return make_task(recipe, task.labels, thresholds)
 
 
 def _refuse_changed_recipe(recipe: Recipe, run: RunDirectory) -> None:

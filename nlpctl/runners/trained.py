@@ -16,6 +16,7 @@ from nlpctl.runtime.layout import CHECKPOINTS, MODEL, TASK
 from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_libraries
 
 if TYPE_CHECKING:
+    from nlpctl.data.tokenizers import TextEncoder
     from nlpctl.inference.predictor import Predictor
     from nlpctl.tasks.base import Task
 
@@ -25,8 +26,8 @@ class TrainedModel:
     """A network ready to answer, with the task that reads its answers."""
 
     task: Task
+    encoder: TextEncoder
     predictor: Predictor
-    collate: Any  # examples -> NumPy batch of what the network takes, without their labels
 
 
 def find_trained_model(recipe: Recipe) -> str:
@@ -68,16 +69,15 @@ def open_trained_model(recipe: Recipe, source: str) -> TrainedModel:
     from nlpctl.data.tokenizers import build_encoder
     from nlpctl.inference.predictor import DygraphPredictor
     from nlpctl.models.length import check_length
-    from nlpctl.models.load import load_trained
-    from nlpctl.tasks.registry import make_task
+    from nlpctl.tasks.registry import TASKS, make_task
 
     quiet_libraries()
-    model = load_trained(source)
+    model = TASKS[recipe.task].load_trained(recipe, source)
     check_length(model.network, recipe.data.max_seq_length, recipe.where("data.max_seq_length"))
     console.note(f"model {source} on {setup.device}")
-    task = make_task(recipe.task, recipe.data, LabelSet(model.labels))
+    task = make_task(recipe, LabelSet(model.labels), model.thresholds)
     encoder = build_encoder(model.tokenizer, recipe.data.tokenizer)
-    return TrainedModel(task, DygraphPredictor(model.network), task.collator(encoder, with_labels=False))
+    return TrainedModel(task, encoder, DygraphPredictor(model.network))
 
 
 def one_process(runtime: RuntimeSection) -> RuntimeSection:

@@ -1,48 +1,110 @@
-"""What every task gives to the runners. Adding a task is adding a module here and a line in tasks/registry.py."""
+"""What every task gives to the runners. Adding a task is adding a module here and a line in tasks/registry.py.
+
+    example --features--> what fits the window --collator--> batch --network--> outputs
+    outputs --predictions--> one per feature --answer, report--> the answer to an example, the scores of a split
+"""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol
+from pathlib import Path
+from typing import Any
 
 import numpy as np
 import paddle
 
-from nlpctl.config.schema import ModelSection
-from nlpctl.data.examples import TextExample
+from nlpctl.config.schema import Recipe
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.tokenizers import TextEncoder
-from nlpctl.models.load import LoadedModel
+from nlpctl.models.families import Head
+from nlpctl.models.load import LoadedModel, load_to_train, load_trained
 
 Batch = dict[str, np.ndarray]
+Texts = Callable[[], Iterable[str]]
 
 
-class Task(Protocol):
-    """One kind of problem: how examples become batches, outputs become a loss, scores and answers."""
+class Task(ABC):
+    """One kind of problem: how examples become batches, outputs become a loss, scores and answers.
+
+    A network is called with the entries of a batch that are not in `label_names`; its outputs are a tuple.
+    """
 
     name: str
-    labels: LabelSet
+    label_names: tuple[str, ...] = ("labels",)  # the entries of a batch that the network does not take
+    hides: bool = False  # whether labelled batches pass through `hide`
 
-    def build_model(self, model: ModelSection, texts: Callable[[], Iterable[str]] | None) -> LoadedModel:
-        """The network to train. `texts` gives the training text, for a vocabulary built from it."""
-        ...
+    def __init__(self, recipe: Recipe, labels: LabelSet, thresholds: tuple[float, ...] | None = None):
+        """`thresholds`: what `tune` found for this model, one per label."""
+        self.recipe = recipe
+        self.data = recipe.data
+        self.labels = labels
+        self.thresholds = thresholds
 
-    def collator(self, encoder: TextEncoder, *, with_labels: bool) -> Callable[[Sequence[TextExample]], Batch]:
-        """A picklable function from examples to a padded NumPy batch."""
-        ...
+    # -- the network -------------------------------------------------------------------------
 
-    def loss(self, logits: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tensor:
-        """The mean loss of a batch, a scalar."""
-        ...
+    @staticmethod
+    @abstractmethod
+    def head(recipe: Recipe) -> Head:
+        """What the task puts on the encoder."""
 
-    def metrics(self, logits: np.ndarray, labels: np.ndarray) -> dict[str, float]:
-        """The figures that evaluation during training reports and model selection may use, 0 to 1."""
-        ...
+    def build_model(self, texts: Texts | None) -> LoadedModel:
+        """The network to train, as recipe.model says. `texts` gives the training text, for a vocabulary."""
+        return load_to_train(self.recipe.model, self.head(self.recipe), self.labels.names, vocabulary_texts=texts)
 
-    def report(self, logits: np.ndarray, labels: np.ndarray) -> dict[str, Any]:
-        """The full score of one split, as written to metrics.json."""
-        ...
+    @classmethod
+    def load_trained(cls, recipe: Recipe, source: str | Path) -> LoadedModel:
+        """A trained network from a model folder or the hub; UserError when its head was never trained."""
+        return load_trained(source, cls.head(recipe))
 
-    def decode(self, logits: np.ndarray) -> list[Mapping[str, Any]]:
-        """One JSON-ready answer per row of `logits`."""
-        ...
+    # -- from examples to batches ------------------------------------------------------------
+
+    def features(self, example: Any, encoder: TextEncoder) -> Sequence[Any]:
+        """The parts of an example that each fit the window; for most tasks the example itself."""
+        return (example,)
+
+    @abstractmethod
+    def collator(self, encoder: TextEncoder, *, labelled: bool) -> Callable[[Sequence[Any]], Batch]:
+        """A picklable function from features to a padded NumPy batch."""
+
+    def hide(self, batch: Batch, generator: np.random.Generator | None) -> Batch:
+        """Mask a labelled batch, for tasks with `hides`.
+
+        `generator` is seeded from (seed, step, rank); None: an evaluation, whose masks depend on the row alone.
+        """
+        return batch
+
+    # -- from outputs to answers -------------------------------------------------------------
+
+    @abstractmethod
+    def loss(
+        self, network: paddle.nn.Layer, outputs: tuple[paddle.Tensor, ...], batch: Mapping[str, paddle.Tensor]
+    ) -> paddle.Tensor:
+        """The mean loss of a batch, a scalar. `batch` holds the entries named by `label_names`.
+
+        A mean over the rows makes several processes, or accumulation steps, equal to one large batch.
+        """
+
+    @abstractmethod
+    def predictions(self, outputs: tuple[np.ndarray, ...], features: Sequence[Any]) -> list[Any]:
+        """What the outputs say of each feature, without padding: small, since a whole split is held."""
+
+    @abstractmethod
+    def report(self, examples: Sequence[Any], predictions: Sequence[Sequence[Any]]) -> dict[str, Any]:
+        """The full score of one split, as written to metrics.json; predictions[i] are those of examples[i]'s features.
+
+        Holds "rows" and every figure that config/tasks.py names for this task but "loss".
+        """
+
+    @abstractmethod
+    def answer(self, example: Any, predictions: Sequence[Any]) -> dict[str, Any]:
+        """The JSON-ready answer to one example."""
+
+    def tune(self, examples: Sequence[Any], predictions: Sequence[Sequence[Any]]) -> tuple[float, ...] | None:
+        """Thresholds per label that score best on the dev examples, kept with the model; None: the task has none."""
+        return None
+
+
+def as_tuple(outputs: paddle.Tensor | tuple[paddle.Tensor, ...]) -> tuple[paddle.Tensor, ...]:
+    """A network's outputs as a tuple, also where it returns one tensor."""
+    return tuple(outputs) if isinstance(outputs, tuple | list) else (outputs,)

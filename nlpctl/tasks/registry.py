@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from nlpctl.config.schema import DataSection
+from nlpctl.config.schema import Recipe
 from nlpctl.data.labels import LabelSet
 from nlpctl.tasks.base import Task
 from nlpctl.tasks.sequence_classification import SequenceClassification
 
-TASKS = {SequenceClassification.name: SequenceClassification}
+TASKS: dict[str, type[Task]] = {task.name: task for task in (SequenceClassification,)}
 
 
-def make_task(name: str, data: DataSection, labels: LabelSet) -> Task:
-    """The task called `name`; the recipe's checks have made sure that it exists."""
-    return TASKS[name](data, labels)
+def make_task(recipe: Recipe, labels: LabelSet, thresholds: tuple[float, ...] | None = None) -> Task:
+    """The task that `recipe` names; the recipe's checks have made sure that it exists."""
+    return TASKS[recipe.task](recipe, labels, thresholds)

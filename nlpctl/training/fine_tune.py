@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 from pathlib import Path
 
@@ -9,9 +10,10 @@ from paddlenlp.trainer.trainer_callback import TrainerState
 
 from nlpctl.config.schema import Recipe
 from nlpctl.data.batching import lost_worker_told
+from nlpctl.data.examples import ExampleList
 from nlpctl.data.splits import TrainingData
 from nlpctl.data.streaming import StreamingExamples
-from nlpctl.data.tokenizers import build_encoder
+from nlpctl.data.tokenizers import TextEncoder, build_encoder
 from nlpctl.models.folder import ModelCard, make_card, save_model_folder
 from nlpctl.models.length import check_length
 from nlpctl.models.load import LoadedModel
@@ -29,7 +31,7 @@ from nlpctl.training.trainer import RecipeTrainer
 
 def build_model(recipe: Recipe, setup: ProcessSetup, task: Task, data: TrainingData) -> LoadedModel:
     """The network to fine-tune. Writes nothing; UserError when the recipe's model cannot be used."""
-    model = task.build_model(recipe.model, data.texts)
+    model = task.build_model(data.texts)
     check_length(model.network, recipe.data.max_seq_length, recipe.where("data.max_seq_length"))
     _describe(model, setup)
     return model
@@ -48,7 +50,7 @@ def fine_tune(
 
     Every process of a multi-process run calls this; process 0 writes.
     """
-    card = make_card(task.name, task.labels.names, recipe.data)
+    card = make_card(recipe, task.labels.names)
     encoder = build_encoder(model.tokenizer, recipe.data.tokenizer)
     early = _early_stopping(recipe)
     trainer = RecipeTrainer(
@@ -57,8 +59,8 @@ def fine_tune(
         task,
         model,
         card,
-        collate=task.collator(encoder, with_labels=True),
-        train=data.train if data.train is not None else _stream(recipe, setup, data),
+        encoder,
+        train=_train_rows(recipe, setup, data, task, encoder),
         dev=data.dev,
         callbacks=[EventRecorder(EventLog(run.events_file)), ProgressLines(), *([early] if early else [])],
     )
@@ -94,10 +96,16 @@ def _keep_model(
                     shutil.copyfile(file, folder / file.name)
 
 
-def _stream(recipe: Recipe, setup: ProcessSetup, data: TrainingData) -> StreamingExamples:
+def _train_rows(
+    recipe: Recipe, setup: ProcessSetup, data: TrainingData, task: Task, encoder: TextEncoder
+) -> ExampleList | StreamingExamples:
+    """What is trained on: the examples, cut into windows where the task does that."""
+    if data.train is not None:
+        return ExampleList(feature for example in data.train for feature in task.features(example, encoder))
     return StreamingExamples(
         data.source,
         data.reader,
+        features=functools.partial(task.features, encoder=encoder),
         batch_size=recipe.training.per_device_train_batch_size,
         shuffle_buffer=recipe.data.shuffle_buffer,
         seed=recipe.training.seed,

@@ -3,23 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import numpy as np
 import paddle
-from paddlenlp.trainer import EvalPrediction, PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+from paddlenlp.trainer import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
 from paddlenlp.trainer.trainer_callback import TrainerState
-from paddlenlp.trainer.trainer_utils import TrainOutput
+from paddlenlp.trainer.trainer_utils import TrainOutput, speed_metrics
 
 from nlpctl.config.schema import Recipe
+from nlpctl.config.tasks import task_info
 from nlpctl.data.batching import CheckedDataLoader, LengthGroupedBatchSampler
-from nlpctl.data.collate import raise_failure
 from nlpctl.data.examples import ExampleList
 from nlpctl.data.streaming import StreamingExamples
+from nlpctl.data.tokenizers import TextEncoder
 from nlpctl.models.folder import ModelCard
 from nlpctl.models.load import LoadedModel
 from nlpctl.runtime.layout import checkpoint_path
-from nlpctl.tasks.base import Batch, Task
+from nlpctl.tasks.base import Task, as_tuple
 from nlpctl.training.batches import ResumableBatches, ResumableStream
 from nlpctl.training.checkpoints import (
     load_training_state,
@@ -28,6 +31,7 @@ from nlpctl.training.checkpoints import (
     rotate_checkpoints,
     save_checkpoint,
 )
+from nlpctl.training.dev_scores import DevScores
 
 
 class RecipeTrainer(Trainer):
@@ -39,8 +43,9 @@ class RecipeTrainer(Trainer):
     - randomness: Paddle is seeded from (seed, step) at the start of every step, so dropout does not depend
       on what ran before in the process;
     - checkpoints: complete or absent, and rotated also on one process (training/checkpoints.py);
-    - loss: a batch that is cut unevenly between processes or accumulation steps still gives the mean over
-      its examples.
+    - loss: the task's own; a batch that is cut unevenly between processes or accumulation steps still gives
+      the mean over its examples;
+    - evaluation: through the task, as `nlpctl eval` does it.
     """
 
     def __init__(
@@ -50,8 +55,8 @@ class RecipeTrainer(Trainer):
         task: Task,
         model: LoadedModel,
         card: ModelCard,
-        collate,
-        train: ExampleList | StreamingExamples | None,
+        encoder: TextEncoder,
+        train: ExampleList | StreamingExamples,
         dev: ExampleList | None,
         callbacks: Sequence[TrainerCallback],
     ):
@@ -59,18 +64,18 @@ class RecipeTrainer(Trainer):
         self.task = task
         self.loaded = model
         self.card = card
+        self.encoder = encoder
+        self.dev = dev
         super().__init__(
             model=model.network,
-            criterion=task.loss,
             args=args,
-            data_collator=collate,
+            data_collator=task.collator(encoder, labelled=True),
             train_dataset=train,
             eval_dataset=dev,
             tokenizer=model.tokenizer,
-            compute_metrics=self._metrics,
             callbacks=[SeedEveryStep(), *callbacks],
         )
-        self.label_names = ["labels"]
+        self._part, self._part_step = 0, -1  # which part of an accumulated step is being computed
         self.remove_callback(PrinterCallback)  # training/callbacks.py prints, through nlpctl's console
 
     # -- batches -----------------------------------------------------------------------------
@@ -103,23 +108,52 @@ class RecipeTrainer(Trainer):
             self.batches = ResumableBatches(loader, sampler)
         return self.batches
 
-    def _prepare_inputs(self, inputs: Batch) -> Batch:
-        raise_failure(inputs)  # evaluation goes through the stock loader
-        return super()._prepare_inputs(inputs)
-
-    # -- loss and metrics --------------------------------------------------------------------
+    # -- loss --------------------------------------------------------------------------------
 
     def compute_loss(self, model, inputs, return_outputs=False):
-        labels = inputs.pop("labels")
-        logits = model(**inputs)
-        loss = self.criterion(logits, labels)
-        if model.training:
-            weight = self.batches.loss_weight(self.state.global_step, len(labels))
-            loss = loss if weight == 1.0 else loss * weight
-        return (loss, (loss, logits)) if return_outputs else loss
+        if self.task.hides:
+            inputs = self._hidden(inputs)
+        labels = {name: inputs.pop(name) for name in self.task.label_names}
+        rows = len(next(iter(inputs.values())))
+        loss = self.task.loss(self.loaded.network, as_tuple(model(**inputs)), labels)
+        weight = self.batches.loss_weight(self.state.global_step, rows)
+        return loss if weight == 1.0 else loss * weight
 
-    def _metrics(self, prediction: EvalPrediction) -> dict[str, float]:
-        return self.task.metrics(prediction.predictions, prediction.label_ids)
+    def _hidden(self, inputs: Mapping[str, paddle.Tensor]) -> dict[str, paddle.Tensor]:
+        """The batch with this step's masks. The parts of an accumulated step differ by their count."""
+        step = self.state.global_step
+        self._part = self._part + 1 if step == self._part_step else 0
+        self._part_step = step
+        generator = np.random.default_rng([self.args.seed, step, self.args.dataset_rank, self._part])
+        batch = self.task.hide({name: tensor.numpy() for name, tensor in inputs.items()}, generator)
+        return {name: paddle.to_tensor(array) for name, array in batch.items()}
+
+    # -- evaluation --------------------------------------------------------------------------
+
+    def evaluate(self, eval_dataset=None, ignore_keys=None, metric_key_prefix: str = "eval") -> dict[str, float]:
+        """Score the dev examples as `nlpctl eval` does, each process a share of them.
+
+        The stock loop gathers padded arrays of logits; answers that are spans or paths do not fit into those.
+        """
+        started = time.time()
+        examples = self._dev_examples()
+        predictions, loss = DevScores(self.task, self.loaded.network, self.encoder).of_all(
+            examples, self.args.per_device_eval_batch_size
+        )
+        report = self.task.report(examples, predictions)
+        figures = (name for name in task_info(self.task.name).metrics if name != "loss")
+        metrics = {f"eval_{name}": report[name] for name in figures} | {"eval_loss": loss}
+        steps = math.ceil(len(examples) / (self.args.eval_batch_size * self.args.dataset_world_size))
+        metrics |= speed_metrics("eval", started, num_samples=len(examples), num_steps=steps)
+        self.log(metrics)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        return metrics
+
+    def _dev_examples(self) -> ExampleList:
+        limit = self.args.max_evaluate_steps
+        if limit <= 0:
+            return self.dev
+        return ExampleList(self.dev[: limit * self.args.eval_batch_size * self.args.dataset_world_size])
 
     # -- checkpoints and resume --------------------------------------------------------------
 

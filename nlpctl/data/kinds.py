@@ -1,0 +1,18 @@
+"""Which kind of rows each task reads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nlpctl.config.schema import DataSection
+from nlpctl.data.task_rows import TaskRows
+from nlpctl.data.text_rows import TextRows
+
+KINDS: Mapping[str, type[TaskRows]] = {
+    "sequence_classification": TextRows,
+}
+
+
+def task_rows(task: str, data: DataSection) -> TaskRows:
+    """How the task called `task` reads its rows; the recipe's checks have made sure that it exists."""
+    return KINDS[task](data)

@@ -1,0 +1,64 @@
+"""What a task needs of its rows: which columns, how a row becomes an example, how the labels are collected.
+
+One module per kind of example (text_rows.py, tagged_rows.py, ...), none of which imports Paddle: a bad
+file is told before anything heavy is loaded. data/kinds.py lists which task reads which kind.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, Protocol
+
+from nlpctl.config.schema import DataSection
+from nlpctl.data.labels import LabelSet
+
+if TYPE_CHECKING:
+    from nlpctl.data.examples import ExampleList
+    from nlpctl.data.sources import RowSource
+
+TABLES = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".json": "json"}
+
+
+class Example(Protocol):
+    """One row, checked: a frozen dataclass with slots, so that a million of them fit in memory."""
+
+    @property
+    def byte_length(self) -> int:
+        """Grows with the number of tokens, without tokenising; batches are sorted by it."""
+        ...
+
+
+class TaskRows(ABC):
+    """How the rows of one task become examples."""
+
+    endings: Mapping[str, str] = TABLES  # file ending -> format, where data.format is auto
+    has_labels: bool = True  # False: the task has no label set
+    plain_column: str | None = None  # what a line of plain text is for predict; None where a row needs more
+
+    def __init__(self, data: DataSection):
+        self.data = data
+
+    @abstractmethod
+    def required(self, labelled: bool) -> tuple[str, ...]:
+        """The columns or keys that a row must have."""
+
+    @abstractmethod
+    def read(self, values: Mapping[str, Any], labels: LabelSet | None) -> Any:
+        """The example in a row; `labels` None: its label is not wanted. ValueError("kind: details") says why not."""
+
+    @abstractmethod
+    def texts(self, example: Any) -> Iterator[str]:
+        """The texts of an example, for a vocabulary."""
+
+    @abstractmethod
+    def answered(self, example: Any) -> dict[str, Any]:
+        """What predict repeats before the answer: column to JSON-ready value."""
+
+    def collect_labels(self, source: RowSource) -> LabelSet:
+        """The label set of the training rows; bad rows are passed over, reading the examples reports them."""
+        return LabelSet(())
+
+    def check_training(self, examples: ExampleList, labels: LabelSet, where: str) -> None:
+        """UserError where nothing can be learned from `examples`."""
+        return None

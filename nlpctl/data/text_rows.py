@@ -1,0 +1,100 @@
+"""A text or a pair of texts, with one label."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from nlpctl.data.labels import LabelSet, known_label, label_name
+from nlpctl.data.row import Row
+from nlpctl.data.task_rows import TaskRows
+from nlpctl.errors import UserError
+
+if TYPE_CHECKING:
+    from nlpctl.data.examples import ExampleList
+    from nlpctl.data.sources import RowSource
+
+
+@dataclass(frozen=True, slots=True)
+class TextExample:
+    """A sentence or a pair of sentences; `label` is the id, None where labels are not wanted."""
+
+    text: str
+    text_pair: str | None
+    label: int | None
+
+    @property
+    def byte_length(self) -> int:
+        """Proportional to tokens, without tokenising: UTF-8 bytes of both texts.
+
+        A Chinese character is 3 bytes and one token, an English word some 4 to 6 bytes and one token or a
+        little more, so text of both kinds sorts fairly together.
+        """
+        return len(self.text.encode()) + (len(self.text_pair.encode()) if self.text_pair is not None else 0)
+
+
+class TextRows(TaskRows):
+    """Rows of sequence classification."""
+
+    @property
+    def plain_column(self) -> str | None:
+        return self.data.columns.text if self.data.columns.text_pair is None else None
+
+    def required(self, labelled: bool) -> tuple[str, ...]:
+        return (*self._text_columns(), *((self.data.columns.label,) if labelled else ()))
+
+    def _text_columns(self) -> tuple[str, ...]:
+        columns = self.data.columns
+        return (columns.text,) if columns.text_pair is None else (columns.text, columns.text_pair)
+
+    def collect_labels(self, source: RowSource) -> LabelSet:
+        return LabelSet.collect(self._label_names(source), source.description)
+
+    def _label_names(self, source: RowSource) -> Iterator[str]:
+        for row in source:
+            if isinstance(row, Row):
+                try:
+                    yield label_name(row.values[self.data.columns.label])
+                except ValueError:
+                    continue
+
+    def read(self, values: Mapping[str, Any], labels: LabelSet | None) -> TextExample:
+        columns = self.data.columns
+        text = checked_text(values[columns.text], "text")
+        pair = None if columns.text_pair is None else checked_text(values[columns.text_pair], "second text")
+        label = None if labels is None else known_label(values[columns.label], labels)
+        return TextExample(text, pair, label)
+
+    def check_training(self, examples: ExampleList, labels: LabelSet, where: str) -> None:
+        """UserError where all examples have one label."""
+        first = examples[0].label
+        if all(example.label == first for example in examples):
+            hint = "check data.columns.label and the training file"
+            message = f"all {len(examples)} training rows have the label {labels.name(first)!r}"
+            raise UserError(message, where=where, hint=hint)
+
+    def texts(self, example: TextExample) -> Iterator[str]:
+        yield example.text
+        if example.text_pair is not None:
+            yield example.text_pair
+
+    def answered(self, example: TextExample) -> dict[str, Any]:
+        pair = {} if example.text_pair is None else {self.data.columns.text_pair: example.text_pair}
+        return {self.data.columns.text: example.text, **pair}
+
+
+def checked_text(value: Any, what: str) -> str:
+    """`value` if it is a text with something in it; ValueError says why not, naming it `what`."""
+    if not isinstance(value, str):
+        raise ValueError(f"{what} is not a string: got {type(value).__name__}")
+    if not value or value.isspace():
+        raise ValueError(f"blank {what}")
+    if not value.isascii():
+        try:
+            value.encode("utf-8")
+        except UnicodeEncodeError as error:
+            # JSON can spell half of a surrogate pair; no tokenizer takes it.
+            reason = f"half a surrogate pair, U+{ord(value[error.start]):04X}, at character {error.start + 1}"
+            raise ValueError(f"{what} is not Unicode: {reason}") from None
+    return value
