@@ -133,6 +133,9 @@ class DataSection:
         128, "Longest sequence in tokens, special tokens included; longer text is cut (tagging, QA: read in windows)."
     )
     doc_stride: int = key(64, "Tokens by which the window moves on over a text that is longer than it (tagging, QA).")
+    unit: Literal["words", "characters"] = key(
+        "words", "Tagging: what predict cuts plain text into; characters where the training files have one per line."
+    )
     on_bad_row: Literal["error", "skip"] = key(
         "error", "error: list the bad rows and stop; skip: go on and count them in the manifest."
     )

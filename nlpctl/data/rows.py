@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from nlpctl.data.conll import conll_rows, joined_rows
 from nlpctl.data.json_rows import json_rows, jsonl_rows
 from nlpctl.data.lines import decode, numbered_lines
 from nlpctl.data.row import BadRow, Row
@@ -50,6 +51,10 @@ def parse_rows(
         rows = json_rows(lines, source, required)
     elif kind == "text":
         rows = plain_rows(lines, source, required[0])
+    elif kind == "conll":
+        rows = conll_rows(lines, source, required)
+    elif kind == "joined":
+        rows = joined_rows(lines, source, header, required)
     else:
         records = csv_records(lines) if kind == "csv" else tsv_records(lines)
         rows = table_rows(records, source, header, required)
@@ -58,7 +63,7 @@ def parse_rows(
         empty = False
         yield row
     if empty:
-        after = " after the header line" if header and kind in ("tsv", "csv") else ""
+        after = " after the header line" if header and kind in ("tsv", "csv", "joined") else ""
         raise no_rows(source, after)
 
 

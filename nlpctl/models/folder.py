@@ -33,6 +33,7 @@ KEPT = (
     "data.columns",
     "data.max_seq_length",
     "data.doc_stride",
+    "data.unit",
     "data.tokenizer",
     "data.header",
     "data.label_separator",

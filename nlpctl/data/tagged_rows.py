@@ -1,0 +1,184 @@
+"""A text cut into words, with one tag per word."""
+
+from __future__ import annotations
+
+import unicodedata
+from array import array
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain, pairwise
+from typing import TYPE_CHECKING, Any
+
+from nlpctl.data.labels import LabelSet, known_label, label_name
+from nlpctl.data.row import Row
+from nlpctl.data.tag_scheme import detect_scheme
+from nlpctl.data.task_rows import TABLES, TaskRows
+from nlpctl.data.text_rows import checked_text
+from nlpctl.data.word_spans import character_spans, is_ideograph, word_spans
+from nlpctl.runtime import console
+
+if TYPE_CHECKING:
+    from nlpctl.data.examples import ExampleList
+    from nlpctl.data.sources import RowSource
+
+
+@dataclass(frozen=True, slots=True)
+class TaggedExample:
+    """`bounds`: start and end of word i in `text` at 2i and 2i + 1. `tags`: their ids, None where not wanted.
+
+    Arrays of 4-byte integers, because a split of a million sentences is held in memory. `in_words`: whether
+    the row gave words; the text was then put together from them, unless it stood beside them.
+    """
+
+    text: str
+    bounds: array
+    tags: array | None
+    in_words: bool
+
+    def __len__(self) -> int:
+        """The number of words."""
+        return len(self.bounds) // 2
+
+    @property
+    def byte_length(self) -> int:
+        """Proportional to tokens, without tokenising: UTF-8 bytes of the text."""
+        return len(self.text.encode())
+
+    @property
+    def by_character(self) -> bool:
+        """Whether every word is a single character."""
+        return all(end - start == 1 for start, end in zip(self.bounds[::2], self.bounds[1::2], strict=True))
+
+    def word(self, i: int) -> str:
+        return self.text[self.bounds[2 * i] : self.bounds[2 * i + 1]]
+
+    def words(self, start: int = 0, end: int | None = None) -> list[str]:
+        """The words at the positions [start, end)."""
+        return [self.word(i) for i in range(start, len(self) if end is None else end)]
+
+
+class TaggedRows(TaskRows):
+    """Rows of token classification: lists of words and tags; for prediction also plain text."""
+
+    endings = {**TABLES, ".tsv": "joined", ".txt": "conll", ".conll": "conll", ".bio": "conll", ".bmes": "conll"}
+
+    @property
+    def plain_column(self) -> str:
+        return self.data.columns.text
+
+    def required(self, labelled: bool) -> tuple[str, ...]:
+        return (self.data.columns.tokens, self.data.columns.tags) if labelled else ()
+
+    def collect_labels(self, source: RowSource) -> LabelSet:
+        """All tags, sorted. UserError where they follow no scheme, or mix several."""
+        labels = LabelSet.collect(self._tag_names(source), source.description)
+        detect_scheme(labels.names, source.description)
+        return labels
+
+    def _tag_names(self, source: RowSource) -> Iterator[str]:
+        for row in source:
+            tags = row.values[self.data.columns.tags] if isinstance(row, Row) else None
+            if isinstance(tags, list | tuple):
+                try:
+                    yield from [label_name(tag) for tag in tags]
+                except ValueError:
+                    continue
+
+    def read(self, values: Mapping[str, Any], labels: LabelSet | None) -> TaggedExample:
+        columns = self.data.columns
+        if columns.tokens not in values:
+            return self._plain(values)
+        words = _checked_words(values[columns.tokens])
+        text = values.get(columns.text)
+        bounds = None if not isinstance(text, str) else located(words, text)
+        if bounds is None:
+            text, bounds = put_together(words)
+        tags = None if labels is None else _tag_ids(values[columns.tags], len(words), labels)
+        return TaggedExample(checked_text(text, "text"), bounds, tags, in_words=True)
+
+    def _plain(self, values: Mapping[str, Any]) -> TaggedExample:
+        columns = self.data.columns
+        if columns.text not in values:
+            raise ValueError(f"missing key {columns.tokens!r} or {columns.text!r}: the keys are {list(values)}")
+        text = checked_text(values[columns.text], "text")
+        spans = character_spans(text) if self.data.unit == "characters" else word_spans(text)
+        if not spans:
+            raise ValueError("blank text: nothing but white space and invisible characters")
+        return TaggedExample(text, array("i", chain.from_iterable(spans)), None, in_words=False)
+
+    def check_training(self, examples: ExampleList, labels: LabelSet, where: str) -> None:
+        """UserError where the tags follow no scheme; says so where predict would cut texts in another way."""
+        detect_scheme(labels.names, where)
+        if self.data.unit == "words" and all(example.by_character for example in examples):
+            console.note(
+                f"the tokens of {where} are single characters, but predict cuts plain text into words such as 1949; "
+                "set data.unit: characters"
+            )
+
+    def texts(self, example: TaggedExample) -> Iterator[str]:
+        yield " ".join(example.words())  # as the network reads them, one by one
+
+    def answered(self, example: TaggedExample) -> dict[str, Any]:
+        words = {self.data.columns.tokens: example.words()} if example.in_words else {}
+        return {**words, self.data.columns.text: example.text}
+
+
+def put_together(words: Sequence[str]) -> tuple[str, array]:
+    """A text that reads as the words do, and their bounds in it.
+
+    Words are glued where all of them are single characters or white space is among them, which is how
+    files by character look; else there is a space between two, unless one of them ends or starts in a
+    script that is written without spaces.
+    """
+    by_character = all(len(word) == 1 for word in words) or any(word.isspace() for word in words)
+    parts, bounds, length = [words[0]], array("i", (0, len(words[0]))), len(words[0])
+    for before, word in pairwise(words):
+        if not (by_character or _unspaced(before[-1]) or _unspaced(word[0])):
+            parts.append(" ")
+            length += 1
+        parts.append(word)
+        bounds.extend((length, length + len(word)))
+        length += len(word)
+    return "".join(parts), bounds
+
+
+def located(words: Sequence[str], text: str) -> array | None:
+    """The bounds of the words in `text`, where they follow each other with white space between; else None."""
+    bounds, position = array("i"), 0
+    for word in words:
+        start = text.find(word, position)
+        if start < 0 or text[position:start].strip():
+            return None
+        position = start + len(word)
+        bounds.extend((start, position))
+    return None if text[position:].strip() else bounds
+
+
+def _unspaced(character: str) -> bool:
+    """Whether a character belongs to Chinese or Japanese writing, or is full-width; Korean has spaces."""
+    code = ord(character)
+    if 0x1100 <= code <= 0x11FF or 0xAC00 <= code <= 0xD7FF:
+        return False
+    return is_ideograph(character) or unicodedata.east_asian_width(character) in "WF"
+
+
+def _checked_words(value: Any) -> list[str]:
+    """The tokens of a row. White space may be a token; ValueError for anything that is no text."""
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"tokens are not a list: got {type(value).__name__}")
+    if not value:
+        raise ValueError("no tokens")
+    for number, word in enumerate(value, 1):
+        if not isinstance(word, str):
+            raise ValueError(f"token is not a string: token {number} is of type {type(word).__name__}")
+        if not word:
+            raise ValueError(f"empty token: token {number}; are two separators glued together?")
+    return list(value)
+
+
+def _tag_ids(value: Any, words: int, labels: LabelSet) -> array:
+    if not isinstance(value, list | tuple):
+        raise ValueError(f"tags are not a list: got {type(value).__name__}")
+    if len(value) != words:
+        raise ValueError(f"tags do not match the tokens: {words} tokens, {len(value)} tags")
+    return array("i", [known_label(tag, labels) for tag in value])
