@@ -67,18 +67,25 @@ class Collator:
             for example in examples:
                 if isinstance(example, LoaderFailure):
                     return failure_batch(example)
-            return self._collate(examples)
+            return self.collate(examples)
         except Exception as error:
             return failure_batch(LoaderFailure.of(error))
 
-    def _collate(self, examples: Sequence[TextExample]) -> dict[str, np.ndarray]:
+    def collate(self, examples: Sequence[TextExample]) -> dict[str, np.ndarray]:
+        """The batch; what a task with other examples overrides. May raise."""
         pairs = None if examples[0].text_pair is None else [example.text_pair for example in examples]
-        encodings = self.encoder.encode([example.text for example in examples], pairs, self.max_length)
-        pad_type = self.encoder.pad_token_type_id if self.encoder.uses_token_types else None
-        batch = pad_batch(encodings, self.encoder.pad_id, pad_type)
+        batch = self.pad(self.encoder.encode([example.text for example in examples], pairs, self.max_length))
         if self.with_labels:
-            batch["labels"] = np.array([example.label for example in examples], np.int64)
+            batch["labels"] = self.label_array(examples)
         return batch
+
+    def pad(self, encodings: Sequence[Encoding]) -> dict[str, np.ndarray]:
+        """`pad_batch` with what the encoder says of padding."""
+        pad_type = self.encoder.pad_token_type_id if self.encoder.uses_token_types else None
+        return pad_batch(encodings, self.encoder.pad_id, pad_type)
+
+    def label_array(self, examples: Sequence[TextExample]) -> np.ndarray:
+        return np.array([example.label for example in examples], np.int64)
 
 
 def pad_batch(encodings: Sequence[Encoding], pad_id: int, pad_token_type_id: int | None) -> dict[str, np.ndarray]:
