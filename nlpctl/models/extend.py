@@ -1,0 +1,115 @@
+"""Going on from a trained model with other labels: what was learnt for a label goes to the label of that name.
+
+The output layer has a column per label; a CRF has a row and a column per tag, behind which stand those of its
+start and stop. Labels that the old model did not know begin as they would in a new network.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nlpctl.models.weights import to_float32
+
+CRF_TRANSITIONS = "crf.transitions"
+CRF_ENDS = 2  # start and stop, behind the tags
+
+
+@dataclass(frozen=True)
+class Extension:
+    """Labels of the new model that were `kept` or are `new`, labels of the old one that were `dropped`,
+    and the parameters that were set, wholly or in part."""
+
+    kept: tuple[str, ...]
+    new: tuple[str, ...]
+    dropped: tuple[str, ...]
+    parameters: tuple[str, ...]
+
+    def describe(self) -> str:
+        """For the console, in one line."""
+        ends = " and of the CRF's start and stop" if CRF_TRANSITIONS in self.parameters else ""
+        parts = [f"output rows of {_listed(self.kept)}{ends} are carried over"]
+        if self.new:
+            parts.append(f"those of {_listed(self.new)} are new")
+        if self.dropped:
+            parts.append(f"those of {_listed(self.dropped)} are dropped")
+        return "labels changed: " + ", ".join(parts)
+
+
+def extend_head(
+    network: Any, prefix: str, arrays: Mapping[str, np.ndarray], old: Sequence[str], new: Sequence[str]
+) -> Extension | None:
+    """Carry the head of `arrays` (trained on the labels `old`) over to `network`, built for the labels `new`.
+
+    `prefix` is the encoder's, which is left alone. Returns None, having changed nothing, where the two have no
+    label in common or the file's head is another one (a linear head for a network with a CRF still gives its rows).
+    """
+    kept = tuple(label for label in new if label in set(old))
+    parameters = {name: value for name, value in network.state_dict().items() if not name.startswith(f"{prefix}.")}
+    targets = _label_parameters(parameters, len(new))
+    sources = [old.index(label) for label in kept]
+    places = [list(new).index(label) for label in kept]
+    values = {}
+    for name, parameter in parameters.items():
+        value = _merged(name, parameter.numpy(), arrays.get(name), name in targets, (places, len(new)),
+                        (sources, len(old)))  # fmt: skip
+        if value is not None:
+            values[name] = value
+    if not kept or not targets <= values.keys() | {CRF_TRANSITIONS}:
+        return None
+    for name, value in values.items():
+        parameters[name].set_value(value)
+    return Extension(
+        kept,
+        tuple(label for label in new if label not in kept),
+        tuple(label for label in old if label not in kept),
+        tuple(values),
+    )
+
+
+def _label_parameters(parameters: Mapping[str, Any], labels: int) -> set[str]:
+    """The parameters with a place per label: the last linear layer of that width, and the CRF."""
+    weights = [name for name, value in parameters.items()
+               if name.endswith(".weight") and value.ndim == 2 and value.shape[1] == labels]  # fmt: skip
+    output = {weights[-1], weights[-1].removesuffix("weight") + "bias"} if weights else set()
+    return (output | {CRF_TRANSITIONS}) & parameters.keys()
+
+
+def _merged(
+    name: str,
+    fresh: np.ndarray,
+    trained: np.ndarray | None,
+    by_label: bool,
+    places: tuple[list[int], int],
+    sources: tuple[list[int], int],
+) -> np.ndarray | None:
+    """`fresh` with what was `trained` put in its place; None where the two do not belong together.
+
+    `places` and `sources`: positions of the kept labels and the number of labels, in `fresh` and in `trained`.
+    """
+    if trained is None:
+        return None
+    trained = to_float32(trained)
+    if not by_label:
+        return trained if trained.shape == fresh.shape else None
+    to, of = places
+    at, from_ = sources
+    merged = fresh.copy()
+    if name == CRF_TRANSITIONS:
+        to, at = [*to, of, of + 1], [*at, from_, from_ + 1]
+        if fresh.shape != (of + CRF_ENDS,) * 2 or trained.shape != (from_ + CRF_ENDS,) * 2:
+            return None
+        merged[np.ix_(to, to)] = trained[np.ix_(at, at)]
+        return merged
+    if fresh.shape[:-1] != trained.shape[:-1] or (fresh.shape[-1], trained.shape[-1]) != (of, from_):
+        return None
+    merged[..., to] = trained[..., at]
+    return merged
+
+
+def _listed(labels: Sequence[str], count: int = 8) -> str:
+    shown = ", ".join(labels[:count])
+    return f"{shown} and {len(labels) - count} more" if len(labels) > count else shown or "no label"
