@@ -59,6 +59,10 @@ class TaskRows(ABC):
         """The label set of the training rows; bad rows are passed over, reading the examples reports them."""
         return LabelSet(())
 
+    def settle_labels(self, labels: LabelSet) -> LabelSet:
+        """The label set as the task wants it, wherever it came from; UserError where it cannot be used."""
+        return labels
+
     def check_training(self, examples: ExampleList, labels: LabelSet, where: str) -> None:
         """UserError where nothing can be learned from `examples`."""
         return None
