@@ -46,7 +46,7 @@ def read_training_data(rows: TaskRows) -> TrainingData:
     """Read and check all splits. UserError: bad rows (by data.on_bad_row), unknown labels, missing files."""
     data = rows.data
     source = open_split(rows, "train")
-    labels = _labels(rows, source)
+    labels = resolve_labels(rows, source)
     reader = ExampleReader(rows, labels)
     log = BadRowLog(data.on_bad_row)
     if data.streaming:
@@ -67,10 +67,12 @@ def read_training_data(rows: TaskRows) -> TrainingData:
     return TrainingData(labels, rows, source, reader, train, others["dev"], others["test"], tuple(files), skipped)
 
 
-def _labels(rows: TaskRows, source: RowSource) -> LabelSet:
+def resolve_labels(rows: TaskRows, source: RowSource) -> LabelSet:
     """data.labels, else the data set's own, else collected from `source`; empty for a task without labels."""
-    if not rows.has_labels:
-        return LabelSet(())
+    return rows.settle_labels(_found_labels(rows, source)) if rows.has_labels else LabelSet(())
+
+
+def _found_labels(rows: TaskRows, source: RowSource) -> LabelSet:
     given = given_labels(rows.data)
     if given is not None:
         return given
