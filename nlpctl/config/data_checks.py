@@ -10,6 +10,7 @@ from pathlib import Path
 from nlpctl.config.checks import Check, Finding
 from nlpctl.config.positions import display
 from nlpctl.config.schema import Recipe
+from nlpctl.config.tasks import task_info
 
 
 def _some_model(recipe: Recipe) -> Iterator[Finding]:
@@ -65,10 +66,18 @@ def _streaming(recipe: Recipe) -> Iterator[Finding]:
         keys = ("data.streaming", "training.max_steps")
         hint = "set training.max_steps: rows divided by the batch size, times the epochs"
         yield Finding(keys, "a stream has no known length: data.streaming needs training.max_steps", hint)
-    if recipe.data.labels is None:
+    task = task_info(recipe.task)
+    if recipe.data.labels is None and (task is None or task.labelled):
         keys = ("data.streaming", "data.labels")
         hint = "set data.labels to the list of labels, or a file with one per line"
         yield Finding(keys, "the labels cannot be collected from a stream: data.streaming needs data.labels", hint)
+
+
+def _pair_column(recipe: Recipe) -> Iterator[Finding]:
+    task = task_info(recipe.task)
+    if task is not None and task.pairs and recipe.data.columns.text_pair is None:
+        message = f"{task.name} needs the column of the second text"
+        yield Finding(("data.columns.text_pair", "task"), message, "name it: data.columns.text_pair: COLUMN")
 
 
 def _columns_differ(recipe: Recipe) -> Iterator[Finding]:
@@ -145,6 +154,7 @@ DATA_CHECKS: tuple[Check, ...] = (
     _some_data,
     _evaluation_has_data,
     _streaming,
+    _pair_column,
     _columns_differ,
     _label_list,
     _label_file_exists,

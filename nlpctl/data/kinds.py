@@ -5,11 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from nlpctl.config.schema import DataSection
+from nlpctl.data.matching_rows import MatchingRows
+from nlpctl.data.multi_label_rows import MultiLabelRows
+from nlpctl.data.retrieval_rows import RetrievalRows
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.data.text_rows import TextRows
 
 KINDS: Mapping[str, type[TaskRows]] = {
     "sequence_classification": TextRows,
+    "multi_label_classification": MultiLabelRows,
+    "text_matching": MatchingRows,
+    "semantic_indexing": RetrievalRows,
 }
 
 

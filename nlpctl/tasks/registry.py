@@ -5,9 +5,18 @@ from __future__ import annotations
 from nlpctl.config.schema import Recipe
 from nlpctl.data.labels import LabelSet
 from nlpctl.tasks.base import Task
+from nlpctl.tasks.multi_label_classification import MultiLabelClassification
+from nlpctl.tasks.semantic_indexing import SemanticIndexing
 from nlpctl.tasks.sequence_classification import SequenceClassification
+from nlpctl.tasks.text_matching import TextMatching
 
-TASKS: dict[str, type[Task]] = {task.name: task for task in (SequenceClassification,)}
+_ALL: tuple[type[Task], ...] = (
+    SequenceClassification,
+    MultiLabelClassification,
+    TextMatching,
+    SemanticIndexing,
+)
+TASKS: dict[str, type[Task]] = {task.name: task for task in _ALL}
 
 
 def make_task(recipe: Recipe, labels: LabelSet, thresholds: tuple[float, ...] | None = None) -> Task:

@@ -1,0 +1,85 @@
+"""A text or a pair of texts with any number of labels, none included."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from nlpctl.data.label_tree import ancestors, tidy, with_ancestors
+from nlpctl.data.labels import LabelSet, known_label, label_name
+from nlpctl.data.row import Row
+from nlpctl.data.text_rows import TextRows, checked_text
+from nlpctl.errors import UserError
+
+if TYPE_CHECKING:
+    from nlpctl.data.examples import ExampleList
+    from nlpctl.data.sources import RowSource
+
+
+@dataclass(frozen=True, slots=True)
+class MultiLabelExample:
+    """A sentence or a pair; `labels`: sorted ids, ancestors included, None where labels are not wanted."""
+
+    text: str
+    text_pair: str | None
+    labels: tuple[int, ...] | None
+
+    @property
+    def byte_length(self) -> int:
+        """UTF-8 bytes of both texts, as TextExample's."""
+        return len(self.text.encode()) + (len(self.text_pair.encode()) if self.text_pair is not None else 0)
+
+
+class MultiLabelRows(TextRows):
+    """Rows of multi-label classification: the label column holds a list, or text split at data.label_separator.
+
+    A label a##b implies its parent a: parents belong to the label set and to the labels of the row, whether
+    the data name them or not.
+    """
+
+    def read(self, values: Mapping[str, Any], labels: LabelSet | None) -> MultiLabelExample:
+        columns = self.data.columns
+        text = checked_text(values[columns.text], "text")
+        pair = None if columns.text_pair is None else checked_text(values[columns.text_pair], "second text")
+        if labels is None:
+            return MultiLabelExample(text, pair, None)
+        ids: set[int] = set()
+        for name in row_labels(values[columns.label], self.data.label_separator):
+            ids.add(known_label(name, labels))
+            ids.update(labels.id(above) for above in ancestors(name))
+        return MultiLabelExample(text, pair, tuple(sorted(ids)))
+
+    def settle_labels(self, labels: LabelSet) -> LabelSet:
+        """`labels` with the parents of hierarchical ones."""
+        try:
+            return LabelSet(with_ancestors(tidy(name) for name in labels))
+        except ValueError as error:
+            raise UserError(str(error), where="data.labels", hint="write parent##child") from None
+
+    def _label_names(self, source: RowSource) -> Iterator[str]:
+        for row in source:
+            if isinstance(row, Row):
+                try:
+                    yield from row_labels(row.values[self.data.columns.label], self.data.label_separator)
+                except ValueError:
+                    continue
+
+    def check_training(self, examples: ExampleList, labels: LabelSet, where: str) -> None:
+        """UserError where all examples have the same labels."""
+        first = examples[0].labels
+        if all(example.labels == first for example in examples):
+            having = f"the labels {', '.join(labels.name(i) for i in first)}" if first else "no label"
+            hint = "check data.columns.label, data.label_separator and the training file"
+            raise UserError(f"all {len(examples)} training rows have {having}", where=where, hint=hint)
+
+
+def row_labels(value: Any, separator: str) -> list[str]:
+    """The label names of a row: a list, text split at `separator`, or nothing. ValueError says what is wrong."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return []
+    if isinstance(value, str):
+        value = value.split(separator)
+    elif not isinstance(value, list):
+        value = [value]  # a number, say: one label
+    return [tidy(label_name(each)) for each in value]

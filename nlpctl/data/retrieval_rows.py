@@ -1,0 +1,89 @@
+"""Pairs of texts that should find each other, for semantic indexing; single texts where vectors are made."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from nlpctl.data.labels import LabelSet, label_name
+from nlpctl.data.matching_rows import is_match, require_pair_column
+from nlpctl.data.task_rows import TaskRows
+from nlpctl.data.text_rows import checked_text
+from nlpctl.errors import UserError
+
+if TYPE_CHECKING:
+    from nlpctl.data.examples import ExampleList
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievalExample:
+    """A query, the text that goes with it (`matches`) or does not, and maybe a hard negative.
+
+    `text_pair` is None where only vectors are wanted: then `text` is any text, a query or one to be found.
+    """
+
+    text: str
+    text_pair: str | None
+    negative: str | None
+    matches: bool
+
+    @property
+    def byte_length(self) -> int:
+        """UTF-8 bytes of the longer text: the texts of a row are padded apart from each other."""
+        return max(len(self.text.encode()), 0 if self.text_pair is None else len(self.text_pair.encode()))
+
+
+class RetrievalRows(TaskRows):
+    """Rows of semantic indexing.
+
+    Every row is a pair that matches, unless it has the label column (data.columns.label) and that says 0. A
+    row with label 0 is no query: its second text is one more wrong answer to the queries of its batch, and one
+    more text to be told apart when scores are computed.
+    """
+
+    has_labels = False
+
+    @property
+    def plain_column(self) -> str:
+        return self.data.columns.text
+
+    def required(self, labelled: bool) -> tuple[str, ...]:
+        columns = self.data.columns
+        if not labelled:
+            return (columns.text,)
+        require_pair_column(columns.text_pair, "semantic_indexing")
+        negative = () if columns.negative is None else (columns.negative,)
+        return (columns.text, columns.text_pair, *negative)
+
+    def read(self, values: Mapping[str, Any], labels: LabelSet | None) -> RetrievalExample:
+        columns = self.data.columns
+        text = checked_text(values[columns.text], "text")
+        if labels is None:
+            return RetrievalExample(text, None, None, True)
+        pair = checked_text(values[columns.text_pair], "second text")
+        negative = None if columns.negative is None else _optional_text(values[columns.negative], "negative text")
+        matches = columns.label not in values or is_match(label_name(values[columns.label]))
+        return RetrievalExample(text, pair, negative, matches)
+
+    def check_training(self, examples: ExampleList, labels: LabelSet, where: str) -> None:
+        """UserError where no pair matches, or there is but one text to be found."""
+        if not any(example.matches for example in examples):
+            hint = f"rows whose {self.data.columns.label!r} is 0 train nothing by themselves; check data.columns.label"
+            raise UserError(f"none of the {len(examples)} training pairs matches", where=where, hint=hint)
+        if len({example.text_pair for example in examples}) == 1:
+            hint = "check data.columns.text_pair: there must be wrong answers to tell from the right one"
+            raise UserError(f"all {len(examples)} training rows have the same second text", where=where, hint=hint)
+
+    def texts(self, example: RetrievalExample) -> Iterator[str]:
+        yield from (text for text in (example.text, example.text_pair, example.negative) if text is not None)
+
+    def answered(self, example: RetrievalExample) -> dict[str, Any]:
+        return {self.data.columns.text: example.text}
+
+
+def _optional_text(value: Any, what: str) -> str | None:
+    """A text, or None where the row has none."""
+    if value is None or (isinstance(value, str) and (not value or value.isspace())):
+        return None
+    return checked_text(value, what)

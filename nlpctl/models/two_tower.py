@@ -1,0 +1,69 @@
+"""An encoder that turns a text into a vector of unit length; queries and texts go through the same one."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, Literal
+
+import paddle
+import paddle.nn.functional as F
+from paddle import nn
+
+from nlpctl.models.networks.common import Encoder
+
+
+@functools.cache
+def two_tower(encoder_class: type, pooling: Literal["cls", "mean"], embedding_size: int | None) -> type:
+    """The network that makes vectors with `encoder_class`, a bare encoder such as BertModel.
+
+    `pooling` takes the first token's state, or the mean over all tokens but padding; a linear layer then
+    projects it to `embedding_size`, unless that is None. The encoder's own pooler is left out: nothing would
+    train it.
+    """
+    prefix = encoder_class.base_model_prefix
+
+    class TwoTower(encoder_class.__bases__[0]):
+        def __init__(self, config: Any):
+            super().__init__(config)
+            encoder = encoder_class(config)
+            if "pooler" in encoder._sub_layers:
+                encoder.pooler = FirstToken()
+            setattr(self, prefix, encoder)
+            width = encoder.sequence_size if isinstance(encoder, Encoder) else config.hidden_size
+            self.projection = None if embedding_size is None else nn.Linear(width, embedding_size)
+
+        def forward(
+            self,
+            input_ids: paddle.Tensor,
+            token_type_ids: paddle.Tensor | None = None,
+            pair_ids: paddle.Tensor | None = None,
+            pair_type_ids: paddle.Tensor | None = None,
+            negative_ids: paddle.Tensor | None = None,
+            negative_type_ids: paddle.Tensor | None = None,
+        ) -> tuple[paddle.Tensor, ...]:
+            """Unit vectors float32 [rows, dim] of the texts, and of second texts and hard negatives where given."""
+            given = ((input_ids, token_type_ids), (pair_ids, pair_type_ids), (negative_ids, negative_type_ids))
+            return tuple(self.vectors(ids, types) for ids, types in given if ids is not None)
+
+        def vectors(self, input_ids: paddle.Tensor, token_type_ids: paddle.Tensor | None) -> paddle.Tensor:
+            types = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
+            outputs = self.base_model(input_ids, **types)
+            hidden = outputs[0] if isinstance(outputs, tuple | list) else outputs
+            pooled = hidden[:, 0] if pooling == "cls" else self.mean(hidden.astype("float32"), input_ids)
+            if self.projection is not None:
+                pooled = self.projection(pooled)
+            return F.normalize(pooled.astype("float32"), axis=-1)
+
+        def mean(self, hidden: paddle.Tensor, input_ids: paddle.Tensor) -> paddle.Tensor:
+            mask = (input_ids != self.config.pad_token_id).astype("float32").unsqueeze(-1)
+            return (hidden * mask).sum(1) / mask.sum(1).clip(min=1.0)
+
+    TwoTower.__name__ = TwoTower.__qualname__ = encoder_class.__name__.removesuffix("Model") + "TwoTower"
+    return TwoTower
+
+
+class FirstToken(nn.Layer):
+    """Stands in for a pooler, without parameters."""
+
+    def forward(self, hidden: paddle.Tensor) -> paddle.Tensor:
+        return hidden[:, 0]

@@ -1,0 +1,80 @@
+"""Multi-label classification: any number of labels for a text or a pair of texts, flat or hierarchical."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import paddle
+import paddle.nn.functional as F
+
+from nlpctl.data.collate import Collator
+from nlpctl.data.multi_label_rows import MultiLabelExample
+from nlpctl.data.tokenizers import TextEncoder
+from nlpctl.tasks.base import Batch
+from nlpctl.tasks.multi_label_scores import consistent, multi_label_report, tuned_thresholds
+from nlpctl.tasks.sequence_classification import SequenceClassification
+
+
+class MultiLabelCollator(Collator):
+    """Labels are float32 [batch, labels], 1 where a row has the label."""
+
+    def __init__(self, encoder: TextEncoder, max_length: int, labels: int, with_labels: bool) -> None:
+        super().__init__(encoder, max_length, with_labels)
+        self.labels = labels
+
+    def label_array(self, examples: Sequence[MultiLabelExample]) -> np.ndarray:
+        return gold_array(examples, self.labels).astype(np.float32)
+
+
+class MultiLabelClassification(SequenceClassification):
+    """Outputs are logits [batch, labels], one binary decision each; a prediction is one row of them."""
+
+    name = "multi_label_classification"
+
+    def collator(self, encoder: TextEncoder, *, labelled: bool) -> Callable[[Sequence[MultiLabelExample]], Batch]:
+        return MultiLabelCollator(encoder, self.data.max_seq_length, len(self.labels), labelled)
+
+    def loss(
+        self, network: paddle.nn.Layer, outputs: tuple[paddle.Tensor, ...], batch: Mapping[str, paddle.Tensor]
+    ) -> paddle.Tensor:
+        return F.binary_cross_entropy_with_logits(outputs[0].astype("float32"), batch["labels"])
+
+    def tune(
+        self, examples: Sequence[MultiLabelExample], predictions: Sequence[Sequence[np.ndarray]]
+    ) -> tuple[float, ...]:
+        gold = gold_array(examples, len(self.labels))
+        return tuned_thresholds(_probabilities(predictions), gold, self.labels.names, self.recipe.decode.threshold)
+
+    def report(
+        self, examples: Sequence[MultiLabelExample], predictions: Sequence[Sequence[np.ndarray]]
+    ) -> dict[str, Any]:
+        gold = gold_array(examples, len(self.labels))
+        return multi_label_report(gold, self._chosen(_probabilities(predictions)), self.labels.names)
+
+    def answer(self, example: MultiLabelExample, predictions: Sequence[np.ndarray]) -> dict[str, Any]:
+        probabilities = _probabilities([predictions])
+        names = self.labels.names
+        given = [name for name, chosen in zip(names, self._chosen(probabilities)[0], strict=True) if chosen]
+        values = [round(float(p), 6) for p in probabilities[0]]
+        return {"labels": given, "probabilities": dict(zip(names, values, strict=True))}
+
+    def _chosen(self, probabilities: np.ndarray) -> np.ndarray:
+        default = (self.recipe.decode.threshold,) * len(self.labels)
+        thresholds = np.array(default if self.thresholds is None else self.thresholds)
+        return consistent(probabilities >= thresholds, self.labels.names)
+
+
+def gold_array(examples: Sequence[MultiLabelExample], labels: int) -> np.ndarray:
+    """bool [rows, labels], true where a row has the label."""
+    gold = np.zeros((len(examples), labels), bool)
+    for row, example in enumerate(examples):
+        gold[row, list(example.labels)] = True
+    return gold
+
+
+def _probabilities(predictions: Sequence[Sequence[np.ndarray]]) -> np.ndarray:
+    """Sigmoids float64 [rows, labels] of the logits, one row each."""
+    logits = np.stack([row for (row,) in predictions]).astype(np.float64)
+    return 1 / (1 + np.exp(-np.clip(logits, -500, 500)))  # exp overflows above 709

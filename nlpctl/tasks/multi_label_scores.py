@@ -1,0 +1,113 @@
+"""Scores and thresholds of multi-label classification; arrays are [rows, labels].
+
+A label is given where its probability reaches its threshold, and with it all its ancestors (label_tree.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nlpctl.data.label_tree import ancestor_ids, depth
+
+
+def consistent(chosen: np.ndarray, names: Sequence[str]) -> np.ndarray:
+    """bool [rows, labels]: `chosen`, and the ancestors of what is chosen."""
+    closed = chosen.copy()
+    for label, above in enumerate(ancestor_ids(names)):
+        for ancestor in above:
+            closed[:, ancestor] |= chosen[:, label]
+    return closed
+
+
+def tuned_thresholds(
+    probabilities: np.ndarray, gold: np.ndarray, names: Sequence[str], default: float
+) -> tuple[float, ...]:
+    """Per label the threshold with the best F1; `default` for a label that never occurs in `gold`.
+
+    Lower levels are tuned first: what they give is given to their ancestors too, whose thresholds decide
+    about the other rows only.
+    """
+    thresholds = [default] * len(names)
+    implied = np.zeros(gold.shape, bool)
+    above = ancestor_ids(names)
+    for label in sorted(range(len(names)), key=lambda i: -depth(names[i])):
+        thresholds[label] = best_threshold(probabilities[:, label], gold[:, label], implied[:, label], default)
+        given = implied[:, label] | (probabilities[:, label] >= thresholds[label])
+        for ancestor in above[label]:
+            implied[:, ancestor] |= given
+    return tuple(thresholds)
+
+
+def best_threshold(probabilities: np.ndarray, gold: np.ndarray, implied: np.ndarray, default: float) -> float:
+    """The threshold with the best F1 of one label, halfway between two probabilities; of equals the one next to
+    `default`, which is taken where no row has the label.
+
+    All are [rows]; where `implied` holds, the label is given whatever the threshold.
+    """
+    if not gold.any():
+        return default
+    order = np.argsort(-probabilities, kind="stable")
+    values = probabilities[order]
+    free = ~implied[order]
+    hits = implied[gold].sum() + np.cumsum(gold[order] & free)  # true positives when the first k + 1 are given
+    given = implied.sum() + np.cumsum(free)
+    f1 = 2 * hits / (given + gold.sum())
+    lower = np.append(values[1:], 0.0)
+    cuts = values > lower  # equal probabilities cannot be told apart
+    if not cuts.any():
+        return default
+    candidates, scores = ((values + lower) / 2)[cuts], f1[cuts]
+    best = candidates[scores >= scores.max() - 1e-12]
+    return float(best[np.argmin(np.abs(best - default))])
+
+
+def multi_label_report(gold: np.ndarray, predicted: np.ndarray, names: Sequence[str]) -> dict[str, Any]:
+    """Micro, macro and weighted F1, the share of rows with all labels right, and figures per label and level.
+
+    `gold` and `predicted` are bool [rows, labels]. A label that never occurs and is never predicted scores 0,
+    as scikit-learn does with zero_division=0. "levels" is there for hierarchical labels only.
+    """
+    hits = (gold & predicted).sum(0)
+    given, support = predicted.sum(0), gold.sum(0)
+    f1 = _ratio(2 * hits, given + support)
+    precision, recall = _ratio(hits, given), _ratio(hits, support)
+    levels = np.array([depth(name) for name in names])
+    report: dict[str, Any] = {
+        "rows": len(gold),
+        **_f1_of(hits, given, support),
+        "weighted_f1": float((f1 * support).sum() / max(support.sum(), 1)),
+        "exact_match": float((gold == predicted).all(1).mean()),
+        "labels": {
+            name: {
+                "precision": float(precision[i]),
+                "recall": float(recall[i]),
+                "f1": float(f1[i]),
+                "support": int(support[i]),
+            }
+            for i, name in enumerate(names)
+        },
+    }
+    if levels.max() > 1:
+        report["levels"] = {
+            str(level): {
+                **_f1_of(hits[levels == level], given[levels == level], support[levels == level]),
+                "labels": int((levels == level).sum()),
+            }
+            for level in range(1, levels.max() + 1)
+        }
+    return report
+
+
+def _f1_of(hits: np.ndarray, given: np.ndarray, support: np.ndarray) -> dict[str, float]:
+    return {
+        "micro_f1": float(_ratio(2 * hits.sum(), given.sum() + support.sum())),
+        "macro_f1": float(_ratio(2 * hits, given + support).mean()),
+    }
+
+
+def _ratio(part: np.ndarray, whole: np.ndarray) -> np.ndarray:
+    """part / whole, 0 where whole is 0."""
+    return np.where(whole > 0, part / np.maximum(whole, 1), 0.0)

@@ -1,0 +1,49 @@
+"""How well queries find their texts: recall at k and mean reciprocal rank."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+CUTOFFS = (1, 5, 10, 50)
+CHUNK = 256  # queries that are compared with the whole corpus at a time
+
+
+def retrieval_report(
+    queries: np.ndarray, corpus: np.ndarray, relevant: Sequence[Sequence[int]], skipped: Sequence[int | None]
+) -> dict[str, Any]:
+    """Recall@k, the share of a query's relevant texts among the first k, and MRR, 1 / rank of the first one found.
+
+    `queries` float32 [queries, dim] and `corpus` [texts, dim] have unit length; `relevant[i]` are the rows of the
+    corpus that query i should find, one at least; `skipped[i]` is left out of its ranking (the query itself,
+    where it stands in the corpus). Of texts with equal cosines the relevant ones come last, so a network that
+    gives all texts the same vector scores next to nothing.
+    """
+    recalls = {k: np.zeros(len(queries)) for k in CUTOFFS}
+    reciprocal = np.zeros(len(queries))
+    for start in range(0, len(queries), CHUNK):
+        scores = queries[start : start + CHUNK] @ corpus.T
+        for i, row in enumerate(scores, start):
+            ranks = _ranks(row, np.asarray(relevant[i]), skipped[i])
+            reciprocal[i] = 1 / ranks[0]
+            for k, recall in recalls.items():
+                recall[i] = np.mean(ranks <= k)
+    return {
+        **{f"recall@{k}": float(recall.mean()) for k, recall in recalls.items()},
+        "mrr": float(reciprocal.mean()),
+        "queries": len(queries),
+        "corpus": len(corpus),
+    }
+
+
+def _ranks(scores: np.ndarray, relevant: np.ndarray, skipped: int | None) -> np.ndarray:
+    """Ranks, from 1 and rising, of the relevant texts among all texts [texts] but the skipped one."""
+    wanted = np.sort(scores[relevant])[::-1]
+    others = np.ones(len(scores), bool)
+    others[relevant] = False
+    if skipped is not None:
+        others[skipped] = False
+    before = (scores[others][:, None] >= wanted[None, :]).sum(0)
+    return before + np.arange(1, len(wanted) + 1)

@@ -1,0 +1,136 @@
+"""Semantic indexing: one encoder that gives texts which belong together vectors that lie together."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import paddle
+import paddle.nn.functional as F
+
+from nlpctl.config.schema import Recipe
+from nlpctl.data.collate import Collator
+from nlpctl.data.retrieval_rows import RetrievalExample
+from nlpctl.data.tokenizers import TextEncoder
+from nlpctl.errors import UserError
+from nlpctl.models.families import Head
+from nlpctl.models.two_tower import two_tower
+from nlpctl.tasks.base import Batch, Task
+from nlpctl.tasks.retrieval_scores import retrieval_report
+
+Vectors = tuple[np.ndarray, ...]  # of a text, or of the two texts of a pair
+
+
+class PairCollator(Collator):
+    """Texts, second texts and hard negatives, each padded apart; without labels the texts alone.
+
+    Labelled batches also say which candidate answers which query. The candidates are the second texts of the
+    batch, then its hard negatives:
+    positives int64 [rows]: the candidate that answers the query; -1 for a row whose texts do not match
+    candidates int64 [rows, candidates]: 1 where the candidate counts; 0 where it is another right answer
+    """
+
+    def collate(self, examples: Sequence[RetrievalExample]) -> dict[str, np.ndarray]:
+        batch = self.encoded([example.text for example in examples], "input_ids", "token_type_ids")
+        if not self.with_labels:
+            return batch
+        pairs = [example.text_pair for example in examples]
+        negatives = [example.negative for example in examples if example.negative is not None]
+        batch |= self.encoded(pairs, "pair_ids", "pair_type_ids")
+        if negatives:
+            batch |= self.encoded(negatives, "negative_ids", "negative_type_ids")
+        batch["positives"] = np.array([row if example.matches else -1 for row, example in enumerate(examples)])
+        batch["candidates"] = candidate_mask(examples, [*pairs, *negatives])
+        return batch
+
+    def encoded(self, texts: Sequence[str], ids_name: str, types_name: str) -> dict[str, np.ndarray]:
+        """The texts as one padded batch, its entries named as the network wants them."""
+        batch = self.pad(self.encoder.encode(texts, None, self.max_length))
+        names = {"input_ids": ids_name, "token_type_ids": types_name}
+        return {names[name]: array for name, array in batch.items()}
+
+
+def candidate_mask(examples: Sequence[RetrievalExample], candidates: Sequence[str]) -> np.ndarray:
+    """int64 [examples, candidates]: 0 where a candidate is a right answer to the query, but not the one of its row.
+
+    Right are all second texts that match the same query in the batch, wherever they stand, and the query itself.
+    """
+    answers: dict[str, set[str]] = {example.text: {example.text} for example in examples}
+    for example in examples:
+        if example.matches:
+            answers[example.text].add(example.text_pair)
+    mask = np.array([[text not in answers[example.text] for text in candidates] for example in examples], np.int64)
+    np.fill_diagonal(mask, 1)  # its own second text
+    return mask
+
+
+class SemanticIndexing(Task):
+    """Outputs are unit vectors [rows, dim] of the texts and, in labelled batches, of the second texts and negatives."""
+
+    name = "semantic_indexing"
+    label_names = ("positives", "candidates")
+
+    @staticmethod
+    def head(recipe: Recipe) -> Head:
+        retrieval = recipe.retrieval
+        build = functools.partial(two_tower, pooling=retrieval.pooling, embedding_size=retrieval.embedding_size)
+        return Head("Model", adapt=build, labelled=False)
+
+    def collator(self, encoder: TextEncoder, *, labelled: bool) -> Callable[[Sequence[RetrievalExample]], Batch]:
+        return PairCollator(encoder, self.data.max_seq_length, with_labels=labelled)
+
+    def loss(
+        self, network: paddle.nn.Layer, outputs: tuple[paddle.Tensor, ...], batch: Mapping[str, paddle.Tensor]
+    ) -> paddle.Tensor:
+        """Cross-entropy of finding the second text of a row among the candidates of the batch.
+
+        The scores are scale * (cosine - margin of the right answer), as PaddleNLP's in-batch negatives have
+        them. A process sees the candidates of its own share of a batch only.
+        """
+        queries, *others = outputs
+        retrieval = self.recipe.retrieval
+        cosines = paddle.matmul(queries, paddle.concat(others), transpose_y=True).astype("float32")
+        asking = batch["positives"] >= 0
+        targets = paddle.where(asking, batch["positives"], paddle.zeros_like(batch["positives"]))
+        right = F.one_hot(targets, cosines.shape[1])
+        scores = (cosines - retrieval.margin * right) * retrieval.scale
+        scores = paddle.where(batch["candidates"] > 0, scores, paddle.full_like(scores, -1e9))
+        losses = F.cross_entropy(scores, targets, reduction="none").squeeze(-1)
+        count = asking.astype("float32").sum()
+        return (losses * asking.astype("float32")).sum() / count.clip(min=1.0)
+
+    def predictions(self, outputs: tuple[np.ndarray, ...], features: Sequence[RetrievalExample]) -> list[Vectors]:
+        return list(zip(*outputs[: 1 if features[0].text_pair is None else 2], strict=True))
+
+    def report(
+        self, examples: Sequence[RetrievalExample], predictions: Sequence[Sequence[Vectors]]
+    ) -> dict[str, Any]:
+        """Every distinct query among all distinct second texts of the split, those of rows with label 0 too."""
+        corpus: dict[str, int] = {}
+        queries: dict[str, int] = {}
+        relevant: list[set[int]] = []
+        corpus_vectors, query_vectors = [], []
+        for example, ((query, pair),) in zip(examples, predictions, strict=True):
+            if example.text_pair not in corpus:
+                corpus[example.text_pair] = len(corpus)
+                corpus_vectors.append(pair)
+            if example.matches:
+                if example.text not in queries:
+                    queries[example.text] = len(queries)
+                    query_vectors.append(query)
+                    relevant.append(set())
+                relevant[queries[example.text]].add(corpus[example.text_pair])
+        if not queries:
+            hint = "check data.columns.label: 1 means that two texts match"
+            raise UserError(f"none of the {len(examples)} pairs matches: there is no query", hint=hint)
+        skipped = [corpus.get(text) for text in queries]
+        figures = retrieval_report(
+            np.stack(query_vectors), np.stack(corpus_vectors), [sorted(rows) for rows in relevant], skipped
+        )
+        return {"rows": len(examples), **figures}
+
+    def answer(self, example: RetrievalExample, predictions: Sequence[Vectors]) -> dict[str, Any]:
+        ((vector, *_),) = predictions
+        return {"embedding": [round(float(value), 6) for value in vector]}

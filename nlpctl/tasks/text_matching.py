@@ -1,0 +1,37 @@
+"""Text matching: whether two texts, read together, match, and how likely that is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from nlpctl.data.text_rows import TextExample
+from nlpctl.tasks.sequence_classification import SequenceClassification, softmax
+
+
+class TextMatching(SequenceClassification):
+    """Sequence classification of pairs; the second of the two labels means a match (data/matching_rows.py)."""
+
+    name = "text_matching"
+
+    def report(self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]) -> dict[str, Any]:
+        """The report of a classifier, with `f1` of the matches and `auc`, the area under the ROC curve.
+
+        auc is 0.5, that of guessing, where all rows have the same label.
+        """
+        from sklearn.metrics import roc_auc_score
+
+        report = super().report(examples, predictions)
+        gold = np.array([example.label for example in examples])
+        scores = [softmax(logits)[1] for (logits,) in predictions]
+        auc = float(roc_auc_score(gold, scores)) if len(set(gold.tolist())) == 2 else 0.5
+        f1 = report["labels"][self.labels.names[1]]["f1"]
+        return {"rows": report["rows"], "accuracy": report["accuracy"], "f1": f1, "auc": auc, **report}
+
+    def answer(self, example: TextExample, predictions: Sequence[np.ndarray]) -> dict[str, Any]:
+        """The label, and the probability of a match as `score`."""
+        (logits,) = predictions
+        score = float(softmax(logits)[1])
+        return {"label": self.labels.names[int(logits.argmax())], "score": round(score, 6)}
