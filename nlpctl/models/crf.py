@@ -1,0 +1,76 @@
+"""A conditional random field over the emissions of a tagger: the network, its loss and its decoding."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import cache
+
+import numpy as np
+import paddle
+from paddlenlp.layers import LinearChainCrf
+
+from nlpctl.upstream.linear_chain_crf import crf_losses
+
+IGNORED = -100  # the label of tokens that count neither in the loss nor in the score
+
+
+@cache
+def with_crf(network_class: type) -> type:
+    """A subclass of a ...ForTokenClassification that returns (emissions [b, l, n], transitions [n + 2, n + 2]).
+
+    Transitions are a parameter of `network.crf`; upstream/linear_chain_crf.py says how they are read.
+    """
+
+    class WithCrf(network_class):
+        def __init__(self, config):
+            super().__init__(config)
+            self.crf = LinearChainCrf(config.num_labels, crf_lr=1.0)
+
+        def forward(self, input_ids, token_type_ids=None):
+            types = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
+            return super().forward(input_ids, **types), self.crf.transitions
+
+    WithCrf.__name__ = WithCrf.__qualname__ = f"{network_class.__name__}WithCrf"
+    return WithCrf
+
+
+def scale_learning_rate(network: paddle.nn.Layer, factor: float) -> None:
+    """Let the transitions learn at `factor` times the learning rate of everything else.
+
+    The factor belongs to the parameter, not to the optimizer's state: set it whenever a network is built
+    that is to be trained, also to resume.
+    """
+    network.crf.transitions.optimize_attr["learning_rate"] = factor
+
+
+def crf_loss(emissions: paddle.Tensor, transitions: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tensor:
+    """[rows] mean negative log-likelihood per labelled token; labels int64 [rows, length], IGNORED elsewhere.
+
+    The chain runs over the labelled tokens only, from each to the next, whatever stands between them.
+    """
+    counted = labels != IGNORED
+    lengths = counted.astype("int64").sum(1)
+    width = int(lengths.max())
+    place = paddle.arange(labels.shape[1]).unsqueeze(0)
+    # Labelled tokens first, in their order.
+    order = paddle.argsort(paddle.where(counted, place, place + labels.shape[1]), axis=1)[:, :width]
+    chain = paddle.take_along_axis(emissions.astype("float32"), order.unsqueeze(2), axis=1)
+    losses = crf_losses(chain, transitions.astype("float32"), paddle.take_along_axis(labels, order, axis=1), lengths)
+    return losses / lengths.astype("float32")
+
+
+def viterbi(chains: Sequence[np.ndarray], transitions: np.ndarray) -> list[np.ndarray]:
+    """The best path over each chain of emissions, float [words, n]: int64 [words]."""
+    n = transitions.shape[0] - 2
+    lengths = np.array([len(chain) for chain in chains], np.int64)
+    scores = np.zeros((len(chains), lengths.max(), n), np.float32)
+    for i, chain in enumerate(chains):
+        scores[i, : len(chain)] = chain
+    # The scores of the first and the last tag are put on the emissions there; the rest is between tags.
+    scores[:, 0] += transitions[n + 1, :n]
+    scores[np.arange(len(chains)), lengths - 1] += transitions[n, :n]
+    between = paddle.to_tensor(np.ascontiguousarray(transitions[:n, :n], np.float32))
+    _, paths = paddle.text.viterbi_decode(
+        paddle.to_tensor(scores), between, paddle.to_tensor(lengths), include_bos_eos_tag=False
+    )
+    return [path[:length] for path, length in zip(paths.numpy(), lengths, strict=True)]
