@@ -116,7 +116,8 @@ def _pairs(file: Path, problems: list[Problem]) -> Iterator[tuple[int, str, str]
                 else:
                     yield number, fields[0], fields[1]
     except OSError as error:
-        raise UserError(f"cannot be read: {error.strerror or error}", where=str(file), hint="check its rights") from None
+        reason = error.strerror or error
+        raise UserError(f"cannot be read: {reason}", where=str(file), hint="check its rights") from None
 
 
 def _raise(problems: list[Problem]) -> None:

@@ -61,7 +61,9 @@ class UnitTokenizer:
         missing = [special for special in (settings.pad, settings.unk, settings.sep) if special not in ids]
         if missing:
             raise ValueError(f"{missing[0]} is not in the vocabulary")
-        self.pad_token_id, self.unk_token_id, self.sep_token_id = ids[settings.pad], ids[settings.unk], ids[settings.sep]
+        self.pad_token_id = ids[settings.pad]
+        self.unk_token_id = ids[settings.unk]
+        self.sep_token_id = ids[settings.sep]
         # What a text says must never become padding.
         self._ids = {unit: i for unit, i in ids.items() if unit not in (settings.pad, settings.unk, settings.sep)}
         self._replacements = {ord(written): read for written, read in settings.replacements.items()}
@@ -73,6 +75,15 @@ class UnitTokenizer:
         """A separator between the two texts of a pair; nothing else."""
         return int(pair)
 
+    def build_inputs_with_special_tokens(self, first: list[int], second: list[int] | None = None) -> list[int]:
+        return list(first) if second is None else [*first, self.sep_token_id, *second]
+
+    def create_token_type_ids_from_sequences(self, first: list[int], second: list[int] | None = None) -> list[int]:
+        return [0] * len(self.build_inputs_with_special_tokens(first, second))
+
+    def convert_ids_to_tokens(self, ids: Sequence[int]) -> list[str]:
+        return [self.vocabulary[index] for index in ids]
+
     def units(self, text: str) -> list[str]:
         """The units of `text`, in order."""
         return split_units(text.translate(self._replacements), self.settings.unit)
@@ -82,10 +93,10 @@ class UnitTokenizer:
         return [self._id(unit) for unit in self.units(text)]
 
     def word_ids(self, word: str) -> list[int]:
-        """Ids of a word that was cut already: itself, or its characters. Never empty."""
-        if self.settings.unit == "words":
+        """Ids of a word that was cut already: its own, or those of its characters; white space has none."""
+        if self.settings.unit == "words" and not word.isspace():
             return [self._id(word.translate(self._replacements))]
-        return self.ids(word) or [self.unk_token_id]
+        return self.ids(word)
 
     def _id(self, unit: str) -> int:
         found = self._ids.get(unit)
@@ -153,14 +164,8 @@ class UnitEncoder(TextEncoder):
     def _text(self, text: str) -> list[int]:
         return self._tokenizer.ids(text) or [self._tokenizer.unk_token_id]  # a row of nothing but padding has no answer
 
-    def pieces(self, words: Sequence[str]) -> list[list[int]]:
-        return [self._tokenizer.word_ids(word) for word in words]
-
-    def assemble(self, first: list[int], second: list[int] | None) -> Encoding:
-        return Encoding(first if second is None else [*first, self._tokenizer.sep_token_id, *second], [])
-
-    def offsets(self, first_length: int) -> tuple[int, int]:
-        return 0, first_length + 1
+    def _word(self, word: str) -> list[int]:
+        return self._tokenizer.word_ids(word)
 
 
 def split_units(text: str, unit: Unit) -> list[str]:

@@ -1,0 +1,98 @@
+"""Label extension: every value that belongs to a known label is where it belongs, all others are fresh."""
+
+from __future__ import annotations
+
+import numpy as np
+import paddle
+import paddle.nn as nn
+import pytest
+
+from nlpctl.models.extend import extend_head
+
+
+class Crf(nn.Layer):
+    def __init__(self, labels):
+        super().__init__()
+        self.transitions = self.create_parameter([labels + 2, labels + 2])
+
+
+class Tagger(nn.Layer):
+    """The shape of a tagger: an encoder, a dense layer as wide as it is deep, an output layer, a CRF."""
+
+    def __init__(self, labels, crf=True):
+        super().__init__()
+        self.encoder = nn.Linear(4, 4)
+        self.dense = nn.Linear(4, 4)
+        self.classifier = nn.Linear(4, labels)
+        if crf:
+            self.crf = Crf(labels)
+
+
+def arrays(network):
+    return {name: value.numpy().copy() for name, value in network.state_dict().items()}
+
+
+OLD = ("B-LOC", "I-LOC", "O")
+NEW = ("B-DATE", "B-LOC", "I-DATE", "O", "I-LOC")  # extended, and in another order
+
+
+@pytest.fixture
+def trained():
+    paddle.seed(1)
+    network = Tagger(len(OLD))
+    for value in network.parameters():
+        value.set_value(paddle.randn(value.shape))
+    return arrays(network)
+
+
+def test_known_labels_keep_their_rows_and_transitions(trained):
+    network = Tagger(len(NEW))
+    fresh = arrays(network)
+    extension = extend_head(network, "encoder", trained, OLD, NEW)
+    now = arrays(network)
+    assert extension.kept == ("B-LOC", "O", "I-LOC")
+    assert extension.new == ("B-DATE", "I-DATE")
+    assert extension.dropped == ()
+    old, new = [*OLD, "stop", "start"], [*NEW, "stop", "start"]
+    for i, a in enumerate(new):
+        known = a in old
+        if i < len(NEW):
+            source = trained["classifier.weight"][:, old.index(a)] if known else fresh["classifier.weight"][:, i]
+            assert np.array_equal(now["classifier.weight"][:, i], source), a
+            bias = trained["classifier.bias"][old.index(a)] if known else fresh["classifier.bias"][i]
+            assert now["classifier.bias"][i] == bias, a
+        for j, b in enumerate(new):
+            both = known and b in old
+            source = trained["crf.transitions"][old.index(a), old.index(b)] if both else fresh["crf.transitions"][i, j]
+            assert now["crf.transitions"][i, j] == source, (a, b)
+    assert np.array_equal(now["dense.weight"], trained["dense.weight"])
+    assert np.array_equal(now["encoder.weight"], fresh["encoder.weight"])  # not this function's business
+
+
+def test_the_report_names_what_was_kept_and_what_is_new(trained):
+    text = extend_head(Tagger(4), "encoder", trained, OLD, ("O", "B-LOC", "B-PER", "I-PER")).describe()
+    assert "O, B-LOC and of the CRF's start and stop are carried over" in text
+    assert "B-PER, I-PER are new" in text
+    assert "I-LOC are dropped" in text
+
+
+def test_a_head_without_a_common_label_stays_fresh(trained):
+    network = Tagger(2)
+    before = arrays(network)
+    assert extend_head(network, "encoder", trained, OLD, ("x", "y")) is None
+    assert all(np.array_equal(value, before[name]) for name, value in arrays(network).items())
+
+
+def test_a_crf_put_on_a_linear_head_begins_fresh(trained):
+    network = Tagger(len(NEW))
+    linear = {name: value for name, value in trained.items() if not name.startswith("crf.")}
+    fresh = arrays(network)
+    extension = extend_head(network, "encoder", linear, OLD, NEW)
+    assert "crf.transitions" not in extension.parameters
+    assert np.array_equal(arrays(network)["crf.transitions"], fresh["crf.transitions"])
+    assert np.array_equal(arrays(network)["classifier.bias"][[1, 3, 4]], trained["classifier.bias"][[0, 2, 1]])
+
+
+def test_a_file_without_the_output_layer_gives_nothing(trained):
+    other = {"other.weight": trained["dense.weight"]}
+    assert extend_head(Tagger(4), "encoder", other, OLD, ("O", "a", "b", "c")) is None
