@@ -119,7 +119,7 @@ def _model_folder(path: Path) -> TableNode:
         model = {**sections.get("model", {}), "name_or_path": os.path.abspath(path)}
         values = {**sections, "task": content["task"], "data": content["data"], "model": model}
         return _with(TableNode({}, Origin(display(file)), path), values, file)
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         raise UserError(
             f"not a task.json of nlpctl ({type(error).__name__}: {error})",
             where=display(file),

@@ -104,10 +104,10 @@ def read_card(folder: Path) -> ModelCard:
             hint="update nlpctl, or train the model again",
         )
     sections = {name: value for name, value in task.items() if isinstance(value, dict)}
-    wanted = {"task": str, "trained": bool, "data": dict}
-    wrong = [name for name, kind in wanted.items() if not isinstance(task.get(name), kind)]
+    wrong = [name for name, kind in {"task": str, "trained": bool}.items() if not isinstance(task.get(name), kind)]
+    wrong += [dotted for dotted in KEPT if not _holds(sections, *dotted.split("."))]
     if wrong:
-        raise UserError(f"is incomplete or damaged ({wrong[0]!r})", where=str(task_file), hint=_AGAIN)
+        raise UserError(f"is incomplete or damaged ({wrong[0]})", where=str(task_file), hint=_AGAIN)
     labels, thresholds = read_labels(folder)
     return ModelCard(task["task"], labels, sections, thresholds, task["trained"])
 
@@ -159,6 +159,10 @@ def read_labels(folder: Path) -> tuple[tuple[str, ...], tuple[float, ...] | None
     if not numbers or len(thresholds) != len(labels):
         raise UserError("must hold one threshold per label", where=str(file), hint=_AGAIN)
     return tuple(labels), tuple(float(number) for number in thresholds)
+
+
+def _holds(sections: Mapping[str, Mapping[str, Any]], section: str, name: str | None = None) -> bool:
+    return section in sections and (name is None or name in sections[section])
 
 
 _AGAIN = "copy the model folder again"

@@ -75,10 +75,10 @@ def load_to_train(
     if model.name_or_path is None:
         raise UserError("no model given", where="model", hint="set model.name_or_path or model.from_scratch")
     source = resolve_source(model.name_or_path)
-    parts = _parts(source)
+    parts = _parts(source, head)
     layers = model.config.get("num_hidden_layers")
     rules = Rules(
-        keep_head=_same_head(parts, head, labels),
+        keep_head=_same_head(source, parts, head, labels),
         head_may_be_fresh=True,
         layers_kept=layers if isinstance(layers, int) else None,
         tolerate_surplus=source.kind == "hub",
@@ -92,22 +92,34 @@ def load_trained(name_or_path: str | Path, head: Head) -> LoadedModel:
     Raises UserError when its task head was never trained.
     """
     source = resolve_source(str(name_or_path))
-    parts = _parts(source)
+    parts = _parts(source, head)
     if source.kind == "nlpctl":
         read_trained_card(source.folder)
-    if head.labelled and parts.labels is None:
+    if head.labelled and not parts.labels:
         raise untrained(str(name_or_path))
-    labels = (parts.labels or ()) if head.labelled else ()
-    rules = Rules(keep_head=True, head_may_be_fresh=False, layers_kept=None, tolerate_surplus=source.kind == "hub")
+    labels = parts.labels if head.labelled else ()
+    rules = Rules(
+        keep_head=True,
+        head_may_be_fresh=False,
+        layers_kept=None,
+        tolerate_surplus=source.kind == "hub",
+        pooler_unused=head.predicts_words,
+    )
     return _load(source, parts, head, labels, {}, rules)
 
 
-def _same_head(parts: _Parts, head: Head, labels: Sequence[str]) -> bool:
-    """Whether the head in the file does what the new one is to do: same labels, same network class."""
+def _same_head(source: ModelSource, parts: _Parts, head: Head, labels: Sequence[str]) -> bool:
+    """Whether the head in the file, if there is one, does what the new one is to do.
+
+    Heads of different tasks may bear the same parameter names, so what PaddleNLP or nlpctl wrote has to name the
+    same class too. Hugging Face's names differ by task, and its "architectures" cannot be relied on.
+    """
     if head.labelled and parts.labels != tuple(labels):
         return False
-    built = parts.config.get("architectures") or [parts.config.get("init_class")]
-    return built[0] in (None, parts.family.network_class(head, str(parts.weights_file)).__name__)
+    if source.kind == "huggingface" or source.kind == "hub":
+        return True
+    written = parts.config.get("architectures") or [parts.config.get("init_class")]
+    return written[0] in (None, parts.family.network_class(head, str(parts.weights_file)).__name__)
 
 
 def _load(
@@ -130,7 +142,7 @@ def _paddle_arrays(weights: Weights, family: Family) -> Mapping[str, Any]:
     return weights.arrays
 
 
-def _parts(source: ModelSource) -> _Parts:
+def _parts(source: ModelSource, head: Head) -> _Parts:
     if source.folder is None:
         model = fetch(source.name)
         labels = _config_labels(model.config)
@@ -138,6 +150,7 @@ def _parts(source: ModelSource) -> _Parts:
     folder = source.folder
     config = read_config(folder)
     family = family_of_config(config, str(folder / "config.json"))
+    family.network_class(head, str(folder / "config.json"))  # told before the tokenizer, which it may lack too
     card = read_card(folder) if source.kind == "nlpctl" else None
     return _Parts(
         family,

@@ -17,8 +17,10 @@ from step_times import LOG_EVERY, StepTimes
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.data.batching import LengthGroupedBatchSampler
+from nlpctl.data.kinds import task_rows
 from nlpctl.data.splits import read_training_data
-from nlpctl.models.load import load_classifier
+from nlpctl.models.families import Head
+from nlpctl.models.load import load_to_train
 from nlpctl.runtime.process import configure_paddle, prepare_process
 
 
@@ -36,11 +38,12 @@ def train(recipe: Recipe, times: StepTimes) -> None:
     import paddle.nn.functional as F
 
     training = recipe.training
-    data = read_training_data(recipe.data)
-    loaded = load_classifier(recipe.model, data.labels.names, vocabulary_texts=data.texts)
+    data = read_training_data(task_rows(recipe.task, recipe.data))
+    loaded = load_to_train(recipe.model, Head("SequenceClassification"), data.labels.names, vocabulary_texts=data.texts)
     model, tokenizer = loaded.network, loaded.tokenizer
-    rows = tokenizer(data.train.texts, max_length=recipe.data.max_seq_length, truncation=True)["input_ids"]
-    labels = np.asarray(data.train.labels, np.int64)
+    texts = [example.text for example in data.train]
+    rows = tokenizer(texts, max_length=recipe.data.max_seq_length, truncation=True)["input_ids"]
+    labels = np.array([example.label for example in data.train], np.int64)
     sampler = LengthGroupedBatchSampler(data.train.lengths(), training.per_device_train_batch_size, seed=training.seed)
 
     steps = training.max_steps

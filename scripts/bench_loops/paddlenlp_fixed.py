@@ -16,8 +16,10 @@ from step_times import LOG_EVERY, StepTimes
 
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import Recipe
+from nlpctl.data.kinds import task_rows
 from nlpctl.data.splits import read_training_data
-from nlpctl.models.load import load_classifier
+from nlpctl.models.families import Head
+from nlpctl.models.load import load_to_train
 from nlpctl.runtime.process import configure_paddle, prepare_process
 
 
@@ -42,8 +44,8 @@ def train(recipe: Recipe, times: StepTimes, output_dir: str) -> None:
             times.after_step(state.global_step)
 
     training = recipe.training
-    data = read_training_data(recipe.data)
-    loaded = load_classifier(recipe.model, data.labels.names, vocabulary_texts=data.texts)
+    data = read_training_data(task_rows(recipe.task, recipe.data))
+    loaded = load_to_train(recipe.model, Head("SequenceClassification"), data.labels.names, vocabulary_texts=data.texts)
 
     def convert(example):
         encoded = loaded.tokenizer(

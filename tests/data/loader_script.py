@@ -15,10 +15,11 @@ import nlpctl  # noqa: F401  before paddle
 from nlpctl.config.schema import DataSection
 from nlpctl.data.batching import CheckedDataLoader, LengthGroupedBatchSampler, lost_worker_told
 from nlpctl.data.collate import Collator
-from nlpctl.data.examples import ExampleList, ExampleReader, TextExample
+from nlpctl.data.examples import ExampleList, ExampleReader
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.row import BadRow, Row
 from nlpctl.data.streaming import StreamingExamples
+from nlpctl.data.text_rows import TextExample, TextRows
 from nlpctl.data.tokenizers import Encoding
 from nlpctl.errors import NlpctlError, UserError
 
@@ -53,12 +54,12 @@ class Source:
 def loader(workers: int) -> CheckedDataLoader:
     collator = Collator(Encoder(), 16, with_labels=True)
     if MODE == "stream":
-        reader = ExampleReader(DataSection(), LabelSet(("0", "1")), True)
+        reader = ExampleReader(TextRows(DataSection()), LabelSet(("0", "1")))
         stream = StreamingExamples(
-            Source(), reader, batch_size=4, shuffle_buffer=5, seed=0, on_bad_row="error"
+            Source(), reader, lambda example: (example,), batch_size=4, shuffle_buffer=5, seed=0, on_bad_row="error"
         )
         return CheckedDataLoader(stream, batch_size=4, collate_fn=collator, num_workers=workers)
-    examples = ExampleList(with_pairs=False)
+    examples = ExampleList()
     for i in range(40):
         examples.append(TextExample(str(i), None, i % 2))
     sampler = LengthGroupedBatchSampler(np.full(40, 2), 4)

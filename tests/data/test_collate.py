@@ -10,11 +10,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import pytest
 
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.data.collate import Collator, LoaderFailure, failure_batch, pad_batch, raise_failure
-from nlpctl.data.examples import TextExample
+from nlpctl.data.text_rows import TextExample
 from nlpctl.data.tokenizers import Encoding
 from nlpctl.errors import RunFailed, UserError
 

@@ -11,14 +11,13 @@ from nlpctl.config.schema import ColumnsSection, DataSection
 from nlpctl.data.examples import (
     BadRowLog,
     ExampleReader,
-    TextExample,
     load_examples,
-    require_two_labels,
     scan_examples,
 )
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.row import BadRow, Row
 from nlpctl.data.sources import open_split
+from nlpctl.data.text_rows import TextExample, TextRows
 from nlpctl.errors import UserError
 
 LABELS = LabelSet(("neg", "pos"))
@@ -28,7 +27,7 @@ SINGLE = ColumnsSection()
 
 
 def read(want_labels=True, columns=SINGLE, **values):
-    reader = ExampleReader(DataSection(columns=columns), LABELS if want_labels else None, want_labels)
+    reader = ExampleReader(TextRows(DataSection(columns=columns)), LABELS if want_labels else None)
     return reader.read(Row("f", 7, values))
 
 
@@ -43,7 +42,7 @@ def test_pair_and_other_columns():
 
 
 def test_numbers_are_labels_but_not_text():
-    reader = ExampleReader(DataSection(), LabelSet(("0", "1")), True)
+    reader = ExampleReader(TextRows(DataSection()), LabelSet(("0", "1")))
     assert reader.read(Row("f", 1, {"text": "a", "label": 1})).label == 1
     assert reader.read(Row("f", 1, {"text": 5, "label": 1})).reason == "text is not a string: got int"
 
@@ -127,9 +126,9 @@ def data_of(tmp_path: Path, content: str, **keys) -> DataSection:
 
 def test_load(tmp_path: Path):
     data = data_of(tmp_path, "text\tlabel\na\tpos\n\nbroken\nbb好\tneg\n c\tneg\n")
-    reader = ExampleReader(data, LABELS, True)
+    reader = ExampleReader(TextRows(data), LABELS)
     log = BadRowLog("skip")
-    examples = load_examples(open_split(data, "train"), reader, log)
+    examples = load_examples(open_split(TextRows(data), "train"), reader, log)
     assert list(examples) == [TextExample("a", None, 1), TextExample("bb好", None, 0), TextExample(" c", None, 0)]
     assert len(examples) == 3 and examples[np.int64(1)] == TextExample("bb好", None, 0)
     lengths = examples.lengths()
@@ -137,16 +136,16 @@ def test_load(tmp_path: Path):
     assert log.summary()["first"] == [
         f"{tmp_path}/train.tsv:4: wrong column count: expected 2 as on line 1, got 1"
     ]
-    assert scan_examples(open_split(data, "train"), reader, BadRowLog("skip")) == 3
+    assert scan_examples(open_split(TextRows(data), "train"), reader, BadRowLog("skip")) == 3
     for take in (load_examples, scan_examples):
         with pytest.raises(UserError, match="train.tsv:4: wrong column count"):
-            take(open_split(data, "train"), reader, BadRowLog("error"))
+            take(open_split(TextRows(data), "train"), reader, BadRowLog("error"))
 
 
 def test_load_pairs_without_labels(tmp_path: Path):
     data = data_of(tmp_path, "text\tother\na\tbcd\n", columns=ColumnsSection(text_pair="other"))
     examples = load_examples(
-        open_split(data, "train", want_labels=False), ExampleReader(data, None, False), BadRowLog("error")
+        open_split(TextRows(data), "train", labelled=False), ExampleReader(TextRows(data), None), BadRowLog("error")
     )
     assert list(examples) == [TextExample("a", "bcd", None)] and examples.lengths().tolist() == [4]
 
@@ -155,16 +154,17 @@ def test_load_refuses_a_file_of_bad_rows(tmp_path: Path):
     data = data_of(tmp_path, "text\tlabel\n \tpos\nb\tnone\n")
     for take in (load_examples, scan_examples):
         with pytest.raises(UserError) as caught:
-            take(open_split(data, "train"), ExampleReader(data, LABELS, True), BadRowLog("skip"))
+            take(open_split(TextRows(data), "train"), ExampleReader(TextRows(data), LABELS), BadRowLog("skip"))
         assert "no row is usable; 2 bad rows: blank text (1), unknown label (1)" in str(caught.value)
 
 
 def test_two_labels_needed(tmp_path: Path):
     for content, fine in (("a\tpos\nb\tneg\n", True), ("a\tpos\nb\tpos\n", False)):
         data = data_of(tmp_path, "text\tlabel\n" + content)
-        examples = load_examples(open_split(data, "train"), ExampleReader(data, LABELS, True), BadRowLog("error"))
+        rows = TextRows(data)
+        examples = load_examples(open_split(rows, "train"), ExampleReader(rows, LABELS), BadRowLog("error"))
         if fine:
-            require_two_labels(examples, LABELS, "train.tsv")
+            rows.check_training(examples, LABELS, "train.tsv")
         else:
             with pytest.raises(UserError, match="all 2 training rows have the label 'pos'"):
-                require_two_labels(examples, LABELS, "train.tsv")
+                rows.check_training(examples, LABELS, "train.tsv")

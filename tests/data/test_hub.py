@@ -15,9 +15,10 @@ import pytest
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.config.schema import ColumnsSection, DataSection, SplitsSection
 from nlpctl.data.hub import builtin_names
-from nlpctl.data.labels import resolve_labels
 from nlpctl.data.row import BadRow, Row
 from nlpctl.data.sources import open_split
+from nlpctl.data.splits import resolve_labels
+from nlpctl.data.text_rows import TextRows
 from nlpctl.errors import UserError
 
 
@@ -60,13 +61,13 @@ def chnsenticorp(ppnlp_home: Path, monkeypatch) -> None:
 
 def test_builtin(chnsenticorp):
     data = DataSection(dataset="chnsenticorp")
-    source = open_split(data, "train")
+    source = open_split(TextRows(data), "train")
     rows = [Row("chnsenticorp[train]", 1, {"text": "很好", "label": "1", "qid": ""}),
             Row("chnsenticorp[train]", 2, {"text": "很差", "label": "0", "qid": ""})]  # fmt: skip
     assert list(source) == rows and list(source) == rows
     assert source.label_names == ("0", "1") and source.files == ()
-    assert resolve_labels(data, source).names == ("0", "1")
-    assert [row.values["text"] for row in open_split(data, "test", want_labels=False)] == ["可以"]
+    assert resolve_labels(TextRows(data), source).names == ("0", "1")
+    assert [row.values["text"] for row in open_split(TextRows(data), "test", labelled=False)] == ["可以"]
 
 
 def test_builtin_with_subset(ppnlp_home, monkeypatch):
@@ -77,11 +78,11 @@ def test_builtin_with_subset(ppnlp_home, monkeypatch):
     splits = {**Glue.BUILDER_CONFIGS["qnli"]["splits"], "dev": [name, digest, fields, skipped]}
     monkeypatch.setitem(Glue.BUILDER_CONFIGS, "qnli", {**Glue.BUILDER_CONFIGS["qnli"], "splits": splits})
     columns = ColumnsSection(text="sentence1", text_pair="sentence2", label="labels")
-    source = open_split(DataSection(dataset="glue/qnli", columns=columns), "dev")
+    source = open_split(TextRows(DataSection(dataset="glue/qnli", columns=columns)), "dev")
     expected = {"sentence1": "Why?", "sentence2": "So.", "labels": "not_entailment"}
     assert list(source) == [Row("glue/qnli[dev]", 1, expected)]
     with pytest.raises(UserError) as caught:
-        open_split(DataSection(dataset="glue/qnli"), "dev")
+        open_split(TextRows(DataSection(dataset="glue/qnli")), "dev")
     assert "no column 'text'" in str(caught.value) and "'sentence1', 'sentence2', 'labels'" in str(caught.value)
 
 
@@ -100,7 +101,7 @@ def test_builtin_with_subset(ppnlp_home, monkeypatch):
 )
 def test_wrong_names(name, splits, says):
     with pytest.raises(UserError) as caught:
-        open_split(DataSection(dataset=name, splits=SplitsSection(**splits)), "train")
+        open_split(TextRows(DataSection(dataset=name, splits=SplitsSection(**splits))), "train")
     for part in says:
         assert part in str(caught.value), str(caught.value)
 
@@ -108,8 +109,8 @@ def test_wrong_names(name, splits, says):
 def test_wrong_name_is_told_without_importing_paddle():
     script = (
         "import sys\nfrom nlpctl.config.schema import DataSection\nfrom nlpctl.data.sources import open_split\n"
-        "from nlpctl.errors import UserError\n"
-        "try:\n    open_split(DataSection(dataset='chnsenticorpus'), 'train')\n"
+        "from nlpctl.data.text_rows import TextRows\nfrom nlpctl.errors import UserError\n"
+        "try:\n    open_split(TextRows(DataSection(dataset='chnsenticorpus')), 'train')\n"
         "except UserError:\n    print([m for m in ('paddle', 'paddlenlp', 'datasets') if m in sys.modules])\n"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
@@ -137,7 +138,7 @@ def test_builtin_that_cannot_be_downloaded(ppnlp_home, no_network, monkeypatch):
     monkeypatch.setattr("paddle.utils.download.DOWNLOAD_RETRY_LIMIT", 1)
     monkeypatch.setattr("paddle.utils.download.time.sleep", lambda seconds: None)
     with pytest.raises(UserError) as caught:
-        open_split(DataSection(dataset="chnsenticorp"), "train")
+        open_split(TextRows(DataSection(dataset="chnsenticorp")), "train")
     message = str(caught.value)
     assert "cannot load 'chnsenticorp'" in message and "runtime.cache_dir" in message and "data.train" in message
 
@@ -145,7 +146,7 @@ def test_builtin_that_cannot_be_downloaded(ppnlp_home, no_network, monkeypatch):
 def test_hugging_face_name_that_cannot_be_downloaded(tmp_path, no_network, monkeypatch):
     monkeypatch.setattr("datasets.load.load_dataset", _offline)
     with pytest.raises(UserError) as caught:
-        open_split(DataSection(dataset="hf:someone/something/subset"), "train")
+        open_split(TextRows(DataSection(dataset="hf:someone/something/subset")), "train")
     assert "cannot load 'someone/something/subset': ConnectionError" in str(caught.value)
     assert "OWNER/NAME/SUBSET" in str(caught.value) and "data.train" in str(caught.value)
 
@@ -170,14 +171,14 @@ def test_folder_of_jsonl(tmp_path: Path, hf_cache):
     columns = ColumnsSection(text="sentence")
     for name in (str(folder), f"hf:{folder}"):
         data = DataSection(dataset=name, columns=columns, splits=SplitsSection(dev="validation", test=None))
-        source = open_split(data, "dev")
+        source = open_split(TextRows(data), "dev")
         assert [row.values for row in source] == [{"sentence": "validation 好", "label": "neg"}]
         assert source.label_names is None and source.description == f"{folder}[validation]"
     assert hf_cache.is_dir()
     with pytest.raises(UserError, match="no split 'dev'.*'train', 'validation'"):
-        open_split(DataSection(dataset=str(folder), columns=columns), "dev")
+        open_split(TextRows(DataSection(dataset=str(folder), columns=columns)), "dev")
     with pytest.raises(UserError, match=r"no column 'text'.*'sentence', 'label'"):
-        open_split(DataSection(dataset=str(folder)), "train")
+        open_split(TextRows(DataSection(dataset=str(folder))), "train")
 
 
 def test_saved_folder_with_class_labels(tmp_path: Path, hf_cache):
@@ -189,12 +190,12 @@ def test_saved_folder_with_class_labels(tmp_path: Path, hf_cache):
     split.save_to_disk(str(tmp_path / "one"))
     for name in ("dict", "one"):
         data = DataSection(dataset=str(tmp_path / name))
-        source = open_split(data, "train")
+        source = open_split(TextRows(data), "train")
         first, second, third = source
         assert (first.values, second.values) == ({"text": "a", "label": "pos"}, {"text": "b", "label": "neg"})
         assert isinstance(third, BadRow) and third.reason.startswith("bad label: -1 is outside 0 to 1")
-        assert resolve_labels(data, source).names == ("neg", "pos")
-        unlabelled = open_split(data, "train", want_labels=False)
+        assert resolve_labels(TextRows(data), source).names == ("neg", "pos")
+        unlabelled = open_split(TextRows(data), "train", labelled=False)
         assert [row.values["text"] for row in unlabelled] == ["a", "b", "c"]
 
 
@@ -208,11 +209,11 @@ def test_folder_of_parquet_while_paddlenlp_is_imported(tmp_path: Path, hf_cache)
     features = datasets.Features({"text": datasets.Value("string"), "label": datasets.ClassLabel(names=["n", "p"])})
     split = datasets.Dataset.from_dict({"text": ["a"], "label": [1]}, features=features)
     split.to_parquet(str(folder / "train.parquet"))
-    source = open_split(DataSection(dataset=str(folder)), "train")
+    source = open_split(TextRows(DataSection(dataset=str(folder))), "train")
     assert [row.values for row in source] == [{"text": "a", "label": "p"}] and source.label_names == ("n", "p")
 
 
 def test_folder_that_holds_no_data(tmp_path: Path, hf_cache):
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="cannot load .*empty"):
-        open_split(DataSection(dataset=str(tmp_path / "empty")), "train")
+        open_split(TextRows(DataSection(dataset=str(tmp_path / "empty"))), "train")

@@ -8,8 +8,10 @@ import pytest
 
 from nlpctl.config.schema import DataSection
 from nlpctl.data import labels as labels_module
-from nlpctl.data.labels import LabelSet, label_name, resolve_labels
+from nlpctl.data.labels import LabelSet, label_name
 from nlpctl.data.sources import open_split
+from nlpctl.data.splits import resolve_labels
+from nlpctl.data.text_rows import TextRows
 from nlpctl.errors import UserError
 
 
@@ -102,7 +104,7 @@ def test_resolve(tmp_path: Path):
 
     def resolved(**keys) -> tuple[str, ...]:
         data = DataSection(train=(str(train),), **keys)
-        return resolve_labels(data, open_split(data, "train")).names
+        return resolve_labels(TextRows(data), open_split(TextRows(data), "train")).names
 
     assert resolved() == ("neg", "pos")  # bad rows are passed over here
     assert resolved(labels=("pos", "neg")) == ("pos", "neg")

@@ -9,8 +9,9 @@ import pytest
 
 from nlpctl.config.schema import ColumnsSection, DataSection
 from nlpctl.data.examples import BadRowLog, ExampleReader, load_examples
-from nlpctl.data.labels import resolve_labels
 from nlpctl.data.sources import open_split
+from nlpctl.data.splits import resolve_labels
+from nlpctl.data.text_rows import TextRows
 
 DATA = Path(__file__).resolve().parents[2].parent / "shared" / "data"
 PAIRS = ColumnsSection(text="sentence1", text_pair="sentence2")
@@ -31,12 +32,12 @@ def test_all_rows(name, ending, columns, counts, labels):
         pytest.skip(f"real data not at {DATA / name}")
     files = {split: (str(DATA / name / f"{split}.{ending}"),) for split in ("train", "dev", "test")}
     data = DataSection(**files, columns=columns)
-    known = resolve_labels(data, open_split(data, "train"))
+    known = resolve_labels(TextRows(data), open_split(TextRows(data), "train"))
     assert len(known) == labels
     for split, count in zip(files, counts, strict=True):
         log = BadRowLog("error")
-        examples = load_examples(open_split(data, split), ExampleReader(data, known, True), log)
-        assert len(examples) == count == len(examples.labels) and log.total == 0
-        assert set(examples.labels) == set(range(labels))
-        assert (examples.pairs is not None) == (columns is PAIRS)
+        examples = load_examples(open_split(TextRows(data), split), ExampleReader(TextRows(data), known), log)
+        assert len(examples) == count and log.total == 0
+        assert {example.label for example in examples} == set(range(labels))
+        assert all((example.text_pair is not None) == (columns is PAIRS) for example in examples)
         assert examples.lengths().min() > 0 and np.isfinite(examples.lengths()).all()

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from nlpctl.config.schema import DataSection
 from nlpctl.data.row import BadRow, Row
 from nlpctl.data.rows import file_format, parse_rows, read_rows
+from nlpctl.data.task_rows import TABLES
 from nlpctl.errors import UserError
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
@@ -174,16 +174,16 @@ def test_refused_without_header():
 def test_read_rows_from_disk(tmp_path: Path):
     path = tmp_path / "a.tsv"
     path.write_text("text\tlabel\na\t1\n")
-    assert list(read_rows(path, DataSection(), ("text",))) == [Row(str(path), 2, {"text": "a", "label": "1"})]
+    assert list(read_rows(path, "tsv", True, ("text",))) == [Row(str(path), 2, {"text": "a", "label": "1"})]
     with pytest.raises(UserError, match="cannot read the file"):
-        list(read_rows(tmp_path / "none.tsv", DataSection(), ("text",)))
+        list(read_rows(tmp_path / "none.tsv", "tsv", True, ("text",)))
 
 
 def test_format_by_ending():
-    assert file_format(Path("a/B.JSONL"), "auto") == "jsonl"
-    assert file_format(Path("a.txt"), "csv") == "csv"
+    assert file_format(Path("a/B.JSONL"), "auto", TABLES) == "jsonl"
+    assert file_format(Path("a.txt"), "csv", TABLES) == "csv"
     with pytest.raises(UserError, match=r"\.tsv, \.csv, \.jsonl, \.json"):
-        file_format(Path("a.txt"), "auto")
+        file_format(Path("a.txt"), "auto", TABLES)
 
 
 @pytest.mark.parametrize("kind", ["tsv", "csv", "jsonl"])
@@ -192,10 +192,10 @@ def test_constant_memory(tmp_path: Path, kind):
     script = (
         "import sys, tracemalloc\n"
         "from pathlib import Path\n"
-        "from nlpctl.config.schema import DataSection\n"
         "from nlpctl.data.rows import read_rows\n"
         "tracemalloc.start()\n"
-        "count = sum(1 for _ in read_rows(Path(sys.argv[1]), DataSection(), ('text', 'label')))\n"
+        "path = Path(sys.argv[1])\n"
+        "count = sum(1 for _ in read_rows(path, path.suffix[1:], True, ('text', 'label')))\n"
         "print(count, tracemalloc.get_traced_memory()[1])\n"
     )
     line = {"tsv": "some words\t1\n", "csv": "some words,1\n", "jsonl": '{"text": "words", "label": "1"}\n'}[kind]

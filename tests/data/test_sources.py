@@ -10,6 +10,7 @@ import pytest
 from nlpctl.config.schema import DataSection, SplitsSection
 from nlpctl.data.row import BadRow, Row
 from nlpctl.data.sources import has_split, open_split
+from nlpctl.data.text_rows import TextRows
 from nlpctl.errors import UserError
 
 
@@ -33,7 +34,7 @@ def test_files_one_after_the_other_and_again(tmp_path: Path):
         content = "text\tlabel\nx\t1\n" if name == "a.tsv" else '{"text": "y", "label": 2}\n'
         (tmp_path / name).write_text(content)
     files = (tmp_path / "a.tsv", tmp_path / "b.jsonl")
-    source = open_split(DataSection(train=tuple(map(str, files))), "train")
+    source = open_split(TextRows(DataSection(train=tuple(map(str, files)))), "train")
     expected = [Row(str(files[0]), 2, {"text": "x", "label": "1"}), Row(str(files[1]), 1, {"text": "y", "label": 2})]
     assert list(source) == expected and list(source) == expected
     assert source.files == files and source.description == f"{files[0]}, {files[1]}" and source.label_names is None
@@ -42,16 +43,16 @@ def test_files_one_after_the_other_and_again(tmp_path: Path):
 def test_labels_may_be_absent_where_not_wanted(tmp_path: Path):
     (tmp_path / "a.tsv").write_text("text\nx\n")
     data = DataSection(test=(str(tmp_path / "a.tsv"),))
-    assert [row.values for row in open_split(data, "test", want_labels=False)] == [{"text": "x"}]
+    assert [row.values for row in open_split(TextRows(data), "test", labelled=False)] == [{"text": "x"}]
     with pytest.raises(UserError, match="no column 'label'"):
-        list(open_split(data, "test"))
+        list(open_split(TextRows(data), "test"))
 
 
 def test_missing_files_are_all_told(tmp_path: Path):
     (tmp_path / "train.tsv").write_text("text\tlabel\nx\t1\n")
     wrong = (str(tmp_path / "trian.tsv"), str(tmp_path / "none" / "a.tsv"), str(tmp_path))
     with pytest.raises(UserError) as caught:
-        open_split(DataSection(train=wrong), "train")
+        open_split(TextRows(DataSection(train=wrong)), "train")
     first, second, third = map(str, caught.value.problems)
     assert "data.train" in first and f"did you mean {tmp_path}/train.tsv?" in first
     assert f"there is no folder {tmp_path}/none" in second and "is a folder, not a file" in third
@@ -60,7 +61,7 @@ def test_missing_files_are_all_told(tmp_path: Path):
 def test_format_is_checked_on_opening(tmp_path: Path):
     (tmp_path / "a.txt").write_text("x\n")
     with pytest.raises(UserError, match="known endings"):
-        open_split(DataSection(train=(str(tmp_path / "a.txt"),)), "train")
+        open_split(TextRows(DataSection(train=(str(tmp_path / "a.txt"),))), "train")
 
 
 def test_which_splits_there_are():
@@ -73,7 +74,7 @@ def test_which_splits_there_are():
     with_files = DataSection(reader="m:f", dev=("b.x",))
     assert [has_split(with_files, split) for split in ("train", "dev", "test")] == [False, True, False]
     with pytest.raises(UserError, match="names no test data"):
-        open_split(files, "test")
+        open_split(TextRows(files), "test")
 
 
 def test_reader_with_files(reader_file):
@@ -82,7 +83,7 @@ def test_reader_with_files(reader_file):
     Path("one.x").write_text("ab")
     Path("two.x").write_text("c")
     before = list(sys.path)
-    source = open_split(DataSection(reader="my_reader_a:rows", train=("one.x", "two.x")), "train")
+    source = open_split(TextRows(DataSection(reader="my_reader_a:rows", train=("one.x", "two.x"))), "train")
     rows = list(source)
     assert [(row.source, row.line, row.values["text"]) for row in rows] == [
         ("my_reader_a:rows(one.x)", 1, "a"), ("my_reader_a:rows(one.x)", 2, "b"), ("my_reader_a:rows(two.x)", 1, "c"),
@@ -93,7 +94,7 @@ def test_reader_with_files(reader_file):
 
 def test_reader_without_files_and_missing_key(reader_file):
     reader_file("my_reader_b", "def rows():\n    return [{'text': 'a', 'label': 1}, {'text': 'b'}]\n")
-    first, second = open_split(DataSection(reader="my_reader_b:rows"), "train")
+    first, second = open_split(TextRows(DataSection(reader="my_reader_b:rows")), "train")
     assert first == Row("my_reader_b:rows()", 1, {"text": "a", "label": 1})
     assert isinstance(second, BadRow) and second.line == 2 and second.kind == "missing key 'label'"
 
@@ -120,7 +121,7 @@ def test_reader_without_files_and_missing_key(reader_file):
 def test_reader_failures(reader_file, name, body, says):
     reader_file(name.split(":")[0], body) if body else None
     with pytest.raises(UserError) as caught:
-        list(open_split(DataSection(reader=name), "train"))
+        list(open_split(TextRows(DataSection(reader=name)), "train"))
     assert caught.value.__suppress_context__ or caught.value.__context__ is None
     for part in says:
         assert part in str(caught.value), str(caught.value)

@@ -11,15 +11,20 @@ import nlpctl  # noqa: F401  before paddle
 from nlpctl.config.schema import DataSection
 from nlpctl.data.batching import CheckedDataLoader
 from nlpctl.data.collate import Collator, LoaderFailure
-from nlpctl.data.examples import ExampleReader, TextExample
+from nlpctl.data.examples import ExampleReader
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.row import BadRow, Row
 from nlpctl.data.sources import open_split
 from nlpctl.data.streaming import StreamingExamples
+from nlpctl.data.text_rows import TextExample, TextRows
 from nlpctl.data.tokenizers import Encoding
 from nlpctl.errors import UserError
 
 ROWS = 103
+
+
+def one_feature(example):
+    return (example,)
 
 
 class Numbers:
@@ -38,8 +43,8 @@ class Numbers:
 
 def stream(source=None, **options) -> StreamingExamples:
     options = {"batch_size": 4, "shuffle_buffer": 10, "seed": 3, "on_bad_row": "error", **options}
-    reader = ExampleReader(DataSection(), LabelSet(("0", "1")), True)
-    return StreamingExamples(source or Numbers(), reader, **options)
+    reader = ExampleReader(TextRows(DataSection()), LabelSet(("0", "1")))
+    return StreamingExamples(source or Numbers(), reader, one_feature, **options)
 
 
 def take(examples, count: int) -> list[int]:
@@ -137,7 +142,7 @@ def test_file_that_vanishes(tmp_path: Path):
     path = tmp_path / "a.tsv"
     path.write_text("text\tlabel\n1\t1\n2\t0\n")
     data = DataSection(train=(str(path),))
-    source = open_split(data, "train")
+    source = open_split(TextRows(data), "train")
     assert sorted(take(stream(source), 2)) == [1, 2]
     path.unlink()
     (failure,) = stream(source)

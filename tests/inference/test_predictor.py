@@ -1,47 +1,79 @@
-"""Rows are answered in their own order, whatever order they are computed in."""
+"""Predictions come back in the order of the examples, however they were batched."""
 
 from __future__ import annotations
+
+import dataclasses
 
 import numpy as np
 import pytest
 
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.data.collate import LoaderFailure, failure_batch
-from nlpctl.data.examples import TextExample
 from nlpctl.errors import UserError
-from nlpctl.inference.predictor import DygraphPredictor, logits_in_order, windows
+from nlpctl.inference.predictor import DygraphPredictor, answering, scoring, windows
+
+
+class Part(str):
+    @property
+    def byte_length(self):
+        return len(self)
+
+
+class Words:
+    """A task whose examples are sentences, whose features are words, and whose network measures them."""
+
+    label_names = ("labels",)
+    hides = False
+
+    def features(self, example, encoder):
+        return [Part(word) for word in example.split()]
+
+    def collator(self, encoder, *, labelled):
+        labels = {"labels": 1} if labelled else {}
+        return lambda parts: {"lengths": np.array([len(part) for part in parts])} | labels
+
+    def predictions(self, outputs, parts):
+        (lengths,) = outputs
+        return [(str(part), int(length)) for part, length in zip(parts, lengths, strict=True)]
 
 
 class Lengths:
-    """Answers each row with its length, and notes the batches."""
+    """A predictor that returns what it is given, and keeps the batches it saw."""
 
-    engine = "lengths"
+    engine = "test"
 
     def __init__(self):
-        self.batches = []
+        self.batches: list[list[int]] = []
 
-    def logits(self, batch):
-        assert set(batch) == {"lengths"}, "labels are not the network's business"
+    def outputs(self, batch):
+        assert list(batch) == ["lengths"]  # labels are not for the network
         self.batches.append(batch["lengths"].tolist())
-        return np.stack([batch["lengths"], -batch["lengths"]], axis=1).astype("float32")
+        return (batch["lengths"],)
 
 
-def collate(examples):
-    lengths = np.array([len(example.text) for example in examples])
-    return {"lengths": lengths, "labels": np.zeros(len(examples), "int64")}
+SENTENCES = ["a bbbb", "ccc", "", "dd eeeee f", "ggg hhhhhhh"]
 
 
-def examples(lengths: list[int]) -> list[TextExample]:
-    return [TextExample("x" * length, None, None) for length in lengths]
-
-
-def test_logits_come_in_the_order_of_the_rows():
-    lengths = np.random.default_rng(0).integers(1, 50, 23).tolist()
+@pytest.mark.parametrize("pipeline", [answering, scoring])
+def test_predictions_come_in_the_order_of_the_examples(pipeline):
     predictor = Lengths()
-    logits = logits_in_order(predictor, collate, examples(lengths), 4)
-    assert logits.tolist() == [[length, -length] for length in lengths]
-    assert sum(predictor.batches, []) == sorted(lengths)  # batches hold rows of similar length
-    assert [len(batch) for batch in predictor.batches] == [4, 4, 4, 4, 4, 3]
+    found = pipeline(Words(), None, predictor).predictions(SENTENCES, 3)
+    assert found == [[(word, len(word)) for word in sentence.split()] for sentence in SENTENCES]
+    lengths = sorted(len(word) for sentence in SENTENCES for word in sentence.split())
+    assert sum(predictor.batches, []) == lengths  # batches hold parts of similar length
+    assert [len(batch) for batch in predictor.batches] == [3, 3, 2]
+
+
+def test_what_the_task_hides_is_hidden_before_scoring():
+    class Hiding(Words):
+        hides = True
+
+        def hide(self, batch, generator):
+            assert generator is None and "labels" in batch  # an evaluation: the masks depend on the row alone
+            return batch | {"lengths": batch["lengths"] * 0}
+
+    found = scoring(Hiding(), None, Lengths()).predictions(["a bb"], 2)
+    assert found == [[("a", 0), ("bb", 0)]]
 
 
 def test_windows_of_a_stream():
@@ -55,8 +87,9 @@ def test_windows_of_a_stream():
 
 def test_a_failure_while_collating_is_raised():
     broken = failure_batch(LoaderFailure.of(UserError("a broken row")))
+    pipeline = dataclasses.replace(answering(Words(), None, Lengths()), collate=lambda _: broken)
     with pytest.raises(UserError, match="a broken row"):
-        logits_in_order(Lengths(), lambda _: broken, examples([1, 2]), 2)
+        pipeline.predictions(SENTENCES, 2)
 
 
 def test_the_network_is_put_into_evaluation_without_gradients():
@@ -73,6 +106,6 @@ def test_the_network_is_put_into_evaluation_without_gradients():
     network = Network()
     predictor = DygraphPredictor(network)
     batch = {"features": np.ones((4, 3), "float32")}
-    first, second = predictor.logits(batch), predictor.logits(batch)
+    (first,), (second,) = predictor.outputs(batch), predictor.outputs(batch)
     assert isinstance(first, np.ndarray) and first.shape == (4, 2) and (first == second).all()
     assert (first == first[0]).all() and not network.training  # dropout is off

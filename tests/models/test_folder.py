@@ -2,11 +2,19 @@ import json
 
 import pytest
 
-from nlpctl.config.schema import ColumnsSection, DataSection
+from nlpctl.config.load import Override, load_recipe
 from nlpctl.errors import UserError
-from nlpctl.models.folder import ModelCard, make_card, read_card, read_labels, save_model_folder
+from nlpctl.models.folder import make_card, read_card, read_labels, save_model_folder, write_labels
 
-CARD = ModelCard("sequence_classification", ("负", "正"), ColumnsSection(text="a", text_pair="b"), 64, "fast", False)
+CHANGED = {"data.columns.text": "a", "data.columns.text_pair": "b", "data.max_seq_length": "64", "data.header": "false"}
+
+
+def card(labels=("负", "正"), **changed):
+    overrides = [Override(key, text, key) for key, text in (CHANGED | changed).items()]
+    return make_card(load_recipe("quickstart", overrides), labels)
+
+
+CARD = card()
 
 
 class Saves:
@@ -30,22 +38,36 @@ def test_round_trip(folder):
 
 def test_format_on_disk_is_a_contract(folder):
     assert json.loads((folder / "labels.json").read_text(encoding="utf-8")) == {"labels": ["负", "正"]}
-    assert json.loads((folder / "task.json").read_text()) == {
-        "format": 1,
-        "task": "sequence_classification",
-        "trained": True,
-        "data": {
-            "columns": {"text": "a", "text_pair": "b", "label": "label"},
-            "max_seq_length": 64,
-            "tokenizer": "fast",
-            "header": False,
-        },
-    }
+    task = json.loads((folder / "task.json").read_text())
+    assert (task["format"], task["task"], task["trained"]) == (1, "sequence_classification", True)
+    assert task["data"]["columns"] | {"text": "a", "text_pair": "b", "label": "label"} == task["data"]["columns"]
+    kept = {"max_seq_length": 64, "doc_stride": 64, "tokenizer": "auto", "header": False, "label_separator": ","}
+    assert kept.items() <= task["data"].items() and task["model"] == {"head": "linear"}
+    assert {"decode", "prompt", "retrieval"} < task.keys()
 
 
-def test_card_of_a_recipe():
-    card = make_card("sequence_classification", ("a", "b"), DataSection(max_seq_length=32))
-    assert (card.labels, card.max_seq_length, card.tokenizer, card.trained) == (("a", "b"), 32, "auto", True)
+def test_the_folder_is_a_recipe(folder):
+    """Everything that decides an answer comes back from the folder alone."""
+    recipe = load_recipe(folder, purpose="apply")
+    assert make_card(recipe, CARD.labels) == CARD
+
+
+def test_thresholds_are_kept(folder):
+    assert read_card(folder).thresholds is None
+    write_labels(folder, CARD.labels, (0.25, 0.75))
+    assert read_card(folder).thresholds == (0.25, 0.75)
+    (folder / "labels.json").write_text('{"labels": ["a", "b"], "thresholds": [0.5]}')
+    with pytest.raises(UserError, match="labels.json: must hold one threshold per label"):
+        read_labels(folder)
+
+
+def test_terms_travel_with_the_model(tmp_path):
+    (tmp_path / "my.tsv").write_text("北京\tLOC\n", encoding="utf-8")
+    save_model_folder(tmp_path / "model", Saves(), Saves(), card(**{"decode.terms": str(tmp_path / "my.tsv")}))
+    (tmp_path / "my.tsv").unlink()
+    assert (tmp_path / "model" / "terms.tsv").read_text(encoding="utf-8") == "北京\tLOC\n"
+    recipe = load_recipe(tmp_path / "model", purpose="apply")
+    assert recipe.decode.terms == str(tmp_path / "model" / "terms.tsv")
 
 
 def test_missing_files(folder):
@@ -59,7 +81,7 @@ def test_missing_files(folder):
 
 @pytest.mark.parametrize(
     "labels",
-    ['{"labels": []}', '{"labels": ["a",1]}', '{"labels": "ab"}', "{}", '{"labels": ["a"', '{"labels": ["a","a"]}'],
+    ['{"labels": ["a",1]}', '{"labels": "ab"}', "{}", '{"labels": ["a"', '{"labels": ["a","a"]}'],
 )
 def test_bad_labels(folder, labels):
     (folder / "labels.json").write_text(labels)

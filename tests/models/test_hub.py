@@ -13,13 +13,15 @@ import sys
 import nlpctl
 from nlpctl.config.schema import ModelSection
 from nlpctl.errors import UserError
-from nlpctl.models.load import load_classifier, load_trained
+from nlpctl.models.families import Head
+from nlpctl.models.load import load_to_train, load_trained
+head = Head("SequenceClassification")
 for name in sys.argv[1:]:
     try:
         if name.startswith("trained:"):
-            print(name, load_trained(name.removeprefix("trained:")).labels)
+            print(name, load_trained(name.removeprefix("trained:"), head).labels)
             continue
-        model = load_classifier(ModelSection(name_or_path=name), ("neg", "pos"), vocabulary_texts=None)
+        model = load_to_train(ModelSection(name_or_path=name), head, ("neg", "pos"), vocabulary_texts=None)
         classes = type(model.network).__name__, type(model.tokenizer).__name__
         print(name, *classes, model.source.kind, model.fresh)
     except UserError as error:

@@ -11,9 +11,12 @@ from safetensors.numpy import load_file, save_file
 
 from nlpctl.config.schema import ModelSection
 from nlpctl.errors import UserError
+from nlpctl.models.families import Head
 from nlpctl.models.huggingface import CONVERTIBLE, is_huggingface_layout, paddle_name, to_paddle_layout
-from nlpctl.models.load import load_classifier, load_trained
+from nlpctl.models.load import load_to_train, load_trained
 from nlpctl.models.weights import read_weights_file
+
+HEAD = Head("SequenceClassification")
 
 HUGGINGFACE = Path(__file__).parent / "huggingface"
 LABELS = ("neg", "mid", "pos")
@@ -22,7 +25,7 @@ FOLDERS = [*CLASSIFIERS, "bert-encoder", "bert-masked-lm"]
 
 
 def load(folder, labels=LABELS, **config):
-    return load_classifier(ModelSection(name_or_path=str(folder), config=config), labels, vocabulary_texts=None)
+    return load_to_train(ModelSection(name_or_path=str(folder), config=config), HEAD, labels, vocabulary_texts=None)
 
 
 def run(network, name):
@@ -50,7 +53,7 @@ def test_same_outputs_as_pytorch(name):
 @pytest.mark.parametrize("name", CLASSIFIERS)
 def test_trained_classifier_is_taken_whole(name):
     assert load(HUGGINGFACE / name).fresh == ()
-    trained = load_trained(HUGGINGFACE / name)
+    trained = load_trained(HUGGINGFACE / name, HEAD)
     assert trained.labels == LABELS
     ours, theirs = run(trained.network, name)[1]
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
@@ -76,7 +79,7 @@ def test_language_model_leaves_pooler_and_head_fresh():
 @pytest.mark.parametrize("name", ["bert-encoder", "bert-masked-lm"])
 def test_untrained_head_is_refused_for_evaluation(name):
     with pytest.raises(UserError, match="the task head was never trained"):
-        load_trained(HUGGINGFACE / name)
+        load_trained(HUGGINGFACE / name, HEAD)
 
 
 @pytest.mark.parametrize("architectures", [["BertModel"], ["BertForMaskedLM"], ["RobertaModel"], [], None])

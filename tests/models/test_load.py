@@ -1,3 +1,4 @@
+import dataclasses
 import json
 import shutil
 
@@ -5,21 +6,25 @@ import numpy as np
 import paddle
 import pytest
 
-from nlpctl.config.schema import ColumnsSection, ModelSection
+from nlpctl.config.load import load_recipe
+from nlpctl.config.schema import ModelSection
 from nlpctl.errors import UserError
-from nlpctl.models.folder import ModelCard, save_model_folder
-from nlpctl.models.load import load_classifier, load_trained
+from nlpctl.models.families import Head
+from nlpctl.models.folder import make_card, save_model_folder
+from nlpctl.models.load import load_to_train, load_trained
 from nlpctl.models.network import max_positions
+
+HEAD = Head("SequenceClassification")
 
 FAMILIES = ["Bert", "Ernie", "Roberta", "Electra"]
 
 
 def load(folder, labels=("neg", "pos"), **config):
-    return load_classifier(ModelSection(name_or_path=str(folder), config=config), labels, vocabulary_texts=None)
+    return load_to_train(ModelSection(name_or_path=str(folder), config=config), HEAD, labels, vocabulary_texts=None)
 
 
 def card(labels=("neg", "pos"), trained=True):
-    return ModelCard("sequence_classification", labels, ColumnsSection(), 16, "auto", True, trained)
+    return dataclasses.replace(make_card(load_recipe("quickstart"), labels), trained=trained)
 
 
 def state(network):
@@ -45,7 +50,7 @@ def test_bare_encoder(paddle_folder, family):
 def test_save_and_load_again(paddle_folder, tmp_path, family):
     model = load(paddle_folder(family), ("a", "b", "c"))
     save_model_folder(tmp_path / "out", model.network, model.tokenizer, card(("a", "b", "c")))
-    again = load_trained(tmp_path / "out")
+    again = load_trained(tmp_path / "out", HEAD)
     assert (again.labels, again.fresh, again.source.kind) == (("a", "b", "c"), (), "nlpctl")
     assert again.network.config.id2label == {0: "a", 1: "b", 2: "c"}
     for name, array in state(model.network).items():
@@ -59,7 +64,7 @@ def test_logits_survive_the_round_trip_and_stock_from_pretrained_agrees(paddle_f
     model = load(paddle_folder("Ernie", use_task_id=True))
     save_model_folder(tmp_path / "out", model.network, model.tokenizer, card())
     ids = paddle.to_tensor([[1, 5, 6, 7, 2]])
-    ours = load_trained(tmp_path / "out").network
+    ours = load_trained(tmp_path / "out", HEAD).network
     stock = ErnieForSequenceClassification.from_pretrained(str(tmp_path / "out"))
     for network in (model.network, ours, stock):
         network.eval()
@@ -89,18 +94,18 @@ def test_untrained_folder_is_refused_for_evaluation(paddle_folder, tmp_path):
     save_model_folder(tmp_path / "out", model.network, model.tokenizer, card(trained=False))
     for folder in (tmp_path / "out", paddle_folder("Bert"), paddle_folder("Bert", "ForMaskedLM")):
         with pytest.raises(UserError, match="(?s)the task head was never trained.*nlpctl train"):
-            load_trained(folder)
+            load_trained(folder, HEAD)
 
 
 def test_labels_that_do_not_fit_the_head(paddle_folder, tmp_path):
     model = load(paddle_folder())
     save_model_folder(tmp_path / "out", model.network, model.tokenizer, card(("a", "b", "c")))
     with pytest.raises(UserError, match=r"labels.json: names 3 labels, but the network was trained on 2"):
-        load_trained(tmp_path / "out")
+        load_trained(tmp_path / "out", HEAD)
 
 
 def test_trained_paddlenlp_classifier(paddle_folder):
-    trained = load_trained(paddle_folder("Bert", "ForSequenceClassification"))
+    trained = load_trained(paddle_folder("Bert", "ForSequenceClassification"), HEAD)
     assert trained.labels == ("LABEL_0", "LABEL_1") and trained.fresh == ()
 
 
@@ -222,7 +227,7 @@ def test_tokenizer_can_be_saved_after_its_folder_is_gone(paddle_folder, tmp_path
     model = load(folder)
     shutil.rmtree(folder)
     save_model_folder(tmp_path / "out", model.network, model.tokenizer, card())
-    assert load_trained(tmp_path / "out").tokenizer("abc") == model.tokenizer("abc")
+    assert load_trained(tmp_path / "out", HEAD).tokenizer("abc") == model.tokenizer("abc")
 
 
 def test_second_network_has_the_same_parameter_names(paddle_folder):
@@ -254,7 +259,7 @@ def test_max_positions_is_the_longest_sequence_that_runs(paddle_folder, family):
 
 def test_no_model_at_all():
     with pytest.raises(UserError, match="(?s)model: no model given.*from_scratch"):
-        load_classifier(ModelSection(), ("a", "b"), vocabulary_texts=None)
+        load_to_train(ModelSection(), HEAD, ("a", "b"), vocabulary_texts=None)
 
 
 @pytest.mark.parametrize("family", ["TinyBert", "RoFormer", "Skep", "MegatronBert", "DistilBert"])

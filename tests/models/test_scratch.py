@@ -2,11 +2,15 @@ import numpy as np
 import paddle
 import pytest
 
-from nlpctl.config.schema import ColumnsSection, ModelSection, ScratchSection
+from nlpctl.config.load import load_recipe
+from nlpctl.config.schema import ModelSection, ScratchSection
 from nlpctl.errors import UserError
-from nlpctl.models.folder import ModelCard, save_model_folder
-from nlpctl.models.load import load_classifier, load_trained
+from nlpctl.models.families import Head
+from nlpctl.models.folder import make_card, save_model_folder
+from nlpctl.models.load import load_to_train, load_trained
 from nlpctl.models.network import max_positions
+
+HEAD = Head("SequenceClassification")
 
 TEXTS = ["这家酒店很好", "the room is great", "太差了 terrible"] * 3
 LABELS = ("neg", "pos")
@@ -17,7 +21,7 @@ def build(architecture="ernie", config=None, texts=TEXTS, seed=5, **sizes):
     paddle.seed(seed)
     scratch = ScratchSection(architecture, **({"hidden_size": 16, "intermediate_size": 32} | sizes))
     model = ModelSection(from_scratch=scratch, config=config or {})
-    return load_classifier(model, LABELS, vocabulary_texts=lambda: iter(texts))
+    return load_to_train(model, HEAD, LABELS, vocabulary_texts=lambda: iter(texts))
 
 
 @pytest.mark.parametrize("architecture", ARCHITECTURES)
@@ -32,9 +36,9 @@ def test_builds_saves_and_loads(tmp_path, architecture):
     model.network.eval()
     logits = model.network(paddle.to_tensor([ids])).numpy()
     assert logits.shape == (1, 2)
-    card = ModelCard("sequence_classification", LABELS, ColumnsSection(), 64, "auto", True)
+    card = make_card(load_recipe("quickstart"), LABELS)
     save_model_folder(tmp_path / "out", model.network, model.tokenizer, card)
-    again = load_trained(tmp_path / "out")
+    again = load_trained(tmp_path / "out", HEAD)
     again.network.eval()
     assert again.tokenizer("这家酒店 great")["input_ids"] == ids
     np.testing.assert_array_equal(again.network(paddle.to_tensor([ids])).numpy(), logits)
@@ -59,4 +63,4 @@ def test_heads_that_do_not_divide_the_width():
 
 def test_without_training_text():
     with pytest.raises(UserError, match="(?s)needs training text.*data.train"):
-        load_classifier(ModelSection(from_scratch=ScratchSection()), LABELS, vocabulary_texts=None)
+        load_to_train(ModelSection(from_scratch=ScratchSection()), HEAD, LABELS, vocabulary_texts=None)

@@ -13,8 +13,11 @@ import pytest
 from paddlenlp.transformers import BertForSequenceClassification, ErnieConfig, ErnieForSequenceClassification
 
 from nlpctl.config.schema import ModelSection
-from nlpctl.models.load import load_classifier
+from nlpctl.models.families import Head
+from nlpctl.models.load import load_to_train
 from nlpctl.models.torch_file import load_torch_file
+
+HEAD = Head("SequenceClassification")
 
 CLASSIFIER = Path(__file__).parents[1] / "models" / "huggingface" / "bert-classifier"
 
@@ -67,7 +70,7 @@ def test_architectures_against_names_still_leave_the_encoder_random(tmp_path):
     weight = convert(folder).bert.encoder.layers[0].self_attn.q_proj.weight.numpy()
     assert np.abs(weight - file).mean() > 0.1
     (folder / "model_state.pdparams").unlink()  # written by the conversion
-    ours = load_classifier(ModelSection(name_or_path=str(folder)), ("neg", "pos"), vocabulary_texts=None)
+    ours = load_to_train(ModelSection(name_or_path=str(folder)), HEAD, ("neg", "pos"), vocabulary_texts=None)
     np.testing.assert_array_equal(ours.network.bert.encoder.layers[0].self_attn.q_proj.weight.numpy(), file)
 
 
