@@ -1,0 +1,46 @@
+"""Scores of entities: an entity counts as found when its type and both its ends are right, as in seqeval."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from nlpctl.data.tag_scheme import Span
+
+
+def entity_report(gold: Sequence[Sequence[Span]], predicted: Sequence[Sequence[Span]]) -> dict[str, Any]:
+    """Precision, recall and F1 over all entities (micro), averaged over types (macro, weighted), and per type.
+
+    gold[i] and predicted[i] are the entities of sentence i. Types are those that occur on either side;
+    what has nothing to divide by is 0. Equal to seqeval's default mode with zero_division=0.
+    """
+    expected, found, right = Counter(), Counter(), Counter()
+    for true, guessed in zip(gold, predicted, strict=True):
+        expected.update(span.type for span in true)
+        found.update(span.type for span in guessed)
+        right.update(span.type for span in set(true) & set(guessed))
+    types = sorted(expected | found)
+    per_type = {kind: _figures(right[kind], found[kind], expected[kind]) for kind in types}
+    overall = _figures(right.total(), found.total(), expected.total())
+    support = expected.total()
+    return {
+        "rows": len(gold),
+        "precision": overall["precision"],
+        "recall": overall["recall"],
+        "f1": overall["f1"],
+        "macro_f1": _ratio(sum(figures["f1"] for figures in per_type.values()), len(types)),
+        "weighted_f1": _ratio(sum(figures["f1"] * figures["support"] for figures in per_type.values()), support),
+        "entities": support,
+        "labels": per_type,
+    }
+
+
+def _figures(right: int, found: int, expected: int) -> dict[str, Any]:
+    precision, recall = _ratio(right, found), _ratio(right, expected)
+    f1 = _ratio(2 * precision * recall, precision + recall)
+    return {"precision": precision, "recall": recall, "f1": f1, "support": expected}
+
+
+def _ratio(part: float, whole: float) -> float:
+    return part / whole if whole else 0.0
