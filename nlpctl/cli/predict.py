@@ -26,6 +26,12 @@ def predict(
         str, typer.Option("--format", help="text (a sentence per line), tsv, csv, jsonl, json; auto: by the ending.")
     ] = "auto",
     batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Rows per batch.")] = 64,
+    embeddings: Annotated[
+        Path | None,
+        typer.Option(
+            "--embeddings", metavar="FILE.npy", help="Semantic indexing: write vectors, float32 [rows, dim], here."
+        ),
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted prediction.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output file.")] = False,
 ) -> None:
@@ -36,18 +42,32 @@ def predict(
       nlpctl predict outputs/quickstart reviews.txt -o labelled.jsonl
 
       echo 房间很干净 | nlpctl predict outputs/quickstart
+
+      nlpctl predict outputs/pairs texts.txt --embeddings texts.npy
     """
-    if format not in FORMATS:
-        raise UserError(f"there is no format {format!r}", where="--format", hint=f"one of {', '.join(FORMATS)}")
+    check_format(format)
+    if embeddings is not None and (resume or output is not None):
+        hint = "leave out -o and --resume: the vectors are written in one go, in place of JSON lines"
+        raise UserError("vectors go to the file of --embeddings alone", where="--embeddings", hint=hint)
     if resume and output is None:
         raise UserError("standard output cannot be resumed", where="--resume", hint="name the output file: -o FILE")
     recipe = load_command_recipe(model, ctx, purpose="apply")
     from nlpctl.data.inputs import open_input
     from nlpctl.data.kinds import task_rows
+    from nlpctl.runners.embed import write_embeddings
     from nlpctl.runners.predict import predict as run_prediction
 
     with located(recipe):
         source = open_input(task_rows(recipe.task, recipe.data), input, format)
-        result = run_prediction(recipe, source, output, batch_size=batch_size, resume=resume, overwrite=overwrite)
+        if embeddings is not None:
+            result = write_embeddings(recipe, source, embeddings, batch_size=batch_size, overwrite=overwrite)
+        else:
+            result = run_prediction(recipe, source, output, batch_size=batch_size, resume=resume, overwrite=overwrite)
     if result.output is not None:
         console.note(f"{result.rows:,} rows ({result.bad_rows:,} bad) -> {result.output}")
+
+
+def check_format(format: str) -> None:
+    """UserError for a value of --format that names none."""
+    if format not in FORMATS:
+        raise UserError(f"there is no format {format!r}", where="--format", hint=f"one of {', '.join(FORMATS)}")

@@ -33,7 +33,7 @@ class MatchingRows(TextRows):
         return super().required(labelled)
 
     def settle_labels(self, labels: LabelSet) -> LabelSet:
-        """`labels` in the order no match, match. UserError where there are not two, or nobody can tell which is which."""
+        """`labels`, no match before match. UserError where there are not two, or nobody can tell which is which."""
         if len(labels) != 2:
             raise UserError(
                 f"text_matching needs two labels, found {len(labels)}: {', '.join(labels.names[:10])}",

@@ -56,7 +56,7 @@ def predict(
     """
     model_source = find_trained_model(recipe)
     if output is not None:
-        _refuse_output(output, source, overwrite)
+        refuse_output(output, source, overwrite)
     if source.rereadable:
         source.check()  # a bad row in the last line should not cost an hour
     if output is None:
@@ -79,15 +79,23 @@ def predict(
     return PredictResult(done + result.rows, bad + result.bad_rows, result.seconds, output)
 
 
-def _refuse_output(output: Path, source: PredictInput, overwrite: bool) -> None:
+def refuse_output(output: Path, source: PredictInput, overwrite: bool) -> None:
+    """UserError where `output` is a folder, the input, or there already and not to be replaced."""
     if output.is_dir():
-        raise UserError("this is a folder", where=str(output), hint="name a file in it: -o FILE")
+        raise UserError("this is a folder", where=str(output), hint="name a file in it")
     if not output.exists():
         return
     if source.path is not None and output.samefile(source.path):
-        raise UserError("the output file is the input", where=str(output), hint="name another file: -o FILE")
+        raise UserError("the output file is the input", where=str(output), hint="name another file")
     if not overwrite:
-        raise UserError("the output file exists", where=str(output), hint="use --overwrite, or another -o FILE")
+        raise UserError("the output file exists", where=str(output), hint="use --overwrite, or name another file")
+
+
+def check_bad_row(row: BadRow, policy: str) -> None:
+    """UserError for a bad row, where data.on_bad_row is "error"."""
+    if policy == "error":
+        hint = "mend the row, or answer the others: --set data.on_bad_row=skip"
+        raise UserError(row.reason, where=row.where, hint=hint)
 
 
 def _reading(data: DataSection) -> dict[str, Any]:
@@ -114,9 +122,7 @@ def _answer_all(
             for row, answer in _answers(pipeline, source.task_rows, window, batch_size):
                 if isinstance(row, BadRow):
                     bad += 1
-                    if recipe.data.on_bad_row == "error":
-                        hint = "mend the row, or answer the others: --set data.on_bad_row=skip"
-                        raise UserError(row.reason, where=row.where, hint=hint)
+                    check_bad_row(row, recipe.data.on_bad_row)
                 stream.write(json.dumps(answer, ensure_ascii=False) + "\n")
             stream.flush()
             count += len(window)
@@ -132,9 +138,14 @@ def _answers(
     predictions = iter(pipeline.predictions(examples, batch_size))
     for row in window:
         if isinstance(row, BadRow):
-            yield row, {BAD_ROW: f"{row.where}: {row.reason}"}
+            yield row, bad_answer(row)
         else:
             yield row, {**rows.answered(row), **pipeline.task.answer(row, next(predictions))}
+
+
+def bad_answer(row: BadRow) -> dict[str, Any]:
+    """What stands for a bad row among the answers."""
+    return {BAD_ROW: f"{row.where}: {row.reason}"}
 
 
 def _is_bad(line: bytes) -> bool:

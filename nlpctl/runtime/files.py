@@ -9,28 +9,35 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 STAGING_PREFIX = ".staging-"
 _OLD_PREFIX = f"{STAGING_PREFIX}old-"  # holds the folder that is being replaced, under its own name
 _DOOMED_PREFIX = f"{STAGING_PREFIX}deleted-"
 
 
-def write_text_atomic(path: Path, text: str) -> None:
-    """Write `text` to `path`; a reader sees the old file or the whole new one, also after a crash."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, staged = tempfile.mkstemp(dir=path.parent, prefix=STAGING_PREFIX, suffix=path.name)
+@contextlib.contextmanager
+def staged_file(final: Path) -> Iterator[BinaryIO]:
+    """Yield a new binary file beside `final`; on success it takes `final`'s name, on failure it is removed."""
+    final.parent.mkdir(parents=True, exist_ok=True)
+    handle, staged = tempfile.mkstemp(dir=final.parent, prefix=STAGING_PREFIX, suffix=final.name)
     try:
-        with os.fdopen(handle, "w", encoding="utf-8", newline="") as stream:
-            stream.write(text)
+        with os.fdopen(handle, "w+b") as stream:
+            yield stream
             stream.flush()
             os.fsync(stream.fileno())
         os.chmod(staged, 0o666 & ~_umask())
-        os.replace(staged, path)
+        os.replace(staged, final)
     except BaseException:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(staged)
         raise
+
+
+def write_text_atomic(path: Path, text: str) -> None:
+    """Write `text` to `path`; a reader sees the old file or the whole new one, also after a crash."""
+    with staged_file(path) as stream:
+        stream.write(text.encode("utf-8"))
 
 
 def write_json_atomic(path: Path, value: Any) -> None:

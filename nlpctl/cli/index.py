@@ -1,0 +1,90 @@
+"""`nlpctl index`: a searchable index of texts, made with a semantic indexing model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nlpctl.cli.options import RecipeCommand, load_command_recipe
+from nlpctl.cli.predict import check_format
+from nlpctl.config.located import located
+from nlpctl.errors import UserError
+from nlpctl.runtime import console
+
+KINDS = ("flat", "hnsw")
+SETTINGS = {"help_option_names": ["-h", "--help"]}
+BatchSize = Annotated[int, typer.Option("--batch-size", min=1, help="Texts per batch.")]
+Format = Annotated[
+    str, typer.Option("--format", help="text (a text per line), tsv, csv, jsonl, json; auto: by the ending.")
+]
+
+app = typer.Typer(
+    name="index",
+    help="Build an index of texts, and search it.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
+    context_settings=SETTINGS,
+)
+
+
+@app.command("build", cls=RecipeCommand, context_settings=SETTINGS)
+def build(
+    ctx: typer.Context,
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Run directory, model folder, or recipe.")],
+    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="File of the texts; - reads standard input.")],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FOLDER", help="Where to write the index.")],
+    kind: Annotated[
+        str, typer.Option("--kind", help="flat: exact; hnsw: approximate, faster from some 100,000 texts.")
+    ] = "flat",
+    format: Format = "auto",
+    batch_size: BatchSize = 64,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an index that is there already.")] = False,
+) -> None:
+    """Index the distinct texts of a file by their vectors.
+
+    Examples:
+
+      nlpctl index build outputs/pairs corpus.txt -o outputs/pairs_index
+
+      nlpctl index build outputs/pairs corpus.jsonl -o outputs/pairs_index --set data.columns.text=title
+    """
+    check_format(format)
+    if kind not in KINDS:
+        raise UserError(f"there is no index kind {kind!r}", where="--kind", hint=f"one of {', '.join(KINDS)}")
+    recipe = load_command_recipe(model, ctx, purpose="apply")
+    from nlpctl.runners.index import build_index, open_texts
+
+    with located(recipe):
+        source = open_texts(recipe, corpus, format)
+        built = build_index(recipe, source, output, kind=kind, batch_size=batch_size, overwrite=overwrite)
+    told = f", {built.repeated:,} repeated texts left out" if built.repeated else ""
+    told += f", {built.bad_rows:,} bad rows skipped" if built.bad_rows else ""
+    console.note(f"{built.texts:,} texts{told} -> {output}")
+
+
+@app.command("search", cls=RecipeCommand, context_settings=SETTINGS)
+def search(
+    ctx: typer.Context,
+    folder: Annotated[str, typer.Argument(metavar="FOLDER", help="An index that `nlpctl index build` wrote.")],
+    queries: Annotated[str, typer.Argument(metavar="QUERIES", help="File of queries; - reads standard input.")] = "-",
+    k: Annotated[int, typer.Option("-k", min=1, help="Hits per query.")] = 10,
+    format: Format = "auto",
+    batch_size: BatchSize = 64,
+) -> None:
+    """Find the nearest texts of every query: one JSON line each, in input order.
+
+    Examples:
+
+      nlpctl index search outputs/pairs_index queries.txt -k 5
+
+      echo 怎么退款 | nlpctl index search outputs/pairs_index
+    """
+    check_format(format)
+    from nlpctl.runners.index import index_recipe, open_texts, search_index
+
+    recipe = load_command_recipe(index_recipe(folder), ctx, purpose="apply")
+    with located(recipe):
+        search_index(recipe, Path(folder), open_texts(recipe, queries, format), k=k, batch_size=batch_size)

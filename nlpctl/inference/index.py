@@ -1,0 +1,68 @@
+"""Vectors of texts, searched by faiss.
+
+faiss brings its own OpenMP (libgomp) beside Paddle's (libiomp5); they live side by side, whichever is
+imported first (tests/inference/test_index.py). It reads OMP_NUM_THREADS when it is imported, as Paddle does.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import faiss
+import numpy as np
+
+from nlpctl.errors import UserError
+from nlpctl.inference.index_folder import BUILD_AGAIN, INDEX, TEXTS, IndexManifest, Kind
+
+# HNSW (Malkov and Yashunin, 2016): links per text, and how widely is searched while building and answering.
+HNSW_LINKS, HNSW_BUILD_WIDTH, HNSW_SEARCH_WIDTH = 32, 200, 128
+
+
+def new_index(kind: Kind, dim: int) -> Any:
+    """An empty faiss index by inner product, the cosine of unit vectors."""
+    if kind == "flat":
+        return faiss.IndexFlatIP(dim)
+    index = faiss.IndexHNSWFlat(dim, HNSW_LINKS, faiss.METRIC_INNER_PRODUCT)
+    index.hnsw.efConstruction = HNSW_BUILD_WIDTH
+    return index
+
+
+def save_index(index: Any, folder: Path) -> None:
+    faiss.write_index(index, str(folder / INDEX))
+
+
+class TextIndex:
+    """An index folder, loaded."""
+
+    def __init__(self, folder: Path, manifest: IndexManifest):
+        """Raises UserError where the files do not belong together."""
+        try:
+            self._index = faiss.read_index(str(folder / INDEX))
+            with (folder / TEXTS).open(encoding="utf-8") as stream:
+                self._texts = [json.loads(line) for line in stream]
+        except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: faiss
+            reason = str(error).splitlines()[0][:200]
+            raise UserError(f"the index cannot be read ({reason})", where=str(folder), hint=BUILD_AGAIN) from None
+        if manifest.kind == "hnsw":
+            self._index.hnsw.efSearch = HNSW_SEARCH_WIDTH
+        found = (self._index.ntotal, self._index.d, len(self._texts))
+        if found != (manifest.texts, manifest.dim, manifest.texts):
+            message = f"{found[0]} vectors of width {found[1]} and {found[2]} texts; the manifest says otherwise"
+            raise UserError(message, where=str(folder), hint=BUILD_AGAIN)
+
+    def search(self, vectors: np.ndarray, k: int) -> list[list[dict[str, Any]]]:
+        """The `k` nearest texts (fewer where there are fewer) of each vector [n, dim], best first.
+
+        A hit is {"text", "score", "rank"}: score is the cosine, rank counts from 1.
+        """
+        scores, ids = self._index.search(np.ascontiguousarray(vectors, np.float32), min(k, self._index.ntotal))
+        return [self._hits(*row) for row in zip(scores, ids, strict=True)]
+
+    def _hits(self, scores: np.ndarray, ids: np.ndarray) -> list[dict[str, Any]]:
+        found = [(float(score), int(row)) for score, row in zip(scores, ids, strict=True) if row >= 0]
+        return [
+            {"text": self._texts[row], "score": round(score, 6), "rank": rank}
+            for rank, (score, row) in enumerate(found, 1)
+        ]

@@ -1,0 +1,80 @@
+"""The folder of an index of texts: what lies in it, and whether it still belongs to its model. Imports no faiss.
+
+    index.faiss     the vectors, float32
+    texts.jsonl     one text per line, as a JSON string; line i (from 0) has vector i
+    recipe.yaml     how text is read and which network makes vectors of it
+    manifest.json   kind, number and width of the vectors; the model and the SHA-256 of its files
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from pathlib import Path
+from typing import Literal
+
+from nlpctl.errors import UserError
+from nlpctl.models.source import read_json, resolve_source
+from nlpctl.runtime.files import write_json_atomic
+from nlpctl.runtime.run_directory import sha256_of
+
+INDEX, TEXTS, RECIPE, MANIFEST = "index.faiss", "texts.jsonl", "recipe.yaml", "manifest.json"
+FORMAT = 1
+BUILD_AGAIN = "build it again: nlpctl index build"
+
+Kind = Literal["flat", "hnsw"]
+
+
+@dataclass(frozen=True)
+class IndexManifest:
+    """What an index folder holds. `model`: folder or name; `model_files`: its files and their SHA-256."""
+
+    kind: Kind
+    texts: int
+    dim: int
+    model: str
+    model_files: Mapping[str, str]
+
+
+def model_files(model: str) -> dict[str, str]:
+    """Name and SHA-256 of every file of a model folder; nothing for a model of the hub, which its name tells."""
+    folder = resolve_source(model).folder
+    if folder is None:
+        return {}
+    return {path.name: sha256_of(path) for path in sorted(folder.iterdir()) if path.is_file()}
+
+
+def write_manifest(folder: Path, manifest: IndexManifest) -> None:
+    write_json_atomic(folder / MANIFEST, {"format": FORMAT, **asdict(manifest)})
+
+
+def is_index(folder: Path) -> bool:
+    """Whether `folder` looks like an index."""
+    return (folder / MANIFEST).is_file() and (folder / INDEX).is_file()
+
+
+def read_manifest(folder: Path) -> IndexManifest:
+    """Raises UserError where `folder` is no index, is damaged or comes from another nlpctl."""
+    if not is_index(folder):
+        raise UserError("this folder is not an index", where=str(folder), hint="make one: nlpctl index build")
+    file = folder / MANIFEST
+    values = read_json(file)
+    if values.pop("format", None) != FORMAT:
+        raise UserError(f"this nlpctl reads index format {FORMAT}", where=str(file), hint=BUILD_AGAIN)
+    if values.keys() != {field.name for field in fields(IndexManifest)}:
+        raise UserError("is incomplete or damaged", where=str(file), hint=BUILD_AGAIN)
+    return IndexManifest(**values)
+
+
+def check_model(folder: Path, manifest: IndexManifest) -> None:
+    """UserError where the model is gone or is another one than the index was built with."""
+    now = model_files(manifest.model)
+    changed = sorted(
+        name for name in now.keys() | manifest.model_files.keys() if now.get(name) != manifest.model_files.get(name)
+    )
+    if changed:
+        raise UserError(
+            f"the model {manifest.model} has changed since this index was built: {', '.join(changed)}",
+            where=str(folder),
+            hint=f"the vectors of two models cannot be compared; {BUILD_AGAIN}",
+        )

@@ -1,0 +1,106 @@
+"""Texts to vectors with a semantic indexing model: `nlpctl predict --embeddings`, and the index of texts."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nlpctl.config.schema import Recipe
+from nlpctl.data.inputs import PredictInput
+from nlpctl.data.retrieval_rows import RetrievalExample
+from nlpctl.data.row import BadRow
+from nlpctl.data.rows import no_rows
+from nlpctl.errors import UserError
+from nlpctl.runners.predict import WINDOW_BATCHES, PredictResult, check_bad_row, refuse_output
+from nlpctl.runners.trained import TrainedModel, find_trained_model, open_trained_model
+from nlpctl.runtime import console
+from nlpctl.runtime.files import staged_file
+from nlpctl.runtime.interrupt import sigterm_interrupts
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from nlpctl.inference.predictor import Pipeline
+
+TASK = "semantic_indexing"
+
+
+def require_vectors(recipe: Recipe) -> None:
+    """UserError for a model of a task that makes no vectors of texts."""
+    if recipe.task != TASK:
+        raise UserError(
+            f"a model of {recipe.task} makes no vectors of texts",
+            where=recipe.where("task"),
+            hint=f"train one with task: {TASK}; recipes/indexing shows how",
+        )
+
+
+def write_embeddings(
+    recipe: Recipe, source: PredictInput, output: Path, *, batch_size: int = 64, overwrite: bool = False
+) -> PredictResult:
+    """Write the vector of every row of `source` to the .npy file `output`: float32 [rows, dim], in input order.
+
+    Vectors have unit length; a bad row (data.on_bad_row: skip) has one of zeros. The file is written aside
+    and renamed when it is complete; memory does not grow with the rows.
+    """
+    require_vectors(recipe)
+    model_source = find_trained_model(recipe)
+    refuse_output(output, source, overwrite)
+    if source.rereadable:
+        source.check()  # a bad row in the last line should not cost an hour
+    model = open_trained_model(recipe, model_source)
+    from nlpctl.inference.vector_file import VectorFile
+
+    started, file, bad = time.monotonic(), None, 0
+    try:
+        with sigterm_interrupts(), staged_file(output) as stream:
+            for rows, vectors in embedded(recipe, model, source, batch_size):
+                file = VectorFile(stream, vectors.shape[1]) if file is None else file
+                file.append(vectors)
+                bad += sum(isinstance(row, BadRow) for row in rows)
+            if file is None:
+                raise no_rows(source.name)
+            file.finish()
+    except OSError as error:
+        message = f"cannot write here ({error.strerror or error})"
+        raise UserError(message, where=str(output), hint="name another file") from None
+    return PredictResult(file.rows, bad, time.monotonic() - started, output)
+
+
+def embedded(
+    recipe: Recipe, model: TrainedModel, source: PredictInput, batch_size: int
+) -> Iterator[tuple[list[Any], np.ndarray]]:
+    """Windows of rows (examples and bad rows), in order, each with float32 vectors [rows, dim]: zeros for bad rows.
+
+    UserError for a bad row where data.on_bad_row is "error".
+    """
+    from nlpctl.inference.predictor import answering, windows
+
+    pipeline = answering(model.task, model.encoder, model.predictor)
+    dim = _width(pipeline)
+    with console.progress(None, "embed") as bar:
+        for window in windows(source.rows(), batch_size * WINDOW_BATCHES):
+            for row in window:
+                if isinstance(row, BadRow):
+                    check_bad_row(row, recipe.data.on_bad_row)
+            yield window, _vectors(pipeline, window, dim, batch_size)
+            bar.advance(len(window))
+
+
+def _width(pipeline: Pipeline) -> int:
+    """Width of the vectors: that of any text's."""
+    ((vector,),) = pipeline.predictions([RetrievalExample("1", None, None, True)], 1)[0]
+    return len(vector)
+
+
+def _vectors(pipeline: Pipeline, window: list[Any], dim: int, batch_size: int) -> np.ndarray:
+    import numpy as np
+
+    places = [place for place, row in enumerate(window) if not isinstance(row, BadRow)]
+    predictions = pipeline.predictions([window[place] for place in places], batch_size)
+    vectors = np.zeros((len(window), dim), np.float32)
+    for place, ((vector,),) in zip(places, predictions, strict=True):
+        vectors[place] = vector
+    return vectors

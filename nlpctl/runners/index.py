@@ -1,0 +1,132 @@
+"""`nlpctl index`: an index of texts by their vectors, and the texts nearest to a query."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from nlpctl.config.dump import dump_recipe
+from nlpctl.config.schema import Recipe
+from nlpctl.data.inputs import PredictInput, open_input
+from nlpctl.data.kinds import task_rows
+from nlpctl.data.row import BadRow
+from nlpctl.data.rows import no_rows
+from nlpctl.errors import UserError
+from nlpctl.inference.index_folder import (
+    RECIPE,
+    TEXTS,
+    IndexManifest,
+    Kind,
+    check_model,
+    is_index,
+    model_files,
+    read_manifest,
+    write_manifest,
+)
+from nlpctl.runners.embed import embedded, require_vectors
+from nlpctl.runners.predict import bad_answer
+from nlpctl.runners.trained import find_trained_model, open_trained_model
+from nlpctl.runtime.files import staged_dir
+from nlpctl.runtime.interrupt import sigterm_interrupts
+
+
+@dataclass(frozen=True)
+class IndexResult:
+    """How many distinct texts were indexed, how often one was repeated, and how many rows were bad (skipped)."""
+
+    texts: int
+    repeated: int
+    bad_rows: int
+
+
+def open_texts(recipe: Recipe, path: str, format: str) -> PredictInput:
+    """The texts or queries in a file ("-": standard input). UserError where the model makes no vectors."""
+    require_vectors(recipe)
+    return open_input(task_rows(recipe.task, recipe.data), path, format)
+
+
+def build_index(
+    recipe: Recipe,
+    source: PredictInput,
+    folder: Path,
+    *,
+    kind: Kind = "flat",
+    batch_size: int = 64,
+    overwrite: bool = False,
+) -> IndexResult:
+    """Index the distinct texts of `source` in `folder`, which is whole or absent.
+
+    Raises UserError for a bad row (by data.on_bad_row) or a folder that is in the way.
+    """
+    _refuse_folder(folder, overwrite)
+    model_source = find_trained_model(recipe)
+    if source.rereadable:
+        source.check()
+    model = open_trained_model(recipe, model_source)
+    from nlpctl.inference.index import new_index, save_index
+
+    index, seen, repeated, bad = None, set(), 0, 0
+    with sigterm_interrupts(), staged_dir(folder) as staged:
+        with (staged / TEXTS).open("w", encoding="utf-8") as stream:
+            for rows, vectors in embedded(recipe, model, source, batch_size):
+                new = []
+                for place, row in enumerate(rows):
+                    if isinstance(row, BadRow):
+                        bad += 1
+                        continue
+                    key = hashlib.blake2b(row.text.encode(), digest_size=16).digest()
+                    if key in seen:
+                        repeated += 1
+                        continue
+                    seen.add(key)
+                    new.append(place)
+                    stream.write(json.dumps(row.text, ensure_ascii=False) + "\n")
+                index = new_index(kind, vectors.shape[1]) if index is None else index
+                index.add(vectors[new])
+        if not seen:
+            raise no_rows(source.name)
+        save_index(index, staged)
+        (staged / RECIPE).write_text(dump_recipe(recipe), encoding="utf-8")
+        manifest = IndexManifest(kind, len(seen), index.d, model_source, model_files(model_source))
+        write_manifest(staged, manifest)
+    return IndexResult(len(seen), repeated, bad)
+
+
+def index_recipe(folder: str) -> Path:
+    """The recipe that an index was built with. UserError where `folder` is no index."""
+    read_manifest(Path(folder))
+    return Path(folder) / RECIPE
+
+
+def search_index(recipe: Recipe, folder: Path, queries: PredictInput, *, k: int = 10, batch_size: int = 64) -> None:
+    """Write the `k` nearest texts of every query to stdout: {"query", "hits": [{"text", "score", "rank"}, ...]}.
+
+    A bad row stops the command, or is answered by {"error": ...} (data.on_bad_row: skip). Raises UserError
+    where the model is not the one that the index was built with.
+    """
+    manifest = read_manifest(folder)
+    check_model(folder, manifest)
+    if queries.rereadable:
+        queries.check()
+    model = open_trained_model(recipe, manifest.model)
+    from nlpctl.inference.index import TextIndex
+
+    index = TextIndex(folder, manifest)
+    with sigterm_interrupts():
+        for rows, vectors in embedded(recipe, model, queries, batch_size):
+            for row, hits in zip(rows, index.search(vectors, k), strict=True):
+                answer = bad_answer(row) if isinstance(row, BadRow) else {"query": row.text, "hits": hits}
+                sys.stdout.write(json.dumps(answer, ensure_ascii=False) + "\n")
+            sys.stdout.flush()
+
+
+def _refuse_folder(folder: Path, overwrite: bool) -> None:
+    if not folder.exists():
+        return
+    if not folder.is_dir() or (any(folder.iterdir()) and not is_index(folder)):
+        raise UserError("this is not an index, and is not replaced", where=str(folder), hint="name another folder: -o")
+    if is_index(folder) and not overwrite:
+        raise UserError("the index exists", where=str(folder), hint="use --overwrite, or another -o FOLDER")
