@@ -9,7 +9,8 @@ from dataclasses import dataclass
 class TaskInfo:
     """One task: its name in recipes, its meaning, and the scores that can select the best model.
 
-    `labelled`: it has a label set. `pairs`: it needs data.columns.text_pair.
+    `labelled`: it has a label set. `pairs`: it needs data.columns.text_pair. `falling`: the scores of which
+    less is better.
     """
 
     name: str
@@ -17,6 +18,11 @@ class TaskInfo:
     metrics: tuple[str, ...]
     labelled: bool = True
     pairs: bool = False
+    falling: tuple[str, ...] = ("loss",)
+
+    def greater_is_better(self, metric: str) -> bool:
+        """Whether more of `metric` is better; it may be written with "eval_" before it."""
+        return metric.removeprefix("eval_") not in self.falling
 
 
 KNOWN_TASKS = (
@@ -42,6 +48,29 @@ KNOWN_TASKS = (
         ("recall@1", "recall@5", "recall@10", "recall@50", "mrr", "loss"),
         labelled=False,
         pairs=True,
+    ),
+    TaskInfo(
+        "question_answering",
+        "Where in a text the answer to a question stands, or that it has none.",
+        ("em", "f1", "loss"),
+        labelled=False,
+    ),
+    TaskInfo(
+        "token_classification",
+        "Entities in a text: a tag for every word (BIO, BIOES, BMES).",
+        ("f1", "precision", "recall", "macro_f1", "weighted_f1", "accuracy", "loss"),
+    ),
+    TaskInfo(
+        "masked_language_model",
+        "Goes on with the pre-training of an encoder: words of plain text are hidden and predicted.",
+        ("perplexity", "masked_accuracy", "loss"),
+        labelled=False,
+        falling=("perplexity", "loss"),
+    ),
+    TaskInfo(
+        "few_shot_classification",
+        "One label per text from a handful of examples: a language model fills the gap of a template.",
+        ("accuracy", "macro_f1", "micro_f1", "weighted_f1", "loss"),
     ),
 )
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from nlpctl.config.schema import DataSection
+from nlpctl.data.corpus_rows import CorpusRows
 from nlpctl.data.matching_rows import MatchingRows
 from nlpctl.data.multi_label_rows import MultiLabelRows
+from nlpctl.data.question_rows import QuestionRows
 from nlpctl.data.retrieval_rows import RetrievalRows
+from nlpctl.data.tagged_rows import TaggedRows
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.data.text_rows import TextRows
 
@@ -16,6 +19,10 @@ KINDS: Mapping[str, type[TaskRows]] = {
     "multi_label_classification": MultiLabelRows,
     "text_matching": MatchingRows,
     "semantic_indexing": RetrievalRows,
+    "question_answering": QuestionRows,
+    "token_classification": TaggedRows,
+    "masked_language_model": CorpusRows,
+    "few_shot_classification": TextRows,
 }
 
 

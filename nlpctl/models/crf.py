@@ -9,9 +9,8 @@ import numpy as np
 import paddle
 from paddlenlp.layers import LinearChainCrf
 
+from nlpctl.data.tagged_features import IGNORED
 from nlpctl.upstream.linear_chain_crf import crf_losses
-
-IGNORED = -100  # the label of tokens that count neither in the loss nor in the score
 
 
 @cache

@@ -5,16 +5,22 @@ from __future__ import annotations
 from nlpctl.config.schema import Recipe
 from nlpctl.data.labels import LabelSet
 from nlpctl.tasks.base import Task
+from nlpctl.tasks.masked_language_model import MaskedLanguageModel
 from nlpctl.tasks.multi_label_classification import MultiLabelClassification
+from nlpctl.tasks.question_answering import QuestionAnswering
 from nlpctl.tasks.semantic_indexing import SemanticIndexing
 from nlpctl.tasks.sequence_classification import SequenceClassification
 from nlpctl.tasks.text_matching import TextMatching
+from nlpctl.tasks.token_classification import TokenClassification
 
 _ALL: tuple[type[Task], ...] = (
     SequenceClassification,
     MultiLabelClassification,
     TextMatching,
     SemanticIndexing,
+    QuestionAnswering,
+    TokenClassification,
+    MaskedLanguageModel,
 )
 TASKS: dict[str, type[Task]] = {task.name: task for task in _ALL}
 

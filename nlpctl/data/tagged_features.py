@@ -1,0 +1,121 @@
+"""Tagged sentences to windows that fit the network, and those to padded batches.
+
+A sentence whose pieces fit is one window. A longer one is read in windows that begin `stride` pieces
+apart (data.doc_stride), at the start of a word. Each word has its tag learned, and predicted, in one of
+them: where two windows overlap, the first half of the words between belongs to the earlier one, so that
+every word has text on both sides. The tags of the windows, one after the other, are those of the sentence.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import accumulate, chain
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nlpctl.data.collate import Collator
+from nlpctl.data.tagged_rows import TaggedExample
+from nlpctl.errors import UserError
+
+if TYPE_CHECKING:
+    from nlpctl.data.tokenizers import TextEncoder
+
+IGNORED = -100  # the label of tokens that count neither in the loss nor in the score
+
+
+@dataclass(frozen=True, slots=True)
+class TaggedWindow:
+    """The words [start, end) of an example; the window answers for the words from `first` on.
+
+    `places`: where the first pieces of those words stand in the row of tokens, one place per word.
+    """
+
+    example: TaggedExample
+    start: int
+    end: int
+    first: int
+    places: array
+
+    @property
+    def byte_length(self) -> int:
+        """Proportional to tokens: UTF-8 bytes of the words."""
+        bounds = self.example.bounds
+        return len(self.example.text[bounds[2 * self.start] : bounds[2 * self.end - 1]].encode())
+
+
+def tagged_windows(
+    example: TaggedExample, encoder: TextEncoder, max_length: int, stride: int
+) -> tuple[TaggedWindow, ...]:
+    """The windows of `example`, in order; together they answer for every word once.
+
+    A word of more pieces than fit is read by its first ones. UserError where `max_length` leaves no room.
+    """
+    room = free_window(encoder, max_length)
+    sizes = [min(len(pieces), room) for pieces in encoder.pieces(example.words())]
+    offsets = [0, *accumulate(sizes)]  # of each word's first piece among all pieces; the last is their number
+    parts = [(0, len(sizes))] if offsets[-1] <= room else _overlapping(offsets, room, stride)
+    limits = [0, *(_middle(offsets, begin, end) for (_, end), (begin, _) in zip(parts, parts[1:], strict=False))]
+    lead = encoder.starts(0, pair=False)[0]
+    windows = []
+    for (start, end), first, last in zip(parts, limits, [*limits[1:], len(sizes)], strict=True):
+        places = array("i", [lead + offsets[i] - offsets[start] for i in range(first, last)])
+        if places:
+            windows.append(TaggedWindow(example, start, end, first, places))
+    return tuple(windows)
+
+
+def free_window(encoder: TextEncoder, max_length: int) -> int:
+    """How many pieces fit beside the special tokens. UserError where none does."""
+    room = max_length - encoder.overhead(pair=False)
+    if room < 1:
+        raise UserError(
+            f"{max_length} tokens leave no room for text beside the special tokens",
+            where="data.max_seq_length",
+            hint=f"set it to {max_length - room + 1} or more",
+        )
+    return room
+
+
+def _overlapping(offsets: Sequence[int], room: int, stride: int) -> list[tuple[int, int]]:
+    """[start, end) in words of windows of at most `room` pieces that begin at most `stride` pieces apart."""
+    words = len(offsets) - 1
+    step = min(stride, room)
+    parts, start = [], 0
+    while True:
+        end = start + 1
+        while end < words and offsets[end + 1] - offsets[start] <= room:
+            end += 1
+        parts.append((start, end))
+        if end == words:
+            return parts
+        following = start + 1
+        while following < end and offsets[following + 1] - offsets[start] <= step:
+            following += 1
+        start = following
+
+
+def _middle(offsets: Sequence[int], begin: int, end: int) -> int:
+    """The word nearest to the middle of the pieces of the words [begin, end]."""
+    middle = (offsets[begin] + offsets[end]) / 2
+    return min(range(begin, end + 1), key=lambda i: abs(offsets[i] - middle))
+
+
+class TaggedCollator(Collator):
+    """Windows to arrays: labels int64 [batch, length], IGNORED but at the first pieces of words that count."""
+
+    def collate(self, examples: Sequence[TaggedWindow]) -> dict[str, np.ndarray]:
+        room = free_window(self.encoder, self.max_length)
+        encodings = []
+        for window in examples:
+            pieces = self.encoder.pieces(window.example.words(window.start, window.end))
+            encodings.append(self.encoder.assemble(list(chain.from_iterable(word[:room] for word in pieces))))
+        batch = self.pad(encodings)
+        if self.with_labels:
+            labels = np.full(batch["input_ids"].shape, IGNORED, np.int64)
+            for row, window in zip(labels, examples, strict=True):
+                row[window.places] = window.example.tags[window.first : window.first + len(window.places)]
+            batch["labels"] = labels
+        return batch

@@ -1,0 +1,106 @@
+"""Token classification: entities in a text, by a tag for every word."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import paddle
+import paddle.nn.functional as F
+
+from nlpctl.config.schema import Recipe
+from nlpctl.data.labels import LabelSet
+from nlpctl.data.tag_scheme import Span, detect_scheme
+from nlpctl.data.tagged_features import IGNORED, TaggedCollator, TaggedWindow, tagged_windows
+from nlpctl.data.tagged_rows import TaggedExample
+from nlpctl.data.tokenizers import TextEncoder
+from nlpctl.models.crf import crf_loss, scale_learning_rate, viterbi, with_crf
+from nlpctl.models.families import Head
+from nlpctl.models.load import LoadedModel
+from nlpctl.tasks.base import Batch, Task, Texts
+from nlpctl.tasks.entity_scores import entity_report
+from nlpctl.tasks.terms import TermDictionary
+
+
+class TokenClassification(Task):
+    """Outputs are logits [batch, length, tags], with a CRF also its transitions.
+
+    A prediction is int32 [words], the tags of the words that a window answers for.
+    """
+
+    name = "token_classification"
+
+    def __init__(self, recipe: Recipe, labels: LabelSet, thresholds: tuple[float, ...] | None = None):
+        super().__init__(recipe, labels, thresholds)
+        self.scheme = detect_scheme(labels.names, "the label set")
+        terms = recipe.decode.terms
+        self.terms = None if terms is None else TermDictionary.from_file(Path(terms))
+
+    @staticmethod
+    def head(recipe: Recipe) -> Head:
+        return Head("TokenClassification", adapt=with_crf if recipe.model.head == "crf" else None)
+
+    def build_model(self, texts: Texts | None) -> LoadedModel:
+        model = super().build_model(texts)
+        own_rate, rate = self.recipe.model.crf_learning_rate, self.recipe.training.learning_rate
+        if self.recipe.model.head == "crf" and own_rate is not None and rate > 0:
+            scale_learning_rate(model.network, own_rate / rate)
+        return model
+
+    def features(self, example: TaggedExample, encoder: TextEncoder) -> Sequence[TaggedWindow]:
+        return tagged_windows(example, encoder, self.data.max_seq_length, self.data.doc_stride)
+
+    def collator(self, encoder: TextEncoder, *, labelled: bool) -> Callable[[Sequence[TaggedWindow]], Batch]:
+        return TaggedCollator(encoder, self.data.max_seq_length, with_labels=labelled)
+
+    def loss(
+        self, network: paddle.nn.Layer, outputs: tuple[paddle.Tensor, ...], batch: Mapping[str, paddle.Tensor]
+    ) -> paddle.Tensor:
+        """The mean over the rows of the mean over a row's words."""
+        labels = batch["labels"]
+        if self.recipe.model.head == "crf":
+            return crf_loss(*outputs, labels).mean()
+        losses = F.cross_entropy(outputs[0], labels, reduction="none", ignore_index=IGNORED).reshape(labels.shape)
+        return (losses.sum(1) / (labels != IGNORED).astype(losses.dtype).sum(1)).mean()
+
+    def predictions(self, outputs: tuple[np.ndarray, ...], features: Sequence[TaggedWindow]) -> list[np.ndarray]:
+        chains = [logits[window.places] for logits, window in zip(outputs[0], features, strict=True)]
+        if self.recipe.model.head == "crf":
+            return [path.astype(np.int32) for path in viterbi(chains, outputs[1])]
+        return [chain.argmax(-1).astype(np.int32) for chain in chains]
+
+    def report(self, examples: Sequence[TaggedExample], predictions: Sequence[Sequence[np.ndarray]]) -> dict[str, Any]:
+        """Scores of entities, after the term dictionary; accuracy is that of the tags as the network gives them."""
+        gold, found, right, words = [], [], 0, 0
+        for example, parts in zip(examples, predictions, strict=True):
+            tags = np.concatenate(parts)
+            gold.append(self._tagged(example, example.tags))
+            found.append(self._entities(example, tags))
+            right += int((tags == np.array(example.tags)).sum())
+            words += len(tags)
+        report = entity_report(gold, found)
+        labels = report.pop("labels")
+        return {**report, "accuracy": right / words, "words": words, "labels": labels}
+
+    def answer(self, example: TaggedExample, predictions: Sequence[np.ndarray]) -> dict[str, Any]:
+        """Entities in order, with character offsets into the text: text[start:end] is the entity."""
+        spans = self._entities(example, np.concatenate(predictions))
+        return {
+            "entities": [
+                {"type": kind, "start": start, "end": end, "text": example.text[start:end]}
+                for kind, start, end in spans
+            ]
+        }
+
+    def _entities(self, example: TaggedExample, tags: Sequence[int]) -> list[Span]:
+        """What is answered: the entities of the tags, with the terms of the dictionary among them."""
+        spans = self._tagged(example, tags)
+        return spans if self.terms is None else self.terms.apply(example.text, spans)
+
+    def _tagged(self, example: TaggedExample, tags: Sequence[int]) -> list[Span]:
+        """The entities of tag ids, in characters."""
+        spans = self.scheme.entities([self.labels.names[tag] for tag in tags])
+        bounds = example.bounds
+        return [Span(kind, bounds[2 * start], bounds[2 * end - 1]) for kind, start, end in spans]
