@@ -150,7 +150,7 @@ def _best_metric(recipe: Recipe) -> Iterator[Finding]:
         yield Finding(keys, f"metric_for_best_model: {task.name} gives no score called {metric}", hint)
         return
     greater = recipe.training.greater_is_better
-    if greater is not None and greater is (name == "loss"):
+    if greater is not None and greater is not task.greater_is_better(name):
         keys = ("training.greater_is_better", "training.metric_for_best_model")
         message = (
             f"greater_is_better is {str(greater).lower()}, but a better {name} is {'lower' if greater else 'higher'}"

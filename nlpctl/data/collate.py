@@ -95,13 +95,14 @@ def pad_batch(encodings: Sequence[Encoding], pad_id: int, pad_token_type_id: int
     PaddleNLP's encoders make it from the pad ids.
     """
     width = max(len(encoding.input_ids) for encoding in encodings)
-    batch = {"input_ids": _padded([encoding.input_ids for encoding in encodings], width, pad_id)}
+    batch = {"input_ids": padded([encoding.input_ids for encoding in encodings], width, pad_id)}
     if pad_token_type_id is not None:
-        batch["token_type_ids"] = _padded([encoding.token_type_ids for encoding in encodings], width, pad_token_type_id)
+        batch["token_type_ids"] = padded([encoding.token_type_ids for encoding in encodings], width, pad_token_type_id)
     return batch
 
 
-def _padded(rows: Sequence[Sequence[int]], width: int, value: int) -> np.ndarray:
+def padded(rows: Sequence[Sequence[int]], width: int, value: int) -> np.ndarray:
+    """`rows` as one int64 array [rows, width], filled up with `value` on the right."""
     array = np.full((len(rows), width), value, np.int64)
     for i, row in enumerate(rows):
         array[i, : len(row)] = row

@@ -13,6 +13,7 @@ from nlpctl.data.conll import conll_rows, joined_rows
 from nlpctl.data.json_rows import json_rows, jsonl_rows
 from nlpctl.data.lines import decode, numbered_lines
 from nlpctl.data.row import BadRow, Row
+from nlpctl.data.squad import squad_rows
 from nlpctl.data.tables import csv_records, table_rows, tsv_records
 from nlpctl.errors import UserError
 
@@ -49,8 +50,11 @@ def parse_rows(
         rows = jsonl_rows(lines, source, required)
     elif kind == "json":
         rows = json_rows(lines, source, required)
+    elif kind == "squad":
+        rows = squad_rows(lines, source, required)
     elif kind == "text":
-        rows = plain_rows(lines, source, required[0])
+        # Blank lines part the documents of a corpus.
+        rows = plain_rows((line for line in lines if line[1].strip()), source, required[0])
     elif kind == "conll":
         rows = conll_rows(lines, source, required)
     elif kind == "joined":

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from nlpctl.data.wordpiece import WordPiece, unsupported_reason
+from nlpctl.data.wordpiece import CharacterTable, WordPiece, unsupported_reason
 from nlpctl.errors import UserError
 from nlpctl.runtime import console
 from nlpctl.upstream.tokenizer_pickle import PickledTokenizer
@@ -53,13 +53,17 @@ class Encoding:
 class TextEncoder(ABC):
     """Texts to `Encoding`s. Can be pickled; holds no locks and no threads."""
 
-    kind: Literal["fast", "paddlenlp"]
+    kind: Literal["fast", "paddlenlp", "units"]
 
     def __init__(self, tokenizer: Any):
         self.pad_id: int = tokenizer.pad_token_id
         self.pad_token_type_id: int = tokenizer.pad_token_type_id
         self.uses_token_types: bool = "token_type_ids" in tokenizer.model_input_names
         self._overhead = {pair: tokenizer.num_special_tokens_to_add(pair=pair) for pair in (False, True)}
+        # What the tokenizer makes of a character before it looks up pieces; None where that is not known.
+        plain = unsupported_reason(tokenizer) is None
+        self.characters = CharacterTable(tokenizer.basic_tokenizer) if plain else None
+        self.tokenizer = tokenizer
         self._unknown: int = tokenizer.unk_token_id
         self._built = tokenizer.build_inputs_with_special_tokens
         self._types = tokenizer.create_token_type_ids_from_sequences
@@ -89,6 +93,10 @@ class TextEncoder(ABC):
         """The ids of each word, tokenised alone; a word of which nothing is left is one unknown token."""
         return [self._word(word) or [self._unknown] for word in words]
 
+    def forms(self, ids: Sequence[int]) -> list[str]:
+        """The pieces as the vocabulary writes them."""
+        return self.tokenizer.convert_ids_to_tokens(list(ids))
+
     def assemble(self, first: list[int], second: list[int] | None = None) -> Encoding:
         """Special tokens and token types around ids, of one text or of a pair."""
         types = self._types(first, second) if self.uses_token_types else []
@@ -115,12 +123,11 @@ class PaddleTextEncoder(TextEncoder):
 
     def __init__(self, tokenizer: Any):
         super().__init__(tokenizer)
-        self._tokenizer = tokenizer
         # PaddleNLP says this whenever a pair is cut, though nobody asked for the overflow.
         warnings.filterwarnings("ignore", message="Be aware, overflowing tokens are not returned")
 
     def _encode(self, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int) -> list[Encoding]:
-        batch = self._tokenizer(
+        batch = self.tokenizer(
             list(texts),
             None if pairs is None else list(pairs),
             max_length=max_length,
@@ -134,10 +141,10 @@ class PaddleTextEncoder(TextEncoder):
         return [Encoding(*row) for row in zip(rows, types, strict=True)]
 
     def _word(self, word: str) -> list[int]:
-        return self._tokenizer.convert_tokens_to_ids(self._tokenizer.tokenize(word))
+        return self.tokenizer.convert_tokens_to_ids(self.tokenizer.tokenize(word))
 
     def __reduce__(self) -> tuple:
-        return _rebuild, (type(self), PickledTokenizer.pack(self._tokenizer))
+        return _rebuild, (type(self), PickledTokenizer.pack(self.tokenizer))
 
 
 class FastTextEncoder(TextEncoder):
@@ -147,7 +154,6 @@ class FastTextEncoder(TextEncoder):
 
     def __init__(self, tokenizer: Any):
         super().__init__(tokenizer)
-        self._tokenizer = tokenizer
         self._wordpiece = WordPiece(tokenizer)
         self._cls, self._sep = tokenizer.cls_token_id, tokenizer.sep_token_id
 
@@ -173,7 +179,7 @@ class FastTextEncoder(TextEncoder):
         return Encoding(ids, types)
 
     def __reduce__(self) -> tuple:
-        return _rebuild, (type(self), PickledTokenizer.pack(self._tokenizer))
+        return _rebuild, (type(self), PickledTokenizer.pack(self.tokenizer))
 
 
 def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
@@ -190,11 +196,15 @@ def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
 
 
 def build_encoder(tokenizer: Any, mode: Literal["auto", "fast", "paddlenlp"]) -> TextEncoder:
-    """The encoder for a PaddleNLP PretrainedTokenizer.
+    """The encoder for a tokenizer: PaddleNLP's PretrainedTokenizer, or the UnitTokenizer of nlpctl's own networks.
 
-    auto takes the fast one where the class is known to be equal and a check of difficult strings against
+    Of a UnitTokenizer there is one. Else auto takes the fast one where the class is known to be equal and a check of difficult strings against
     this very tokenizer agrees; otherwise PaddleNLP's own. fast raises UserError in place of falling back.
     """
+    from nlpctl.data.units import UnitEncoder, UnitTokenizer  # which imports this module
+
+    if isinstance(tokenizer, UnitTokenizer):
+        return UnitEncoder(tokenizer)
     slow = PaddleTextEncoder(tokenizer)
     if mode == "paddlenlp":
         return slow

@@ -32,12 +32,14 @@ class Rules:
     `keep_head`: take the task head from the file. `head_may_be_fresh`: False for evaluation.
     `layers_kept`: the recipe asks for the first layers only, so surplus ones are no mistake.
     `tolerate_surplus`: the file and config come from the hub as a pair; report surplus, go on.
+    `pooler_unused`: the network has a pooler that feeds nothing, so it need not be in the file.
     """
 
     keep_head: bool
     head_may_be_fresh: bool
     layers_kept: int | None
     tolerate_surplus: bool
+    pooler_unused: bool = False
 
 
 def assign(network: Any, prefix: str, arrays: Mapping[str, np.ndarray], rules: Rules, where: str) -> Assigned:
@@ -57,17 +59,34 @@ def assign(network: Any, prefix: str, arrays: Mapping[str, np.ndarray], rules: R
         raise _missing(encoder_missing, len(encoder), prefix, arrays, where)
     _check_surplus(parameters, prefix, arrays, rules, where)
     _check_shapes({name: parameters[name] for name in sorted(found)}, arrays, where)
-    fresh = tuple(name for name in parameters if name not in found)
-    if fresh and not rules.head_may_be_fresh:
+    values = _value_of_each(parameters, found)
+    fresh = tuple(name for name, parameter in parameters.items() if id(parameter) not in values)
+    untrained = set(fresh) - (_pooler(prefix, parameters) if rules.pooler_unused else set())
+    if untrained and not rules.head_may_be_fresh:
         raise UserError(
-            f"the task head was never trained: {_some(fresh)} not in the weights",
+            f"the task head was never trained: {_some(sorted(untrained))} not in the weights",
             where=where,
             hint="train it first (nlpctl train), then give the run directory or its model folder",
         )
-    for name in found:
+    used = set(values.values())
+    for name in used:
         is_index = "int" in str(parameters[name].dtype)  # a buffer, such as position ids
         parameters[name].set_value(arrays[name].astype("int64") if is_index else to_float32(arrays[name]))
-    return Assigned(fresh, tuple(sorted(arrays.keys() - found)))
+    copies = {name for name in found - used if np.array_equal(arrays[name], arrays[values[id(parameters[name])]])}
+    return Assigned(fresh, tuple(sorted(arrays.keys() - used - copies)))
+
+
+def _value_of_each(parameters: Mapping[str, Any], found: Collection[str]) -> dict[int, str]:
+    """id of a parameter -> the name that gives its value. One of several names may be enough.
+
+    A language model's last layer is tied to the word embedding, the same parameter under two names, of which
+    files often hold only the embedding's. The first name, the encoder's, counts.
+    """
+    values: dict[int, str] = {}
+    for name, parameter in parameters.items():
+        if name in found:
+            values.setdefault(id(parameter), name)
+    return values
 
 
 def _with_prefix(

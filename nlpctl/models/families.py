@@ -12,7 +12,12 @@ from nlpctl.errors import UserError
 from nlpctl.names import nearest
 
 # nlpctl's own families: class prefix to module under nlpctl/models/networks.
-OWN: Mapping[str, str] = {}
+OWN: Mapping[str, str] = {
+    "BiLSTM": "bilstm",
+    "TextCNN": "textcnn",
+    "BagOfEmbeddings": "bag_of_embeddings",
+    "BiGRU": "bigru",
+}
 
 
 @dataclass(frozen=True)
@@ -21,11 +26,13 @@ class Head:
 
     `name`: the end of PaddleNLP's class name (ForSequenceClassification without "For"), or "Model" for the
     bare encoder. `adapt` makes the class into the one that is built. `labelled`: its width is the label set's.
+    `predicts_words`: it is a language model's, which any task may take from any file that has it.
     """
 
     name: str
     adapt: Callable[[type], type] | None = None
     labelled: bool = True
+    predicts_words: bool = False
 
 
 @dataclass(frozen=True)

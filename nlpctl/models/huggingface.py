@@ -31,11 +31,23 @@ _LAYER = {
 # Linear layers store their weight as [out, in] in PyTorch and as [in, out] in Paddle.
 _LINEAR = re.compile(
     r"(encoder\.layers\.\d+\.(self_attn\.(q|k|v|out)_proj|linear[12])"
-    r"|pooler\.dense|embeddings_project|classifier(\.(dense|out_proj))?)\.weight"
+    r"|pooler\.dense|embeddings_project|classifier(\.(dense|out_proj))?"
+    r"|cls\.predictions\.transform|lm_head\.dense|generator_predictions\.dense)\.weight"
 )
 _LAYER_NAME = re.compile(r"encoder\.layer\.(\d+)\.(.+)\.(\w+)")
 # Older files spell LayerNorm's parameters as TensorFlow did.
 _OLD_SPELLING = {"gamma": "weight", "beta": "bias"}
+# Language models' heads. The last layer, tied to the word embedding, is [vocabulary, width] in both.
+_WORD_HEADS = {
+    "cls.predictions.transform.dense.weight": "cls.predictions.transform.weight",
+    "cls.predictions.transform.dense.bias": "cls.predictions.transform.bias",
+    "cls.predictions.transform.LayerNorm.weight": "cls.predictions.layer_norm.weight",
+    "cls.predictions.transform.LayerNorm.bias": "cls.predictions.layer_norm.bias",
+    "cls.predictions.bias": "cls.predictions.decoder_bias",
+    "generator_predictions.LayerNorm.weight": "generator_predictions.layer_norm.weight",
+    "generator_predictions.LayerNorm.bias": "generator_predictions.layer_norm.bias",
+    "generator_lm_head.bias": "generator_lm_head_bias",
+}
 # Kept in the file by PyTorch, computed by Paddle.
 _BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 
@@ -71,6 +83,8 @@ def paddle_name(name: str) -> str:
     stem, _, last = name.rpartition(".")
     if stem.endswith("LayerNorm"):
         name = f"{stem}.{_OLD_SPELLING.get(last, last)}"
+    if name in _WORD_HEADS:
+        return _WORD_HEADS[name]
     layer = _LAYER_NAME.fullmatch(name)
     if layer and layer[2] in _LAYER:
         return f"encoder.layers.{layer[1]}.{_LAYER[layer[2]]}.{layer[3]}"

@@ -22,6 +22,7 @@ from nlpctl.models.network import build_network, make_config
 from nlpctl.models.scratch import make_vocabulary
 from nlpctl.models.source import ModelSource, read_config, resolve_source, weights_file
 from nlpctl.models.tokenizer import check_vocabulary, load_tokenizer
+from nlpctl.models.vectors import fill_embedding
 from nlpctl.models.weights import Weights, read_weights_file
 
 
@@ -71,6 +72,8 @@ def load_to_train(
         family, values, tokenizer = make_vocabulary(model.from_scratch, vocabulary_texts)
         network = build_network(family, head, make_config(family, values, labels, model.config), where)
         check_vocabulary(tokenizer, network, where)
+        if model.embeddings is not None:
+            fill_embedding(network.base_model.get_input_embeddings(), tokenizer.vocabulary, Path(model.embeddings))
         return LoadedModel(network, tokenizer, tuple(labels), tuple(network.state_dict()), (), None)
     if model.name_or_path is None:
         raise UserError("no model given", where="model", hint="set model.name_or_path or model.from_scratch")

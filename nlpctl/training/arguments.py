@@ -7,6 +7,7 @@ import dataclasses
 from paddlenlp.trainer import TrainingArguments
 
 from nlpctl.config.schema import Recipe
+from nlpctl.config.tasks import task_info
 from nlpctl.runtime.run_directory import RunDirectory
 
 
@@ -29,6 +30,9 @@ def training_arguments(recipe: Recipe, run: RunDirectory, device: str) -> Traini
     if values["report_to"] is None:
         values["report_to"] = ["visualdl"]
     values["disable_tqdm"] = True
+    metric = values["metric_for_best_model"]
+    if metric is not None and values["greater_is_better"] is None:  # PaddleNLP knows it of the loss only
+        values["greater_is_better"] = task_info(recipe.task).greater_is_better(metric)
     args = TrainingArguments(**values)
     # The best checkpoint's files become model/ as they are; loading them into the network first serves nothing.
     args.load_best_model_at_end = False

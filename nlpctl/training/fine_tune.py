@@ -9,6 +9,7 @@ from pathlib import Path
 from paddlenlp.trainer.trainer_callback import TrainerState
 
 from nlpctl.config.schema import Recipe
+from nlpctl.config.tasks import task_info
 from nlpctl.data.batching import lost_worker_told
 from nlpctl.data.examples import ExampleList
 from nlpctl.data.splits import TrainingData
@@ -122,7 +123,7 @@ def _early_stopping(recipe: Recipe) -> EarlyStopping | None:
     metric = recipe.training.metric_for_best_model or "loss"
     greater = recipe.training.greater_is_better
     if greater is None:
-        greater = metric not in ("loss", "eval_loss")
+        greater = task_info(recipe.task).greater_is_better(metric)
     return EarlyStopping(recipe.early_stopping, metric, greater)
 
 

@@ -141,8 +141,9 @@ class RecipeTrainer(Trainer):
             examples, self.args.per_device_eval_batch_size
         )
         report = self.task.report(examples, predictions)
-        figures = (name for name in task_info(self.task.name).metrics if name != "loss")
-        metrics = {f"eval_{name}": report[name] for name in figures} | {"eval_loss": loss}
+        figures = (name for name in task_info(self.task.name).metrics if name in report)
+        # A task whose loss is not a mean over rows reports it itself.
+        metrics = {"eval_loss": loss} | {f"eval_{name}": report[name] for name in figures}
         steps = math.ceil(len(examples) / (self.args.eval_batch_size * self.args.dataset_world_size))
         metrics |= speed_metrics("eval", started, num_samples=len(examples), num_steps=steps)
         self.log(metrics)

@@ -1,0 +1,47 @@
+"""Plain text without labels: what a language model is trained on, and texts whose [MASK]s are to be filled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nlpctl.data.labels import LabelSet
+from nlpctl.data.task_rows import TABLES, TaskRows
+from nlpctl.data.text_rows import checked_text
+
+
+@dataclass(frozen=True, slots=True)
+class CorpusExample:
+    """One text. `fill`: its masks are to be filled (predict); otherwise words of it are hidden and predicted."""
+
+    text: str
+    fill: bool
+
+    @property
+    def byte_length(self) -> int:
+        """UTF-8 bytes, see TextExample."""
+        return len(self.text.encode())
+
+
+class CorpusRows(TaskRows):
+    """Rows of masked language model training: the text column, or a .txt file with a text per line."""
+
+    endings = {**TABLES, ".txt": "text"}
+    has_labels = False
+
+    @property
+    def plain_column(self) -> str:
+        return self.data.columns.text
+
+    def required(self, labelled: bool) -> tuple[str, ...]:
+        return (self.data.columns.text,)
+
+    def read(self, values: Mapping[str, Any], labels: LabelSet | None) -> CorpusExample:
+        return CorpusExample(checked_text(values[self.data.columns.text], "text"), fill=labels is None)
+
+    def texts(self, example: CorpusExample) -> Iterator[str]:
+        yield example.text
+
+    def answered(self, example: CorpusExample) -> dict[str, Any]:
+        return {self.data.columns.text: example.text}

@@ -1,0 +1,176 @@
+"""Masked language model: words of plain text are hidden and predicted. Continues the pre-training of an encoder."""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+from zlib import crc32
+
+import numpy as np
+import paddle
+
+from nlpctl.config.schema import Recipe
+from nlpctl.data.collate import Collator, padded
+from nlpctl.data.corpus_rows import CorpusExample
+from nlpctl.data.corpus_tokens import CorpusTokens, Window
+from nlpctl.data.labels import LabelSet
+from nlpctl.data.tokenizers import TextEncoder
+from nlpctl.data.whole_words import NO_WORD, WholeWords, mask_words
+from nlpctl.errors import UserError
+from nlpctl.models.families import Head
+from nlpctl.models.load import LoadedModel
+from nlpctl.models.masked_lm import NO_TARGET, MaskedWords, mixed
+from nlpctl.tasks.base import Batch, Task
+
+EVALUATION_SEED = 20190703  # masks of an evaluation depend on this and on the row, on nothing else
+
+
+class Guessed(NamedTuple):
+    """What became of the hidden tokens of a window: their cross-entropy in nats, added up, and counts."""
+
+    loss: float
+    right: int
+    tokens: int
+
+
+class Filled(NamedTuple):
+    """Guesses for the masks of a window: probabilities and token ids, both [masks, n_best], best first."""
+
+    probabilities: np.ndarray
+    ids: np.ndarray
+
+
+class MaskedLanguageModel(Task):
+    """Outputs are those of `MaskedWords`. A prediction is a `Guessed` or, of text with masks to fill, a `Filled`."""
+
+    name = "masked_language_model"
+    label_names = ()
+    hides = True
+
+    def __init__(self, recipe: Recipe, labels: LabelSet, thresholds: tuple[float, ...] | None = None):
+        super().__init__(recipe, labels, thresholds)
+        masking = recipe.masking
+        dictionary = None if masking.dictionary is None else Path(masking.dictionary)
+        self.whole_words = WholeWords(dictionary) if masking.whole_words else None
+
+    # -- the network -------------------------------------------------------------------------
+
+    @staticmethod
+    def head(recipe: Recipe) -> Head:
+        build = functools.partial(mixed, MaskedWords)
+        return Head("MaskedLM", adapt=build, labelled=False, predicts_words=True)
+
+    @classmethod
+    def load_trained(cls, recipe: Recipe, source: str | Path) -> LoadedModel:
+        model = super().load_trained(recipe, source)
+        model.network.n_best = recipe.decode.n_best
+        return model
+
+    # -- from examples to batches ------------------------------------------------------------
+
+    def features(self, example: CorpusExample, encoder: TextEncoder) -> Sequence[Window]:
+        room = self.data.max_seq_length - encoder.overhead(pair=False)
+        if room < 1:
+            message = f"{self.data.max_seq_length} tokens leave no room for text beside the special tokens"
+            raise UserError(message, where="data.max_seq_length", hint="set it to 16 or more")
+        tokens = CorpusTokens(encoder, self.whole_words, room)
+        return tokens.around_masks(example.text) if example.fill else tokens.windows(example.text)
+
+    def collator(self, encoder: TextEncoder, *, labelled: bool) -> Callable[[Sequence[Window]], Batch]:
+        self.tokenizer = encoder.tokenizer
+        return WindowCollator(encoder, self.data.max_seq_length, with_labels=labelled)
+
+    def hide(self, batch: Batch, generator: np.random.Generator | None) -> Batch:
+        """Replace words of each row; adds masked_positions and targets, int64 [batch, most masks of a row]."""
+        shown = {name: array for name, array in batch.items() if name != "word_ids"}
+        hidden, positions, targets = [], [], []
+        for ids, words in zip(batch["input_ids"], batch["word_ids"], strict=True):
+            chance = generator if generator is not None else _chance_of(ids[words != NO_WORD])
+            masked, places = mask_words(
+                ids, words, chance, self.recipe.masking.probability, self.tokenizer.mask_token_id, self._other_ids
+            )
+            hidden.append(masked)
+            positions.append(places)
+            targets.append(ids[places])
+        most = max(1, *map(len, positions))
+        shown["input_ids"] = np.stack(hidden)
+        shown["masked_positions"] = padded(positions, most, 0)
+        shown["targets"] = padded(targets, most, NO_TARGET)
+        return shown
+
+    @functools.cached_property
+    def _other_ids(self) -> np.ndarray:
+        """What a token may be replaced by: everything in the vocabulary but the special tokens."""
+        return np.setdiff1d(np.arange(len(self.tokenizer)), self.tokenizer.all_special_ids)
+
+    # -- from outputs to answers -------------------------------------------------------------
+
+    def loss(
+        self, network: paddle.nn.Layer, outputs: tuple[paddle.Tensor, ...], batch: Mapping[str, paddle.Tensor]
+    ) -> paddle.Tensor:
+        """The mean over the hidden tokens of the batch, as BERT was trained: long rows weigh more."""
+        losses, _, counted = outputs
+        return losses.sum() / paddle.clip(counted.sum(), min=1.0)
+
+    def predictions(self, outputs: tuple[np.ndarray, ...], features: Sequence[Window]) -> list[Guessed | Filled]:
+        if len(outputs) == 2:
+            probabilities, ids = outputs
+            return [Filled(probabilities[i, : len(f.masks)], ids[i, : len(f.masks)]) for i, f in enumerate(features)]
+        sums = [output.astype(np.float64).sum(-1) for output in outputs]
+        return [Guessed(float(loss), int(right), int(tokens)) for loss, right, tokens in zip(*sums, strict=True)]
+
+    def report(self, examples: Sequence[CorpusExample], predictions: Sequence[Sequence[Guessed]]) -> dict[str, Any]:
+        """Loss in nats per hidden token, perplexity e^loss, and the share of hidden tokens guessed right."""
+        windows = [window for parts in predictions for window in parts]
+        tokens = sum(window.tokens for window in windows)
+        loss = sum(window.loss for window in windows) / max(tokens, 1)
+        return {
+            "rows": len(examples),
+            "masked_tokens": tokens,
+            "loss": loss,
+            "perplexity": math.exp(min(loss, 700.0)),  # e^710 is beyond a float
+            "masked_accuracy": sum(window.right for window in windows) / max(tokens, 1),
+        }
+
+    def answer(self, example: CorpusExample, predictions: Sequence[Filled]) -> dict[str, Any]:
+        """Per mask its place in the text, in characters, and the words that fit it, best first."""
+        guesses = [guess for filled in predictions for guess in zip(*filled, strict=True)]
+        places = re.finditer(re.escape(self.tokenizer.mask_token), example.text)
+        return {"masks": [self._guess(*place.span(), *guess) for place, guess in zip(places, guesses, strict=True)]}
+
+    def _guess(self, start: int, end: int, probabilities: np.ndarray, ids: np.ndarray) -> dict[str, Any]:
+        tokens = self.tokenizer.convert_ids_to_tokens(ids.tolist())
+        words = [self.tokenizer.convert_tokens_to_string([token]).strip() or token for token in tokens]
+        guesses = [
+            {"word": word, "probability": round(float(probability), 6)}
+            for word, probability in zip(words, probabilities, strict=True)
+        ]
+        return {"start": start, "end": end, "words": guesses}
+
+
+class WindowCollator(Collator):
+    """Windows to input_ids, token_type_ids where the model takes them, and
+
+    - with labels: word_ids, int64 [batch, longest], NO_WORD where nothing may be hidden;
+    - without: masked_positions, int64 [batch, most masks of a window].
+    """
+
+    def collate(self, windows: Sequence[Window]) -> Batch:
+        batch = self.pad([self.encoder.assemble(window.ids.tolist()) for window in windows])
+        first, _ = self.encoder.starts(0, pair=False)
+        if self.with_labels:
+            rows = [[NO_WORD] * first + window.words.tolist() for window in windows]
+            batch["word_ids"] = padded(rows, batch["input_ids"].shape[1], NO_WORD)
+        else:
+            rows = [[first + mask for mask in window.masks] for window in windows]
+            batch["masked_positions"] = padded(rows, max(1, *map(len, rows)), 0)
+        return batch
+
+
+def _chance_of(ids: np.ndarray) -> np.random.Generator:
+    """The randomness of an evaluation: the same for the same text, in whatever batch it comes."""
+    return np.random.default_rng([EVALUATION_SEED, crc32(ids.tobytes())])
