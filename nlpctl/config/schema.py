@@ -161,8 +161,10 @@ class DecodeSection:
     )
     n_best: int = key(5, "Question answering: number of candidates that predict writes. Masked words: the same.")
     max_answer_length: int = key(50, "Question answering: longest answer, in tokens.")
-    null_threshold: float = key(
-        0.0, "Question answering: no answer when its score is above the best answer's by more than this."
+    null_threshold: float | None = key(
+        None,
+        "Question answering: no answer when its score is above the best answer's by more than this, such as 0.0 "
+        "for SQuAD 2.0; null: every question gets an answer.",
     )
 
 

@@ -1,0 +1,95 @@
+"""Text to pieces that know where in the text they stand, for answers whose offsets have to be exact.
+
+A tokenizer lowers case, strips accents and drops characters, so its pieces cannot be searched for in the
+text. What it makes of each character is known (CharacterTable), so a word's pieces are laid along its
+characters instead; where that does not come out even ([UNK] among them, a tokenizer of another kind), all
+pieces of the word stand for the whole word. Offsets are therefore exact or coarse, never wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nlpctl.data.tokenizers import TextEncoder
+from nlpctl.data.word_spans import is_ideograph, word_spans
+from nlpctl.data.wordpiece import HARD
+
+_DIGITS_OR_NOT = re.compile(r"\d+|\D+")
+_CONTINUES = "##"  # what WordPiece writes before a piece inside a word
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Pieces:
+    """`ids` int32 [n]; `spans` int32 [n, 2], start and end of each piece in the text, in characters."""
+
+    ids: np.ndarray
+    spans: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+
+def read_pieces(text: str, encoder: TextEncoder) -> Pieces:
+    """All pieces of `text`, without special tokens. Text of nothing but white space has none."""
+    words = [part for word in word_spans(text) for part in _parts(text, *word)]
+    ids: list[int] = []
+    spans: list[tuple[int, int]] = []
+    for (start, end), pieces in zip(words, encoder.pieces([text[start:end] for start, end in words]), strict=True):
+        ids += pieces
+        if len(pieces) == 1:
+            spans.append((start, end))
+        else:
+            spans += [(start + first, start + last) for first, last in _inside(text[start:end], pieces, encoder)]
+    return Pieces(np.array(ids, np.int32), np.array(spans, np.int32).reshape(-1, 2))
+
+
+def _parts(text: str, start: int, end: int) -> list[tuple[int, int]]:
+    """A word of Chinese text cut where digits meet letters: 581b after an ideograph may be "581" and "b".
+
+    A vocabulary may have 581b as one piece, and no answer could end inside it. Words that stand alone
+    (the 20th century) are left to the tokenizer.
+    """
+    touches = (start > 0 and is_ideograph(text[start - 1])) or (end < len(text) and is_ideograph(text[end]))
+    if end - start == 1 or not touches:
+        return [(start, end)]
+    return [(start + part.start(), start + part.end()) for part in _DIGITS_OR_NOT.finditer(text[start:end])]
+
+
+def _inside(word: str, ids: Sequence[int], encoder: TextEncoder) -> list[tuple[int, int]]:
+    """Offsets in `word` of its pieces: they follow each other, or are all the whole word."""
+    whole = [(0, len(word))] * len(ids)
+    normal = _normal_form(word, encoder)
+    if normal is None:
+        return whole
+    text, owners = normal
+    forms = [form.removeprefix(_CONTINUES) or form for form in encoder.forms(ids)]
+    if "".join(forms) != text:
+        return whole
+    spans, read, start = [], 0, 0
+    for form in forms:
+        read += len(form)
+        # Up to where the next piece begins, so that what the tokenizer drops stays with what it follows; a
+        # character that two pieces share belongs to both.
+        end = len(word) if read == len(text) else max(owners[read], owners[read - 1] + 1)
+        spans.append((start, end))
+        start = len(word) if read == len(text) else owners[read]
+    return spans
+
+
+def _normal_form(word: str, encoder: TextEncoder) -> tuple[str, list[int]] | None:
+    """What the tokenizer matches its vocabulary with, and for each of its characters the index in `word`."""
+    if encoder.characters is None:
+        return None
+    text, owners = "", []
+    for i, character in enumerate(word):
+        made = encoder.characters[ord(character)]
+        if made == HARD:
+            return None
+        made = made.strip()
+        text += made
+        owners += [i] * len(made)
+    return text, owners

@@ -1,0 +1,152 @@
+"""A question and its context, cut into windows that fit the network, and where the answer is in each.
+
+The window moves over the context by `stride` pieces (data.doc_stride): PaddleNLP's meaning of the word,
+in which Hugging Face's stride is the overlap.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nlpctl.data.collate import Collator, pad_batch
+from nlpctl.data.piece_spans import Pieces
+from nlpctl.data.question_rows import GoldAnswer
+from nlpctl.data.tokenizers import TextEncoder
+from nlpctl.errors import UserError
+
+NULL_POSITION = 0  # of the first special token, [CLS]: start and end where the window holds no answer
+_SHOWN = 60  # characters of a question that a message shows
+
+
+@dataclass(frozen=True, eq=False, slots=True)
+class Window:
+    """Pieces `begin` to `end` of the context with the question before them.
+
+    `first` and `last` are the pieces where the answer begins and ends, counted in the context; None where they
+    are not in this window. Windows of one context share its arrays.
+    """
+
+    question: np.ndarray  # int32 [pieces of the question]
+    row_start: int  # place of the window's first piece of the context in the row that the network reads
+    context: Pieces
+    begin: int
+    end: int
+    first: int | None
+    last: int | None
+
+    @property
+    def byte_length(self) -> int:
+        """In pieces, which is what batches are sorted by in the end."""
+        return len(self.question) + self.end - self.begin
+
+
+def window_ranges(length: int, free: int, stride: int) -> Iterator[tuple[int, int]]:
+    """(begin, end) of the windows of `free` pieces over a context of `length`; together they cover it.
+
+    A stride above `free` counts as `free`, so that no piece is left out. A context without pieces has one
+    empty window.
+    """
+    begin = 0
+    while True:
+        end = min(begin + free, length)
+        yield begin, end
+        if end == length:
+            return
+        begin += min(stride, free)
+
+
+def question_windows(
+    question: Pieces, row_start: int, context: Pieces, answers: Sequence[GoldAnswer], free: int, stride: int
+) -> list[Window]:
+    """The windows of one question. `free`: pieces of the context that fit beside it, at least 1.
+
+    The answer is marked in every window that holds it whole. One that is in no window whole has its first
+    piece marked in the windows that hold that, its last piece likewise: decoding joins them.
+    """
+    ranges = list(window_ranges(len(context), free, stride))
+    first, last = gold_pieces(context, answers)
+    split = not any(_within(first, one) and _within(last, one) for one in ranges)
+    windows = []
+    for one in ranges:
+        has_first, has_last = _within(first, one), _within(last, one)
+        marks_first, marks_last = (has_first, has_last) if split else (has_first and has_last,) * 2
+        windows.append(
+            Window(
+                question.ids, row_start, context, *one, first if marks_first else None, last if marks_last else None
+            )
+        )
+    return windows
+
+
+def _within(piece: int | None, window: tuple[int, int]) -> bool:
+    return piece is not None and window[0] <= piece < window[1]
+
+
+def gold_pieces(context: Pieces, answers: Sequence[GoldAnswer]) -> tuple[int, int] | tuple[None, None]:
+    """First and last piece of the answer to be learned; None, None where there is none to point at.
+
+    That is the first of `answers` that begins and ends where pieces do; where none does (a person marked
+    "4" in "34"), the pieces that the first one touches.
+    """
+    found = [span for answer in answers if (span := _pieces_of(context, answer)) is not None]
+    exact = (span for span, is_exact in found if is_exact)
+    return next(exact, found[0][0] if found else (None, None))
+
+
+def _pieces_of(context: Pieces, answer: GoldAnswer) -> tuple[tuple[int, int], bool] | None:
+    """((first, last) piece that `answer` touches, whether its ends are theirs); None where it touches none."""
+    if answer.start is None:
+        return None
+    start, end = answer.start, answer.start + len(answer.text)
+    first = int(np.searchsorted(context.spans[:, 1], start, side="right"))
+    last = int(np.searchsorted(context.spans[:, 0], end, side="left")) - 1
+    if first > last:
+        return None
+    return (first, last), context.spans[first, 0] == start and context.spans[last, 1] == end
+
+
+def free_window(encoder: TextEncoder, question: Pieces, max_length: int, text: str) -> int:
+    """How many pieces of the context fit beside the question `text`. UserError where none does."""
+    free = max_length - len(question) - encoder.overhead(pair=True)
+    if free < 1:
+        shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
+        raise UserError(
+            f"the question {shown!r} has {len(question)} tokens and leaves no room for its context in {max_length}",
+            where="data.max_seq_length",
+            hint=f"set it to {max_length - free + 1} at the very least, better to 384; or shorten the question",
+        )
+    return free
+
+
+class WindowCollator(Collator):
+    """Windows to padded arrays. With labels, in places of the row:
+
+    start_positions, end_positions int64 [batch]: the answer's first and last piece, or [CLS]
+    places float32 [batch, length]: 1 where an answer may begin or end, which are [CLS] and the context
+    """
+
+    def collate(self, examples: Sequence[Window]) -> dict[str, np.ndarray]:
+        rows = [
+            self.encoder.assemble(window.question.tolist(), window.context.ids[window.begin : window.end].tolist())
+            for window in examples
+        ]
+        pad_type = self.encoder.pad_token_type_id if self.encoder.uses_token_types else None
+        batch = pad_batch(rows, self.encoder.pad_id, pad_type)
+        if self.with_labels:
+            shifts = [window.row_start - window.begin for window in examples]
+            batch["start_positions"] = _positions(shifts, [window.first for window in examples])
+            batch["end_positions"] = _positions(shifts, [window.last for window in examples])
+            batch["places"] = np.zeros(batch["input_ids"].shape, np.float32)
+            batch["places"][:, NULL_POSITION] = 1
+            for row, (shift, window) in enumerate(zip(shifts, examples, strict=True)):
+                batch["places"][row, shift + window.begin : shift + window.end] = 1
+        return batch
+
+
+def _positions(shifts: Sequence[int], pieces: Sequence[int | None]) -> np.ndarray:
+    places = [NULL_POSITION if piece is None else shift + piece for shift, piece in zip(shifts, pieces, strict=True)]
+    return np.array(places, np.int64)
+

@@ -1,0 +1,138 @@
+"""A question, the text that may answer it, and the answers that people gave: rows of reading comprehension."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from nlpctl.data.labels import LabelSet
+from nlpctl.data.task_rows import TaskRows
+from nlpctl.data.text_rows import checked_text
+from nlpctl.errors import UserError
+from nlpctl.names import listed
+
+if TYPE_CHECKING:
+    from nlpctl.data.examples import ExampleList
+
+_SHOWN = 30  # characters of an answer that a message shows
+
+
+@dataclass(frozen=True, slots=True)
+class GoldAnswer:
+    """context[start:start + len(text)] is `text`; `start` None: a person's own words, which only the score uses."""
+
+    text: str
+    start: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class QuestionExample:
+    """`answers` is None where they are not wanted, () where the context holds no answer."""
+
+    id: str | None
+    question: str
+    context: str
+    answers: tuple[GoldAnswer, ...] | None
+
+    @property
+    def byte_length(self) -> int:
+        return len(self.question.encode()) + len(self.context.encode())
+
+
+class QuestionRows(TaskRows):
+    """Rows of question answering: from SQuAD's json, or flat ones with question, context and answers.
+
+    Answers are a list of {"text": ..., "answer_start": ...}, or {"text": [...], "answer_start": [...]} as in
+    Hugging Face's data sets; none at all means that the context does not answer the question (SQuAD 2.0).
+    `answer_start` counts characters from 0. As in CMRC 2018, -1 marks an answer that is no part of the
+    context: it counts in the score, but one answer at least must be found.
+    """
+
+    endings = {".json": "squad", ".jsonl": "jsonl"}
+    has_labels = False
+
+    def required(self, labelled: bool) -> tuple[str, ...]:
+        columns = self.data.columns
+        return (columns.question, columns.context, *((columns.answers,) if labelled else ()))
+
+    def read(self, values: Mapping[str, Any], labels: LabelSet | None) -> QuestionExample:
+        columns = self.data.columns
+        question = checked_text(values[columns.question], "question")
+        context = checked_text(values[columns.context], "context")
+        answers = None
+        if labels is not None:
+            answers = _read_answers(values[columns.answers], context)
+            impossible = values.get("is_impossible")
+            if impossible is True and answers:
+                raise ValueError("contradiction: is_impossible is true, but there are answers")
+            if impossible is False and not answers:
+                raise ValueError("no answers: the list is empty, but is_impossible is false")
+        return QuestionExample(_read_id(values.get("id")), question, context, answers)
+
+    def texts(self, example: QuestionExample) -> Iterator[str]:
+        yield example.question
+        yield example.context
+
+    def answered(self, example: QuestionExample) -> dict[str, Any]:
+        columns = self.data.columns
+        name = {} if example.id is None else {"id": example.id}
+        return {**name, columns.question: example.question, columns.context: example.context}
+
+    def check_training(self, examples: ExampleList, labels: LabelSet, where: str) -> None:
+        """UserError where no question has an answer."""
+        if not any(example.answers for example in examples):
+            hint = f"check data.columns.answers ({self.data.columns.answers}) and the training file"
+            raise UserError(f"none of the {len(examples)} training questions has an answer", where=where, hint=hint)
+
+
+def _read_id(value: Any) -> str | None:
+    return None if value is None else str(value)
+
+
+def _read_answers(value: Any, context: str) -> tuple[GoldAnswer, ...]:
+    answers = tuple(_read_answer(text, start, context) for text, start in _pairs(value))
+    if answers and all(answer.start is None for answer in answers):
+        raise ValueError(f"no answer in the context: {_shown(answers[0].text)} is no part of it (answer_start -1)")
+    return answers
+
+
+def _pairs(value: Any) -> list[tuple[Any, Any]]:
+    """(text, answer_start) of each answer, unchecked."""
+    if isinstance(value, Mapping):
+        texts, starts = value.get("text"), value.get("answer_start")
+        if not _is_list(texts) or not _is_list(starts) or len(texts) != len(starts):
+            raise ValueError('bad answers: expected {"text": [...], "answer_start": [...]}, both equally long')
+        return list(zip(texts, starts, strict=True))
+    if not _is_list(value):
+        raise ValueError(f"bad answers: expected a list of objects, got {type(value).__name__}")
+    for answer in value:
+        if not isinstance(answer, Mapping) or not {"text", "answer_start"} <= answer.keys():
+            got = f"the keys {listed(answer)}" if isinstance(answer, Mapping) else type(answer).__name__
+            raise ValueError(f'bad answers: each needs "text" and "answer_start"; got {got}')
+    return [(answer["text"], answer["answer_start"]) for answer in value]
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, Sequence) and not isinstance(value, str)
+
+
+def _read_answer(text: Any, start: Any, context: str) -> GoldAnswer:
+    """The answer without white space at its ends, checked against the context."""
+    text = checked_text(text, "answer")
+    if isinstance(start, bool) or not isinstance(start, int) or start < -1:
+        raise ValueError(f"bad answer_start: expected a number from 0, got {start!r}")
+    stripped = text.strip()
+    if start == -1:
+        return GoldAnswer(stripped, None)
+    if context[start : start + len(text)] == text:
+        return GoldAnswer(stripped, start + text.index(stripped))
+    found = context.find(text)
+    if found < 0:
+        raise ValueError(f"answer not in the context: {_shown(text)}")
+    there = _shown(context[start : start + len(text)])
+    raise ValueError(f"wrong answer_start: at {start} the context has {there}; {_shown(text)} begins at {found}")
+
+
+def _shown(text: str) -> str:
+    return repr(text) if len(text) <= _SHOWN else f"{text[:_SHOWN]!r}..."

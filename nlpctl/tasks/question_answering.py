@@ -1,0 +1,109 @@
+"""Question answering: where in its context the answer to a question stands, or that it has none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import paddle
+import paddle.nn.functional as F
+
+from nlpctl.config.schema import Recipe
+from nlpctl.data.labels import LabelSet
+from nlpctl.data.piece_spans import Pieces, read_pieces
+from nlpctl.data.question_features import Window, WindowCollator, free_window, question_windows
+from nlpctl.data.question_rows import QuestionExample
+from nlpctl.data.tokenizers import TextEncoder
+from nlpctl.models.families import Head
+from nlpctl.tasks.answer_spans import Candidate, WindowScores, best_answers, probabilities, window_scores
+from nlpctl.tasks.base import Batch, Task
+from nlpctl.tasks.squad_scores import Judgement, squad_report
+
+_IMPOSSIBLE = 1e4  # taken from the logits of places where no answer can be
+
+
+class QuestionAnswering(Task):
+    """Outputs are start and end logits, both [batch, length]; labels see WindowCollator.
+
+    A feature is one window over the context, a prediction what is kept of its scores.
+    """
+
+    name = "question_answering"
+    label_names = ("start_positions", "end_positions", "places")
+
+    def __init__(self, recipe: Recipe, labels: LabelSet, thresholds: tuple[float, ...] | None = None):
+        super().__init__(recipe, labels, thresholds)
+        self._last_context: tuple[TextEncoder, str, Pieces] | None = None
+
+    @staticmethod
+    def head(recipe: Recipe) -> Head:
+        return Head("QuestionAnswering", labelled=False)
+
+    def features(self, example: QuestionExample, encoder: TextEncoder) -> Sequence[Window]:
+        question = read_pieces(example.question, encoder)
+        free = free_window(encoder, question, self.data.max_seq_length, example.question)
+        context = self._context(example.context, encoder)
+        _, row_start = encoder.starts(len(question), pair=True)
+        return question_windows(question, row_start, context, example.answers or (), free, self.data.doc_stride)
+
+    def _context(self, text: str, encoder: TextEncoder) -> Pieces:
+        """The pieces of a context. The last ones are kept: the questions of a paragraph follow each other."""
+        if self._last_context is None or self._last_context[:2] != (encoder, text):
+            self._last_context = (encoder, text, read_pieces(text, encoder))
+        return self._last_context[2]
+
+    def collator(self, encoder: TextEncoder, *, labelled: bool) -> Callable[[Sequence[Window]], Batch]:
+        return WindowCollator(encoder, self.data.max_seq_length, with_labels=labelled)
+
+    def loss(
+        self, network: paddle.nn.Layer, outputs: tuple[paddle.Tensor, ...], batch: Mapping[str, paddle.Tensor]
+    ) -> paddle.Tensor:
+        """Mean of the cross entropies of start and end, over the places where an answer can be."""
+        closed = (1 - batch["places"]) * _IMPOSSIBLE
+        losses = [
+            F.cross_entropy(logits.astype("float32") - closed, batch[name])
+            for logits, name in zip(outputs, ("start_positions", "end_positions"), strict=True)
+        ]
+        return (losses[0] + losses[1]) / 2
+
+    def predictions(self, outputs: tuple[np.ndarray, ...], features: Sequence[Window]) -> list[WindowScores]:
+        decode = self.recipe.decode
+        return [
+            window_scores(window, starts, ends, decode.n_best, decode.max_answer_length)
+            for window, starts, ends in zip(features, *outputs, strict=True)
+        ]
+
+    def report(
+        self, examples: Sequence[QuestionExample], predictions: Sequence[Sequence[WindowScores]]
+    ) -> dict[str, Any]:
+        return squad_report(
+            [
+                Judgement(
+                    example.question,
+                    tuple(answer.text for answer in example.answers),
+                    _text(example, next(iter(self._best(windows)), None)),
+                )
+                for example, windows in zip(examples, predictions, strict=True)
+            ]
+        )
+
+    def answer(self, example: QuestionExample, predictions: Sequence[WindowScores]) -> dict[str, Any]:
+        """The best candidate, and all of them under n_best. No answer is null; scores sum to 1 over n_best."""
+        candidates = self._best(predictions)
+        told = [
+            {"answer": _text(example, one), "start": one.start, "end": one.end, "score": round(share, 6)}
+            for one, share in zip(candidates, probabilities(candidates), strict=True)
+        ]
+        first = told[0] if told else {"answer": None, "start": None, "end": None, "score": 0.0}
+        return {**first, "n_best": told}
+
+    def _best(self, windows: Sequence[WindowScores]) -> list[Candidate]:
+        decode = self.recipe.decode
+        return best_answers(windows, decode.n_best, decode.max_answer_length, decode.null_threshold)
+
+
+def _text(example: QuestionExample, candidate: Candidate | None) -> str | None:
+    if candidate is None or candidate.start is None:
+        return None
+    return example.context[candidate.start : candidate.end]
