@@ -147,10 +147,6 @@ class UnitEncoder(TextEncoder):
 
     kind = "units"
 
-    def __init__(self, tokenizer: UnitTokenizer):
-        super().__init__(tokenizer)
-        self._tokenizer = tokenizer
-
     def _encode(self, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int) -> list[Encoding]:
         if pairs is None:
             return [self.assemble(self._text(text)[:max_length], None) for text in texts]
@@ -162,10 +158,10 @@ class UnitEncoder(TextEncoder):
         return self.assemble(first[:keep_first], second[:keep_second])
 
     def _text(self, text: str) -> list[int]:
-        return self._tokenizer.ids(text) or [self._tokenizer.unk_token_id]  # a row of nothing but padding has no answer
+        return self.tokenizer.ids(text) or [self.tokenizer.unk_token_id]  # a row of nothing but padding has no answer
 
     def _word(self, word: str) -> list[int]:
-        return self._tokenizer.word_ids(word)
+        return self.tokenizer.word_ids(word)
 
 
 def split_units(text: str, unit: Unit) -> list[str]:

@@ -1,4 +1,4 @@
-"""A small encoder from nothing: vocabulary from the training text, weights from the seed."""
+"""A small network from nothing: vocabulary from the training text (or a dictionary), weights from the seed."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.config.schema import ScratchSection
+from nlpctl.data.dictionaries import read_dictionaries
+from nlpctl.data.units import UnitSettings, UnitTokenizer, build_unit_vocabulary, tokenizer_of_dictionaries
 from nlpctl.data.vocabulary import build_vocabulary, write_tokenizer
 from nlpctl.errors import UserError
-from nlpctl.models.families import Family, family_by_type
+from nlpctl.models.families import OWN, Family, family_by_type
 from nlpctl.upstream.tokenizer_files import keep_resources
 
 MAX_POSITIONS = 512
@@ -23,12 +25,21 @@ def make_vocabulary(
 
     Raises UserError when there is no text, or the sizes do not fit together.
     """
+    family = family_by_type(scratch.architecture, "model.from_scratch.architecture")
+    if scratch.dictionaries is not None:
+        tokenizer = tokenizer_of_dictionaries(read_dictionaries(Path(scratch.dictionaries)), scratch.lowercase)
+        return family, _network_config(scratch, tokenizer), tokenizer
     if texts is None:
         raise UserError(
             "needs training text to build its vocabulary from",
             where="model.from_scratch",
             hint="set data.train, or load a model with model.name_or_path",
         )
+    if scratch.architecture in OWN.values():
+        sizes = (scratch.vocab_size, scratch.min_frequency)
+        vocabulary = build_unit_vocabulary(texts(), scratch.unit, *sizes, scratch.lowercase)
+        tokenizer = UnitTokenizer(vocabulary, UnitSettings(scratch.unit, scratch.lowercase))
+        return family, _network_config(scratch, tokenizer), tokenizer
     if scratch.hidden_size % scratch.num_attention_heads:
         raise UserError(
             f"num_attention_heads {scratch.num_attention_heads} does not divide hidden_size {scratch.hidden_size}",
@@ -39,7 +50,6 @@ def make_vocabulary(
     with tempfile.TemporaryDirectory(prefix="nlpctl-vocabulary-") as folder:
         tokenizer = write_tokenizer(Path(folder), vocabulary, scratch.architecture, scratch.lowercase)
         keep_resources(tokenizer)
-    family = family_by_type(scratch.architecture, "model.from_scratch.architecture")
     return family, _config(scratch, tokenizer), tokenizer
 
 
@@ -63,3 +73,21 @@ def _config(scratch: ScratchSection, tokenizer: Any) -> Mapping[str, Any]:
         "pad_token_id": pad,
     }
     return values | ({"embedding_size": scratch.hidden_size} if scratch.architecture == "electra" else {})
+
+
+def _network_config(scratch: ScratchSection, tokenizer: UnitTokenizer) -> Mapping[str, Any]:
+    """The recipe's sizes in the keys of nlpctl's own networks."""
+    values = {
+        "vocab_size": len(tokenizer),
+        "embedding_size": scratch.embedding_size,
+        "hidden_size": scratch.hidden_size,
+        "dropout": scratch.dropout,
+        "pad_token_id": tokenizer.pad_token_id,
+    }
+    own = {
+        "bilstm": {"num_hidden_layers": scratch.num_hidden_layers},
+        "bigru": {"num_hidden_layers": scratch.num_hidden_layers},
+        "textcnn": {"kernel_sizes": list(scratch.kernel_sizes)},
+        "bag_of_embeddings": {},
+    }
+    return values | own[scratch.architecture]

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from nlpctl.data.units import UnitTokenizer
 from nlpctl.errors import UserError
-from nlpctl.models.families import Family
+from nlpctl.models.families import OWN, Family
 from nlpctl.models.source import read_json
 from nlpctl.upstream.tokenizer_files import keep_resources
 
@@ -17,9 +18,11 @@ _TOKENIZER_CONFIG = "tokenizer_config.json"
 def load_tokenizer(folder: Path, family: Family) -> Any:
     """PaddleNLP's tokenizer for `folder`, as its tokenizer_config.json names it, else by the family.
 
-    Raises UserError when a file is missing or damaged.
+    A folder of nlpctl's own networks has a UnitTokenizer. UserError when a file is missing or damaged.
     """
     config = read_json(folder / _TOKENIZER_CONFIG) if (folder / _TOKENIZER_CONFIG).is_file() else {}
+    if family.name in OWN:
+        return _unit_tokenizer(folder, config)
     tokenizer_class = _tokenizer_class(folder, family, config)
     files = list(tokenizer_class.resource_files_names.values())
     present = [folder / name for name in files if (folder / name).is_file()]
@@ -32,6 +35,17 @@ def load_tokenizer(folder: Path, family: Family) -> Any:
     try:
         return keep_resources(tokenizer_class.from_pretrained(str(folder), **_plain_specials(config)))
     except Exception as error:  # PaddleNLP lets anything through here, from KeyError to AssertionError
+        raise UserError(
+            f"the tokenizer cannot be loaded ({type(error).__name__}: {error})",
+            where=str(folder),
+            hint="copy vocab.txt and tokenizer_config.json again; both must belong to this model",
+        ) from error
+
+
+def _unit_tokenizer(folder: Path, config: Mapping[str, Any]) -> UnitTokenizer:
+    try:
+        return UnitTokenizer.load(folder, config)
+    except (KeyError, TypeError, ValueError, AttributeError, OSError) as error:
         raise UserError(
             f"the tokenizer cannot be loaded ({type(error).__name__}: {error})",
             where=str(folder),
