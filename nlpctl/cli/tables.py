@@ -7,19 +7,25 @@ from typing import Any
 
 from nlpctl.runtime import console
 
-AVERAGES = ("accuracy", "macro_f1", "micro_f1", "weighted_f1")
-
 
 def score_tables(metrics: Mapping[str, Any]) -> None:
     """One table over all splits, then one per split with the figures of each label."""
     if not metrics:
         console.note("no dev or test data: nothing was scored")
         return
-    rows = [[split, report["rows"], *(report[name] for name in AVERAGES)] for split, report in metrics.items()]
-    console.table("", ["split", "rows", *AVERAGES], rows)
+    names = list(dict.fromkeys(name for report in metrics.values() for name in _figures(report)))
+    rows = [[split, *(report[name] for name in names)] for split, report in metrics.items()]
+    console.table("", ["split", *names], rows)
     for split, report in metrics.items():
+        if "labels" not in report:
+            continue
         labels = [
             [label, figures["precision"], figures["recall"], figures["f1"], figures["support"]]
             for label, figures in report["labels"].items()
         ]
-        console.table(f"\n{split}, per label", ["label", "precision", "recall", "f1", "rows"], labels)
+        console.table(f"\n{split}, per label", ["label", "precision", "recall", "f1", "support"], labels)
+
+
+def _figures(report: Mapping[str, Any]) -> list[str]:
+    """The entries of a report that are single numbers."""
+    return [name for name, value in report.items() if isinstance(value, int | float)]

@@ -51,6 +51,9 @@ def go_on_recording(log: EventLog, state: TrainerState | None) -> None:
         record_save(log, state)  # killed between the checkpoint and the note of it
 
 
+_NOT_SCORES = ("eval_loss", "eval_runtime", "eval_samples_per_second", "eval_steps_per_second")
+
+
 class ProgressLines(TrainerCallback):
     """One line per log and evaluation on stderr, with what a reader wants: step, loss, speed, time left."""
 
@@ -69,8 +72,8 @@ class ProgressLines(TrainerCallback):
         )
 
     def on_evaluate(self, args, state, control, metrics=None, **kwargs):
-        shown = ("eval_loss", "eval_accuracy", "eval_macro_f1")
-        figures = "  ".join(f"{name[5:]} {metrics[name]:.4f}" for name in shown if name in metrics)
+        scores = [name for name in metrics if name.startswith("eval_") and name not in _NOT_SCORES]
+        figures = "  ".join(f"{name[5:]} {metrics[name]:.4f}" for name in ("eval_loss", *scores[:3]))
         console.note(f"dev at step {state.global_step}: {figures}")
 
 
