@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from nlpctl.config.positions import display
+from nlpctl.config.prompt_template import parse_template
 from nlpctl.config.ranges import RANGES
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import task_info
@@ -223,8 +224,33 @@ def _ascii_cache(recipe: Recipe) -> Iterator[Finding]:
         yield Finding(("runtime.cache_dir",), message, "choose a folder whose whole path is ASCII")
 
 
+def _prompt(recipe: Recipe) -> Iterator[Finding]:
+    """Few-shot classification: the template can be read, and there are words for the labels."""
+    if recipe.task != "few_shot_classification":
+        return
+    template, verbalizer = recipe.prompt.template, recipe.prompt.verbalizer
+    hint = "such as prompt.template: \"{'text': 'text'} It was {'mask'}.\""
+    if template is None:
+        yield Finding(("prompt.template", "task"), "few-shot classification needs a template", hint)
+    else:
+        try:
+            pair = any(part.get("text") == "text_pair" for part in parse_template(template))
+        except ValueError as error:
+            yield Finding(("prompt.template",), f"prompt.template: {error}", hint)
+        else:
+            column = recipe.data.columns.text_pair
+            if pair is not (column is not None):
+                keys = ("prompt.template", "data.columns.text_pair")
+                message = f"the second text is in {'the template, but no column' if pair else 'a column, not the template'}"
+                yield Finding(keys, message, "put {'text': 'text_pair'} and data.columns.text_pair: COLUMN, or neither")
+    if not verbalizer:
+        hint = "give each label its word: prompt.verbalizer: {pos: great, neg: terrible}"
+        yield Finding(("prompt.verbalizer", "task"), "few-shot classification needs words for the labels", hint)
+
+
 CHECKS: tuple[Check, ...] = (
     _ranges,
+    _prompt,
     _model_is_one_thing,
     _heads_divide_width,
     _best_model,

@@ -1,0 +1,125 @@
+"""Few-shot classification: a language model fills the gap of a template, a word stands for each label."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import paddle
+import paddle.nn.functional as F
+
+from nlpctl.config.prompt_template import Part, mask_length
+from nlpctl.errors import Problem, UserError
+from nlpctl.models.masked_lm import AtPositions
+from nlpctl.upstream.prompt import encode, make_template, make_verbalizer
+from nlpctl.upstream.tokenizer_pickle import PickledTokenizer
+
+
+class PromptClassifier(AtPositions):
+    """Mixed in before a ...ForMaskedLM class: scores of labels instead of words."""
+
+    def use_words(self, words: LabelWords) -> None:
+        """The words that stand for the labels; needed before the first forward."""
+        self.words = words
+
+    def forward(self, input_ids, token_type_ids=None):
+        """Scores of the labels [batch, labels]; every row has the masks of the template."""
+        words = self.words
+        masks = paddle.nonzero(input_ids == words.mask_id)[:, 1]
+        return words.scores(self.scores_at(masks.reshape([-1, words.length]), input_ids, token_type_ids))
+
+
+class LabelWords:
+    """The words of the labels, in the order of the labels."""
+
+    def __init__(self, verbalizer: Mapping[str, Any], labels: Sequence[str], parts: Sequence[Part], tokenizer: Any):
+        """UserError, key by key: a label without a word, a word that the vocabulary lacks or that has not as many
+        pieces as the gap of the template, two labels with one word."""
+        self.length = mask_length(parts)
+        self.mask_id: int = tokenizer.mask_token_id
+        # A vocabulary of words with blanks before them, such as RoBERTa's, has another word behind a blank.
+        blank = " " if any("mask" in part and "add_space" in part for part in parts) else ""
+        words = _words(verbalizer, labels)
+        ids = [_pieces(tokenizer, blank + word) for word in words]
+        _check_words(words, ids, labels, self.length, tokenizer.unk_token_id)
+        if self.length == 1:
+            self._verbalizer = make_verbalizer([blank + word for word in words], tokenizer)
+        else:
+            self._ids = paddle.to_tensor(ids)
+
+    def scores(self, logits: paddle.Tensor) -> paddle.Tensor:
+        """[batch, labels] from the logits of the gap [batch, length, vocabulary].
+
+        One token: the logit of the word, of several pieces their mean. More: the sum over the tokens of the log
+        probability of the word's piece there.
+        """
+        if self.length == 1:
+            return self._verbalizer.process_outputs(logits)
+        log_probabilities = F.log_softmax(logits, axis=-1)
+        return sum(log_probabilities[:, i].index_select(self._ids[:, i], axis=-1) for i in range(self.length))
+
+
+class PromptEncoder:
+    """Texts put into a template, as ids. Can be pickled."""
+
+    def __init__(self, parts: Sequence[Part], tokenizer: Any, max_length: int):
+        """UserError where the template alone fills the window."""
+        self._parts, self._tokenizer, self._max_length = parts, tokenizer, max_length
+        self._template = make_template(parts, tokenizer, max_length)
+        needed = len(encode(make_template(parts, tokenizer, 10_000), {"text": "", "text_pair": ""})[0]) + 1
+        if needed > max_length:
+            raise UserError(
+                f"the template takes {needed - 1} tokens, which leaves no room for text in {max_length}",
+                where="data.max_seq_length",
+                hint=f"set it to {max(2 * needed, 16)} or more, or shorten prompt.template",
+            )
+
+    def encode(self, text: str, text_pair: str | None) -> tuple[list[int], list[int]]:
+        """input_ids and token_type_ids of one row; text beyond the window is cut, the template never."""
+        return encode(self._template, {"text": text, "text_pair": text_pair or ""})
+
+    def __reduce__(self) -> tuple:
+        return _unpacked, (self._parts, PickledTokenizer.pack(self._tokenizer), self._max_length)
+
+
+def _unpacked(parts: Sequence[Part], packed: PickledTokenizer, max_length: int) -> PromptEncoder:
+    return PromptEncoder(parts, packed.unpack(), max_length)
+
+
+def _words(verbalizer: Mapping[str, Any], labels: Sequence[str]) -> list[str]:
+    hint = f"the labels are {', '.join(labels)}"
+    problems = [
+        Problem(f"no word for the label {label!r}", "prompt.verbalizer", f"add {label}: WORD; {hint}")
+        for label in labels
+        if label not in verbalizer
+    ]
+    problems += [
+        Problem("there is no such label", f"prompt.verbalizer.{name}", hint)
+        for name in verbalizer
+        if name not in labels
+    ]
+    if problems:
+        raise UserError(problems=problems)
+    return [str(verbalizer[label]).strip() for label in labels]
+
+
+def _pieces(tokenizer: Any, word: str) -> list[int]:
+    return list(tokenizer.encode(word, add_special_tokens=False, return_token_type_ids=False)["input_ids"])
+
+
+def _check_words(
+    words: Sequence[str], ids: Sequence[list[int]], labels: Sequence[str], length: int, unknown: int
+) -> None:
+    problems = []
+    for i, (word, label, pieces) in enumerate(zip(words, labels, ids, strict=True)):
+        where = f"prompt.verbalizer.{label}"
+        if not pieces or unknown in pieces:
+            problems.append(Problem(f"the model's vocabulary has no word {word!r}", where, "take a more common word"))
+        elif length > 1 and len(pieces) != length:
+            message = f"{word!r} is {len(pieces)} tokens, but the gap of the template is {length}"
+            problems.append(Problem(message, where, "all words need that many, or set prompt.template's 'length'"))
+        elif pieces in ids[:i]:
+            other = labels[list(ids).index(pieces)]
+            problems.append(Problem(f"{word!r} is also the word of {other!r}", where, "a word of its own per label"))
+    if problems:
+        raise UserError(problems=problems)

@@ -1,0 +1,72 @@
+"""Few-shot classification: the task is put as a sentence with a gap, which the language model already can fill."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from nlpctl.config.prompt_template import parse_template
+from nlpctl.config.schema import Recipe
+from nlpctl.data.collate import Collator
+from nlpctl.data.text_rows import TextExample
+from nlpctl.data.tokenizers import Encoding, TextEncoder
+from nlpctl.errors import UserError
+from nlpctl.models.families import Head
+from nlpctl.models.load import LoadedModel
+from nlpctl.models.masked_lm import mixed
+from nlpctl.models.prompt import LabelWords, PromptClassifier, PromptEncoder
+from nlpctl.tasks.base import Batch, Texts
+from nlpctl.tasks.sequence_classification import SequenceClassification
+
+
+class FewShotClassification(SequenceClassification):
+    """Loss, scores and answers are those of sequence classification; the logits are those of the labels' words."""
+
+    name = "few_shot_classification"
+
+    @staticmethod
+    def head(recipe: Recipe) -> Head:
+        return Head("MaskedLM", adapt=functools.partial(mixed, PromptClassifier), predicts_words=True)
+
+    def build_model(self, texts: Texts | None) -> LoadedModel:
+        model = super().build_model(texts)
+        prefix = model.network.base_model_prefix
+        untrained = [name for name in model.fresh if not name.startswith(f"{prefix}.pooler.")]
+        if untrained:
+            raise UserError(
+                f"the model cannot predict words: {', '.join(untrained[:3])} are not in its weights",
+                where=self.recipe.where("model"),
+                hint="train it on plain text first (task: masked_language_model) and name that run here",
+            )
+        return _with_words(model, self.recipe)
+
+    @classmethod
+    def load_trained(cls, recipe: Recipe, source: str | Path) -> LoadedModel:
+        return _with_words(super().load_trained(recipe, source), recipe)
+
+    def collator(self, encoder: TextEncoder, *, labelled: bool) -> Callable[[Sequence[TextExample]], Batch]:
+        return PromptCollator(self.recipe, encoder, with_labels=labelled)
+
+
+class PromptCollator(Collator):
+    """Texts in the template, padded; labels where wanted."""
+
+    def __init__(self, recipe: Recipe, encoder: TextEncoder, with_labels: bool):
+        super().__init__(encoder, recipe.data.max_seq_length, with_labels)
+        self.prompt = PromptEncoder(parse_template(recipe.prompt.template), encoder.tokenizer, self.max_length)
+
+    def collate(self, examples: Sequence[TextExample]) -> dict[str, np.ndarray]:
+        rows = [self.prompt.encode(example.text, example.text_pair) for example in examples]
+        batch = self.pad([Encoding(ids, types if self.encoder.uses_token_types else []) for ids, types in rows])
+        if self.with_labels:
+            batch["labels"] = self.label_array(examples)
+        return batch
+
+
+def _with_words(model: LoadedModel, recipe: Recipe) -> LoadedModel:
+    parts = parse_template(recipe.prompt.template)
+    model.network.use_words(LabelWords(recipe.prompt.verbalizer, model.labels, parts, model.tokenizer))
+    return model
