@@ -10,6 +10,7 @@ import paddle.nn.functional as F
 from paddle import nn
 
 from nlpctl.models.networks.common import Encoder
+from nlpctl.upstream.pooler import drop_pooler
 
 
 @functools.cache
@@ -26,8 +27,7 @@ def two_tower(encoder_class: type, pooling: Literal["cls", "mean"], embedding_si
         def __init__(self, config: Any):
             super().__init__(config)
             encoder = encoder_class(config)
-            if "pooler" in encoder._sub_layers:
-                encoder.pooler = FirstToken()
+            drop_pooler(encoder)
             setattr(self, prefix, encoder)
             width = encoder.sequence_size if isinstance(encoder, Encoder) else config.hidden_size
             self.projection = None if embedding_size is None else nn.Linear(width, embedding_size)
@@ -61,9 +61,3 @@ def two_tower(encoder_class: type, pooling: Literal["cls", "mean"], embedding_si
     TwoTower.__name__ = TwoTower.__qualname__ = encoder_class.__name__.removesuffix("Model") + "TwoTower"
     return TwoTower
 
-
-class FirstToken(nn.Layer):
-    """Stands in for a pooler, without parameters."""
-
-    def forward(self, hidden: paddle.Tensor) -> paddle.Tensor:
-        return hidden[:, 0]
