@@ -25,7 +25,8 @@ from nlpctl.runtime.files import write_json_atomic
 from nlpctl.runtime.layout import LABELS, TASK
 
 FORMAT = 1
-TERMS = "terms.tsv"  # the term dictionary of a tagger, copied from decode.terms
+# Files that a recipe names and that go with the model: section, key, name in the model folder.
+COPIED = (("decode", "terms", "terms.tsv"), ("masking", "dictionary", "words.txt"))
 
 
 # The keys of a recipe that decide what a trained model answers: they go with it, in task.json.
@@ -39,6 +40,7 @@ KEPT = (
     "data.label_separator",
     "model.head",
     "decode",
+    "masking",
     "prompt",
     "retrieval",
 )
@@ -68,9 +70,11 @@ def make_card(recipe: Recipe, labels: tuple[str, ...]) -> ModelCard:
         values = asdict(attrgetter(section)(recipe))
         kept[section] = kept.get(section, {}) | ({name: values[name]} if name else values)
     files = {}
-    if recipe.decode.terms is not None:
-        kept["decode"]["terms"] = TERMS
-        files[TERMS] = recipe.decode.terms
+    for section, name, copied in COPIED:
+        path = kept[section][name]
+        if path is not None:
+            kept[section][name] = copied
+            files[copied] = path
     return ModelCard(recipe.task, tuple(labels), kept, files=files)
 
 
