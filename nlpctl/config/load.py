@@ -20,7 +20,7 @@ from nlpctl.config.keys import find_key
 from nlpctl.config.managed import MANAGED
 from nlpctl.config.paths import absolute, resolve_paths
 from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode, merge, parse_yaml
-from nlpctl.config.schema import Origin, Recipe
+from nlpctl.config.schema import DataSection, ModelSection, Origin, Recipe
 from nlpctl.config.sources import read_source
 from nlpctl.config.tasks import KNOWN_TASKS, task_info
 from nlpctl.errors import UserError
@@ -56,6 +56,7 @@ def load_recipe(source: str | Path, overrides: Sequence[Override] = (), purpose:
     task = _task(tree, findings)
     sections = coerce_sections(tree, findings)
     sections["training"] = _absolute_output_dir(sections["training"])
+    sections["data"] = _labels_of_dictionaries(sections["model"], sections["data"])
     recipe = Recipe(task=task, **sections, origins=dict(findings.origins), path=path)
     findings.problems += check(recipe, purpose, findings.broken)
     if findings.problems:
@@ -68,6 +69,15 @@ def _absolute_output_dir(training: Any) -> Any:
     if not training.output_dir:
         return training  # reported by the checks
     return dataclasses.replace(training, output_dir=absolute(training.output_dir, Path.cwd()))
+
+
+def _labels_of_dictionaries(model: ModelSection, data: DataSection) -> DataSection:
+    """The tags of model.from_scratch.dictionaries are the labels where the recipe gives none."""
+    folder = model.from_scratch.dictionaries if model.from_scratch is not None else None
+    tags = None if folder is None else Path(folder) / "tag.dic"
+    if tags is None or data.labels is not None or not tags.is_file():
+        return data
+    return dataclasses.replace(data, labels=str(tags))
 
 
 def _apply(tree: TableNode, override: Override, findings: Findings) -> TableNode:

@@ -61,6 +61,11 @@ KNOWN_TASKS = (
         ("f1", "precision", "recall", "macro_f1", "weighted_f1", "accuracy", "loss"),
     ),
     TaskInfo(
+        "lexical_analysis",
+        "A text cut into words with their part of speech or type of entity, by tagging characters.",
+        ("f1", "precision", "recall", "macro_f1", "weighted_f1", "accuracy", "loss"),
+    ),
+    TaskInfo(
         "masked_language_model",
         "Goes on with the pre-training of an encoder: words of plain text are hidden and predicted.",
         ("perplexity", "masked_accuracy", "loss"),

@@ -43,18 +43,15 @@ def read_dictionaries(folder: Path) -> Dictionaries:
         )
     words = _by_id(folder / WORDS)
     size = max(words) + 1
-    tags = read_tags(folder)
+    tags = read_tags(folder / TAGS) if (folder / TAGS).is_file() else None
     replacements = _replacements(folder / REPLACEMENTS) if (folder / REPLACEMENTS).is_file() else {}
     vocabulary = tuple(words.get(index, f"[unused{index}]") for index in range(size))
     unknown = next((entry for entry in UNKNOWN_ENTRIES if entry in vocabulary), None)
     return Dictionaries(vocabulary, tags, replacements, unknown)
 
 
-def read_tags(folder: Path) -> tuple[str, ...] | None:
-    """The tags of the folder's tag.dic, index = id; None where there is no such file."""
-    file = folder / TAGS
-    if not file.is_file():
-        return None
+def read_tags(file: Path) -> tuple[str, ...]:
+    """The tags of a tag.dic, index = id. UserError names every bad line."""
     tags = _by_id(file)
     missing = next((index for index in range(len(tags)) if index not in tags), None)
     if missing is not None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from nlpctl.config.schema import DataSection
 from nlpctl.data.corpus_rows import CorpusRows
+from nlpctl.data.lexical_rows import LexicalRows
 from nlpctl.data.matching_rows import MatchingRows
 from nlpctl.data.multi_label_rows import MultiLabelRows
 from nlpctl.data.question_rows import QuestionRows
@@ -21,6 +22,7 @@ KINDS: Mapping[str, type[TaskRows]] = {
     "semantic_indexing": RetrievalRows,
     "question_answering": QuestionRows,
     "token_classification": TaggedRows,
+    "lexical_analysis": LexicalRows,
     "masked_language_model": CorpusRows,
     "few_shot_classification": TextRows,
 }

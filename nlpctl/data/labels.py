@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.config.schema import DataSection
+from nlpctl.data.dictionaries import read_tags
 from nlpctl.data.lines import decode, numbered_lines
 from nlpctl.errors import Problem, UserError
 from nlpctl.names import nearest
@@ -63,7 +64,12 @@ class LabelSet:
 
     @classmethod
     def from_file(cls, path: Path) -> LabelSet:
-        """One label per line, in the order of the ids; empty lines at the end are no labels."""
+        """One label per line, in the order of the ids; empty lines at the end are no labels.
+
+        A file named *.dic has lines `id<TAB>label`, as lexical analysers have them.
+        """
+        if path.suffix == ".dic":
+            return cls(_distinct(((str(path), tag) for tag in read_tags(path)), str(path)))
         try:
             with open(path, "rb") as stream:
                 lines = [(f"{path}:{number}", *decode(raw)) for number, raw in numbered_lines(stream, str(path))]

@@ -6,6 +6,7 @@ from nlpctl.config.schema import Recipe
 from nlpctl.data.labels import LabelSet
 from nlpctl.tasks.base import Task
 from nlpctl.tasks.few_shot_classification import FewShotClassification
+from nlpctl.tasks.lexical_analysis import LexicalAnalysis
 from nlpctl.tasks.masked_language_model import MaskedLanguageModel
 from nlpctl.tasks.multi_label_classification import MultiLabelClassification
 from nlpctl.tasks.question_answering import QuestionAnswering
@@ -21,6 +22,7 @@ _ALL: tuple[type[Task], ...] = (
     SemanticIndexing,
     QuestionAnswering,
     TokenClassification,
+    LexicalAnalysis,
     MaskedLanguageModel,
     FewShotClassification,
 )

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from nlpctl.data.dictionaries import read_dictionaries, read_tags
+from nlpctl.data.labels import LabelSet
 from nlpctl.data.units import UnitEncoder, tokenizer_of_dictionaries
 from nlpctl.errors import UserError
 
@@ -72,6 +73,12 @@ def test_what_is_missing_is_named(tmp_path):
     with pytest.raises(UserError, match="no such folder"):
         read_dictionaries(tmp_path / "none")
     with pytest.raises(UserError, match="the id 1 is missing"):
-        read_tags(folder(tmp_path, tag="0\ta\n2\tb\n"))
+        read_tags(folder(tmp_path, tag="0\ta\n2\tb\n") / "tag.dic")
     with pytest.raises(UserError, match="holds no entries"):
-        read_tags(folder(tmp_path, tag=""))
+        read_tags(folder(tmp_path, tag="") / "tag.dic")
+    with pytest.raises(UserError, match="cannot be read"):
+        read_tags(tmp_path / "none.dic")
+
+
+def test_a_tag_dic_is_a_label_file(tmp_path):
+    assert LabelSet.from_file(folder(tmp_path, tag="1\tB\n0\tO\n") / "tag.dic").names == ("O", "B")
