@@ -1,0 +1,51 @@
+"""Checks of the keys that describe nlpctl's own networks, which other networks would ignore."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nlpctl.config.checks import Finding
+from nlpctl.config.schema import Recipe, ScratchSection
+
+OWN_NETWORKS = ("bilstm", "textcnn", "bag_of_embeddings", "bigru")
+TAGGING_TASKS = ("token_classification", "lexical_analysis")
+
+
+def _vectors_have_an_embedding(recipe: Recipe) -> Iterator[Finding]:
+    if recipe.model.embeddings is not None and _own(recipe.model.from_scratch) is None:
+        yield Finding(
+            ("model.embeddings", "model.from_scratch.architecture"),
+            "word vectors are for nlpctl's own networks, trained from scratch",
+            f"set model.from_scratch.architecture: {' | '.join(OWN_NETWORKS)}, or remove model.embeddings",
+        )
+
+
+def _dictionaries_hold_characters(recipe: Recipe) -> Iterator[Finding]:
+    scratch = recipe.model.from_scratch
+    if scratch is None or scratch.dictionaries is None:
+        return
+    if scratch.architecture not in OWN_NETWORKS:
+        keys = ("model.from_scratch.dictionaries", "model.from_scratch.architecture")
+        message = f"{scratch.architecture} builds its own vocabulary and reads no dictionaries"
+        yield Finding(keys, message, "set architecture: bigru, or remove dictionaries")
+    elif scratch.unit != "characters":
+        keys = ("model.from_scratch.dictionaries", "model.from_scratch.unit")
+        yield Finding(keys, "dictionaries are read by character", "set unit: characters")
+
+
+def _network_does_the_task(recipe: Recipe) -> Iterator[Finding]:
+    own = _own(recipe.model.from_scratch)
+    if own is None or not recipe.task:
+        return
+    tags = recipe.task in TAGGING_TASKS
+    if tags != (own.architecture == "bigru"):
+        keys = ("model.from_scratch.architecture", "task")
+        fitting = "bigru" if tags else " | ".join(name for name in OWN_NETWORKS if name != "bigru")
+        yield Finding(keys, f"{own.architecture} cannot do {recipe.task}", f"set architecture: {fitting}")
+
+
+def _own(scratch: ScratchSection | None) -> ScratchSection | None:
+    return scratch if scratch is not None and scratch.architecture in OWN_NETWORKS else None
+
+
+NETWORK_CHECKS = (_vectors_have_an_embedding, _dictionaries_hold_characters, _network_does_the_task)

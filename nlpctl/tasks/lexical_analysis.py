@@ -1,0 +1,48 @@
+"""Lexical analysis: a text cut into words, each with its part of speech or type of entity, by tagging characters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from nlpctl.data.tag_scheme import OUTSIDE, UNTYPED, Span
+from nlpctl.data.tagged_rows import TaggedExample
+from nlpctl.tasks.token_classification import TokenClassification
+
+
+class LexicalAnalysis(TokenClassification):
+    """Token classification over characters that answers with words; scored by its words with a tag other than O."""
+
+    name = "lexical_analysis"
+
+    def answer(self, example: TaggedExample, predictions: Sequence[np.ndarray]) -> dict[str, Any]:
+        """Words in order, with character offsets into the text: text[start:end] is the word.
+
+        Together they are the text without its white space. What no tagged word covers is a word with the tag O
+        up to the next tagged word or white space; in a tag set of bare marks (pure segmentation) tags are null.
+        """
+        words = with_outside(self._entities(example, np.concatenate(predictions)), example)
+        return {
+            "words": [
+                {
+                    "text": example.text[start:end],
+                    "tag": None if tag == UNTYPED else tag,
+                    "start": start,
+                    "end": end,
+                }
+                for tag, start, end in words
+            ]
+        }
+
+
+def with_outside(tagged: Sequence[Span], example: TaggedExample) -> list[Span]:
+    """`tagged` (in order, in characters of the text) and what lies between, where units touch joined under O."""
+    covered = {i for span in tagged for i in range(span.start, span.end)}
+    units = zip(example.bounds[::2], example.bounds[1::2], strict=True)
+    outside = [unit for unit in units if not covered.intersection(range(*unit)) and example.text[slice(*unit)].strip()]
+    starts = [0, *(i for i, ((_, end), (start, _)) in enumerate(pairwise(outside), 1) if end != start), len(outside)]
+    runs = [outside[a:b] for a, b in pairwise(starts) if a < b]
+    return sorted([*tagged, *(Span(OUTSIDE, run[0][0], run[-1][1]) for run in runs)], key=lambda span: span.start)
