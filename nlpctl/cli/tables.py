@@ -9,7 +9,7 @@ from nlpctl.runtime import console
 
 
 def score_tables(metrics: Mapping[str, Any]) -> None:
-    """One table over all splits, then one per split with the figures of each label."""
+    """One table over all splits, then for each split the figures of each label, and of each level of labels."""
     if not metrics:
         console.note("no dev or test data: nothing was scored")
         return
@@ -24,6 +24,10 @@ def score_tables(metrics: Mapping[str, Any]) -> None:
             for label, figures in report["labels"].items()
         ]
         console.table(f"\n{split}, per label", ["label", "precision", "recall", "f1", "support"], labels)
+        if "levels" in report:  # of hierarchical labels
+            names = ["labels", "micro_f1", "macro_f1"]
+            levels = [[level, *(figures[name] for name in names)] for level, figures in report["levels"].items()]
+            console.table(f"\n{split}, per level", ["level", *names], levels)
 
 
 def _figures(report: Mapping[str, Any]) -> list[str]:
