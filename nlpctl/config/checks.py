@@ -36,10 +36,12 @@ Check = Callable[[Recipe], Iterator[Finding]]
 
 def check(recipe: Recipe, purpose: Purpose, broken: Collection[str] = ()) -> list[Problem]:
     """Everything that is wrong with `recipe`. Findings about a key in `broken` are left out."""
-    from nlpctl.config.data_checks import DATA_CHECKS  # both need Finding from here
+    from nlpctl.config.data_checks import DATA_CHECKS  # all need Finding from here
+    from nlpctl.config.network_checks import NETWORK_CHECKS
     from nlpctl.config.training_checks import TRAINING_CHECKS
 
-    checks = (*CHECKS, *PROCESS_CHECKS, *TRAINING_CHECKS, *DATA_CHECKS) if purpose == "train" else CHECKS
+    always = (*CHECKS, *NETWORK_CHECKS)
+    checks = (*always, *PROCESS_CHECKS, *TRAINING_CHECKS, *DATA_CHECKS) if purpose == "train" else always
     findings = [finding for each in checks for finding in each(recipe)]
     return [_problem(recipe, finding) for finding in findings if not _touches(finding.keys, broken)]
 
@@ -87,16 +89,6 @@ def _model_is_one_thing(recipe: Recipe) -> Iterator[Finding]:
     if recipe.model.name_or_path is not None and recipe.model.from_scratch is not None:
         keys = ("model.name_or_path", "model.from_scratch")
         yield Finding(keys, "both model.name_or_path and model.from_scratch are set", "set one of them to null")
-
-
-def _heads_divide_width(recipe: Recipe) -> Iterator[Finding]:
-    scratch = recipe.model.from_scratch
-    if scratch and scratch.num_attention_heads > 0 and scratch.hidden_size % scratch.num_attention_heads:
-        keys = ("model.from_scratch.hidden_size", "model.from_scratch.num_attention_heads")
-        message = (
-            f"hidden_size {scratch.hidden_size} cannot be split over {scratch.num_attention_heads} attention heads"
-        )
-        yield Finding(keys, message, "make hidden_size a multiple of num_attention_heads")
 
 
 def _best_model(recipe: Recipe) -> Iterator[Finding]:
@@ -252,7 +244,6 @@ CHECKS: tuple[Check, ...] = (
     _ranges,
     _prompt,
     _model_is_one_thing,
-    _heads_divide_width,
     _best_model,
     _best_model_steps,
     _early_stopping,

@@ -1,4 +1,4 @@
-"""Checks of the keys that describe nlpctl's own networks, which other networks would ignore."""
+"""Checks of the keys that describe a network built from scratch."""
 
 from __future__ import annotations
 
@@ -9,6 +9,18 @@ from nlpctl.config.schema import Recipe, ScratchSection
 
 OWN_NETWORKS = ("bilstm", "textcnn", "bag_of_embeddings", "bigru")
 TAGGING_TASKS = ("token_classification", "lexical_analysis")
+
+
+def _heads_divide_width(recipe: Recipe) -> Iterator[Finding]:
+    scratch = recipe.model.from_scratch
+    if scratch is None or _own(scratch) is not None or scratch.num_attention_heads <= 0:
+        return
+    if scratch.hidden_size % scratch.num_attention_heads:
+        keys = ("model.from_scratch.hidden_size", "model.from_scratch.num_attention_heads")
+        message = (
+            f"hidden_size {scratch.hidden_size} cannot be split over {scratch.num_attention_heads} attention heads"
+        )
+        yield Finding(keys, message, "make hidden_size a multiple of num_attention_heads")
 
 
 def _vectors_have_an_embedding(recipe: Recipe) -> Iterator[Finding]:
@@ -48,4 +60,9 @@ def _own(scratch: ScratchSection | None) -> ScratchSection | None:
     return scratch if scratch is not None and scratch.architecture in OWN_NETWORKS else None
 
 
-NETWORK_CHECKS = (_vectors_have_an_embedding, _dictionaries_hold_characters, _network_does_the_task)
+NETWORK_CHECKS = (
+    _heads_divide_width,
+    _vectors_have_an_embedding,
+    _dictionaries_hold_characters,
+    _network_does_the_task,
+)

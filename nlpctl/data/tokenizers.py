@@ -198,8 +198,9 @@ def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
 def build_encoder(tokenizer: Any, mode: Literal["auto", "fast", "paddlenlp"]) -> TextEncoder:
     """The encoder for a tokenizer: PaddleNLP's PretrainedTokenizer, or the UnitTokenizer of nlpctl's own networks.
 
-    Of a UnitTokenizer there is one. Else auto takes the fast one where the class is known to be equal and a check of difficult strings against
-    this very tokenizer agrees; otherwise PaddleNLP's own. fast raises UserError in place of falling back.
+    Of a UnitTokenizer there is one. Else auto takes the fast one where the class is known to be equal and a
+    check of difficult strings against this very tokenizer agrees; otherwise PaddleNLP's own. fast raises
+    UserError in place of falling back.
     """
     from nlpctl.data.units import UnitEncoder, UnitTokenizer  # which imports this module
 

@@ -12,6 +12,8 @@ from paddlenlp.layers import LinearChainCrf
 from nlpctl.data.tagged_features import IGNORED
 from nlpctl.upstream.linear_chain_crf import crf_losses
 
+CRF_SUFFIX = "WithCrf"  # of the names of networks with a CRF
+
 
 @cache
 def with_crf(network_class: type) -> type:
@@ -29,7 +31,7 @@ def with_crf(network_class: type) -> type:
             types = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
             return super().forward(input_ids, **types), self.crf.transitions
 
-    WithCrf.__name__ = WithCrf.__qualname__ = f"{network_class.__name__}WithCrf"
+    WithCrf.__name__ = WithCrf.__qualname__ = f"{network_class.__name__}{CRF_SUFFIX}"
     return WithCrf
 
 

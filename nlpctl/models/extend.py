@@ -20,23 +20,32 @@ CRF_ENDS = 2  # start and stop, behind the tags
 
 @dataclass(frozen=True)
 class Extension:
-    """Labels of the new model that were `kept` or are `new`, labels of the old one that were `dropped`,
-    and the parameters that were set, wholly or in part."""
+    """What became of the old model's knowledge.
+
+    Labels of the new model that were `kept` or are `new`, labels of the old one that were `dropped`; the
+    `encoder`'s parameters, all of which were kept, and the head's `parameters` that were set, wholly or in part.
+    """
 
     kept: tuple[str, ...]
     new: tuple[str, ...]
     dropped: tuple[str, ...]
+    encoder: tuple[str, ...]
     parameters: tuple[str, ...]
 
-    def describe(self) -> str:
-        """For the console, in one line."""
-        ends = " and of the CRF's start and stop" if CRF_TRANSITIONS in self.parameters else ""
-        parts = [f"output rows of {_listed(self.kept)}{ends} are carried over"]
+    def describe(self) -> list[str]:
+        """For the console, line by line."""
+        lines = [
+            "the label set changed; carried over from the old model:",
+            f"  whole: {len(self.encoder)} parameters of the encoder, {self.encoder[0]} to {self.encoder[-1]}",
+            f"  the places of {_listed(self.kept)} in {', '.join(self.parameters)}",
+        ]
+        if CRF_TRANSITIONS in self.parameters:
+            lines.append("  the transitions between these, from the CRF's start and to its stop")
         if self.new:
-            parts.append(f"those of {_listed(self.new)} are new")
+            lines.append(f"newly initialised: the places of {_listed(self.new)}")
         if self.dropped:
-            parts.append(f"those of {_listed(self.dropped)} are dropped")
-        return "labels changed: " + ", ".join(parts)
+            lines.append(f"dropped: the places of {_listed(self.dropped)}")
+        return lines
 
 
 def extend_head(
@@ -66,6 +75,7 @@ def extend_head(
         kept,
         tuple(label for label in new if label not in kept),
         tuple(label for label in old if label not in kept),
+        tuple(name for name in network.state_dict() if name.startswith(f"{prefix}.")),
         tuple(values),
     )
 

@@ -14,6 +14,8 @@ from typing import Any
 from nlpctl.config.schema import ModelSection
 from nlpctl.errors import UserError
 from nlpctl.models.assign import Rules, assign
+from nlpctl.models.crf import CRF_SUFFIX
+from nlpctl.models.extend import Extension, extend_head
 from nlpctl.models.families import Family, Head, family_of_config
 from nlpctl.models.folder import read_card, read_trained_card, untrained
 from nlpctl.models.hub import fetch
@@ -32,7 +34,8 @@ class LoadedModel:
 
     `fresh`: parameters that are newly initialised. `ignored`: entries of the weights file that were
     not used (a language-model head, an old task head). `source` is None for from_scratch.
-    `thresholds`: one per label, where the model has been given some.
+    `thresholds`: one per label, where the model has been given some. `extension`: what was carried over
+    from a head with other labels.
     """
 
     network: Any
@@ -42,6 +45,7 @@ class LoadedModel:
     ignored: tuple[str, ...]
     source: ModelSource | None
     thresholds: tuple[float, ...] | None = None
+    extension: Extension | None = None
 
 
 @dataclass(frozen=True)
@@ -62,8 +66,9 @@ def load_to_train(
     """A network over `labels` (none for a head without labels) to be trained, on the encoder that `model` names.
 
     The task head is taken from the source only when it was trained on exactly these labels in this order
-    and for the same kind of task; otherwise it is new. Everything else comes from the source. Seed Paddle
-    before the call. `vocabulary_texts` is called for from_scratch only.
+    and for the same kind of task. From a model of nlpctl with other labels, the places of those that the two
+    have in common are taken (models/extend.py). Otherwise the head is new. Everything else comes from the
+    source. Seed Paddle before the call. `vocabulary_texts` is called for from_scratch only.
 
     Raises UserError when the model is missing, damaged, or config and weights do not belong together.
     """
@@ -86,7 +91,7 @@ def load_to_train(
         layers_kept=layers if isinstance(layers, int) else None,
         tolerate_surplus=source.kind == "hub",
     )
-    return _load(source, parts, head, tuple(labels), model.config, rules)
+    return _load(source, parts, head, tuple(labels), model.config, rules, _may_extend(source, parts, head, rules))
 
 
 def load_trained(name_or_path: str | Path, head: Head) -> LoadedModel:
@@ -108,7 +113,7 @@ def load_trained(name_or_path: str | Path, head: Head) -> LoadedModel:
         tolerate_surplus=source.kind == "hub",
         pooler_unused=head.predicts_words,
     )
-    return _load(source, parts, head, labels, {}, rules)
+    return _load(source, parts, head, labels, {}, rules, extends=False)
 
 
 def _same_head(source: ModelSource, parts: _Parts, head: Head, labels: Sequence[str]) -> bool:
@@ -127,16 +132,40 @@ def _same_head(source: ModelSource, parts: _Parts, head: Head, labels: Sequence[
     return written[0] in (None, parts.family.network_class(head, str(parts.weights_file)).__name__)
 
 
+def _may_extend(source: ModelSource, parts: _Parts, head: Head, rules: Rules) -> bool:
+    """Whether the head in the file is of the same kind and its labels are known; a CRF may come or go."""
+    if rules.keep_head or source.kind != "nlpctl" or not head.labelled or not parts.labels:
+        return False
+    written = (parts.config.get("architectures") or [""])[0]
+    built = parts.family.network_class(head, str(parts.weights_file)).__name__
+    return written.removesuffix(CRF_SUFFIX) == built.removesuffix(CRF_SUFFIX)
+
+
 def _load(
-    source: ModelSource, parts: _Parts, head: Head, labels: tuple[str, ...], overrides: Mapping[str, Any], rules: Rules
+    source: ModelSource,
+    parts: _Parts,
+    head: Head,
+    labels: tuple[str, ...],
+    overrides: Mapping[str, Any],
+    rules: Rules,
+    extends: bool,
 ) -> LoadedModel:
     where = str(parts.weights_file)
     network = build_network(parts.family, head, make_config(parts.family, parts.config, labels, overrides), where)
     check_vocabulary(parts.tokenizer, network, where)
     arrays = _paddle_arrays(read_weights_file(parts.weights_file), parts.family)
     assigned = assign(network, parts.family.prefix, arrays, rules, where)
+    extension = extend_head(network, parts.family.prefix, arrays, parts.labels, labels) if extends else None
+    taken = () if extension is None else extension.parameters
     return LoadedModel(
-        network, parts.tokenizer, labels, assigned.fresh, assigned.ignored, source, parts.thresholds
+        network,
+        parts.tokenizer,
+        labels,
+        tuple(name for name in assigned.fresh if name not in taken),
+        tuple(name for name in assigned.ignored if name not in taken),
+        source,
+        parts.thresholds if extension is None else None,  # thresholds go with the labels
+        extension,
     )
 
 

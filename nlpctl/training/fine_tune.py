@@ -131,5 +131,8 @@ def _describe(model: LoadedModel, setup: ProcessSetup) -> None:
     count = sum(int(parameter.size) for parameter in model.network.parameters())
     origin = "from scratch" if model.source is None else f"from {model.source.name}"
     console.note(f"{type(model.network).__name__} {origin}: {count:,} parameters, on {setup.device}")
+    if model.extension is not None:
+        for line in model.extension.describe():
+            console.note(line)
     if model.source is not None and model.fresh:
         console.note(f"newly initialised: {', '.join(model.fresh)}")

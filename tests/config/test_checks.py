@@ -8,6 +8,7 @@ from nlpctl.config.checks import CHECKS, PROCESS_CHECKS, refuse_half_precision_o
 from nlpctl.config.data_checks import DATA_CHECKS
 from nlpctl.config.keys import all_keys
 from nlpctl.config.load import Override
+from nlpctl.config.network_checks import NETWORK_CHECKS
 from nlpctl.config.ranges import RANGES
 from nlpctl.config.training_checks import TRAINING_CHECKS
 from nlpctl.errors import UserError
@@ -16,6 +17,7 @@ HEAD = "task: sequence_classification\n"
 MODEL = "model: {from_scratch: {}}\n"
 DATA = "data: {train: train.tsv, dev: dev.tsv}\n"
 GOOD = HEAD + MODEL + DATA
+LEXICAL = "task: lexical_analysis\n" + DATA + "model:\n  from_scratch:\n"
 BEST = "load_best_model_at_end: true, evaluation_strategy: epoch, save_strategy: epoch"
 
 # text after GOOD -> where, a part of the message. One per check, or more.
@@ -91,6 +93,21 @@ WHOLE = {
             "over 3 attention",
         ),
     ],
+    "_vectors_have_an_embedding": [
+        (HEAD + DATA + "model: {from_scratch: {architecture: bert}, embeddings: dev.tsv}", ":3", "word vectors are for")
+    ],
+    "_dictionaries_hold_characters": [
+        (
+            LEXICAL + "    architecture: bigru\n    unit: words\n    dictionaries: .",
+            ":7",
+            "dictionaries are read by character",
+        ),
+        (LEXICAL + "    architecture: bert\n    dictionaries: .", ":6", "bert builds its own vocabulary"),
+    ],
+    "_network_does_the_task": [
+        (LEXICAL + "    architecture: textcnn", ":5", "textcnn cannot do lexical_analysis"),
+        (HEAD + DATA + "model: {from_scratch: {architecture: bigru}}", ":3", "bigru cannot do sequence"),
+    ],
     "_some_model": [(HEAD + DATA, "", "no model")],
     "_model_folder_exists": [
         (HEAD + DATA + "model: {name_or_path: ./gone}", ":3", "gone does not exist"),
@@ -148,7 +165,7 @@ def cases() -> list:
 
 
 def test_every_check_has_a_case() -> None:
-    checks = CHECKS + PROCESS_CHECKS + TRAINING_CHECKS + DATA_CHECKS
+    checks = CHECKS + NETWORK_CHECKS + PROCESS_CHECKS + TRAINING_CHECKS + DATA_CHECKS
     assert {check.__name__ for check in checks} == set(CASES) | set(WHOLE)
 
 

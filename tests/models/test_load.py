@@ -82,7 +82,10 @@ def test_warm_start_from_a_trained_folder(paddle_folder, tmp_path):
     assert other.fresh == ("classifier.weight", "classifier.bias")
     assert other.ignored == ("classifier.bias", "classifier.weight")
     swapped = load(out, ("pos", "neg"))
-    assert swapped.fresh == ("classifier.weight", "classifier.bias")
+    assert swapped.fresh == () and swapped.extension.kept == ("pos", "neg")
+    swapped_columns = state(model.network)["classifier.weight"][:, ::-1]
+    np.testing.assert_array_equal(state(swapped.network)["classifier.weight"], swapped_columns)
+    assert same.extension is None and other.extension is None
     for warm in (same, other, swapped):
         for name, array in state(model.network).items():
             if name.startswith("ernie."):
