@@ -4,7 +4,7 @@
     torch/bin/python tests/models/huggingface/make.py
 
 Each folder is what Transformers itself writes for a tiny random network, plus expected.json: the
-last hidden state and the logits that PyTorch computes for INPUT_IDS.
+last hidden state and the logits (of labels, or of words) that PyTorch computes for INPUT_IDS.
 """
 
 import json
@@ -36,6 +36,9 @@ MODELS = {
     ),
     "electra-classifier": (hf.ElectraForSequenceClassification, hf.ElectraConfig, {"embedding_size": 4}, "safetensors"),
     "ernie-classifier": (hf.ErnieForSequenceClassification, hf.ErnieConfig, {"use_task_id": True}, "safetensors"),
+    "roberta-masked-lm": (hf.RobertaForMaskedLM, hf.RobertaConfig, {"layer_norm_eps": 1e-5}, "safetensors"),
+    "electra-masked-lm": (hf.ElectraForMaskedLM, hf.ElectraConfig, {"embedding_size": 4}, "safetensors"),
+    "ernie-masked-lm": (hf.ErnieForMaskedLM, hf.ErnieConfig, {"use_task_id": True}, "zip"),
 }
 # fmt: on
 
@@ -71,6 +74,8 @@ def write(folder: Path, network, file_format: str) -> None:
     expected = {"input_ids": INPUT_IDS, "hidden": hidden.tolist()}
     if "logits" in output and output.logits.ndim == 2:
         expected["logits"] = output.logits.tolist()
+    if "masked-lm" in folder.name:
+        expected["words"] = output.logits.tolist()  # [rows, length, vocabulary]
     (folder / "expected.json").write_text(json.dumps(expected) + "\n")
 
 
