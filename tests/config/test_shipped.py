@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -9,25 +10,26 @@ import pytest
 from nlpctl.config.copy import copy_recipe
 from nlpctl.config.library import find_recipe, shipped_recipes, shipped_root
 from nlpctl.config.load import load_recipe
+from nlpctl.config.tasks import task_info
 from nlpctl.errors import UserError
 
 CONFIGS = sorted((shipped_root() / "configs").rglob("*.yaml"))
-VARIABLES = {"SST2_DIR": "tsv", "BUSTM_DIR": "jsonl"}
+FROM_ENVIRONMENT = re.compile(r"\$\{env:(\w+)\}/([\w./-]+)")
 
 
 @pytest.fixture
 def data_folders(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stand-ins for the data that a recipe finds through an environment variable."""
-    for name, ending in VARIABLES.items():
-        folder = tmp_path / name
-        folder.mkdir()
-        for split in ("train", "dev", "test"):
-            (folder / f"{split}.{ending}").write_text("x\n")
-        monkeypatch.setenv(name, str(folder))
+    """Stand-ins for the data that recipes find through environment variables."""
+    for recipe in shipped_recipes():
+        for name, file in FROM_ENVIRONMENT.findall(recipe.path.read_text(encoding="utf-8")):
+            path = tmp_path / name / file
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text("x\n")
+            monkeypatch.setenv(name, str(tmp_path / name))
 
 
 def test_there_are_recipes() -> None:
-    assert {"sentiment/chnsenticorp", "sentiment/sst2_minilm", "pairs/bustm"} <= {
+    assert {"sentiment/chnsenticorp", "sentiment/sst2_minilm", "matching/bustm"} <= {
         each.name for each in shipped_recipes()
     }
 
@@ -35,7 +37,7 @@ def test_there_are_recipes() -> None:
 @pytest.mark.parametrize("recipe", shipped_recipes(), ids=lambda recipe: recipe.name)
 def test_recipes_load_and_teach(recipe, data_folders) -> None:
     loaded = load_recipe(recipe.path)
-    assert loaded.task == "sequence_classification"
+    assert task_info(loaded.task) is not None
     assert len(recipe.title) > 20 and recipe.title.endswith((".", ":"))
     header = [line for line in recipe.path.read_text(encoding="utf-8").splitlines() if line.startswith("#")]
     assert any("nlpctl train" in line for line in header)
@@ -87,6 +89,6 @@ def test_copy_into_a_file_or_of_nothing(tmp_path: Path) -> None:
 
 
 def test_names_are_found_where_they_are_clear() -> None:
-    assert find_recipe("bustm").name == find_recipe("recipes/pairs/bustm.yaml").name == "pairs/bustm"
+    assert find_recipe("bustm").name == find_recipe("recipes/matching/bustm.yaml").name == "matching/bustm"
     assert find_recipe("sentiment") is None  # two recipes
     assert find_recipe("nope") is None
