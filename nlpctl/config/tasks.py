@@ -83,3 +83,9 @@ KNOWN_TASKS = (
 def task_info(name: str) -> TaskInfo | None:
     """The task called `name`, None if there is none."""
     return next((task for task in KNOWN_TASKS if task.name == name), None)
+
+
+def scores(name: str) -> tuple[str, ...]:
+    """The scores of the task called `name`, the most telling first; "loss" is not among them."""
+    info = task_info(name)
+    return () if info is None else tuple(metric for metric in info.metrics if metric != "loss")

@@ -113,6 +113,24 @@ class RunDirectory:
         Raises UserError as `check` does, and when a resumed run would see other data.
         """
         self.check(resume=resume, overwrite=overwrite)
+        try:
+            self.path.mkdir(parents=True, exist_ok=True)
+            self._take()
+            self.check(resume=resume, overwrite=overwrite)  # now that nobody else can change the folder
+            self._write_beginning(manifest, recipe_yaml, overwrite)
+        except OSError as error:
+            self._let_go()
+            raise UserError(
+                f"cannot write the run directory ({error.strerror})",
+                where=str(self.path),
+                hint="choose a writable training.output_dir with free space",
+            ) from None
+        except UserError:
+            self._let_go()
+            raise
+
+    def _write_beginning(self, manifest: Mapping[str, Any], recipe_yaml: str, overwrite: bool) -> None:
+        """Manifest and recipe of a run that begins, or goes on, in a folder that is ours."""
         started = _now()
         resumed_from: list[dict[str, Any]] = []
         if self.manifest_file.exists():
@@ -131,25 +149,15 @@ class RunDirectory:
             "error": None,
             "resumed": resumed_from,
         }
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            self._take()
-            if overwrite:
-                self._forget_progress()
-            self._write({**state, **manifest})  # before any other file: without it, this is not a run's folder
-            if overwrite:
-                self._clear()
-            self.checkpoints.mkdir(exist_ok=True)
-            remove_leftovers(self.path)
-            remove_leftovers(self.checkpoints)
-            write_text_atomic(self.recipe_file, recipe_yaml)
-        except OSError as error:
-            self._let_go()
-            raise UserError(
-                f"cannot write the run directory ({error.strerror})",
-                where=str(self.path),
-                hint="choose a writable training.output_dir with free space",
-            ) from None
+        if overwrite:
+            self._forget_progress()
+        self._write({**state, **manifest})  # before any other file: without it, this is not a run's folder
+        if overwrite:
+            self._clear()
+        self.checkpoints.mkdir(exist_ok=True)
+        remove_leftovers(self.path)
+        remove_leftovers(self.checkpoints)
+        write_text_atomic(self.recipe_file, recipe_yaml)
 
     def _refuse_to_replace(self, state: str, resume: bool) -> None:
         """A run that is `state` stays as it is, unless it is unfinished and to be resumed."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from paddlenlp.trainer import TrainerCallback, TrainingArguments
@@ -55,7 +56,13 @@ _NOT_SCORES = ("eval_loss", "eval_runtime", "eval_samples_per_second", "eval_ste
 
 
 class ProgressLines(TrainerCallback):
-    """One line per log and evaluation on stderr, with what a reader wants: step, loss, speed, time left."""
+    """One line per log and evaluation on stderr, with what a reader wants: step, loss, speed, time left.
+
+    `figures`: the task's scores, of which the first two are shown.
+    """
+
+    def __init__(self, figures: Sequence[str]):
+        self.figures = figures[:2]
 
     def on_train_begin(self, args, state, control, **kwargs):
         self.started, self.first_step = time.monotonic(), state.global_step

@@ -9,6 +9,7 @@ from pathlib import Path
 from paddlenlp.trainer.trainer_callback import TrainerState
 
 from nlpctl.config.schema import Recipe
+from nlpctl.config.tasks import scores
 from nlpctl.config.tasks import task_info
 from nlpctl.data.batching import lost_worker_told
 from nlpctl.data.examples import ExampleList
@@ -63,7 +64,7 @@ def fine_tune(
         encoder,
         train=_train_rows(recipe, setup, data, task, encoder),
         dev=data.dev,
-        callbacks=[EventRecorder(EventLog(run.events_file)), ProgressLines(), *([early] if early else [])],
+        callbacks=[EventRecorder(EventLog(run.events_file)), ProgressLines(scores(task.name)), *([early] if early else [])],
     )
     state = _train(trainer, run, early, checkpoint)
     if setup.rank == 0:

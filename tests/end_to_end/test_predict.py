@@ -139,4 +139,4 @@ def test_sentence_pairs(work):
     assert right > 0.9 * len(rows)
 
     done = work.nlpctl("predict", "pairs", stdin="one sentence\n")
-    assert done.returncode == 2 and "second sentence" in done.stderr
+    assert done.returncode == 2 and "the model takes 'a' and 'b'" in done.stderr

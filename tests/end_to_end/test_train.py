@@ -48,17 +48,9 @@ def test_manifest(work, base):
 
 def test_labels_task_and_metrics(base):
     assert json.loads((base / "model" / "labels.json").read_text()) == {"labels": ["neg", "pos"]}
-    assert json.loads((base / "model" / "task.json").read_text()) == {
-        "format": 1,
-        "task": "sequence_classification",
-        "trained": True,
-        "data": {
-            "columns": {"text": "text", "text_pair": None, "label": "label"},
-            "max_seq_length": 16,
-            "tokenizer": "auto",
-            "header": True,
-        },
-    }
+    task = json.loads((base / "model" / "task.json").read_text())
+    assert (task["format"], task["task"], task["trained"]) == (1, "sequence_classification", True)
+    assert task["data"]["max_seq_length"] == 16 and task["data"]["columns"]["text"] == "text"
     metrics = json.loads((base / "metrics.json").read_text())
     assert list(metrics) == ["dev", "test"]
     for split, rows in (("dev", 40), ("test", 30)):
