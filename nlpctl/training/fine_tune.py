@@ -9,8 +9,7 @@ from pathlib import Path
 from paddlenlp.trainer.trainer_callback import TrainerState
 
 from nlpctl.config.schema import Recipe
-from nlpctl.config.tasks import scores
-from nlpctl.config.tasks import task_info
+from nlpctl.config.tasks import scores, task_info
 from nlpctl.data.batching import lost_worker_told
 from nlpctl.data.examples import ExampleList
 from nlpctl.data.splits import TrainingData
@@ -55,6 +54,7 @@ def fine_tune(
     card = make_card(recipe, task.labels.names)
     encoder = build_encoder(model.tokenizer, recipe.data.tokenizer)
     early = _early_stopping(recipe)
+    recorder = EventRecorder(EventLog(run.events_file))
     trainer = RecipeTrainer(
         recipe,
         training_arguments(recipe, run, setup.device),
@@ -64,7 +64,7 @@ def fine_tune(
         encoder,
         train=_train_rows(recipe, setup, data, task, encoder),
         dev=data.dev,
-        callbacks=[EventRecorder(EventLog(run.events_file)), ProgressLines(scores(task.name)), *([early] if early else [])],
+        callbacks=[recorder, ProgressLines(scores(task.name)), *([early] if early else [])],
     )
     state = _train(trainer, run, early, checkpoint)
     if setup.rank == 0:

@@ -14,7 +14,7 @@ from paddlenlp.trainer.trainer_callback import TrainerState
 from paddlenlp.trainer.trainer_utils import TrainOutput, speed_metrics
 
 from nlpctl.config.schema import Recipe
-from nlpctl.config.tasks import scores
+from nlpctl.config.tasks import task_info
 from nlpctl.data.batching import CheckedDataLoader, LengthGroupedBatchSampler
 from nlpctl.data.examples import ExampleList
 from nlpctl.data.streaming import StreamingExamples
