@@ -18,7 +18,7 @@ from nlpctl.data.tokenizers import TextEncoder
 from nlpctl.data.word_spans import is_ideograph, word_spans
 from nlpctl.data.wordpiece import HARD
 
-_DIGITS_OR_NOT = re.compile(r"\d+|\D+")
+_DIGITS_OR_NOT = re.compile(r"\d[\d\W]*|\D+")  # marks (\W) stay with the digit that they follow
 _CONTINUES = "##"  # what WordPiece writes before a piece inside a word
 
 
