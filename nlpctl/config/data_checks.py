@@ -109,6 +109,13 @@ def _label_file_exists(recipe: Recipe) -> Iterator[Finding]:
         yield Finding(("data.labels",), f"data.labels: there is no file {display(labels)}", hint)
 
 
+def _term_file_exists(recipe: Recipe) -> Iterator[Finding]:
+    terms = recipe.decode.terms
+    if terms is not None and not os.path.isfile(terms):
+        hint = "give a file of TERM<TAB>TYPE lines, or remove the key"
+        yield Finding(("decode.terms",), f"decode.terms: there is no file {display(terms)}", hint)
+
+
 def _dataset_folder_exists(recipe: Recipe) -> Iterator[Finding]:
     name = recipe.data.dataset
     if name is not None and os.path.isabs(name) and not os.path.isdir(name):
@@ -158,6 +165,7 @@ DATA_CHECKS: tuple[Check, ...] = (
     _columns_differ,
     _label_list,
     _label_file_exists,
+    _term_file_exists,
     _dataset_folder_exists,
     _data_files_exist,
     _reader_name,

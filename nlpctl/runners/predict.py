@@ -64,6 +64,7 @@ def predict(
         return _answer_all(recipe, model, source, 0, sys.stdout, batch_size)
     partial = PartialOutput(output)
     identity = {**model_fingerprint(model_source), "batch_size": batch_size, "data": _reading(recipe.data)}
+    identity["decode"] = asdict(recipe.decode)
     if source.rereadable or resume:
         identity |= source.identity()  # refuses to resume from a pipe
     partial.check(identity, resume)
@@ -105,6 +106,7 @@ def _reading(data: DataSection) -> dict[str, Any]:
         "header": data.header,
         "max_seq_length": data.max_seq_length,
         "doc_stride": data.doc_stride,
+        "unit": data.unit,
         "on_bad_row": data.on_bad_row,
     }
 

@@ -108,6 +108,10 @@ WHOLE = {
         (LEXICAL + "    architecture: textcnn", ":5", "textcnn cannot do lexical_analysis"),
         (HEAD + DATA + "model: {from_scratch: {architecture: bigru}}", ":3", "bigru cannot do sequence"),
     ],
+    "_crf_tags": [
+        (HEAD + DATA + "model:\n  from_scratch: {}\n  head: crf", ":5", "sequence_classification has none"),
+        (HEAD + DATA + "model:\n  from_scratch: {}\n  crf_learning_rate: 0.1", ":5", "without a CRF"),
+    ],
     "_some_model": [(HEAD + DATA, "", "no model")],
     "_model_folder_exists": [
         (HEAD + DATA + "model: {name_or_path: ./gone}", ":3", "gone does not exist"),
@@ -146,6 +150,7 @@ WHOLE = {
         (HEAD + MODEL + "data: {train: train.tsv, labels: [a, ' ']}", ":3", "blank"),
     ],
     "_label_file_exists": [(HEAD + MODEL + "data: {train: train.tsv, labels: gone.txt}", ":3", "gone.txt")],
+    "_term_file_exists": [("decode: {terms: gone.tsv}", 4, "there is no file")],
     "_dataset_folder_exists": [
         (HEAD + MODEL + "data: {dataset: ./gone}", ":3", "gone does not exist"),
         (HEAD + MODEL + "data: {dataset: ./train.tsv}", ":3", "is a file"),
