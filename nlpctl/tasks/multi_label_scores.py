@@ -57,8 +57,7 @@ def best_threshold(probabilities: np.ndarray, gold: np.ndarray, implied: np.ndar
     f1 = 2 * hits / (given + gold.sum())
     lower = np.append(values[1:], 0.0)
     cuts = values > lower  # equal probabilities cannot be told apart
-    if not cuts.any():
-        return default
+    cuts[-1] = True
     candidates, scores = ((values + lower) / 2)[cuts], f1[cuts]
     best = candidates[scores >= scores.max() - 1e-12]
     return float(best[np.argmin(np.abs(best - default))])
