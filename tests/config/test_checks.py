@@ -150,7 +150,7 @@ WHOLE = {
         (HEAD + MODEL + "data: {train: train.tsv, labels: [a, ' ']}", ":3", "blank"),
     ],
     "_label_file_exists": [(HEAD + MODEL + "data: {train: train.tsv, labels: gone.txt}", ":3", "gone.txt")],
-    "_term_file_exists": [("decode: {terms: gone.tsv}", 4, "there is no file")],
+    "_term_file_exists": [(GOOD + "decode: {terms: gone.tsv}", ":4", "terms: there is no file")],
     "_dataset_folder_exists": [
         (HEAD + MODEL + "data: {dataset: ./gone}", ":3", "gone does not exist"),
         (HEAD + MODEL + "data: {dataset: ./train.tsv}", ":3", "is a file"),
