@@ -75,7 +75,7 @@ def extend_head(
         kept,
         tuple(label for label in new if label not in kept),
         tuple(label for label in old if label not in kept),
-        tuple(name for name in network.state_dict() if name.startswith(f"{prefix}.")),
+        tuple(name for name, _ in network.named_parameters() if name.startswith(f"{prefix}.")),
         tuple(values),
     )
 
