@@ -51,26 +51,33 @@ class NamedRows:
                 yield self._named(number, record, self.label_names)
 
     def _named(self, number: int, record: Mapping[str, Any], names: Sequence[str]) -> Row | BadRow:
+        """The row with names in place of label ids, of one label or of a list of tags."""
         label = record[self.label_column]
-        if not isinstance(label, int):
+        ids = label if isinstance(label, list) else [label]
+        if not all(isinstance(each, int) for each in ids):
             return Row(self.description, number, record)
-        if not 0 <= label < len(names):
-            if self.label_column in self.required:
-                reason = f"bad label: {label} is outside 0 to {len(names) - 1} (the labels of this split may be hidden)"
-                return BadRow(self.description, number, reason)
+        outside = [each for each in ids if not 0 <= each < len(names)]
+        if outside and self.label_column in self.required:
+            reason = f"bad label: {outside[0]} is outside 0 to {len(names) - 1}"
+            return BadRow(self.description, number, f"{reason} (the labels of this split may be hidden)")
+        if outside:
             return Row(self.description, number, record)
-        return Row(self.description, number, {**record, self.label_column: names[label]})
+        named = [names[each] for each in ids]
+        return Row(self.description, number, {**record, self.label_column: named if label is ids else named[0]})
 
 
-def open_dataset(data: DataSection, split: str, required: Sequence[str]) -> NamedRows:
-    """The rows of "train", "dev" or "test" of `data.dataset`. UserError: unknown, not to be had, or columns missing."""
+def open_dataset(data: DataSection, split: str, required: Sequence[str], label_column: str) -> NamedRows:
+    """The rows of "train", "dev" or "test" of `data.dataset`. UserError: unknown, not to be had, or columns missing.
+
+    `label_column`: where labels stand, or lists of tags.
+    """
     name = data.dataset
     split_name = {"train": data.splits.train, "dev": data.splits.dev, "test": data.splits.test}[split]
     if name.startswith(HF_PREFIX):
-        return _open_hugging_face(data, name.removeprefix(HF_PREFIX), split_name, required)
+        return _open_hugging_face(name.removeprefix(HF_PREFIX), split_name, required, label_column)
     if Path(name).is_dir():
-        return _open_hugging_face(data, name, split_name, required)
-    return _open_builtin(data, name, split_name, required)
+        return _open_hugging_face(name, split_name, required, label_column)
+    return _open_builtin(name, split_name, required, label_column)
 
 
 def builtin_names() -> list[str]:
@@ -80,7 +87,7 @@ def builtin_names() -> list[str]:
     return sorted(path.stem for path in folder.glob("*.py") if path.stem not in _NOT_DATASETS)
 
 
-def _open_builtin(data: DataSection, name: str, split_name: str, required: Sequence[str]) -> NamedRows:
+def _open_builtin(name: str, split_name: str, required: Sequence[str], label_column: str) -> NamedRows:
     module, _, subset = name.partition("/")
     known = builtin_names()
     if module not in known:
@@ -100,7 +107,8 @@ def _open_builtin(data: DataSection, name: str, split_name: str, required: Seque
     except Exception as error:
         raise UserError(f"cannot load {name!r}: {_told(error)}", where="data.dataset", hint=_NO_NETWORK) from None
     label_names = tuple(str(label) for label in loaded.label_list) if _flat(loaded.label_list) else None
-    return _named_rows(data, f"{name}[{split_name}]", loaded.new_data, label_names, list(loaded.new_data[0]), required)
+    columns = list(loaded.new_data[0])
+    return _named_rows(f"{name}[{split_name}]", loaded.new_data, label_names, columns, required, label_column)
 
 
 def _builtin_splits(builder: Mapping[str, Any], module: str, subset: str) -> list[str]:
@@ -118,7 +126,7 @@ def _builtin_splits(builder: Mapping[str, Any], module: str, subset: str) -> lis
     return list(builder["SPLITS"])
 
 
-def _open_hugging_face(data: DataSection, name: str, split_name: str, required: Sequence[str]) -> NamedRows:
+def _open_hugging_face(name: str, split_name: str, required: Sequence[str], label_column: str) -> NamedRows:
     try:
         dataset = _load_hugging_face(name)
     except Exception as error:
@@ -127,11 +135,14 @@ def _open_hugging_face(data: DataSection, name: str, split_name: str, required: 
         raise UserError(f"cannot load {name!r}: {_told(error)}", where="data.dataset", hint=hint) from None
     _check_split(split_name, list(dataset), name)
     rows = dataset[split_name]
-    feature = rows.features[data.columns.label] if data.columns.label in rows.features else None
+    feature = rows.features[label_column] if label_column in rows.features else None
     from datasets import ClassLabel
+    from datasets import Sequence as ListOf
 
+    if isinstance(feature, ListOf):
+        feature = feature.feature
     label_names = tuple(feature.names) if isinstance(feature, ClassLabel) else None
-    return _named_rows(data, f"{name}[{split_name}]", rows, label_names, rows.column_names, required)
+    return _named_rows(f"{name}[{split_name}]", rows, label_names, rows.column_names, required, label_column)
 
 
 def _load_hugging_face(name: str) -> Mapping[str, Any]:
@@ -153,18 +164,18 @@ def _load_hugging_face(name: str) -> Mapping[str, Any]:
 
 
 def _named_rows(
-    data: DataSection,
     description: str,
     records: Sequence[Mapping[str, Any]],
     label_names: tuple[str, ...] | None,
     columns: Sequence[str],
     required: Sequence[str],
+    label_column: str,
 ) -> NamedRows:
     for column in required:
         if column not in columns:
             message = f"no column {column!r}{did_you_mean(column, columns)}; the columns are {listed(columns)}"
             raise UserError(message, where=description, hint="set data.columns to names from this list")
-    return NamedRows(description, records, data.columns.label, label_names, tuple(required))
+    return NamedRows(description, records, label_column, label_names, tuple(required))
 
 
 def _check_split(split_name: str, splits: Sequence[str], dataset: str) -> None:

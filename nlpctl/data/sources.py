@@ -57,7 +57,7 @@ def open_split(rows: TaskRows, split: str, labelled: bool = True) -> RowSource:
     if data.dataset is not None:
         from nlpctl.data.hub import open_dataset  # imports the data set libraries
 
-        return open_dataset(data, split, required)
+        return open_dataset(data, split, required, rows.label_column)
     files = tuple(Path(name) for name in files_of(data, split))
     if data.reader is not None:
         return FunctionRows(data.reader, files, required)

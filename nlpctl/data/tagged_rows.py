@@ -66,6 +66,10 @@ class TaggedRows(TaskRows):
     def plain_column(self) -> str:
         return self.data.columns.text
 
+    @property
+    def label_column(self) -> str:
+        return self.data.columns.tags
+
     def required(self, labelled: bool) -> tuple[str, ...]:
         return (self.data.columns.tokens, self.data.columns.tags) if labelled else ()
 

@@ -39,6 +39,11 @@ class TaskRows(ABC):
     def __init__(self, data: DataSection):
         self.data = data
 
+    @property
+    def label_column(self) -> str:
+        """Where labels stand, or lists of tags; a named data set may hold their ids."""
+        return self.data.columns.label
+
     @abstractmethod
     def required(self, labelled: bool) -> tuple[str, ...]:
         """The columns or keys that a row must have."""

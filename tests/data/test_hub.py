@@ -18,6 +18,7 @@ from nlpctl.data.hub import builtin_names
 from nlpctl.data.row import BadRow, Row
 from nlpctl.data.sources import open_split
 from nlpctl.data.splits import resolve_labels
+from nlpctl.data.tagged_rows import TaggedRows
 from nlpctl.data.text_rows import TextRows
 from nlpctl.errors import UserError
 
@@ -217,3 +218,18 @@ def test_folder_that_holds_no_data(tmp_path: Path, hf_cache):
     (tmp_path / "empty").mkdir()
     with pytest.raises(UserError, match="cannot load .*empty"):
         open_split(TextRows(DataSection(dataset=str(tmp_path / "empty"))), "train")
+
+
+def test_ids_of_tags_become_names(tmp_path: Path, hf_cache):
+    import datasets
+
+    kinds = {"tokens": datasets.Value("string"), "ner_tags": datasets.ClassLabel(names=["O", "B-LOC", "I-LOC"])}
+    features = datasets.Features({name: datasets.Sequence(kind) for name, kind in kinds.items()})
+    rows = {"tokens": [["in", "New", "York"], ["x"]], "ner_tags": [[0, 1, 2], [-1]]}
+    datasets.Dataset.from_dict(rows, features=features).save_to_disk(str(tmp_path / "set"))
+    data = DataSection(dataset=str(tmp_path / "set"), columns=ColumnsSection(tags="ner_tags"))
+    source = open_split(TaggedRows(data), "train")
+    assert source.label_names == ("O", "B-LOC", "I-LOC")
+    first, second = source
+    assert first.values == {"tokens": ["in", "New", "York"], "ner_tags": ["O", "B-LOC", "I-LOC"]}
+    assert isinstance(second, BadRow) and "-1 is outside 0 to 2" in second.reason
