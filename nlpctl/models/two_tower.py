@@ -21,14 +21,17 @@ def two_tower(encoder_class: type, pooling: Literal["cls", "mean"], embedding_si
     projects it to `embedding_size`, unless that is None. The encoder's own pooler is left out: nothing would
     train it.
     """
-    prefix = encoder_class.base_model_prefix
+    parent = next(each for each in encoder_class.__mro__[1:] if not issubclass(each, Encoder))  # BertPretrainedModel
 
-    class TwoTower(encoder_class.__bases__[0]):
+    class TwoTower(parent):
+        config_class = encoder_class.config_class
+        base_model_prefix = encoder_class.base_model_prefix
+
         def __init__(self, config: Any):
             super().__init__(config)
             encoder = encoder_class(config)
             drop_pooler(encoder)
-            setattr(self, prefix, encoder)
+            setattr(self, self.base_model_prefix, encoder)
             width = encoder.sequence_size if isinstance(encoder, Encoder) else config.hidden_size
             self.projection = None if embedding_size is None else nn.Linear(width, embedding_size)
 
