@@ -205,18 +205,9 @@ def _score(recipe: Recipe, run: RunDirectory, data: TrainingData) -> dict[str, A
     predictions = {name: split_predictions(model, examples, batch_size) for name, examples in splits.items()}
     task = model.task
     if data.dev is not None:
-        task = _tuned(recipe, run, task, task.tune(data.dev, predictions["dev"]))
+        task = task.tuned(data.dev, predictions["dev"])
+        write_labels(run.model, task.labels.names, task.thresholds)
     return {name: task.report(examples, predictions[name]) for name, examples in splits.items()}
-
-
-def _tuned(recipe: Recipe, run: RunDirectory, task: Task, thresholds: tuple[float, ...] | None) -> Task:
-    """The task with `thresholds`, which are written into the model folder; the task itself when there are none."""
-    if thresholds is None:
-        return task
-    from nlpctl.tasks.registry import make_task
-
-    write_labels(run.model, task.labels.names, thresholds)
-    return make_task(recipe, task.labels, thresholds)
 
 
 def _refuse_changed_recipe(recipe: Recipe, run: RunDirectory) -> None:

@@ -59,6 +59,10 @@ class Task(ABC):
 
     # -- from examples to batches ------------------------------------------------------------
 
+    def check_data(self, split: str, examples: Sequence[Any], encoder: TextEncoder) -> None:
+        """UserError where examples of "train", "dev" or "test" do not fit the window. Called before a run begins."""
+        return
+
     def features(self, example: Any, encoder: TextEncoder) -> Sequence[Any]:
         """The parts of an example that each fit the window; for most tasks the example itself."""
         return (example,)
@@ -103,6 +107,11 @@ class Task(ABC):
     def tune(self, examples: Sequence[Any], predictions: Sequence[Sequence[Any]]) -> tuple[float, ...] | None:
         """Thresholds per label that score best on the dev examples, kept with the model; None: the task has none."""
         return None
+
+    def tuned(self, examples: Sequence[Any], predictions: Sequence[Sequence[Any]]) -> Task:
+        """This task with what `tune` finds on the dev examples; the task itself where there is nothing to tune."""
+        thresholds = self.tune(examples, predictions)
+        return self if thresholds is None else type(self)(self.recipe, self.labels, thresholds)
 
 
 def as_tuple(outputs: paddle.Tensor | tuple[paddle.Tensor, ...]) -> tuple[paddle.Tensor, ...]:

@@ -140,7 +140,7 @@ class RecipeTrainer(Trainer):
         predictions, loss = DevScores(self.task, self.loaded.network, self.encoder).of_all(
             examples, self.args.per_device_eval_batch_size
         )
-        report = self.task.report(examples, predictions)
+        report = self.task.tuned(examples, predictions).report(examples, predictions)  # as the model will be kept
         figures = (name for name in task_info(self.task.name).metrics if name in report)
         # A task whose loss is not a mean over rows reports it itself.
         metrics = {"eval_loss": loss} | {f"eval_{name}": report[name] for name in figures}
