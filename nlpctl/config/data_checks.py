@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from nlpctl.config.checks import Check, Finding
+from nlpctl.config.finding import Check, Finding
 from nlpctl.config.positions import display
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import task_info
@@ -78,6 +78,16 @@ def _pair_column(recipe: Recipe) -> Iterator[Finding]:
     if task is not None and task.pairs and recipe.data.columns.text_pair is None:
         message = f"{task.name} needs the column of the second text"
         yield Finding(("data.columns.text_pair", "task"), message, "name it: data.columns.text_pair: COLUMN")
+
+
+def _window(recipe: Recipe) -> Iterator[Finding]:
+    """What holds for any question; tasks/question_answering.py looks at the questions themselves."""
+    data = recipe.data
+    free = data.max_seq_length - 4  # [CLS], two [SEP], and a question of one token
+    if recipe.task == "question_answering" and data.doc_stride > free:
+        message = f"windows of {data.max_seq_length} tokens that move on by {data.doc_stride} would pass over text"
+        hint = f"set data.doc_stride to {max(free // 2, 1)}, so that windows overlap"
+        yield Finding(("data.doc_stride", "data.max_seq_length"), message, hint)
 
 
 def _columns_differ(recipe: Recipe) -> Iterator[Finding]:
@@ -162,6 +172,7 @@ DATA_CHECKS: tuple[Check, ...] = (
     _evaluation_has_data,
     _streaming,
     _pair_column,
+    _window,
     _columns_differ,
     _label_list,
     _label_file_exists,

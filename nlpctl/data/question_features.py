@@ -108,17 +108,31 @@ def _pieces_of(context: Pieces, answer: GoldAnswer) -> tuple[tuple[int, int], bo
     return (first, last), context.spans[first, 0] == start and context.spans[last, 1] == end
 
 
-def free_window(encoder: TextEncoder, question: Pieces, max_length: int, text: str) -> int:
-    """How many pieces of the context fit beside the question `text`. UserError where none does."""
-    free = max_length - len(question) - encoder.overhead(pair=True)
+def free_window(encoder: TextEncoder, length: int, max_length: int, text: str) -> int:
+    """How many pieces of the context fit beside the question `text` of `length` pieces. UserError where none does."""
+    free = max_length - length - encoder.overhead(pair=True)
     if free < 1:
-        shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
         raise UserError(
-            f"the question {shown!r} has {len(question)} tokens and leaves no room for its context in {max_length}",
+            f"the question {shown(text)} has {length} tokens and leaves no room for its context in {max_length}",
             where="data.max_seq_length",
             hint=f"set it to {max_length - free + 1} at the very least, better to 384; or shorten the question",
         )
     return free
+
+
+def check_stride(free: int, stride: int, text: str) -> None:
+    """UserError where windows of `free` pieces, moved on by `stride`, would pass over text. `text`: the question."""
+    if stride > free:
+        raise UserError(
+            f"the question {shown(text)} leaves {free} tokens of the window to its context, fewer than the window "
+            f"moves on ({stride}): text between two windows would not be read",
+            where="data.doc_stride",
+            hint=f"set it to {free} or less (half of that lets windows overlap), or raise data.max_seq_length",
+        )
+
+
+def shown(text: str) -> str:
+    return repr(text if len(text) <= _SHOWN else text[:_SHOWN] + "...")
 
 
 class WindowCollator(Collator):

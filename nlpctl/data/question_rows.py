@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.data.text_rows import checked_text
+from nlpctl.data.word_spans import word_spans
 from nlpctl.errors import UserError
 from nlpctl.names import listed
 
 if TYPE_CHECKING:
     from nlpctl.data.examples import ExampleList
 
+_AROUND = 4  # tokens beside a question, at the least: [CLS], two [SEP] and one of the context
 _SHOWN = 30  # characters of an answer that a message shows
 
 
@@ -58,7 +60,7 @@ class QuestionRows(TaskRows):
 
     def read(self, values: Mapping[str, Any], labels: LabelSet | None) -> QuestionExample:
         columns = self.data.columns
-        question = checked_text(values[columns.question], "question")
+        question = self._checked_question(values[columns.question])
         context = checked_text(values[columns.context], "context")
         answers = None
         if labels is not None:
@@ -69,6 +71,17 @@ class QuestionRows(TaskRows):
             if impossible is False and not answers:
                 raise ValueError("no answers: the list is empty, but is_impossible is false")
         return QuestionExample(_read_id(values.get("id")), question, context, answers)
+
+    def _checked_question(self, value: Any) -> str:
+        """What can be told without the tokenizer: a word is one token or more."""
+        question = checked_text(value, "question")
+        room = self.data.max_seq_length - _AROUND
+        if len(question) > room and (words := len(word_spans(question))) > room:
+            raise ValueError(
+                f"question too long: {words} tokens or more, but data.max_seq_length ({self.data.max_seq_length}) has "
+                f"room for {room} beside the context"
+            )
+        return question
 
     def texts(self, example: QuestionExample) -> Iterator[str]:
         yield example.question

@@ -23,7 +23,7 @@ from nlpctl.models.huggingface import is_huggingface_layout, to_paddle_layout
 from nlpctl.models.network import build_network, make_config
 from nlpctl.models.scratch import make_vocabulary
 from nlpctl.models.source import ModelSource, read_config, resolve_source, weights_file
-from nlpctl.models.tokenizer import check_vocabulary, load_tokenizer
+from nlpctl.models.tokenizer import agree_on_inputs, check_vocabulary, load_tokenizer
 from nlpctl.models.vectors import fill_embedding
 from nlpctl.models.weights import Weights, read_weights_file
 
@@ -77,6 +77,7 @@ def load_to_train(
         family, values, tokenizer = make_vocabulary(model.from_scratch, vocabulary_texts)
         network = build_network(family, head, make_config(family, values, labels, model.config), where)
         check_vocabulary(tokenizer, network, where)
+        agree_on_inputs(tokenizer, network)
         if model.embeddings is not None:
             fill_embedding(network.base_model.get_input_embeddings(), tokenizer.vocabulary, Path(model.embeddings))
         return LoadedModel(network, tokenizer, tuple(labels), tuple(network.state_dict()), (), None)
@@ -106,6 +107,8 @@ def load_trained(name_or_path: str | Path, head: Head) -> LoadedModel:
     if head.labelled and not parts.labels:
         raise untrained(str(name_or_path))
     labels = parts.labels if head.labelled else ()
+    if source.kind == "paddlenlp" and head.adapt is None and not _same_head(source, parts, head, labels):
+        raise untrained(str(name_or_path))  # a head of another task, whose parameters may bear the same names
     rules = Rules(
         keep_head=True,
         head_may_be_fresh=False,
@@ -153,6 +156,7 @@ def _load(
     where = str(parts.weights_file)
     network = build_network(parts.family, head, make_config(parts.family, parts.config, labels, overrides), where)
     check_vocabulary(parts.tokenizer, network, where)
+    agree_on_inputs(parts.tokenizer, network)
     arrays = _paddle_arrays(read_weights_file(parts.weights_file), parts.family)
     assigned = assign(network, parts.family.prefix, arrays, rules, where)
     extension = extend_head(network, parts.family.prefix, arrays, parts.labels, labels) if extends else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -62,6 +63,14 @@ def check_vocabulary(tokenizer: Any, network: Any, where: str) -> None:
             where=where,
             hint="vocabulary and weights belong to different models: copy both from the same place",
         )
+
+
+def agree_on_inputs(tokenizer: Any, network: Any) -> None:
+    """Make no token types for an encoder that takes none (DistilBERT, MPNet), whatever PaddleNLP's tokenizer says."""
+    names = tokenizer.model_input_names
+    if "token_type_ids" in names and "token_type_ids" not in inspect.signature(network.base_model.forward).parameters:
+        tokenizer.model_input_names = [name for name in names if name != "token_type_ids"]
+        tokenizer.init_kwargs["model_input_names"] = tokenizer.model_input_names  # so that it is saved
 
 
 def _tokenizer_class(folder: Path, family: Family, config: Mapping[str, Any]) -> Any:

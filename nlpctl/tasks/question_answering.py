@@ -12,7 +12,7 @@ import paddle.nn.functional as F
 from nlpctl.config.schema import Recipe
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.piece_spans import Pieces, read_pieces
-from nlpctl.data.question_features import Window, WindowCollator, free_window, question_windows
+from nlpctl.data.question_features import Window, WindowCollator, check_stride, free_window, question_windows
 from nlpctl.data.question_rows import QuestionExample
 from nlpctl.data.tokenizers import TextEncoder
 from nlpctl.models.families import Head
@@ -40,9 +40,18 @@ class QuestionAnswering(Task):
     def head(recipe: Recipe) -> Head:
         return Head("QuestionAnswering", labelled=False)
 
+    def check_data(self, split: str, examples: Sequence[QuestionExample], encoder: TextEncoder) -> None:
+        """The longest question decides. Only training refuses a stride above the free window: it would learn less."""
+        questions = {example.question for example in examples}
+        lengths = {question: len(read_pieces(question, encoder)) for question in questions}
+        longest = max(lengths, key=lambda question: (lengths[question], question))
+        free = free_window(encoder, lengths[longest], self.data.max_seq_length, longest)
+        if split == "train":
+            check_stride(free, self.data.doc_stride, longest)
+
     def features(self, example: QuestionExample, encoder: TextEncoder) -> Sequence[Window]:
         question = read_pieces(example.question, encoder)
-        free = free_window(encoder, question, self.data.max_seq_length, example.question)
+        free = free_window(encoder, len(question), self.data.max_seq_length, example.question)
         context = self._context(example.context, encoder)
         _, row_start = encoder.starts(len(question), pair=True)
         return question_windows(question, row_start, context, example.answers or (), free, self.data.doc_stride)

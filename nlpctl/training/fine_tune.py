@@ -34,6 +34,10 @@ def build_model(recipe: Recipe, setup: ProcessSetup, task: Task, data: TrainingD
     """The network to fine-tune. Writes nothing; UserError when the recipe's model cannot be used."""
     model = task.build_model(data.texts)
     check_length(model.network, recipe.data.max_seq_length, recipe.where("data.max_seq_length"))
+    encoder = build_encoder(model.tokenizer, recipe.data.tokenizer)
+    for split, examples in (("train", data.train), ("dev", data.dev), ("test", data.test)):
+        if examples is not None:
+            task.check_data(split, examples, encoder)
     _describe(model, setup)
     return model
 

@@ -18,6 +18,7 @@ MODEL = "model: {from_scratch: {}}\n"
 DATA = "data: {train: train.tsv, dev: dev.tsv}\n"
 GOOD = HEAD + MODEL + DATA
 LEXICAL = "task: lexical_analysis\n" + DATA + "model:\n  from_scratch:\n"
+READING = "task: question_answering\n" + MODEL
 BEST = "load_best_model_at_end: true, evaluation_strategy: epoch, save_strategy: epoch"
 
 # text after GOOD -> where, a part of the message. One per check, or more.
@@ -139,6 +140,10 @@ WHOLE = {
             ":3",
             "needs data.labels",
         ),
+    ],
+    "_window": [
+        (READING + "data: {train: train.tsv, max_seq_length: 64}", ":3", "of 64 tokens that move on by 64 would pass"),
+        (READING + "data:\n  train: train.tsv\n  doc_stride: 125", ":5", "of 128 tokens that move on by 125 would"),
     ],
     "_columns_differ": [
         (HEAD + MODEL + "data: {train: train.tsv, columns: {text: a, label: a}}", ":3", "same column 'a'"),

@@ -99,9 +99,9 @@ def test_the_first_answer_on_piece_boundaries_is_learned(encoder):
 
 def test_a_question_that_fills_the_window_is_told(encoder):
     question = read_pieces("什么" * 5, encoder)
-    assert free_window(encoder, question, 14, "什么" * 5) == 1
+    assert free_window(encoder, len(question), 14, "什么" * 5) == 1
     with pytest.raises(UserError, match=r"the question '(什么){5}' has 10 tokens and leaves no room") as caught:
-        free_window(encoder, question, 13, "什么" * 5)
+        free_window(encoder, len(question), 13, "什么" * 5)
     assert caught.value.problems[0].where == "data.max_seq_length" and "14" in caught.value.problems[0].hint
 
 

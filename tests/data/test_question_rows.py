@@ -141,6 +141,13 @@ def test_bad_rows_have_a_reason(values, reason):
         read(values)
 
 
+def test_a_question_that_fills_any_window_is_a_bad_row():
+    data = replace(DataSection(), max_seq_length=16)
+    assert read({"question": "w " * 12, "answers": []}, data=data).question
+    with pytest.raises(ValueError, match=r"question too long: 13 tokens or more, .*\(16\) has room for 12"):
+        read({"question": "w " * 13, "answers": []}, data=data)
+
+
 def test_without_answers_for_predict():
     """Answers that are there are not looked at, so a wrong one does not stop a prediction."""
     example = read({"answers": "anything"}, labelled=False)
