@@ -7,14 +7,13 @@ walks a word from its beginning, then misses words that it has (of 长江大桥 
 
 from __future__ import annotations
 
-import functools
-import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
 from nlpctl.data.dictionaries import Dictionaries
+from nlpctl.data.jieba_words import load_jieba
 from nlpctl.data.tokenizers import Encoding, TextEncoder, longest_first
 from nlpctl.data.vocabulary import count_bounded
 from nlpctl.errors import UserError
@@ -168,7 +167,7 @@ def split_units(text: str, unit: Unit) -> list[str]:
     """The units of `text`: its characters, or jieba's words, without white space."""
     if unit == "characters":
         return [character for character in text if not character.isspace()]
-    return [word for word in _jieba().lcut(text) if not word.isspace()]
+    return [word for word in load_jieba().lcut(text) if not word.isspace()]
 
 
 def build_unit_vocabulary(
@@ -197,14 +196,3 @@ def _lowered(texts: Iterable[str], unit: Unit, lowercase: bool) -> Iterator[list
     for text in texts:
         units = split_units(text, unit)
         yield [unit.lower() for unit in units] if lowercase else units
-
-
-@functools.cache
-def _jieba() -> Any:
-    """jieba with its own dictionary, loaded once per process (a second), without its chatter."""
-    import jieba
-
-    jieba.setLogLevel(logging.WARNING)
-    tokenizer = jieba.Tokenizer()
-    tokenizer.initialize()
-    return tokenizer

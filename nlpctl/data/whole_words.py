@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from nlpctl.data.jieba_words import load_jieba
 from nlpctl.data.lines import decode, numbered_lines
 from nlpctl.data.word_spans import is_ideograph, word_spans
 from nlpctl.errors import Problem, UserError
@@ -28,7 +28,6 @@ class WholeWords:
     def __init__(self, dictionary: Path | None):
         """UserError where `dictionary` (one word per line, UTF-8) cannot be used."""
         self.kept_whole = () if dictionary is None else read_dictionary(dictionary)
-        self._jieba: Any = None
 
     def words(self, text: str) -> list[list[Span]]:
         """The words of `text` in order, each as the spans (start, end) of its units as `word_spans` finds them.
@@ -49,16 +48,11 @@ class WholeWords:
 
     def _boundaries(self, run: str) -> list[int]:
         """Where the words of a run without white space begin, as jieba has them."""
-        if self._jieba is None:
-            self._jieba = _load_jieba(self.kept_whole)
         offsets, position = [], 0
-        for word in self._jieba.cut(run):
+        for word in load_jieba(self.kept_whole).cut(run):
             offsets.append(position)
             position += len(word)
         return offsets
-
-    def __getstate__(self) -> dict[str, Any]:
-        return {"kept_whole": self.kept_whole, "_jieba": None}
 
 
 def read_dictionary(path: Path) -> tuple[str, ...]:
@@ -134,17 +128,3 @@ def _grouped(run: Sequence[Span], starts: set[int]) -> list[list[Span]]:
         number += start in starts
         numbers.append(number)
     return [[unit for _, unit in word] for _, word in groupby(zip(numbers, run, strict=True), key=lambda pair: pair[0])]
-
-
-def _load_jieba(kept_whole: Sequence[str]) -> Any:
-    """A segmenter of its own: words added to jieba's global one would reach other users of it."""
-    import logging
-
-    import jieba
-
-    jieba.setLogLevel(logging.WARNING)
-    segmenter = jieba.Tokenizer()
-    segmenter.initialize()
-    for word in kept_whole:
-        segmenter.add_word(word)
-    return segmenter
