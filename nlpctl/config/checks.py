@@ -7,41 +7,28 @@ message can say where each was set, and so that it is dropped when one of them i
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Collection, Iterator
+from typing import Literal
 
+from nlpctl.config.data_checks import DATA_CHECKS
+from nlpctl.config.finding import Check, Finding, value_of
+from nlpctl.config.network_checks import NETWORK_CHECKS
 from nlpctl.config.positions import display
-from nlpctl.config.prompt_template import parse_template
 from nlpctl.config.ranges import RANGES
 from nlpctl.config.schema import Recipe
+from nlpctl.config.task_checks import TASK_CHECKS
 from nlpctl.config.tasks import task_info
+from nlpctl.config.training_checks import TRAINING_CHECKS
 from nlpctl.errors import Problem, UserError
 from nlpctl.runtime.flags import flag_environment
 
 Purpose = Literal["train", "apply"]  # apply: evaluate, predict or show, where the training data may be gone
 
 
-@dataclass(frozen=True)
-class Finding:
-    """The keys that are at odds, what is wrong with them, and the remedy."""
-
-    keys: tuple[str, ...]
-    message: str
-    hint: str
-
-
-Check = Callable[[Recipe], Iterator[Finding]]
-
-
 def check(recipe: Recipe, purpose: Purpose, broken: Collection[str] = ()) -> list[Problem]:
     """Everything that is wrong with `recipe`. Findings about a key in `broken` are left out."""
-    from nlpctl.config.data_checks import DATA_CHECKS  # all need Finding from here
-    from nlpctl.config.network_checks import NETWORK_CHECKS
-    from nlpctl.config.training_checks import TRAINING_CHECKS
-
     always = (*CHECKS, *NETWORK_CHECKS)
-    checks = (*always, *PROCESS_CHECKS, *TRAINING_CHECKS, *DATA_CHECKS) if purpose == "train" else always
+    checks = (*always, *PROCESS_CHECKS, *TASK_CHECKS, *TRAINING_CHECKS, *DATA_CHECKS) if purpose == "train" else always
     findings = [finding for each in checks for finding in each(recipe)]
     return [_problem(recipe, finding) for finding in findings if not _touches(finding.keys, broken)]
 
@@ -51,14 +38,6 @@ def refuse_half_precision_on_cpu(recipe: Recipe) -> None:
     problems = [_problem(recipe, finding) for finding in _half_precision(recipe)]
     if problems:
         raise UserError(problems=problems)
-
-
-def value_of(recipe: Recipe, dotted: str) -> Any:
-    """The value of a dotted key; None where its section is absent."""
-    value: Any = recipe
-    for part in dotted.split("."):
-        value = None if value is None else operator.attrgetter(part)(value)
-    return value
 
 
 def _problem(recipe: Recipe, finding: Finding) -> Problem:
@@ -216,33 +195,8 @@ def _ascii_cache(recipe: Recipe) -> Iterator[Finding]:
         yield Finding(("runtime.cache_dir",), message, "choose a folder whose whole path is ASCII")
 
 
-def _prompt(recipe: Recipe) -> Iterator[Finding]:
-    """Few-shot classification: the template can be read, and there are words for the labels."""
-    if recipe.task != "few_shot_classification":
-        return
-    template, verbalizer = recipe.prompt.template, recipe.prompt.verbalizer
-    hint = "such as prompt.template: \"{'text': 'text'} It was {'mask'}.\""
-    if template is None:
-        yield Finding(("prompt.template", "task"), "few-shot classification needs a template", hint)
-    else:
-        try:
-            pair = any(part.get("text") == "text_pair" for part in parse_template(template))
-        except ValueError as error:
-            yield Finding(("prompt.template",), f"prompt.template: {error}", hint)
-        else:
-            column = recipe.data.columns.text_pair
-            if pair is not (column is not None):
-                keys = ("prompt.template", "data.columns.text_pair")
-                message = f"the second text is in {'the template, but no column' if pair else 'a column, not the template'}"
-                yield Finding(keys, message, "put {'text': 'text_pair'} and data.columns.text_pair: COLUMN, or neither")
-    if not verbalizer:
-        hint = "give each label its word: prompt.verbalizer: {pos: great, neg: terrible}"
-        yield Finding(("prompt.verbalizer", "task"), "few-shot classification needs words for the labels", hint)
-
-
 CHECKS: tuple[Check, ...] = (
     _ranges,
-    _prompt,
     _model_is_one_thing,
     _best_model,
     _best_model_steps,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nlpctl.config.checks import Finding
+from nlpctl.config.finding import Finding
 from nlpctl.config.schema import Recipe, ScratchSection
 
 OWN_NETWORKS = ("bilstm", "textcnn", "bag_of_embeddings", "bigru")
@@ -56,10 +56,7 @@ def _network_does_the_task(recipe: Recipe) -> Iterator[Finding]:
         yield Finding(keys, f"{own.architecture} cannot do {recipe.task}", f"set architecture: {fitting}")
 
 
-def _crf_tags(recipe: Recipe) -> Iterator[Finding]:
-    if recipe.model.head == "crf" and recipe.task and recipe.task not in TAGGING_TASKS:
-        message = f"a CRF is for tags, {recipe.task} has none"
-        yield Finding(("model.head", "task"), message, "remove model.head, or set it to linear")
+def _crf_learning_rate(recipe: Recipe) -> Iterator[Finding]:
     if recipe.model.crf_learning_rate is not None and recipe.model.head != "crf":
         keys = ("model.crf_learning_rate", "model.head")
         yield Finding(keys, "crf_learning_rate without a CRF", "set model.head: crf, or remove crf_learning_rate")
@@ -74,5 +71,5 @@ NETWORK_CHECKS = (
     _vectors_have_an_embedding,
     _dictionaries_hold_characters,
     _network_does_the_task,
-    _crf_tags,
+    _crf_learning_rate,
 )

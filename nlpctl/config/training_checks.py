@@ -6,7 +6,7 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Iterator
 
-from nlpctl.config.checks import Check, Finding
+from nlpctl.config.finding import Check, Finding
 from nlpctl.config.schema import Recipe
 
 # What training.report_to names -> the packages of which it needs one.

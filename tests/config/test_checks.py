@@ -10,6 +10,7 @@ from nlpctl.config.keys import all_keys
 from nlpctl.config.load import Override
 from nlpctl.config.network_checks import NETWORK_CHECKS
 from nlpctl.config.ranges import RANGES
+from nlpctl.config.task_checks import TASK_CHECKS
 from nlpctl.config.training_checks import TRAINING_CHECKS
 from nlpctl.errors import UserError
 
@@ -17,6 +18,8 @@ HEAD = "task: sequence_classification\n"
 MODEL = "model: {from_scratch: {}}\n"
 DATA = "data: {train: train.tsv, dev: dev.tsv}\n"
 GOOD = HEAD + MODEL + DATA
+TAGGING = "task: token_classification\n"
+FEW = "task: few_shot_classification\n" + MODEL + DATA
 LEXICAL = "task: lexical_analysis\n" + DATA + "model:\n  from_scratch:\n"
 READING = "task: question_answering\n" + MODEL
 BEST = "load_best_model_at_end: true, evaluation_strategy: epoch, save_strategy: epoch"
@@ -109,9 +112,20 @@ WHOLE = {
         (LEXICAL + "    architecture: textcnn", ":5", "textcnn cannot do lexical_analysis"),
         (HEAD + DATA + "model: {from_scratch: {architecture: bigru}}", ":3", "bigru cannot do sequence"),
     ],
-    "_crf_tags": [
-        (HEAD + DATA + "model:\n  from_scratch: {}\n  head: crf", ":5", "sequence_classification has none"),
-        (HEAD + DATA + "model:\n  from_scratch: {}\n  crf_learning_rate: 0.1", ":5", "without a CRF"),
+    "_crf_learning_rate": [
+        (TAGGING + DATA + "model:\n  from_scratch: {}\n  crf_learning_rate: 0.1", ":5", "without a CRF"),
+    ],
+    "_keys_of_other_tasks": [
+        (HEAD + DATA + "model:\n  from_scratch: {}\n  head: crf", ":5", "model.head does nothing for sequence_"),
+        (GOOD + "retrieval:\n  pooling: cls", ":5", "retrieval.pooling does nothing"),
+    ],
+    "_format_of_other_tasks": [
+        (HEAD + MODEL + "data:\n  train: train.tsv\n  format: squad", ":5", "cannot read data.format: squad"),
+    ],
+    "_prompt": [
+        (FEW + "prompt: {verbalizer: {a: b}}", ":1", "needs a template"),
+        (FEW + "prompt: {template: \"{'mask'}\", verbalizer: {a: b}}", ":4", "prompt.template: "),
+        (FEW + "prompt: {template: \"{'text': 'text'} {'mask'}\"}", ":1", "needs words for the labels"),
     ],
     "_some_model": [(HEAD + DATA, "", "no model")],
     "_model_folder_exists": [
@@ -149,13 +163,14 @@ WHOLE = {
         (HEAD + MODEL + "data: {train: train.tsv, columns: {text: a, label: a}}", ":3", "same column 'a'"),
         (HEAD + MODEL + "data: {train: train.tsv, columns: {text_pair: text}}", ":3", "text and text_pair"),
     ],
+    "_pair_column": [("task: text_matching\n" + MODEL + DATA, ":1", "needs the column of the second text")],
     "_label_list": [
         (HEAD + MODEL + "data: {train: train.tsv, labels: [a, b, a]}", ":3", "repeats a"),
         (HEAD + MODEL + "data: {train: train.tsv, labels: [a]}", ":3", "fewer than two"),
         (HEAD + MODEL + "data: {train: train.tsv, labels: [a, ' ']}", ":3", "blank"),
     ],
     "_label_file_exists": [(HEAD + MODEL + "data: {train: train.tsv, labels: gone.txt}", ":3", "gone.txt")],
-    "_term_file_exists": [(GOOD + "decode: {terms: gone.tsv}", ":4", "terms: there is no file")],
+    "_term_file_exists": [(TAGGING + MODEL + DATA + "decode: {terms: gone.tsv}", ":4", "terms: there is no file")],
     "_dataset_folder_exists": [
         (HEAD + MODEL + "data: {dataset: ./gone}", ":3", "gone does not exist"),
         (HEAD + MODEL + "data: {dataset: ./train.tsv}", ":3", "is a file"),
@@ -175,7 +190,7 @@ def cases() -> list:
 
 
 def test_every_check_has_a_case() -> None:
-    checks = CHECKS + NETWORK_CHECKS + PROCESS_CHECKS + TRAINING_CHECKS + DATA_CHECKS
+    checks = CHECKS + NETWORK_CHECKS + PROCESS_CHECKS + TASK_CHECKS + TRAINING_CHECKS + DATA_CHECKS
     assert {check.__name__ for check in checks} == set(CASES) | set(WHOLE)
 
 

@@ -1,0 +1,87 @@
+"""Checks of what belongs to single tasks. A key that is set and does nothing misleads whoever reads the recipe."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+from nlpctl.config.finding import Check, Finding, value_of
+from nlpctl.config.keys import find_key
+from nlpctl.config.prompt_template import parse_template
+from nlpctl.config.schema import Recipe
+
+_TAGGING = ("token_classification", "lexical_analysis")
+_READING = ("question_answering",)
+
+# Key -> the tasks that read it. What is not here is read by all of them.
+READ_BY: Mapping[str, tuple[str, ...]] = {
+    "model.head": _TAGGING,
+    "model.crf_learning_rate": _TAGGING,
+    "data.columns.tokens": _TAGGING,
+    "data.columns.tags": _TAGGING,
+    "data.columns.question": _READING,
+    "data.columns.context": _READING,
+    "data.columns.answers": _READING,
+    "data.columns.negative": ("semantic_indexing",),
+    "data.label_separator": ("multi_label_classification",),
+    "data.doc_stride": (*_TAGGING, *_READING),
+    "data.unit": _TAGGING,
+    "decode.terms": _TAGGING,
+    "decode.threshold": ("multi_label_classification",),
+    "decode.n_best": (*_READING, "masked_language_model"),
+    "decode.max_answer_length": _READING,
+    "decode.null_threshold": _READING,
+    "masking.probability": ("masked_language_model",),
+    "masking.whole_words": ("masked_language_model",),
+    "masking.dictionary": ("masked_language_model",),
+    "prompt.template": ("few_shot_classification",),
+    "prompt.verbalizer": ("few_shot_classification",),
+    "retrieval.pooling": ("semantic_indexing",),
+    "retrieval.embedding_size": ("semantic_indexing",),
+    "retrieval.scale": ("semantic_indexing",),
+    "retrieval.margin": ("semantic_indexing",),
+}
+FORMATS_READ_BY: Mapping[str, tuple[str, ...]] = {"conll": _TAGGING, "joined": _TAGGING, "squad": _READING}
+
+
+def _keys_of_other_tasks(recipe: Recipe) -> Iterator[Finding]:
+    if not recipe.task:
+        return
+    for dotted, tasks in READ_BY.items():
+        if recipe.task not in tasks and value_of(recipe, dotted) != find_key(dotted).default:
+            message = f"{dotted} does nothing for {recipe.task}"
+            yield Finding((dotted, "task"), message, f"delete it; it is for {' and '.join(tasks)}")
+
+
+def _format_of_other_tasks(recipe: Recipe) -> Iterator[Finding]:
+    tasks = FORMATS_READ_BY.get(recipe.data.format)
+    if recipe.task and tasks is not None and recipe.task not in tasks:
+        message = f"{recipe.task} cannot read data.format: {recipe.data.format}"
+        yield Finding(("data.format", "task"), message, f"it is for {' and '.join(tasks)}; convert the file to jsonl")
+
+
+def _prompt(recipe: Recipe) -> Iterator[Finding]:
+    """Few-shot classification: the template can be read, and there are words for the labels."""
+    if recipe.task != "few_shot_classification":
+        return
+    template, verbalizer = recipe.prompt.template, recipe.prompt.verbalizer
+    hint = "such as prompt.template: \"{'text': 'text'} It was {'mask'}.\""
+    if template is None:
+        yield Finding(("prompt.template", "task"), "few-shot classification needs a template", hint)
+    else:
+        try:
+            pair = any(part.get("text") == "text_pair" for part in parse_template(template))
+        except ValueError as error:
+            yield Finding(("prompt.template",), f"prompt.template: {error}", hint)
+        else:
+            column = recipe.data.columns.text_pair
+            if pair is not (column is not None):
+                keys = ("prompt.template", "data.columns.text_pair")
+                place = "the template, but no column" if pair else "a column, not the template"
+                message = f"the second text is in {place}"
+                yield Finding(keys, message, "put {'text': 'text_pair'} and data.columns.text_pair: COLUMN, or neither")
+    if not verbalizer:
+        hint = "give each label its word: prompt.verbalizer: {pos: great, neg: terrible}"
+        yield Finding(("prompt.verbalizer", "task"), "few-shot classification needs words for the labels", hint)
+
+
+TASK_CHECKS: tuple[Check, ...] = (_keys_of_other_tasks, _format_of_other_tasks, _prompt)
