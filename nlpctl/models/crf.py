@@ -23,13 +23,17 @@ def with_crf(network_class: type) -> type:
     """
 
     class WithCrf(network_class):
+        # A method of its own, not super().forward: that is lost where Paddle translates to a static graph.
+        emissions = network_class.forward
+
         def __init__(self, config):
             super().__init__(config)
             self.crf = LinearChainCrf(config.num_labels, crf_lr=1.0)
 
         def forward(self, input_ids, token_type_ids=None):
             types = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
-            return super().forward(input_ids, **types), self.crf.transitions
+            # Not the parameter itself: data parallel training takes an output that no operation made for unused.
+            return self.emissions(input_ids, **types), paddle.assign(self.crf.transitions)
 
     WithCrf.__name__ = WithCrf.__qualname__ = f"{network_class.__name__}{CRF_SUFFIX}"
     return WithCrf

@@ -158,3 +158,10 @@ def test_bad_data_is_told_by_line(work, ner):
     done = work.nlpctl("train", "ner.yaml", "--set", "decode.terms=ner/bad_terms.tsv", *to)
     assert done.returncode == 2 and "bad_terms.tsv:1: expected TERM<TAB>TYPE" in done.stderr
     assert not (ner / "no").exists()
+
+
+def test_two_processes(work, ner):
+    """Their gradients are averaged, those of the transitions too."""
+    words = ["--set", "runtime.nproc=2", "--per_device_train_batch_size", "4", "--num_train_epochs", "2"]
+    run = work.train("ner/two", *words, recipe="ner.yaml")
+    assert json.loads((run / "metrics.json").read_text())["test"]["f1"] > 0.5

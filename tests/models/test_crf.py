@@ -85,3 +85,21 @@ def test_the_transitions_have_their_own_learning_rate():
     assert moved[1.0]["crf.transitions"] == pytest.approx(1e-3, rel=0.01)
     assert moved[50.0]["crf.transitions"] == pytest.approx(50e-3, rel=0.01)
     assert moved[50.0]["classifier.weight"] == pytest.approx(moved[1.0]["classifier.weight"])
+
+
+def test_export_with_dynamic_shapes(tmp_path):
+    net = network()
+    net.eval()
+    spec = [paddle.static.InputSpec([None, None], "int64", name) for name in ("input_ids", "token_type_ids")]
+    paddle.jit.save(paddle.jit.to_static(net, input_spec=spec), str(tmp_path / "net"))
+    loaded = paddle.jit.load(str(tmp_path / "net"))
+    for shape in ((2, 5), (3, 9)):
+        ids, types = paddle.randint(1, 20, shape), paddle.zeros(shape, "int64")
+        for ours, theirs in zip(net(ids, types), loaded(ids, types), strict=True):
+            np.testing.assert_allclose(ours.numpy(), theirs.numpy(), atol=1e-6)
+
+
+def test_the_transitions_are_an_output_that_an_operation_made():
+    """Paddle's DataParallel looks for unused parameters from the outputs on, and takes a bare parameter for one."""
+    _, transitions = network()(paddle.to_tensor([[1, 2, 3]]))
+    assert not transitions.is_leaf
