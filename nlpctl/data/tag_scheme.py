@@ -68,9 +68,11 @@ def detect_scheme(tags: Iterable[str], where: str) -> TagScheme:
 
     Tags that read either way ("B-S") follow the others; where all do, the mark comes first.
     """
+    tags = list(tags)
     names = [tag for tag in tags if tag != OUTSIDE]
     if not names:
-        raise UserError("no tag but O: there are no entities", where=where, hint="check the tags of the data")
+        found = "no tag but O: there are no entities" if tags else "there are no tags"
+        raise UserError(found, where=where, hint="check data.columns.tags and the training file")
     style = _style(names, where)
     marks: dict[str, set[str]] = {}  # per type; those of BMES keep their M here
     for tag in names:

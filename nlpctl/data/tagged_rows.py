@@ -75,9 +75,9 @@ class TaggedRows(TaskRows):
 
     def collect_labels(self, source: RowSource) -> LabelSet:
         """All tags, sorted. UserError where they follow no scheme, or mix several."""
-        labels = LabelSet.collect(self._tag_names(source), source.description)
-        detect_scheme(labels.names, source.description)
-        return labels
+        tags = sorted(set(self._tag_names(source)))
+        detect_scheme(tags, source.description)
+        return LabelSet.collect(tags, source.description)
 
     def _tag_names(self, source: RowSource) -> Iterator[str]:
         for row in source:

@@ -104,6 +104,9 @@ def test_labels_are_collected_and_their_scheme_checked():
     rows = TaggedRows(DataSection())
     good = [row(["a", "b"], ["B-LOC", "O"]), BadRow("train.txt", 4, "no tag"), row(["c"], ["I-LOC"]), row(["d"], None)]
     assert rows.collect_labels(Rows(good)) == LABELS
+    for others, told in (([row(["a"], ["O"])], "no tag but O"), ([row(["a"], None)], "there are no tags")):
+        with pytest.raises(UserError, match=told):
+            rows.collect_labels(Rows(others))
     with pytest.raises(UserError, match="different styles are mixed") as caught:
         rows.collect_labels(Rows([*good, row(["e"], ["LOC-B"])]))
     assert caught.value.problems[0].where == "train.txt"
