@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import permutations
 
 import numpy as np
 
@@ -93,11 +92,11 @@ def _highest(values: np.ndarray, count: int) -> np.ndarray:
 def best_answers(
     windows: Sequence[WindowScores], n_best: int, longest: int, null_threshold: float | None
 ) -> list[Candidate]:
-    """At most `n_best` answers, the one to give first; empty where the context has no text.
+    """From the windows of one question, in order: at most `n_best` answers, the one to give first.
 
-    `null_threshold` None: a question always has an answer. Else "no answer" is among the candidates, and
-    comes first where its score, the lowest over the windows as in SQuAD 2.0, exceeds the best answer's by
-    more than the threshold.
+    `null_threshold` None: a question always has an answer (but none where the context has no text). Else "no
+    answer" is among the candidates, and comes first where its score, the lowest over the windows as in SQuAD
+    2.0, exceeds the best answer's by more than the threshold.
     """
     found: dict[tuple[int, int], float] = {}
     for place, score in _all_places(windows, longest):
@@ -118,24 +117,27 @@ def _all_places(windows: Sequence[WindowScores], longest: int) -> Iterator[tuple
     for window in windows:
         for (_, _, start, end), score in zip(window.spans.tolist(), window.span_scores.tolist(), strict=True):
             yield (start, end), score
-    for left, right in permutations(windows, 2):
-        if left.end < right.end:
-            yield from _joined(windows, left, right, longest)
+    if len(windows) > 1:
+        yield from _joined(windows, longest)
 
 
-def _joined(
-    windows: Sequence[WindowScores], left: WindowScores, right: WindowScores, longest: int
-) -> Iterator[tuple[tuple[int, int], float]]:
-    """Answers that begin in `left`, end in `right`, and that no window holds whole."""
-    lasts = list(zip(right.lasts.tolist(), right.last_scores.tolist(), strict=True))
-    for (first, start), first_score in zip(left.firsts.tolist(), left.first_scores.tolist(), strict=True):
-        for (last, end), last_score in lasts:
-            if first <= last < first + longest and not _whole(windows, first, last):
-                yield (start, end), first_score + last_score
+def _joined(windows: Sequence[WindowScores], longest: int) -> Iterator[tuple[tuple[int, int], float]]:
+    """Answers that begin in one window, end in another, and that no window holds whole.
 
-
-def _whole(windows: Sequence[WindowScores], first: int, last: int) -> bool:
-    return any(window.begin <= first and last < window.end for window in windows)
+    Where a window does hold it whole, that window has seen both ends at once: its opinion counts, not this.
+    """
+    firsts = np.concatenate([window.firsts for window in windows])
+    lasts = np.concatenate([window.lasts for window in windows])
+    first_scores = np.concatenate([window.first_scores for window in windows])
+    last_scores = np.concatenate([window.last_scores for window in windows])
+    # Of the windows that hold a first piece, the last one reaches the furthest.
+    reaches = np.array([window.end for window in windows])[
+        np.searchsorted([window.begin for window in windows], firsts[:, 0], side="right") - 1
+    ]
+    length = lasts[None, :, 0] - firsts[:, None, 0]
+    wanted = (length >= 0) & (length < longest) & (lasts[None, :, 0] >= reaches[:, None])
+    for i, j in zip(*np.nonzero(wanted), strict=True):
+        yield (int(firsts[i, 1]), int(lasts[j, 1])), float(first_scores[i] + last_scores[j])
 
 
 def probabilities(candidates: Sequence[Candidate]) -> list[float]:

@@ -58,6 +58,8 @@ _RULES: tuple[tuple[re.Pattern[str], str], ...] = tuple(
 
 def treebank_words(text: str) -> list[str]:
     """The words and punctuation marks of `text`, taken as one sentence."""
+    if not text or text.isspace():
+        return []
     for pattern, made in _RULES:
         text = pattern.sub(made, text)
     return text.split()
