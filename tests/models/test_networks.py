@@ -140,3 +140,15 @@ def published(layer, direction, inputs):
         state = (1 - update) * state + update * new
         states.append(state)
     return np.array(states)
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_static_graph_takes_any_shape_and_gives_the_same(name, tmp_path):
+    network = build(name)
+    expected = {width: logits(network, ROWS, width) for width in (8, 13)}
+    spec = paddle.static.InputSpec([None, None], "int64")
+    paddle.jit.save(paddle.jit.to_static(network, input_spec=[spec], full_graph=True), str(tmp_path / "static"))
+    static = paddle.jit.load(str(tmp_path / "static"))
+    for width, rows in expected.items():
+        for found, row in zip(logits(static, ROWS, width), rows, strict=True):
+            np.testing.assert_allclose(found, row, atol=1e-6)
