@@ -12,7 +12,7 @@ from nlpctl.config.located import located
 from nlpctl.errors import UserError
 from nlpctl.runtime import console
 
-FORMATS = ("auto", "text", "tsv", "csv", "jsonl", "json")
+FORMATS = ("auto", "text", "tsv", "csv", "jsonl", "json", "conll", "joined", "squad")  # those of data.format
 
 
 def predict(
@@ -23,7 +23,11 @@ def predict(
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to write; default: standard output.")
     ] = None,
     format: Annotated[
-        str, typer.Option("--format", help="text (a sentence per line), tsv, csv, jsonl, json; auto: by the ending.")
+        str,
+        typer.Option(
+            "--format",
+            help="text (a sentence per line), tsv, csv, jsonl, json, conll, joined, squad; auto: by the ending.",
+        ),
     ] = "auto",
     batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Rows per batch.")] = 64,
     embeddings: Annotated[
