@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nlpctl.data.collate import Collator, pad_batch
+from nlpctl.data.collate import Collator
 from nlpctl.data.piece_spans import Pieces
 from nlpctl.data.question_rows import GoldAnswer
 from nlpctl.data.tokenizers import TextEncoder
@@ -121,11 +121,11 @@ def free_window(encoder: TextEncoder, length: int, max_length: int, text: str) -
 
 
 def check_stride(free: int, stride: int, text: str) -> None:
-    """UserError where windows of `free` pieces, moved on by `stride`, would pass over text. `text`: the question."""
+    """UserError where windows over `free` pieces cannot move on by `stride` without a gap. `text`: the question."""
     if stride > free:
         raise UserError(
             f"the question {shown(text)} leaves {free} tokens of the window to its context, fewer than the window "
-            f"moves on ({stride}): text between two windows would not be read",
+            f"moves on ({stride})",
             where="data.doc_stride",
             hint=f"set it to {free} or less (half of that lets windows overlap), or raise data.max_seq_length",
         )
@@ -147,8 +147,7 @@ class WindowCollator(Collator):
             self.encoder.assemble(window.question.tolist(), window.context.ids[window.begin : window.end].tolist())
             for window in examples
         ]
-        pad_type = self.encoder.pad_token_type_id if self.encoder.uses_token_types else None
-        batch = pad_batch(rows, self.encoder.pad_id, pad_type)
+        batch = self.pad(rows)
         if self.with_labels:
             shifts = [window.row_start - window.begin for window in examples]
             batch["start_positions"] = _positions(shifts, [window.first for window in examples])

@@ -16,6 +16,7 @@ from nlpctl.data.question_features import Window, WindowCollator, check_stride, 
 from nlpctl.data.question_rows import QuestionExample
 from nlpctl.data.tokenizers import TextEncoder
 from nlpctl.models.families import Head
+from nlpctl.runtime import console
 from nlpctl.tasks.answer_spans import Candidate, WindowScores, best_answers, probabilities, window_scores
 from nlpctl.tasks.base import Batch, Task
 from nlpctl.tasks.squad_scores import Judgement, squad_report
@@ -48,6 +49,12 @@ class QuestionAnswering(Task):
         free = free_window(encoder, lengths[longest], self.data.max_seq_length, longest)
         if split == "train":
             check_stride(free, self.data.doc_stride, longest)
+            unanswered = sum(not example.answers for example in examples)
+            if unanswered and self.recipe.decode.null_threshold is None:
+                console.note(
+                    f"{unanswered:,} of {len(examples):,} training questions have no answer, but every question will "
+                    "be given one: set decode.null_threshold (0.0) to let the model say that there is none"
+                )
 
     def features(self, example: QuestionExample, encoder: TextEncoder) -> Sequence[Window]:
         question = read_pieces(example.question, encoder)

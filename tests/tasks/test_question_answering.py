@@ -155,6 +155,15 @@ def test_questions_are_checked_before_training(make, encoder):
         make(max_seq_length=23, doc_stride=1).check_data("dev", examples, encoder)
 
 
+def test_questions_without_an_answer_want_a_threshold(make, encoder, capsys):
+    make(null_threshold=0.0).check_data("train", EXAMPLES, encoder)
+    make(null_threshold=None).check_data("train", EXAMPLES[:3], encoder)
+    assert capsys.readouterr().err == ""
+    make(null_threshold=None).check_data("train", EXAMPLES, encoder)
+    told = " ".join(capsys.readouterr().err.split())
+    assert "3 of 8 training questions have no answer" in told and "decode.null_threshold" in told
+
+
 def test_a_tokenizer_of_another_kind_without_token_types(make, tmp_path):
     """Pieces of bytes: offsets are those of whole words, and nothing asks for token types."""
     tokens = ["<s>", "<pad>", "</s>", "<unk>", "<mask>", *sorted({*ENGLISH.replace(" ", "Ġ"), "Ġ", "?", "W", "h"})]
