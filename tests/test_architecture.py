@@ -20,7 +20,7 @@ LAYERS = (
     ("runners",),
     ("tasks", "training", "inference"),
     ("models", "data"),
-    ("config", "runtime", "upstream"),
+    ("config", "runtime", "report", "upstream"),
 )
 LIGHT = ("config", "runtime", "cli")
 HEAVY = {"paddle", "paddlenlp", "paddleslim", "numpy", "onnxruntime", "tokenizers", "datasets", "visualdl"}

@@ -1,0 +1,48 @@
+"""HTML that is escaped unless it was made here."""
+
+from __future__ import annotations
+
+import html
+import re
+from typing import Any
+
+# What a browser shows as nothing, as something else, or with the line turned round: control characters,
+# half surrogates, zero-width characters and marks of direction.
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]"
+)
+
+
+class Html(str):
+    """Text that is HTML already; any other string is escaped where it is put into a page."""
+
+    __slots__ = ()
+
+    def __add__(self, other: str) -> Html:
+        return joined(self, other)
+
+
+def escaped(value: Any) -> Html:
+    """`value` as HTML: Html as it is, anything else as text, with characters that cannot be seen made visible."""
+    if isinstance(value, Html):
+        return value
+    text = "" if value is None else str(value)
+    return Html(html.escape(_UNSEEN.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text)))
+
+
+def element(name: str, *children: Any, **attributes: Any) -> Html:
+    """<name attributes>children</name>. An underscore in an attribute's name is a hyphen; `class_` is class.
+
+    An attribute that is None is left out.
+    """
+    told = "".join(
+        f' {key.rstrip("_").replace("_", "-")}="{escaped(value)}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    return Html(f"<{name}{told}>{joined(*children)}</{name}>")
+
+
+def joined(*parts: Any, between: str = "") -> Html:
+    """The parts one after the other, each escaped unless it is Html."""
+    return Html(between.join(escaped(part) for part in parts))

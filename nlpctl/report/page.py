@@ -1,0 +1,115 @@
+"""A page: a heading, a few figures, sections of tables, plots and text."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import nlpctl
+from nlpctl.report.html import Html, element, joined
+from nlpctl.report.style import STYLE
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of a page; every part is Html or a text, which becomes a paragraph."""
+
+    title: str
+    parts: Sequence[str]
+
+
+def page(title: str, lead: str, sections: Sequence[Section]) -> str:
+    """The text of one HTML file that needs nothing else. Sections without parts are left out."""
+    shown = [section for section in sections if section.parts]
+    links = [element("a", section.title, href=f"#s{number}") for number, section in enumerate(shown, 1)]
+    body = joined(
+        element("header", element("h1", title), paragraph(lead), element("nav", *links) if len(links) > 1 else ""),
+        *[_section(section, number) for number, section in enumerate(shown, 1)],
+        element("footer", f"nlpctl {nlpctl.__version__}"),
+    )
+    head = joined(
+        Html('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'),
+        element("title", title),
+        Html(f"<style>{STYLE}</style>"),
+    )
+    return f'<!DOCTYPE html>\n<html lang="en"><head>{head}</head>\n<body>{body}</body></html>\n'
+
+
+def _section(section: Section, number: int) -> Html:
+    parts = [part if isinstance(part, Html) else paragraph(part) for part in section.parts]
+    return Html("\n") + element("section", element("h2", section.title), *parts, id=f"s{number}")
+
+
+def paragraph(text: str) -> Html:
+    """A paragraph; "" gives nothing."""
+    return element("p", text) if text else Html("")
+
+
+def figures(values: Mapping[str, Any]) -> Html:
+    """The most important numbers, side by side: what -> value."""
+    tiles = [element("div", element("b", shown(value)), element("span", name)) for name, value in values.items()]
+    return element("div", *tiles, class_="figures")
+
+
+def warnings(messages: Sequence[str]) -> Html:
+    """What the reader should look at; nothing where there is nothing."""
+    if not messages:
+        return Html("")
+    return element("ul", *[element("li", message) for message in messages], class_="warnings")
+
+
+def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], caption: str = "") -> Html:
+    """A table; columns of numbers (or nothing) stand to the right. Cells may be Html."""
+    right = [
+        any(_is_number(row[i]) for row in rows) and all(_is_number(row[i]) or row[i] is None for row in rows)
+        for i in range(len(columns))
+    ]
+    classes = ["number" if is_right else None for is_right in right]
+    head = element("tr", *[element("th", name, class_=kind) for name, kind in zip(columns, classes, strict=True)])
+    body = [
+        element("tr", *[element("td", shown(cell), class_=kind) for cell, kind in zip(row, classes, strict=True)])
+        for row in rows
+    ]
+    told = element("caption", caption) if caption else ""
+    return element("div", element("table", told, element("thead", head), element("tbody", *body)), class_="scroll")
+
+
+def code(text: str) -> Html:
+    """Text with its line ends and blanks, such as a recipe."""
+    return element("pre", text)
+
+
+def folded(summary: str, *parts: Html) -> Html:
+    """Parts that are shown on a click."""
+    return element("details", element("summary", summary), *parts)
+
+
+def side_by_side(*parts: Html) -> Html:
+    """Plots or tables beside each other, as far as there is room."""
+    return element("div", *[element("div", part) for part in parts], class_="row")
+
+
+def shown(value: Any) -> Any:
+    """A cell's value as people read it: 12,345 and 0.1235; anything else as it is."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.4f}" if abs(value) < 1000 else f"{value:,.0f}"
+    return value
+
+
+def percent(share: float) -> str:
+    """A share as 12.3 %; one that is not nothing never shows as 0."""
+    if 0 < share < 0.001:
+        return "< 0.1 %"
+    return f"{share:.1%}".replace("%", " %")
+
+
+def _is_number(value: Any) -> bool:
+    """Numbers, and texts that `percent` made."""
+    if isinstance(value, str):
+        return value.endswith(" %") and not isinstance(value, Html)
+    return isinstance(value, int | float) and not isinstance(value, bool)

@@ -1,0 +1,210 @@
+"""Plots as inline SVG: lines, bars, histograms, and the matrix of what was taken for what."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from nlpctl.report.axes import (
+    Format,
+    Frame,
+    colour,
+    legend,
+    short_number,
+    short_percent,
+    shortened,
+    svg,
+    text_width,
+    ticks,
+)
+from nlpctl.report.html import Html, element
+
+Point = tuple[float, float]
+MOST_POINTS = 800  # of a line; more cannot be told apart on a screen
+_LEGEND = 26  # pixels
+
+
+def lines(
+    series: Mapping[str, Sequence[Point]],
+    x_label: str,
+    y_label: str,
+    *,
+    marks: Mapping[str, float] | None = None,
+    y_format: Format = short_number,
+) -> Html:
+    """Curves over the same axis, such as loss over steps: name -> [(x, y), ...], x rising.
+
+    A point that is not finite (a loss of NaN) leaves a gap. `marks`: name -> x of a dashed line.
+    """
+    drawn = {name: thinned(points) for name, points in series.items()}
+    finite = [point for points in drawn.values() for point in points if _is_finite(point)]
+    if not finite:
+        return Html("")
+    marks = marks or {}
+    xs = [x for x, _ in finite] + list(marks.values())
+    top = _LEGEND + 14 if len(series) > 1 else 14
+    frame = Frame((min(xs), max(xs)), _padded([y for _, y in finite]), top=top, height=256 + top)
+    parts = [frame.axes(x_label, y_label, short_number, y_format), legend(list(series), frame.left, 18)]
+    parts += [frame.mark(x, name) for name, x in marks.items()]
+    for number, (name, points) in enumerate(drawn.items()):
+        parts.append(element("path", d=_path(points, frame), class_=f"line {colour(number)}"))
+        for x, y in points if len(points) <= 60 else ():
+            if _is_finite((x, y)):
+                told = element("title", f"{name}: {y:.6g} at {x_label} {short_number(x)}")
+                parts.append(element("circle", told, cx=frame.x(x), cy=frame.y(y), r=3, class_=colour(number)))
+    return svg(frame.width, frame.height, f"{y_label} over {x_label}", *parts)
+
+
+def thinned(points: Sequence[Point]) -> Sequence[Point]:
+    """Some MOST_POINTS points: both ends, the lowest and highest of each stretch, and where a gap is."""
+    if len(points) <= MOST_POINTS:
+        return points
+    size = math.ceil(len(points) / (MOST_POINTS / 2))
+    kept = []
+    for start in range(0, len(points), size):
+        stretch = points[start : start + size]
+        finite = [point for point in stretch if _is_finite(point)]
+        broken = [point for point in stretch if not _is_finite(point)][:1]
+        ends = {min(finite, key=_y), max(finite, key=_y)} if finite else set()
+        kept += sorted([*ends, *broken], key=lambda point: point[0])
+    return [points[0], *(point for point in kept if points[0][0] < point[0] < points[-1][0]), points[-1]]
+
+
+def bars(
+    names: Sequence[str],
+    series: Mapping[str, Sequence[float]],
+    label: str,
+    *,
+    value_format: Format = short_number,
+    hints: Mapping[str, Sequence[str]] | None = None,
+) -> Html:
+    """Horizontal bars: for each of `names` one bar per series. `hints`: what a bar says when pointed at."""
+    if not names:
+        return Html("")
+    thick = 13 if len(series) > 1 else 17
+    group = thick * len(series) + 11
+    left = min(max(text_width(name) for name in names), 220) + 14
+    top = _LEGEND if len(series) > 1 else 4
+    told = {name: [value_format(value) for value in values] for name, values in series.items()}
+    right = max(text_width(text) for texts in told.values() for text in texts) + 12
+    width, height = 560.0, top + group * len(names) + 4
+    most = max((value for values in series.values() for value in values), default=0) or 1
+    parts = [legend(list(series), left, 16)]
+    for row, name in enumerate(names):
+        y = top + row * group
+        full = element("title", name)
+        text = shortened(name, left - 14)
+        middle = y + thick * len(series) / 2 + 5
+        parts.append(element("text", text, full, x=left - 8, y=middle, text_anchor="end", class_="name"))
+        for number, (of, values) in enumerate(series.items()):
+            length = round(max(values[row] / most * (width - left - right), 0), 2)
+            hint = hints[of][row] if hints else f"{name}, {of}: {told[of][row]}"
+            at = y + number * thick
+            parts.append(
+                element("rect", element("title", hint), x=left, y=at, width=max(length, 1), height=thick - 2,
+                        rx=2, class_=colour(number))
+            )  # fmt: skip
+            parts.append(element("text", told[of][row], x=left + length + 5, y=at + thick - 3))
+    return svg(width, height, label, *parts)
+
+
+def histogram(
+    series: Mapping[str, Sequence[int]], edges: Sequence[float], x_label: str, *, marks: Mapping[str, float]
+) -> Html:
+    """How the rows of each series spread over the bins between `edges`, as shares of the series.
+
+    The first series is drawn as columns, the others as steps over them. `marks`: name -> x of a dashed line.
+    """
+    totals = {name: sum(counts) for name, counts in series.items()}
+    shares = {name: [count / totals[name] for count in counts] for name, counts in series.items() if totals[name]}
+    if not shares:
+        return Html("")
+    top = _LEGEND + 14 if len(shares) > 1 else 14
+    highest = max(max(values) for values in shares.values())
+    frame = Frame((edges[0], edges[-1]), (0.0, highest * 1.06), top=top, height=246 + top)
+    parts = [frame.axes(x_label, "share of rows", short_number, short_percent), legend(list(shares), frame.left, 18)]
+    for number, (name, values) in enumerate(shares.items()):
+        if number == 0:
+            parts += _columns(series[name], values, edges, frame)
+        else:
+            parts.append(element("path", d=_steps(values, edges, frame), class_=f"line {colour(number)}"))
+    inside = {name: x for name, x in marks.items() if edges[0] <= x <= edges[-1]}
+    parts += [frame.mark(x, name) for name, x in inside.items()]
+    return svg(frame.width, frame.height, f"share of rows over {x_label}", *parts)
+
+
+def matrix(rows: Sequence[str], columns: Sequence[str], counts: Sequence[Sequence[int]]) -> Html:
+    """A table of counts whose cells are the darker, the larger their share of their row (a confusion matrix)."""
+    body = []
+    for name, values in zip(rows, counts, strict=True):
+        total = sum(values) or 1
+        cells = [
+            element(
+                "td", f"{value:,}" if value else "·", style=_shade(value / total), title=short_percent(value / total)
+            )
+            for value in values
+        ]
+        body.append(element("tr", element("th", name), *cells))
+    head = element("tr", element("th", ""), *[element("th", name) for name in columns])
+    made = element("table", element("thead", head), element("tbody", *body), class_="matrix")
+    return element("div", made, class_="scroll")
+
+
+def _shade(share: float) -> str:
+    return f"background:color-mix(in srgb,var(--c0) {round(share * 75)}%,transparent)"
+
+
+def _columns(counts: Sequence[int], shares: Sequence[float], edges: Sequence[float], frame: Frame) -> Iterable[Html]:
+    floor = frame.y(0)
+    for i, share in enumerate(shares):
+        start, end, y = frame.x(edges[i]), frame.x(edges[i + 1]), frame.y(share)
+        told = f"{short_number(edges[i])} to {short_number(edges[i + 1])}: {counts[i]:,} rows, {short_percent(share)}"
+        width, height = round(max(end - start - 1, 0.5), 2), round(floor - y, 2)
+        yield element(
+            "rect", element("title", told), x=start, y=y, width=width, height=height, class_=colour(0), opacity=0.75
+        )
+
+
+def _steps(shares: Sequence[float], edges: Sequence[float], frame: Frame) -> str:
+    points: list[Point] = []
+    for i, share in enumerate(shares):
+        points += [(edges[i], share), (edges[i + 1], share)]
+    return _path(points, frame)
+
+
+def _path(points: Iterable[Point], frame: Frame) -> str:
+    """A line through the points, broken where one is not finite."""
+    parts, pen_down = [], False
+    for point in points:
+        if not _is_finite(point):
+            pen_down = False
+            continue
+        parts.append(f"{'L' if pen_down else 'M'}{frame.x(point[0])} {frame.y(point[1])}")
+        pen_down = True
+    return "".join(parts)
+
+
+def _padded(values: Sequence[float]) -> tuple[float, float]:
+    """The range of an axis: from zero where the values come near to it, with a little room above."""
+    low, high = min(values), max(values)
+    if low == high:
+        room = abs(low) * 0.1 or 1.0
+        return low - room, high + room
+    room = (high - low) * 0.05
+    bottom = 0.0 if 0 <= low < (high - low) * 0.5 else low - room
+    return bottom, high + room
+
+
+def _is_finite(point: Point) -> bool:
+    return math.isfinite(point[0]) and math.isfinite(point[1])
+
+
+def _y(point: Point) -> float:
+    return point[1]
+
+
+def histogram_edges(highest: float, bins: int = 40) -> list[float]:
+    """Edges of about `bins` round bins from 0 that hold everything up to `highest`."""
+    marks = ticks(0, max(highest, 1), bins)
+    step = max(marks[1] - marks[0], 1) if len(marks) > 1 else 1
+    return [i * step for i in range(math.floor(highest / step) + 2)]

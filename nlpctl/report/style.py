@@ -1,0 +1,69 @@
+"""How pages look, by day and by night. Plots take their colours from here too: classes c0 to c7."""
+
+from __future__ import annotations
+
+COLOURS = 8
+_DAY = ("#2f6fb7", "#e08214", "#3a923a", "#b03060", "#7a5cb0", "#8c6d46", "#1f9aa8", "#777777")
+_NIGHT = ("#6ca6e8", "#f0a24a", "#6cc46c", "#e07a9c", "#b09ae0", "#c0a27a", "#5cc8d4", "#aaaaaa")
+
+_BASE = """
+:root{--back:#fff;--text:#1c2126;--faint:#5d6873;--line:#dde2e7;--panel:#f5f7f9;--warn:#fff6e0;--warnline:#e0a100;%s}
+@media (prefers-color-scheme:dark){:root{--back:#15191d;--text:#e3e7ea;--faint:#9aa6b1;--line:#333b43;--panel:#1e2429;
+--warn:#332a12;--warnline:#c79522;%s}}
+*{box-sizing:border-box}
+body{margin:0 auto;max-width:1080px;padding:24px 28px 48px;background:var(--back);color:var(--text);
+font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans","Noto Sans CJK SC","PingFang SC",
+"Microsoft YaHei",sans-serif}
+h1{font-size:25px;margin:0 0 4px;overflow-wrap:anywhere}
+h2{font-size:19px;margin:36px 0 10px;padding-bottom:5px;border-bottom:1px solid var(--line)}
+p{margin:8px 0;max-width:88ch;overflow-wrap:anywhere}
+header p,footer,caption,.figures span,summary{color:var(--faint)}
+nav{display:flex;flex-wrap:wrap;gap:4px 16px;margin-top:10px}
+a{color:var(--c0);text-decoration:none}
+a:hover{text-decoration:underline}
+footer{margin-top:40px;font-size:13px}
+.figures{display:flex;flex-wrap:wrap;gap:10px;margin:14px 0}
+.figures div{background:var(--panel);border-radius:8px;padding:9px 16px;min-width:110px}
+.figures b{display:block;font-size:21px;font-weight:600;font-variant-numeric:tabular-nums}
+.figures span{font-size:13px}
+.warnings{background:var(--warn);border-left:4px solid var(--warnline);border-radius:4px;margin:12px 0;
+padding:10px 16px 10px 34px}
+.warnings li{margin:3px 0;overflow-wrap:anywhere}
+.scroll{overflow-x:auto;margin:12px 0}
+table{border-collapse:collapse;font-size:14px}
+caption{text-align:left;padding-bottom:4px}
+th,td{padding:4px 14px 4px 0;text-align:left;vertical-align:top;border-bottom:1px solid var(--line);max-width:64ch;
+overflow-wrap:anywhere;unicode-bidi:isolate}
+th{font-weight:600;color:var(--faint);white-space:nowrap}
+td.number,th.number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
+td.place{font:13px/1.6 ui-monospace,"DejaVu Sans Mono",monospace;white-space:nowrap}
+table.matrix td,table.matrix thead th{text-align:center;padding:5px 9px;border:1px solid var(--back);min-width:46px;
+font-variant-numeric:tabular-nums}
+table.matrix tbody th{text-align:right;border:0;padding-right:10px;max-width:24ch;white-space:normal}
+pre{background:var(--panel);border-radius:8px;padding:12px 16px;overflow-x:auto;
+font:13px/1.5 ui-monospace,"DejaVu Sans Mono",monospace}
+details{margin:12px 0}
+summary{cursor:pointer}
+.row{display:flex;flex-wrap:wrap;gap:12px 28px;align-items:flex-start}
+.row>div{flex:1 1 420px;min-width:0}
+.plot{display:block;width:100%%;height:auto;margin:10px 0}
+.plot text{font-size:12px;fill:var(--faint)}
+.plot text.name{fill:var(--text);font-size:13px}
+.plot .grid{stroke:var(--line);stroke-width:1}
+.plot .axis{stroke:var(--faint);stroke-width:1}
+.plot .mark{stroke:var(--faint);stroke-width:1.5;stroke-dasharray:5 4}
+.plot path.line{fill:none;stroke-width:2;stroke-linejoin:round}
+%s
+@media print{body{max-width:none;padding:0}details{display:block}}
+"""
+
+
+def _variables(colours: tuple[str, ...]) -> str:
+    return "".join(f"--c{i}:{colour};" for i, colour in enumerate(colours))
+
+
+_CLASSES = "\n".join(
+    f".plot .c{i}{{fill:var(--c{i});stroke:none}}.plot path.line.c{i}{{fill:none;stroke:var(--c{i})}}"
+    for i in range(COLOURS)
+)
+STYLE = _BASE % (_variables(_DAY), _variables(_NIGHT), _CLASSES)
