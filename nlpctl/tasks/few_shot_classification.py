@@ -41,6 +41,8 @@ class FewShotClassification(SequenceClassification):
                 where=self.recipe.where("model"),
                 hint="train it on plain text first (task: masked_language_model) and name that run here",
             )
+        parts = parse_template(self.recipe.prompt.template)
+        PromptEncoder(parts, model.tokenizer, self.data.max_seq_length)  # is there room for text beside the template?
         return _with_words(model, self.recipe)
 
     @classmethod

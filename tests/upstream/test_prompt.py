@@ -82,7 +82,8 @@ def test_labels_are_sorted_by_name(tokenizer):
     assert stock.process_outputs(scores)[0].tolist() == [ids[1], ids[0], ids[2]]
     assert make_verbalizer(words, tokenizer).process_outputs(scores)[0].tolist() == ids
     twelve = [WORDS[i % 11] for i in range(12)]
-    assert make_verbalizer(twelve, tokenizer).process_outputs(scores)[0].tolist() == tokenizer.convert_tokens_to_ids(twelve)
+    found = make_verbalizer(twelve, tokenizer).process_outputs(scores)[0].tolist()
+    assert found == tokenizer.convert_tokens_to_ids(twelve)
 
 
 def test_a_word_of_several_pieces_is_their_mean(tokenizer):
