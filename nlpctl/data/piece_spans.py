@@ -53,8 +53,10 @@ def _parts(text: str, start: int, end: int) -> list[tuple[int, int]]:
     A vocabulary may have 581b as one piece, and no answer could end inside it. Words that stand alone
     (the 20th century) are left to the tokenizer.
     """
+    if end - start == 1:
+        return [(start, end)]
     touches = (start > 0 and is_ideograph(text[start - 1])) or (end < len(text) and is_ideograph(text[end]))
-    if end - start == 1 or not touches:
+    if not touches:
         return [(start, end)]
     return [(start + part.start(), start + part.end()) for part in _DIGITS_OR_NOT.finditer(text[start:end])]
 
