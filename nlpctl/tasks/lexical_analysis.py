@@ -21,8 +21,9 @@ class LexicalAnalysis(TokenClassification):
     def answer(self, example: TaggedExample, predictions: Sequence[np.ndarray]) -> dict[str, Any]:
         """Words in order, with character offsets into the text: text[start:end] is the word.
 
-        Together they are the text without its white space. What no tagged word covers is a word with the tag O
-        up to the next tagged word or white space; in a tag set of bare marks (pure segmentation) tags are null.
+        Nothing is left out but white space and invisible characters between words. What no tagged word covers
+        is a word with the tag O, up to the next tagged word or such a gap; in a tag set of bare marks (pure
+        segmentation) the others have the tag null.
         """
         words = with_outside(self._entities(example, np.concatenate(predictions)), example)
         return {
