@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,6 +29,7 @@ class CorpusRows(TaskRows):
 
     endings = {**TABLES, ".txt": "text"}
     has_labels = False
+    in_windows = True
 
     @property
     def plain_column(self) -> str:
@@ -40,8 +41,8 @@ class CorpusRows(TaskRows):
     def read(self, values: Mapping[str, Any], labels: LabelSet | None) -> CorpusExample:
         return CorpusExample(checked_text(values[self.data.columns.text], "text"), fill=labels is None)
 
-    def texts(self, example: CorpusExample) -> Iterator[str]:
-        yield example.text
+    def passages(self, example: CorpusExample) -> dict[str, str]:
+        return {self.data.columns.text: example.text}
 
     def answered(self, example: CorpusExample) -> dict[str, Any]:
-        return {self.data.columns.text: example.text}
+        return self.passages(example)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +64,12 @@ class MultiLabelRows(TextRows):
                     yield from row_labels(row.values[self.data.columns.label], self.data.label_separator)
                 except ValueError:
                     continue
+
+    def counted(self, example: MultiLabelExample, labels: LabelSet) -> tuple[str, ...]:
+        return tuple(labels.name(i) for i in example.labels)
+
+    def truth(self, example: MultiLabelExample) -> Hashable:
+        return example.labels
 
     def check_training(self, examples: ExampleList, labels: LabelSet, where: str) -> None:
         """UserError where all examples have the same labels."""

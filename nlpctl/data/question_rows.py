@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -53,6 +53,7 @@ class QuestionRows(TaskRows):
 
     endings = {".json": "squad", ".jsonl": "jsonl"}
     has_labels = False
+    in_windows = True
 
     def required(self, labelled: bool) -> tuple[str, ...]:
         columns = self.data.columns
@@ -83,14 +84,18 @@ class QuestionRows(TaskRows):
             )
         return question
 
-    def texts(self, example: QuestionExample) -> Iterator[str]:
-        yield example.question
-        yield example.context
+    def passages(self, example: QuestionExample) -> dict[str, str]:
+        return {self.data.columns.question: example.question, self.data.columns.context: example.context}
+
+    def counted(self, example: QuestionExample, labels: LabelSet) -> tuple[str, ...]:
+        return ("answer" if example.answers else "no answer",)
+
+    def truth(self, example: QuestionExample) -> Hashable:
+        return frozenset(answer.text for answer in example.answers)
 
     def answered(self, example: QuestionExample) -> dict[str, Any]:
-        columns = self.data.columns
         name = {} if example.id is None else {"id": example.id}
-        return {**name, columns.question: example.question, columns.context: example.context}
+        return {**name, **self.passages(example)}
 
     def check_training(self, examples: ExampleList, labels: LabelSet, where: str) -> None:
         """UserError where no question has an answer."""

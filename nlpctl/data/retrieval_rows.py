@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -43,6 +43,7 @@ class RetrievalRows(TaskRows):
     """
 
     has_labels = False
+    together = False
 
     @property
     def plain_column(self) -> str:
@@ -75,8 +76,20 @@ class RetrievalRows(TaskRows):
             hint = "check data.columns.text_pair: there must be wrong answers to tell from the right one"
             raise UserError(f"all {len(examples)} training rows have the same second text", where=where, hint=hint)
 
-    def texts(self, example: RetrievalExample) -> Iterator[str]:
-        yield from (text for text in (example.text, example.text_pair, example.negative) if text is not None)
+    def passages(self, example: RetrievalExample) -> dict[str, str]:
+        columns = self.data.columns
+        named = (
+            (columns.text, example.text),
+            (columns.text_pair, example.text_pair),
+            (columns.negative, example.negative),
+        )
+        return {column: text for column, text in named if text is not None}
+
+    def counted(self, example: RetrievalExample, labels: LabelSet) -> tuple[str, ...]:
+        return ("match" if example.matches else "no match",)
+
+    def truth(self, example: RetrievalExample) -> Hashable:
+        return example.matches
 
     def answered(self, example: RetrievalExample) -> dict[str, Any]:
         return {self.data.columns.text: example.text}

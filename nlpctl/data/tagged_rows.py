@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import unicodedata
 from array import array
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
@@ -60,6 +60,7 @@ class TaggedExample:
 class TaggedRows(TaskRows):
     """Rows of token classification: lists of words and tags; for prediction also plain text."""
 
+    in_windows = True
     endings = {**TABLES, ".tsv": "joined", ".txt": "conll", ".conll": "conll", ".bio": "conll", ".bmes": "conll"}
 
     @property
@@ -119,8 +120,18 @@ class TaggedRows(TaskRows):
                 "set data.unit: characters"
             )
 
+    def passages(self, example: TaggedExample) -> dict[str, str]:
+        return {self.data.columns.text: example.text}
+
     def texts(self, example: TaggedExample) -> Iterator[str]:
         yield " ".join(example.words())  # as the network reads them, one by one
+
+    def counted(self, example: TaggedExample, labels: LabelSet) -> tuple[str, ...]:
+        scheme = detect_scheme(labels.names, "the tags")
+        return tuple(span.type for span in scheme.entities([labels.name(i) for i in example.tags]))
+
+    def truth(self, example: TaggedExample) -> Hashable:
+        return example.tags.tobytes()
 
     def answered(self, example: TaggedExample) -> dict[str, Any]:
         words = {self.data.columns.tokens: example.words()} if example.in_words else {}

@@ -7,7 +7,7 @@ file is told before anything heavy is loaded. data/kinds.py lists which task rea
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, Protocol
 
 from nlpctl.config.schema import DataSection
@@ -35,6 +35,8 @@ class TaskRows(ABC):
     endings: Mapping[str, str] = TABLES  # file ending -> format, where data.format is auto
     has_labels: bool = True  # False: the task has no label set
     plain_column: str | None = None  # what a line of plain text is for predict; None where a row needs more
+    in_windows: bool = False  # True: what is longer than data.max_seq_length is read in windows, not cut
+    together: bool = True  # False: the texts of a row are read apart from each other, not as one sequence
 
     def __init__(self, data: DataSection):
         self.data = data
@@ -53,8 +55,20 @@ class TaskRows(ABC):
         """The example in a row; `labels` None: its label is not wanted. ValueError("kind: details") says why not."""
 
     @abstractmethod
+    def passages(self, example: Any) -> dict[str, str]:
+        """The texts of an example as they are written: column to text."""
+
     def texts(self, example: Any) -> Iterator[str]:
         """The texts of an example, for a vocabulary."""
+        yield from self.passages(example).values()
+
+    def counted(self, example: Any, labels: LabelSet) -> tuple[str, ...]:
+        """What the figures of a data set count: the labels of a labelled example, or the types of its entities."""
+        return ()
+
+    def truth(self, example: Any) -> Hashable:
+        """What is to be learned from a labelled example: same texts with another truth contradict each other."""
+        return None
 
     @abstractmethod
     def answered(self, example: Any) -> dict[str, Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -74,14 +74,18 @@ class TextRows(TaskRows):
             message = f"all {len(examples)} training rows have the label {labels.name(first)!r}"
             raise UserError(message, where=where, hint=hint)
 
-    def texts(self, example: TextExample) -> Iterator[str]:
-        yield example.text
-        if example.text_pair is not None:
-            yield example.text_pair
-
-    def answered(self, example: TextExample) -> dict[str, Any]:
+    def passages(self, example: TextExample) -> dict[str, str]:
         pair = {} if example.text_pair is None else {self.data.columns.text_pair: example.text_pair}
         return {self.data.columns.text: example.text, **pair}
+
+    def counted(self, example: TextExample, labels: LabelSet) -> tuple[str, ...]:
+        return (labels.name(example.label),)
+
+    def truth(self, example: TextExample) -> Hashable:
+        return example.label
+
+    def answered(self, example: TextExample) -> dict[str, Any]:
+        return self.passages(example)
 
 
 def checked_text(value: Any, what: str) -> str:
