@@ -13,6 +13,7 @@ from typing import Literal
 from nlpctl.config.data_checks import DATA_CHECKS
 from nlpctl.config.finding import Check, Finding, value_of
 from nlpctl.config.network_checks import NETWORK_CHECKS
+from nlpctl.config.parameter_checks import PARAMETER_CHECKS
 from nlpctl.config.positions import display
 from nlpctl.config.ranges import RANGES
 from nlpctl.config.schema import Recipe
@@ -28,7 +29,8 @@ Purpose = Literal["train", "apply"]  # apply: evaluate, predict or show, where t
 def check(recipe: Recipe, purpose: Purpose, broken: Collection[str] = ()) -> list[Problem]:
     """Everything that is wrong with `recipe`. Findings about a key in `broken` are left out."""
     always = (*CHECKS, *NETWORK_CHECKS)
-    checks = (*always, *PROCESS_CHECKS, *TASK_CHECKS, *TRAINING_CHECKS, *DATA_CHECKS) if purpose == "train" else always
+    to_train = (*PROCESS_CHECKS, *TASK_CHECKS, *TRAINING_CHECKS, *DATA_CHECKS, *PARAMETER_CHECKS)
+    checks = (*always, *to_train) if purpose == "train" else always
     findings = [finding for each in checks for finding in each(recipe)]
     return [_problem(recipe, finding) for finding in findings if not _touches(finding.keys, broken)]
 

@@ -94,13 +94,22 @@ def _leaf(key: Key, node: Node, findings: Findings) -> Any:
     if isinstance(node, ScalarNode) and node.is_null:
         if key.optional:
             return None
-        if key.item:
+        if key.is_list:
             return ()
         if key.free:
             return {}
         raise Mismatch("has no value, and null is not allowed")
     if key.free:
         return _free_mapping(key, node, findings)
+    if key.entry:
+        items = node.items if isinstance(node, ListNode) else (node,)
+        entries = {f"{key.dotted}.{i}": item for i, item in enumerate(items)}
+        findings.origins |= {dotted: item.origin for dotted, item in entries.items()}
+        return tuple(_section(key.entry, dotted, item, findings) for dotted, item in entries.items())
+    if key.lists:
+        if not isinstance(node, ListNode) or not all(isinstance(item, ListNode) for item in node.items):
+            raise Mismatch("expected a list of lists")
+        return tuple(tuple(_one(key, str, text) for text in item.items) for item in node.items)
     if key.item:
         if isinstance(node, ListNode):
             return tuple(_one(key, key.item, item) for item in node.items)

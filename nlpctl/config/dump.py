@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
 from typing import Any
 
@@ -56,7 +57,10 @@ def _section(section: type, prefix: str, value: Any, everything: bool) -> dict[s
 
 def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
-        return list(value)
+        return [_plain(item) for item in value]
+    if dataclasses.is_dataclass(value):  # an entry of a list: what differs from its defaults
+        entry = {field.name: (field.default, vars(value)[field.name]) for field in dataclasses.fields(value)}
+        return {name: _plain(given) for name, (default, given) in entry.items() if given != default}
     return dict(value) if isinstance(value, Mapping) else value
 
 

@@ -57,6 +57,12 @@ def _property(key: Key) -> dict[str, Any]:
     described = {"description": key.help, "default": _json_default(key.default)}
     if key.free:
         return described | {"type": ["object", "null"], "additionalProperties": {"type": _SCALARS}}
+    if key.entry:
+        entry = _section(key.entry, key.dotted, nullable=False)
+        return described | {"anyOf": [{"type": "array", "items": entry}, entry, {"type": "null"}]}
+    if key.lists:
+        texts = {"type": "array", "items": _scalar(str, ())}
+        return described | {"anyOf": [{"type": "array", "items": texts}, {"type": "null"}]}
     if key.item:
         item = _scalar(key.item, key.choices)
         return described | {"anyOf": [{"type": "array", "items": item}, item, {"type": "null"}]}

@@ -18,8 +18,10 @@ from nlpctl.config.schema import (
     DataSection,
     DecodeSection,
     EarlyStoppingSection,
+    LossSection,
     MaskingSection,
     ModelSection,
+    OptimizerSection,
     PromptSection,
     RetrievalSection,
     RuntimeSection,
@@ -36,7 +38,9 @@ SECTIONS: Mapping[str, type] = {
     "masking": MaskingSection,
     "prompt": PromptSection,
     "retrieval": RetrievalSection,
+    "loss": LossSection,
     "training": TrainingSection,
+    "optimizer": OptimizerSection,
     "early_stopping": EarlyStoppingSection,
     "compression": CompressionSection,
     "runtime": RuntimeSection,
@@ -45,8 +49,8 @@ SECTIONS: Mapping[str, type] = {
 
 @dataclass(frozen=True)
 class Key:
-    """One key of a recipe. Exactly one of `scalar`, `item`, `section`, `free` says what it holds;
-    `item` and `scalar` together mean a list or a single string (data.labels)."""
+    """One key of a recipe. Exactly one of `scalar`, `item`, `section`, `free`, `entry`, `lists` says what it
+    holds; `item` and `scalar` together mean a list or a single string (data.labels)."""
 
     dotted: str
     default: Any
@@ -57,10 +61,17 @@ class Key:
     item: type | None  # element type of a list
     section: type | None  # a nested section
     free: bool  # free names -> scalars (model.config, runtime.flags)
+    entry: type | None  # a list of sections (optimizer.groups)
+    lists: bool  # a list of lists of text (model.tie)
 
     @property
     def name(self) -> str:
         return self.dotted.rpartition(".")[2]
+
+    @property
+    def is_list(self) -> bool:
+        """Whether it holds a list of any kind."""
+        return self.item is not None or self.entry is not None or self.lists
 
     @property
     def type_text(self) -> str:
@@ -68,6 +79,8 @@ class Key:
         words = {str: "text", int: "whole number", float: "number", bool: "true/false"}
         if self.section or self.free:
             text = "section" if self.section else "mapping"
+        elif self.entry or self.lists:
+            text = "list of mappings" if self.entry else "list of lists of text"
         elif self.item:
             text = f"list of {words[self.item]}" + (" or text" if self.scalar else "")
         else:
@@ -115,6 +128,10 @@ def nearest_key(dotted: str) -> str | None:
     """The known key that `dotted` most likely stands for: same name elsewhere, else similar spelling."""
     known = [*all_keys(), *SECTIONS, "task", "extends"]
     section, _, name = dotted.rpartition(".")
+    entries = all_keys().get(section.rpartition(".")[0])
+    if entries is not None and entries.entry:  # a key inside one entry of a list
+        near = nearest(name, keys_of(entries.entry, section), CUTOFF)
+        return f"{section}.{near}" if near else None
     siblings = [key for key in known if key.rpartition(".")[0] == section]
     same_name = [key for key in known if key.rpartition(".")[2] == name and key != dotted]
     if same_name:
@@ -141,13 +158,18 @@ def _key(dotted: str, annotation: Any, field: dataclasses.Field) -> Key:
     kinds = [part for part in parts if part is not type(None)]
     choices = tuple(field.metadata["choices"]) if "choices" in field.metadata else ()
     scalar = item = section = None
-    free = False
+    entry = None
+    free = lists = False
     for kind in kinds:
         origin = typing.get_origin(kind)
         if origin is Literal:
             scalar, choices = str, typing.get_args(kind)
         elif origin is tuple:
             item = typing.get_args(kind)[0]
+            if dataclasses.is_dataclass(item):
+                entry, item = item, None
+            elif typing.get_origin(item) is tuple:
+                lists, item = True, None
         elif dataclasses.is_dataclass(kind):
             section = kind
         elif kind in (str, int, float, bool):
@@ -155,7 +177,10 @@ def _key(dotted: str, annotation: Any, field: dataclasses.Field) -> Key:
         else:
             free = True
     default = field.default_factory() if field.default is dataclasses.MISSING else field.default
-    return Key(dotted, default, field.metadata["help"], choices, len(kinds) < len(parts), scalar, item, section, free)
+    optional = len(kinds) < len(parts)
+    return Key(
+        dotted, default, field.metadata["help"], choices, optional, scalar, item, section, free, entry, lists
+    )
 
 
 def _is_union(annotation: Any) -> bool:

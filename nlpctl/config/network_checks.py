@@ -56,12 +56,6 @@ def _network_does_the_task(recipe: Recipe) -> Iterator[Finding]:
         yield Finding(keys, f"{own.architecture} cannot do {recipe.task}", f"set architecture: {fitting}")
 
 
-def _crf_learning_rate(recipe: Recipe) -> Iterator[Finding]:
-    if recipe.model.crf_learning_rate is not None and recipe.model.head != "crf":
-        keys = ("model.crf_learning_rate", "model.head")
-        yield Finding(keys, "crf_learning_rate without a CRF", "set model.head: crf, or remove crf_learning_rate")
-
-
 def _own(scratch: ScratchSection | None) -> ScratchSection | None:
     return scratch if scratch is not None and scratch.architecture in OWN_NETWORKS else None
 
@@ -71,5 +65,4 @@ NETWORK_CHECKS = (
     _vectors_have_an_embedding,
     _dictionaries_hold_characters,
     _network_does_the_task,
-    _crf_learning_rate,
 )

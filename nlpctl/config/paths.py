@@ -10,6 +10,7 @@ import dataclasses
 import os
 from pathlib import Path
 
+from nlpctl.config.coerce import resolve_scalar
 from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode
 
 INPUT_PATHS = (
@@ -24,13 +25,14 @@ INPUT_PATHS = (
     "compression.input_infer_model_path",
 )
 OUTPUT_PATHS = ("training.output_dir", "training.logging_dir")
-LABELS = "data.labels"  # a path when it is a single text
+TEXT_PATHS = ("data.labels", "model.add_tokens")  # paths when they are a single text, not when a list
+VALUE_PATHS = ("model.set_parameters",)  # mappings whose values are numbers or paths
 NAMES = ("model.name_or_path", "data.dataset")  # paths when they look like one, or when there is such a folder
 
 
 def resolve_paths(tree: TableNode) -> TableNode:
     """`tree` with every path absolute."""
-    for dotted in (*INPUT_PATHS, LABELS, *OUTPUT_PATHS, *NAMES):
+    for dotted in (*INPUT_PATHS, *TEXT_PATHS, *VALUE_PATHS, *OUTPUT_PATHS, *NAMES):
         tree = _rewrite(tree, dotted.split("."), dotted)
     return tree
 
@@ -41,7 +43,9 @@ def _rewrite(table: TableNode, parts: list[str], dotted: str) -> TableNode:
         return table
     if len(parts) > 1:
         new: Node = _rewrite(node, parts[1:], dotted) if isinstance(node, TableNode) else node
-    elif isinstance(node, ListNode) and dotted != LABELS:
+    elif isinstance(node, TableNode) and dotted in VALUE_PATHS:
+        new = dataclasses.replace(node, entries={name: _resolve(entry, dotted) for name, entry in node.entries.items()})
+    elif isinstance(node, ListNode) and dotted not in TEXT_PATHS:
         new = dataclasses.replace(node, items=tuple(_resolve(item, dotted) for item in node.items))
     else:
         new = _resolve(node, dotted)
@@ -50,6 +54,8 @@ def _rewrite(table: TableNode, parts: list[str], dotted: str) -> TableNode:
 
 def _resolve(node: Node, dotted: str) -> Node:
     if not isinstance(node, ScalarNode) or node.is_null or not node.text:
+        return node
+    if dotted in VALUE_PATHS and not isinstance(resolve_scalar(node), str):
         return node
     if dotted in NAMES and not _is_path(node.text, node.folder):
         return node

@@ -70,11 +70,26 @@ class ModelSection:
         "Overrides of the network's own config, such as hidden_dropout_prob: 0.1."
     )
     head: Literal["linear", "crf"] = key("linear", "Output layer of a tagger: linear, or linear with a CRF over it.")
-    crf_learning_rate: float | None = key(
-        None, "Learning rate of the CRF's transitions, which want larger steps; default: as everything else."
-    )
     embeddings: str | None = key(
         None, "Text file of word vectors (word v1 v2 ...) that the embedding of nlpctl's own networks starts from."
+    )
+    add_tokens: tuple[str, ...] | str | None = key(
+        None,
+        "Words that the tokenizer is to keep whole: a list, or a file with one per line. The embedding (and a language "
+        "model's output layer) grows by a row for each, which starts as the mean of the pieces that it was read as.",
+    )
+    tie: tuple[tuple[str, ...], ...] = key(
+        (),
+        "Pairs of parameters, or of layers, that are one from here on: [[ernie.encoder.layers.0, "
+        "ernie.encoder.layers.1]]. Both have the values of the first.",
+    )
+    set_parameters: Mapping[str, Scalar] = mapping_key(
+        "Parameter name or pattern to its starting value: a number, or a .npy file of the same shape."
+    )
+    freeze: tuple[str, ...] = key(
+        (),
+        "Parameters that training leaves as they are: names, layers (ernie.embeddings), ranges of layers "
+        "(ernie.encoder.layers.0-5), or patterns (*.bias). `nlpctl params ls` lists the names.",
     )
 
 
@@ -100,6 +115,16 @@ class SplitsSection:
     train: str | None = key("train", "Split used for training.")
     dev: str | None = key("dev", "Split used to select the model.")
     test: str | None = key("test", "Split used for the final score only.")
+
+
+@dataclass(frozen=True)
+class BalanceSection:
+    """How often each label occurs in the rows that are trained on; dev and test stay as they are."""
+
+    method: Literal["undersample", "oversample"] | None = key(
+        None, "undersample: every label as often as the rarest; oversample: as the most frequent, rows repeated."
+    )
+    counts: Mapping[str, Scalar] = mapping_key("Or label to the number of rows it is to have, such as neg: 2000.")
 
 
 @dataclass(frozen=True)
@@ -129,6 +154,9 @@ class DataSection:
         None, "The label set: a list, or a file with one label per line. Default: collected from the training data."
     )
     label_separator: str = key(",", "What separates the labels of a row in a column of text (multi-label).")
+    balance: BalanceSection = field(
+        default_factory=BalanceSection, metadata={"help": "How often each label is trained on."}
+    )
     max_seq_length: int = key(
         128, "Longest sequence in tokens, special tokens included; longer text is cut (tagging, QA: read in windows)."
     )
@@ -155,6 +183,11 @@ class DecodeSection:
 
     terms: str | None = key(
         None, "Tagging: file of TERM<TAB>TYPE lines; these terms get these types, whatever the network says."
+    )
+    tune: Literal["accuracy", "macro_f1", "weighted_f1", "f1"] | None = key(
+        None,
+        "Search decision thresholds on dev after training, for this score (f1: that of the second of two labels); they "
+        "are kept with the model.",
     )
     threshold: float = key(
         0.5, "Multi-label: a label is given from this probability on, where none was tuned on the dev data."
@@ -193,6 +226,46 @@ class RetrievalSection:
     embedding_size: int | None = key(None, "Project the vectors to this width; default: the encoder's own.")
     scale: float = key(20.0, "Factor on the cosines before the softmax.")
     margin: float = key(0.0, "Taken from the cosine of the true pair while training.")
+
+
+@dataclass(frozen=True)
+class GroupSection:
+    """Settings of the parameters that match."""
+
+    match: tuple[str, ...] = key((), "Names or patterns of parameters, as for model.freeze.")
+    learning_rate: float | None = key(None, "Their learning rate at its peak; default: training.learning_rate.")
+    weight_decay: float | None = key(None, "Their weight decay; default: training.weight_decay, 0 for biases and norms.")
+
+
+@dataclass(frozen=True)
+class OptimizerSection:
+    """Which parameters learn faster or slower than training.learning_rate, or decay otherwise."""
+
+    groups: tuple[GroupSection, ...] = key(
+        (),
+        "List of {match: names or patterns of parameters, learning_rate: their own at its peak, weight_decay: their "
+        "own, biases and norms included}. Of several groups that match, the last to set a value counts.",
+    )
+    layer_decay: float | None = key(
+        None,
+        "Learning rate of an encoder's layer as a share of that of the layer above, such as 0.9; the task head learns "
+        "at training.learning_rate, the embeddings slowest.",
+    )
+
+
+@dataclass(frozen=True)
+class LossSection:
+    """The loss of a classifier whose labels are unequal in number or in difficulty."""
+
+    class_weights: Literal["balanced"] | None = key(
+        None, "balanced: rows weigh in inverse proportion to how often their label occurs."
+    )
+    weights: Mapping[str, Scalar] = mapping_key("Or label to its weight, such as neg: 2.0; others weigh 1.")
+    focal_gamma: float | None = key(None, "Focal loss: the exponent; 2.0 is usual. null: cross entropy.")
+    focal_alpha: float | None = key(
+        None, "Focal loss: weight of the second of two labels (multi-label: of a given label); the other has 1 - alpha."
+    )
+    label_smoothing: float = key(0.0, "Share of the target that is spread over all labels.")
 
 
 @dataclass(frozen=True)
@@ -264,7 +337,9 @@ class Recipe:
     masking: MaskingSection
     prompt: PromptSection
     retrieval: RetrievalSection
+    loss: LossSection
     training: Any  # TrainingSection
+    optimizer: OptimizerSection
     early_stopping: EarlyStoppingSection
     compression: Any  # CompressionSection
     runtime: RuntimeSection

@@ -11,11 +11,12 @@ from nlpctl.config.schema import Recipe
 
 _TAGGING = ("token_classification", "lexical_analysis")
 _READING = ("question_answering",)
+_ONE_LABEL = ("sequence_classification", "text_matching", "few_shot_classification")
+_CLASSIFYING = (*_ONE_LABEL, "multi_label_classification")
 
 # Key -> the tasks that read it. What is not here is read by all of them.
 READ_BY: Mapping[str, tuple[str, ...]] = {
     "model.head": _TAGGING,
-    "model.crf_learning_rate": _TAGGING,
     "data.columns.tokens": _TAGGING,
     "data.columns.tags": _TAGGING,
     "data.columns.question": _READING,
@@ -30,6 +31,14 @@ READ_BY: Mapping[str, tuple[str, ...]] = {
     "decode.n_best": (*_READING, "masked_language_model"),
     "decode.max_answer_length": _READING,
     "decode.null_threshold": _READING,
+    "data.balance.method": _ONE_LABEL,
+    "data.balance.counts": _ONE_LABEL,
+    "decode.tune": _ONE_LABEL,
+    "loss.class_weights": _CLASSIFYING,
+    "loss.weights": _CLASSIFYING,
+    "loss.focal_gamma": _CLASSIFYING,
+    "loss.focal_alpha": _CLASSIFYING,
+    "loss.label_smoothing": _CLASSIFYING,
     "masking.probability": ("masked_language_model",),
     "masking.whole_words": ("masked_language_model",),
     "masking.dictionary": ("masked_language_model",),
@@ -84,4 +93,46 @@ def _prompt(recipe: Recipe) -> Iterator[Finding]:
         yield Finding(("prompt.verbalizer", "task"), "few-shot classification needs words for the labels", hint)
 
 
-TASK_CHECKS: tuple[Check, ...] = (_keys_of_other_tasks, _format_of_other_tasks, _prompt)
+def _balance(recipe: Recipe) -> Iterator[Finding]:
+    balance, loss = recipe.data.balance, recipe.loss
+    if balance.method is not None and balance.counts:
+        keys = ("data.balance.method", "data.balance.counts")
+        yield Finding(keys, "both data.balance.method and data.balance.counts are set", "delete one of them")
+    if loss.class_weights is not None and loss.weights:
+        keys = ("loss.class_weights", "loss.weights")
+        yield Finding(keys, "both loss.class_weights and loss.weights are set", "delete one of them")
+    if loss.focal_alpha is not None and loss.focal_gamma is None:
+        keys = ("loss.focal_alpha", "loss.focal_gamma")
+        yield Finding(keys, "focal_alpha without focal loss", "set loss.focal_gamma: 2.0, or take loss.weights")
+    for dotted, used in (
+        ("data.balance.method", balance.method is not None),
+        ("data.balance.counts", bool(balance.counts)),
+        ("loss.class_weights", loss.class_weights is not None),
+    ):
+        if used and recipe.data.streaming:
+            message = f"{dotted} counts the rows, and a stream cannot be counted before it is read"
+            yield Finding((dotted, "data.streaming"), message, "set data.streaming: false, or give loss.weights")
+
+
+def _weights_are_numbers(recipe: Recipe) -> Iterator[Finding]:
+    for label, weight in recipe.loss.weights.items():
+        if isinstance(weight, bool) or not isinstance(weight, int | float) or weight < 0:
+            message = f"loss.weights.{label}: {weight!r} is no weight"
+            yield Finding(("loss.weights",), message, "give a number from 0 on")
+
+
+def _tuning_has_data(recipe: Recipe) -> Iterator[Finding]:
+    has_dev = recipe.data.dev or (recipe.data.dataset is not None and recipe.data.splits.dev is not None)
+    if recipe.decode.tune is not None and not has_dev:
+        message = "thresholds are searched on dev data, and there are none"
+        yield Finding(("decode.tune", "data.dev"), message, "set data.dev")
+
+
+TASK_CHECKS: tuple[Check, ...] = (
+    _keys_of_other_tasks,
+    _format_of_other_tasks,
+    _prompt,
+    _balance,
+    _weights_are_numbers,
+    _tuning_has_data,
+)

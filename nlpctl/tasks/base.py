@@ -57,6 +57,10 @@ class Task(ABC):
         """A trained network from a model folder or the hub; UserError when its head was never trained."""
         return load_trained(source, cls.head(recipe))
 
+    def see_training(self, examples: Sequence[Any]) -> None:
+        """Note what the loss has to know of the training examples, before training; never called for a stream."""
+        return None
+
     # -- from examples to batches ------------------------------------------------------------
 
     def check_data(self, split: str, examples: Sequence[Any], encoder: TextEncoder) -> None:

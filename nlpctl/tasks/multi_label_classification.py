@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 import paddle
-import paddle.nn.functional as F
 
 from nlpctl.data.collate import Collator
 from nlpctl.data.multi_label_rows import MultiLabelExample
 from nlpctl.data.tokenizers import TextEncoder
 from nlpctl.tasks.base import Batch
+from nlpctl.tasks.losses import label_losses
 from nlpctl.tasks.multi_label_scores import consistent, multi_label_report, tuned_thresholds
 from nlpctl.tasks.sequence_classification import SequenceClassification
 
@@ -39,7 +39,10 @@ class MultiLabelClassification(SequenceClassification):
     def loss(
         self, network: paddle.nn.Layer, outputs: tuple[paddle.Tensor, ...], batch: Mapping[str, paddle.Tensor]
     ) -> paddle.Tensor:
-        return F.binary_cross_entropy_with_logits(outputs[0].astype("float32"), batch["labels"])
+        return label_losses(outputs[0], batch["labels"], self.recipe.loss, self.weights).mean()
+
+    def _label_counts(self, examples: Sequence[MultiLabelExample]) -> Sequence[int]:
+        return gold_array(examples, len(self.labels)).sum(0).tolist()
 
     def tune(
         self, examples: Sequence[MultiLabelExample], predictions: Sequence[Sequence[np.ndarray]]

@@ -40,3 +40,20 @@ def classification_report(gold: np.ndarray, predicted: np.ndarray, names: Sequen
         },
         "confusion": confusion_matrix(gold, predicted, labels=ids).tolist(),
     }
+
+
+def label_score(gold: np.ndarray, metric: str, predicted: np.ndarray) -> float:
+    """One figure of the report, fast: accuracy, macro_f1, weighted_f1, or f1 of label 1. int [n] label ids.
+
+    Equal to scikit-learn's over the labels 0 to the largest of either; computed here because a threshold search
+    asks for it a thousand times.
+    """
+    size = int(max(gold.max(), predicted.max())) + 1
+    table = np.bincount(gold * size + predicted, minlength=size * size).reshape(size, size)
+    right, support, given = table.diagonal(), table.sum(1), table.sum(0)
+    if metric == "accuracy":
+        return float(right.sum() / len(gold))
+    f1 = 2 * right / np.maximum(support + given, 1)
+    if metric == "f1":
+        return float(f1[1]) if size > 1 else 0.0
+    return float(f1.mean() if metric == "macro_f1" else (f1 * support).sum() / len(gold))

@@ -2,26 +2,43 @@
 
 from __future__ import annotations
 
+import functools
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import paddle
-import paddle.nn.functional as F
 
 from nlpctl.config.schema import Recipe
 from nlpctl.data.collate import Collator
+from nlpctl.data.labels import LabelSet
 from nlpctl.data.text_rows import TextExample
 from nlpctl.data.tokenizers import TextEncoder
+from nlpctl.errors import UserError
 from nlpctl.models.families import Head
 from nlpctl.tasks.base import Batch, Task
-from nlpctl.tasks.scores import classification_report
+from nlpctl.tasks.losses import class_losses, class_weights
+from nlpctl.tasks.scores import classification_report, label_score
+from nlpctl.tasks.thresholds import best_thresholds, chosen_labels
 
 
 class SequenceClassification(Task):
     """Outputs are logits [batch, labels]; labels are int64 [batch]; a prediction is one row of logits."""
 
     name = "sequence_classification"
+
+    def __init__(self, recipe: Recipe, labels: LabelSet, thresholds: tuple[float, ...] | None = None):
+        super().__init__(recipe, labels, thresholds)
+        self.weights: tuple[float, ...] | None = None  # of the labels in the loss
+
+    def see_training(self, examples: Sequence[TextExample]) -> None:
+        self.weights = class_weights(self.recipe.loss, self.labels.names, self._label_counts(examples))
+
+    def _label_counts(self, examples: Sequence[TextExample]) -> Sequence[int]:
+        counts = Counter(example.label for example in examples)
+        return [counts[label] for label in range(len(self.labels))]
+
     @staticmethod
     def head(recipe: Recipe) -> Head:
         return Head("SequenceClassification")
@@ -32,22 +49,43 @@ class SequenceClassification(Task):
     def loss(
         self, network: paddle.nn.Layer, outputs: tuple[paddle.Tensor, ...], batch: Mapping[str, paddle.Tensor]
     ) -> paddle.Tensor:
-        return F.cross_entropy(outputs[0], batch["labels"])
+        return class_losses(outputs[0], batch["labels"], self.recipe.loss, self.weights).mean()
 
     def predictions(self, outputs: tuple[np.ndarray, ...], features: Sequence[TextExample]) -> list[np.ndarray]:
         return list(outputs[0])
 
     def report(self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]) -> dict[str, Any]:
-        gold = np.array([example.label for example in examples])
-        chosen = np.array([int(logits.argmax()) for (logits,) in predictions])
-        return classification_report(gold, chosen, self.labels.names)
+        chosen = chosen_labels(_probabilities(predictions), self.thresholds)
+        return classification_report(_gold(examples), chosen, self.labels.names)
+
+    def tune(
+        self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]
+    ) -> tuple[float, ...] | None:
+        """Thresholds (tasks/thresholds.py) for the score that decode.tune names."""
+        metric = self.recipe.decode.tune
+        if metric is None:
+            return None
+        if metric == "f1" and len(self.labels) != 2:
+            hint = "take macro_f1 or weighted_f1"
+            raise UserError(f"f1 is for two labels, there are {len(self.labels)}", where="decode.tune", hint=hint)
+        gold = _gold(examples)
+        return best_thresholds(_probabilities(predictions), functools.partial(label_score, gold, metric))
 
     def answer(self, example: TextExample, predictions: Sequence[np.ndarray]) -> dict[str, Any]:
         (logits,) = predictions
         probabilities = softmax(logits)
         values = [round(float(p), 6) for p in probabilities]
-        best = int(np.argmax(probabilities))
+        best = int(chosen_labels(probabilities[None], self.thresholds)[0])
         return {"label": self.labels.names[best], "probabilities": dict(zip(self.labels.names, values, strict=True))}
+
+
+def _gold(examples: Sequence[TextExample]) -> np.ndarray:
+    return np.array([example.label for example in examples])
+
+
+def _probabilities(predictions: Sequence[Sequence[np.ndarray]]) -> np.ndarray:
+    """float64 [rows, labels] of the logits, one row each."""
+    return softmax(np.stack([logits for (logits,) in predictions]))
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:

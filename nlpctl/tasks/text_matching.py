@@ -32,6 +32,5 @@ class TextMatching(SequenceClassification):
 
     def answer(self, example: TextExample, predictions: Sequence[np.ndarray]) -> dict[str, Any]:
         """The label, and the probability of a match as `score`."""
-        (logits,) = predictions
-        score = float(softmax(logits)[1])
-        return {"label": self.labels.names[int(logits.argmax())], "score": round(score, 6)}
+        answer = super().answer(example, predictions)
+        return {"label": answer["label"], "score": answer["probabilities"][self.labels.names[1]]}

@@ -10,6 +10,7 @@ from paddlenlp.trainer.trainer_callback import TrainerState
 
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import scores, task_info
+from nlpctl.data.balance import balanced
 from nlpctl.data.batching import lost_worker_told
 from nlpctl.data.examples import ExampleList
 from nlpctl.data.splits import TrainingData
@@ -107,7 +108,9 @@ def _train_rows(
 ) -> ExampleList | StreamingExamples:
     """What is trained on: the examples, cut into windows where the task does that."""
     if data.train is not None:
-        return ExampleList(feature for example in data.train for feature in task.features(example, encoder))
+        examples = _balanced(recipe, data.train, task)
+        task.see_training(examples)
+        return ExampleList(feature for example in examples for feature in task.features(example, encoder))
     return StreamingExamples(
         data.source,
         data.reader,
@@ -119,6 +122,16 @@ def _train_rows(
         world_size=setup.world_size,
         rank=setup.rank,
     )
+
+
+def _balanced(recipe: Recipe, examples: ExampleList, task: Task) -> ExampleList:
+    balance = recipe.data.balance
+    if balance.method is None and not balance.counts:
+        return examples
+    drawn, before, after = balanced(examples, task.labels, balance, recipe.training.seed)
+    told = ", ".join(f"{name} {before[name]:,} -> {after[name]:,}" for name in before)
+    console.note(f"training rows drawn by label: {told}")
+    return drawn
 
 
 def _early_stopping(recipe: Recipe) -> EarlyStopping | None:

@@ -9,6 +9,7 @@ from nlpctl.config.data_checks import DATA_CHECKS
 from nlpctl.config.keys import all_keys
 from nlpctl.config.load import Override
 from nlpctl.config.network_checks import NETWORK_CHECKS
+from nlpctl.config.parameter_checks import PARAMETER_CHECKS
 from nlpctl.config.ranges import RANGES
 from nlpctl.config.task_checks import TASK_CHECKS
 from nlpctl.config.training_checks import TRAINING_CHECKS
@@ -112,15 +113,31 @@ WHOLE = {
         (LEXICAL + "    architecture: textcnn", ":5", "textcnn cannot do lexical_analysis"),
         (HEAD + DATA + "model: {from_scratch: {architecture: bigru}}", ":3", "bigru cannot do sequence"),
     ],
-    "_crf_learning_rate": [
-        (TAGGING + DATA + "model:\n  from_scratch: {}\n  crf_learning_rate: 0.1", ":5", "without a CRF"),
-    ],
     "_keys_of_other_tasks": [
         (HEAD + DATA + "model:\n  from_scratch: {}\n  head: crf", ":5", "model.head does nothing for sequence_"),
         (GOOD + "retrieval:\n  pooling: cls", ":5", "retrieval.pooling does nothing"),
     ],
     "_format_of_other_tasks": [
         (HEAD + MODEL + "data:\n  train: train.tsv\n  format: squad", ":5", "cannot read data.format: squad"),
+    ],
+    "_balance": [
+        (GOOD + "loss:\n  class_weights: balanced\n  weights: {a: 2}", ":5", "both loss.class_weights and"),
+        (GOOD + "loss:\n  focal_alpha: 0.3", ":5", "focal_alpha without focal loss"),
+        (
+            HEAD + MODEL + DATA.rstrip("}\n") + ",\n  balance: {method: oversample, counts: {a: 2}}}",
+            ":4",
+            "both data.balance.method",
+        ),
+        (
+            HEAD + MODEL + "training: {max_steps: 3}\ndata:\n  train: train.tsv\n  labels: [a, b]\n  streaming: true\n"
+            "  balance: {method: oversample}",
+            ":8",
+            "a stream cannot be counted",
+        ),
+    ],
+    "_weights_are_numbers": [(GOOD + "loss:\n  weights: {a: much}", ":5", "'much' is no weight")],
+    "_tuning_has_data": [
+        (HEAD + MODEL + "data: {train: train.tsv}\ndecode:\n  tune: macro_f1", ":5", "searched on dev data"),
     ],
     "_prompt": [
         (FEW + "prompt: {verbalizer: {a: b}}", ":1", "needs a template"),
@@ -179,6 +196,19 @@ WHOLE = {
         (HEAD + MODEL + "data:\n  train: [train.tsv, gone.tsv]", ":4", "there is no file"),
         (HEAD + MODEL + "data:\n  train: train.tsv\n  test: .", ":5", "is a folder"),
     ],
+    "_groups": [
+        (GOOD + "optimizer:\n  groups:\n  - {learning_rate: 1}", ":6", "groups.0 matches nothing"),
+        (GOOD + "optimizer:\n  groups:\n  - {match: a}", ":6", "groups.0 changes nothing"),
+        (GOOD + "optimizer: {groups: [{match: a, learning_rate: 0}]}", ":4", "groups.0.learning_rate is 0.0"),
+        (GOOD + "optimizer: {groups: [{match: a, weight_decay: -1}]}", ":4", "groups.0.weight_decay is -1.0"),
+    ],
+    "_pairs": [(HEAD + DATA + "model: {from_scratch: {}, tie: [[a]]}", ":3", "['a'] is not a pair")],
+    "_values": [
+        (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: train.tsv}}", ":3", "is no .npy file"),
+        (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: gone.npy}}", ":3", "there is no file gone.npy"),
+        (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: yes}}", ":3", "a.b has no number"),
+    ],
+    "_tokens": [(HEAD + DATA + "model: {from_scratch: {}, add_tokens: gone.txt}", ":3", "there is no file gone.txt")],
     "_reader_name": [(HEAD + MODEL + "data: {train: x, reader: read.py}", ":3", "package.module:function")],
 }
 
@@ -190,7 +220,7 @@ def cases() -> list:
 
 
 def test_every_check_has_a_case() -> None:
-    checks = CHECKS + NETWORK_CHECKS + PROCESS_CHECKS + TASK_CHECKS + TRAINING_CHECKS + DATA_CHECKS
+    checks = CHECKS + NETWORK_CHECKS + PROCESS_CHECKS + TASK_CHECKS + TRAINING_CHECKS + DATA_CHECKS + PARAMETER_CHECKS
     assert {check.__name__ for check in checks} == set(CASES) | set(WHOLE)
 
 

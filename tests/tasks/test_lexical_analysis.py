@@ -69,8 +69,8 @@ def test_offsets_on_2000_sentences(shared_data, tmp_path, scheme):
     tags = [f"{mark}-{kind}" if scheme == "prefix" else f"{kind}-{mark}" for kind in kinds for mark in "BI"]
     task = task_for(tmp_path, *tags, "O")
     chance = random.Random(scheme)
-    texts = [line.split("\t")[0] for name in ("chnsenticorp", "sst2")
-             for line in (shared_data / name / "dev.tsv").read_text(encoding="utf-8").split("\n")[1:] if line]  # fmt: skip
+    files = [(shared_data / name / "dev.tsv").read_text(encoding="utf-8") for name in ("chnsenticorp", "sst2")]
+    texts = [line.split("\t")[0] for file in files for line in file.split("\n")[1:]]
     texts = [text for text in texts * 2 if text.strip()][:2000]
     assert len(texts) == 2000
     rows, words = LexicalRows(DataSection()), 0

@@ -35,7 +35,6 @@ model:
   from_scratch: {{vocab_size: 60, min_frequency: 1, hidden_size: 16, num_hidden_layers: 1, num_attention_heads: 2,
                  intermediate_size: 32}}
   head: {head}
-  crf_learning_rate: 0.05
 data: {{train: train.conll, max_seq_length: {length}, doc_stride: 4}}
 training: {{output_dir: run, learning_rate: 1e-3}}
 """

@@ -1,0 +1,61 @@
+"""Training rows drawn so that their labels occur as often as the recipe wants."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import numpy as np
+
+from nlpctl.config.schema import BalanceSection
+from nlpctl.data.examples import ExampleList
+from nlpctl.data.labels import LabelSet
+from nlpctl.errors import UserError
+
+Counts = dict[str, int]
+
+
+def balanced(
+    examples: ExampleList, labels: LabelSet, balance: BalanceSection, seed: int
+) -> tuple[ExampleList, Counts, Counts]:
+    """The rows to train on, and how often each label occurs before and after.
+
+    undersample: every label as often as the rarest. oversample: as often as the most frequent. counts: as often as
+    written there, labels that are not named as they are. Rows are left out at random, or repeated: every row of
+    the label once, then again, the last round a random part. A function of `seed`; the order of the rows is kept.
+    """
+    before = Counter(example.label for example in examples)
+    wanted = _wanted(before, labels, balance)
+    random = np.random.default_rng(seed)
+    times = np.ones(len(examples), np.int64)
+    for label, count in wanted.items():
+        rows = np.array([i for i, example in enumerate(examples) if example.label == label])
+        whole, rest = divmod(count, len(rows))
+        times[rows] = whole
+        times[random.permutation(rows)[:rest]] += 1
+    drawn = ExampleList(example for example, count in zip(examples, times, strict=True) for _ in range(count))
+    after = Counter(example.label for example in drawn)
+    return drawn, _named(before, labels), _named(after, labels)
+
+
+def _wanted(before: Counter[int], labels: LabelSet, balance: BalanceSection) -> dict[int, int]:
+    """Label id to the number of rows it is to have."""
+    if balance.method == "undersample":
+        return dict.fromkeys(before, min(before.values()))
+    if balance.method == "oversample":
+        return dict.fromkeys(before, max(before.values()))
+    wanted = {}
+    for name, count in balance.counts.items():
+        where = f"data.balance.counts.{name}"
+        if name not in labels:
+            hint = f"the labels are {', '.join(labels.names[:10])}"
+            raise UserError(f"there is no label {name!r}", where=where, hint=hint)
+        if not isinstance(count, int) or isinstance(count, bool) or count < 1:
+            raise UserError(f"{count!r} is no number of rows", where=where, hint="give a whole number from 1 on")
+        if not before[labels.id(name)]:
+            raise UserError(f"no training row has the label {name!r}", where=where, hint="delete it")
+        wanted[labels.id(name)] = count
+    return wanted
+
+
+def _named(counts: Counter[int], labels: LabelSet) -> Counts:
+    return {name: counts[labels.id(name)] for name in labels}

@@ -1,0 +1,92 @@
+"""Losses for classes that are unequal in number or in difficulty."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import paddle
+import paddle.nn.functional as F
+
+from nlpctl.config.schema import LossSection
+from nlpctl.errors import UserError
+
+
+def class_losses(
+    logits: paddle.Tensor, labels: paddle.Tensor, loss: LossSection, weights: Sequence[float] | None
+) -> paddle.Tensor:
+    """Losses [rows] of logits [rows, classes] and int64 labels [rows].
+
+    With p = softmax(logits) and y the label: cross entropy -log p_y; label smoothing e mixes in the mean of
+    -log p over the classes, (1 - e) and e (Szegedy et al., 2016, section 7); focal loss multiplies by
+    (1 - p_y)^gamma (Lin et al., 2017, equation 4) and, for two classes, by alpha for the second and 1 - alpha
+    for the first (equation 5); `weights` multiply by that of the class. Not divided by the sum of the weights.
+    """
+    log_p = F.log_softmax(logits.astype("float32"), axis=-1)
+    own = paddle.take_along_axis(log_p, labels.unsqueeze(-1), axis=-1).squeeze(-1)
+    losses = -own
+    if loss.label_smoothing:
+        losses = (1 - loss.label_smoothing) * losses - loss.label_smoothing * log_p.mean(-1)
+    if loss.focal_gamma is not None:
+        losses = losses * (1 - own.exp()) ** loss.focal_gamma
+    factors = _factors(logits.shape[-1], loss, weights)
+    return losses if factors is None else losses * paddle.gather(paddle.to_tensor(factors), labels)
+
+
+def label_losses(
+    logits: paddle.Tensor, labels: paddle.Tensor, loss: LossSection, weights: Sequence[float] | None
+) -> paddle.Tensor:
+    """Losses [rows] of independent labels: the mean over the labels of a binary loss each.
+
+    `logits` and `labels` (0 or 1) are float32 [rows, labels]. The same formulas as `class_losses`, with
+    p = sigmoid(logits); `weights` are those of the labels where they are given to a row.
+    """
+    logits = logits.astype("float32")
+    target = labels * (1 - loss.label_smoothing) + loss.label_smoothing / 2
+    losses = F.binary_cross_entropy_with_logits(logits, target, reduction="none")
+    if loss.focal_gamma is not None:
+        p = F.sigmoid(logits)
+        losses = losses * (labels * (1 - p) + (1 - labels) * p) ** loss.focal_gamma
+    if loss.focal_alpha is not None:
+        losses = losses * (labels * loss.focal_alpha + (1 - labels) * (1 - loss.focal_alpha))
+    if weights is not None:
+        given = paddle.to_tensor(np.asarray(weights, np.float32))
+        losses = losses * (labels * given + (1 - labels))
+    return losses.mean(-1)
+
+
+def _factors(classes: int, loss: LossSection, weights: Sequence[float] | None) -> np.ndarray | None:
+    factors = None if weights is None else np.asarray(weights, np.float32)
+    if loss.focal_alpha is not None:
+        if classes != 2:
+            raise UserError(
+                f"focal_alpha is for two classes, there are {classes}",
+                where="loss.focal_alpha",
+                hint="give each class its weight: loss.weights, or loss.class_weights: balanced",
+            )
+        alpha = np.array([1 - loss.focal_alpha, loss.focal_alpha], np.float32)
+        factors = alpha if factors is None else factors * alpha
+    return factors
+
+
+def class_weights(loss: LossSection, names: Sequence[str], counts: Sequence[int]) -> tuple[float, ...] | None:
+    """One weight per label, or None where the recipe asks for none.
+
+    "balanced" gives n / (k * count) for n rows of k labels (scikit-learn's rule): the mean over the rows of the
+    training data is 1, so the learning rate keeps its meaning. UserError: a weight for an unknown label, or a
+    label without a row.
+    """
+    if loss.class_weights is None and not loss.weights:
+        return None
+    if loss.class_weights == "balanced":
+        absent = [name for name, count in zip(names, counts, strict=True) if not count]
+        if absent:
+            message = f"no training row has the label {absent[0]!r}, so it has no balanced weight"
+            hint = "take it out of data.labels, or give loss.weights"
+            raise UserError(message, where="loss.class_weights", hint=hint)
+        return tuple(sum(counts) / (len(names) * count) for count in counts)
+    unknown = [name for name in loss.weights if name not in names]
+    if unknown:
+        known = ", ".join(list(names)[:10])
+        raise UserError(f"there is no label {unknown[0]!r}", where="loss.weights", hint=f"the labels are {known}")
+    return tuple(float(loss.weights.get(name, 1.0)) for name in names)
