@@ -91,7 +91,8 @@ class SemanticIndexing(Task):
         """
         queries, *others = outputs
         retrieval = self.recipe.retrieval
-        cosines = paddle.matmul(queries, paddle.concat(others), transpose_y=True).astype("float32")
+        with paddle.amp.auto_cast(enable=False):  # half precision is too coarse for cosines times the scale
+            cosines = paddle.matmul(queries, paddle.concat(others), transpose_y=True)
         asking = batch["positives"] >= 0
         targets = paddle.where(asking, batch["positives"], paddle.zeros_like(batch["positives"]))
         right = F.one_hot(targets, cosines.shape[1])
