@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from nlpctl.data.dictionaries import Dictionaries
 from nlpctl.data.jieba_words import load_jieba
@@ -38,6 +38,13 @@ class UnitSettings:
     pad: str = PAD
     unk: str = UNK
     sep: str = SEP
+
+    def __post_init__(self) -> None:
+        """ValueError for values that no recipe can give, but a damaged file."""
+        if self.unit not in get_args(Unit) or not isinstance(self.lowercase, bool):
+            raise ValueError(f"units are characters or words, and lowercase is true or false, not {self!r}")
+        if not all(len(written) == 1 for written in self.replacements):
+            raise ValueError("replacements are for single characters")
 
 
 class UnitTokenizer:
