@@ -18,6 +18,7 @@ from nlpctl.config.schema import (
     DataSection,
     DecodeSection,
     EarlyStoppingSection,
+    GuardsSection,
     LossSection,
     MaskingSection,
     ModelSection,
@@ -42,6 +43,7 @@ SECTIONS: Mapping[str, type] = {
     "training": TrainingSection,
     "optimizer": OptimizerSection,
     "early_stopping": EarlyStoppingSection,
+    "guards": GuardsSection,
     "compression": CompressionSection,
     "runtime": RuntimeSection,
 }

@@ -77,7 +77,10 @@ RANGES: Mapping[str, Range] = {
     "early_stopping.patience": COUNT,
     "early_stopping.min_delta": NOT_NEGATIVE,
     "compression.moving_rate": SHARE,
+    "guards.loss_factor": Range(1, above=True),
+    "guards.gradient_factor": Range(1, above=True),
     "runtime.devices": NOT_NEGATIVE,  # each of them
     "runtime.nproc": COUNT,
     "runtime.threads": COUNT,
+    "runtime.watchdog_minutes": POSITIVE,
 }

@@ -234,7 +234,7 @@ class GroupSection:
 
     match: tuple[str, ...] = key((), "Names or patterns of parameters, as for model.freeze.")
     learning_rate: float | None = key(None, "Their learning rate at its peak; default: training.learning_rate.")
-    weight_decay: float | None = key(None, "Their weight decay; default: training.weight_decay, 0 for biases and norms.")
+    weight_decay: float | None = key(None, "Their weight decay; default: training.weight_decay, none for biases.")
 
 
 @dataclass(frozen=True)
@@ -277,6 +277,21 @@ class EarlyStoppingSection:
 
 
 @dataclass(frozen=True)
+class GuardsSection:
+    """What ends a training that goes wrong, before the step in question changes the weights."""
+
+    finite: bool = key(
+        True, "End it at a loss or gradient that is NaN or infinite, naming the step, its rows and the operator."
+    )
+    loss_factor: float | None = key(
+        100.0,
+        "End it at a loss so many times larger than usual: than the median of the last 100 steps, or of the first 20 "
+        "where that is larger. null: never.",
+    )
+    gradient_factor: float | None = key(1000.0, "The same for the norm of the gradient, before it is clipped.")
+
+
+@dataclass(frozen=True)
 class RuntimeSection:
     """The process: device, threads, flags. In effect before Paddle is imported."""
 
@@ -287,6 +302,14 @@ class RuntimeSection:
     deterministic: bool = key(False, "Same bytes every time: fixed seeds and deterministic kernels.")
     flags: Mapping[str, Scalar] = mapping_key("Paddle flags, such as FLAGS_cudnn_deterministic: true.")
     cache_dir: str | None = key(None, "Where models and data sets are downloaded to (PPNLP_HOME); ASCII only.")
+    on_oom: Literal["halve", "fail"] = key(
+        "halve",
+        "When a training step does not fit into memory: halve the batch and double the accumulation from that step on "
+        "(same effective batch, so the learning rate stays), or fail.",
+    )
+    watchdog_minutes: float | None = key(
+        30.0, "Report what every thread is doing when no batch was computed for so long; null: never."
+    )
     amd_fast_math: bool | None = key(
         None, "Let the bundled MKL use AVX on AMD processors; default: on where the processor is AMD."
     )
@@ -341,6 +364,7 @@ class Recipe:
     training: Any  # TrainingSection
     optimizer: OptimizerSection
     early_stopping: EarlyStoppingSection
+    guards: GuardsSection
     compression: Any  # CompressionSection
     runtime: RuntimeSection
     origins: Mapping[str, Origin] = field(default_factory=dict, compare=False, repr=False)

@@ -81,6 +81,15 @@ class LengthGroupedBatchSampler(paddle.io.DistributedBatchSampler):
             size = max(len(self.lengths) - (self.updates - 1) * size, self.parts)
         return rows * self.parts / size
 
+    def parts_of(self, update: int) -> list[list[int]]:
+        """This rank's parts of an update, which is counted from the start of training."""
+        current = self.epoch
+        epoch, place = divmod(update, self.updates)
+        self.set_epoch(epoch)
+        batch = self.global_batches()[place]
+        self.set_epoch(current)
+        return self._shares(batch)
+
     def start_at(self, batch: int) -> None:
         """The next iteration, and only that, leaves out the first `batch` batches: a resume without collating them."""
         if not 0 <= batch <= len(self):

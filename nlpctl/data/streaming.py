@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from random import Random
 from typing import Any, Literal
 
@@ -10,6 +11,7 @@ import paddle
 
 from nlpctl.data.collate import LoaderFailure
 from nlpctl.data.examples import ExampleReader
+from nlpctl.data.places import Placed, PlacingReader
 from nlpctl.data.row import BadRow
 from nlpctl.data.sources import RowSource
 from nlpctl.data.task_rows import Example
@@ -55,6 +57,23 @@ class StreamingExamples(paddle.io.IterableDataset):
         self.world_size = world_size
         self.rank = rank
         self._start = 0
+
+    def placed(self, batch: int, count: int) -> list[list[Placed]]:
+        """`count` batches of this rank from `batch` on, read anew, with the places of their rows."""
+        again = StreamingExamples(
+            self.source,
+            PlacingReader(self.reader.rows, self.reader.labels),
+            features=lambda row: [Placed(row.where, feature) for feature in self.features(row.item)],
+            batch_size=self.batch_size,
+            shuffle_buffer=self.shuffle_buffer,
+            seed=self.seed,
+            on_bad_row=self.on_bad_row,
+            world_size=self.world_size,
+            rank=self.rank,
+        )
+        again.start_at(batch)
+        rows = again._share(0, 1)
+        return [list(islice(rows, self.batch_size)) for _ in range(count)]
 
     def start_at(self, batch: int) -> None:
         """Iterations begin with this batch; those before it are read and passed over, not tokenised."""

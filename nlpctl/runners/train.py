@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from nlpctl.config.checks import refuse_half_precision_on_cpu
 from nlpctl.config.dump import dump_recipe, recipe_values
 from nlpctl.config.load import load_recipe
+from nlpctl.config.paths import parameter_files
 from nlpctl.config.schema import Recipe
 from nlpctl.data.examples import require_full_batch
 from nlpctl.data.kinds import task_rows
@@ -35,7 +36,7 @@ if TYPE_CHECKING:
     from nlpctl.tasks.base import Task
 
 # What may differ between a run and its resumption: where and how it computes, and what it prints.
-FREE_TO_CHANGE = ("runtime", "training.output_dir", "training.logging_dir", "training.disable_tqdm",
+FREE_TO_CHANGE = ("runtime", "guards", "training.output_dir", "training.logging_dir", "training.disable_tqdm",
                   "training.dataloader_num_workers", "training.save_total_limit")  # fmt: skip
 
 
@@ -126,7 +127,8 @@ def _begin(
 ) -> None:
     """Take the run directory. `data` is None where the children read it."""
     versions = {pin.package: version for pin in pins() if (version := installed_version(pin.package))}
-    facts |= describe_run(command, recipe.training.seed, data.files if data else (), versions)
+    files = [*(data.files if data else ()), *parameter_files(recipe.model)]
+    facts |= describe_run(command, recipe.training.seed, files, versions)
     facts["skipped_rows"] = data.skipped if data else {}
     run.begin(facts, dump_recipe(recipe), resume=resume, overwrite=overwrite)
 
@@ -180,7 +182,10 @@ def _make_ready(recipe: Recipe, setup: ProcessSetup, data: TrainingData) -> _Rea
 def _train_and_score(recipe: Recipe, run: RunDirectory, ready: _Ready, resume: bool) -> dict[str, Any]:
     """Train in this process and, in process 0, score the model; returns the scores."""
     from nlpctl.training.fine_tune import fine_tune
+    from nlpctl.training.optimizer import parameter_report
 
+    if ready.setup.rank == 0:
+        run.update_manifest(parameters=parameter_report(ready.model, recipe))
     checkpoint = run.last_checkpoint() if resume else None
     if resume:
         console.note(f"going on from {checkpoint}" if checkpoint else f"no checkpoint in {run.path}: from the start")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,23 +23,26 @@ class EventLog:
         with self.path.open("a", encoding="utf-8") as stream:
             stream.write(line + "\n")
 
+    def read(self) -> list[dict[str, Any]]:
+        """All events, oldest first; none where there is no file."""
+        return [event for event, _ in self._lines()]
+
     def has(self, event: str, step: int) -> bool:
-        """Whether `event` of `step` was noted. Call `forget_after` first: a killed run may leave a cut line."""
-        if not self.path.exists():
-            return False
-        noted = [json.loads(line) for line in self.path.read_text(encoding="utf-8").splitlines()]
-        return any(each["event"] == event and each["step"] == step for each in noted)
+        """Whether `event` of `step` was noted."""
+        return any(each["event"] == event and each["step"] == step for each in self.read())
 
     def forget_after(self, step: int) -> None:
         """Drop events later than `step`: a resumed run writes them again."""
+        if self.path.exists():
+            write_text_atomic(self.path, "".join(line for event, line in self._lines() if event["step"] <= step))
+
+    def _lines(self) -> Iterator[tuple[dict[str, Any], str]]:
+        """Each event with the line it stands on."""
         if not self.path.exists():
             return
-        kept = []
         for line in self.path.read_text(encoding="utf-8").splitlines():
             try:
                 event = json.loads(line)
             except ValueError:
                 continue  # the last line of a killed run may be cut
-            if event["step"] <= step:
-                kept.append(line + "\n")
-        write_text_atomic(self.path, "".join(kept))
+            yield event, line + "\n"

@@ -1,12 +1,23 @@
-"""A polite end (SIGTERM, as `kill`, systemd and batch systems send it) is treated as Ctrl-C is."""
+"""A polite end (SIGTERM, as `kill`, systemd and batch systems send it) is treated as Ctrl-C is.
+
+Most commands end at once (`sigterm_interrupts`). Training, where that could tear an update of the weights in two,
+ends after the step (`stops_later`).
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from types import FrameType
+
+from nlpctl.runtime.console import is_main_rank
+from nlpctl.runtime.ranks import is_child, rank
+
+STOP_SECONDS = 25.0  # from the first signal until the process stops whatever it does; many systems kill after 30
 
 
 @contextlib.contextmanager
@@ -24,6 +35,76 @@ def sigterm_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, previous)
+
+
+class StopRequest:
+    """Whether training is to stop, and after which step.
+
+    One process stops after the step in which the signal came. Several must stop after the same one: process 0
+    writes down the step after its own. As every step ends with an exchange of gradients, no other process can
+    have finished that step before it was written down.
+    """
+
+    def __init__(self, exchange: Path | None):
+        """`exchange`: the folder that the processes of a run share; None: there is one process."""
+        self.asked = False
+        self._note = None if exchange is None else exchange / "stop"
+        self._step: int | None = None
+
+    def due(self, step: int) -> bool:
+        """Whether to stop now that `step` steps are completed. Every process has to ask after every step."""
+        if self._note is None:
+            return self.asked
+        if self._step is None:
+            if self._note.exists():
+                self._step = int(self._note.read_text(encoding="ascii"))
+            elif self.asked and rank() == 0:
+                self._step = step + 1
+                staged = self._note.with_suffix(".new")
+                staged.write_text(str(self._step), encoding="ascii")
+                staged.rename(self._note)
+        return self._step is not None and step >= self._step
+
+
+@contextlib.contextmanager
+def stops_later(seconds: float = STOP_SECONDS) -> Iterator[StopRequest]:
+    """In the body, the first Ctrl-C or SIGTERM only asks to stop; KeyboardInterrupt comes with the second, after
+    `seconds`, or when the body ends without having stopped.
+
+    In a thread other than the main one signals do what they did before.
+    """
+    stop = StopRequest(Path(os.environ["NLPCTL_EXCHANGE"]) if is_child() else None)
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    owner = os.getpid()
+
+    def ask(number: int, frame: FrameType | None) -> None:
+        if os.getpid() != owner:  # a data worker; Ctrl-C reaches it too, but its batches are still wanted
+            if number == signal.SIGTERM:
+                os._exit(128 + number)
+            return
+        if stop.asked:
+            raise KeyboardInterrupt
+        stop.asked = True
+        signal.signal(signal.SIGALRM, _interrupt)
+        signal.setitimer(signal.ITIMER_REAL, seconds)
+        if is_main_rank():  # os.write: a handler must not enter a stream that is being written to
+            os.write(2, b"interrupted: a checkpoint is saved after this step (once more: stop at once)\n")
+
+    kinds = (signal.SIGINT, signal.SIGTERM)
+    previous = {number: signal.getsignal(number) for number in (*kinds, signal.SIGALRM)}
+    for number in kinds:
+        signal.signal(number, ask)
+    try:
+        yield stop
+    finally:
+        if stop.asked:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
+    if stop.asked:
+        raise KeyboardInterrupt
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:

@@ -8,6 +8,8 @@ from typing import Any
 import paddle
 
 from nlpctl.data.batching import LengthGroupedBatchSampler
+from nlpctl.data.places import FeatureList, Placed, places
+from nlpctl.data.splits import TrainingData
 from nlpctl.data.streaming import StreamingExamples
 
 SKIPPED: dict[str, Any] = {}
@@ -42,6 +44,14 @@ class ResumableBatches:
             yield SKIPPED
         yield from self.loader
 
+    def placed(self, step: int, parts: int, data: TrainingData) -> list[list[Placed]]:
+        """The parts of this process in the step after `step` completed ones, with the places of their rows."""
+        features: FeatureList = self.loader.dataset
+        indices = self.sampler.parts_of(step)
+        owners = [features.owner(i) for part in indices for i in part]
+        found = iter(places(data.source, data.reader, owners))
+        return [[Placed(next(found) or data.source.description, features[i]) for i in part] for part in indices]
+
     def loss_weight(self, step: int, rows: int) -> float:
         """Factor that turns the mean loss of `rows` examples into their share of the update's mean."""
         return self.sampler.loss_weight(step, rows)
@@ -65,6 +75,10 @@ class ResumableStream:
         for _ in range(skip):
             yield SKIPPED
         yield from self.loader
+
+    def placed(self, step: int, parts: int, data: TrainingData) -> list[list[Placed]]:
+        """See ResumableBatches."""
+        return self.examples.placed(step * parts, parts)
 
     def loss_weight(self, step: int, rows: int) -> float:
         """Batches of a stream are always full."""

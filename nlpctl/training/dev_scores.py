@@ -41,14 +41,20 @@ class DevScores:
         loss, rows = (sum(share[i] for share in shares) for i in (1, 2))
         return predictions, loss / rows
 
-    @paddle.no_grad()
     def _run(self, batch: Batch) -> tuple[np.ndarray, ...]:
         """The outputs of a labelled batch; its loss is added up on the way."""
-        shown = self.task.hide(batch, None) if self.task.hides else batch
-        tensors = {name: paddle.to_tensor(array) for name, array in shown.items()}
-        labels = {name: tensors.pop(name) for name in self.task.label_names}
-        rows = len(next(iter(tensors.values())))
-        outputs = as_tuple(self.network(**tensors))
-        self._loss += float(self.task.loss(self.network, outputs, labels)) * rows
+        outputs, loss = outputs_and_loss(self.task, self.network, batch)
+        rows = len(next(iter(batch.values())))
+        self._loss += loss * rows
         self._rows += rows
         return tuple(output.numpy() for output in outputs)
+
+
+@paddle.no_grad()
+def outputs_and_loss(task: Task, network: paddle.nn.Layer, batch: Batch) -> tuple[tuple[paddle.Tensor, ...], float]:
+    """What `network` makes of a labelled batch, masked as for an evaluation where the task hides, and its loss."""
+    shown = task.hide(batch, None) if task.hides else batch
+    tensors = {name: paddle.to_tensor(array) for name, array in shown.items()}
+    labels = {name: tensors.pop(name) for name in task.label_names}
+    outputs = as_tuple(network(**tensors))
+    return outputs, float(task.loss(network, outputs, labels))

@@ -1,0 +1,160 @@
+"""Why a step went wrong: the operator and layer that first gave no number, and the rows it happened with."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import paddle
+from paddlenlp.trainer import Trainer
+
+from nlpctl.data.collate import raise_failure
+from nlpctl.data.places import Placed
+from nlpctl.errors import Problem, RunFailed
+from nlpctl.training.dev_scores import outputs_and_loss
+from nlpctl.training.guards import BadStep, StepPart
+from nlpctl.upstream.finite_check import finite_check, non_finite
+
+if TYPE_CHECKING:
+    from nlpctl.training.trainer import RecipeTrainer
+
+SHOWN = 10  # rows that are listed
+EVENT = "bad_step"
+Rows = Callable[[int], list[list[Placed]]]  # the parts of the step after N completed ones, on this process
+
+
+def diagnosed(bad: BadStep, trainer: RecipeTrainer, rows: Rows) -> RunFailed:
+    """The failure that `bad` ends the run with; it is also noted in events.jsonl. `rows`: the features of a step."""
+    parts = rows(bad.step - 1)
+    head = Problem(_what(bad), hint=_remedy(bad))
+    problems = [*_rows(bad, trainer, parts), *_origin(bad, trainer), head]
+    trainer.events.append(
+        EVENT, bad.step, figure=bad.figure, value=str(bad.value), found=[str(each) for each in problems[:-1]]
+    )
+    return RunFailed(problems=problems)
+
+
+def _what(bad: BadStep) -> str:
+    if bad.usual is None:
+        return f"the {bad.figure} is {bad.value} in step {bad.step}; the weights were not changed by it"
+    times = bad.value / bad.usual
+    return (
+        f"the {bad.figure} exploded in step {bad.step}: {bad.value:.4g}, {times:,.0f} times the usual {bad.usual:.4g}; "
+        "the weights were not changed by it"
+    )
+
+
+def _remedy(bad: BadStep) -> str:
+    remedy = "look at these rows; lower training.learning_rate or training.max_grad_norm, or lengthen the warm-up"
+    if bad.usual is None:
+        return f"{remedy}; then train again with --overwrite"
+    factor = "guards.loss_factor" if bad.figure == "loss" else "guards.gradient_factor"
+    return f"{remedy}; or go on regardless: --resume --set {factor}=null"
+
+
+# -- rows ------------------------------------------------------------------------------------
+
+
+def _rows(bad: BadStep, trainer: RecipeTrainer, parts: Sequence[Sequence[Placed]]) -> list[Problem]:
+    """The rows whose own loss is the trouble; all rows of the parts in trouble where no single one is."""
+    suspects = [
+        placed
+        for part, features in zip(bad.parts, parts, strict=True)
+        if bad.figure != "loss" or bad.usual is not None or not math.isfinite(float(part.loss))
+        for placed in features
+    ]
+    losses = _own_losses(trainer, [placed.item for placed in suspects])
+    if bad.usual is None:
+        guilty = [i for i, loss in enumerate(losses) if not math.isfinite(loss)]
+        if 0 < len(guilty) < len(suspects):
+            return _listed([(suspects[i].where, f"the loss of this row alone is {losses[i]}") for i in guilty])
+        told = "its rows, each of which alone gives that" if guilty else "its rows, none of which alone gives that"
+        return [*_listed([(placed.where, "in the step") for placed in suspects]), Problem(f"above are {told}")]
+    order = sorted(range(len(suspects)), key=lambda i: -losses[i] if math.isfinite(losses[i]) else -math.inf)
+    return _listed([(suspects[i].where, f"the loss of this row alone is {losses[i]:.4g}") for i in order])
+
+
+def _listed(found: Sequence[tuple[str, str]]) -> list[Problem]:
+    """A problem per row, a row that was cut into several parts once."""
+    rows = list(dict(reversed(found)).items())[::-1]
+    problems = [Problem(told, where) for where, told in rows[:SHOWN]]
+    return [*problems, Problem(f"and {len(rows) - SHOWN} more rows")] if len(rows) > SHOWN else problems
+
+
+def _own_losses(trainer: RecipeTrainer, features: Sequence[Any]) -> list[float]:
+    """The loss of each feature by itself, without dropout."""
+    network, losses = trainer.loaded.network, []
+    network.eval()
+    for feature in features:
+        batch = trainer.data_collator([feature])
+        raise_failure(batch)
+        losses.append(outputs_and_loss(trainer.task, network, batch)[1])
+    network.train()
+    return losses
+
+
+# -- operator --------------------------------------------------------------------------------
+
+
+def _origin(bad: BadStep, trainer: RecipeTrainer) -> list[Problem]:
+    """Where the step, repeated bit by bit under Paddle's own check, first gives something that is not finite."""
+    if bad.usual is not None:
+        return []
+    network = trainer.loaded.network
+    broken = [name for name, parameter in network.named_parameters() if not _is_finite(parameter)]
+    told = [Problem(f"the weights are not finite before the step: {_names(broken)}")] if broken else []
+    gradients = [
+        name for name, parameter in network.named_parameters()
+        if parameter.grad is not None and not _is_finite(parameter.grad)
+    ]  # fmt: skip
+    if gradients:
+        told.append(Problem(f"gradients that are not finite: {_names(gradients)}"))
+    return [*told, Problem(_first_operator(trainer, bad.parts))]
+
+
+def _first_operator(trainer: RecipeTrainer, parts: Sequence[StepPart]) -> str:
+    from nlpctl.training.trainer import step_seed
+
+    args, network = trainer.args, trainer.loaded.network
+    trainer.optimizer.clear_grad()
+    trainer.guard.begin_step()
+    paddle.seed(step_seed(args.seed, trainer.state.global_step, args.dataset_rank))
+    with _layers(network) as inside, finite_check():
+        try:
+            for part in parts:
+                trainer.guard.begin_part(part.inputs)
+                Trainer.training_step(trainer, network, part.inputs)
+                inside.clear()
+        except RuntimeError as error:
+            found = non_finite(error)
+            if found is None:
+                raise
+            place = f"in {inside[-1]}" if inside else "on the way back, or in the loss"
+            counts = f"{found.nans:,} nan and {found.infinities:,} inf"
+            return f"FLAGS_check_nan_inf: the first such result is of the operator {found.operator}, {place} ({counts})"
+    return "FLAGS_check_nan_inf: repeated, every operator gives finite results; the update's sum does not"
+
+
+@contextmanager
+def _layers(network: paddle.nn.Layer) -> Iterator[list[str]]:
+    """In the body the list yielded holds the names of the layers that are being computed, the innermost last."""
+    inside: list[str] = []
+    hooks = []
+    for name, layer in network.named_sublayers():
+        hooks.append(layer.register_forward_pre_hook(lambda *_, name=name: inside.append(name)))
+        hooks.append(layer.register_forward_post_hook(lambda *_: inside.pop() and None))
+    try:
+        yield inside
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _is_finite(tensor: paddle.Tensor) -> bool:
+    return bool(paddle.isfinite(tensor.astype("float32")).all())
+
+
+def _names(names: Sequence[str]) -> str:
+    return f"{', '.join(names[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}"

@@ -1,0 +1,151 @@
+"""PaddleNLP's training loop, made to survive a lack of memory and to stop in good order."""
+
+from __future__ import annotations
+
+import gc
+import tempfile
+from abc import abstractmethod
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import paddle
+from paddlenlp.trainer import Trainer
+from paddlenlp.trainer.trainer import TRAINER_STATE_NAME
+from paddlenlp.trainer.trainer_utils import TrainOutput
+
+from nlpctl.config.schema import Recipe
+from nlpctl.errors import RunFailed
+from nlpctl.runtime import console
+from nlpctl.runtime.event_log import EventLog
+from nlpctl.runtime.interrupt import StopRequest
+from nlpctl.runtime.layout import checkpoint_path, checkpoint_step, checkpoints_in
+from nlpctl.training.checkpoints import read_state
+from nlpctl.training.guards import StepGuard
+from nlpctl.training.oom import Division, OutOfMemory, is_out_of_memory, record_division
+
+
+class GuardedTrainer(Trainer):
+    """The stock loop with three guards around it.
+
+    - Out of memory in a step: its update is cut into smaller parts and the step is repeated from the weights after
+      the last completed step, which are still in memory. Batches and randomness are functions of the step, so
+      the run goes on as one that has used these parts from there on.
+    - A request to stop: a checkpoint is saved when everything that was due after the step (log, evaluation, save)
+      is done, so that a resumed run does nothing twice and leaves nothing out.
+    - A loss that is no number: see guards.py.
+    """
+
+    recipe: Recipe
+    guard: StepGuard
+    events: EventLog
+    _stop: StopRequest
+    _ended_step = -1  # the step whose end was seen, where that step ends an epoch or the training
+
+    def run(self, checkpoint: Path | None, stop: StopRequest) -> None:
+        """Train from `checkpoint`, None: from the start. KeyboardInterrupt when `stop` is due."""
+        self._stop = stop
+        self.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+
+    @abstractmethod
+    def place_batches(self, batches: Any, step: int, updates_per_epoch: int) -> None:
+        """Let `batches` begin with those of the step after `step` completed ones."""
+
+    # -- out of memory -----------------------------------------------------------------------
+
+    def training_step(self, model: paddle.nn.Layer, inputs: Mapping[str, paddle.Tensor]) -> paddle.Tensor:
+        """Loss and gradients of one part of an update. Raises OutOfMemory."""
+        self.guard.begin_part(inputs)
+        try:
+            loss = super().training_step(model, inputs)
+        except (MemoryError, OSError) as error:
+            if not is_out_of_memory(error):
+                raise
+            raise OutOfMemory(str(error)) from error
+        self.guard.end_part(loss)
+        return loss
+
+    def divide(self, division: Division) -> None:
+        """Cut every update from here on as `division` says."""
+        self.args.per_device_train_batch_size = division.batch_size
+        self.args.gradient_accumulation_steps = division.parts
+
+    def _inner_training_loop(self, args, model, batches, length, max_steps, epochs, updates_per_epoch, *rest):
+        """The stock loop, begun at the batches of the checkpoint's step, and anew after a lack of memory."""
+        rows, checkpoint, ignored = rest
+        done = 0
+        if checkpoint is not None:
+            state = read_state(Path(checkpoint))
+            done = state.global_step
+            if done >= max_steps:  # killed after its last checkpoint; the stock loop would add a step
+                self.state = state
+                return TrainOutput(done, float("nan"), {})
+        with tempfile.TemporaryDirectory(prefix="nlpctl-") as folder:
+            while True:
+                if done:
+                    self.place_batches(batches, done, updates_per_epoch)
+                facts = (length, max_steps, epochs, updates_per_epoch, rows, checkpoint, ignored)
+                try:
+                    return super()._inner_training_loop(args, model, batches, *facts)
+                except OutOfMemory as failure:
+                    self._divide_further(str(failure))
+                # Out of the `except`: only now nothing holds on to the tensors of the failed step.
+                self._forget_step()
+                done = self.state.global_step
+                if done:
+                    self.state.save_to_json(f"{folder}/{TRAINER_STATE_NAME}")  # all that the stock loop reads of it
+                    checkpoint = folder
+                batches = self.get_train_dataloader()
+                length = None if length is None else len(batches)
+
+    def _divide_further(self, reason: str) -> None:
+        """Smaller parts from this step on; RunFailed where that is not wanted or not possible."""
+        args, step = self.args, self.state.global_step
+        current = Division(args.per_device_train_batch_size, args.gradient_accumulation_steps)
+        smaller = current.smaller()
+        message = f"out of memory in step {step + 1}, with {current.batch_size} rows at a time"
+        if self.recipe.runtime.on_oom == "fail" or smaller is None:
+            hint = "`--resume --set runtime.on_oom=halve` goes on with fewer rows at a time, same effective batch"
+            if smaller is None:
+                hint = "shorten data.max_seq_length, set training.recompute: true, or take a smaller model"
+            raise RunFailed(f"{message}: {reason.strip()}", where="runtime.on_oom", hint=hint)
+        if args.world_size > 1:
+            # The other processes wait for this one's gradients. The parent ends them all, and starts them again.
+            found = checkpoints_in(Path(args.output_dir))
+            record_division(self.events, checkpoint_step(found[-1]) if found else 0, smaller)
+            raise RunFailed(message, hint=f"the run goes on from its last checkpoint with {smaller.batch_size}")
+        console.warn(
+            f"{message}: going on with {smaller.batch_size}, and {smaller.parts} instead of {current.parts} parts "
+            "per update; effective batch and learning rate stay"
+        )
+        record_division(self.events, step, smaller)
+        self.divide(smaller)
+
+    def _forget_step(self) -> None:
+        """Drop what is left of a step that failed: gradients, batches, cached memory."""
+        self.guard.begin_step()
+        self.optimizer.clear_grad()
+        gc.collect()
+        if self.args.device == "gpu":
+            paddle.device.cuda.empty_cache()
+
+    # -- stopping ----------------------------------------------------------------------------
+
+    def _maybe_log_save_evaluate(self, tr_loss, model, epoch, ignore_keys_for_eval, **kwargs) -> None:
+        super()._maybe_log_save_evaluate(tr_loss, model, epoch, ignore_keys_for_eval, **kwargs)
+        if self._nothing_due() and self._stop.due(self.state.global_step):
+            if not checkpoint_path(Path(self.args.output_dir), self.state.global_step).exists():
+                self._save_checkpoint(model)
+                self.control = self.callback_handler.on_save(self.args, self.state, self.control)
+            raise KeyboardInterrupt
+
+    def _nothing_due(self) -> bool:
+        """Whether log, evaluation and save of this step are done.
+
+        The loop comes here after every step, and once more at the end of an epoch, after a step that ends it or
+        the training: what belongs to the epoch is due only then.
+        """
+        control, state = self.control, self.state
+        ends = control.should_training_stop or control.should_epoch_stop or float(state.epoch).is_integer()
+        seen, self._ended_step = self._ended_step, state.global_step
+        return not ends or seen == state.global_step

@@ -1,0 +1,119 @@
+"""What is looked at before the weights change: whether the loss and the gradient are numbers, and of a usual size."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+import paddle
+from paddlenlp.trainer import TrainerCallback, TrainingArguments
+from paddlenlp.trainer.trainer_callback import TrainerControl, TrainerState
+
+from nlpctl.config.schema import GuardsSection
+
+FIRST, RECENT = 20, 100  # steps whose median tells what is usual
+
+
+class BadStep(Exception):
+    """A step whose update must not be made. The weights are those after the last completed step.
+
+    `figure`: "loss" or "gradient norm". `usual`: what it usually is, None where the value is no finite number.
+    """
+
+    def __init__(self, step: int, figure: str, value: float, usual: float | None, parts: list[StepPart]):
+        super().__init__(f"step {step}: {figure} {value}")
+        self.step, self.figure, self.value, self.usual, self.parts = step, figure, value, usual, parts
+
+
+class StepPart:
+    """A part of an update: its batch, and its share of the loss once that is computed."""
+
+    def __init__(self, inputs: Mapping[str, paddle.Tensor]):
+        self.inputs = inputs
+        self.loss: paddle.Tensor | None = None
+
+
+class Usual:
+    """The size of a figure: the median of the last RECENT values, or of the FIRST ones where that is larger.
+
+    The latter keeps a loss that has fallen to almost nothing from making every odd row an explosion.
+    """
+
+    def __init__(self) -> None:
+        self._recent: deque[float] = deque(maxlen=RECENT)
+        self._first = 0.0
+
+    def size(self) -> float | None:
+        """None until FIRST values are known."""
+        return max(self._first, statistics.median(self._recent)) if len(self._recent) >= FIRST else None
+
+    def add(self, value: float) -> None:
+        self._recent.append(value)
+        if len(self._recent) == FIRST and not self._first:
+            self._first = statistics.median(self._recent)
+
+
+class StepGuard(TrainerCallback):
+    """Raises BadStep between the gradients of a step and its update."""
+
+    def __init__(self, section: GuardsSection):
+        self.section = section
+        self.parts: list[StepPart] = []
+        self._losses, self._norms = Usual(), Usual()
+
+    @property
+    def part(self) -> int:
+        """Which part of the step is being computed, from 0."""
+        return len(self.parts) - 1
+
+    def begin_step(self) -> None:
+        self.parts = []
+
+    def begin_part(self, inputs: Mapping[str, paddle.Tensor]) -> None:
+        self.parts.append(StepPart(inputs))
+
+    def end_part(self, loss: paddle.Tensor) -> None:
+        """`loss`: the part's share of the update's loss, detached."""
+        self.parts[-1].loss = loss
+
+    def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs) -> None:
+        self.begin_step()
+
+    def on_optimizer_begin(
+        self, args: TrainingArguments, state: TrainerState, control: TrainerControl, scaler=None, **kwargs: Any
+    ) -> None:
+        section = self.section
+        if not section.finite and section.loss_factor is None and section.gradient_factor is None:
+            return
+        loss, norm = self._figures(kwargs["model"], with_gradient=scaler is None)
+        step = state.global_step + 1
+        self._judge(step, "loss", loss, self._losses, section.loss_factor)
+        if scaler is None:  # fp16: the scaler is there to find gradients that overflow, and passes over them
+            self._judge(step, "gradient norm", norm, self._norms, section.gradient_factor)
+
+    def _figures(self, model: paddle.nn.Layer, with_gradient: bool) -> tuple[float, float]:
+        """The step's loss on this process, and the norm of its gradient; brought from the device in one go."""
+        sums = [part.loss.astype("float32").reshape([1]) for part in self.parts]
+        gradients = [parameter.grad for parameter in model.parameters() if with_gradient]
+        squares = [
+            paddle._C_ops.squared_l2_norm(gradient).astype("float32").reshape([1])
+            for gradient in gradients
+            if gradient is not None
+        ]
+        with paddle.no_grad():
+            figures = paddle.concat([paddle.add_n(sums), paddle.add_n(squares) if squares else paddle.zeros([1])])
+        loss, square = figures.tolist()
+        return loss, math.sqrt(square) if square >= 0 else square
+
+    def _judge(self, step: int, figure: str, value: float, usual: Usual, factor: float | None) -> None:
+        size = usual.size()
+        if not math.isfinite(value):
+            if self.section.finite:
+                raise BadStep(step, figure, value, None, self.parts)
+        elif factor is not None and size is not None and value > factor * size > 0:
+            raise BadStep(step, figure, value, size, self.parts)
+        else:
+            usual.add(value)

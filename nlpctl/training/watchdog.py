@@ -1,0 +1,79 @@
+"""A run that no longer moves says so, with what every thread is doing."""
+
+from __future__ import annotations
+
+import faulthandler
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import paddle
+
+from nlpctl.runtime import console
+from nlpctl.runtime.event_log import EventLog
+
+EVENT = "stalled"
+STDERR = 2
+MARGIN = 5.0  # seconds that Python gets to report before C does, which it only has to where Python cannot run
+
+
+class Watchdog:
+    """Reports when `beat` was not called for `minutes`: once, and again when that happens anew.
+
+    A thread of Python reports, with the step and an event. Where some C++ code waits and lets no Python thread
+    run, faulthandler's own thread writes the stacks alone.
+    """
+
+    def __init__(self, minutes: float, log: EventLog, step: Callable[[], int]):
+        self._seconds, self._log, self._step = minutes * 60, log, step
+        self._last = time.monotonic()
+        self._reported = False
+        self._ended = threading.Event()
+
+    def beat(self) -> None:
+        """Something was completed."""
+        self._last, self._reported = time.monotonic(), False
+        faulthandler.dump_traceback_later(self._seconds + MARGIN, file=STDERR)
+
+    def watch(self) -> None:
+        """The body of the thread that reports."""
+        while not self._ended.wait(min(self._seconds / 4, 10.0)):
+            if not self._reported and time.monotonic() - self._last > self._seconds:
+                self._reported = True
+                faulthandler.cancel_dump_traceback_later()
+                self._report()
+
+    def end(self) -> None:
+        self._ended.set()
+        faulthandler.cancel_dump_traceback_later()
+
+    def _report(self) -> None:
+        step, minutes = self._step(), self._seconds / 60
+        console.warn(f"no progress for {minutes:g} minutes, after step {step}; what every thread is doing:")
+        faulthandler.dump_traceback(file=STDERR, all_threads=True)
+        console.warn("the run goes on waiting; runtime.watchdog_minutes says when to tell (null: never)")
+        if console.is_main_rank():
+            self._log.append(EVENT, step, minutes=minutes)
+
+
+@contextmanager
+def watched(network: paddle.nn.Layer, minutes: float | None, log: EventLog, step: Callable[[], int]) -> Iterator[None]:
+    """In the body every batch that `network` computes, to train or to score, is progress. None: nobody watches.
+
+    `step`: how many steps are completed.
+    """
+    if minutes is None:
+        yield
+        return
+    watchdog = Watchdog(minutes, log, step)
+    hook = network.register_forward_post_hook(lambda *_: watchdog.beat())
+    thread = threading.Thread(target=watchdog.watch, name="watchdog", daemon=True)
+    watchdog.beat()
+    thread.start()
+    try:
+        yield
+    finally:
+        hook.remove()
+        watchdog.end()
+        thread.join()
