@@ -12,6 +12,7 @@ from pathlib import Path
 
 from nlpctl.config.coerce import resolve_scalar
 from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode
+from nlpctl.config.schema import ModelSection
 
 INPUT_PATHS = (
     "data.train",
@@ -28,6 +29,13 @@ OUTPUT_PATHS = ("training.output_dir", "training.logging_dir")
 TEXT_PATHS = ("data.labels", "model.add_tokens")  # paths when they are a single text, not when a list
 VALUE_PATHS = ("model.set_parameters",)  # mappings whose values are numbers or paths
 NAMES = ("model.name_or_path", "data.dataset")  # paths when they look like one, or when there is such a folder
+
+
+def parameter_files(model: ModelSection) -> list[Path]:
+    """The files from which a network that is to be trained takes words and starting values."""
+    files = [model.embeddings, *(value for value in model.set_parameters.values() if isinstance(value, str))]
+    files += [model.add_tokens] if isinstance(model.add_tokens, str) else []
+    return [Path(file) for file in files if file is not None]
 
 
 def resolve_paths(tree: TableNode) -> TableNode:

@@ -11,7 +11,7 @@ from typing import Any
 
 from nlpctl.config.schema import DataSection
 from nlpctl.data.dictionaries import read_tags
-from nlpctl.data.lines import decode, numbered_lines
+from nlpctl.data.lines import read_lines
 from nlpctl.errors import Problem, UserError
 from nlpctl.names import nearest
 
@@ -70,19 +70,7 @@ class LabelSet:
         """
         if path.suffix == ".dic":
             return cls(_distinct(((str(path), tag) for tag in read_tags(path)), str(path)))
-        try:
-            with open(path, "rb") as stream:
-                lines = [(f"{path}:{number}", *decode(raw)) for number, raw in numbered_lines(stream, str(path))]
-        except OSError as error:
-            message = f"cannot read the label file: {error.strerror or error}"
-            raise UserError(message, where=str(path), hint="check the path and its rights") from None
-        hint = "save the file as UTF-8"
-        problems = [Problem(reason, where, hint) for where, _, reason in lines if reason is not None]
-        if problems:
-            raise UserError(problems=problems)
-        while lines and not lines[-1][1].strip():
-            lines.pop()
-        return cls(_distinct(((where, name) for where, name, _ in lines), str(path)))
+        return cls(_distinct(read_lines(path, "label file"), str(path)))
 
     @classmethod
     def collect(cls, names: Iterable[str], where: str) -> LabelSet:

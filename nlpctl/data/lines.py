@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import codecs
 from collections.abc import Iterator
+from pathlib import Path
 from typing import BinaryIO
 
-from nlpctl.errors import UserError
+from nlpctl.errors import Problem, UserError
 
 NOT_UTF8 = "not UTF-8"
 
@@ -23,6 +24,26 @@ def numbered_lines(stream: BinaryIO, source: str) -> Iterator[tuple[int, bytes]]
         yield 1, first.removeprefix(codecs.BOM_UTF8).rstrip(b"\r\n")
     for number, raw in enumerate(stream, 2):
         yield number, raw.rstrip(b"\r\n")
+
+
+def read_lines(path: Path, kind: str) -> list[tuple[str, str]]:
+    """(file:line, text) of every line, without empty ones at the end. `kind` names the file in messages.
+
+    UserError where it cannot be read, or for every line that is no text.
+    """
+    try:
+        with open(path, "rb") as stream:
+            lines = [(f"{path}:{number}", *decode(raw)) for number, raw in numbered_lines(stream, str(path))]
+    except OSError as error:
+        message = f"cannot read the {kind}: {error.strerror or error}"
+        raise UserError(message, where=str(path), hint="check the path and its rights") from None
+    hint = "save the file as UTF-8"
+    problems = [Problem(reason, where, hint) for where, _, reason in lines if reason is not None]
+    if problems:
+        raise UserError(problems=problems)
+    while lines and not lines[-1][1].strip():
+        lines.pop()
+    return [(where, text) for where, text, _ in lines]
 
 
 def _refuse_other_encodings(first: bytes, source: str) -> None:

@@ -49,7 +49,7 @@ def assign(network: Any, prefix: str, arrays: Mapping[str, np.ndarray], rules: R
     finite, or when the file has encoder parameters that the network lacks.
     """
     parameters = dict(network.state_dict())
-    arrays = _with_prefix(arrays, prefix, parameters)
+    arrays = with_prefix(arrays, prefix, parameters)
     head = {name for name in parameters if not name.startswith(f"{prefix}.")}
     wanted = parameters.keys() if rules.keep_head else parameters.keys() - head
     found = {name for name in wanted if name in arrays}
@@ -89,7 +89,7 @@ def _value_of_each(parameters: Mapping[str, Any], found: Collection[str]) -> dic
     return values
 
 
-def _with_prefix(
+def with_prefix(
     arrays: Mapping[str, np.ndarray], prefix: str, parameters: Collection[str]
 ) -> dict[str, np.ndarray]:
     """Name everything as a network with a head does: files of a bare encoder carry no prefix."""

@@ -39,15 +39,6 @@ def with_crf(network_class: type) -> type:
     return WithCrf
 
 
-def scale_learning_rate(network: paddle.nn.Layer, factor: float) -> None:
-    """Let the transitions learn at `factor` times the learning rate of everything else.
-
-    The factor belongs to the parameter, not to the optimizer's state: set it whenever a network is built
-    that is to be trained, also to resume.
-    """
-    network.crf.transitions.optimize_attr["learning_rate"] = factor
-
-
 def crf_loss(emissions: paddle.Tensor, transitions: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tensor:
     """[rows] mean negative log-likelihood per labelled token; labels int64 [rows, length], IGNORED elsewhere.
 

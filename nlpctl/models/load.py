@@ -7,13 +7,22 @@ them to PaddleNLP's names, assign them strictly. `from_pretrained` is not used; 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from nlpctl.config.schema import ModelSection
 from nlpctl.errors import UserError
-from nlpctl.models.assign import Rules, assign
+from nlpctl.models.add_tokens import (
+    AddedTokens,
+    add_tokens,
+    make_room,
+    read_tokens,
+    start_as_mean,
+    vocabulary_parameters,
+)
+from nlpctl.models.assign import Rules, assign, with_prefix
+from nlpctl.models.changes import Changes, change_parameters
 from nlpctl.models.crf import CRF_SUFFIX
 from nlpctl.models.extend import Extension, extend_head
 from nlpctl.models.families import Family, Head, family_of_config
@@ -35,7 +44,7 @@ class LoadedModel:
     `fresh`: parameters that are newly initialised. `ignored`: entries of the weights file that were
     not used (a language-model head, an old task head). `source` is None for from_scratch.
     `thresholds`: one per label, where the model has been given some. `extension`: what was carried over
-    from a head with other labels.
+    from a head with other labels. `changes`: what the recipe changed.
     """
 
     network: Any
@@ -46,6 +55,7 @@ class LoadedModel:
     source: ModelSource | None
     thresholds: tuple[float, ...] | None = None
     extension: Extension | None = None
+    changes: Changes = field(default_factory=Changes)
 
 
 @dataclass(frozen=True)
@@ -72,15 +82,27 @@ def load_to_train(
 
     Raises UserError when the model is missing, damaged, or config and weights do not belong together.
     """
-    if model.from_scratch is not None:
-        where = "model.from_scratch"
-        family, values, tokenizer = make_vocabulary(model.from_scratch, vocabulary_texts)
-        network = build_network(family, head, make_config(family, values, labels, model.config), where)
-        check_vocabulary(tokenizer, network, where)
-        agree_on_inputs(tokenizer, network)
-        if model.embeddings is not None:
-            fill_embedding(network.base_model.get_input_embeddings(), tokenizer.vocabulary, Path(model.embeddings))
-        return LoadedModel(network, tokenizer, tuple(labels), tuple(network.state_dict()), (), None)
+    loaded = _from_scratch if model.from_scratch is not None else _from_source
+    found = loaded(model, head, tuple(labels), vocabulary_texts)
+    return replace(found, changes=change_parameters(found.network, model, found.changes.added))
+
+
+def _from_scratch(
+    model: ModelSection, head: Head, labels: tuple[str, ...], texts: Callable[[], Iterable[str]] | None
+) -> LoadedModel:
+    where = "model.from_scratch"
+    family, values, tokenizer = make_vocabulary(model.from_scratch, texts)
+    added = _added(tokenizer, model)
+    tokenizer = tokenizer if added is None else added.tokenizer
+    network = _build(family, head, make_config(family, values, labels, model.config), tokenizer, added, where)
+    if added is not None:
+        start_as_mean(network, vocabulary_parameters(network, head.predicts_words), added)
+    if model.embeddings is not None:
+        fill_embedding(network.base_model.get_input_embeddings(), tokenizer.vocabulary, Path(model.embeddings))
+    return LoadedModel(network, tokenizer, labels, tuple(network.state_dict()), (), None, changes=Changes(added))
+
+
+def _from_source(model: ModelSection, head: Head, labels: tuple[str, ...], texts: object) -> LoadedModel:
     if model.name_or_path is None:
         raise UserError("no model given", where="model", hint="set model.name_or_path or model.from_scratch")
     source = resolve_source(model.name_or_path)
@@ -92,7 +114,8 @@ def load_to_train(
         layers_kept=layers if isinstance(layers, int) else None,
         tolerate_surplus=source.kind == "hub",
     )
-    return _load(source, parts, head, tuple(labels), model.config, rules, _may_extend(source, parts, head, rules))
+    extends = _may_extend(source, parts, head, rules)
+    return _load(source, parts, head, labels, model.config, rules, extends, _added(parts.tokenizer, model))
 
 
 def load_trained(name_or_path: str | Path, head: Head) -> LoadedModel:
@@ -152,25 +175,48 @@ def _load(
     overrides: Mapping[str, Any],
     rules: Rules,
     extends: bool,
+    added: AddedTokens | None = None,
 ) -> LoadedModel:
-    where = str(parts.weights_file)
-    network = build_network(parts.family, head, make_config(parts.family, parts.config, labels, overrides), where)
-    check_vocabulary(parts.tokenizer, network, where)
-    agree_on_inputs(parts.tokenizer, network)
+    where, prefix = str(parts.weights_file), parts.family.prefix
+    tokenizer = parts.tokenizer if added is None else added.tokenizer
+    config = make_config(parts.family, parts.config, labels, overrides)
+    network = _build(parts.family, head, config, tokenizer, added, where)
     arrays = _paddle_arrays(read_weights_file(parts.weights_file), parts.family)
-    assigned = assign(network, parts.family.prefix, arrays, rules, where)
-    extension = extend_head(network, parts.family.prefix, arrays, parts.labels, labels) if extends else None
+    if added is not None:
+        axes = vocabulary_parameters(network, head.predicts_words)
+        arrays = make_room(with_prefix(arrays, prefix, network.state_dict()), network, axes)
+    assigned = assign(network, prefix, arrays, rules, where)
+    if added is not None:
+        start_as_mean(network, axes, added)
+    extension = extend_head(network, prefix, arrays, parts.labels, labels) if extends else None
     taken = () if extension is None else extension.parameters
     return LoadedModel(
         network,
-        parts.tokenizer,
+        tokenizer,
         labels,
         tuple(name for name in assigned.fresh if name not in taken),
         tuple(name for name in assigned.ignored if name not in taken),
         source,
         parts.thresholds if extension is None else None,  # thresholds go with the labels
         extension,
+        Changes(added),
     )
+
+
+def _added(tokenizer: Any, model: ModelSection) -> AddedTokens | None:
+    """The tokenizer with the recipe's words in it; None where there are none."""
+    return add_tokens(tokenizer, read_tokens(model.add_tokens)) if model.add_tokens else None
+
+
+def _build(
+    family: Family, head: Head, config: Any, tokenizer: Any, added: AddedTokens | None, where: str
+) -> Any:
+    """The network, with a row for each token of `tokenizer`, which knows those that were `added`."""
+    check_vocabulary(len(tokenizer) - (0 if added is None else len(added.new)), config.vocab_size, where)
+    config.vocab_size = max(config.vocab_size, len(tokenizer))
+    network = build_network(family, head, config, where)
+    agree_on_inputs(tokenizer, network)
+    return network
 
 
 def _paddle_arrays(weights: Weights, family: Family) -> Mapping[str, Any]:

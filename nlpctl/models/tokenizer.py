@@ -54,12 +54,11 @@ def _unit_tokenizer(folder: Path, config: Mapping[str, Any]) -> UnitTokenizer:
         ) from error
 
 
-def check_vocabulary(tokenizer: Any, network: Any, where: str) -> None:
-    """Raise UserError when the tokenizer can give ids that the embedding has no row for."""
-    rows = network.config.vocab_size
-    if len(tokenizer) > rows:
+def check_vocabulary(entries: int, rows: int, where: str) -> None:
+    """Raise UserError when a vocabulary has more entries than the embedding has rows."""
+    if entries > rows:
         raise UserError(
-            f"the vocabulary has {len(tokenizer)} entries and the embedding only {rows} rows",
+            f"the vocabulary has {entries} entries and the embedding only {rows} rows",
             where=where,
             hint="vocabulary and weights belong to different models: copy both from the same place",
         )

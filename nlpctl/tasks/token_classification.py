@@ -16,10 +16,9 @@ from nlpctl.data.tag_scheme import Span, detect_scheme
 from nlpctl.data.tagged_features import IGNORED, TaggedCollator, TaggedWindow, tagged_windows
 from nlpctl.data.tagged_rows import TaggedExample
 from nlpctl.data.tokenizers import TextEncoder
-from nlpctl.models.crf import crf_loss, scale_learning_rate, viterbi, with_crf
+from nlpctl.models.crf import crf_loss, viterbi, with_crf
 from nlpctl.models.families import Head
-from nlpctl.models.load import LoadedModel
-from nlpctl.tasks.base import Batch, Task, Texts
+from nlpctl.tasks.base import Batch, Task
 from nlpctl.tasks.entity_scores import entity_report
 from nlpctl.tasks.terms import TermDictionary
 
@@ -41,13 +40,6 @@ class TokenClassification(Task):
     @staticmethod
     def head(recipe: Recipe) -> Head:
         return Head("TokenClassification", adapt=with_crf if recipe.model.head == "crf" else None)
-
-    def build_model(self, texts: Texts | None) -> LoadedModel:
-        model = super().build_model(texts)
-        own_rate, rate = self.recipe.model.crf_learning_rate, self.recipe.training.learning_rate
-        if self.recipe.model.head == "crf" and own_rate is not None and rate > 0:
-            scale_learning_rate(model.network, own_rate / rate)
-        return model
 
     def features(self, example: TaggedExample, encoder: TextEncoder) -> Sequence[TaggedWindow]:
         return tagged_windows(example, encoder, self.data.max_seq_length, self.data.doc_stride)

@@ -8,27 +8,35 @@ from pathlib import Path
 
 from paddlenlp.trainer.trainer_callback import TrainerState
 
-from nlpctl.config.schema import Recipe
+from nlpctl.config.schema import OptimizerSection, Recipe
 from nlpctl.config.tasks import scores, task_info
 from nlpctl.data.balance import balanced
 from nlpctl.data.batching import lost_worker_told
 from nlpctl.data.examples import ExampleList
+from nlpctl.data.places import FeatureList
 from nlpctl.data.splits import TrainingData
 from nlpctl.data.streaming import StreamingExamples
 from nlpctl.data.tokenizers import TextEncoder, build_encoder
+from nlpctl.models.changes import describe_changes
 from nlpctl.models.folder import ModelCard, make_card, save_model_folder
 from nlpctl.models.length import check_length
 from nlpctl.models.load import LoadedModel
 from nlpctl.runtime import console
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.files import staged_dir
+from nlpctl.runtime.interrupt import stops_later
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.base import Task
 from nlpctl.training.arguments import training_arguments
 from nlpctl.training.callbacks import EarlyStopping, EventRecorder, ProgressLines, go_on_recording
 from nlpctl.training.checkpoints import TRAINING_STATE_FILES, read_state
+from nlpctl.training.diagnosis import diagnosed
+from nlpctl.training.guards import BadStep
+from nlpctl.training.oom import recorded_division
+from nlpctl.training.optimizer import describe_groups, parameter_report
 from nlpctl.training.trainer import RecipeTrainer
+from nlpctl.training.watchdog import watched
 
 
 def build_model(recipe: Recipe, setup: ProcessSetup, task: Task, data: TrainingData) -> LoadedModel:
@@ -39,7 +47,7 @@ def build_model(recipe: Recipe, setup: ProcessSetup, task: Task, data: TrainingD
     for split, examples in (("train", data.train), ("dev", data.dev), ("test", data.test)):
         if examples is not None:
             task.check_data(split, examples, encoder)
-    _describe(model, setup)
+    _describe(recipe, model, setup)
     return model
 
 
@@ -59,7 +67,7 @@ def fine_tune(
     card = make_card(recipe, task.labels.names)
     encoder = build_encoder(model.tokenizer, recipe.data.tokenizer)
     early = _early_stopping(recipe)
-    recorder = EventRecorder(EventLog(run.events_file))
+    events = EventLog(run.events_file)
     trainer = RecipeTrainer(
         recipe,
         training_arguments(recipe, run, setup.device),
@@ -69,23 +77,34 @@ def fine_tune(
         encoder,
         train=_train_rows(recipe, setup, data, task, encoder),
         dev=data.dev,
-        callbacks=[recorder, ProgressLines(scores(task.name)), *([early] if early else [])],
+        callbacks=[EventRecorder(events), ProgressLines(scores(task.name)), *([early] if early else [])],
+        events=events,
     )
-    state = _train(trainer, run, early, checkpoint)
+    state = _train(trainer, data, early, checkpoint)
     if setup.rank == 0:
         _keep_model(recipe, run, model, card, state)
 
 
 def _train(
-    trainer: RecipeTrainer, run: RunDirectory, early: EarlyStopping | None, checkpoint: Path | None
+    trainer: RecipeTrainer, data: TrainingData, early: EarlyStopping | None, checkpoint: Path | None
 ) -> TrainerState:
     state = read_state(checkpoint) if checkpoint is not None else None
+    events, runtime = trainer.events, trainer.recipe.runtime
+    division = recorded_division(events, 0 if state is None else state.global_step)
+    if division is not None:
+        console.note(f"after a lack of memory: {division.batch_size} rows at a time, {division.parts} parts per update")
+        trainer.divide(division)
     if trainer.is_world_process_zero():
-        go_on_recording(EventLog(run.events_file), state)
+        go_on_recording(events, state)
     if early is not None and state is not None and early.exhausted(state):
         return state  # it had stopped early and was killed before its model was written
-    with lost_worker_told():
-        trainer.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
+    watchdog = watched(trainer.model, runtime.watchdog_minutes, events, lambda: trainer.state.global_step)
+    with lost_worker_told(), stops_later() as stop, watchdog:
+        try:
+            trainer.run(checkpoint, stop)
+        except BadStep as bad:
+            parts = trainer.args.gradient_accumulation_steps
+            raise diagnosed(bad, trainer, lambda step: trainer.batches.placed(step, parts, data)) from None
     return trainer.state
 
 
@@ -110,7 +129,7 @@ def _train_rows(
     if data.train is not None:
         examples = _balanced(recipe, data.train, task)
         task.see_training(examples)
-        return ExampleList(feature for example in examples for feature in task.features(example, encoder))
+        return FeatureList(examples, functools.partial(task.features, encoder=encoder))
     return StreamingExamples(
         data.source,
         data.reader,
@@ -145,12 +164,15 @@ def _early_stopping(recipe: Recipe) -> EarlyStopping | None:
     return EarlyStopping(recipe.early_stopping, metric, greater)
 
 
-def _describe(model: LoadedModel, setup: ProcessSetup) -> None:
-    count = sum(int(parameter.size) for parameter in model.network.parameters())
+def _describe(recipe: Recipe, model: LoadedModel, setup: ProcessSetup) -> None:
+    report = parameter_report(model, recipe)
     origin = "from scratch" if model.source is None else f"from {model.source.name}"
-    console.note(f"{type(model.network).__name__} {origin}: {count:,} parameters, on {setup.device}")
-    if model.extension is not None:
-        for line in model.extension.describe():
-            console.note(line)
+    console.note(f"{type(model.network).__name__} {origin}: {report['total']:,} parameters, on {setup.device}")
+    lines = [] if model.extension is None else model.extension.describe()
+    lines += describe_changes(model.network, model.changes)
+    if recipe.optimizer != OptimizerSection():
+        lines += ["trained with:", *describe_groups(report["optimizer"])]
+    for line in lines:
+        console.note(line)
     if model.source is not None and model.fresh:
         console.note(f"newly initialised: {', '.join(model.fresh)}")

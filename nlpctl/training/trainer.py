@@ -9,9 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import paddle
-from paddlenlp.trainer import PrinterCallback, Trainer, TrainerCallback, TrainingArguments
+from paddlenlp.trainer import PrinterCallback, TrainerCallback, TrainingArguments
 from paddlenlp.trainer.trainer_callback import TrainerState
-from paddlenlp.trainer.trainer_utils import TrainOutput, speed_metrics
+from paddlenlp.trainer.trainer_utils import speed_metrics
 
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import task_info
@@ -21,20 +21,24 @@ from nlpctl.data.streaming import StreamingExamples
 from nlpctl.data.tokenizers import TextEncoder
 from nlpctl.models.folder import ModelCard
 from nlpctl.models.load import LoadedModel
+from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.layout import checkpoint_path
 from nlpctl.tasks.base import Task, as_tuple
 from nlpctl.training.batches import ResumableBatches, ResumableStream
 from nlpctl.training.checkpoints import (
     load_training_state,
     load_weights,
-    read_state,
     rotate_checkpoints,
     save_checkpoint,
 )
 from nlpctl.training.dev_scores import DevScores
+from nlpctl.training.guarded import GuardedTrainer
+from nlpctl.training.guards import StepGuard
+from nlpctl.training.oom import Division
+from nlpctl.training.optimizer import build_optimizer
 
 
-class RecipeTrainer(Trainer):
+class RecipeTrainer(GuardedTrainer):
     """Trains one task's network as a recipe says.
 
     What differs from the stock Trainer, and why:
@@ -45,7 +49,9 @@ class RecipeTrainer(Trainer):
     - checkpoints: complete or absent, and rotated also on one process (training/checkpoints.py);
     - loss: the task's own; a batch that is cut unevenly between processes or accumulation steps still gives
       the mean over its examples;
-    - evaluation: through the task, as `nlpctl eval` does it.
+    - optimizer: a learning rate and a weight decay per parameter where the recipe gives them;
+    - evaluation: through the task, as `nlpctl eval` does it;
+    - guards against a lack of memory, signals and losses that are no numbers (training/guarded.py).
     """
 
     def __init__(
@@ -59,6 +65,7 @@ class RecipeTrainer(Trainer):
         train: ExampleList | StreamingExamples,
         dev: ExampleList | None,
         callbacks: Sequence[TrainerCallback],
+        events: EventLog,
     ):
         self.recipe = recipe
         self.task = task
@@ -66,6 +73,8 @@ class RecipeTrainer(Trainer):
         self.card = card
         self.encoder = encoder
         self.dev = dev
+        self.events = events
+        self.guard = StepGuard(recipe.guards)
         super().__init__(
             model=model.network,
             args=args,
@@ -73,9 +82,8 @@ class RecipeTrainer(Trainer):
             train_dataset=train,
             eval_dataset=dev,
             tokenizer=model.tokenizer,
-            callbacks=[SeedEveryStep(), *callbacks],
+            callbacks=[SeedEveryStep(), self.guard, *callbacks],
         )
-        self._part, self._part_step = 0, -1  # which part of an accumulated step is being computed
         self.remove_callback(PrinterCallback)  # training/callbacks.py prints, through nlpctl's console
 
     # -- batches -----------------------------------------------------------------------------
@@ -108,6 +116,23 @@ class RecipeTrainer(Trainer):
             self.batches = ResumableBatches(loader, sampler)
         return self.batches
 
+    # -- optimizer ---------------------------------------------------------------------------
+
+    def create_optimizer(self, lr_scheduler=None):
+        if self.optimizer is None:
+            scheduler = self.lr_scheduler if lr_scheduler is None else lr_scheduler
+            self.optimizer = build_optimizer(self.loaded.network, self.recipe.optimizer, self.args, scheduler)
+        return self.optimizer
+
+    def place_batches(self, batches: ResumableBatches | ResumableStream, step: int, updates_per_epoch: int) -> None:
+        epoch, updates = divmod(step, updates_per_epoch)
+        batches.start_at(epoch, updates * self.args.gradient_accumulation_steps)
+
+    def divide(self, division: Division) -> None:
+        super().divide(division)
+        if isinstance(self.train_dataset, StreamingExamples):
+            self.train_dataset.batch_size = division.batch_size
+
     # -- loss --------------------------------------------------------------------------------
 
     def compute_loss(self, model, inputs, return_outputs=False):
@@ -121,10 +146,8 @@ class RecipeTrainer(Trainer):
 
     def _hidden(self, inputs: Mapping[str, paddle.Tensor]) -> dict[str, paddle.Tensor]:
         """The batch with this step's masks. The parts of an accumulated step differ by their count."""
-        step = self.state.global_step
-        self._part = self._part + 1 if step == self._part_step else 0
-        self._part_step = step
-        generator = np.random.default_rng([self.args.seed, step, self.args.dataset_rank, self._part])
+        numbers = [self.args.seed, self.state.global_step, self.args.dataset_rank, self.guard.part]
+        generator = np.random.default_rng(numbers)
         batch = self.task.hide({name: tensor.numpy() for name, tensor in inputs.items()}, generator)
         return {name: paddle.to_tensor(array) for name, array in batch.items()}
 
@@ -188,18 +211,6 @@ class RecipeTrainer(Trainer):
         if best is None or (value > best if self.args.greater_is_better else value < best):
             self.state.best_metric = value
             self.state.best_model_checkpoint = str(checkpoint)
-
-    def _inner_training_loop(self, args, model, batches, *rest):
-        """Point the batches at the checkpoint's place before the stock loop starts counting from there."""
-        _, max_steps, _, updates_per_epoch, _, checkpoint, _ = rest
-        if checkpoint is not None:
-            state = read_state(Path(checkpoint))
-            if state.global_step >= max_steps:  # killed after its last checkpoint; the stock loop would add a step
-                self.state = state
-                return TrainOutput(state.global_step, float("nan"), {})
-            epoch, updates = divmod(state.global_step, updates_per_epoch)
-            batches.start_at(epoch, updates * args.gradient_accumulation_steps)
-        return super()._inner_training_loop(args, model, batches, *rest)
 
     def _load_from_checkpoint(self, resume_from_checkpoint: str | None = None) -> None:
         if resume_from_checkpoint is not None:

@@ -41,6 +41,7 @@ def test_shipped_files_are_accepted(validator, path: Path) -> None:
         "data: {labels: [no, yes], train: [a, b], columns: {label: 1}, splits: {test: null}}",
         "training: {report_to: visualdl, save_total_limit: null}\nruntime: {devices: 0, flags: {FLAGS_a: 1e-3}}",
         "extends: [a.yaml, b.yaml]\ndata:",
+        "model: {tie: [[a, b]]}\noptimizer: {groups: [{match: a, learning_rate: 5e-5}, {match: [a], weight_decay: 0}]}",
     ],
 )
 def test_accepted(validator, text: str) -> None:
@@ -61,6 +62,8 @@ def test_accepted(validator, text: str) -> None:
         "model: {from_scratch: {hidden_size: wide}}",
         "model: {config: {a: [1]}}",
         "runtime: {device: tpu}",
+        "model: {tie: [a, b]}",
+        "optimizer: {groups: [{match: a, learning_rat: 1}]}",
     ],
 )
 def test_refused(validator, text: str) -> None:

@@ -20,7 +20,7 @@ model:
     dropout: 0.1
     dictionaries: lexical/dictionaries
   head: crf
-  crf_learning_rate: 0.1
+optimizer: {groups: [{match: crf, learning_rate: 0.1}]}
 data: {train: lexical/train.txt, dev: lexical/dev.txt, test: lexical/test.txt, max_seq_length: 24, doc_stride: 8}
 training:
   output_dir: lexical/base
@@ -121,7 +121,7 @@ def test_training_goes_on_with_new_labels(work, lexical, weights):
     values = {
         "model.from_scratch": "null",
         "model.name_or_path": "lexical/base",
-        "model.crf_learning_rate": "null",
+        "optimizer.groups": "[]",
         "data.train": f"[{lexical}/train.txt, {lexical}/more.txt]",
         "data.labels": f"[{', '.join(labels)}]",
         "training.learning_rate": "1e-12",

@@ -16,7 +16,7 @@ model:
   from_scratch: {vocab_size: 200, min_frequency: 1, hidden_size: 32, num_hidden_layers: 1, intermediate_size: 64}
   config: {hidden_dropout_prob: 0.1}
   head: crf
-  crf_learning_rate: 0.1
+optimizer: {groups: [{match: crf, learning_rate: 0.1}]}
 data: {train: ner/train.conll, dev: ner/dev.conll, test: ner/test.conll, max_seq_length: 12, doc_stride: 5}
 decode: {terms: ner/terms.tsv}
 training:

@@ -6,7 +6,7 @@ import pytest
 from paddlenlp.layers import ViterbiDecoder
 from paddlenlp.transformers import ErnieConfig, ErnieForTokenClassification
 
-from nlpctl.models.crf import IGNORED, crf_loss, scale_learning_rate, viterbi, with_crf
+from nlpctl.models.crf import IGNORED, crf_loss, viterbi, with_crf
 from nlpctl.upstream.linear_chain_crf import crf_losses
 
 
@@ -68,23 +68,6 @@ def test_viterbi_finds_the_best_path_of_all():
             padded = np.concatenate([chain, np.full((len(chain), 2), -1e4, np.float32)], 1)[None]
             _, theirs = decoder(paddle.to_tensor(padded), paddle.to_tensor([len(chain)]))
             assert tuple(theirs.numpy()[0]) == best
-
-
-def test_the_transitions_have_their_own_learning_rate():
-    moved = {}
-    for factor in (1.0, 50.0):
-        net = network()
-        scale_learning_rate(net, factor)
-        net.eval()
-        before = {name: value.numpy().copy() for name, value in net.state_dict().items()}
-        optimizer = paddle.optimizer.AdamW(1e-3, parameters=net.parameters(), weight_decay=0.0)
-        emissions, transitions = net(paddle.to_tensor([[1, 2, 3]]))
-        crf_loss(emissions, transitions, paddle.to_tensor([[0, 1, 2]])).mean().backward()
-        optimizer.step()
-        moved[factor] = {name: np.abs(value.numpy() - before[name]).max() for name, value in net.state_dict().items()}
-    assert moved[1.0]["crf.transitions"] == pytest.approx(1e-3, rel=0.01)
-    assert moved[50.0]["crf.transitions"] == pytest.approx(50e-3, rel=0.01)
-    assert moved[50.0]["classifier.weight"] == pytest.approx(moved[1.0]["classifier.weight"])
 
 
 def test_export_with_dynamic_shapes(tmp_path):

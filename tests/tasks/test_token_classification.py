@@ -156,12 +156,6 @@ def test_a_tiny_network_learns_its_training_data(folder, head):
     assert task.report(examples, predictions)["f1"] > 0.95
 
 
-def test_the_crf_has_its_own_learning_rate(folder):
-    _, network, *_ = built(folder, "crf")
-    assert network.crf.transitions.optimize_attr["learning_rate"] == pytest.approx(50)
-    assert network.classifier.weight.optimize_attr["learning_rate"] == 1.0
-
-
 @pytest.mark.parametrize("unit", ["words", "characters"])
 def test_answers_index_the_text(folder, unit):
     task, _, encoder, _ = built(folder, "linear", 10)

@@ -1,0 +1,158 @@
+"""Words that a tokenizer is to keep whole: it and everything of the network with a row per token grow together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nlpctl.data.lines import read_lines
+from nlpctl.data.tokenizers import build_encoder
+from nlpctl.data.units import UnitTokenizer
+from nlpctl.errors import Problem, UserError
+from nlpctl.models.parameters import named
+
+KEY = "model.add_tokens"
+
+
+@dataclass(frozen=True)
+class AddedTokens:
+    """What became of the words that a recipe adds.
+
+    `tokenizer`: the one that knows them. `pieces`: id of a new token to the ids that the tokenizer read it as before.
+    `new`: the tokens in the order of their ids, as they are matched (lower-cased where the tokenizer does that);
+    `known`: words that the vocabulary had already.
+    """
+
+    tokenizer: Any
+    pieces: Mapping[int, Sequence[int]]
+    new: tuple[str, ...]
+    known: tuple[str, ...]
+
+    def describe(self) -> list[str]:
+        """For the console, line by line."""
+        lines = []
+        if self.new:
+            first, last = min(self.pieces), max(self.pieces)
+            lines.append(f"added {len(self.new):,} tokens, ids {first:,} to {last:,}: {_listed(self.new)}")
+        if self.known:
+            lines.append(f"in the vocabulary already: {_listed(self.known)}")
+        return lines
+
+
+def read_tokens(tokens: Sequence[str] | str) -> list[str]:
+    """The words of a recipe: a list, or a file with one per line (blank lines are passed over).
+
+    UserError for blank words in a list, and a file that cannot be read or holds none.
+    """
+    if isinstance(tokens, str):
+        words = [text.strip() for _, text in read_lines(Path(tokens), "file of words")]
+        words = [word for word in words if word]
+        if not words:
+            raise UserError("holds no words", where=tokens, hint="write one word per line")
+        return words
+    if any(not word.strip() for word in tokens):
+        raise UserError("a word of the list is blank", where=KEY, hint="delete it")
+    return [word.strip() for word in tokens]
+
+
+def add_tokens(tokenizer: Any, words: Sequence[str]) -> AddedTokens:
+    """Let the tokenizer keep `words` whole wherever they occur.
+
+    UserError where the vocabulary cannot grow, or a word could never be found.
+    """
+    vocabulary = _vocabulary(tokenizer)
+    forms = list(dict.fromkeys(_form(tokenizer, word) for word in words))
+    new = [form for form in forms if form not in vocabulary]
+    pieces = build_encoder(tokenizer, "paddlenlp").pieces(new)  # as they were read until now
+    if max(vocabulary.values()) + 1 != len(tokenizer):
+        raise UserError(
+            f"the vocabulary has {len(tokenizer)} entries, but ids up to {max(vocabulary.values())}",
+            where=KEY,
+            hint="entries stand in vocab.txt twice: the ids of new ones would not be their own",
+        )
+    if isinstance(tokenizer, UnitTokenizer):
+        _check_units(tokenizer, new)
+        grown = UnitTokenizer([*tokenizer.vocabulary, *new], tokenizer.settings)
+    else:
+        tokenizer.add_tokens(new)
+        grown = tokenizer
+    ids = range(len(vocabulary), len(vocabulary) + len(new))
+    if len(grown) != len(vocabulary) + len(new):
+        raise UserError("the tokenizer did not take every word", where=KEY, hint="write them without special tokens")
+    known = tuple(form for form in forms if form in vocabulary)
+    return AddedTokens(grown, dict(zip(ids, pieces, strict=True)), tuple(new), known)
+
+
+def vocabulary_parameters(network: Any, has_word_head: bool) -> dict[str, int]:
+    """Parameters with a row per token -> the axis of the rows: the embedding, and a language model's output layer."""
+    size = network.config.vocab_size
+    embedding = network.base_model.get_input_embeddings().weight
+    prefix = f"{network.base_model_prefix}."
+    return {
+        name: parameter.shape.index(size)
+        for name, parameter in named(network).items()
+        if parameter is embedding or (has_word_head and not name.startswith(prefix) and size in parameter.shape)
+    }
+
+
+def make_room(
+    arrays: Mapping[str, np.ndarray], network: Any, axes: Mapping[str, int]
+) -> dict[str, np.ndarray]:
+    """`arrays` of a weights file with rows for the tokens that `network` has beyond them, of zeros for now."""
+    rows = network.config.vocab_size
+    grown = dict(arrays)
+    for name, axis in axes.items():
+        if name in arrays and arrays[name].ndim > axis and arrays[name].shape[axis] < rows:
+            widths = [(0, rows - arrays[name].shape[axis] if i == axis else 0) for i in range(arrays[name].ndim)]
+            grown[name] = np.pad(arrays[name], widths)
+    return grown
+
+
+def start_as_mean(network: Any, axes: Mapping[str, int], added: AddedTokens) -> None:
+    """Set every new row to the mean of the rows of the pieces that the token was read as."""
+    parameters = named(network)
+    done: set[int] = set()
+    for name, axis in axes.items():
+        if id(parameters[name]) in done:  # an output layer that is the embedding
+            continue
+        done.add(id(parameters[name]))
+        rows = np.moveaxis(parameters[name].numpy(), axis, 0).copy()
+        for index, pieces in added.pieces.items():
+            rows[index] = rows[list(pieces)].mean(0)
+        parameters[name].set_value(np.ascontiguousarray(np.moveaxis(rows, 0, axis)))
+
+
+def _vocabulary(tokenizer: Any) -> dict[str, int]:
+    if isinstance(tokenizer, UnitTokenizer):
+        return {unit: index for index, unit in enumerate(tokenizer.vocabulary)}
+    return tokenizer.get_vocab()
+
+
+def _form(tokenizer: Any, word: str) -> str:
+    """`word` as the tokenizer will match it."""
+    if isinstance(tokenizer, UnitTokenizer):
+        return word.lower() if tokenizer.settings.lowercase else word
+    return word.lower() if "do_lower_case" in vars(tokenizer) and tokenizer.do_lower_case else word
+
+
+def _check_units(tokenizer: UnitTokenizer, words: Sequence[str]) -> None:
+    """UserError for words that nlpctl's own networks never see as one."""
+    problems = [
+        Problem(
+            f"{word!r} is never one unit: the network reads {tokenizer.settings.unit}, here {tokenizer.units(word)}",
+            KEY,
+            "delete it",
+        )
+        for word in words
+        if tokenizer.units(word) != [word]
+    ]
+    if problems:
+        raise UserError(problems=problems)
+
+
+def _listed(words: Sequence[str], count: int = 8) -> str:
+    return ", ".join(words[:count]) + (f" and {len(words) - count:,} more" if len(words) > count else "")

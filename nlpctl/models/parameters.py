@@ -1,0 +1,116 @@
+"""The parameters of a network by name: which ones a pattern means, and setting them.
+
+A pattern is a full name (classifier.bias), the name of a layer and so of all below it (ernie.encoder), either with
+a range of numbers as one part (ernie.encoder.layers.0-5), or with the wildcards of fnmatch (*.norm1.*), of which *
+also stands for dots.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nlpctl.errors import UserError
+from nlpctl.names import nearest
+
+_RANGE = re.compile(r"(\d+)-(\d+)")
+
+
+def named(network: Any) -> dict[str, Any]:
+    """Every name -> its parameter, in the network's order. A parameter that is shared has several names."""
+    return {
+        f"{place}.{name}" if place else name: parameter
+        for place, layer in network.named_sublayers(include_self=True)
+        for name, parameter in layer._parameters.items()
+        if parameter is not None
+    }
+
+
+def select(patterns: Sequence[str], names: Iterable[str], where: str) -> list[str]:
+    """Those of `names` that at least one of `patterns` means, in their order.
+
+    Raises UserError, blaming the key `where`, for a pattern that means none of them.
+    """
+    names = list(names)
+    chosen: set[str] = set()
+    for pattern in patterns:
+        found = matching(pattern, names)
+        if not found:
+            raise no_match(pattern, names, where, "parameter")
+        chosen.update(found)
+    return [name for name in names if name in chosen]
+
+
+def matching(pattern: str, names: Iterable[str]) -> list[str]:
+    """The names that `pattern` means, in their order."""
+    expression = re.compile(rf"(?:{whole_name(pattern)})(?:\..*)?")
+    return [name for name in names if expression.fullmatch(name)]
+
+
+def whole_name(pattern: str) -> str:
+    """The regular expression of `pattern`, for whole names."""
+    parts = []
+    for part in pattern.split("."):
+        numbers = _RANGE.fullmatch(part)
+        if numbers:
+            parts.append("(?:" + "|".join(map(str, range(int(numbers[1]), int(numbers[2]) + 1))) + ")")
+        else:
+            parts.append(fnmatch.translate(part)[len("(?s:") : -len(r")\Z")])
+    return "(?s:" + r"\.".join(parts) + ")"
+
+
+def no_match(pattern: str, names: Sequence[str], where: str, kind: str) -> UserError:
+    """The error for a pattern that means no parameter (or layer: `kind`)."""
+    prefixes = {name.rsplit(".", cut)[0] for name in names for cut in range(name.count(".") + 1)}
+    near = nearest(pattern.replace("*", "").strip("."), sorted(prefixes))
+    hint = f"did you mean {near}? " if near else ""
+    return UserError(
+        f"{pattern!r} matches no {kind}",
+        where=where,
+        hint=f"{hint}names go from {names[0]} to {names[-1]}" + (f" ({len(names)} in all)" if not near else ""),
+    )
+
+
+def count(parameters: Iterable[Any]) -> int:
+    """How many numbers the parameters hold; a shared one counts once."""
+    return sum(int(parameter.size) for parameter in {id(each): each for each in parameters}.values())
+
+
+def set_parameters(network: Any, values: Mapping[str, float | str], where: str) -> dict[str, list[str]]:
+    """Give parameters the values that `values` names: pattern to a number or a .npy file. Returns pattern to names.
+
+    Later patterns win. UserError, blaming `where`.PATTERN: nothing matches, or the file does not fit.
+    """
+    parameters = named(network)
+    done = {}
+    for pattern, value in values.items():
+        key = f"{where}.{pattern}"
+        done[pattern] = select([pattern], parameters, key)
+        for name in done[pattern]:
+            parameters[name].set_value(value_for(name, parameters[name].shape, value, key))
+    return done
+
+
+def value_for(name: str, shape: Sequence[int], value: float | str, where: str) -> np.ndarray:
+    """`value`, a number or a .npy file, as float32 of `shape` for the parameter `name`. UserError: it does not fit."""
+    if not isinstance(value, str):
+        return np.full(shape, value, np.float32)
+    try:
+        array = np.load(value, allow_pickle=False)
+    except (OSError, ValueError, EOFError) as error:
+        message = f"{Path(value).name} cannot be read ({error})"
+        raise UserError(message, where=where, hint="write it with numpy.save(FILE, array)") from None
+    if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu":
+        raise UserError(f"{Path(value).name} holds no array of numbers", where=where, hint="write it with numpy.save")
+    if array.shape != tuple(shape):
+        message = f"{Path(value).name} is {list(array.shape)}, but {name} is {list(shape)}"
+        raise UserError(message, where=where, hint="give an array of that shape, or a name that matches less")
+    if not np.isfinite(array).all():
+        message = f"{Path(value).name} holds NaN or infinite values"
+        raise UserError(message, where=where, hint="give finite numbers")
+    return array.astype(np.float32)

@@ -1,0 +1,155 @@
+"""The optimizer: AdamW with a learning rate and a weight decay of each parameter's own (section `optimizer`)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import paddle
+from paddlenlp.trainer import Trainer, TrainingArguments
+
+from nlpctl.config.schema import OptimizerSection, Recipe
+from nlpctl.errors import UserError
+from nlpctl.models.changes import parameter_counts
+from nlpctl.models.load import LoadedModel
+from nlpctl.models.parameters import count, named, select
+
+_LAYER = re.compile(r"\.layers?\.(\d+)\.")
+_UNDECAYED = ("bias", "norm")  # what PaddleNLP's Trainer exempts from weight decay, anywhere in a name
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How one parameter is trained: its peak learning rate and its weight decay."""
+
+    learning_rate: float
+    weight_decay: float
+
+
+def settings(
+    network: Any, section: OptimizerSection, learning_rate: float, weight_decay: float
+) -> dict[str, Setting]:
+    """Name -> setting of every parameter that is trained; a shared one has one of its names.
+
+    Biases and normalisation layers decay only where a group says so. UserError, blaming the key: a group matches no
+    parameter or frozen ones only, or layer_decay for a network without numbered layers.
+    """
+    parameters = named(network)
+    first_names: dict[int, str] = {}
+    for name, parameter in parameters.items():
+        if not parameter.stop_gradient:
+            first_names.setdefault(id(parameter), name)
+    rates = _layer_rates(network, first_names.values(), section.layer_decay)
+    found = {
+        name: Setting(learning_rate * rate, 0.0 if any(part in name for part in _UNDECAYED) else weight_decay)
+        for name, rate in rates.items()
+    }
+    for i, group in enumerate(section.groups):
+        where = f"optimizer.groups.{i}.match"
+        matched = {id(parameters[name]) for name in select(group.match, parameters, where)}
+        names = [first_names[key] for key in matched & first_names.keys()]
+        if not names:
+            message = f"{', '.join(group.match)} matches frozen parameters only"
+            raise UserError(message, where=where, hint="remove the group, or let model.freeze match less")
+        own = {"learning_rate": group.learning_rate, "weight_decay": group.weight_decay}
+        own = {field: value for field, value in own.items() if value is not None}
+        found |= {name: replace(found[name], **own) for name in names}
+    return found
+
+
+def parameter_report(model: LoadedModel, recipe: Recipe) -> dict[str, Any]:
+    """What is trained and how, JSON-ready: counts of numbers, what the recipe changed, and the distinct settings.
+
+    UserError as for `settings`.
+    """
+    training = recipe.training
+    found = settings(model.network, recipe.optimizer, training.learning_rate, training.weight_decay)
+    parameters = named(model.network)
+    names_of: dict[Setting, list[str]] = {}
+    for name, setting in found.items():
+        names_of.setdefault(setting, []).append(name)
+    groups = [
+        {
+            "learning_rate": setting.learning_rate,
+            "weight_decay": setting.weight_decay,
+            "parameters": count(parameters[name] for name in names),
+            "first": names[0],
+            "names": len(names),
+        }
+        for setting, names in names_of.items()
+    ]
+    return {**parameter_counts(model.network), **model.changes.summary(), "optimizer": groups}
+
+
+def describe_groups(groups: Sequence[Mapping[str, Any]]) -> list[str]:
+    """The distinct settings for the console, line by line."""
+    return [
+        f"  learning rate {group['learning_rate']:.3g}, weight decay {group['weight_decay']:.3g}: "
+        f"{group['parameters']:,} parameters under {group['names']} names, {group['first']} ..."
+        for group in groups
+    ]
+
+
+def build_optimizer(
+    network: Any,
+    section: OptimizerSection,
+    args: TrainingArguments,
+    scheduler: paddle.optimizer.lr.LRScheduler,
+) -> paddle.optimizer.Optimizer:
+    """What PaddleNLP's Trainer makes from `args`, with the settings of `section` laid over it."""
+    _, options = Trainer.get_optimizer_cls_and_kwargs(args)
+    if args.fp16_opt_level == "O2":
+        options["multi_precision"] = True
+    found = settings(network, section, args.learning_rate, args.weight_decay)
+    parameters = named(network)
+    for name, setting in found.items():
+        parameters[name].optimize_attr["learning_rate"] = setting.learning_rate / args.learning_rate
+    return DecayPerParameter(
+        {parameters[name].name: setting.weight_decay for name, setting in found.items()},
+        learning_rate=scheduler,
+        parameters=[parameters[name] for name in found],
+        weight_decay=args.weight_decay,
+        grad_clip=paddle.nn.ClipGradByGlobalNorm(args.max_grad_norm) if args.max_grad_norm > 0 else None,
+        **options,
+    )
+
+
+class DecayPerParameter(paddle.optimizer.AdamW):
+    """AdamW whose weight decay differs by parameter.
+
+    Paddle's own parameter groups would do, but they clip the norm of the gradients group by group, so that grouping
+    alone would change a training.
+    """
+
+    def __init__(self, decays: Mapping[str, float], **options: Any):
+        """`decays`: weight decay by `parameter.name`."""
+        self._decays = decays
+        super().__init__(**options)
+
+    def _append_optimize_op(self, block: Any, param_and_grad: Any) -> Any:
+        self._weight_decay = self._decays[param_and_grad[0].name]
+        return super()._append_optimize_op(block, param_and_grad)
+
+
+def _layer_rates(network: Any, trained: Iterable[str], decay: float | None) -> dict[str, float]:
+    """Name -> share of the learning rate: decay ** (number of layers above), 1 for head and pooler."""
+    if decay is None:
+        return dict.fromkeys(trained, 1.0)
+    prefix = f"{network.base_model_prefix}."
+    in_encoder = [name for name in named(network) if name.startswith(prefix)]
+    layers = {name: int(found[1]) for name in in_encoder if (found := _LAYER.search(name))}
+    if not layers:
+        raise UserError(
+            f"{type(network).__name__} has no numbered layers",
+            where="optimizer.layer_decay",
+            hint="give learning rates with optimizer.groups",
+        )
+    top = max(layers.values()) + 1
+    rates = {}
+    for name in trained:
+        is_top = not name.startswith(prefix) or name.startswith(f"{prefix}pooler.")
+        above = 0 if is_top else top - layers.get(name, -1)
+        rates[name] = decay**above
+    return rates
