@@ -62,6 +62,18 @@ class TagScheme:
             previous, previous_type = mark, kind
         return spans
 
+    def first_break(self, tags: Sequence[str]) -> int | None:
+        """The position of the first tag that cannot stand after the one before it, len(tags) for the end; or None."""
+        closed = self.marks != "BIO"  # an entity has to be ended by an E
+        previous, previous_type = OUTSIDE, UNTYPED
+        for i, (mark, kind) in enumerate([*map(self.split, tags), (OUTSIDE, UNTYPED)]):
+            is_open = previous in "BI"
+            goes_on = mark in "IE" and is_open and kind == previous_type
+            if not goes_on and (mark in "IE" or (closed and is_open)):
+                return i
+            previous, previous_type = mark, kind
+        return None
+
 
 def detect_scheme(tags: Iterable[str], where: str) -> TagScheme:
     """The scheme of a tag set. UserError for mixtures and for tags that belong to no scheme; `where` names the set.

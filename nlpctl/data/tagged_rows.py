@@ -133,6 +133,13 @@ class TaggedRows(TaskRows):
     def truth(self, example: TaggedExample) -> Hashable:
         return example.tags.tobytes()
 
+    def doubts(self, example: TaggedExample, labels: LabelSet) -> Iterator[str]:
+        tags = [labels.name(i) for i in example.tags]
+        broken = detect_scheme(labels.names, "the tags").first_break(tags)
+        if broken is not None:
+            tag, before = [*tags, "the end"][broken], ["the beginning", *tags][broken]
+            yield f"tags break their scheme: {tag} after {before}, at word {broken + 1}"
+
     def answered(self, example: TaggedExample) -> dict[str, Any]:
         words = {self.data.columns.tokens: example.words()} if example.in_words else {}
         return {**words, self.data.columns.text: example.text}

@@ -70,6 +70,10 @@ class TaskRows(ABC):
         """What is to be learned from a labelled example: same texts with another truth contradict each other."""
         return None
 
+    def doubts(self, example: Any, labels: LabelSet) -> Iterator[str]:
+        """What is allowed in a labelled example but probably a mistake, as "kind: details"."""
+        yield from ()
+
     @abstractmethod
     def answered(self, example: Any) -> dict[str, Any]:
         """What predict repeats before the answer: column to JSON-ready value."""

@@ -84,6 +84,10 @@ class TextRows(TaskRows):
     def truth(self, example: TextExample) -> Hashable:
         return example.label
 
+    def doubts(self, example: TextExample, labels: LabelSet) -> Iterator[str]:
+        if example.text == example.text_pair:
+            yield "both texts are the same"
+
     def answered(self, example: TextExample) -> dict[str, Any]:
         return self.passages(example)
 

@@ -11,7 +11,7 @@ from nlpctl.report.html import Html, element, joined
 from nlpctl.report.style import COLOURS
 
 Format = Callable[[float], str]
-_CHARACTER = 7.2  # pixels of a half-width character at the size of `.plot text.name`
+_CHARACTER = 7.6  # pixels of a half-width character at the size of `.plot text.name`
 
 
 def text_width(text: str) -> float:

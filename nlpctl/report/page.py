@@ -68,7 +68,10 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], caption: str = 
     classes = ["number" if is_right else None for is_right in right]
     head = element("tr", *[element("th", name, class_=kind) for name, kind in zip(columns, classes, strict=True)])
     body = [
-        element("tr", *[element("td", shown(cell), class_=kind) for cell, kind in zip(row, classes, strict=True)])
+        element(
+            "tr",
+            *[element("td", shown(cell), class_=kind or _short(cell)) for cell, kind in zip(row, classes, strict=True)],
+        )
         for row in rows
     ]
     told = element("caption", caption) if caption else ""
@@ -83,6 +86,11 @@ def code(text: str) -> Html:
 def folded(summary: str, *parts: Html) -> Html:
     """Parts that are shown on a click."""
     return element("details", element("summary", summary), *parts)
+
+
+def place(where: str) -> Html:
+    """file:line, or a name of a parameter: in letters of one width, on one line."""
+    return element("span", where, class_="place")
 
 
 def side_by_side(*parts: Html) -> Html:
@@ -106,6 +114,11 @@ def percent(share: float) -> str:
     if 0 < share < 0.001:
         return "< 0.1 %"
     return f"{share:.1%}".replace("%", " %")
+
+
+def _short(cell: Any) -> str | None:
+    """The class of a cell that is not worth a line break."""
+    return "short" if isinstance(cell, str) and len(cell) <= 20 and not isinstance(cell, Html) else None
 
 
 def _is_number(value: Any) -> bool:

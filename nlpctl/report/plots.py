@@ -93,7 +93,7 @@ def bars(
     for row, name in enumerate(names):
         y = top + row * group
         full = element("title", name)
-        text = shortened(name, left - 14)
+        text = shortened(name, left - 13)
         middle = y + thick * len(series) / 2 + 5
         parts.append(element("text", text, full, x=left - 8, y=middle, text_anchor="end", class_="name"))
         for number, (of, values) in enumerate(series.items()):

@@ -34,9 +34,10 @@ table{border-collapse:collapse;font-size:14px}
 caption{text-align:left;padding-bottom:4px}
 th,td{padding:4px 14px 4px 0;text-align:left;vertical-align:top;border-bottom:1px solid var(--line);max-width:64ch;
 overflow-wrap:anywhere;unicode-bidi:isolate}
+td.short{white-space:nowrap}
 th{font-weight:600;color:var(--faint);white-space:nowrap}
 td.number,th.number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
-td.place{font:13px/1.6 ui-monospace,"DejaVu Sans Mono",monospace;white-space:nowrap}
+.place{font:13px/1.6 ui-monospace,"DejaVu Sans Mono",monospace;white-space:nowrap}
 table.matrix td,table.matrix thead th{text-align:center;padding:5px 9px;border:1px solid var(--back);min-width:46px;
 font-variant-numeric:tabular-nums}
 table.matrix tbody th{text-align:right;border:0;padding-right:10px;max-width:24ch;white-space:normal}

@@ -1,0 +1,151 @@
+"""`nlpctl data`: look at data, cut them into parts."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nlpctl.cli.options import RecipeCommand, load_command_recipe
+from nlpctl.config.load import Override
+from nlpctl.config.located import located
+from nlpctl.config.schema import Recipe
+from nlpctl.runtime import console
+
+if TYPE_CHECKING:
+    from nlpctl.data.inspect.tables import Table
+
+SETTINGS = {"help_option_names": ["-h", "--help"]}
+TEXT_WIDTH = 60  # characters of a text in a table
+ROWS_PER_TABLE = 5
+RecipeArgument = Annotated[
+    str, typer.Argument(metavar="RECIPE", help="Recipe, run directory, model folder, or the name of a shipped recipe.")
+]
+FileArgument = Annotated[
+    str | None, typer.Argument(metavar="[FILE]", help="A file of such rows, in place of the recipe's data.")
+]
+
+app = typer.Typer(
+    name="data",
+    help="Look at data, cut them into train, dev and test.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
+    context_settings=SETTINGS,
+)
+
+
+def load_data_recipe(recipe: str, file: str | None, ctx: typer.Context) -> Recipe:
+    """The recipe, its data replaced by `file` where one is given."""
+    if file is None:
+        return load_command_recipe(recipe, ctx, purpose="apply")
+    given = [Override("data.train", file, "FILE")]
+    given += [Override(f"data.{key}", "null", "FILE") for key in ("dev", "test", "dataset")]
+    return load_command_recipe(recipe, ctx, given, purpose="apply")
+
+
+@app.command("inspect", cls=RecipeCommand, context_settings=SETTINGS)
+def inspect(
+    ctx: typer.Context,
+    recipe: RecipeArgument,
+    file: FileArgument = None,
+    html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write one HTML page with plots.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    rows: Annotated[
+        int | None, typer.Option("--rows", min=1, metavar="N", help="Look at the first N rows of each split only.")
+    ] = None,
+    estimate: Annotated[
+        bool, typer.Option("--estimate", help="Estimate tokens from characters and words: no tokenizer is loaded.")
+    ] = False,
+    shown: Annotated[int, typer.Option("--shown", min=1, metavar="N", help="Rows to list of each finding.")] = 20,
+) -> None:
+    """Look at the data before training.
+
+    Rows per label, lengths in tokens and what max_seq_length cuts, repeated rows, rows of dev and test that are in
+    train, texts with different labels, suspicious rows by file:line.
+
+    Examples:
+
+      nlpctl data inspect quickstart
+
+      nlpctl data inspect my.yaml --html data.html
+
+      nlpctl data inspect my.yaml more.tsv --json
+    """
+    resolved = load_data_recipe(recipe, file, ctx)
+    from nlpctl.runners.data import inspect_data, write_page
+
+    with located(resolved):
+        found = inspect_data(resolved, most=rows, estimate=estimate, shown=shown)
+    if html is not None:
+        write_page(found, file or recipe, html)
+        console.note(f"page: {html}")
+    if json:
+        console.print_json(found.to_json())
+        return
+    from nlpctl.data.inspect.advice import advice
+    from nlpctl.data.inspect.tables import Shown, all_tables, current_folder
+
+    for table in all_tables(found, Shown(min(shown, ROWS_PER_TABLE), TEXT_WIDTH, current_folder())):
+        _print(table)
+    for message in advice(found):
+        console.result(f"* {message}")
+
+
+@app.command("split", cls=RecipeCommand, context_settings=SETTINGS)
+def split(
+    ctx: typer.Context,
+    recipe: RecipeArgument,
+    file: FileArgument = None,
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FOLDER", help="Where the new files go.")] = ...,
+    dev: Annotated[float, typer.Option("--dev", min=0, metavar="SHARE", help="Share of dev, or number of rows.")] = 0.1,
+    test: Annotated[
+        float, typer.Option("--test", min=0, metavar="SHARE", help="Share of test, or number of rows.")
+    ] = 0.1,
+    train: Annotated[
+        float | None, typer.Option("--train", min=0, metavar="SHARE", help="The same for train; default: the rest.")
+    ] = None,
+    group_by: Annotated[
+        str | None, typer.Option("--group-by", metavar="COLUMN", help="Rows with the same value stay together.")
+    ] = None,
+    near: Annotated[bool, typer.Option("--near", help="Texts that are almost the same stay together.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that are there.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Cut the training data into train, dev and test.
+
+    Every label has its share in each part. Rows with the same texts stay together, and so do the questions about one
+    text. The files are new, in the format of the old ones, which stay as they are; --seed N cuts otherwise.
+
+    Examples:
+
+      nlpctl data split my.yaml -o data
+
+      nlpctl data split my.yaml all.tsv -o data --dev 500 --test 0.2 --seed 7
+
+      nlpctl data split my.yaml -o quarter --train 0.25 --dev 0.1 --test 0
+    """
+    resolved = load_data_recipe(recipe, file, ctx)
+    from nlpctl.data.inspect.duplicates import NEAR
+    from nlpctl.runners.data import split_data
+
+    shares = {"dev": dev, "test": test, **({} if train is None else {"train": train})}
+    with located(resolved):
+        made = split_data(resolved, output, shares, group_by=group_by, near=NEAR if near else None, overwrite=overwrite)
+    if json:
+        files = {part: str(path) for part, path in made.files.items()}
+        console.print_json({"files": files, "rows": made.rows, "labels": made.labels})
+        return
+    names = list(dict.fromkeys(name for counts in made.labels.values() for name in counts))
+    rows = [["(rows)", *made.rows.values()]]
+    rows += [[name, *(made.labels[part].get(name, 0) for part in made.files)] for name in names]
+    console.table("", ["label", *made.files], rows)
+    console.note("in the recipe, under data:")
+    for part, path in made.files.items():
+        console.note(f"  {part}: {path}")
+
+
+def _print(table: Table) -> None:
+    console.table(table.title, table.columns, table.rows)
+    console.result("")

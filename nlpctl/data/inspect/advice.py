@@ -1,0 +1,100 @@
+"""What a person should look at first, in a sentence each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from nlpctl.data.inspect.profile import Inspection, SplitProfile
+from nlpctl.report.page import percent
+
+FEW_ROWS = 20  # training rows of a label
+UNEVEN = 2.0  # the most frequent label has this many times the rows of the rarest
+OTHER_SPREAD = 0.1  # of labels between two splits: half the sum of the differences of shares
+OFTEN_CUT = 0.05  # share of rows
+MANY_LEAKED = 0.01  # share of rows
+
+
+def advice(found: Inspection) -> list[str]:
+    """The findings that matter for training and for trusting the scores, the gravest first."""
+    return [*_unusable(found), *_leaks(found), *_contradictions(found), *_labels(found), *_lengths(found), *_odd(found)]
+
+
+def _unusable(found: Inspection) -> Iterator[str]:
+    fate = "are left out" if found.skips_bad else "stop the training (data.on_bad_row: skip leaves them out)"
+    for profile in found.splits:
+        bad = sum(profile.bad.values())
+        if bad:
+            share = percent(bad / (bad + profile.rows))
+            yield f"{profile.split}: rows that cannot be used {fate}: {bad:,} ({share})."
+
+
+def _leaks(found: Inspection) -> Iterator[str]:
+    for overlap in found.duplicates.overlaps:
+        inside, other, rows = overlap.inside, overlap.other, max(overlap.rows, 1)
+        if overlap.exact:
+            yield f"{overlap.exact:,} rows of {inside} occur in {other} too ({percent(overlap.exact / rows)})."
+        if overlap.near:
+            yield f"{overlap.near:,} rows of {inside} are almost like one of {other} ({percent(overlap.near / rows)})."
+        if other == "train" and overlap.exact + overlap.near > MANY_LEAKED * rows:
+            yield f"Scores on {inside} will be too high: what was learned by heart counts in them."
+    for repeats in found.duplicates.repeats:
+        if repeats.exact:
+            yield f"{repeats.split}: {repeats.exact:,} rows repeat an earlier one."
+
+
+def _contradictions(found: Inspection) -> Iterator[str]:
+    same, near = len(found.duplicates.conflicts), len(found.duplicates.near_conflicts)
+    if same:
+        yield f"Texts that occur with different labels: {same:,}. One of them is wrong, or the text does not decide."
+    if near:
+        yield f"Pairs that are almost the same and have different labels: {near:,}."
+
+
+def _labels(found: Inspection) -> Iterator[str]:
+    train = next((profile for profile in found.splits if profile.split == "train"), None)
+    if train is None or not train.labels:
+        return
+    few = [f"{label} ({count})" for label, count in train.labels.items() if count < FEW_ROWS]
+    if few:
+        yield f"Fewer than {FEW_ROWS} training examples of {_listed(few)}: too few to learn them well."
+    most, least = max(train.labels.values()), min(train.labels.values())
+    one_each = sum(train.labels.values()) == train.rows
+    if one_each and most >= UNEVEN * least:
+        first, last = next(iter(train.labels)), list(train.labels)[-1]
+        yield f"There are {most / least:.1f} times as many training examples of {first} as of {last}: compare models " \
+            "by macro F1, not by accuracy."  # fmt: skip
+    for profile in found.splits:
+        if profile is not train and profile.labels:
+            yield from _compared(train, profile)
+
+
+def _compared(train: SplitProfile, other: SplitProfile) -> Iterator[str]:
+    missing = [label for label in train.labels if label not in other.labels]
+    if missing:
+        yield f"{other.split} has no example of {_listed(missing)}: nothing will be known about them."
+    shares = [
+        abs(train.labels.get(label, 0) / sum(train.labels.values()) - count / sum(other.labels.values()))
+        for label, count in {**dict.fromkeys(train.labels, 0), **other.labels}.items()
+    ]
+    if sum(shares) / 2 > OTHER_SPREAD:
+        yield f"Labels are spread otherwise in {other.split} than in train ({percent(sum(shares) / 2)} of the rows)."
+
+
+def _lengths(found: Inspection) -> Iterator[str]:
+    measured = [profile for profile in found.splits if profile.lengths is not None]
+    shares = {profile.split: profile.lengths.longer / profile.rows for profile in measured}
+    if not found.in_windows and max(shares.values(), default=0) > OFTEN_CUT:
+        told = ", ".join(f"{percent(share)} of {split}" for split, share in shares.items())
+        enough = max(profile.lengths.percentiles[99] for profile in measured)
+        yield f"Cut at data.max_seq_length ({found.limit}): {told}. {enough:,} tokens would hold 99 % of rows whole."
+
+
+def _odd(found: Inspection) -> Iterator[str]:
+    odd = [f"{suspicion.kind} ({suspicion.count:,})" for suspicion in found.suspicions if not suspicion.bad]
+    if odd:
+        yield f"Suspicious rows: {_listed(odd, 20)}."
+
+
+def _listed(names: Sequence[str], most: int = 6) -> str:
+    rest = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + rest

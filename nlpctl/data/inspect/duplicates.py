@@ -1,0 +1,145 @@
+"""Rows that occur again, inside a split and across splits, and rows that contradict each other."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+
+from nlpctl.data.inspect.near_duplicates import CROWD, jaccard, near_duplicates
+from nlpctl.data.inspect.normalise import letters_form, row_key, same_form
+from nlpctl.data.inspect.rows import Seen
+
+NEAR = 0.8  # similarity from which texts are almost the same
+
+
+@dataclass(frozen=True)
+class NearPair:
+    """Two rows that are almost the same, and how similar they are: the least of their texts' similarities."""
+
+    first: Seen
+    second: Seen
+    similarity: float
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """Rows of `inside` that occur in `other` too: as they are, and almost. `rows`: how many `inside` has."""
+
+    inside: str
+    other: str
+    rows: int
+    exact: int
+    near: int
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """Of one split: rows that repeat an earlier one, and other rows that are almost the same as another."""
+
+    split: str
+    exact: int
+    near: int
+
+
+@dataclass(frozen=True)
+class Duplicates:
+    """`same`: groups of rows with the same texts, the largest first; `near`: the most similar pairs first.
+
+    `conflicts`: groups with the same texts of which different things are to be learned; `near_conflicts`: pairs that
+    are almost the same, with different labels.
+    """
+
+    same: list[list[Seen]]
+    near: list[NearPair]
+    repeats: list[Repeats]
+    overlaps: list[Overlap]
+    conflicts: list[list[Seen]]
+    near_conflicts: list[NearPair]
+
+
+def find_duplicates(rows: Sequence[Seen], splits: Sequence[str], threshold: float = NEAR) -> Duplicates:
+    """Compare all rows with each other. `splits`: their names, in order."""
+    groups: dict[bytes, list[Seen]] = defaultdict(list)
+    for row in rows:
+        groups[row_key(row.passages)].append(row)
+    distinct = list(groups.values())
+    links = list(_links([group[0] for group in distinct], threshold))
+    same = sorted((group for group in distinct if len(group) > 1), key=len, reverse=True)
+    near = [
+        NearPair(*_across(distinct[i], distinct[j]), similarity)
+        for i, j, similarity in sorted(links, key=lambda link: -link[2])
+    ]
+    return Duplicates(
+        same,
+        near,
+        _repeats(distinct, links, splits),
+        _overlaps(distinct, links, splits),
+        [group for group in same if len({row.truth for row in group}) > 1],
+        [pair for pair in near if set(pair.first.labels) != set(pair.second.labels)],
+    )
+
+
+def _links(rows: Sequence[Seen], threshold: float) -> Iterator[tuple[int, int, float]]:
+    """Indexes of rows that are almost the same. Rows of several texts have to be so in each of them."""
+    letters = [tuple(letters_form(same_form(text)) for text in row.passages) for row in rows]
+    by_letters: dict[tuple[str, ...], list[int]] = defaultdict(list)
+    for i, form in enumerate(letters):
+        by_letters[form].append(i)
+    # Rows that differ in punctuation only are found without n-grams, short ones too; one of them stands for all.
+    members = [found for form, found in by_letters.items() if all(form)]
+    for found in members:
+        yield from ((i, j, 1.0) for i, j in combinations(found[:CROWD], 2))
+    for a, b, similarity in near_duplicates([letters[found[0]][0] for found in members], threshold):
+        i, j = members[a][0], members[b][0]
+        least = min(similarity, *map(jaccard, letters[i][1:], letters[j][1:]), 1.0)
+        if least >= threshold:
+            for one in members[a][:CROWD]:
+                yield from ((min(one, other), max(one, other), least) for other in members[b][:CROWD])
+
+
+def _across(first: Sequence[Seen], second: Sequence[Seen]) -> tuple[Seen, Seen]:
+    """A row of each group, of different splits where there are such: those matter most."""
+    for one in first:
+        for other in second:
+            if one.split != other.split:
+                return one, other
+    return first[0], second[0]
+
+
+def _repeats(
+    distinct: Sequence[Sequence[Seen]], links: Sequence[tuple[int, int, float]], splits: Sequence[str]
+) -> list[Repeats]:
+    counts = [Counter(row.split for row in group) for group in distinct]
+    near: dict[str, set[int]] = defaultdict(set)
+    for i, j, _ in links:
+        for split in counts[i].keys() & counts[j].keys():
+            near[split] |= {i, j}
+    return [
+        Repeats(split, sum(max(count[split] - 1, 0) for count in counts), sum(counts[i][split] for i in near[split]))
+        for split in splits
+    ]
+
+
+def _overlaps(
+    distinct: Sequence[Sequence[Seen]], links: Sequence[tuple[int, int, float]], splits: Sequence[str]
+) -> list[Overlap]:
+    """Of each split and every one before it: dev in train, test in train, test in dev."""
+    counts = [Counter(row.split for row in group) for group in distinct]
+    neighbours: dict[int, set[int]] = defaultdict(set)
+    for i, j, _ in links:
+        neighbours[i].add(j)
+        neighbours[j].add(i)
+    found = []
+    for other, inside in combinations(splits, 2):
+        exact = near = 0
+        for i, count in enumerate(counts):
+            if not count[inside]:
+                continue
+            if count[other]:
+                exact += count[inside]
+            elif any(counts[j][other] for j in neighbours[i]):
+                near += count[inside]
+        found.append(Overlap(inside, other, sum(count[inside] for count in counts), exact, near))
+    return found

@@ -1,0 +1,27 @@
+"""When two texts are the same: forms of a text that are compared."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Sequence
+from hashlib import blake2b
+
+_BLANKS = re.compile(r"\s+")
+_NO_LETTER = re.compile(r"[\W_]+")
+
+
+def same_form(text: str) -> str:
+    """`text` without what a reader overlooks: case, full-width forms, the number of blanks."""
+    return _BLANKS.sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip()
+
+
+def letters_form(same: str) -> str:
+    """The letters and digits of a `same_form`, with one blank for whatever stands between them."""
+    return _NO_LETTER.sub(" ", same).strip()
+
+
+def row_key(passages: Sequence[str]) -> bytes:
+    """Equal for rows whose texts are the same: a digest, since a million of them are held."""
+    joined = "\0".join(same_form(passage) for passage in passages)
+    return blake2b(joined.encode("utf-8"), digest_size=16).digest()

@@ -1,0 +1,90 @@
+"""The rows of a split as they are looked at: texts, labels, length and place, without stopping at bad ones."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from itertools import islice
+
+from nlpctl.data.examples import ExampleReader
+from nlpctl.data.inspect.lengths import TokenCounter, row_tokens
+from nlpctl.data.labels import LabelSet
+from nlpctl.data.row import BadRow
+from nlpctl.data.sources import RowSource
+from nlpctl.data.task_rows import TaskRows
+
+BETWEEN = " ∥ "  # between the texts of a row, where they are shown
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A row that can be used.
+
+    `passages`: its texts; `labels`: what is counted; `truth`: what is to be learned; `doubts`: what the task finds
+    odd; `tokens`: its length, special tokens included.
+    """
+
+    split: str
+    source: str
+    line: int | str
+    passages: tuple[str, ...]
+    labels: tuple[str, ...]
+    truth: Hashable
+    doubts: tuple[str, ...]
+    tokens: int
+
+    @property
+    def where(self) -> str:
+        return f"{self.source}:{self.line}"
+
+    @property
+    def text(self) -> str:
+        """All texts of the row, for people."""
+        return BETWEEN.join(self.passages)
+
+
+@dataclass
+class SplitRows:
+    """The good rows of a split, how many were bad for which reason, and the first of each."""
+
+    split: str
+    source: RowSource
+    good: list[Seen] = field(default_factory=list)
+    bad: Counter[str] = field(default_factory=Counter)
+    first_bad: dict[str, list[BadRow]] = field(default_factory=dict)
+
+
+def read_split(
+    source: RowSource,
+    split: str,
+    rows: TaskRows,
+    labels: LabelSet,
+    counter: TokenCounter,
+    *,
+    most: int | None,
+    shown: int,
+) -> SplitRows:
+    """The first `most` rows of a split (None: all of them), with `shown` bad ones of each kind."""
+    reader, found = ExampleReader(rows, labels), SplitRows(split, source)
+    for row in islice(source, most):
+        example = reader.read(row)
+        if isinstance(example, BadRow):
+            found.bad[example.kind] += 1
+            first = found.first_bad.setdefault(example.kind, [])
+            if len(first) < shown:
+                first.append(example)
+            continue
+        found.good.append(
+            Seen(
+                split,
+                row.source,
+                row.line,
+                tuple(rows.passages(example).values()),
+                rows.counted(example, labels),
+                rows.truth(example),
+                tuple(rows.doubts(example, labels)),
+                row_tokens(list(rows.texts(example)), counter, rows.together),
+            )
+        )
+    return found

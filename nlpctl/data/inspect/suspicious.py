@@ -1,0 +1,148 @@
+"""Rows that can be used but look wrong: what a person would want to see before training on them."""
+
+from __future__ import annotations
+
+import math
+import re
+import unicodedata
+import zlib
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from statistics import median
+from typing import NamedTuple
+
+from nlpctl.data.inspect.normalise import same_form
+from nlpctl.data.inspect.rows import Seen
+from nlpctl.data.word_spans import is_ideograph
+
+_BEFORE, _AFTER = 40, 120  # characters around a finding
+
+
+class Odd(NamedTuple):
+    """What is odd, in which way, and the text around it."""
+
+    kind: str
+    details: str
+    excerpt: str
+
+
+# What is left where text was decoded by the wrong table: U+FFFD; UTF-8 read as GBK; UTF-8 read as Latin-1.
+_BROKEN = re.compile("\ufffd|锟斤拷|(?:[ÃÂåäæçèéïð][\u0080-\u00bf]){2}|â€[\u0080-\u00bf™œ“”˜]|Ã[\u0080-\u00bf]")
+_UNSEEN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2060-\u2064\ufeff\ufff9-\ufffb\ue000-\uf8ff]"
+)
+_MARKUP = re.compile(r"</?(?:a|b|br|div|em|font|i|img|li|p|script|span|strong|table|td|tr|u|ul)(?:\s[^<>]*)?/?>|"
+                     r"&(?:nbsp|amp|lt|gt|quot|apos|#\d{2,5}|#x[0-9a-f]{2,4});", re.IGNORECASE)  # fmt: skip
+_REPEATING = 0.2  # a text that zlib makes this small says the same again and again
+_REPEATING_BYTES = 150
+_RUN = re.compile(r"(\w)\1{11,}")
+_FAR = 4.0  # standard deviations of the logarithm of the length
+_RARE_SCRIPT = 0.01  # share of the rows below which a script is an outlier
+_FEW_LETTERS = 6  # too little to say which script a text is in
+MANY_ROWS = 50  # from so many rows on there is something to be an outlier of
+
+
+def odd_rows(rows: Sequence[Seen], limit: int) -> Iterator[tuple[Seen, Odd]]:
+    """What looks wrong, in the order of the rows. `limit`: data.max_seq_length, below which no row is far too long."""
+    scripts = [script(row.text) for row in rows]
+    rare = _rare_scripts(scripts)
+    longest = max(_longest_usual([row.tokens for row in rows]), limit)
+    middle = median(row.tokens for row in rows) if rows else 0
+    for row, its_script in zip(rows, scripts, strict=True):
+        for odd in oddities(row):
+            yield row, odd
+        if row.tokens > longest:
+            yield row, Odd("far too long", f"{row.tokens:,} tokens; the median is {middle:,.0f}", row.text)
+        if its_script in rare:
+            yield row, Odd("another script", f"{its_script}; {rare[its_script]} of {len(rows):,} rows are", row.text)
+
+
+def oddities(row: Seen) -> Iterator[Odd]:
+    """What is wrong with a row by itself, each kind once."""
+    for doubt in row.doubts:
+        kind, _, details = doubt.partition(": ")
+        yield Odd(kind, details, row.text)
+    found: dict[str, Odd] = {}
+    for passage in row.passages:
+        for odd in _oddities_of(passage):
+            found.setdefault(odd.kind, odd)
+    yield from found.values()
+
+
+def _oddities_of(text: str) -> Iterator[Odd]:
+    broken = None if text.isascii() else _BROKEN.search(text)
+    if broken:
+        yield _at(broken, "broken characters", f"{broken[0]!a}, decoded by a wrong table")
+    unseen = _UNSEEN.search(text)
+    if unseen:
+        yield _at(unseen, "invisible characters", f"U+{ord(unseen[0]):04X}")
+    if not any(character.isalnum() for character in text):
+        yield Odd("no letter or digit", "punctuation or symbols only", text)
+    elif len(same_form(text)) == 1:
+        yield Odd("a single character", "", text)
+    markup = _MARKUP.search(text)
+    if markup:
+        yield _at(markup, "markup", markup[0][:40])
+    again = _repetition(text)
+    if again:
+        yield Odd("repeats itself", again, text)
+
+
+def _at(found: re.Match[str], kind: str, details: str) -> Odd:
+    """A finding at some place of a text."""
+    start = max(found.start() - _BEFORE, 0)
+    excerpt = ("…" if start else "") + found.string[start : found.start() + _AFTER]
+    return Odd(kind, f"{details} at character {found.start() + 1}", excerpt)
+
+
+def _repetition(text: str) -> str:
+    run = _RUN.search(text)
+    if run:
+        return f"{run[0][0]} {len(run[0])} times"
+    raw = text.encode("utf-8")
+    if len(raw) < _REPEATING_BYTES:
+        return ""
+    share = len(zlib.compress(raw)) / len(raw)
+    return f"zlib makes {share:.0%} of it".replace("%", " %") if share < _REPEATING else ""
+
+
+@lru_cache(maxsize=65_536)
+def _script_of(character: str) -> str | None:
+    """Han, Latin, Cyrillic, ...: the first word of a letter's name in Unicode; None for what is no letter."""
+    if is_ideograph(character):
+        return "Han"
+    if not character.isalpha():
+        return None
+    first = unicodedata.name(character, "UNKNOWN").split(" ")[0]
+    return "Latin" if first in ("LATIN", "FULLWIDTH") else first.title()
+
+
+def script(text: str) -> str | None:
+    """The script of most letters of `text`; None where there are few letters. A Han character counts as three."""
+    counts: Counter[str] = Counter()
+    for character, times in Counter(text[:400]).items():
+        name = _script_of(character)
+        if name is not None:
+            counts[name] += 3 * times if name == "Han" else times
+    if counts["Hiragana"] + counts["Katakana"] > 0.1 * counts.total():
+        return "Japanese"
+    return counts.most_common(1)[0][0] if counts.total() >= _FEW_LETTERS else None
+
+
+def _rare_scripts(scripts: Sequence[str | None]) -> dict[str, int]:
+    """Script -> rows, of those that hardly any row is in."""
+    counts = Counter(name for name in scripts if name is not None)
+    if counts.total() < MANY_ROWS:
+        return {}
+    return {name: count for name, count in counts.items() if count < _RARE_SCRIPT * counts.total()}
+
+
+def _longest_usual(tokens: Sequence[int]) -> float:
+    """A length that no ordinary row has: far above the median, on the scale on which lengths are spread evenly."""
+    if len(tokens) < MANY_ROWS:
+        return math.inf
+    logs = [math.log(max(length, 1)) for length in tokens]
+    middle = median(logs)
+    spread = max(1.4826 * median(abs(value - middle) for value in logs), 0.2)  # the deviation, from the median one
+    return math.exp(middle + _FAR * spread)

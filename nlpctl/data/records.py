@@ -1,0 +1,121 @@
+"""Rows as the file writes them: to put some of them into a new file, byte for byte."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from nlpctl.data.row import Row
+from nlpctl.data.sources import FileRows, RowSource
+from nlpctl.errors import UserError
+
+_ARTICLE = re.compile(r"data\[(\d+)\]")
+_BLANK = (b"", b"\r")
+
+
+def article_of(row: Row) -> str | None:
+    """The article of a question in SQuAD's layout, which cannot be parted; None for any other row."""
+    found = _ARTICLE.match(row.line) if isinstance(row.line, str) else None
+    return None if found is None else f"{row.source}:{found[0]}"
+
+
+class Records:
+    """The rows of a source, in order, as pieces of files. `suffix`: the ending that a file of them needs.
+
+    Lines are copied as they are, with the header of their file. The rows of a named data set or of a reader become
+    lines of jsonl.
+    """
+
+    def __init__(self, source: RowSource, rows: Sequence[Row], starts: Mapping[str, Sequence[int]]):
+        """`starts`: file to the lines on which its rows begin, those of bad rows too.
+
+        UserError where the files are of several formats, or have different headers.
+        """
+        self._rows = rows
+        if isinstance(source, FileRows):
+            self._kind, self.suffix = _one_format(source)
+        else:
+            self._kind, self.suffix = "values", ".jsonl"
+        self._header = b""
+        self._lines: list[bytes] = []
+        if self._kind in ("tsv", "csv", "joined", "jsonl", "text", "conll"):
+            self._header, self._lines = self._read_lines(source.files, starts)
+
+    def content(self, chosen: Iterable[int]) -> bytes:
+        """A file with the rows at the indexes `chosen`, in that order."""
+        if self._kind == "squad":
+            return _json_bytes(_articles([self._rows[i] for i in chosen]))
+        if self._kind == "json":
+            objects = ",\n".join(json.dumps(self._rows[i].values, ensure_ascii=False) for i in chosen)
+            return f"[\n{objects}\n]\n".encode()
+        if self._kind == "values":
+            return b"".join(_json_line(self._rows[i]) for i in chosen)
+        return self._header + b"".join(self._lines[i] for i in chosen)
+
+    def _read_lines(self, files: Sequence[Path], starts: Mapping[str, Sequence[int]]) -> tuple[bytes, list[bytes]]:
+        """The header of the files, and the lines of each row."""
+        headers: dict[bytes, Path] = {}
+        lines: list[bytes] = []
+        for path in files:
+            raw = path.read_bytes().removeprefix(codecs.BOM_UTF8).split(b"\n")
+            begins = starts[str(path)]
+            ends = dict(pairwise([*begins, len(raw) + 1]))
+            if self._kind in ("tsv", "csv", "joined"):
+                headers.setdefault(_without_blank_end(raw[: begins[0] - 1]), path)
+            own = (row.line for row in self._rows if row.source == str(path))
+            lines += [self._piece(raw[start - 1 : ends[start] - 1]) for start in own]
+        if len(headers) > 1:
+            where = ", ".join(str(path) for path in headers.values())
+            raise UserError("the files have different headers", where=where, hint="split them one by one")
+        return next(iter(headers), b""), lines
+
+    def _piece(self, lines: list[bytes]) -> bytes:
+        """What belongs to the row that begins with the first of `lines`; the next row's come after them."""
+        if self._kind == "conll":
+            end = next((i for i, line in enumerate(lines) if not line.strip(b" \r")), len(lines))
+            return b"\n".join(lines[:end]) + b"\n\n"
+        return _without_blank_end(lines)  # a quoted cell of csv may run over several lines
+
+
+def _without_blank_end(lines: list[bytes]) -> bytes:
+    """The lines as text that ends with the last one that is not blank; b"" where there is none."""
+    count = len(lines)
+    while count and lines[count - 1] in _BLANK:
+        count -= 1
+    return b"".join(line + b"\n" for line in lines[:count])
+
+
+def _one_format(source: FileRows) -> tuple[str, str]:
+    if len(set(source.formats)) > 1 or len({path.suffix for path in source.files}) > 1:
+        hint = "split them one by one: nlpctl data split RECIPE FILE -o FOLDER"
+        raise UserError("the files are of several formats", where=source.description, hint=hint)
+    return source.formats[0], source.files[0].suffix
+
+
+def _articles(rows: Sequence[Row]) -> dict[str, Any]:
+    """A document with the articles that `rows` are from, whole, as their files have them."""
+    documents: dict[str, Any] = {}
+    wanted: dict[tuple[str, int], None] = {}
+    for row in rows:
+        if row.source not in documents:
+            documents[row.source] = json.loads(Path(row.source).read_text(encoding="utf-8-sig"))
+        wanted[row.source, int(_ARTICLE.match(row.line)[1])] = None
+    others = {key: value for document in documents.values() for key, value in document.items() if key != "data"}
+    return {**others, "data": [documents[source]["data"][index] for source, index in wanted]}
+
+
+def _json_bytes(value: Any) -> bytes:
+    return (json.dumps(value, ensure_ascii=False) + "\n").encode()
+
+
+def _json_line(row: Row) -> bytes:
+    try:
+        return _json_bytes(dict(row.values))
+    except TypeError as error:
+        hint = "a reader's rows are written as jsonl: give texts, numbers, lists and dicts"
+        raise UserError(f"a value cannot be written as JSON: {error}", f"{row.source}:{row.line}", hint) from None

@@ -1,0 +1,111 @@
+"""Which rows of a data set go to train, dev and test."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nlpctl.data.examples import BadRowLog, ExampleReader
+from nlpctl.data.inspect.normalise import letters_form, row_key, same_form
+from nlpctl.data.labels import LabelSet
+from nlpctl.data.records import article_of
+from nlpctl.data.row import BadRow, Row
+from nlpctl.data.sources import RowSource
+from nlpctl.data.stratify import Group, group_rows, stratify
+from nlpctl.data.task_rows import TaskRows
+from nlpctl.errors import UserError
+from nlpctl.names import did_you_mean, listed
+
+
+@dataclass(frozen=True)
+class Readable:
+    """The good rows of a source with their texts and labels, and the summary of the bad ones.
+
+    `starts`: file to the lines on which its rows begin, those of bad rows too.
+    """
+
+    rows: list[Row]
+    passages: list[dict[str, str]]
+    labels: list[tuple[str, ...]]
+    skipped: dict[str, Any]
+    starts: dict[str, list[int]]
+
+
+def read_readable(source: RowSource, rows: TaskRows, labels: LabelSet) -> Readable:
+    """All good rows. UserError: bad rows (by data.on_bad_row)."""
+    reader, log = ExampleReader(rows, labels), BadRowLog(rows.data.on_bad_row)
+    good: list[Row] = []
+    passages: list[dict[str, str]] = []
+    counted: list[tuple[str, ...]] = []
+    starts: dict[str, list[int]] = defaultdict(list)
+    for row in source:
+        starts[row.source].append(row.line)
+        example = reader.read(row)
+        if isinstance(example, BadRow):
+            log.add(example)
+            continue
+        good.append(row)
+        passages.append(rows.passages(example))
+        counted.append(rows.counted(example, labels))
+    log.finish()
+    return Readable(good, passages, counted, log.summary(), dict(starts))
+
+
+def cut(
+    read: Readable,
+    targets: Mapping[str, int],
+    seed: int,
+    *,
+    together: str | None = None,
+    group_by: str | None = None,
+    near: float | None = None,
+) -> dict[str, list[int]]:
+    """Row indexes per part, stratified by label.
+
+    Rows stay together that have the same texts, or are questions of one article; further those with the same text
+    in the column `together`, the same value of the column `group_by`, or a similarity of `near` in their first text.
+    """
+    groups = _groups(read, together, group_by, near)
+    parts = stratify(groups, list(targets.values()), seed)
+    for (name, target), chosen in zip(targets.items(), parts, strict=True):
+        if target and not chosen:
+            kept = max(len(group.rows) for group in groups)
+            hint = f"ask for more rows; up to {kept:,} rows have to stay together"
+            raise UserError(f"no row is left for {name}", where=f"--{name}", hint=hint)
+    return dict(zip(targets, parts, strict=True))
+
+
+def label_counts(read: Readable, chosen: Sequence[int]) -> dict[str, int]:
+    """Examples per label among the rows `chosen`, the most frequent first."""
+    counts = Counter(label for i in chosen for label in read.labels[i])
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+def _groups(read: Readable, together: str | None, group_by: str | None, near: float | None) -> list[Group]:
+    keys: list[list[Hashable]] = [
+        list(_keys(row, texts, together, group_by)) for row, texts in zip(read.rows, read.passages, strict=True)
+    ]
+    if near is not None:
+        from nlpctl.data.inspect.near_duplicates import near_duplicates
+
+        firsts = [letters_form(same_form(next(iter(texts.values())))) for texts in read.passages]
+        for i, j, _ in near_duplicates(firsts, near):
+            keys[j].append(("near", i))
+            keys[i].append(("near", i))
+    return group_rows(keys, read.labels)
+
+
+def _keys(row: Row, texts: Mapping[str, str], together: str | None, group_by: str | None) -> Iterator[Hashable]:
+    yield "text", row_key(tuple(texts.values()))
+    article = article_of(row)
+    if article is not None:
+        yield "article", article
+    if together is not None:
+        yield "together", row_key((texts[together],))
+    if group_by is not None:
+        if group_by not in row.values:
+            hint = f"the columns are {listed(row.values)}{did_you_mean(group_by, row.values)}"
+            raise UserError(f"no column {group_by!r}", where=f"{row.source}:{row.line}", hint=hint)
+        yield "value", str(row.values[group_by])

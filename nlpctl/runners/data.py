@@ -1,0 +1,201 @@
+"""`nlpctl data`: looking at the data of a recipe, and cutting them into parts."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nlpctl.config.schema import Recipe
+from nlpctl.data.inspect.lengths import CountedTokens, EstimatedTokens, TokenCounter
+from nlpctl.data.inspect.page import inspection_page
+from nlpctl.data.inspect.profile import Inspection, inspect_rows
+from nlpctl.data.inspect.rows import read_split
+from nlpctl.data.kinds import task_rows
+from nlpctl.data.records import Records
+from nlpctl.data.sources import SPLITS, RowSource, has_split, open_split
+from nlpctl.data.split_rows import cut, label_counts, read_readable
+from nlpctl.data.splits import resolve_labels
+from nlpctl.data.task_rows import TaskRows
+from nlpctl.errors import UserError
+from nlpctl.models.source import resolve_source
+from nlpctl.runners.trained import find_trained_model, one_process
+from nlpctl.runtime import console
+from nlpctl.runtime.files import staged_file, write_json_atomic, write_text_atomic
+from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_libraries
+
+SHOWN = 20  # rows of a finding
+PARTS = ("train", "dev", "test")
+MANIFEST = "split.json"
+
+
+def inspect_data(
+    recipe: Recipe, splits: Sequence[str] = (), *, most: int | None = None, estimate: bool = False, shown: int = SHOWN
+) -> Inspection:
+    """Look at `splits` (default: all that the recipe has): at most `most` rows of each, `shown` of every finding kept.
+
+    Tokens are counted by the model's tokenizer where it is on this machine, unless `estimate`. Bad rows do not stop
+    it. Raises UserError where there are no data, a file as a whole cannot be read, or there is no label set.
+    """
+    rows = task_rows(recipe.task, dataclasses.replace(recipe.data, on_bad_row="skip"))
+    names = tuple(splits) or tuple(split for split in SPLITS if has_split(recipe.data, split))
+    if not names:
+        raise UserError("the recipe names no data", where="data.train", hint="set data.train: FILE")
+    if recipe.data.dataset is not None:  # may import Paddle
+        _prepare(recipe)
+    sources = {split: open_split(rows, split) for split in names}
+    collected = sources["train"] if "train" in sources else next(iter(sources.values()))
+    labels = resolve_labels(rows, collected)
+    counter = EstimatedTokens() if estimate else token_counter(recipe, rows, collected)
+    read = []
+    for split, source in sources.items():
+        console.note(f"reading {split}: {source.description}")
+        read.append(read_split(source, split, rows, labels, counter, most=most, shown=shown))
+    return inspect_rows(read, recipe, counter, rows.in_windows, shown)
+
+
+def write_page(found: Inspection, name: str, path: Path) -> None:
+    """The inspection as one HTML file that needs nothing else."""
+    write_text_atomic(path, inspection_page(found, name))
+
+
+@dataclass(frozen=True)
+class SplitResult:
+    """Per part: its file, how many rows it has, and how many examples of each label."""
+
+    files: dict[str, Path]
+    rows: dict[str, int]
+    labels: dict[str, dict[str, int]]
+
+
+def split_data(
+    recipe: Recipe,
+    folder: Path,
+    shares: Mapping[str, float],
+    *,
+    group_by: str | None = None,
+    near: float | None = None,
+    overwrite: bool = False,
+) -> SplitResult:
+    """Cut the training rows of `recipe` into new files train, dev and test in `folder`, by training.seed.
+
+    `shares`: part to its share of the rows (below 1) or number of rows; a part that is not named gets none, but train
+    gets what is left. Rows with the same texts stay together, and so do the questions of one text; see
+    data/split_rows.cut for `group_by` and `near`. Raises UserError for bad rows (by data.on_bad_row), for shares that
+    do not fit, and for files that are in the way.
+    """
+    rows = task_rows(recipe.task, recipe.data)
+    if recipe.data.dataset is not None:  # may import Paddle
+        _prepare(recipe)
+    source = open_split(rows, "train")
+    read = read_readable(source, rows, resolve_labels(rows, source))
+    records = Records(source, read.rows, read.starts)
+    targets = part_sizes(len(read.rows), shares)
+    files = {part: folder / f"{part}{records.suffix}" for part, size in targets.items() if size}
+    _refuse_files([*files.values(), folder / MANIFEST], source.files, overwrite)
+    together = recipe.data.columns.context if recipe.task == "question_answering" else None
+    seed = recipe.training.seed
+    chosen = cut(read, targets, seed, together=together, group_by=group_by, near=near)
+    for part, path in files.items():
+        with staged_file(path) as stream:
+            stream.write(records.content(chosen[part]))
+    counts = {part: len(chosen[part]) for part in files}
+    labels = {part: label_counts(read, chosen[part]) for part in files}
+    told = {"source": source.description, "task": recipe.task, "seed": seed, "shares": dict(shares)}
+    told |= {"group_by": group_by, "near": near, "rows": counts, "labels": labels, "skipped_rows": read.skipped}
+    write_json_atomic(folder / MANIFEST, told)
+    return SplitResult(files, counts, labels)
+
+
+def part_sizes(total: int, shares: Mapping[str, float]) -> dict[str, int]:
+    """Rows of train, dev and test. UserError where they are more than there are."""
+    sizes = {part: round(share * total) if share < 1 else int(share) for part, share in shares.items()}
+    sizes = {part: sizes.get(part, 0) for part in PARTS}
+    if "train" not in shares:
+        sizes["train"] = total - sum(sizes.values())
+    if sizes["train"] <= 0 or sum(sizes.values()) > total:
+        asked = ", ".join(f"{part} {size:,}" for part, size in sizes.items() if part in shares)
+        hint = "shares are below 1 and add up to 1 or less; from 1 on a value is a number of rows"
+        raise UserError(f"{total:,} rows cannot be cut like this: {asked}", where="--dev, --test, --train", hint=hint)
+    return sizes
+
+
+def _refuse_files(written: Sequence[Path], read: Sequence[Path], overwrite: bool) -> None:
+    inputs = {path.resolve() for path in read}
+    for path in written:
+        if path.resolve() in inputs:
+            raise UserError("this file is being split, and is not replaced", str(path), "name another folder: -o")
+        if path.exists() and not overwrite:
+            raise UserError("the file exists", where=str(path), hint="use --overwrite, or another -o FOLDER")
+
+
+def token_counter(recipe: Recipe, rows: TaskRows, source: RowSource) -> TokenCounter:
+    """By the tokenizer of the run, of the model that the recipe names, or of the network that it would build.
+
+    Nothing is downloaded: where the model is not on this machine, tokens are estimated.
+    """
+    if recipe.model.from_scratch is not None and not _is_trained(recipe):
+        return _of_scratch(recipe, rows, source)
+    folder = _tokenizer_folder(recipe)
+    if folder is None:
+        console.note("the model is not on this machine: tokens are estimated from characters and words")
+        return EstimatedTokens()
+    _prepare(recipe)
+    from nlpctl.models.families import family_of_config
+    from nlpctl.models.source import read_config
+    from nlpctl.models.tokenizer import load_tokenizer
+
+    quiet_libraries()
+    tokenizer = load_tokenizer(folder, family_of_config(read_config(folder), str(folder)))
+    return _counted(recipe, tokenizer, f"counted by the tokenizer in {folder}")
+
+
+def _of_scratch(recipe: Recipe, rows: TaskRows, source: RowSource) -> TokenCounter:
+    """By the vocabulary that training would build from the same text."""
+    _prepare(recipe)
+    from nlpctl.data.examples import BadRowLog, ExampleReader, iter_examples
+    from nlpctl.models.scratch import make_vocabulary
+
+    def texts() -> Any:
+        for example in iter_examples(source, ExampleReader(rows, None), BadRowLog("skip")):
+            yield from rows.texts(example)
+
+    quiet_libraries()
+    _, _, tokenizer = make_vocabulary(recipe.model.from_scratch, texts)
+    return _counted(recipe, tokenizer, "counted with the vocabulary that training builds")
+
+
+def _counted(recipe: Recipe, tokenizer: Any, description: str) -> TokenCounter:
+    from nlpctl.data.tokenizers import build_encoder
+
+    return CountedTokens(build_encoder(tokenizer, recipe.data.tokenizer), description)
+
+
+def _prepare(recipe: Recipe) -> None:
+    """The process, before Paddle is imported; nothing here needs a GPU."""
+    runtime = dataclasses.replace(one_process(recipe.runtime), device="cpu", devices=())
+    configure_paddle(prepare_process(runtime, recipe.training.seed), recipe.training.seed)
+
+
+def _is_trained(recipe: Recipe) -> bool:
+    try:
+        find_trained_model(recipe)
+    except UserError:
+        return False
+    return True
+
+
+def _tokenizer_folder(recipe: Recipe) -> Path | None:
+    """The folder of the run's model, or of the one that the recipe starts from; None where it is not here."""
+    name = find_trained_model(recipe) if _is_trained(recipe) else recipe.model.name_or_path
+    if name is None:
+        return None
+    source = resolve_source(name)
+    if source.folder is not None:
+        return source.folder
+    home = recipe.runtime.cache_dir or os.environ.get("PPNLP_HOME") or "~/.paddlenlp"
+    cached = Path(home).expanduser() / "models" / source.name
+    return cached if (cached / "config.json").is_file() and any(cached.glob("vocab*")) else None
