@@ -16,12 +16,13 @@ from typing import Any, TextIO
 
 from nlpctl.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, Problem
 from nlpctl.runtime import console
+from nlpctl.runtime.interrupt import STOP_SECONDS
 from nlpctl.runtime.orphans import is_alive, signal_group
 
 POLL_SECONDS = 0.05
 SETTLE_SECONDS = 1.0  # a failure of one rank pulls others down; they get this long to tell theirs
 TERM_SECONDS = 3.0  # from SIGTERM to SIGKILL
-INTERRUPT_SECONDS = 10.0  # from Ctrl-C to SIGTERM: time to record the interruption
+INTERRUPT_SECONDS = 10.0  # from the end of the first interrupted rank to SIGTERM for the others
 SHOWN_LINES = 20
 
 
@@ -78,9 +79,10 @@ class Watch:
                 if self._launcher.poll() is not None and not self._wait(self._any_failed, SETTLE_SECONDS):
                     return self._lost()
         except KeyboardInterrupt:
-            console.note("interrupted: ending all processes")
+            console.note("interrupted: the processes end after a common step (once more: at once)")
             for rank in self._running():
                 os.kill(self._process(rank), signal.SIGINT)
+            self._wait(lambda: bool(self._ended()), STOP_SECONDS + TERM_SECONDS)
             self._wait(lambda: not self._running(), INTERRUPT_SECONDS)
             return EXIT_INTERRUPTED
 

@@ -1,0 +1,112 @@
+"""A signal at any moment of a training: the last completed step is saved, and a resumed run ends with the same bits."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+
+import pytest
+
+import nlpctl  # noqa: F401  before paddle
+from nlpctl.errors import Interrupted
+from nlpctl.runtime.event_log import EventLog
+from nlpctl.runtime.layout import checkpoint_step, checkpoints_in
+from nlpctl.runtime.run_directory import RunDirectory
+from nlpctl.tasks.sequence_classification import SequenceClassification
+from nlpctl.training import checkpoints
+
+EPOCHS = ("training.evaluation_strategy=epoch", "training.save_strategy=epoch", "training.load_best_model_at_end=true")
+PARTS = ("training.per_device_train_batch_size=4", "training.gradient_accumulation_steps=2")
+SHORT = (*EPOCHS, "training.max_steps=9")  # it ends within an epoch; evaluation and save are due nevertheless
+
+
+@pytest.fixture
+def signal_at(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """`signal_at(training=k)`: Ctrl-C while the k-th batch is trained on, or while the first is scored."""
+    loss = SequenceClassification.loss
+
+    def install(training: int | None = None, scoring: bool = False, times: int = 1) -> None:
+        batches: list[bool] = []
+
+        def interrupted(self, network, outputs, batch):
+            batches.append(network.training)
+            hit = batches.count(False) == 1 if scoring else batches.count(True) == training and network.training
+            if hit:
+                for _ in range(times):
+                    os.kill(os.getpid(), signal.SIGINT)
+            return loss(self, network, outputs, batch)
+
+        monkeypatch.setattr(SequenceClassification, "loss", interrupted)
+
+    return install
+
+
+def events(run) -> list[tuple[str, int]]:
+    return [(event["event"], event["step"]) for event in EventLog(run.events_file).read()]
+
+
+def steps_saved(run) -> list[int]:
+    return [checkpoint_step(path) for path in checkpoints_in(run.checkpoints)]
+
+
+@pytest.mark.parametrize(
+    ("settings", "when", "saved"),
+    [
+        ((), {"training": 1}, [1]),
+        ((), {"training": 3}, [3]),
+        ((), {"training": 6}, [6]),  # evaluation and save are due after it
+        ((), {"scoring": True}, [6]),  # it ends what it does
+        ((), {"training": 7}, [6, 7]),
+        ((), {"training": 12}, [6, 12]),  # the last
+        (PARTS, {"training": 5}, [3]),  # the first part of the third step
+        (EPOCHS, {"training": 6}, [6]),
+        (SHORT, {"training": 9}, [6, 9]),
+    ],
+)
+def test_resumed_with_the_same_bits(tiny, signal_at, monkeypatch, difference, settings, when, saved):
+    name = f"{len(settings)}-{'-'.join(map(str, when.items()))}"
+    with monkeypatch.context():
+        signal_at(**when)
+        with pytest.raises(Interrupted, match=f"goes on from checkpoint-{saved[-1]}"):
+            tiny(name, *settings)
+        monkeypatch.undo()
+    whole_name = f"whole-{'-'.join(settings)}"
+    run = RunDirectory(tiny.folder / name)
+    assert steps_saved(run) == saved and run.read_manifest()["state"] == "interrupted"
+    assert events(run)[-1] == ("save", saved[-1]) and not run.model.exists()
+
+    whole = RunDirectory(tiny.folder / whole_name)
+    if not whole.path.exists():
+        tiny(whole_name, *settings)
+    tiny(name, *settings, resume=True)
+    assert difference(run.model, whole.model) == 0.0
+    extra = [("save", step) for step in saved if step not in steps_saved(whole)]
+    assert [event for event in events(run) if event not in extra] == events(whole)
+    assert run.metrics_file.read_text() == whole.metrics_file.read_text()
+
+
+def test_the_second_signal_stops_at_once(tiny, signal_at):
+    signal_at(training=3, times=2)
+    with pytest.raises(Interrupted, match="goes on from the start, for there is no checkpoint yet"):
+        tiny("twice")
+    assert steps_saved(RunDirectory(tiny.folder / "twice")) == []
+
+
+def test_a_checkpoint_that_takes_too_long_is_absent(tiny, signal_at, monkeypatch):
+    """The time is up while it is written."""
+    signal_at(training=7)
+    save, written = checkpoints.save_model_folder, []
+
+    def slow(folder, *rest):
+        save(folder, *rest)
+        written.append(folder)
+        if len(written) == 2:
+            signal.raise_signal(signal.SIGALRM)
+
+    monkeypatch.setattr(checkpoints, "save_model_folder", slow)
+    with pytest.raises(Interrupted, match="goes on from checkpoint-6"):
+        tiny("slow")
+    run = RunDirectory(tiny.folder / "slow")
+    assert len(written) == 2 and steps_saved(run) == [6] and not list(run.path.rglob(".staging-*"))
+    assert events(run)[-1][0] == "log"
