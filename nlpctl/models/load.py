@@ -181,7 +181,7 @@ def _load(
     tokenizer = parts.tokenizer if added is None else added.tokenizer
     config = make_config(parts.family, parts.config, labels, overrides)
     network = _build(parts.family, head, config, tokenizer, added, where)
-    arrays = _paddle_arrays(read_weights_file(parts.weights_file), parts.family)
+    arrays = paddle_arrays(read_weights_file(parts.weights_file), parts.family)
     if added is not None:
         axes = vocabulary_parameters(network, head.predicts_words)
         arrays = make_room(with_prefix(arrays, prefix, network.state_dict()), network, axes)
@@ -219,7 +219,8 @@ def _build(
     return network
 
 
-def _paddle_arrays(weights: Weights, family: Family) -> Mapping[str, Any]:
+def paddle_arrays(weights: Weights, family: Family) -> Mapping[str, Any]:
+    """The arrays of a weights file under PaddleNLP's names; those of a bare encoder may lack its prefix."""
     # Some families of PaddleNLP (MegatronBert) name their own layers as Hugging Face does.
     if not weights.file.name.startswith("model_state.") and is_huggingface_layout(weights.arrays):
         return to_paddle_layout(weights.arrays, family.model_type, str(weights.file))

@@ -1,0 +1,153 @@
+"""`nlpctl params`: look at the parameters of a model, take them out, set them, compare them."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nlpctl.config.coerce import Mismatch, coerce_scalar
+from nlpctl.errors import UserError
+from nlpctl.runtime import console
+
+SETTINGS = {"help_option_names": ["-h", "--help"]}
+Model = Annotated[str, typer.Argument(metavar="MODEL", help="Run directory, checkpoint or model folder.")]
+Match = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--match",
+        metavar="PATTERN",
+        help="A name, a layer (ernie.embeddings), layers (ernie.encoder.layers.0-5) or wildcards (*.bias); repeatable.",
+    ),
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there already.")]
+
+app = typer.Typer(
+    name="params",
+    help="List, export, set and compare the parameters of a model.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
+    context_settings=SETTINGS,
+)
+
+
+@app.command("ls", context_settings=SETTINGS)
+def ls(model: Model, match: Match = None, json: Json = False) -> None:
+    """List parameters: name, shape, how many numbers, mean and standard deviation.
+
+    Examples:
+
+      nlpctl params ls outputs/quickstart
+
+      nlpctl params ls outputs/quickstart --match 'classifier.*' --json
+    """
+    from nlpctl.runners.params import list_parameters
+
+    rows = list_parameters(model, match or ("*",))
+    total = sum(row.parameters for row in rows if row.same_as is None)
+    if json:
+        console.print_json({"parameters": [dataclasses.asdict(row) for row in rows], "total": total})
+        return
+    cells = [
+        (row.name, _shape(row.shape), row.dtype, f"{row.parameters:,}", row.mean, row.std, row.same_as) for row in rows
+    ]
+    console.table("", ["name", "shape", "type", "parameters", "mean", "std", "same as"], cells)
+    console.note(f"{len(rows)} names, {total:,} parameters; what is the same counts once")
+
+
+@app.command("export", context_settings=SETTINGS)
+def export(
+    model: Model,
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="A .npz file; .npy for one array.")],
+    match: Match = None,
+    overwrite: Overwrite = False,
+) -> None:
+    """Write parameters to a NumPy file, each under its name.
+
+    Examples:
+
+      nlpctl params export outputs/quickstart --match 'classifier.*' -o classifier.npz
+
+      nlpctl params export outputs/quickstart --match ernie.embeddings.word_embeddings.weight -o words.npy
+    """
+    from nlpctl.runners.params import export_parameters
+
+    names = export_parameters(model, match or ("*",), output, overwrite=overwrite)
+    console.note(f"{len(names)} parameters -> {output}")
+
+
+@app.command("set", context_settings=SETTINGS)
+def set_values(
+    model: Model,
+    value: Annotated[
+        list[str],
+        typer.Option("--value", metavar="PATTERN=VALUE", help="What to set, to a number or a .npy file; repeatable."),
+    ],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FOLDER", help="Where to write the new model.")],
+    overwrite: Overwrite = False,
+) -> None:
+    """Write a copy of a model with other values in some parameters.
+
+    Examples:
+
+      nlpctl params set outputs/quickstart --value classifier.bias=0 -o outputs/without_bias
+
+      nlpctl params set outputs/quickstart --value ernie.embeddings.word_embeddings.weight=words.npy -o outputs/words
+    """
+    values = dict(_assignment(text) for text in value)
+    from nlpctl.runners.params import set_in_copy
+
+    for pattern, names in set_in_copy(model, values, output, overwrite=overwrite).items():
+        console.note(f"{pattern}: {', '.join(names[:3])}{' ...' if len(names) > 3 else ''} ({len(names)} set)")
+    console.note(f"model: {output}")
+
+
+@app.command("diff", context_settings=SETTINGS)
+def diff(
+    first: Model,
+    second: Annotated[str, typer.Argument(metavar="OTHER", help="The model to compare it with.")],
+    match: Match = None,
+    json: Json = False,
+) -> None:
+    """Compare two models parameter by parameter: what changed, by how much, and what is the same bit by bit.
+
+    Examples:
+
+      nlpctl params diff outputs/base outputs/frozen
+
+      nlpctl params diff outputs/run/checkpoints/checkpoint-10 outputs/run --match ernie.encoder
+    """
+    from nlpctl.runners.params import diff_parameters
+
+    found = diff_parameters(first, second, match or ("*",))
+    if json:
+        console.print_json(dataclasses.asdict(found))
+        return
+    rows = [
+        (row.name, f"{row.largest:.3g}", f"{row.mean:.3g}", f"{row.share:.2%}") for row in found.changed
+    ]
+    rows += [(name, f"{_shape(old)} -> {_shape(new)}", "", "") for name, old, new in found.reshaped]
+    rows += [(name, f"only in {first}", "", "") for name in found.only_first]
+    rows += [(name, f"only in {second}", "", "") for name in found.only_second]
+    if rows:
+        console.table("", ["name", "largest change", "mean change", "share of its size"], rows)
+    console.result(f"{len(rows)} parameters differ, {found.same} are the same bit by bit")
+
+
+def _assignment(text: str) -> tuple[str, float | str]:
+    """PATTERN=VALUE; what is no number is a file."""
+    pattern, equals, value = text.partition("=")
+    if not equals or not pattern or not value:
+        raise UserError(f"{text!r} is not of the form PATTERN=VALUE", where="--value", hint="--value classifier.bias=0")
+    try:
+        return pattern.strip(), coerce_scalar(value, float)
+    except Mismatch:
+        return pattern.strip(), value
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return " x ".join(map(str, shape)) or "one number"

@@ -1,0 +1,228 @@
+"""`nlpctl params`: the parameters of a model folder, read, compared and set without building the network."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nlpctl.config.schema import RuntimeSection
+from nlpctl.errors import UserError
+from nlpctl.models.parameters import select, value_for
+from nlpctl.models.source import HUGGINGFACE_WEIGHTS, PADDLE_WEIGHTS, WEIGHTS, ModelSource, resolve_source, weights_file
+from nlpctl.models.weights import Weights, read_weights_file, to_float32
+from nlpctl.runtime.files import staged_dir, staged_file
+from nlpctl.runtime.process import prepare_process, quiet_libraries
+
+BFLOAT16 = np.dtype(np.uint16)  # how the bits of bfloat16 are kept
+_WEIGHTS_FILES = {*PADDLE_WEIGHTS, *HUGGINGFACE_WEIGHTS}
+
+
+@dataclass(frozen=True)
+class ParameterRow:
+    """One entry of a weights file. `same_as`: an earlier entry with the same values, such as a tied one."""
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: str
+    parameters: int
+    mean: float
+    std: float
+    same_as: str | None
+
+
+@dataclass(frozen=True)
+class ChangedRow:
+    """A parameter that differs between two models: largest and mean absolute difference, and the size of the
+    difference as a share of the first model's values (L2 norms; infinite where those are all 0)."""
+
+    name: str
+    largest: float
+    mean: float
+    share: float
+
+
+@dataclass(frozen=True)
+class ParameterDiff:
+    """`same`: how many parameters are equal bit by bit. `reshaped`: name, shape in the first and in the second."""
+
+    changed: tuple[ChangedRow, ...]
+    reshaped: tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...]
+    only_first: tuple[str, ...]
+    only_second: tuple[str, ...]
+    same: int
+
+
+def list_parameters(model: str, patterns: Sequence[str] = ("*",)) -> list[ParameterRow]:
+    """The parameters of `model` that `patterns` mean. UserError: no such folder, or a pattern that matches nothing."""
+    arrays = read_parameters(model)
+    twins = _twins(arrays)
+    return [_row(name, arrays[name], twins[name]) for name in select(patterns, arrays, "--match")]
+
+
+def export_parameters(model: str, patterns: Sequence[str], output: Path, *, overwrite: bool = False) -> list[str]:
+    """Write the parameters that `patterns` mean to `output`, and return their names.
+
+    A .npz file holds each under its name; a .npy file holds one array, so that one parameter has to match.
+    """
+    arrays = read_parameters(model)
+    names = select(patterns, arrays, "--match")
+    if output.suffix not in (".npz", ".npy"):
+        hint = "end its name in .npz, or in .npy for a single parameter"
+        raise UserError("must be a .npz or .npy file", where=str(output), hint=hint)
+    if output.suffix == ".npy" and len(names) != 1:
+        hint = "write a .npz file, or give --match the full name"
+        raise UserError(f"a .npy file holds one array, but {len(names)} parameters match", where=str(output), hint=hint)
+    _refuse_existing(output, overwrite)
+    values = {name: to_float32(arrays[name]) if arrays[name].dtype == BFLOAT16 else arrays[name] for name in names}
+    try:
+        with staged_file(output) as stream:
+            if output.suffix == ".npz":
+                np.savez(stream, **values)
+            else:
+                np.save(stream, values[names[0]])
+    except OSError as error:
+        raise _cannot_write(output, error) from None
+    return names
+
+
+def set_in_copy(
+    model: str, values: Mapping[str, float | str], output: Path, *, overwrite: bool = False
+) -> dict[str, list[str]]:
+    """Write a copy of the model folder to `output` in which parameters have other values: pattern to number or .npy.
+
+    Names that hold the same values (tied parameters) are set together. Returns pattern to the names that were set.
+    Training state is not copied: it belongs to the old values.
+    """
+    source = _folder_of(model)
+    arrays = dict(read_parameters(model))
+    twins = _twins(arrays)
+    done: dict[str, list[str]] = {}
+    for pattern, value in values.items():
+        where = f"--value {pattern}"
+        chosen = select([pattern], arrays, where)
+        owners = {twins[name] or name for name in chosen}
+        done[pattern] = [name for name in arrays if name in chosen or (twins[name] or name) in owners]
+        for name in done[pattern]:
+            array = value_for(name, arrays[name].shape, value, where)
+            integer = arrays[name].dtype.kind in "iu" and arrays[name].dtype != BFLOAT16
+            arrays[name] = array.astype(arrays[name].dtype) if integer else array
+    if output.resolve() == source.folder.resolve():
+        raise UserError("this is the model itself", where=str(output), hint="name another folder: -o FOLDER")
+    _refuse_existing(output, overwrite)
+    _prepare()
+    import paddle
+
+    from nlpctl.training.checkpoints import TRAINING_STATE_FILES
+
+    left_out = _WEIGHTS_FILES | TRAINING_STATE_FILES | _shards(source.folder)
+    try:
+        with staged_dir(output) as folder:
+            for file in source.folder.iterdir():
+                if file.is_file() and file.name not in left_out:
+                    shutil.copyfile(file, folder / file.name)
+            paddle.save({name: paddle.to_tensor(array) for name, array in arrays.items()}, str(folder / WEIGHTS))
+    except OSError as error:
+        raise _cannot_write(output, error) from None
+    return done
+
+
+def diff_parameters(first: str, second: str, patterns: Sequence[str] = ("*",)) -> ParameterDiff:
+    """What differs between the parameters of two models. A pattern has to match in at least one of them."""
+    old, new = read_parameters(first), read_parameters(second)
+    names = select(patterns, dict.fromkeys([*old, *new]), "--match")
+    common = [name for name in names if name in old and name in new]
+    reshaped = tuple((name, old[name].shape, new[name].shape) for name in common if old[name].shape != new[name].shape)
+    alike = [name for name in common if old[name].shape == new[name].shape]
+    changed = [name for name in alike if not _same_bytes(old[name], new[name])]
+    return ParameterDiff(
+        tuple(_changed(name, old[name], new[name]) for name in changed),
+        reshaped,
+        tuple(name for name in names if name not in new),
+        tuple(name for name in names if name not in old),
+        len(alike) - len(changed),
+    )
+
+
+def read_parameters(model: str) -> Mapping[str, np.ndarray]:
+    """Name -> array of a model folder, under the names that recipes use. UserError: no such folder, or damaged."""
+    source = _folder_of(model)
+    weights = read_weights_file(weights_file(source.folder))
+    return weights.arrays if source.kind == "nlpctl" else _named_as_in_recipes(source, weights)
+
+
+def _named_as_in_recipes(source: ModelSource, weights: Weights) -> Mapping[str, np.ndarray]:
+    _prepare()
+    from nlpctl.models.assign import with_prefix
+    from nlpctl.models.families import family_of_config
+    from nlpctl.models.load import paddle_arrays
+    from nlpctl.models.source import read_config
+
+    family = family_of_config(read_config(source.folder), str(source.folder / "config.json"))
+    return with_prefix(paddle_arrays(weights, family), family.prefix, ())
+
+
+def _prepare() -> None:
+    """What has to happen before Paddle is imported. The CPU is enough: nothing is computed."""
+    prepare_process(RuntimeSection(device="cpu"), seed=0)
+    quiet_libraries()
+
+
+def _folder_of(model: str) -> ModelSource:
+    source = resolve_source(model)
+    if source.folder is None:
+        hint = "give a run directory or a model folder"
+        raise UserError("there is no such folder", where=model, hint=hint)
+    return source
+
+
+def _row(name: str, array: np.ndarray, twin: str | None) -> ParameterRow:
+    values = to_float32(array).astype(np.float64)
+    dtype = "bfloat16" if array.dtype == BFLOAT16 else str(array.dtype)
+    return ParameterRow(name, array.shape, dtype, array.size, float(values.mean()), float(values.std()), twin)
+
+
+def _twins(arrays: Mapping[str, np.ndarray]) -> dict[str, str | None]:
+    """Each name -> the first one that holds the same values; None for that one itself, and for constant values."""
+    first: dict[Any, str] = {}
+    twins: dict[str, str | None] = {}
+    for name, array in arrays.items():
+        constant = array.size < 2 or bool((array == array.flat[0]).all())
+        key = name if constant else (array.shape, hashlib.sha256(np.ascontiguousarray(array).tobytes()).digest())
+        twins[name] = first.get(key)
+        first.setdefault(key, name)
+    return twins
+
+
+def _same_bytes(one: np.ndarray, other: np.ndarray) -> bool:
+    return one.dtype == other.dtype and one.tobytes() == other.tobytes()
+
+
+def _changed(name: str, old: np.ndarray, new: np.ndarray) -> ChangedRow:
+    before, after = (to_float32(array).astype(np.float64) for array in (old, new))
+    difference, size = np.abs(after - before), float(np.linalg.norm(before))
+    share = float(np.linalg.norm(difference)) / size if size else float("inf")
+    return ChangedRow(name, float(difference.max()), float(difference.mean()), share)
+
+
+def _shards(folder: Path) -> set[str]:
+    """The files that make up weights in several parts."""
+    indexes = [folder / name for name in _WEIGHTS_FILES if name.endswith(".index.json") and (folder / name).is_file()]
+    parts = {".pdparams", ".safetensors", ".bin"}
+    return {file.name for file in folder.iterdir() if file.suffix in parts} if indexes else set()
+
+
+def _refuse_existing(output: Path, overwrite: bool) -> None:
+    if output.exists() and not overwrite:
+        raise UserError("is there already", where=str(output), hint="use --overwrite, or name another one: -o")
+
+
+def _cannot_write(output: Path, error: OSError) -> UserError:
+    return UserError(
+        f"cannot write here ({error.strerror or error})", where=str(output), hint="name another place: -o"
+    )
