@@ -72,9 +72,13 @@ def cut(
     for (name, target), chosen in zip(targets.items(), parts, strict=True):
         if target and not chosen:
             kept = max(len(group.rows) for group in groups)
-            hint = f"ask for more rows; up to {kept:,} rows have to stay together"
-            raise UserError(f"no row is left for {name}", where=f"--{name}", hint=hint)
+            raise no_row_left(name, f"up to {kept:,} rows have to stay together")
     return dict(zip(targets, parts, strict=True))
+
+
+def no_row_left(part: str, why: str) -> UserError:
+    """The error for a part that would be empty."""
+    return UserError(f"no row is left for {part}: {why}", where=f"--{part}", hint="ask for more rows")
 
 
 def label_counts(read: Readable, chosen: Sequence[int]) -> dict[str, int]:
@@ -107,5 +111,5 @@ def _keys(row: Row, texts: Mapping[str, str], together: str | None, group_by: st
     if group_by is not None:
         if group_by not in row.values:
             hint = f"the columns are {listed(row.values)}{did_you_mean(group_by, row.values)}"
-            raise UserError(f"no column {group_by!r}", where=f"{row.source}:{row.line}", hint=hint)
+            raise UserError(f"no column {group_by!r}", where="--group-by", hint=hint)
         yield "value", str(row.values[group_by])

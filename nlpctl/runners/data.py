@@ -17,7 +17,7 @@ from nlpctl.data.inspect.rows import read_split
 from nlpctl.data.kinds import task_rows
 from nlpctl.data.records import Records
 from nlpctl.data.sources import SPLITS, RowSource, has_split, open_split
-from nlpctl.data.split_rows import cut, label_counts, read_readable
+from nlpctl.data.split_rows import cut, label_counts, no_row_left, read_readable
 from nlpctl.data.splits import resolve_labels
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import UserError
@@ -112,8 +112,11 @@ def split_data(
 
 def part_sizes(total: int, shares: Mapping[str, float]) -> dict[str, int]:
     """Rows of train, dev and test. UserError where they are more than there are."""
-    sizes = {part: round(share * total) if share < 1 else int(share) for part, share in shares.items()}
-    sizes = {part: sizes.get(part, 0) for part in PARTS}
+    sizes = dict.fromkeys(PARTS, 0)
+    for part, share in shares.items():
+        sizes[part] = round(share * total) if share < 1 else int(share)
+        if share and not sizes[part]:
+            raise no_row_left(part, f"{share:g} of {total:,} rows is less than one")
     if "train" not in shares:
         sizes["train"] = total - sum(sizes.values())
     if sizes["train"] <= 0 or sum(sizes.values()) > total:
