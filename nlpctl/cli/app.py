@@ -40,6 +40,7 @@ COMMANDS = (
     Command("index", "nlpctl.cli.index:app", "Build an index of texts by meaning, and search it."),
     Command("data", "nlpctl.cli.data:app", "Look at data; cut them into train, dev and test."),
     Command("params", "nlpctl.cli.params:app", "List, export, set and compare the parameters of a model."),
+    Command("runs", "nlpctl.cli.runs:app", "List, show and compare runs."),
     Command("recipe", "nlpctl.cli.recipe:app", "List, show, copy and check recipes; list the flags."),
     Command("doctor", "nlpctl.cli.doctor:doctor", "Check this machine: versions, device, threads, disk."),
 )

@@ -36,6 +36,14 @@ def recipe_values(recipe: Recipe, *, everything: bool) -> dict[str, Any]:
     return values
 
 
+def flat(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    """Nested values under their dotted names. A key that holds free names is entered, too."""
+    found: dict[str, Any] = {}
+    for name, value in values.items():
+        found |= flat(value, f"{prefix}{name}.") if isinstance(value, Mapping) else {f"{prefix}{name}": value}
+    return found
+
+
 def to_yaml(values: Any) -> str:
     """`values` as YAML that the loader reads back as they are."""
     return yaml.dump(values, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=4096)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nlpctl.config.checks import refuse_half_precision_on_cpu
-from nlpctl.config.dump import dump_recipe, recipe_values
+from nlpctl.config.dump import dump_recipe, flat, recipe_values
 from nlpctl.config.load import load_recipe
 from nlpctl.config.paths import parameter_files
 from nlpctl.config.schema import Recipe
@@ -217,8 +217,8 @@ def _score(recipe: Recipe, run: RunDirectory, data: TrainingData) -> dict[str, A
 
 def _refuse_changed_recipe(recipe: Recipe, run: RunDirectory) -> None:
     """A resumed run follows the recipe that it began with."""
-    began = _flat(recipe_values(load_recipe(run.path, purpose="apply"), everything=True))
-    now = _flat(recipe_values(recipe, everything=True))
+    began = flat(recipe_values(load_recipe(run.path, purpose="apply"), everything=True))
+    now = flat(recipe_values(recipe, everything=True))
     changed = sorted(
         name for name in began.keys() | now.keys()
         if began.get(name) != now.get(name) and not name.startswith(FREE_TO_CHANGE)
@@ -230,10 +230,3 @@ def _refuse_changed_recipe(recipe: Recipe, run: RunDirectory) -> None:
             hint=f"go on with the run's own values: `nlpctl train {run.path} --resume`, "
             "or train again with --overwrite",
         )
-
-
-def _flat(values: dict[str, Any], prefix: str = "") -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for name, value in values.items():
-        flat |= _flat(value, f"{prefix}{name}.") if isinstance(value, dict) else {f"{prefix}{name}": value}
-    return flat

@@ -1,0 +1,198 @@
+"""`nlpctl runs`: list, show and compare runs."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nlpctl.cli.tables import score_tables
+from nlpctl.errors import UserError
+from nlpctl.names import did_you_mean
+from nlpctl.runtime import console
+
+if TYPE_CHECKING:
+    from nlpctl.runners.runs import Difference, RunRecord
+
+SETTINGS = {"help_option_names": ["-h", "--help"]}
+SORTS = ("name", "started", "dev", "test")
+WIDTH = 60  # characters of a value in a table
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]
+
+app = typer.Typer(
+    name="runs",
+    help="List, show and compare runs.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+    add_completion=False,
+    context_settings=SETTINGS,
+)
+
+
+@app.command("ls", context_settings=SETTINGS)
+def ls(
+    folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="Where runs are looked for.")] = Path("outputs"),
+    sort: Annotated[str, typer.Option("--sort", help=f"By {', '.join(SORTS)} (best score first).")] = "started",
+    json: Json = False,
+) -> None:
+    """List the runs in a folder: state, task, model, duration, scores.
+
+    The scores are of the metric that chose the model. A run that cannot be read is told on stderr and left out.
+
+    Examples:
+
+      nlpctl runs ls
+
+      nlpctl runs ls experiments --sort dev
+    """
+    if sort not in SORTS:
+        hint = f"one of {', '.join(SORTS)}"
+        raise UserError(f"there is no order {sort!r}{did_you_mean(sort, SORTS)}", where="--sort", hint=hint)
+    from nlpctl.runners.runs import find_runs, open_run
+
+    records = []
+    for path in find_runs(folder):
+        try:
+            records.append(open_run(path))
+        except UserError as error:
+            console.warn(str(error))
+    records.sort(key=lambda record: _order(record, sort))
+    if json:
+        console.print_json([record.to_json() for record in records])
+    elif not records:
+        console.note(f"no runs in {folder}")
+    else:
+        columns = ["run", "state", "task", "model", "step", "started", "time", "metric", "dev", "test"]
+        console.table("", columns, [_line(record, folder) for record in records])
+
+
+@app.command("show", context_settings=SETTINGS)
+def show(run: RunArgument, json: Json = False) -> None:
+    """Show one run: what it was, how it went, what came out.
+
+    nlpctl runs show outputs/quickstart
+    """
+    from nlpctl.runners.runs import facts, open_run
+
+    record = open_run(run)
+    if json:
+        console.print_json(record.to_json())
+        return
+    for name, value in facts(record).items():
+        console.result(f"{name + ':':<17}{value}")
+    if record.metrics:
+        console.result("")
+        score_tables(record.metrics)
+    incidents = [[each["event"], each["step"], _told(each)] for each in record.incidents()]
+    if incidents:
+        console.table("\nIncidents", ["what", "step", "details"], incidents)
+
+
+@app.command("diff", context_settings=SETTINGS)
+def diff(
+    runs: Annotated[list[Path], typer.Argument(metavar="RUN RUN...", help="Two run directories or more.")],
+    json: Json = False,
+) -> None:
+    """Show what differs between runs: recipe, environment, data, scores.
+
+    nlpctl runs diff outputs/first outputs/second
+    """
+    if len(runs) < 2:
+        raise UserError("one run has nothing to be compared with", where="RUN", hint="name two run directories or more")
+    from nlpctl.runners.runs import differences, open_run
+
+    records = [open_run(run) for run in runs]
+    found = differences(records)
+    if json:
+        names = [str(run) for run in runs]
+        groups = {
+            group: {each.name: dict(zip(names, each.values, strict=True)) for each in listed}
+            for group, listed in found.items()
+        }
+        console.print_json({"runs": names, "differences": groups})
+        return
+    for group, listed in found.items():
+        if listed:
+            columns, rows = _compared(group, listed, _short_names(runs))
+            console.table(f"{group}\n", columns, rows)
+            console.result("")
+    same = [group for group, listed in found.items() if not listed]
+    if same:
+        console.result(f"the same: {', '.join(same)}")
+
+
+def _order(record: RunRecord, sort: str) -> tuple[Any, ...]:
+    name = str(record.run.path)
+    if sort == "name":
+        return (name,)
+    if sort == "started":
+        return (record.manifest["started"], name)
+    score = record.score(sort, record.metric)
+    if score is None:
+        return (1, 0.0, name)
+    return (0, score if record.less_is_better else -score, name)
+
+
+def _line(record: RunRecord, folder: Path) -> list[Any]:
+    metric, seconds = record.metric, record.seconds
+    return [
+        os.path.relpath(record.run.path, folder),
+        record.state,
+        record.recipe.task,
+        record.model,
+        record.step,
+        record.manifest["started"][:16].replace("T", " "),
+        None if seconds is None else _duration(seconds),
+        metric,
+        record.score("dev", metric),
+        record.score("test", metric),
+    ]
+
+
+def _compared(group: str, listed: list[Difference], names: list[str]) -> tuple[list[str], list[list[Any]]]:
+    """Columns and rows of one group; two scores are also subtracted."""
+    cell = _digest if group == "data" else _cell
+    rows = [[each.name, *(cell(value) for value in each.values)] for each in listed]
+    if group != "scores" or len(names) != 2:
+        return [group, *names], rows
+    for row, each in zip(rows, listed, strict=True):
+        first, second = each.values
+        row.append(None if None in each.values else f"{second - first:+.4f}")
+    return [group, *names, "change"], rows
+
+
+def _digest(sha256: str | None) -> str | None:
+    return sha256 and f"sha256 {sha256[:12]}"
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, float) or value is None:
+        return value if value is None or abs(value) >= 1e-3 else f"{value:g}"
+    text = str(value)
+    return text if len(text) <= WIDTH else text[: WIDTH - 3] + "..."
+
+
+def _short_names(runs: list[Path]) -> list[str]:
+    """The last parts of the paths, as many as tell them apart."""
+    whole = [Path(os.path.abspath(run)).parts for run in runs]
+    for count in range(1, max(map(len, whole)) + 1):
+        names = [os.path.join(*parts[-count:]) for parts in whole]
+        if len(set(names)) == len(names):
+            return names
+    return [str(run) for run in runs]
+
+
+def _told(event: dict[str, Any]) -> str:
+    rest = {name: value for name, value in event.items() if name not in ("time", "event", "step")}
+    return ", ".join(
+        f"{name}: {'; '.join(value) if isinstance(value, list) else value}" for name, value in rest.items()
+    )
+
+
+def _duration(seconds: float) -> str:
+    minutes, rest = divmod(int(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02d}:{rest:02d}"

@@ -1,0 +1,183 @@
+"""`nlpctl runs`: what lies in run directories, listed, shown and compared. Needs neither Paddle nor the data."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from nlpctl.config.dump import flat, recipe_values
+from nlpctl.config.load import load_recipe
+from nlpctl.config.schema import Recipe
+from nlpctl.config.tasks import scores, task_info
+from nlpctl.errors import UserError
+from nlpctl.names import nearest
+from nlpctl.runtime.event_log import EventLog
+from nlpctl.runtime.layout import LOGS, MANIFEST, MODEL, RECIPE
+from nlpctl.runtime.orphans import is_alive
+from nlpctl.runtime.run_directory import RunDirectory
+
+# What happened to a run beyond the ordinary, as events.jsonl calls it.
+INCIDENTS = ("out_of_memory", "stalled", "bad_step")
+KILLED = "killed"  # the manifest says running, but its process is gone
+_FACTS = ("command", "started", "ended", "device", "processes", "seed", "git_commit", "error")
+_ENVIRONMENT = ("device", "processes", "git_commit")  # the seed is in the recipe
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """A run as its directory tells it. `events` are those of events.jsonl, `metrics` those of metrics.json."""
+
+    run: RunDirectory
+    manifest: Mapping[str, Any]
+    recipe: Recipe
+    events: Sequence[Mapping[str, Any]]
+    metrics: Mapping[str, Any]
+
+    @property
+    def state(self) -> str:
+        """finished, failed, interrupted, running, or KILLED."""
+        state, here = self.manifest["state"], self.manifest["host"] == socket.gethostname()
+        return KILLED if state == "running" and here and not is_alive(self.manifest["pid"]) else state
+
+    @property
+    def model(self) -> str:
+        """The name or folder that training began with, or the network that was new."""
+        model = self.recipe.model
+        if model.from_scratch is not None:
+            return f"{model.from_scratch.architecture} (new)"
+        return Path(model.name_or_path or "").name or "unnamed"
+
+    @property
+    def step(self) -> int:
+        """The last step that an event tells of."""
+        return max((event["step"] for event in self.events), default=0)
+
+    @property
+    def seconds(self) -> float | None:
+        """From the first start to the end, pauses between included; until now while it runs, None for KILLED."""
+        if self.state == KILLED:
+            return None
+        ended = self.manifest["ended"]
+        end = datetime.now(timezone.utc) if ended is None else datetime.fromisoformat(ended)
+        return (end - datetime.fromisoformat(self.manifest["started"])).total_seconds()
+
+    @property
+    def metric(self) -> str:
+        """The score that chose the model, or the task's most telling one."""
+        chosen = (self.recipe.training.metric_for_best_model or "").removeprefix("eval_")
+        return chosen if chosen in scores(self.recipe.task) else scores(self.recipe.task)[0]
+
+    @property
+    def less_is_better(self) -> bool:
+        """Whether a smaller `metric` is better."""
+        return not task_info(self.recipe.task).greater_is_better(self.metric)
+
+    def score(self, split: str, metric: str) -> float | None:
+        """The final score of "dev" or "test"; None where there is none."""
+        return figures(self.metrics.get(split, {})).get(metric)
+
+    def last(self, event: str, figure: str) -> float | None:
+        """`figure` of the last event of this kind."""
+        found = [each[figure] for each in self.events if each["event"] == event and figure in each]
+        return found[-1] if found else None
+
+    def incidents(self) -> list[Mapping[str, Any]]:
+        """The events that are not of the ordinary course."""
+        return [event for event in self.events if event["event"] in INCIDENTS]
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything but the single events."""
+        return {
+            "run": str(self.run.path),
+            "state": self.state,
+            "task": self.recipe.task,
+            "model": self.model,
+            "step": self.step,
+            "seconds": self.seconds,
+            "metric": self.metric,
+            "metrics": dict(self.metrics),
+            "incidents": self.incidents(),
+            "manifest": dict(self.manifest),
+        }
+
+
+def open_run(path: Path) -> RunRecord:
+    """The run in this directory. UserError where there is none, or its manifest or recipe cannot be read."""
+    if not (path / MANIFEST).is_file():
+        near = nearest(path.name, [run.name for run in find_runs(path.parent)] if path.parent.is_dir() else [])
+        hint = f"did you mean {path.parent / near}?" if near else "`nlpctl runs ls FOLDER` lists the runs in a folder"
+        raise UserError("there is no run here", where=str(path), hint=hint)
+    run = RunDirectory(path)
+    manifest = run.read_manifest()
+    recipe = load_recipe(path, purpose="apply")
+    metrics = json.loads(run.metrics_file.read_text(encoding="utf-8")) if run.metrics_file.exists() else {}
+    return RunRecord(run, manifest, recipe, EventLog(run.events_file).read(), metrics)
+
+
+def find_runs(folder: Path) -> Iterator[Path]:
+    """The run directories in `folder`, at any depth, by name. UserError where there is no such folder."""
+    if not folder.is_dir():
+        raise UserError("there is no such folder", where=str(folder), hint="name the folder that holds your runs")
+    for place, folders, files in os.walk(folder):
+        if MANIFEST in files and RECIPE in files:
+            folders.clear()
+            yield Path(place)
+        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in (MODEL, LOGS))
+
+
+def figures(report: Mapping[str, Any]) -> dict[str, float]:
+    """The entries of a report that are single numbers."""
+    return {name: value for name, value in report.items() if isinstance(value, int | float)}
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A thing that is not the same in all runs: its name, and its value in each (None: it is not there)."""
+
+    name: str
+    values: tuple[Any, ...]
+
+
+def differences(records: Sequence[RunRecord]) -> dict[str, list[Difference]]:
+    """What differs between runs: "recipe" (by key), "environment", "data" (SHA-256 by file), "scores"."""
+    recipes = [flat(recipe_values(record.recipe, everything=True)) for record in records]
+    for recipe in recipes:
+        del recipe["training.output_dir"]  # every run has its own
+    manifests = [record.manifest for record in records]
+    environments = [
+        {name: manifest[name] for name in _ENVIRONMENT} | flat(manifest["versions"], "versions.")
+        for manifest in manifests
+    ]
+    reports = [flat({split: figures(report) for split, report in record.metrics.items()}) for record in records]
+    return {
+        "recipe": _differing(recipes),
+        "environment": _differing(environments),
+        "data": _differing([manifest["data"] for manifest in manifests]),
+        "scores": _differing(reports),
+    }
+
+
+def _differing(tables: Sequence[Mapping[str, Any]]) -> list[Difference]:
+    names = dict.fromkeys(name for table in tables for name in table)
+    found = [Difference(name, tuple(table.get(name) for table in tables)) for name in names]
+    return [each for each in found if any(value != each.values[0] for value in each.values)]
+
+
+def facts(record: RunRecord) -> dict[str, Any]:
+    """What `runs show` tells of a run, by name, the most telling first."""
+    manifest = record.manifest
+    told = {"run": str(record.run.path), "state": record.state, "task": record.recipe.task, "model": record.model}
+    told |= {"step": record.step, "last loss": record.last("log", "loss")}
+    told |= {name.replace("_", " "): manifest[name] for name in _FACTS}
+    told["command"] = " ".join(["nlpctl", *manifest["command"][1:]])
+    told["resumed"] = ", ".join(f"{each['at']} (was {each['was']})" for each in manifest["resumed"])
+    told["data"] = ", ".join(manifest["data"])
+    checkpoint = record.run.last_checkpoint()
+    told["last checkpoint"] = None if checkpoint is None else checkpoint.name
+    return {name: value for name, value in told.items() if value not in (None, "", ())}

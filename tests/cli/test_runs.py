@@ -1,0 +1,156 @@
+"""`nlpctl runs ...`, on run directories as training leaves them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nlpctl.config.dump import dump_recipe
+from nlpctl.config.load import Override, load_recipe
+from nlpctl.runtime.event_log import EventLog
+from nlpctl.runtime.run_directory import RunDirectory
+
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def made(tmp_path: Path, recipe: Path) -> Callable[..., RunDirectory]:
+    """`made("name", "key=value", dev=0.9)`: the run `name` in tmp_path/outputs, finished with this accuracy."""
+
+    def make(name: str, *settings: str, dev: float | None = None, data: str = "aa", device: str = "cpu"):
+        run = RunDirectory(tmp_path / "outputs" / name)
+        overrides = [Override(*each.split("=", 1), "--set") for each in settings]
+        resolved = load_recipe(recipe, [*overrides, Override("training.output_dir", str(run.path), "--set")])
+        facts = {"command": ["/usr/bin/nlpctl", "train", "my.yaml"], "versions": {"paddlepaddle": "2.6.2"}}
+        facts |= {"git_commit": None, "seed": resolved.training.seed, "data": {"/data/train.tsv": data}}
+        facts |= {"device": device, "processes": 1, "skipped_rows": {}}
+        run.begin(facts, dump_recipe(resolved), resume=False, overwrite=False)
+        log = EventLog(run.events_file)
+        log.append("log", 4, loss=0.5)
+        log.append("log", 8, loss=0.25)
+        if dev is not None:
+            report = {"rows": 10, "accuracy": dev, "macro_f1": dev / 2}
+            run.metrics_file.write_text(json.dumps({"dev": report, "test": {**report, "accuracy": dev - 0.125}}))
+            with run.recorded():
+                pass
+        return run
+
+    return make
+
+
+def cells(out: str) -> list[list[str]]:
+    """The rows of a plain table, cut at double blanks."""
+    return [[cell.strip() for cell in line.split("  ") if cell.strip()] for line in out.splitlines()[2:]]
+
+
+def test_ls(nlpctl, made, tmp_path):
+    made("first", dev=0.75)
+    made("deep/second", dev=0.875)
+    third = made("third")
+    (tmp_path / "outputs" / "first" / "model").mkdir()
+    ended = nlpctl("runs", "ls", tmp_path / "outputs", "--sort", "dev")
+    assert ended.code == 0 and ended.err == ""
+    rows = cells(ended.out)
+    assert [row[0] for row in rows] == ["deep/second", "first", "third"]
+    assert rows[0][1:5] == ["finished", "sequence_classification", "ernie (new)", "8"]
+    assert rows[0][-3:] == ["accuracy", "0.8750", "0.7500"]
+    assert rows[2][1] == "running" and rows[2][-1] == "accuracy"  # it has no scores
+
+    manifest = third.read_manifest()
+    third.manifest_file.write_text(json.dumps({**manifest, "pid": 2**30}))
+    listed = json.loads(nlpctl("runs", "ls", tmp_path / "outputs", "--sort", "name", "--json").out)
+    assert [(each["run"].rpartition("/")[2], each["state"]) for each in listed] == [
+        ("second", "finished"), ("first", "finished"), ("third", "killed")
+    ]  # fmt: skip
+    third.manifest_file.write_text(json.dumps({**manifest, "pid": 2**30, "host": "elsewhere"}))
+    listed = json.loads(nlpctl("runs", "ls", tmp_path / "outputs", "--json").out)
+    assert {each["state"] for each in listed} == {"finished", "running"}  # nobody here can know
+
+
+def test_less_of_some_scores_is_better(nlpctl, made, tmp_path):
+    for name, perplexity in (("worse", 40.0), ("better", 8.0)):
+        run = made(name, "task=masked_language_model")
+        run.metrics_file.write_text(json.dumps({"dev": {"perplexity": perplexity}}))
+    rows = cells(nlpctl("runs", "ls", tmp_path / "outputs", "--sort", "dev").out)
+    assert [(row[0], row[-2], row[-1]) for row in rows] == [
+        ("better", "perplexity", "8.0000"), ("worse", "perplexity", "40.0000")
+    ]  # fmt: skip
+
+
+def test_ls_passes_over_what_it_cannot_read(nlpctl, made, tmp_path):
+    made("good", dev=0.5)
+    made("broken").manifest_file.write_text("{")
+    ended = nlpctl("runs", "ls", tmp_path / "outputs")
+    assert ended.code == 0 and [row[0] for row in cells(ended.out)] == ["good"]
+    assert "broken/manifest.json" in ended.err
+    (tmp_path / "empty").mkdir()
+    assert nlpctl("runs", "ls", tmp_path / "empty") == (0, "", f"no runs in {tmp_path / 'empty'}\n")
+
+
+def test_show(nlpctl, made):
+    run = made("one", dev=0.75)
+    EventLog(run.events_file).append("out_of_memory", 5, per_device_train_batch_size=4, gradient_accumulation_steps=2)
+    ended = nlpctl("runs", "show", run.path)
+    assert ended.code == 0, ended.err
+    for told in ("state:           finished", "command:         nlpctl train my.yaml", "last loss:       0.25",
+                 "seed:            3", "data:            /data/train.tsv", "out_of_memory"):  # fmt: skip
+        assert told in ended.out
+    assert "per_device_train_batch_size: 4" in ended.out and "0.6250" in ended.out
+    shown = json.loads(nlpctl("runs", "show", run.path, "--json").out)
+    assert shown["metrics"]["dev"]["accuracy"] == 0.75 and shown["manifest"]["seed"] == 3
+    assert [each["event"] for each in shown["incidents"]] == ["out_of_memory"]
+
+
+def test_diff(nlpctl, made):
+    one = made("one", dev=0.75)
+    two = made("two", "training.learning_rate=0.5", "training.seed=9", "model.config.x=1", dev=0.875, data="bb")
+    ended = nlpctl("runs", "diff", one.path, two.path)
+    assert ended.code == 0, ended.err
+    rows = {row[0]: row[1:] for row in (line.split() for line in ended.out.splitlines()) if row}
+    assert rows["training.learning_rate"] == ["5e-05", "0.5000"] and rows["training.seed"] == ["3", "9"]
+    assert rows["/data/train.tsv"] == ["sha256", "aa", "sha256", "bb"] and rows["model.config.x"] == ["1"]
+    assert rows["dev.accuracy"] == ["0.7500", "0.8750", "+0.1250"] and rows["dev.macro_f1"][2] == "+0.0625"
+    assert "output_dir" not in ended.out and "dev.rows" not in ended.out and "device" not in ended.out
+    found = json.loads(nlpctl("runs", "diff", one.path, two.path, "--json").out)
+    assert found["differences"]["recipe"]["training.seed"] == {str(one.path): 3, str(two.path): 9}
+    assert found["differences"]["recipe"]["model.config.x"] == {str(one.path): None, str(two.path): 1}
+
+
+def test_diff_of_what_is_the_same_and_of_three(nlpctl, made):
+    one, two, three = made("a/run", dev=0.5), made("b/run", dev=0.5), made("c/run", device="gpu")
+    assert nlpctl("runs", "diff", one.path, two.path).out == "the same: recipe, environment, data, scores\n"
+    out = nlpctl("runs", "diff", one.path, two.path, three.path).out
+    heads = [line.split() for line in out.splitlines()]
+    assert ["environment", "a/run", "b/run", "c/run"] in heads and ["device", "cpu", "cpu", "gpu"] in heads
+    assert ["scores", "a/run", "b/run", "c/run"] in heads and "change" not in out
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("ls", "nowhere"), "nowhere: there is no such folder"),
+        (("ls", ".", "--sort", "deb"), "(did you mean 'dev'?)"),
+        (("show", "outputs/on"), "did you mean outputs/one?"),
+        (("diff", "outputs/one"), "name two run directories"),
+        (("diff", "outputs/one", "outputs"), "outputs: there is no run here"),
+    ],
+)
+def test_refused(nlpctl, made, tmp_path, monkeypatch, words, told):
+    made("one", dev=0.5)
+    monkeypatch.chdir(tmp_path)
+    ended = nlpctl("runs", *words)
+    assert ended.code == 2 and told in ended.err and "\n  -> " in ended.err and ended.out == ""
+
+
+def test_needs_neither_paddle_nor_numpy(run_nlpctl, made):
+    """Answers at once, also where Paddle is not installed."""
+    run = made("one", dev=0.5)
+    (run.path / "paddle.py").write_text("raise ImportError('not wanted')\n")
+    (run.path / "numpy.py").write_text("raise ImportError('not wanted')\n")
+    ended = run_nlpctl("runs", "show", run.path, env={"PYTHONPATH": f"{run.path}{os.pathsep}{ROOT}"})
+    assert ended.returncode == 0, ended.stderr
