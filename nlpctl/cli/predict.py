@@ -36,6 +36,14 @@ def predict(
             "--embeddings", metavar="FILE.npy", help="Semantic indexing: write vectors, float32 [rows, dim], here."
         ),
     ] = None,
+    layer_outputs: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--layer-outputs",
+            metavar="PATTERN",
+            help="Write what these layers put out to -o OUT.npz: a name, ernie.encoder.layers.0-5, *; repeatable.",
+        ),
+    ] = None,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted prediction.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output file.")] = False,
 ) -> None:
@@ -48,8 +56,13 @@ def predict(
       echo 房间很干净 | nlpctl predict outputs/quickstart
 
       nlpctl predict outputs/pairs texts.txt --embeddings texts.npy
+
+      nlpctl predict outputs/quickstart reviews.txt --layer-outputs 'ernie.encoder.layers.*' -o layers.npz
     """
     check_format(format)
+    if layer_outputs and (resume or output is None or embeddings is not None):
+        hint = "give -o OUT.npz, and neither --resume nor --embeddings: the file is written in one go"
+        raise UserError("outputs of layers go to a .npz file alone", where="--layer-outputs", hint=hint)
     if embeddings is not None and (resume or output is not None):
         hint = "leave out -o and --resume: the vectors are written in one go, in place of JSON lines"
         raise UserError("vectors go to the file of --embeddings alone", where="--embeddings", hint=hint)
@@ -59,12 +72,18 @@ def predict(
     from nlpctl.data.inputs import open_input
     from nlpctl.data.kinds import task_rows
     from nlpctl.runners.embed import write_embeddings
+    from nlpctl.runners.layer_outputs import write_layer_outputs
     from nlpctl.runners.predict import predict as run_prediction
 
     with located(recipe):
         source = open_input(task_rows(recipe.task, recipe.data), input, format)
         if embeddings is not None:
             result = write_embeddings(recipe, source, embeddings, batch_size=batch_size, overwrite=overwrite)
+        elif layer_outputs:
+            options = {"batch_size": batch_size, "overwrite": overwrite}
+            result = write_layer_outputs(recipe, source, layer_outputs, output, **options)
+            for name, shape in result.shapes.items():
+                console.note(f"  {name}  {' x '.join(map(str, shape))}")
         else:
             result = run_prediction(recipe, source, output, batch_size=batch_size, resume=resume, overwrite=overwrite)
     if result.output is not None:

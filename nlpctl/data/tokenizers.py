@@ -225,10 +225,16 @@ def build_encoder(tokenizer: Any, mode: Literal["auto", "fast", "paddlenlp"]) ->
 
 
 def first_difference(fast: TextEncoder, slow: TextEncoder) -> str | None:
-    """The first probe that the two encode differently, alone or as a pair with the next; None if equal."""
+    """The first probe that the two encode differently, alone or as a pair with the next; None if equal.
+
+    Words that were added to the vocabulary (model.add_tokens) are probed too, the first and the last of them.
+    """
+    added = list(slow.tokenizer.get_added_vocab())
+    inside = [f"{word} {word.upper()}x{word}中{word}¥" for word in (*added[:10], *added[10:][-10:])]
+    probes = (*PROBES, *inside)
     for length in _PROBE_LENGTHS:
-        for pairs in (None, [*PROBES[1:], PROBES[0]]):
-            rows = zip(PROBES, fast.encode(PROBES, pairs, length), slow.encode(PROBES, pairs, length), strict=True)
+        for pairs in (None, [*probes[1:], probes[0]]):
+            rows = zip(probes, fast.encode(probes, pairs, length), slow.encode(probes, pairs, length), strict=True)
             for text, got, expected in rows:
                 if got != expected:
                     return text

@@ -51,13 +51,13 @@ def write_embeddings(
     if source.rereadable:
         source.check()  # a bad row in the last line should not cost an hour
     model = open_trained_model(recipe, model_source)
-    from nlpctl.inference.vector_file import VectorFile
+    from nlpctl.inference.array_file import ArrayFile
 
     started, file, bad = time.monotonic(), None, 0
     try:
         with sigterm_interrupts(), staged_file(output) as stream:
             for rows, vectors in embedded(recipe, model, source, batch_size):
-                file = VectorFile(stream, vectors.shape[1]) if file is None else file
+                file = ArrayFile(stream, vectors.shape[1:], vectors.dtype) if file is None else file
                 file.append(vectors)
                 bad += sum(isinstance(row, BadRow) for row in rows)
             if file is None:

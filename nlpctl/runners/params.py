@@ -17,7 +17,7 @@ from nlpctl.models.parameters import select, value_for
 from nlpctl.models.source import HUGGINGFACE_WEIGHTS, PADDLE_WEIGHTS, WEIGHTS, ModelSource, resolve_source, weights_file
 from nlpctl.models.weights import Weights, read_weights_file, to_float32
 from nlpctl.runtime.files import staged_dir, staged_file
-from nlpctl.runtime.process import prepare_process, quiet_libraries
+from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_libraries
 
 BFLOAT16 = np.dtype(np.uint16)  # how the bits of bfloat16 are kept
 _WEIGHTS_FILES = {*PADDLE_WEIGHTS, *HUGGINGFACE_WEIGHTS}
@@ -169,7 +169,7 @@ def _named_as_in_recipes(source: ModelSource, weights: Weights) -> Mapping[str, 
 
 def _prepare() -> None:
     """What has to happen before Paddle is imported. The CPU is enough: nothing is computed."""
-    prepare_process(RuntimeSection(device="cpu"), seed=0)
+    configure_paddle(prepare_process(RuntimeSection(device="cpu"), seed=0), seed=0)
     quiet_libraries()
 
 

@@ -1,0 +1,162 @@
+"""`nlpctl predict --layer-outputs`: what the layers put out on the way, for every row, in one .npz file."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+import zipfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nlpctl.config.schema import Recipe
+from nlpctl.data.inputs import PredictInput
+from nlpctl.data.row import BadRow
+from nlpctl.data.rows import no_rows
+from nlpctl.errors import UserError
+from nlpctl.runners.predict import PredictResult, check_bad_row, refuse_output
+from nlpctl.runners.trained import TrainedModel, find_trained_model, open_trained_model
+from nlpctl.runtime import console
+from nlpctl.runtime.files import staged_file
+from nlpctl.runtime.interrupt import sigterm_interrupts
+
+ROW, OFFSETS, INPUT_IDS = "row", "offsets", "input_ids"
+
+
+@dataclass(frozen=True)
+class LayerOutputsResult(PredictResult):
+    """`shapes`: name and shape of every array in the file."""
+
+    shapes: dict[str, tuple[int, ...]]
+
+
+def write_layer_outputs(
+    recipe: Recipe,
+    source: PredictInput,
+    patterns: Sequence[str],
+    output: Path,
+    *,
+    batch_size: int = 64,
+    overwrite: bool = False,
+) -> LayerOutputsResult:
+    """Write the outputs of the layers that `patterns` mean to the .npz file `output`.
+
+    Each stands under its name: [texts, ...], or for an output per token [tokens, ...], where the tokens of text i are
+    those from offsets[i] to offsets[i + 1]. input_ids [tokens] are the tokens themselves, special ones included;
+    row [texts] tells which row of the input a text is from: a long one may be cut into several texts, and bad rows
+    (data.on_bad_row: skip) have none. Memory does not grow with the rows.
+
+    UserError: a pattern matches no layer, an output has neither texts nor tokens, or the file cannot be written.
+    """
+    model_source = find_trained_model(recipe)
+    if output.suffix != ".npz":
+        raise UserError("must be a .npz file", where=str(output), hint="-o OUTPUTS.npz")
+    refuse_output(output, source, overwrite)
+    if source.rereadable:
+        source.check()  # a bad row in the last line should not cost an hour
+    model = open_trained_model(recipe, model_source)
+    started = time.monotonic()
+    try:
+        output.parent.mkdir(parents=True, exist_ok=True)
+        with sigterm_interrupts(), tempfile.TemporaryDirectory(dir=output.parent) as folder:
+            arrays = _Arrays(Path(folder))
+            with arrays:
+                rows, bad = _write(recipe, model, source, patterns, batch_size, arrays)
+            if not rows:
+                raise no_rows(source.name)
+            with staged_file(output) as stream:
+                arrays.pack(stream)
+    except OSError as error:
+        message = f"cannot write here ({error.strerror or error})"
+        raise UserError(message, where=str(output), hint="name another file") from None
+    return LayerOutputsResult(rows, bad, time.monotonic() - started, output, arrays.shapes)
+
+
+def _write(
+    recipe: Recipe,
+    model: TrainedModel,
+    source: PredictInput,
+    patterns: Sequence[str],
+    batch_size: int,
+    arrays: _Arrays,
+) -> tuple[int, int]:
+    """Run every text; returns how many rows were read, and how many of them were bad."""
+    from nlpctl.data.collate import raise_failure
+    from nlpctl.inference.layer_outputs import LayerOutputs, token_counts
+    from nlpctl.inference.predictor import answering, windows
+
+    pipeline = answering(model.task, model.encoder, model.predictor)
+    layers = LayerOutputs(model.predictor.network, patterns)
+    pad_id = layers.network.config.pad_token_id
+    seen = _Seen()
+    arrays.append(OFFSETS, np.zeros(1, np.int64))
+    tokens = 0
+    with console.progress(None, "layer outputs") as bar:
+        for window in windows(_texts(recipe, pipeline, source, seen), batch_size):
+            batch = pipeline.collate([feature for _, feature in window])
+            raise_failure(batch)
+            by_row, by_token = layers.of(batch)
+            lengths = token_counts(batch, pad_id)
+            ids = [row[:length] for row, length in zip(batch[INPUT_IDS], lengths, strict=True)]
+            facts = {
+                ROW: np.array([row for row, _ in window], np.int64),
+                OFFSETS: tokens + np.cumsum(lengths),
+                INPUT_IDS: np.concatenate(ids),
+            }
+            tokens += int(lengths.sum())
+            for name, array in {**by_row, **by_token, **facts}.items():
+                arrays.append(name, array)
+            bar.advance(len(window))
+    for name, reason in layers.left_out.items():
+        console.warn(f"{name} is left out: {reason}")
+    return seen.rows, seen.bad
+
+
+@dataclass
+class _Seen:
+    rows: int = 0
+    bad: int = 0
+
+
+def _texts(recipe: Recipe, pipeline: Any, source: PredictInput, seen: _Seen) -> Iterator[tuple[int, Any]]:
+    """(number of the row, what fits the window) in input order."""
+    for number, row in enumerate(source.rows()):
+        seen.rows += 1
+        if isinstance(row, BadRow):
+            check_bad_row(row, recipe.data.on_bad_row)
+            seen.bad += 1
+            continue
+        for feature in pipeline.task.features(row, pipeline.encoder):
+            yield number, feature
+
+
+class _Arrays(ExitStack):
+    """Arrays that grow, each in a .npy file of `folder`."""
+
+    def __init__(self, folder: Path):
+        super().__init__()
+        self._folder = folder
+        self._files: dict[str, Any] = {}
+
+    @property
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        return {name: (file.rows, *file.shape) for name, file in self._files.items()}
+
+    def append(self, name: str, rows: np.ndarray) -> None:
+        from nlpctl.inference.array_file import ArrayFile
+
+        if name not in self._files:
+            stream = self.enter_context((self._folder / f"{name}.npy").open("w+b"))
+            self._files[name] = ArrayFile(stream, rows.shape[1:], rows.dtype)
+            self.callback(self._files[name].finish)  # before the stream is closed
+        self._files[name].append(rows)
+
+    def pack(self, stream: Any) -> None:
+        """Put the files, which are closed by now, into a .npz file."""
+        with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
+            for name in self._files:
+                archive.write(self._folder / f"{name}.npy", f"{name}.npy")
