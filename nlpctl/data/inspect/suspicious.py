@@ -27,8 +27,10 @@ class Odd(NamedTuple):
     excerpt: str
 
 
-# What is left where text was decoded by the wrong table: U+FFFD; UTF-8 read as GBK; UTF-8 read as Latin-1.
-_BROKEN = re.compile("\ufffd|锟斤拷|(?:[ÃÂåäæçèéïð][\u0080-\u00bf]){2}|â€[\u0080-\u00bf™œ“”˜]|Ã[\u0080-\u00bf]")
+# What is left where text was decoded by the wrong table: U+FFFD; UTF-8 read as GBK; UTF-8 read as Latin-1 or
+# Windows-1252, where a character becomes two or three.
+_LATIN_TAIL = "\u0080-\u00bf€‚ƒ„…†‡ˆ‰Š‹ŒŽ‘’“”•–—˜™š›œžŸ"
+_BROKEN = re.compile(f"\ufffd|锟斤拷|(?:[à-ï][{_LATIN_TAIL}]{{2}}){{2}}|[ÂÃ][\u0080-\u00bf]|â€[{_LATIN_TAIL}]")
 _UNSEEN = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2060-\u2064\ufeff\ufff9-\ufffb\ue000-\uf8ff]"
 )

@@ -1,0 +1,67 @@
+"""Rows that occur again: inside a split, across splits, with other labels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nlpctl.data.inspect.duplicates import Overlap, Repeats, find_duplicates
+from nlpctl.data.inspect.rows import Seen
+
+LONG = "the room was large and quiet and the breakfast was good and the staff were friendly"
+NEAR = LONG.replace("friendly", "friendlier")
+
+
+def test_the_same_text_whatever_its_case_width_and_blanks(seen: Callable[..., Seen]) -> None:
+    rows = [seen("Very  clean"), seen("very clean", line=2), seen("ＶＥＲＹ clean ", line=3), seen("not clean", line=4)]
+    found = find_duplicates(rows, ["train"])
+    assert [[row.line for row in group] for group in found.same] == [[1, 2, 3]]
+    assert found.repeats == [Repeats("train", exact=2, near=0)]
+    assert found.near == [] and found.conflicts == []
+
+
+def test_texts_that_differ_in_punctuation_are_almost_the_same(seen: Callable[..., Seen]) -> None:
+    found = find_duplicates([seen("很好！"), seen("很好。", line=2), seen("不好。", line=3)], ["train"])
+    assert [(pair.first.line, pair.second.line, pair.similarity) for pair in found.near] == [(1, 2, 1.0)]
+    assert found.repeats == [Repeats("train", exact=0, near=2)]
+
+
+def test_overlap_counts_rows_of_the_later_split(seen: Callable[..., Seen]) -> None:
+    rows = [
+        seen(LONG), seen(LONG, line=2), seen("something else entirely", line=3),
+        seen(LONG, split="dev", line=1), seen(NEAR, split="dev", line=2), seen("quite new", split="dev", line=3),
+        seen("quite new", split="test", line=1), seen("unheard of", split="test", line=2),
+    ]  # fmt: skip
+    found = find_duplicates(rows, ["train", "dev", "test"])
+    assert found.overlaps == [
+        Overlap("dev", "train", rows=3, exact=1, near=1),
+        Overlap("test", "train", rows=2, exact=0, near=0),
+        Overlap("test", "dev", rows=2, exact=1, near=0),
+    ]
+    assert found.repeats[0] == Repeats("train", exact=1, near=0)
+
+
+def test_near_pairs_show_rows_of_different_splits(seen: Callable[..., Seen]) -> None:
+    rows = [seen(LONG), seen(NEAR, line=2), seen(NEAR, split="dev", line=5)]
+    (pair,) = find_duplicates(rows, ["train", "dev"]).near
+    assert {pair.first.where, pair.second.where} == {"train.tsv:1", "dev.tsv:5"}
+
+
+def test_conflicting_labels(seen: Callable[..., Seen]) -> None:
+    rows = [seen("fine", label="pos"), seen("Fine", label="neg", line=2), seen("bad", label="neg", line=3),
+            seen("bad", label="neg", line=4), seen(LONG, line=5), seen(NEAR, label="neg", line=6)]  # fmt: skip
+    found = find_duplicates(rows, ["train"])
+    assert [[row.line for row in group] for group in found.conflicts] == [[1, 2]]
+    assert [(pair.first.line, pair.second.line) for pair in found.near_conflicts] == [(5, 6)]
+
+
+def test_pairs_are_the_same_only_in_both_texts(seen: Callable[..., Seen]) -> None:
+    rows = [
+        seen(LONG, "a question about the room"),
+        seen(NEAR, "something completely different", line=2),
+        seen(NEAR, "a question about the rooms", line=3),
+        seen(LONG, "A question about the room", line=4),
+    ]
+    found = find_duplicates(rows, ["train"])
+    assert [[row.line for row in group] for group in found.same] == [[1, 4]]
+    assert [(pair.first.line, pair.second.line) for pair in found.near] == [(1, 3)]
+    assert found.near[0].similarity < 1.0

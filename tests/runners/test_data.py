@@ -1,0 +1,269 @@
+"""nlpctl data inspect and split, from Python and from the command line, on rows of every kind of task."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nlpctl.cli.app import main
+from nlpctl.config.load import Override, load_recipe
+from nlpctl.config.schema import Recipe
+from nlpctl.data.kinds import KINDS
+from nlpctl.runners.data import inspect_data, part_sizes, split_data, write_page
+from nlpctl.runtime.files import write_text_atomic
+
+ADJECTIVES = ("clean", "noisy", "large", "dark", "cheap", "old", "modern", "cosy", "damp", "bright")
+NOUNS = ("room", "lobby", "garden", "kitchen", "terrace", "bathroom")
+
+
+def sentence(i: int) -> str:
+    return f"the {ADJECTIVES[i % 10]} {NOUNS[i // 10 % 6]} number {i} was as we had been told"
+
+
+def tagged(i: int) -> dict[str, Any]:
+    words = [*sentence(i).split(), "Anna", "Smith"]
+    return {"tokens": words, "tags": ["O"] * (len(words) - 2) + ["B-PER", "I-PER" if i % 2 else "B-LOC"]}
+
+
+def conll(row: dict[str, Any]) -> str:
+    return "".join(f"{word}\t{tag}\n" for word, tag in zip(row["tokens"], row["tags"], strict=True)) + "\n"
+
+
+def squad(count: int) -> str:
+    articles = []
+    for i in range(count // 2):
+        context = f"{sentence(i)}. Its owner is called Number{i}."
+        questions = [
+            {"id": f"{i}-{k}", "question": f"{ask} {i}?", "answers": [{"text": f"Number{i}",
+             "answer_start": context.index(f"Number{i}")}]}
+            for k, ask in enumerate(("Who owns place", "What is the owner's name of place"))
+        ]  # fmt: skip
+        articles.append({"title": f"article {i}", "paragraphs": [{"context": context, "qas": questions}]})
+    return json.dumps({"version": "1.1", "data": articles})
+
+
+def jsonl(rows: Sequence[dict[str, Any]]) -> str:
+    return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
+
+
+def table(separator: str, rows: Sequence[Sequence[str]]) -> str:
+    return "".join(separator.join(row) + "\n" for row in rows)
+
+
+N = 60
+LABEL = [("pos", "neg", "pos")[i % 3] for i in range(N)]
+PAIR = "columns: {text: a, text_pair: b, label: same}"
+PAIRS = [{"a": sentence(i), "b": sentence(i + 100), "same": str(i % 2)} for i in range(N)]
+QUOTED = [["text", "label"], *([f'"{sentence(i)},\n\nand ""more"""', LABEL[i]] for i in range(N))]
+LISTS = [{"text": sentence(i), "label": ["a", "b", "c"][: i % 4]} for i in range(N)]
+TSV = [["text", "label"], *([sentence(i), LABEL[i]] for i in range(N))]
+WORDS = "columns: {tokens: tokens, tags: tags}"
+# name -> task, file, its text, what else stands under data, what stands beside data
+CASES = {
+    "tsv": ("sequence_classification", "all.tsv", table("\t", TSV), "", ""),
+    "tsv without header": ("sequence_classification", "all.tsv", table("\t", TSV[1:]),
+                           'header: false, columns: {text: "0", label: "1"}', ""),
+    "csv with quotes": ("sequence_classification", "all.csv", table(",", QUOTED), "", ""),
+    "lines of Windows": ("sequence_classification", "all.tsv", "\ufeff" + table("\t", TSV).replace("\n", "\r\n"), "",
+                         ""),
+    "json": ("sequence_classification", "all.json",
+             json.dumps([{"text": sentence(i), "label": LABEL[i]} for i in range(N)]), "", ""),
+    "few shot": ("few_shot_classification", "all.tsv", table("\t", TSV), "",
+                 "prompt: {template: \"{'text': 'text'} It was {'mask'}.\", verbalizer: {pos: good, neg: bad}}"),
+    "multi-label": ("multi_label_classification", "all.jsonl", jsonl(LISTS), "", ""),
+    "matching": ("text_matching", "all.jsonl", jsonl(PAIRS), PAIR, ""),
+    "indexing": ("semantic_indexing", "all.jsonl", jsonl(PAIRS), PAIR, ""),
+    "corpus": ("masked_language_model", "all.txt", table("", [[sentence(i)] for i in range(N)]), "", ""),
+    "conll": ("token_classification", "all.txt", "".join(conll(tagged(i)) for i in range(N)), "", ""),
+    "tagged jsonl": ("lexical_analysis", "all.jsonl", jsonl([tagged(i) for i in range(N)]), WORDS, ""),
+    "joined": ("token_classification", "all.tsv",
+               "tokens\ttags\n" + table("\t", [["\002".join(tagged(i)["tokens"]), "\002".join(tagged(i)["tags"])]
+                                             for i in range(N)]), "", ""),
+    "squad": ("question_answering", "all.json", squad(N), "", ""),
+}  # fmt: skip
+
+
+def recipe_of(case: str, folder: Path) -> Path:
+    task, name, text, data, rest = CASES[case]
+    (folder / name).write_text(text, encoding="utf-8", newline="")
+    extra = f", {data}" if data else ""
+    recipe = folder / "recipe.yaml"
+    recipe.write_text(
+        f"task: {task}\nmodel: {{name_or_path: ernie-3.0-nano-zh}}\ndata: {{train: {name}{extra}}}\n{rest}\n"
+        f"training: {{output_dir: {folder}/run}}\n",
+        encoding="utf-8",
+    )
+    return recipe
+
+
+def recipe_for(case: str, folder: Path, *overrides: tuple[str, str]) -> Recipe:
+    return load_recipe(
+        recipe_of(case, folder), [Override(key, text, "--set") for key, text in overrides], purpose="apply"
+    )
+
+
+def test_every_task_is_here() -> None:
+    assert {case[0] for case in CASES.values()} == set(KINDS)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_parts_hold_every_row_once_as_it_was(case: str, tmp_path: Path) -> None:
+    recipe = recipe_for(case, tmp_path)
+    before = Path(recipe.data.train[0]).read_bytes()
+    made = split_data(recipe, tmp_path / "parts", {"dev": 0.2, "test": 10})
+    assert Path(recipe.data.train[0]).read_bytes() == before
+    assert made.rows == {"train": 38, "dev": 12, "test": 10}
+    parts = {f"data.{part}": f"[{path}]" for part, path in made.files.items()}
+    again = load_recipe(recipe.path, [Override(key, text, "--set") for key, text in parts.items()], purpose="apply")
+    found = inspect_data(again, estimate=True)
+    assert {profile.split: profile.rows for profile in found.splits} == made.rows
+    assert all(not profile.bad for profile in found.splits)
+    assert all(not (overlap.exact or overlap.near) for overlap in found.duplicates.overlaps)
+    whole = inspect_data(recipe, estimate=True)
+    total = sum(profile.lengths.mean * profile.rows for profile in found.splits)
+    assert total == pytest.approx(whole.splits[0].lengths.mean * N)
+    for label, count in whole.splits[0].labels.items():
+        assert sum(profile.labels.get(label, 0) for profile in found.splits) == count
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case not in ("squad", "json")])
+def test_lines_are_copied_byte_for_byte(case: str, tmp_path: Path) -> None:
+    recipe = recipe_for(case, tmp_path)
+    original = Path(recipe.data.train[0]).read_bytes().removeprefix(b"\xef\xbb\xbf")
+    made = split_data(recipe, tmp_path / "parts", {"dev": 0.5, "test": 0})
+    has_header = case in ("tsv", "csv with quotes", "lines of Windows", "few shot", "joined")
+    header = original.split(b"\n")[0] + b"\n" if has_header else b""
+    parts = [path.read_bytes() for path in made.files.values()]
+    assert all(part.startswith(header) for part in parts)
+    pieces = [part.removeprefix(header) for part in parts]
+    assert sum(map(len, pieces)) + len(header) == len(original)
+    for piece in pieces:
+        assert all(line in original.split(b"\n") for line in piece.split(b"\n"))
+
+
+def test_questions_about_one_text_stay_together(tmp_path: Path) -> None:
+    made = split_data(recipe_for("squad", tmp_path), tmp_path / "parts", {"dev": 0.3, "test": 0.2})
+    titles = [
+        {article["title"] for article in json.loads(path.read_text("utf-8"))["data"]} for path in made.files.values()
+    ]
+    assert [len(each) for each in titles] == [15, 9, 6]
+    assert len(set().union(*titles)) == 30
+    assert json.loads(made.files["train"].read_text("utf-8"))["version"] == "1.1"
+
+
+def test_the_seed_decides(tmp_path: Path) -> None:
+    def dev(folder: str, seed: str) -> bytes:
+        recipe = recipe_for("tsv", tmp_path, ("training.seed", seed))
+        return split_data(recipe, tmp_path / folder, {"dev": 0.3, "test": 0}).files["dev"].read_bytes()
+
+    assert dev("a", "1") == dev("b", "1") != dev("c", "2")
+    told = json.loads((tmp_path / "c" / "split.json").read_text("utf-8"))
+    assert (told["seed"], told["rows"]) == (2, {"train": 42, "dev": 18})
+
+
+def test_repeated_and_grouped_rows_stay_together(tmp_path: Path) -> None:
+    rows = [{"text": sentence(i // 2).upper() if i % 2 else sentence(i // 2), "label": LABEL[i // 2], "by": i // 10}
+            for i in range(N)]  # fmt: skip
+    recipe = recipe_for("tsv", tmp_path, ("data.train", str(tmp_path / "rows.jsonl")))
+    (tmp_path / "rows.jsonl").write_text(jsonl(rows), encoding="utf-8")
+    same = split_data(recipe, tmp_path / "same", {"dev": 0.5, "test": 0})
+    texts = [{json.loads(line)["text"].lower() for line in path.open()} for path in same.files.values()]
+    assert not texts[0] & texts[1] and same.rows == {"train": 30, "dev": 30}
+    by = split_data(recipe, tmp_path / "by", {"dev": 0.5, "test": 0}, group_by="by")
+    authors = [{json.loads(line)["by"] for line in path.open()} for path in by.files.values()]
+    assert not authors[0] & authors[1] and len(authors[0] | authors[1]) == 6
+
+
+def test_bad_rows_are_left_out_where_the_recipe_says_so(tmp_path: Path) -> None:
+    recipe = recipe_for("csv with quotes", tmp_path, ("data.on_bad_row", "skip"))
+    file = Path(recipe.data.train[0])
+    file.write_text(file.read_text("utf-8") + " ,pos\nx,y,z\n", encoding="utf-8")
+    made = split_data(recipe, tmp_path / "parts", {"dev": 0.5, "test": 0})
+    assert sum(made.rows.values()) == N
+    assert all("x,y,z" not in path.read_text("utf-8") for path in made.files.values())
+    assert json.loads((tmp_path / "parts" / "split.json").read_text("utf-8"))["skipped_rows"]["total"] == 2
+
+
+@pytest.mark.parametrize(
+    ("shares", "sizes"),
+    [
+        ({"dev": 0.1, "test": 0.1}, {"train": 80, "dev": 10, "test": 10}),
+        ({"dev": 5, "test": 0}, {"train": 95, "dev": 5, "test": 0}),
+        ({"dev": 0, "test": 0, "train": 0.25}, {"train": 25, "dev": 0, "test": 0}),
+    ],
+)
+def test_sizes(shares: dict[str, float], sizes: dict[str, int]) -> None:
+    assert part_sizes(100, shares) == sizes
+
+
+MESSY = """text\tlabel
+the room was clean and the staff were friendly and helpful\tpos
+The room was  clean and the staff were friendly and helpful\tneg
+the room was clean and the staff were friendly and helpful!!\tpos
+!!!\tneg
+\tpos
+we saw a <br> in the middle\tneg
+"""
+
+
+def test_findings_name_their_lines(tmp_path: Path) -> None:
+    (tmp_path / "dev.tsv").write_text("text\tlabel\nwe saw a <br> in the middle\tneg\nfine\tpso\n", encoding="utf-8")
+    recipe = recipe_for("tsv", tmp_path, ("data.dev", str(tmp_path / "dev.tsv")))
+    write_text_atomic(Path(recipe.data.train[0]), MESSY)
+    found = inspect_data(recipe, estimate=True).to_json()
+    train = str(tmp_path / "all.tsv")
+    assert found["splits"]["train"]["rows"] == 5 and found["splits"]["train"]["labels"] == {"neg": 3, "pos": 2}
+    assert [row["where"] for row in found["conflicts"]["groups"][0]] == [f"{train}:2", f"{train}:3"]
+    assert found["duplicates"]["within"]["train"] == {"exact": 1, "near": 3}
+    assert found["duplicates"]["overlaps"] == [{"inside": "dev", "other": "train", "rows": 1, "exact": 1, "near": 0}]
+    kinds = {each["kind"]: [row["where"] for row in each["rows"]] for each in found["suspicious"]}
+    assert kinds["no letter or digit"] == [f"{train}:5"]
+    assert kinds["blank text"] == [f"{train}:6"]
+    assert kinds["unknown label"] == [f"{tmp_path / 'dev.tsv'}:3"]
+    assert kinds["markup"] == [f"{train}:7"]  # the same text in dev is counted, and listed once
+
+
+def test_broken_tags_and_equal_texts_are_suspicious(tmp_path: Path) -> None:
+    recipe = recipe_for("conll", tmp_path)
+    file = Path(recipe.data.train[0])
+    file.write_text(file.read_text("utf-8") + "Anna\tO\nSmith\tI-PER\n", encoding="utf-8")
+    last = 1 + sum(1 for _ in file.open()) - 2
+    (odd,) = [each for each in inspect_data(recipe, estimate=True).suspicions if "tags" in each.kind]
+    assert odd.first[0][0] == f"{file}:{last}" and odd.first[0][2] == "I-PER after O, at word 2"
+    (tmp_path / "pairs").mkdir()
+    recipe = recipe_for("matching", tmp_path / "pairs")
+    file = Path(recipe.data.train[0])
+    file.write_text(file.read_text("utf-8") + jsonl([{"a": "x y", "b": "x y", "same": "0"}]), encoding="utf-8")
+    kinds = {each.kind for each in inspect_data(recipe, estimate=True).suspicions}
+    assert "both texts are the same" in kinds
+
+
+def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
+    recipe = recipe_for("tsv", tmp_path)
+    write_text_atomic(Path(recipe.data.train[0]), MESSY)
+    write_page(inspect_data(recipe, estimate=True), "my data", tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text("utf-8")
+    assert "<svg" in text and "max_seq_length 128" in text
+    assert "we saw a &lt;br&gt; in the middle" in text
+    assert "all.tsv:6" in text
+    assert not re.search(r"(?:src|href)=\"(?!#)|@import|url\(|<script", text)
+
+
+def test_the_command_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = recipe_of("tsv", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    assert main(["data", "inspect", "recipe.yaml", "--estimate", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["splits"]["train"]["rows"] == N
+    assert main(["data", "inspect", "recipe.yaml", "all.tsv", "--estimate", "--rows", "7", "--html", "a.html"]) == 0
+    assert re.search(r"train +7 ", capsys.readouterr().out)
+    assert (tmp_path / "a.html").is_file()
+    assert main(["data", "split", str(recipe), "-o", "parts", "--dev", "6", "--test", "0", "--seed", "9"]) == 0
+    printed = capsys.readouterr()
+    assert "(rows)  54     6" in printed.out and "  dev: parts/dev.tsv" in printed.err
+    assert json.loads((tmp_path / "parts/split.json").read_text("utf-8"))["seed"] == 9
+    assert main(["data", "split", str(recipe), "-o", "parts"]) == 2
