@@ -117,7 +117,7 @@ def diff(
     for group, listed in found.items():
         if listed:
             columns, rows = _compared(group, listed, _short_names(runs))
-            console.table(f"{group}\n", columns, rows)
+            console.table("", columns, rows)
             console.result("")
     same = [group for group, listed in found.items() if not listed]
     if same:

@@ -14,7 +14,6 @@ from nlpctl.config.load import Override, load_recipe
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.run_directory import RunDirectory
 
-
 ROOT = Path(__file__).resolve().parents[2]
 
 
