@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -16,19 +17,21 @@ from nlpctl.config.schema import Recipe
 from nlpctl.data.examples import require_full_batch
 from nlpctl.data.kinds import task_rows
 from nlpctl.data.splits import TrainingData, read_training_data
-from nlpctl.errors import EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, RunFailed, UserError
+from nlpctl.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, RunFailed, UserError
 from nlpctl.models.folder import write_labels
 from nlpctl.models.source import resolve_source
 from nlpctl.runners.evaluate import split_predictions
 from nlpctl.runners.trained import open_trained_model
 from nlpctl.runtime import console
 from nlpctl.runtime.device import choose_device
+from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.files import write_json_atomic
 from nlpctl.runtime.launch import launch, processes_wanted
 from nlpctl.runtime.process import ProcessSetup, configure_paddle, prepare_process, quiet_libraries
 from nlpctl.runtime.ranks import is_child
 from nlpctl.runtime.run_directory import RunDirectory, describe_run
 from nlpctl.runtime.versions import installed_version, pins
+from nlpctl.training.oom import recorded_division
 from nlpctl.upstream.parameter_names import fresh_parameter_names
 
 if TYPE_CHECKING:
@@ -92,8 +95,7 @@ def _train_in_processes(recipe: Recipe, run: RunDirectory, processes: int, begin
     # The parent must stay without Paddle: a named data set, which imports it, is left to the children.
     begin(None if recipe.data.dataset is not None else _read_data(recipe, processes))
     with run.recorded():
-        argv = ["train", str(run.recipe_file), *(["--resume"] if resume else [])]
-        code = launch(argv, processes, recipe.runtime.devices, run.logs)
+        code = _launch(recipe, run, processes, resume)
         if code == EXIT_INTERRUPTED:
             raise KeyboardInterrupt
         if code != EXIT_OK:
@@ -103,6 +105,20 @@ def _train_in_processes(recipe: Recipe, run: RunDirectory, processes: int, begin
                 where=str(run.logs),
                 hint="the failing process's last lines are above; this folder holds one log per process",
             )
+
+
+def _launch(recipe: Recipe, run: RunDirectory, processes: int, resume: bool) -> int:
+    """Run all processes, again where one of them lacked memory and left a note of smaller parts; the exit code."""
+    log = EventLog(run.events_file)
+    while True:
+        before = recorded_division(log, sys.maxsize)
+        argv = ["train", str(run.recipe_file), *(["--resume"] if resume else [])]
+        code = launch(argv, processes, recipe.runtime.devices, run.logs)
+        division = recorded_division(log, sys.maxsize)
+        if code != EXIT_FAILED or division == before:
+            return code
+        console.warn(f"out of memory: all processes start again, with {division.batch_size} rows at a time each")
+        resume = True
 
 
 def _train_as_child(recipe: Recipe, run: RunDirectory, resume: bool) -> dict[str, Any]:

@@ -132,6 +132,39 @@ def test_stopped_and_resumed(work, weights, two):
     assert [name for name in first if first[name].tobytes() != second[name].tobytes()] == []
 
 
+NO_MEMORY = """
+import csv, os
+def read(path):
+    if os.environ.get('PADDLE_TRAINER_ID') == '1' and 'train' in path:
+        from nlpctl.tasks.sequence_classification import SequenceClassification
+        loss, calls = SequenceClassification.loss, []
+        def limited(self, network, outputs, batch):
+            calls.extend([1] * network.training)
+            if len(calls) > 9 and batch['labels'].shape[0] > 2 and network.training:
+                raise MemoryError('(ResourceExhausted) Out of memory error on GPU 1.')
+            return loss(self, network, outputs, batch)
+        SequenceClassification.loss = limited
+    with open(path) as stream:
+        yield from csv.DictReader(stream, delimiter='\\t')
+"""
+
+
+def test_a_rank_that_lacks_memory(work, weights, two):
+    """Rank 1 in step 10: all go on from the checkpoint of step 8, with half the rows at a time."""
+    (work / "no_memory.py").write_text(NO_MEMORY)
+    run = work / "no-memory"
+    settings = (*PLAIN, *PARTS, "--nproc", "2", "--set", "data.reader=no_memory:read")
+    done = work.nlpctl("train", "recipe.yaml", *settings, "--set", f"training.output_dir={run.name}")
+    assert done.returncode == 0, done.stderr
+    assert "process 1 of 2 failed" in done.stderr and "out of memory in step 10, with 4 rows at a time" in done.stderr
+    assert "start again, with 2 rows at a time each" in done.stderr and "Traceback" not in done.stderr
+    (event,) = [event for event in work.events(run.name) if event["event"] == "out_of_memory"]
+    assert (event["step"], event["per_device_train_batch_size"], event["gradient_accumulation_steps"]) == (8, 2, 2)
+    assert work.manifest(run.name)["state"] == "finished" and not ranks_of(run)
+    difference = alike(work, weights, two, run)
+    assert 0.0 < difference < 1e-5
+
+
 def ranks_of(run: Path) -> list[int]:
     """Living processes whose command line names the run."""
     found = []
