@@ -20,18 +20,19 @@ def freeze(network: paddle.nn.Layer, patterns: Sequence[str], where: str) -> lis
     UserError, blaming the key `where`: a pattern matches nothing, or nothing is left to train.
     """
     parameters = named(network)
-    for name in select(patterns, parameters, where) if patterns else ():
-        parameters[name].stop_gradient = True
-    frozen = [name for name, parameter in parameters.items() if parameter.stop_gradient]
-    if len(frozen) == len(parameters):
+    chosen = {id(parameters[name]) for name in select(patterns, parameters, where)}
+    for parameter in parameters.values():
+        if id(parameter) in chosen:
+            parameter.stop_gradient = True
+    if all(parameter.stop_gradient for parameter in parameters.values()):
         hint = "leave out the task head, such as classifier"
         raise UserError("every parameter is frozen: nothing is left to train", where=where, hint=hint)
     for layer in network.sublayers():
         if _keeps_statistics(layer) and all(parameter.stop_gradient for parameter in layer.parameters()):
             layer._use_global_stats = True
-    return frozen
+    return [name for name, parameter in parameters.items() if id(parameter) in chosen]
 
 
 def _keeps_statistics(layer: Any) -> bool:
-    """Whether training changes more of the layer than its parameters: running mean and variance."""
-    return isinstance(layer, paddle.nn.layer.norm._BatchNormBase) and bool(layer.parameters())
+    """Whether it is a batch norm: training moves its mean and variance, which no gradient reaches."""
+    return isinstance(layer, paddle.nn.layer.norm._BatchNormBase | paddle.nn.BatchNorm)
