@@ -116,8 +116,19 @@ def open_run(path: Path) -> RunRecord:
     run = RunDirectory(path)
     manifest = run.read_manifest()
     recipe = load_recipe(path, purpose="apply")
-    metrics = json.loads(run.metrics_file.read_text(encoding="utf-8")) if run.metrics_file.exists() else {}
-    return RunRecord(run, manifest, recipe, EventLog(run.events_file).read(), metrics)
+    return RunRecord(run, manifest, recipe, EventLog(run.events_file).read(), _read_metrics(run.metrics_file))
+
+
+def _read_metrics(file: Path) -> dict[str, Any]:
+    """What metrics.json holds, {} where there is none yet. UserError where it cannot be read."""
+    try:
+        metrics = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
+        if not isinstance(metrics, dict):
+            raise ValueError("it holds no scores")
+        return metrics
+    except (OSError, ValueError) as error:
+        hint = "`nlpctl eval` scores the model of the run again; delete the file to see the rest"
+        raise UserError(f"the scores cannot be read ({error})", where=str(file), hint=hint) from None
 
 
 def find_runs(folder: Path) -> Iterator[Path]:
