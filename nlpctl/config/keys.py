@@ -16,17 +16,19 @@ from typing import Any, Literal
 from nlpctl.config.schema import (
     CompressionSection,
     DataSection,
-    DecodeSection,
     EarlyStoppingSection,
     GuardsSection,
-    LossSection,
-    MaskingSection,
     ModelSection,
     OptimizerSection,
-    PromptSection,
-    RetrievalSection,
     RuntimeSection,
     TrainingSection,
+)
+from nlpctl.config.task_sections import (
+    DecodeSection,
+    LossSection,
+    MaskingSection,
+    PromptSection,
+    RetrievalSection,
 )
 from nlpctl.names import nearest
 

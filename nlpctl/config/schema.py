@@ -1,6 +1,6 @@
 """The recipe: every key that may appear in a recipe file, its type, default and meaning.
 
-This module is the single definition. The loader coerces by these types, the JSON Schema and
+This module, with task_sections.py, is the single definition. The loader coerces by these types, the JSON Schema and
 docs/recipes.md are generated from them, and the rest of nlpctl receives them already checked.
 
 `training` and `compression` hold the fields of PaddleNLP's TrainingArguments and
@@ -17,18 +17,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nlpctl.config.catalogue import compression_fields, training_fields
-
-Scalar = str | int | float | bool | None
-
-
-def key(default: Any, help: str) -> Any:
-    """A recipe key: its default and its one-line meaning (shown in help, schema and docs)."""
-    return field(default=default, metadata={"help": help})
-
-
-def mapping_key(help: str) -> Any:
-    """A recipe key that holds free names, empty by default (a plain dict: it pickles and copies)."""
-    return field(default_factory=dict, metadata={"help": help})
+from nlpctl.config.declare import Scalar, key, mapping_key
+from nlpctl.config.task_sections import (
+    DecodeSection,
+    LossSection,
+    MaskingSection,
+    PromptSection,
+    RetrievalSection,
+)
 
 
 @dataclass(frozen=True)
@@ -178,57 +174,6 @@ class DataSection:
 
 
 @dataclass(frozen=True)
-class DecodeSection:
-    """How a network's output becomes an answer."""
-
-    terms: str | None = key(
-        None, "Tagging: file of TERM<TAB>TYPE lines; these terms get these types, whatever the network says."
-    )
-    tune: Literal["accuracy", "macro_f1", "weighted_f1", "f1"] | None = key(
-        None,
-        "Search decision thresholds on dev after training, for this score (f1: that of the second of two labels); they "
-        "are kept with the model.",
-    )
-    threshold: float = key(
-        0.5, "Multi-label: a label is given from this probability on, where none was tuned on the dev data."
-    )
-    n_best: int = key(5, "Question answering: number of candidates that predict writes. Masked words: the same.")
-    max_answer_length: int = key(50, "Question answering: longest answer, in tokens.")
-    null_threshold: float | None = key(
-        None,
-        "Question answering: no answer when its score is above the best answer's by more than this, such as 0.0 "
-        "for SQuAD 2.0; null: every question gets an answer.",
-    )
-
-
-@dataclass(frozen=True)
-class MaskingSection:
-    """What masked language model training hides."""
-
-    probability: float = key(0.15, "Share of the text that is to be predicted.")
-    whole_words: bool = key(True, "Hide all pieces of a word together; Chinese words as jieba splits them.")
-    dictionary: str | None = key(None, "File with one word per line that jieba has to keep whole.")
-
-
-@dataclass(frozen=True)
-class PromptSection:
-    """Few-shot classification: the task put as a sentence with a gap."""
-
-    template: str | None = key(None, "PaddleNLP template, such as \"{'text': 'text'} It was {'mask'}.\"")
-    verbalizer: Mapping[str, Scalar] = mapping_key("Label to the word that stands for it, such as pos: great.")
-
-
-@dataclass(frozen=True)
-class RetrievalSection:
-    """Semantic indexing: how texts become vectors, and the loss over the negatives of a batch."""
-
-    pooling: Literal["cls", "mean"] = key("mean", "The vector of a text: its first token's, or the mean over tokens.")
-    embedding_size: int | None = key(None, "Project the vectors to this width; default: the encoder's own.")
-    scale: float = key(20.0, "Factor on the cosines before the softmax.")
-    margin: float = key(0.0, "Taken from the cosine of the true pair while training.")
-
-
-@dataclass(frozen=True)
 class GroupSection:
     """Settings of the parameters that match."""
 
@@ -251,21 +196,6 @@ class OptimizerSection:
         "Learning rate of an encoder's layer as a share of that of the layer above, such as 0.9; the task head learns "
         "at training.learning_rate, the embeddings slowest.",
     )
-
-
-@dataclass(frozen=True)
-class LossSection:
-    """The loss of a classifier whose labels are unequal in number or in difficulty."""
-
-    class_weights: Literal["balanced"] | None = key(
-        None, "balanced: rows weigh in inverse proportion to how often their label occurs."
-    )
-    weights: Mapping[str, Scalar] = mapping_key("Or label to its weight, such as neg: 2.0; others weigh 1.")
-    focal_gamma: float | None = key(None, "Focal loss: the exponent; 2.0 is usual. null: cross entropy.")
-    focal_alpha: float | None = key(
-        None, "Focal loss: weight of the second of two labels (multi-label: of a given label); the other has 1 - alpha."
-    )
-    label_smoothing: float = key(0.0, "Share of the target that is spread over all labels.")
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
-from nlpctl.config.schema import LossSection
+from nlpctl.config.task_sections import LossSection
 from nlpctl.errors import UserError
 
 

@@ -1,0 +1,75 @@
+"""The sections of a recipe that belong to single tasks; config/task_checks.py says which task reads which key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from nlpctl.config.declare import Scalar, key, mapping_key
+
+
+@dataclass(frozen=True)
+class DecodeSection:
+    """How a network's output becomes an answer."""
+
+    terms: str | None = key(
+        None, "Tagging: file of TERM<TAB>TYPE lines; these terms get these types, whatever the network says."
+    )
+    tune: Literal["accuracy", "macro_f1", "weighted_f1", "f1"] | None = key(
+        None,
+        "Search decision thresholds on dev after training, for this score (f1: that of the second of two labels); they "
+        "are kept with the model.",
+    )
+    threshold: float = key(
+        0.5, "Multi-label: a label is given from this probability on, where none was tuned on the dev data."
+    )
+    n_best: int = key(5, "Question answering: number of candidates that predict writes. Masked words: the same.")
+    max_answer_length: int = key(50, "Question answering: longest answer, in tokens.")
+    null_threshold: float | None = key(
+        None,
+        "Question answering: no answer when its score is above the best answer's by more than this, such as 0.0 "
+        "for SQuAD 2.0; null: every question gets an answer.",
+    )
+
+
+@dataclass(frozen=True)
+class MaskingSection:
+    """What masked language model training hides."""
+
+    probability: float = key(0.15, "Share of the text that is to be predicted.")
+    whole_words: bool = key(True, "Hide all pieces of a word together; Chinese words as jieba splits them.")
+    dictionary: str | None = key(None, "File with one word per line that jieba has to keep whole.")
+
+
+@dataclass(frozen=True)
+class PromptSection:
+    """Few-shot classification: the task put as a sentence with a gap."""
+
+    template: str | None = key(None, "PaddleNLP template, such as \"{'text': 'text'} It was {'mask'}.\"")
+    verbalizer: Mapping[str, Scalar] = mapping_key("Label to the word that stands for it, such as pos: great.")
+
+
+@dataclass(frozen=True)
+class RetrievalSection:
+    """Semantic indexing: how texts become vectors, and the loss over the negatives of a batch."""
+
+    pooling: Literal["cls", "mean"] = key("mean", "The vector of a text: its first token's, or the mean over tokens.")
+    embedding_size: int | None = key(None, "Project the vectors to this width; default: the encoder's own.")
+    scale: float = key(20.0, "Factor on the cosines before the softmax.")
+    margin: float = key(0.0, "Taken from the cosine of the true pair while training.")
+
+
+@dataclass(frozen=True)
+class LossSection:
+    """The loss of a classifier whose labels are unequal in number or in difficulty."""
+
+    class_weights: Literal["balanced"] | None = key(
+        None, "balanced: rows weigh in inverse proportion to how often their label occurs."
+    )
+    weights: Mapping[str, Scalar] = mapping_key("Or label to its weight, such as neg: 2.0; others weigh 1.")
+    focal_gamma: float | None = key(None, "Focal loss: the exponent; 2.0 is usual. null: cross entropy.")
+    focal_alpha: float | None = key(
+        None, "Focal loss: weight of the second of two labels (multi-label: of a given label); the other has 1 - alpha."
+    )
+    label_smoothing: float = key(0.0, "Share of the target that is spread over all labels.")
