@@ -186,10 +186,14 @@ def _short_names(runs: list[Path]) -> list[str]:
 
 
 def _told(event: dict[str, Any]) -> str:
+    """What an event holds, lists cut to their first entry."""
     rest = {name: value for name, value in event.items() if name not in ("time", "event", "step")}
-    return ", ".join(
-        f"{name}: {'; '.join(value) if isinstance(value, list) else value}" for name, value in rest.items()
-    )
+    return ", ".join(f"{name}: {_first(value) if isinstance(value, list) else value}" for name, value in rest.items())
+
+
+def _first(values: list[Any]) -> str:
+    more = f" and {len(values) - 1} more" if len(values) > 1 else ""
+    return f"{values[0] if values else 'none'}{more}"
 
 
 def _duration(seconds: float) -> str:

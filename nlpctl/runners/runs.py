@@ -186,6 +186,7 @@ def facts(record: RunRecord) -> dict[str, Any]:
     told = {"run": str(record.run.path), "state": record.state, "task": record.recipe.task, "model": record.model}
     told |= {"step": record.step, "last loss": record.last("log", "loss")}
     told |= {name.replace("_", " "): manifest[name] for name in _FACTS}
+    told["error"] = (manifest["error"] or "").partition("\n")[0]
     told["command"] = " ".join(["nlpctl", *manifest["command"][1:]])
     told["resumed"] = ", ".join(f"{each['at']} (was {each['was']})" for each in manifest["resumed"])
     told["data"] = ", ".join(manifest["data"])

@@ -27,13 +27,15 @@ Rows = Callable[[int], list[list[Placed]]]  # the parts of the step after N comp
 
 def diagnosed(bad: BadStep, trainer: RecipeTrainer, rows: Rows) -> RunFailed:
     """The failure that `bad` ends the run with; it is also noted in events.jsonl. `rows`: the features of a step."""
-    parts = rows(bad.step - 1)
-    head = Problem(_what(bad), hint=_remedy(bad))
-    problems = [*_rows(bad, trainer, parts), *_origin(bad, trainer), head]
+    verdict, found = _rows(bad, trainer, rows(bad.step - 1))
+    origin = [] if bad.usual is not None else _origin(bad, trainer)
     trainer.events.append(
-        EVENT, bad.step, figure=bad.figure, value=str(bad.value), found=[str(each) for each in problems[:-1]]
+        EVENT, bad.step, figure=bad.figure, value=f"{bad.value:.6g}", origin=origin, rows=[where for where, _ in found]
     )
-    return RunFailed(problems=problems)
+    told = [Problem(told, where) for where, told in found[:SHOWN]]
+    if len(found) > SHOWN:
+        told.append(Problem(f"and {len(found) - SHOWN} rows more, which events.jsonl names"))
+    return RunFailed(problems=[Problem(_what(bad), hint=_remedy(bad)), *map(Problem, (*origin, verdict)), *told])
 
 
 def _what(bad: BadStep) -> str:
@@ -57,8 +59,8 @@ def _remedy(bad: BadStep) -> str:
 # -- rows ------------------------------------------------------------------------------------
 
 
-def _rows(bad: BadStep, trainer: RecipeTrainer, parts: Sequence[Sequence[Placed]]) -> list[Problem]:
-    """The rows whose own loss is the trouble; all rows of the parts in trouble where no single one is."""
+def _rows(bad: BadStep, trainer: RecipeTrainer, parts: Sequence[Sequence[Placed]]) -> tuple[str, list[tuple[str, str]]]:
+    """What the rows of the step have to do with it, and those worth looking at: file:line, and what each does."""
     suspects = [
         placed
         for part, features in zip(bad.parts, parts, strict=True)
@@ -66,21 +68,23 @@ def _rows(bad: BadStep, trainer: RecipeTrainer, parts: Sequence[Sequence[Placed]
         for placed in features
     ]
     losses = _own_losses(trainer, [placed.item for placed in suspects])
-    if bad.usual is None:
-        guilty = [i for i, loss in enumerate(losses) if not math.isfinite(loss)]
-        if 0 < len(guilty) < len(suspects):
-            return _listed([(suspects[i].where, f"the loss of this row alone is {losses[i]}") for i in guilty])
-        told = "its rows, each of which alone gives that" if guilty else "its rows, none of which alone gives that"
-        return [*_listed([(placed.where, "in the step") for placed in suspects]), Problem(f"above are {told}")]
-    order = sorted(range(len(suspects)), key=lambda i: -losses[i] if math.isfinite(losses[i]) else -math.inf)
-    return _listed([(suspects[i].where, f"the loss of this row alone is {losses[i]:.4g}") for i in order])
+    alone = [
+        (placed.where, f"the loss of this row alone is {loss:.4g}")
+        for placed, loss in zip(suspects, losses, strict=True)
+    ]
+    if bad.usual is not None:
+        order = sorted(range(len(alone)), key=lambda i: -losses[i] if math.isfinite(losses[i]) else -math.inf)
+        return "the rows of the step, those with the largest loss first:", _distinct([alone[i] for i in order])
+    guilty = [each for each, loss in zip(alone, losses, strict=True) if not math.isfinite(loss)]
+    if 0 < len(guilty) < len(alone):
+        return "some rows of the step give that by themselves:", _distinct(guilty)
+    them = "each row of the step gives that by itself, so no single one is the cause:"
+    return them if guilty else "no row of the step gives that by itself; its rows:", _distinct(alone)
 
 
-def _listed(found: Sequence[tuple[str, str]]) -> list[Problem]:
-    """A problem per row, a row that was cut into several parts once."""
-    rows = list(dict(reversed(found)).items())[::-1]
-    problems = [Problem(told, where) for where, told in rows[:SHOWN]]
-    return [*problems, Problem(f"and {len(rows) - SHOWN} more rows")] if len(rows) > SHOWN else problems
+def _distinct(found: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Each row once, also one that was cut into several parts; the first of them counts."""
+    return list(dict(reversed(found)).items())[::-1]
 
 
 def _own_losses(trainer: RecipeTrainer, features: Sequence[Any]) -> list[float]:
@@ -98,20 +102,14 @@ def _own_losses(trainer: RecipeTrainer, features: Sequence[Any]) -> list[float]:
 # -- operator --------------------------------------------------------------------------------
 
 
-def _origin(bad: BadStep, trainer: RecipeTrainer) -> list[Problem]:
+def _origin(bad: BadStep, trainer: RecipeTrainer) -> list[str]:
     """Where the step, repeated bit by bit under Paddle's own check, first gives something that is not finite."""
-    if bad.usual is not None:
-        return []
-    network = trainer.loaded.network
-    broken = [name for name, parameter in network.named_parameters() if not _is_finite(parameter)]
-    told = [Problem(f"the weights are not finite before the step: {_names(broken)}")] if broken else []
-    gradients = [
-        name for name, parameter in network.named_parameters()
-        if parameter.grad is not None and not _is_finite(parameter.grad)
-    ]  # fmt: skip
-    if gradients:
-        told.append(Problem(f"gradients that are not finite: {_names(gradients)}"))
-    return [*told, Problem(_first_operator(trainer, bad.parts))]
+    parameters = list(trainer.loaded.network.named_parameters())
+    weights = [name for name, parameter in parameters if not _is_finite(parameter)]
+    gradients = [name for name, each in parameters if each.grad is not None and not _is_finite(each.grad)]
+    told = [f"the weights are not finite before the step: {_names(weights)}"] if weights else []
+    told += [f"gradients that are not finite: {_names(gradients)}"] if gradients else []
+    return [_first_operator(trainer, bad.parts), *told]
 
 
 def _first_operator(trainer: RecipeTrainer, parts: Sequence[StepPart]) -> str:
