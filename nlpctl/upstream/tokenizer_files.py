@@ -9,13 +9,16 @@ from typing import Any
 
 
 def keep_resources(tokenizer: Any) -> Any:
-    """Make `tokenizer` write its vocabulary from memory. Returns the same tokenizer.
+    """Make `tokenizer` write its vocabulary from memory, and nothing of where it came from. Returns it.
 
     PaddleNLP 2.8.1, transformers/tokenizer_utils_base.py:1739 (`save_resources`): saving copies
     vocab.txt from the folder that the tokenizer was loaded from. If that folder was moved, deleted or
     changed during a training of hours, saving a checkpoint fails or pairs a foreign vocabulary with
-    the weights. Test: tests/upstream/test_tokenizer_files.py.
+    the weights. And transformers/tokenizer_utils_base.py:1670 (`save_pretrained`) writes the path of
+    special_tokens_map.json into tokenizer_config.json: for a vocabulary built from the training text, a temporary
+    folder that is another in every run. Test: tests/upstream/test_tokenizer_files.py.
     """
+    tokenizer.init_kwargs.pop("special_tokens_map_file", None)
     with tempfile.TemporaryDirectory() as folder:
         tokenizer.save_resources(folder)
         contents = {path.name: path.read_bytes() for path in Path(folder).iterdir()}
