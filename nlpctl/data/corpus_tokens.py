@@ -94,7 +94,8 @@ class CorpusTokens:
     def _words(self, text: str, whole_words: WholeWords | None) -> list[list[int]]:
         """The token ids of each word; of each token where `whole_words` is None."""
         if self._word_by_word:
-            spans = [[span] for span in word_spans(text)] if whole_words is None else whole_words.words(text)
+            units = [[span] for span in word_spans(text)] if whole_words is None else whole_words.words(text)
+            spans = self._encoder.added.keep_whole(text, units)
             pieces = iter(self._encoder.pieces([text[start:end] for word in spans for start, end in word]))
             words = [[piece for _ in word for piece in next(pieces)] for word in spans]
         else:

@@ -35,7 +35,8 @@ class Pieces:
 
 def read_pieces(text: str, encoder: TextEncoder) -> Pieces:
     """All pieces of `text`, without special tokens. Text of nothing but white space has none."""
-    words = [part for word in word_spans(text) for part in _parts(text, *word)]
+    parts = [[part] for word in word_spans(text) for part in _parts(text, *word)]
+    words = [unit for word in encoder.added.keep_whole(text, parts) for unit in word]
     ids: list[int] = []
     spans: list[tuple[int, int]] = []
     for (start, end), pieces in zip(words, encoder.pieces([text[start:end] for start, end in words]), strict=True):

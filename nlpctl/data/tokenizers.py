@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from nlpctl.data.added_words import AddedWords
 from nlpctl.data.wordpiece import CharacterTable, WordPiece, unsupported_reason
 from nlpctl.errors import UserError
 from nlpctl.runtime import console
@@ -64,6 +65,7 @@ class TextEncoder(ABC):
         plain = unsupported_reason(tokenizer) is None
         self.characters = CharacterTable(tokenizer.basic_tokenizer) if plain else None
         self.tokenizer = tokenizer
+        self.added = AddedWords(tokenizer)
         self._unknown: int = tokenizer.unk_token_id
         self._built = tokenizer.build_inputs_with_special_tokens
         self._types = tokenizer.create_token_type_ids_from_sequences

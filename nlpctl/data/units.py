@@ -77,6 +77,10 @@ class UnitTokenizer:
     def __len__(self) -> int:
         return len(self.vocabulary)
 
+    def get_added_vocab(self) -> dict[str, int]:
+        """Nothing: words that are added stand in the vocabulary like any."""
+        return {}
+
     def num_special_tokens_to_add(self, pair: bool = False) -> int:
         """A separator between the two texts of a pair; nothing else."""
         return int(pair)
