@@ -38,7 +38,7 @@ COMMANDS = (
     Command("eval", "nlpctl.cli.evaluate:evaluate", "Score a trained model on labelled data.", True),
     Command("predict", "nlpctl.cli.predict:predict", "Label a file or stdin with a trained model.", True),
     Command("index", "nlpctl.cli.index:app", "Build an index of texts by meaning, and search it."),
-    Command("data", "nlpctl.cli.data:app", "Look at data; cut them into train, dev and test."),
+    Command("data", "nlpctl.cli.data:app", "Look at data; cut them into train, dev and test; make more."),
     Command("params", "nlpctl.cli.params:app", "List, export, set and compare the parameters of a model."),
     Command("runs", "nlpctl.cli.runs:app", "List, show and compare runs."),
     Command("recipe", "nlpctl.cli.recipe:app", "List, show, copy and check recipes; list the flags."),

@@ -1,4 +1,4 @@
-"""`nlpctl data`: look at data, cut them into parts."""
+"""`nlpctl data`: look at data, cut them into parts, make more of them."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from nlpctl.cli.options import RecipeCommand, load_command_recipe
 from nlpctl.config.load import Override
 from nlpctl.config.located import located
 from nlpctl.config.schema import Recipe
+from nlpctl.errors import UserError
 from nlpctl.runtime import console
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 TEXT_WIDTH = 60  # characters of a text in a table
 ROWS_PER_TABLE = 5
+METHODS = ("synonym", "insert", "swap", "delete")
 RecipeArgument = Annotated[
     str, typer.Argument(metavar="RECIPE", help="Recipe, run directory, model folder, or the name of a shipped recipe.")
 ]
@@ -28,7 +30,7 @@ FileArgument = Annotated[
 
 app = typer.Typer(
     name="data",
-    help="Look at data, cut them into train, dev and test.",
+    help="Look at data, cut them into train, dev and test, make more of them.",
     no_args_is_help=True,
     rich_markup_mode=None,
     add_completion=False,
@@ -144,6 +146,44 @@ def split(
     console.note("in the recipe, under data:")
     for part, path in made.files.items():
         console.note(f"  {part}: {path}")
+
+
+@app.command("augment", cls=RecipeCommand, context_settings=SETTINGS)
+def augment(
+    ctx: typer.Context,
+    recipe: RecipeArgument,
+    file: FileArgument = None,
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="The new rows, as jsonl.")] = ...,
+    method: Annotated[str, typer.Option("--method", help="synonym, insert, swap or delete.")] = "swap",
+    copies: Annotated[int, typer.Option("--copies", min=1, help="New rows per row, at most.")] = 1,
+    share: Annotated[float, typer.Option("--share", min=0.01, max=1, help="Share of a text's words to change.")] = 0.1,
+    synonyms: Annotated[
+        Path | None,
+        typer.Option("--synonyms", metavar="FILE", help='{"word": ["other"]} in JSON; default: downloaded.'),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
+) -> None:
+    """Make new training rows out of old ones: words of Chinese text replaced, inserted, swapped or left out.
+
+    The new file holds the new rows only: train on both with data.train: [old, new]. --seed N draws otherwise.
+
+    Examples:
+
+      nlpctl data augment quickstart -o more.jsonl --method delete
+
+      nlpctl data augment my.yaml rare.tsv -o more.jsonl --method synonym --synonyms mine.json --copies 3
+    """
+    if method not in METHODS:
+        raise UserError(f"there is no method {method!r}", where="--method", hint=f"one of {', '.join(METHODS)}")
+    resolved = load_data_recipe(recipe, file, ctx)
+    from nlpctl.runners.augment import augment_data
+
+    with located(resolved):
+        made = augment_data(
+            resolved, output, method, copies=copies, share=share, synonyms=synonyms, overwrite=overwrite
+        )
+    console.note(f"{made.rows:,} rows read, {made.new:,} new ones -> {output}")
+    console.note(f"in the recipe, under data: train: [the old file, {output}]")
 
 
 def _print(table: Table) -> None:

@@ -45,7 +45,7 @@ def inspect_data(
     if not names:
         raise UserError("the recipe names no data", where="data.train", hint="set data.train: FILE")
     if recipe.data.dataset is not None:  # may import Paddle
-        _prepare(recipe)
+        prepare_to_read(recipe)
     sources = {split: open_split(rows, split) for split in names}
     collected = sources["train"] if "train" in sources else next(iter(sources.values()))
     labels = resolve_labels(rows, collected)
@@ -89,13 +89,13 @@ def split_data(
     """
     rows = task_rows(recipe.task, recipe.data)
     if recipe.data.dataset is not None:  # may import Paddle
-        _prepare(recipe)
+        prepare_to_read(recipe)
     source = open_split(rows, "train")
     read = read_readable(source, rows, resolve_labels(rows, source))
     records = Records(source, read.rows, read.starts)
     targets = part_sizes(len(read.rows), shares)
     files = {part: folder / f"{part}{records.suffix}" for part, size in targets.items() if size}
-    _refuse_files([*files.values(), folder / MANIFEST], source.files, overwrite)
+    refuse_files([*files.values(), folder / MANIFEST], source.files, overwrite)
     together = recipe.data.columns.context if recipe.task == "question_answering" else None
     seed = recipe.training.seed
     chosen = cut(read, targets, seed, together=together, group_by=group_by, near=near)
@@ -126,7 +126,7 @@ def part_sizes(total: int, shares: Mapping[str, float]) -> dict[str, int]:
     return sizes
 
 
-def _refuse_files(written: Sequence[Path], read: Sequence[Path], overwrite: bool) -> None:
+def refuse_files(written: Sequence[Path], read: Sequence[Path], overwrite: bool) -> None:
     inputs = {path.resolve() for path in read}
     for path in written:
         if path.resolve() in inputs:
@@ -146,7 +146,7 @@ def token_counter(recipe: Recipe, rows: TaskRows, source: RowSource) -> TokenCou
     if folder is None:
         console.note("the model is not on this machine: tokens are estimated from characters and words")
         return EstimatedTokens()
-    _prepare(recipe)
+    prepare_to_read(recipe)
     from nlpctl.models.families import family_of_config
     from nlpctl.models.source import read_config
     from nlpctl.models.tokenizer import load_tokenizer
@@ -158,7 +158,7 @@ def token_counter(recipe: Recipe, rows: TaskRows, source: RowSource) -> TokenCou
 
 def _of_scratch(recipe: Recipe, rows: TaskRows, source: RowSource) -> TokenCounter:
     """By the vocabulary that training would build from the same text."""
-    _prepare(recipe)
+    prepare_to_read(recipe)
     from nlpctl.data.examples import BadRowLog, ExampleReader, iter_examples
     from nlpctl.models.scratch import make_vocabulary
 
@@ -177,7 +177,7 @@ def _counted(recipe: Recipe, tokenizer: Any, description: str) -> TokenCounter:
     return CountedTokens(build_encoder(tokenizer, recipe.data.tokenizer), description)
 
 
-def _prepare(recipe: Recipe) -> None:
+def prepare_to_read(recipe: Recipe) -> None:
     """The process, before Paddle is imported; nothing here needs a GPU."""
     runtime = dataclasses.replace(one_process(recipe.runtime), device="cpu", devices=())
     configure_paddle(prepare_process(runtime, recipe.training.seed), recipe.training.seed)

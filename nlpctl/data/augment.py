@@ -1,0 +1,77 @@
+"""New training rows out of old ones: words replaced, inserted, swapped or left out, by PaddleNLP's dataaug."""
+
+from __future__ import annotations
+
+import json
+import random
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nlpctl.data.jieba_words import load_jieba
+from nlpctl.data.row import Row
+from nlpctl.errors import UserError
+from nlpctl.upstream.dataaug_files import make_augmenter
+
+
+@dataclass(frozen=True)
+class Augmenter:
+    """`method`: synonym, insert, swap or delete. `copies`: new rows per row, at most.
+
+    `share`: of a text's words, that change. `column`: the one that holds the text.
+    """
+
+    method: str
+    copies: int
+    share: float
+    column: str
+    augment: Any  # of paddlenlp.dataaug
+
+    def rows(self, rows: Iterable[Row], seed: int) -> Iterator[dict[str, Any]]:
+        """The new rows: those of a row with another text in `column`, all else as it is. A function of `seed`.
+
+        A text of which nothing can be changed gives none: words of Latin letters and numbers stay as they are.
+        """
+        random.seed(seed)  # dataaug draws from both
+        np.random.seed(seed)
+        for row in rows:
+            text = row.values[self.column]
+            for changed in dict.fromkeys(self.augment.augment(text)[0]):
+                if changed != text and changed.strip():
+                    yield {**row.values, self.column: changed}
+
+
+def open_augmenter(
+    method: str, column: str, *, copies: int = 1, share: float = 0.1, synonyms: Path | None = None
+) -> Augmenter:
+    """The augmenter of `method`. UserError: a list of synonyms that cannot be read, or cannot be downloaded."""
+    if synonyms is not None:
+        _check_synonyms(synonyms)
+    try:
+        made = make_augmenter(method, load_jieba().lcut, synonyms, copies, share)
+    except (OSError, RuntimeError) as error:
+        reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
+        raise UserError(
+            f"PaddleNLP's list of synonyms cannot be had ({reason})",
+            where="--synonyms",
+            hint='give a list of your own: --synonyms FILE.json, {"word": ["other", ...]}; swap and delete need none',
+        ) from None
+    return Augmenter(method, copies, share, column, made)
+
+
+def _check_synonyms(path: Path) -> None:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise UserError(f"cannot be read: {error.strerror}", where=str(path), hint="check the path") from None
+    except ValueError as error:
+        raise UserError(f"is not valid JSON: {error}", where=str(path), hint='{"word": ["other", ...]}') from None
+    if not isinstance(found, dict) or not found or not all(_texts(others) for others in found.values()):
+        raise UserError("does not map words to lists of words", where=str(path), hint='{"word": ["other", ...]}')
+
+
+def _texts(others: Any) -> bool:
+    return isinstance(others, list) and bool(others) and all(isinstance(other, str) for other in others)

@@ -1,0 +1,68 @@
+"""`nlpctl data augment`: more training rows out of those there are."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from nlpctl.config.schema import Recipe
+from nlpctl.data.kinds import task_rows
+from nlpctl.data.sources import open_split
+from nlpctl.data.split_rows import read_readable
+from nlpctl.data.splits import resolve_labels
+from nlpctl.errors import UserError
+from nlpctl.runners.data import prepare_to_read, refuse_files
+from nlpctl.runtime.files import staged_file
+
+# Tasks whose labels are those of the whole text, so that a changed text keeps them.
+AUGMENTABLE = (
+    "sequence_classification",
+    "multi_label_classification",
+    "text_matching",
+    "few_shot_classification",
+    "masked_language_model",
+)
+
+
+@dataclass(frozen=True)
+class AugmentResult:
+    """Rows read and new rows written."""
+
+    rows: int
+    new: int
+
+
+def augment_data(
+    recipe: Recipe,
+    output: Path,
+    method: str,
+    *,
+    copies: int = 1,
+    share: float = 0.1,
+    synonyms: Path | None = None,
+    overwrite: bool = False,
+) -> AugmentResult:
+    """Write new rows made of the training rows of `recipe` to `output` (jsonl), by training.seed; see data/augment.py.
+
+    Raises UserError for a task whose labels belong to places in the text, for bad rows (by data.on_bad_row), and
+    for a file that is in the way.
+    """
+    if recipe.task not in AUGMENTABLE:
+        hint = f"it works for {', '.join(AUGMENTABLE)}"
+        raise UserError(f"rows of {recipe.task} cannot be augmented", where=recipe.where("task"), hint=hint)
+    rows = task_rows(recipe.task, recipe.data)
+    refuse_files([output], (), overwrite)
+    prepare_to_read(recipe)
+    from nlpctl.data.augment import open_augmenter  # imports PaddleNLP
+
+    source = open_split(rows, "train")
+    read = read_readable(source, rows, resolve_labels(rows, source))
+    refuse_files([output], source.files, overwrite)
+    augmenter = open_augmenter(method, recipe.data.columns.text, copies=copies, share=share, synonyms=synonyms)
+    new = 0
+    with staged_file(output) as stream:
+        for values in augmenter.rows(read.rows, recipe.training.seed):
+            stream.write((json.dumps(values, ensure_ascii=False) + "\n").encode())
+            new += 1
+    return AugmentResult(len(read.rows), new)
