@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
 
 import numpy as np
@@ -230,3 +231,20 @@ def test_the_last_division_up_to_a_step(tmp_path):
     assert [recorded_division(log, step) for step in (2, 3, 6, 7)] == [
         None, Division(8, 2), Division(8, 2), Division(4, 4)
     ]  # fmt: skip
+
+
+def test_nothing_of_the_failed_step_is_kept(tiny, monkeypatch):
+    """Its activations would take the room that the smaller parts need."""
+    loss, failed, alive = SequenceClassification.loss, [], []
+
+    def limited(self, network, outputs, batch):
+        if network.training and failed:
+            alive.append(failed[0]() is not None)
+        if outputs[0].shape[0] > 4 and network.training:
+            failed.append(weakref.ref(outputs[0]))
+            raise MemoryError(ON_GPU)
+        return loss(self, network, outputs, batch)
+
+    monkeypatch.setattr(SequenceClassification, "loss", limited)
+    tiny("freed", "training.max_steps=2", "training.dataloader_num_workers=1")
+    assert len(failed) == 1 and len(alive) == 4 and not any(alive)
