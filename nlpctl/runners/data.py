@@ -153,7 +153,7 @@ def token_counter(recipe: Recipe, rows: TaskRows, source: RowSource) -> TokenCou
 
     quiet_libraries()
     tokenizer = load_tokenizer(folder, family_of_config(read_config(folder), str(folder)))
-    return _counted(recipe, tokenizer, f"counted by the tokenizer in {folder}")
+    return _counted(recipe, tokenizer, f"counted by the tokenizer in {folder}", grows=not _is_trained(recipe))
 
 
 def _of_scratch(recipe: Recipe, rows: TaskRows, source: RowSource) -> TokenCounter:
@@ -168,12 +168,16 @@ def _of_scratch(recipe: Recipe, rows: TaskRows, source: RowSource) -> TokenCount
 
     quiet_libraries()
     _, _, tokenizer = make_vocabulary(recipe.model.from_scratch, texts)
-    return _counted(recipe, tokenizer, "counted with the vocabulary that training builds")
+    return _counted(recipe, tokenizer, "counted with the vocabulary that training builds", grows=True)
 
 
-def _counted(recipe: Recipe, tokenizer: Any, description: str) -> TokenCounter:
+def _counted(recipe: Recipe, tokenizer: Any, description: str, *, grows: bool) -> TokenCounter:
+    """`grows`: model.add_tokens are still to be added."""
     from nlpctl.data.tokenizers import build_encoder
+    from nlpctl.models.add_tokens import add_tokens, read_tokens
 
+    if grows and recipe.model.add_tokens:
+        tokenizer = add_tokens(tokenizer, read_tokens(recipe.model.add_tokens)).tokenizer
     return CountedTokens(build_encoder(tokenizer, recipe.data.tokenizer), description)
 
 

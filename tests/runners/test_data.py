@@ -243,6 +243,43 @@ def test_broken_tags_and_equal_texts_are_suspicious(tmp_path: Path) -> None:
     assert "both texts are the same" in kinds
 
 
+READER = """
+import csv
+
+def reviews(path):
+    for row in csv.DictReader(open(path, encoding="utf-8"), delimiter=";"):
+        yield {"text": row["review"], "label": row["stars"], "words": row["review"].split()}
+"""
+
+
+def test_rows_of_a_reader_become_jsonl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "my_reviews_reader.py").write_text(READER, encoding="utf-8")
+    (tmp_path / "all.dat").write_text("review;stars\n" + table(";", TSV[1:]), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    given = (("data.reader", "my_reviews_reader:reviews"), ("data.train", str(tmp_path / "all.dat")))
+    made = split_data(recipe_for("tsv", tmp_path, *given), tmp_path / "parts", {"dev": 0.5, "test": 0})
+    assert made.files["dev"] == tmp_path / "parts" / "dev.jsonl"
+    rows = [json.loads(line) for path in made.files.values() for line in path.open(encoding="utf-8")]
+    assert sorted(row["text"] for row in rows) == sorted(row[0] for row in TSV[1:])
+    assert rows[0]["words"] == rows[0]["text"].split()
+
+
+SCRATCH = """task: sequence_classification
+model: {from_scratch: {architecture: textcnn, unit: UNIT, min_frequency: 1}}
+data: {train: all.tsv, max_seq_length: 4}
+"""
+
+
+@pytest.mark.parametrize(("unit", "longest"), [("characters", 8), ("words", 6)])
+def test_tokens_are_those_that_training_would_make(tmp_path: Path, unit: str, longest: int) -> None:
+    (tmp_path / "all.tsv").write_text("text\tlabel\n房间很干净，很好\tpos\n太吵\tneg\n", encoding="utf-8")
+    (tmp_path / "recipe.yaml").write_text(SCRATCH.replace("UNIT", unit), encoding="utf-8")
+    found = inspect_data(load_recipe(tmp_path / "recipe.yaml", purpose="apply"))
+    assert found.exact_tokens
+    assert found.splits[0].lengths.longest == longest
+    assert found.splits[0].lengths.longer == 1
+
+
 def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
     recipe = recipe_for("tsv", tmp_path)
     write_text_atomic(Path(recipe.data.train[0]), MESSY)

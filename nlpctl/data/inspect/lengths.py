@@ -15,7 +15,7 @@ _NO_LIMIT = 1 << 30
 # A Chinese character, a mark or symbol, or a word: what a WordPiece vocabulary of BERT's kind makes of a text.
 _IDEOGRAPHS = "\u2e80-\u2fdf\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af"
 _PARTS = re.compile(f"[{_IDEOGRAPHS}]|[^\\w\\s]|_|[^\\W_{_IDEOGRAPHS}]+")
-_LETTERS_PER_PIECE = 9  # of a word; measured on film reviews, see EstimatedTokens
+_LETTERS_PER_PIECE = 8  # of a word; of 6 to 10 the nearest to BERT on English film reviews (2 % below)
 
 
 class TokenCounter(ABC):
