@@ -41,6 +41,7 @@ COMMANDS = (
     Command("data", "nlpctl.cli.data:app", "Look at data; cut them into train, dev and test; make more."),
     Command("params", "nlpctl.cli.params:app", "List, export, set and compare the parameters of a model."),
     Command("runs", "nlpctl.cli.runs:app", "List, show and compare runs."),
+    Command("report", "nlpctl.cli.report:report", "Write a run as one HTML page: curves, scores, worst errors."),
     Command("recipe", "nlpctl.cli.recipe:app", "List, show, copy and check recipes; list the flags."),
     Command("doctor", "nlpctl.cli.doctor:doctor", "Check this machine: versions, device, threads, disk."),
 )

@@ -137,7 +137,7 @@ def _order(record: RunRecord, sort: str) -> tuple[Any, ...]:
 
 
 def _line(record: RunRecord, folder: Path) -> list[Any]:
-    metric, seconds = record.metric, record.seconds
+    metric = record.metric
     return [
         os.path.relpath(record.run.path, folder),
         record.state,
@@ -145,7 +145,7 @@ def _line(record: RunRecord, folder: Path) -> list[Any]:
         record.model,
         record.step,
         record.manifest["started"][:16].replace("T", " "),
-        None if seconds is None else _duration(seconds),
+        record.duration,
         metric,
         record.score("dev", metric),
         record.score("test", metric),
@@ -194,9 +194,3 @@ def _told(event: dict[str, Any]) -> str:
 def _first(values: list[Any]) -> str:
     more = f" and {len(values) - 1} more" if len(values) > 1 else ""
     return f"{values[0] if values else 'none'}{more}"
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(int(seconds), 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02d}:{rest:02d}"

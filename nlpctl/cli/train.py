@@ -23,7 +23,8 @@ def train(
 ) -> None:
     """Train a model, keep the best, score it on dev and test.
 
-    Everything is written to training.output_dir: recipe, manifest, events, checkpoints, model, metrics.
+    Everything is written to training.output_dir: recipe, manifest, events, checkpoints, model, metrics,
+    and report.html, which shows it all.
 
     Examples:
 

@@ -37,9 +37,12 @@ class TrainingData:
 
     def texts(self) -> Iterator[str]:
         """All training text, for building a vocabulary."""
-        examples = self.train if self.train is not None else iter_examples(self.source, self.reader, BadRowLog("skip"))
-        for example in examples:
+        for example in self.training_examples():
             yield from self.rows.texts(example)
+
+    def training_examples(self) -> Iterator[Any]:
+        """All training examples, read anew when streaming."""
+        yield from iter_examples(self.source, self.reader, BadRowLog("skip")) if self.train is None else self.train
 
 
 def read_training_data(rows: TaskRows) -> TrainingData:

@@ -29,6 +29,7 @@ def two_tower(encoder_class: type, pooling: Literal["cls", "mean"], embedding_si
 
         def __init__(self, config: Any):
             super().__init__(config)
+            self.pooling = pooling  # a static graph does not see what lies around a class
             encoder = encoder_class(config)
             drop_pooler(encoder)
             setattr(self, self.base_model_prefix, encoder)
@@ -52,7 +53,7 @@ def two_tower(encoder_class: type, pooling: Literal["cls", "mean"], embedding_si
             types = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
             outputs = self.base_model(input_ids, **types)
             hidden = outputs[0] if isinstance(outputs, tuple | list) else outputs
-            pooled = hidden[:, 0] if pooling == "cls" else self.mean(hidden.astype("float32"), input_ids)
+            pooled = hidden[:, 0] if self.pooling == "cls" else self.mean(hidden.astype("float32"), input_ids)
             if self.projection is not None:
                 pooled = self.projection(pooled)
             return F.normalize(pooled.astype("float32"), axis=-1)

@@ -68,6 +68,14 @@ class RunRecord:
         return (end - datetime.fromisoformat(self.manifest["started"])).total_seconds()
 
     @property
+    def duration(self) -> str | None:
+        """`seconds` as hours:minutes:seconds."""
+        if self.seconds is None:
+            return None
+        minutes, seconds = divmod(int(self.seconds), 60)
+        return f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"
+
+    @property
     def metric(self) -> str:
         """The score that chose the model, or the task's most telling one."""
         chosen = (self.recipe.training.metric_for_best_model or "").removeprefix("eval_")

@@ -21,7 +21,9 @@ from nlpctl.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, Run
 from nlpctl.models.folder import write_labels
 from nlpctl.models.source import resolve_source
 from nlpctl.runners.evaluate import split_predictions
-from nlpctl.runners.trained import open_trained_model
+from nlpctl.runners.mistakes import describe_mistakes
+from nlpctl.runners.report import write_report
+from nlpctl.runners.trained import TrainedModel, open_trained_model
 from nlpctl.runtime import console
 from nlpctl.runtime.device import choose_device
 from nlpctl.runtime.event_log import EventLog
@@ -77,7 +79,16 @@ def train(
         _train_in_processes(recipe, run, processes, begin, resume)
     else:
         _train_in_this_process(recipe, run, begin, resume)
+    _report(run)
     return TrainResult(run, json.loads(run.metrics_file.read_text(encoding="utf-8")))
+
+
+def _report(run: RunDirectory) -> None:
+    """Write the page of the run, which is finished whether or not there is room for it."""
+    try:
+        write_report(run.path)
+    except UserError as error:
+        console.warn(f"no report: {error}")
 
 
 def _train_in_this_process(recipe: Recipe, run: RunDirectory, begin: Begin, resume: bool) -> None:
@@ -208,27 +219,44 @@ def _train_and_score(recipe: Recipe, run: RunDirectory, ready: _Ready, resume: b
     fine_tune(recipe, ready.setup, run, ready.task, ready.model, ready.data, checkpoint)
     if ready.setup.rank != 0:
         return {}
-    metrics = _score(recipe, run, ready.data)
+    model = open_trained_model(recipe, str(run.model))  # as it lies on disk: the scores are those of `nlpctl eval`
+    metrics = _score(recipe, run, ready.data, model)
     write_json_atomic(run.metrics_file, metrics)
+    _draw_graph(recipe, run, ready.data, model)
     return metrics
 
 
-def _score(recipe: Recipe, run: RunDirectory, data: TrainingData) -> dict[str, Any]:
-    """Scores of the model as it lies on disk, so that they are those of `nlpctl eval`.
+def _score(recipe: Recipe, run: RunDirectory, data: TrainingData, model: TrainedModel) -> dict[str, Any]:
+    """Scores on dev and test; the rows of the first of them that the model is most wrong about are written down.
 
     What the task tunes is tuned on dev first, and kept with the model.
     """
     splits = {name: examples for name, examples in (("dev", data.dev), ("test", data.test)) if examples is not None}
     if not splits:
         return {}
-    model = open_trained_model(recipe, str(run.model))
     batch_size = recipe.training.per_device_eval_batch_size
     predictions = {name: split_predictions(model, examples, batch_size) for name, examples in splits.items()}
     task = model.task
     if data.dev is not None:
         task = task.tuned(data.dev, predictions["dev"])
         write_labels(run.model, task.labels.names, task.thresholds)
-    return {name: task.report(examples, predictions[name]) for name, examples in splits.items()}
+    metrics = {name: task.report(examples, predictions[name]) for name, examples in splits.items()}
+    split, examples = next(iter(splits.items()))
+    mistakes = describe_mistakes(task, data.rows, data.labels, split, examples, predictions[split])
+    write_json_atomic(run.mistakes_file, mistakes)
+    return metrics
+
+
+def _draw_graph(recipe: Recipe, run: RunDirectory, data: TrainingData, model: TrainedModel) -> None:
+    """The network as VisualDL shows it. `model` is of no use afterwards."""
+    from nlpctl.training.arguments import logging_dir, reports_to_visualdl
+    from nlpctl.training.graph_log import write_graph
+
+    if reports_to_visualdl(recipe):
+        task, encoder = model.task, model.encoder
+        feature = next(part for example in data.training_examples() for part in task.features(example, encoder))
+        batch = task.collator(encoder, labelled=False)([feature])
+        write_graph(model.predictor.network, batch, logging_dir(recipe, run))
 
 
 def _refuse_changed_recipe(recipe: Recipe, run: RunDirectory) -> None:

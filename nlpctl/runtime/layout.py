@@ -6,6 +6,7 @@ from pathlib import Path
 
 # A run directory
 MANIFEST, RECIPE, EVENTS, METRICS = "manifest.json", "recipe.yaml", "events.jsonl", "metrics.json"
+MISTAKES, REPORT = "mistakes.json", "report.html"
 CHECKPOINTS, MODEL, LOGS = "checkpoints", "model", "logs"
 
 # What nlpctl adds to a model folder

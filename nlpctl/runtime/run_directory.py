@@ -6,6 +6,8 @@
          checkpoints/    checkpoint-N, complete or absent
          model/          the best model; any command accepts this folder
          metrics.json    final scores per split
+         mistakes.json   the rows of dev (or test) that the model is most wrong about
+         report.html     all of this as one page
          logs/           one log per process when there are several; VisualDL
 """
 
@@ -25,7 +27,18 @@ from typing import Any
 from nlpctl.errors import Interrupted, NlpctlError, RunFailed, UserError
 from nlpctl.runtime.files import STAGING_PREFIX, remove_dir, remove_leftovers, write_json_atomic, write_text_atomic
 from nlpctl.runtime.interrupt import sigterm_interrupts
-from nlpctl.runtime.layout import CHECKPOINTS, EVENTS, LOGS, MANIFEST, METRICS, MODEL, RECIPE, checkpoints_in
+from nlpctl.runtime.layout import (
+    CHECKPOINTS,
+    EVENTS,
+    LOGS,
+    MANIFEST,
+    METRICS,
+    MISTAKES,
+    MODEL,
+    RECIPE,
+    REPORT,
+    checkpoints_in,
+)
 from nlpctl.runtime.lock import take_lock
 
 FORMAT = 1
@@ -53,6 +66,14 @@ class RunDirectory:
     @property
     def metrics_file(self) -> Path:
         return self.path / METRICS
+
+    @property
+    def mistakes_file(self) -> Path:
+        return self.path / MISTAKES
+
+    @property
+    def report_file(self) -> Path:
+        return self.path / REPORT
 
     @property
     def checkpoints(self) -> Path:
@@ -222,8 +243,8 @@ class RunDirectory:
         """Remove what else an earlier run wrote, but not the manifest, and nothing that is not a run's."""
         remove_dir(self.model)
         remove_dir(self.logs)
-        self.events_file.unlink(missing_ok=True)
-        self.metrics_file.unlink(missing_ok=True)
+        for file in (self.events_file, self.metrics_file, self.mistakes_file, self.report_file):
+            file.unlink(missing_ok=True)
 
     # -- the course of the run ---------------------------------------------------------------
 

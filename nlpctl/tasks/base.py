@@ -19,6 +19,7 @@ from nlpctl.data.labels import LabelSet
 from nlpctl.data.tokenizers import TextEncoder
 from nlpctl.models.families import Head
 from nlpctl.models.load import LoadedModel, load_to_train, load_trained
+from nlpctl.tasks.mistakes import Mistake
 
 Batch = dict[str, np.ndarray]
 Texts = Callable[[], Iterable[str]]
@@ -103,6 +104,10 @@ class Task(ABC):
 
         Holds "rows" and every figure that config/tasks.py names for this task but "loss".
         """
+
+    @abstractmethod
+    def mistakes(self, examples: Sequence[Any], predictions: Sequence[Sequence[Any]]) -> list[Mistake]:
+        """The labelled examples that are answered wrongly, in any order."""
 
     @abstractmethod
     def answer(self, example: Any, predictions: Sequence[Any]) -> dict[str, Any]:

@@ -25,6 +25,7 @@ from nlpctl.models.families import Head
 from nlpctl.models.load import LoadedModel
 from nlpctl.models.masked_lm import NO_TARGET, MaskedWords, mixed
 from nlpctl.tasks.base import Batch, Task
+from nlpctl.tasks.mistakes import Mistake
 
 EVALUATION_SEED = 20190703  # masks of an evaluation depend on this and on the row, on nothing else
 
@@ -135,6 +136,16 @@ class MaskedLanguageModel(Task):
             "perplexity": math.exp(min(loss, 700.0)),  # e^710 is beyond a float
             "masked_accuracy": sum(window.right for window in windows) / max(tokens, 1),
         }
+
+    def mistakes(self, examples: Sequence[CorpusExample], predictions: Sequence[Sequence[Guessed]]) -> list[Mistake]:
+        """Texts of which not all hidden tokens are guessed; the size is the loss per hidden token."""
+        found = []
+        for row, windows in enumerate(predictions):
+            tokens, right = sum(window.tokens for window in windows), sum(window.right for window in windows)
+            if right < tokens:
+                loss = sum(window.loss for window in windows) / tokens
+                found.append(Mistake(row, loss, f"{tokens} tokens", f"{right} right, loss {loss:.2f}"))
+        return found
 
     def answer(self, example: CorpusExample, predictions: Sequence[Filled]) -> dict[str, Any]:
         """Per mask its place in the text, in characters, and the words that fit it, best first."""

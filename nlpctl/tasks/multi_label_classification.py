@@ -13,6 +13,7 @@ from nlpctl.data.multi_label_rows import MultiLabelExample
 from nlpctl.data.tokenizers import TextEncoder
 from nlpctl.tasks.base import Batch
 from nlpctl.tasks.losses import label_losses
+from nlpctl.tasks.mistakes import Mistake
 from nlpctl.tasks.multi_label_scores import consistent, multi_label_report, tuned_thresholds
 from nlpctl.tasks.sequence_classification import SequenceClassification
 
@@ -55,6 +56,23 @@ class MultiLabelClassification(SequenceClassification):
     ) -> dict[str, Any]:
         gold = gold_array(examples, len(self.labels))
         return multi_label_report(gold, self._chosen(_probabilities(predictions)), self.labels.names)
+
+    def mistakes(
+        self, examples: Sequence[MultiLabelExample], predictions: Sequence[Sequence[np.ndarray]]
+    ) -> list[Mistake]:
+        """Rows that lack a label or have one too many; the size adds up how far each of those probabilities is off."""
+        gold, probabilities = gold_array(examples, len(self.labels)), _probabilities(predictions)
+        chosen = self._chosen(probabilities)
+
+        def told(row: int, labels: np.ndarray) -> str:
+            names = [f"{self.labels.names[i]} ({probabilities[row, i]:.3f})" for i in np.flatnonzero(labels)]
+            return ", ".join(names) or "(no label)"
+
+        sizes = (np.abs(gold - probabilities) * (gold != chosen)).sum(1)
+        return [
+            Mistake(row, float(sizes[row]), told(row, gold[row]), told(row, chosen[row]))
+            for row in np.flatnonzero((gold != chosen).any(1)).tolist()
+        ]
 
     def answer(self, example: MultiLabelExample, predictions: Sequence[np.ndarray]) -> dict[str, Any]:
         probabilities = _probabilities([predictions])

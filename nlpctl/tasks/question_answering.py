@@ -19,8 +19,10 @@ from nlpctl.models.families import Head
 from nlpctl.runtime import console
 from nlpctl.tasks.answer_spans import Candidate, WindowScores, best_answers, probabilities, window_scores
 from nlpctl.tasks.base import Batch, Task
-from nlpctl.tasks.squad_scores import Judgement, squad_report
+from nlpctl.tasks.mistakes import Mistake
+from nlpctl.tasks.squad_scores import Judgement, score, squad_report
 
+NO_ANSWER = "(no answer)"  # for people
 _IMPOSSIBLE = 1e4  # taken from the logits of places where no answer can be
 
 
@@ -93,16 +95,32 @@ class QuestionAnswering(Task):
     def report(
         self, examples: Sequence[QuestionExample], predictions: Sequence[Sequence[WindowScores]]
     ) -> dict[str, Any]:
-        return squad_report(
-            [
-                Judgement(
-                    example.question,
-                    tuple(answer.text for answer in example.answers),
-                    _text(example, next(iter(self._best(windows)), None)),
-                )
-                for example, windows in zip(examples, predictions, strict=True)
-            ]
-        )
+        return squad_report(self._judged(examples, predictions))
+
+    def mistakes(
+        self, examples: Sequence[QuestionExample], predictions: Sequence[Sequence[WindowScores]]
+    ) -> list[Mistake]:
+        """Questions without an exact match; the size is what the F1 lacks to 1."""
+        found = []
+        for row, judged in enumerate(self._judged(examples, predictions)):
+            exact, f1 = score(judged)
+            if exact < 1:
+                expected = " | ".join(dict.fromkeys(judged.gold)) or NO_ANSWER
+                given = NO_ANSWER if judged.predicted is None else judged.predicted
+                found.append(Mistake(row, 1 - f1, expected, given))
+        return found
+
+    def _judged(
+        self, examples: Sequence[QuestionExample], predictions: Sequence[Sequence[WindowScores]]
+    ) -> list[Judgement]:
+        return [
+            Judgement(
+                example.question,
+                tuple(answer.text for answer in example.answers),
+                _text(example, next(iter(self._best(windows)), None)),
+            )
+            for example, windows in zip(examples, predictions, strict=True)
+        ]
 
     def answer(self, example: QuestionExample, predictions: Sequence[WindowScores]) -> dict[str, Any]:
         """The best candidate, and all of them under n_best. No answer is null; scores sum to 1 over n_best."""

@@ -38,6 +38,24 @@ def retrieval_report(
     }
 
 
+def missed_queries(
+    queries: np.ndarray, corpus: np.ndarray, relevant: Sequence[Sequence[int]], skipped: Sequence[int | None]
+) -> list[tuple[int, int, int]]:
+    """(query, rank of its best relevant text, the text that came first) where that is not a relevant one.
+
+    Arguments as in `retrieval_report`.
+    """
+    missed = []
+    for start in range(0, len(queries), CHUNK):
+        scores = queries[start : start + CHUNK] @ corpus.T
+        for i, row in enumerate(scores, start):
+            rank = int(_ranks(row, np.asarray(relevant[i]), skipped[i])[0])
+            if rank > 1:
+                row[[*relevant[i], *([] if skipped[i] is None else [skipped[i]])]] = -np.inf
+                missed.append((i, rank, int(row.argmax())))
+    return missed
+
+
 def _ranks(scores: np.ndarray, relevant: np.ndarray, skipped: int | None) -> np.ndarray:
     """Ranks, from 1 and rising, of the relevant texts among all texts [texts] but the skipped one."""
     wanted = np.sort(scores[relevant])[::-1]

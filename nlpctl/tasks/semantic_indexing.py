@@ -18,7 +18,8 @@ from nlpctl.errors import UserError
 from nlpctl.models.families import Head
 from nlpctl.models.two_tower import two_tower
 from nlpctl.tasks.base import Batch, Task
-from nlpctl.tasks.retrieval_scores import retrieval_report
+from nlpctl.tasks.mistakes import Mistake
+from nlpctl.tasks.retrieval_scores import missed_queries, retrieval_report
 
 Vectors = tuple[np.ndarray, ...]  # of a text, or of the two texts of a pair
 
@@ -109,29 +110,53 @@ class SemanticIndexing(Task):
         self, examples: Sequence[RetrievalExample], predictions: Sequence[Sequence[Vectors]]
     ) -> dict[str, Any]:
         """Every distinct query among all distinct second texts of the split, those of rows with label 0 too."""
-        corpus: dict[str, int] = {}
-        queries: dict[str, int] = {}
-        relevant: list[set[int]] = []
-        corpus_vectors, query_vectors = [], []
-        for example, ((query, pair),) in zip(examples, predictions, strict=True):
-            if example.text_pair not in corpus:
-                corpus[example.text_pair] = len(corpus)
-                corpus_vectors.append(pair)
-            if example.matches:
-                if example.text not in queries:
-                    queries[example.text] = len(queries)
-                    query_vectors.append(query)
-                    relevant.append(set())
-                relevant[queries[example.text]].add(corpus[example.text_pair])
-        if not queries:
-            hint = "check data.columns.label: 1 means that two texts match"
-            raise UserError(f"none of the {len(examples)} pairs matches: there is no query", hint=hint)
-        skipped = [corpus.get(text) for text in queries]
-        figures = retrieval_report(
-            np.stack(query_vectors), np.stack(corpus_vectors), [sorted(rows) for rows in relevant], skipped
-        )
-        return {"rows": len(examples), **figures}
+        search = _Search(examples, predictions)
+        return {"rows": len(examples), **retrieval_report(*search.arguments())}
+
+    def mistakes(
+        self, examples: Sequence[RetrievalExample], predictions: Sequence[Sequence[Vectors]]
+    ) -> list[Mistake]:
+        """Queries that find another text first; the size is the rank of the best right one."""
+        search = _Search(examples, predictions)
+        texts = list(search.corpus)
+        return [
+            Mistake(row, float(rank), f"{examples[row].text_pair} (rank {rank:,})", texts[first])
+            for query, rank, first in missed_queries(*search.arguments())
+            for row in [search.rows[query]]
+        ]
 
     def answer(self, example: RetrievalExample, predictions: Sequence[Vectors]) -> dict[str, Any]:
         ((vector, *_),) = predictions
         return {"embedding": [round(float(value), 6) for value in vector]}
+
+
+class _Search:
+    """The distinct queries of a split, and the distinct second texts they are looked for in."""
+
+    def __init__(self, examples: Sequence[RetrievalExample], predictions: Sequence[Sequence[Vectors]]):
+        """UserError where no pair matches."""
+        self.corpus: dict[str, int] = {}
+        self.queries: dict[str, int] = {}
+        self.rows: list[int] = []  # of each query, its first example
+        self.relevant: list[set[int]] = []
+        corpus_vectors, query_vectors = [], []
+        for row, (example, ((query, pair),)) in enumerate(zip(examples, predictions, strict=True)):
+            if example.text_pair not in self.corpus:
+                self.corpus[example.text_pair] = len(self.corpus)
+                corpus_vectors.append(pair)
+            if example.matches:
+                if example.text not in self.queries:
+                    self.queries[example.text] = len(self.queries)
+                    self.rows.append(row)
+                    query_vectors.append(query)
+                    self.relevant.append(set())
+                self.relevant[self.queries[example.text]].add(self.corpus[example.text_pair])
+        if not self.queries:
+            hint = "check data.columns.label: 1 means that two texts match"
+            raise UserError(f"none of the {len(examples)} pairs matches: there is no query", hint=hint)
+        self.vectors = np.stack(query_vectors), np.stack(corpus_vectors)
+
+    def arguments(self) -> tuple[np.ndarray, np.ndarray, list[list[int]], list[int | None]]:
+        """What the functions of retrieval_scores.py take."""
+        skipped = [self.corpus.get(text) for text in self.queries]
+        return *self.vectors, [sorted(rows) for rows in self.relevant], skipped

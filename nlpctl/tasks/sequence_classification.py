@@ -19,6 +19,7 @@ from nlpctl.errors import UserError
 from nlpctl.models.families import Head
 from nlpctl.tasks.base import Batch, Task
 from nlpctl.tasks.losses import class_losses, class_weights
+from nlpctl.tasks.mistakes import Mistake
 from nlpctl.tasks.scores import classification_report, label_score
 from nlpctl.tasks.thresholds import best_thresholds, chosen_labels
 
@@ -57,6 +58,19 @@ class SequenceClassification(Task):
     def report(self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]) -> dict[str, Any]:
         chosen = chosen_labels(_probabilities(predictions), self.thresholds)
         return classification_report(_gold(examples), chosen, self.labels.names)
+
+    def mistakes(self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]) -> list[Mistake]:
+        """Rows with another label than their own; the less likely their own was, the larger."""
+        probabilities = _probabilities(predictions)
+        gold, chosen = _gold(examples), chosen_labels(probabilities, self.thresholds)
+
+        def told(row: int, label: int) -> str:
+            return f"{self.labels.names[label]} ({probabilities[row, label]:.3f})"
+
+        return [
+            Mistake(row, 1 - float(probabilities[row, gold[row]]), told(row, gold[row]), told(row, chosen[row]))
+            for row in np.flatnonzero(gold != chosen).tolist()
+        ]
 
     def tune(
         self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]

@@ -20,6 +20,7 @@ from nlpctl.models.crf import crf_loss, viterbi, with_crf
 from nlpctl.models.families import Head
 from nlpctl.tasks.base import Batch, Task
 from nlpctl.tasks.entity_scores import entity_report
+from nlpctl.tasks.mistakes import Mistake
 from nlpctl.tasks.terms import TermDictionary
 
 
@@ -76,6 +77,19 @@ class TokenClassification(Task):
         labels = report.pop("labels")
         return {**report, "accuracy": right / words, "words": words, "labels": labels}
 
+    def mistakes(
+        self, examples: Sequence[TaggedExample], predictions: Sequence[Sequence[np.ndarray]]
+    ) -> list[Mistake]:
+        """Texts of which entities are missed or wrong; expected and given are those that the other lacks."""
+        found = []
+        for row, (example, parts) in enumerate(zip(examples, predictions, strict=True)):
+            gold = set(self._tagged(example, example.tags))
+            given = set(self._entities(example, np.concatenate(parts)))
+            if gold != given:
+                missed, wrong = _told(example, gold - given), _told(example, given - gold)
+                found.append(Mistake(row, float(len(gold ^ given)), missed, wrong))
+        return found
+
     def answer(self, example: TaggedExample, predictions: Sequence[np.ndarray]) -> dict[str, Any]:
         """Entities in order, with character offsets into the text: text[start:end] is the entity."""
         spans = self._entities(example, np.concatenate(predictions))
@@ -96,3 +110,9 @@ class TokenClassification(Task):
         spans = self.scheme.entities([self.labels.names[tag] for tag in tags])
         bounds = example.bounds
         return [Span(kind, bounds[2 * start], bounds[2 * end - 1]) for kind, start, end in spans]
+
+
+def _told(example: TaggedExample, spans: set[Span]) -> str:
+    """The entities in order, for people."""
+    ordered = sorted(spans, key=lambda span: (span.start, span.end))
+    return ", ".join(f"{span.type} {example.text[span.start : span.end]}".strip() for span in ordered) or "(none)"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 
 from paddlenlp.trainer import TrainingArguments
 
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import task_info
 from nlpctl.runtime.run_directory import RunDirectory
+
+DEFAULT_REPORT = ("visualdl",)
 
 
 def training_arguments(recipe: Recipe, run: RunDirectory, device: str) -> TrainingArguments:
@@ -25,10 +28,9 @@ def training_arguments(recipe: Recipe, run: RunDirectory, device: str) -> Traini
     values = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
     values["output_dir"] = str(run.checkpoints)
     values["device"] = device.partition(":")[0]
-    if values["logging_dir"] is None:
-        values["logging_dir"] = str(run.logs / "visualdl")
+    values["logging_dir"] = str(logging_dir(recipe, run))
     if values["report_to"] is None:
-        values["report_to"] = ["visualdl"]
+        values["report_to"] = list(DEFAULT_REPORT)
     values["disable_tqdm"] = True
     metric = values["metric_for_best_model"]
     if metric is not None and values["greater_is_better"] is None:  # PaddleNLP knows it of the loss only
@@ -37,3 +39,15 @@ def training_arguments(recipe: Recipe, run: RunDirectory, device: str) -> Traini
     # The best checkpoint's files become model/ as they are; loading them into the network first serves nothing.
     args.load_best_model_at_end = False
     return args
+
+
+def logging_dir(recipe: Recipe, run: RunDirectory) -> Path:
+    """Where the curves are written."""
+    given = recipe.training.logging_dir
+    return run.logs / "visualdl" if given is None else Path(given)
+
+
+def reports_to_visualdl(recipe: Recipe) -> bool:
+    """Whether VisualDL is among what the run reports to."""
+    given = recipe.training.report_to
+    return bool({"visualdl", "all"} & set(DEFAULT_REPORT if given is None else given))

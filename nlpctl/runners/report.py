@@ -1,0 +1,45 @@
+"""`nlpctl report`: a run as one HTML page. Needs neither Paddle nor the data."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from nlpctl.errors import UserError
+from nlpctl.runners.run_page import run_page
+from nlpctl.runners.runs import RunRecord, open_run
+from nlpctl.runtime.files import write_text_atomic
+
+
+def write_report(run: Path, output: Path | None = None, *, overwrite: bool = False) -> Path:
+    """Write the page of a run to `output`, by default report.html in the run directory; returns the file.
+
+    Only the run's own report is replaced unasked. UserError where there is no run, or the file cannot be written.
+    """
+    record = open_run(run)
+    file = record.run.report_file if output is None else output
+    if file.is_dir():
+        raise UserError("this is a folder", where=str(file), hint="name a file in it: -o REPORT.html")
+    if output is not None and file.exists() and not overwrite:
+        raise UserError("the output file exists", where=str(file), hint="use --overwrite, or name another file")
+    page = run_page(record, record.run.recipe_file.read_text(encoding="utf-8"), read_mistakes(record))
+    try:
+        write_text_atomic(file, page)
+    except OSError as error:
+        message = f"cannot write here ({error.strerror or error})"
+        raise UserError(message, where=str(file), hint="name another file: -o REPORT.html") from None
+    return file
+
+
+def read_mistakes(record: RunRecord) -> dict[str, Any] | None:
+    """What mistakes.json holds; None where there is none, as in a run that has not ended."""
+    file = record.run.mistakes_file
+    try:
+        found = json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
+        if found is not None and not (isinstance(found, dict) and isinstance(found.get("worst"), list)):
+            raise ValueError("it holds no rows")
+        return found
+    except (OSError, ValueError) as error:
+        hint = "delete the file to see the rest"
+        raise UserError(f"the mistakes cannot be read ({error})", where=str(file), hint=hint) from None

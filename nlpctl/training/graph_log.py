@@ -1,0 +1,46 @@
+"""The graph of a network for VisualDL: `visualdl --logdir RUN/logs/visualdl` shows it under Graphs."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import sys
+import time
+from pathlib import Path
+
+import paddle
+
+from nlpctl.runtime import console
+from nlpctl.runtime.files import write_text_atomic
+from nlpctl.tasks.base import Batch
+
+
+def write_graph(network: paddle.nn.Layer, batch: Batch, folder: Path) -> bool:
+    """Write FOLDER/vdlgraph.TIME.log; False, with a note, where Paddle cannot make a static graph of the network.
+
+    `batch` is one that the network takes: it tells the inputs. The network is of no use afterwards: VisualDL hooks
+    into every layer, and Paddle replaces `forward`.
+    """
+    from visualdl.component.graph import translate_graph
+
+    network.eval()
+    try:
+        # As LogWriter.add_graph does; the writer itself would lay a second file of records beside the curves.
+        with contextlib.redirect_stdout(sys.stderr):
+            graph = translate_graph(network, input_spec(network, batch), verbose=False)
+    except Exception as error:
+        reason = str(error).strip().splitlines()[-1:] or [type(error).__name__]
+        console.note(f"no graph for VisualDL: {reason[0].strip()}")
+        return False
+    write_text_atomic(folder / f"vdlgraph.{int(time.time()):010d}.log", graph)
+    return True
+
+
+def input_spec(network: paddle.nn.Layer, batch: Batch) -> list[paddle.static.InputSpec | None]:
+    """The arrays of `batch` in the order in which `forward` takes them, of any size; None for one in between."""
+    names = list(inspect.signature(network.forward).parameters)
+    last = max(names.index(name) for name in batch)
+    return [
+        paddle.static.InputSpec([None] * batch[name].ndim, str(batch[name].dtype), name) if name in batch else None
+        for name in names[: last + 1]
+    ]
