@@ -18,6 +18,8 @@ _IDEOGRAPHS = (
     (0x20000, 0x323AF),
 )
 
+IDEOGRAPHS = "".join(f"{chr(first)}-{chr(last)}" for first, last in _IDEOGRAPHS)  # for a class of a pattern
+
 _SPACE, _ALONE, _RUN, _MARK, _INVISIBLE, _SKIN, _FLAG = range(7)
 
 

@@ -9,12 +9,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nlpctl.data.tokenizers import TextEncoder
+from nlpctl.data.word_spans import IDEOGRAPHS
 
 PERCENTILES = (50, 90, 95, 99)
 _NO_LIMIT = 1 << 30
 # A Chinese character, a mark or symbol, or a word: what a WordPiece vocabulary of BERT's kind makes of a text.
-_IDEOGRAPHS = "\u2e80-\u2fdf\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af"
-_PARTS = re.compile(f"[{_IDEOGRAPHS}]|[^\\w\\s]|_|[^\\W_{_IDEOGRAPHS}]+")
+_PARTS = re.compile(f"[{IDEOGRAPHS}]|[^\\w\\s]|_|[^\\W_{IDEOGRAPHS}]+")
 _LETTERS_PER_PIECE = 8  # of a word; of 6 to 10 the nearest to BERT on English film reviews (2 % below)
 
 

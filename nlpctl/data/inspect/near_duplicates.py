@@ -8,18 +8,21 @@ exactly, so nothing below the threshold is reported; of pairs at 0.8 about 0.2 %
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
 import numpy as np
 
-from nlpctl.data.word_spans import is_ideograph
+from nlpctl.data.word_spans import IDEOGRAPHS
 
 BANDS, PLACES = 16, 5
 GRAM_IDEOGRAPHIC, GRAM_ALPHABETIC = 3, 5  # characters of an n-gram
 FEWEST = 6  # n-grams; of a shorter text every change is large
 CROWD = 24  # rows of a band that agree and are compared each with each; beyond, with that many before
 _CHUNK = 1 << 21  # n-grams that are hashed at a time: 2 million are 16 MB per hash function
+
+_IDEOGRAPH = re.compile(f"[{IDEOGRAPHS}]")
 
 Pair = tuple[int, int, float]
 
@@ -52,7 +55,7 @@ def jaccard(first: str, second: str) -> float:
 
 def _gram(text: str) -> int:
     """Length of the n-grams of `text`: a Chinese character says as much as some letters."""
-    ideographs = sum(map(is_ideograph, text[:40]))
+    ideographs = len(_IDEOGRAPH.findall(text[:40]))
     return GRAM_IDEOGRAPHIC if 3 * ideographs > min(len(text), 40) else GRAM_ALPHABETIC
 
 

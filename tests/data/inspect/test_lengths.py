@@ -9,7 +9,16 @@ from nlpctl.data.inspect.lengths import EstimatedTokens, measure, row_tokens
 
 @pytest.mark.parametrize(
     ("text", "tokens"),
-    [("房间很干净。", 6), ("a clean room", 3), ("it's", 3), ("WiFi很快!", 4), ("incomprehensibility", 3), ("friendly", 1), ("friendlier", 2), ("", 0)],
+    [
+        ("房间很干净。", 6),
+        ("a clean room", 3),
+        ("it's", 3),
+        ("WiFi很快!", 4),
+        ("incomprehensibility", 3),
+        ("friendly", 1),
+        ("friendlier", 2),
+        ("", 0),
+    ],
 )
 def test_estimate(text: str, tokens: int) -> None:
     assert EstimatedTokens().count(text) == tokens
