@@ -25,21 +25,22 @@ def _unusable(found: Inspection) -> Iterator[str]:
         bad = sum(profile.bad.values())
         if bad:
             share = percent(bad / (bad + profile.rows))
-            yield f"{profile.split}: rows that cannot be used {fate}: {bad:,} ({share})."
+            yield f"Rows of {profile.split} that cannot be used {fate}: {bad:,} ({share})."
 
 
 def _leaks(found: Inspection) -> Iterator[str]:
     for overlap in found.duplicates.overlaps:
         inside, other, rows = overlap.inside, overlap.other, max(overlap.rows, 1)
         if overlap.exact:
-            yield f"{overlap.exact:,} rows of {inside} occur in {other} too ({percent(overlap.exact / rows)})."
+            yield f"Rows of {inside} that occur in {other} too: {overlap.exact:,} ({percent(overlap.exact / rows)})."
         if overlap.near:
-            yield f"{overlap.near:,} rows of {inside} are almost like one of {other} ({percent(overlap.near / rows)})."
+            share = percent(overlap.near / rows)
+            yield f"Rows of {inside} that are almost like one of {other}: {overlap.near:,} ({share})."
         if other == "train" and overlap.exact + overlap.near > MANY_LEAKED * rows:
             yield f"Scores on {inside} will be too high: what was learned by heart counts in them."
     for repeats in found.duplicates.repeats:
         if repeats.exact:
-            yield f"{repeats.split}: {repeats.exact:,} rows repeat an earlier one."
+            yield f"Rows of {repeats.split} that repeat an earlier one: {repeats.exact:,}."
 
 
 def _contradictions(found: Inspection) -> Iterator[str]:
