@@ -63,7 +63,7 @@ class Frame:
     y_range: tuple[float, float]
     width: float = 560
     height: float = 270
-    left: float = 62
+    left: float = 70
     right: float = 18
     top: float = 14
     bottom: float = 46

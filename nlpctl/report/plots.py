@@ -31,17 +31,19 @@ def lines(
     *,
     marks: Mapping[str, float] | None = None,
     y_format: Format = short_number,
+    x_range: tuple[float, float] | None = None,
 ) -> Html:
     """Curves over the same axis, such as loss over steps: name -> [(x, y), ...], x rising.
 
     A point that is not finite (a loss of NaN) leaves a gap. `marks`: name -> x of a dashed line.
+    `x_range`: what the axis shows at least.
     """
     drawn = {name: thinned(points) for name, points in series.items()}
     finite = [point for points in drawn.values() for point in points if _is_finite(point)]
     if not finite:
         return Html("")
     marks = marks or {}
-    xs = [x for x, _ in finite] + list(marks.values())
+    xs = [x for x, _ in finite] + list(marks.values()) + list(x_range or ())
     top = _LEGEND + 14 if len(series) > 1 else 14
     frame = Frame((min(xs), max(xs)), _padded([y for _, y in finite]), top=top, height=256 + top)
     parts = [frame.axes(x_label, y_label, short_number, y_format), legend(list(series), frame.left, 18)]

@@ -41,6 +41,11 @@ td.number,th.number{text-align:right;font-variant-numeric:tabular-nums;white-spa
 table.matrix td,table.matrix thead th{text-align:center;padding:5px 9px;border:1px solid var(--back);min-width:46px;
 font-variant-numeric:tabular-nums}
 table.matrix tbody th{text-align:right;border:0;padding-right:10px;max-width:24ch;white-space:normal}
+.faint{color:var(--faint);font-weight:400}
+article{margin:0 0 22px}
+h3{font-size:16px;margin:14px 0 4px}
+.marked{font-size:17px;line-height:2;max-width:none}
+.marked span{border-radius:3px;padding:3px 1px}
 pre{background:var(--panel);border-radius:8px;padding:12px 16px;overflow-x:auto;
 font:13px/1.5 ui-monospace,"DejaVu Sans Mono",monospace}
 details{margin:12px 0}

@@ -103,25 +103,24 @@ def series(record: RunRecord, event: str, figure: str) -> list[Point]:
 
 
 def _curves(record: RunRecord) -> Iterator[Html]:
-    marks = _best_step(record)
-    losses = {"train": series(record, "log", "loss"), "dev": series(record, "evaluate", "eval_loss")}
-    plots = [_plot({name: points for name, points in losses.items() if points}, "loss", marks)]
-    names = scores(record.recipe.task)
+    names, marks = scores(record.recipe.task), _best_step(record)
     falling = [name for name in names if not task_info(record.recipe.task).greater_is_better(name)]
-    for shown in ([name for name in names if name not in falling], *([name] for name in falling)):
-        found = {name: series(record, "evaluate", f"eval_{name}") for name in shown}
-        title = shown[0] if len(shown) == 1 else "scores on dev"
-        plots.append(_plot({name: points for name, points in found.items() if points}, title, marks))
-    plots.append(_plot({"": series(record, "log", "learning_rate")}, "learning rate", {}))
-    plots.append(_plot({"": series(record, "log", "interval_samples_per_second")}, "rows per second", {}))
+    curves = {"loss": {"train": series(record, "log", "loss"), "dev": series(record, "evaluate", "eval_loss")}}
+    curves["scores on dev"] = {name: _dev(record, name) for name in names if name not in falling}
+    curves |= {f"{name} on dev": {name: _dev(record, name)} for name in falling}
+    curves["learning rate"] = {"": series(record, "log", "learning_rate")}
+    curves["rows per second"] = {"": series(record, "log", "interval_samples_per_second")}
+    plots = []
+    for title, found in curves.items():
+        shown = {name: points for name, points in found.items() if points}
+        plots.append(lines(shown, "step", title, marks={} if "" in shown else marks, x_range=(0, record.step)))
     drawn = [plot for plot in plots if plot]
     if drawn:
         yield side_by_side(*drawn)
 
 
-def _plot(curves: Mapping[str, Sequence[Point]], title: str, marks: Mapping[str, float]) -> Html:
-    """One plot; nothing where there is no point."""
-    return lines(curves, "step", title, marks=marks)
+def _dev(record: RunRecord, name: str) -> list[Point]:
+    return series(record, "evaluate", f"eval_{name}")
 
 
 def _best_step(record: RunRecord) -> dict[str, float]:

@@ -74,6 +74,9 @@ class MultiLabelClassification(SequenceClassification):
             for row in np.flatnonzero((gold != chosen).any(1)).tolist()
         ]
 
+    def log_odds(self, logits: paddle.Tensor, label: int) -> paddle.Tensor:
+        return logits[:, label]
+
     def answer(self, example: MultiLabelExample, predictions: Sequence[np.ndarray]) -> dict[str, Any]:
         probabilities = _probabilities([predictions])
         names = self.labels.names

@@ -85,6 +85,11 @@ class SequenceClassification(Task):
         gold = _gold(examples)
         return best_thresholds(_probabilities(predictions), functools.partial(label_score, gold, metric))
 
+    def log_odds(self, logits: paddle.Tensor, label: int) -> paddle.Tensor:
+        """log p / (1 - p) of a label, [rows], from logits [rows, labels]: what speaks for it against all others."""
+        others = paddle.to_tensor([i for i in range(len(self.labels)) if i != label])
+        return logits[:, label] - paddle.logsumexp(paddle.index_select(logits, others, axis=1), axis=1)
+
     def answer(self, example: TextExample, predictions: Sequence[np.ndarray]) -> dict[str, Any]:
         (logits,) = predictions
         probabilities = softmax(logits)

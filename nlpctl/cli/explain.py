@@ -1,0 +1,118 @@
+"""`nlpctl explain`."""
+
+from __future__ import annotations
+
+import os
+import sys
+from json import dumps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nlpctl.cli.options import load_command_recipe
+from nlpctl.cli.predict import check_format
+from nlpctl.config.located import located
+from nlpctl.errors import UserError
+from nlpctl.names import did_you_mean
+from nlpctl.runtime import console
+
+if TYPE_CHECKING:
+    from nlpctl.runners.explain import Explained, Token
+
+METHODS, BASELINES = ("integrated_gradients", "occlusion"), ("pad", "mask", "unk")
+STRONGEST = 5  # tokens that are named
+_FOR, _AGAINST = (153, 75, 33), (223, 215, 208)  # backgrounds of a terminal of 256 colours, weak to strong
+
+
+def explain(
+    ctx: typer.Context,
+    model: Annotated[str, typer.Argument(metavar="MODEL", help="Run directory, model folder, or the recipe of a run.")],
+    input: Annotated[str, typer.Argument(metavar="INPUT", help="File to explain; - reads standard input.")] = "-",
+    method: Annotated[
+        str, typer.Option("--method", metavar="METHOD", help=f"{' or '.join(METHODS)}.")
+    ] = "integrated_gradients",
+    label: Annotated[
+        str | None, typer.Option("--label", metavar="LABEL", help="Explain this label; default: the one that is given.")
+    ] = None,
+    baseline: Annotated[
+        str | None,
+        typer.Option(
+            "--baseline",
+            metavar="TOKEN",
+            help="What replaces a token: pad, mask or unk. Default: pad; for occlusion mask, or unk without a mask.",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE.html", help="Write one HTML page instead.")
+    ] = None,
+    format: Annotated[str, typer.Option("--format", help="Of INPUT: text, tsv, csv, jsonl, json, or auto.")] = "auto",
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object per row, a line each.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output file.")] = False,
+) -> None:
+    """Show what each token of a text contributes to its label.
+
+    For classification. Contributions are in log odds of the label: positive ones speak for it, negative ones against.
+
+    Examples:
+
+      echo 房间很干净 | nlpctl explain outputs/quickstart
+
+      nlpctl explain outputs/quickstart reviews.txt -o reviews.html
+
+      nlpctl explain outputs/quickstart reviews.txt --method occlusion --label 差评 --json
+    """
+    for given, known, where in ((method, METHODS, "--method"), (baseline, BASELINES, "--baseline")):
+        if given is not None and given not in known:
+            raise UserError(f"there is no {given!r}{did_you_mean(given, known)}", where, f"one of {', '.join(known)}")
+    check_format(format)
+    if json and output is not None:
+        raise UserError("--json goes to standard output, the page to a file", where="--json", hint="keep one of them")
+    recipe = load_command_recipe(model, ctx, purpose="apply")
+    from nlpctl.data.inputs import open_input
+    from nlpctl.data.kinds import task_rows
+    from nlpctl.runners.explain import explain as run_explanation
+    from nlpctl.runners.explain import write_explanations
+    from nlpctl.runners.predict import refuse_output
+
+    with located(recipe):
+        source = open_input(task_rows(recipe.task, recipe.data), input, format)
+        if output is not None:
+            refuse_output(output, source, overwrite)
+        rows = run_explanation(recipe, source, method=method, label=label, baseline=baseline)
+        if output is not None:
+            explained = []
+            with console.progress(None, "explain") as bar:
+                for row in rows:
+                    explained.append(row)
+                    bar.advance()
+            write_explanations(explained, model, output, source, overwrite=overwrite)
+            console.note(f"{len(explained):,} texts -> {output}")
+            return
+        colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
+        for row in rows:
+            if json:
+                console.result(dumps(row.to_json(), ensure_ascii=False))
+            else:
+                console.result(told(row, colour))
+
+
+def told(row: Explained, colour: bool) -> str:
+    """The label, the text, and the tokens that speak most for the label and against it."""
+    most = max((abs(token.contribution) for token in row.tokens), default=0.0)
+    shown = [(token, _shaded(token, most) if colour else token.text) for token in row.tokens]
+    text = "".join(word if token.joined else f" {word}" for token, word in shown)
+    lines = [f"{row.label}  {row.probability:.3f}", f"  {text}"]
+    for side, tokens in zip(("for", "against"), row.strongest(STRONGEST), strict=True):
+        if tokens:
+            lines.append(f"  {side + ':':<9}" + ", ".join(f"{each.text} {each.contribution:+.3f}" for each in tokens))
+    return "\n".join(lines) + "\n"
+
+
+def _shaded(token: Token, most: float) -> str:
+    """The token on a background that is the stronger, the more it contributes."""
+    level = int(abs(token.contribution) / most * 4) if most else 0  # 0: none
+    if not level:
+        return token.text
+    shade = (_FOR if token.contribution > 0 else _AGAINST)[min(level, 3) - 1]
+    return f"\033[30;48;5;{shade}m{token.text}\033[0m"

@@ -1,0 +1,219 @@
+"""What each token of a text contributes to a label, by integrated gradients or by occlusion.
+
+What is explained is the log odds of the label, log p / (1 - p): what speaks for it against all others. It does not
+saturate, as a probability near 1 does, and for two labels it is the difference of their logits.
+
+Integrated gradients (Sundararajan, Taly and Yan, 2017) go in a straight line from a baseline, the text with every token
+replaced, to the text itself, in the space of word embeddings, and add up what each token's embedding contributes on the
+way. The contributions add up to log odds of the text minus log odds of the baseline (completeness), as far as the steps
+are fine enough. Occlusion replaces one token at a time: what the log odds lose is its contribution; these do not add up
+to anything in particular.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import paddle
+
+from nlpctl.data.units import UnitTokenizer
+from nlpctl.errors import UserError
+from nlpctl.tasks.base import Batch, as_tuple
+
+Method = Literal["integrated_gradients", "occlusion"]
+Baseline = Literal["pad", "mask", "unk"]
+Score = Callable[[paddle.Tensor], paddle.Tensor]  # logits [rows, labels] to log odds of the label [rows]
+
+STEPS = 32  # to begin with; doubled until completeness holds
+MOST_STEPS = 1024
+TOLERANCE = 0.05  # of the difference that the contributions are to add up to
+NEGLIGIBLE = 1e-3  # a difference of log odds that is not worth a step more
+BATCH = 32  # rows at a time
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """`contributions` float64 [tokens], 0 for special tokens; `log_odds` of the text and of the baseline, the latter
+    None for occlusion; `steps`: points on the way from the baseline, or texts with a token replaced."""
+
+    contributions: np.ndarray
+    log_odds: float
+    baseline: float | None
+    steps: int
+
+    @property
+    def gap(self) -> float:
+        """How far the contributions are from adding up, in log odds; 0 for occlusion, which does not claim to."""
+        return 0.0 if self.baseline is None else float(self.contributions.sum() - (self.log_odds - self.baseline))
+
+    @property
+    def complete(self) -> bool:
+        """Whether they add up, within TOLERANCE."""
+        if self.baseline is None:
+            return True
+        return abs(self.gap) <= max(TOLERANCE * abs(self.log_odds - self.baseline), NEGLIGIBLE)
+
+
+class Explainer:
+    """Explains what a classifier says of one text after the other.
+
+    `tokenizer` tells the special tokens, which are never replaced, and what stands for a token that is.
+    """
+
+    def __init__(self, network: paddle.nn.Layer, tokenizer: Any, method: Method, baseline: Baseline | None = None):
+        """`baseline` None takes the padding for integrated gradients, whose embedding is zero; for occlusion the mask
+        where the network knows one and the text has none, else the unknown token. UserError where there is no mask."""
+        network.eval()
+        self.network = network
+        self.method = method
+        self.embedding = word_embedding(network) if method == "integrated_gradients" else None
+        self.ids = replacements(tokenizer)
+        if baseline is not None and baseline not in self.ids:
+            raise UserError("the network has no mask token", where="--baseline", hint="take pad or unk")
+        self.baseline = baseline
+        self.special = sorted(special_ids(tokenizer))
+
+    def explain(self, batch: Batch, score: Score) -> Explanation:
+        """The contributions of the tokens of one row: `batch` as the network takes it, arrays [1, length]."""
+        ids = batch["input_ids"][0]
+        content = ~np.isin(ids, self.special)
+        replacement = self._replacement(ids)
+        if self.method == "occlusion":
+            return self._occlusion(batch, content, replacement, score)
+        return self._integrated(batch, content, replacement, score)
+
+    def _replacement(self, ids: np.ndarray) -> int:
+        """The id that stands for a replaced token of this text."""
+        mask_taken = "mask" in self.ids and self.ids["mask"] in ids  # the gap of a template
+        if self.baseline == "mask" and mask_taken:
+            hint = "take --baseline unk or pad"
+            raise UserError("the mask token is a part of the template", where="--baseline", hint=hint)
+        if self.baseline is not None:
+            return self.ids[self.baseline]
+        if self.method == "integrated_gradients":
+            return self.ids["pad"]
+        return self.ids["unk" if mask_taken or "mask" not in self.ids else "mask"]
+
+    # -- occlusion ---------------------------------------------------------------------------
+
+    @paddle.no_grad()
+    def _occlusion(self, batch: Batch, content: np.ndarray, replacement: int, score: Score) -> Explanation:
+        places = np.flatnonzero(content)
+        whole = score(self._logits(batch)).numpy().astype(np.float64)[0]
+        contributions = np.zeros(len(content))
+        for start in range(0, len(places), BATCH):
+            part = places[start : start + BATCH]
+            without = score(self._logits(self._occluded(batch, part, replacement))).numpy()
+            contributions[part] = whole - without.astype(np.float64)
+        return Explanation(contributions, float(whole), None, len(places))
+
+    def _occluded(self, batch: Batch, places: np.ndarray, replacement: int) -> Batch:
+        """A row per place, with the token there replaced.
+
+        Networks know padding at the end only: a token that is to be padding is taken out, and one is added there.
+        """
+        rows = _repeated(batch, len(places))
+        if replacement != self.ids["pad"]:
+            rows["input_ids"][np.arange(len(places)), places] = replacement
+            return rows
+        for name, array in rows.items():
+            padding = replacement if name == "input_ids" else 0
+            rows[name] = np.stack([np.append(np.delete(row, at), padding) for row, at in zip(array, places, strict=True)])
+        return rows
+
+    def _logits(self, batch: Batch) -> paddle.Tensor:
+        return as_tuple(self.network(**{name: paddle.to_tensor(array) for name, array in batch.items()}))[0]
+
+    # -- integrated gradients ----------------------------------------------------------------
+
+    def _integrated(self, batch: Batch, content: np.ndarray, replacement: int, score: Score) -> Explanation:
+        ids = batch["input_ids"]
+        with paddle.no_grad():
+            text = self.embedding(paddle.to_tensor(ids)).astype("float32")
+            start = self.embedding(paddle.to_tensor(np.where(content, replacement, ids))).astype("float32")
+        way = text - start
+        ends = self._along(batch, start, way, np.array([0.0, 1.0]), score, gradients=False)[0]
+        steps = STEPS
+        while True:
+            points, weights = np.polynomial.legendre.leggauss(steps)
+            _, mean = self._along(batch, start, way, (points + 1) / 2, score, weights=weights / 2)
+            contributions = (mean * way[0].numpy().astype(np.float64)).sum(-1)
+            found = Explanation(contributions, float(ends[1]), float(ends[0]), steps)
+            if found.complete or 2 * steps > MOST_STEPS:
+                return found
+            steps *= 2
+
+    def _along(
+        self,
+        batch: Batch,
+        start: paddle.Tensor,
+        way: paddle.Tensor,
+        shares: np.ndarray,
+        score: Score,
+        *,
+        weights: np.ndarray | None = None,
+        gradients: bool = True,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Log odds float64 [points] where `shares` of the way are gone, and the weighted sum of their gradients
+        float64 [length, size]."""
+        scores, total = [], np.zeros(way.shape[1:])
+        for first in range(0, len(shares), BATCH):
+            part = shares[first : first + BATCH]
+            embedded = start + way * paddle.to_tensor(part.astype("float32")).reshape([-1, 1, 1])
+            embedded.stop_gradient = not gradients
+            with self._embeddings_are(embedded):
+                found = score(self._logits(_repeated(batch, len(part))))
+            scores.append(found.numpy().astype(np.float64))
+            if gradients:
+                (slopes,) = paddle.grad(found.sum(), embedded)
+                total += np.einsum("p,pls->ls", weights[first : first + BATCH], slopes.numpy().astype(np.float64))
+        return np.concatenate(scores), total
+
+    def _embeddings_are(self, embedded: paddle.Tensor) -> Any:
+        """While the body runs, the words' embeddings are `embedded`, whatever the ids are."""
+        return _Hooked(self.embedding, lambda layer, inputs, output: embedded)
+
+
+class _Hooked:
+    """A forward hook for the time of a `with`."""
+
+    def __init__(self, layer: paddle.nn.Layer, hook: Callable[..., Any]):
+        self._handle = layer.register_forward_post_hook(hook)
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *error: Any) -> None:
+        self._handle.remove()
+
+
+def word_embedding(network: Any) -> paddle.nn.Embedding:
+    """The layer that turns ids into vectors. UserError where the network has none."""
+    embedding = network.base_model.get_input_embeddings()
+    if not isinstance(embedding, paddle.nn.Embedding):
+        kind = type(network).__name__
+        raise UserError(f"{kind} has no layer of word embeddings", where="MODEL", hint="take --method occlusion")
+    return embedding
+
+
+def replacements(tokenizer: Any) -> dict[str, int]:
+    """Name -> id of what can stand for a token: pad, unk, and mask where the tokenizer has one."""
+    ids = {"pad": tokenizer.pad_token_id, "unk": tokenizer.unk_token_id}
+    if not isinstance(tokenizer, UnitTokenizer) and tokenizer.mask_token_id is not None:
+        ids["mask"] = tokenizer.mask_token_id
+    return ids
+
+
+def special_ids(tokenizer: Any) -> set[int]:
+    """The ids that are no text: the tokens around a text, between two, and padding. The unknown token is text."""
+    if isinstance(tokenizer, UnitTokenizer):
+        return {tokenizer.pad_token_id, tokenizer.sep_token_id}
+    return set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
+
+
+def _repeated(batch: Batch, rows: int) -> Batch:
+    """The one row of `batch`, `rows` times."""
+    return {name: np.repeat(array, rows, axis=0) for name, array in batch.items()}

@@ -1,0 +1,168 @@
+"""`nlpctl explain`: what each token of a text contributes to the label that it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nlpctl.config.schema import Recipe
+from nlpctl.data.inputs import PredictInput
+from nlpctl.data.row import BadRow
+from nlpctl.data.units import UnitTokenizer
+from nlpctl.data.word_spans import is_ideograph
+from nlpctl.errors import UserError
+from nlpctl.names import did_you_mean
+from nlpctl.runners.explain_page import explanations_page
+from nlpctl.runners.predict import check_bad_row, refuse_output
+from nlpctl.runners.trained import TrainedModel, find_trained_model, open_trained_model
+from nlpctl.runtime import console
+from nlpctl.runtime.files import write_text_atomic
+from nlpctl.runtime.interrupt import sigterm_interrupts
+
+if TYPE_CHECKING:
+    from nlpctl.inference.explain import Baseline, Explanation, Method
+
+WORD_BEGINS, WORD_GOES_ON = ("Ġ", "▁"), "##"  # how tokenizers write pieces of words
+TASKS = ("sequence_classification", "text_matching", "few_shot_classification", "multi_label_classification")
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token as people read it; `joined`: no blank stands before it. `contribution` is in log odds."""
+
+    text: str
+    contribution: float
+    joined: bool
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A row, what the model answers, and the tokens that speak for `label` or against it."""
+
+    row: dict[str, Any]
+    answer: dict[str, Any]
+    label: str
+    method: str
+    tokens: tuple[Token, ...]
+    explanation: Explanation
+
+    @property
+    def probability(self) -> float:
+        """Of `label`."""
+        return 1 / (1 + float(np.exp(-self.explanation.log_odds)))
+
+    def strongest(self, most: int) -> tuple[list[Token], list[Token]]:
+        """The tokens that speak for the label most, and those that speak against it."""
+        ranked = sorted(self.tokens, key=lambda token: -abs(token.contribution))
+        chosen = [token for token in ranked if token.contribution > 0], [t for t in ranked if t.contribution < 0]
+        return chosen[0][:most], chosen[1][:most]
+
+    def to_json(self) -> dict[str, Any]:
+        found = self.explanation
+        told: dict[str, Any] = {"label": self.label, "method": self.method, "log_odds": round(found.log_odds, 6)}
+        if found.baseline is not None:
+            told |= {"baseline_log_odds": round(found.baseline, 6), "gap": round(found.gap, 6), "steps": found.steps}
+        tokens = [{"token": token.text, "contribution": round(token.contribution, 6)} for token in self.tokens]
+        return {**self.row, **self.answer, "explained": {**told, "tokens": tokens}}
+
+
+def explain(
+    recipe: Recipe,
+    source: PredictInput,
+    *,
+    method: Method = "integrated_gradients",
+    label: str | None = None,
+    baseline: Baseline | None = None,
+) -> Iterator[Explained]:
+    """Explain every row of `source`, in order: for `label`, or the one that the model gives (of several the likeliest).
+
+    See inference/explain.py for the methods and what `baseline` may be. UserError: the task is not classification,
+    there is no such label, or a row is bad (data.on_bad_row: skip leaves it out).
+    """
+    if recipe.task not in TASKS:
+        message = f"{recipe.task} gives no label to a text as a whole"
+        raise UserError(message, where=recipe.where("task"), hint=f"explain is for {', '.join(TASKS)}")
+    found = find_trained_model(recipe)
+    if source.rereadable:
+        source.check()
+    model = open_trained_model(recipe, found)
+    names = model.task.labels.names
+    if label is not None and label not in names:
+        hint = f"one of {', '.join(names[:20])}"
+        raise UserError(f"there is no label {label!r}{did_you_mean(label, names)}", where="--label", hint=hint)
+    return _explanations(recipe, model, source, method, label, baseline)
+
+
+def _explanations(
+    recipe: Recipe,
+    model: TrainedModel,
+    source: PredictInput,
+    method: Method,
+    label: str | None,
+    baseline: Baseline | None,
+) -> Iterator[Explained]:
+    from nlpctl.data.collate import raise_failure
+    from nlpctl.inference.explain import Explainer
+
+    task, tokenizer = model.task, model.encoder.tokenizer
+    collate = task.collator(model.encoder, labelled=False)
+    explainer = Explainer(model.predictor.network, tokenizer, method, baseline)
+    with sigterm_interrupts():
+        for example in source.rows():
+            if isinstance(example, BadRow):
+                check_bad_row(example, recipe.data.on_bad_row)
+                continue
+            batch = collate([example])
+            raise_failure(batch)
+            answer = task.answer(example, task.predictions(model.predictor.outputs(batch), [example]))
+            name = label or _label_of(answer)
+            number = task.labels.names.index(name)
+            explanation = explainer.explain(batch, lambda logits, number=number: task.log_odds(logits, number))
+            if not explanation.complete:
+                console.warn(
+                    f"the contributions add up to {explanation.contributions.sum():.3f} in place of "
+                    f"{explanation.log_odds - explanation.baseline:.3f}, also with {explanation.steps} steps"
+                )
+            tokens = tokens_of(batch["input_ids"][0], explanation.contributions, tokenizer, explainer.special)
+            yield Explained(source.task_rows.answered(example), answer, name, method, tuple(tokens), explanation)
+
+
+def _label_of(answer: dict[str, Any]) -> str:
+    """The label that was given; of several labels the likeliest, whether given or not."""
+    if "label" in answer:
+        return answer["label"]
+    return max(answer["probabilities"], key=answer["probabilities"].get)
+
+
+def tokens_of(ids: np.ndarray, contributions: np.ndarray, tokenizer: Any, special: Sequence[int]) -> list[Token]:
+    """The tokens of a row, without the special ones before and after its text."""
+    text = np.flatnonzero(~np.isin(ids, special))
+    if not len(text):
+        return []
+    first, last = int(text[0]), int(text[-1]) + 1
+    forms = tokenizer.convert_ids_to_tokens(ids[first:last].tolist())
+    marked = any(form.startswith(WORD_BEGINS) for form in forms)
+    characters = isinstance(tokenizer, UnitTokenizer) and tokenizer.settings.unit == "characters"
+    found: list[Token] = []
+    for form, contribution in zip(forms, contributions[first:last].tolist(), strict=True):
+        text = form.removeprefix(WORD_GOES_ON).lstrip("".join(WORD_BEGINS)) or form
+        goes_on = characters or (not form.startswith(WORD_BEGINS) if marked else form.startswith(WORD_GOES_ON))
+        beside = is_ideograph(text[0]) or (found and is_ideograph(found[-1].text[-1]))
+        found.append(Token(text, contribution, bool(not found or goes_on or beside)))
+    return found
+
+
+def write_explanations(
+    rows: Sequence[Explained], name: str, output: Path, source: PredictInput, *, overwrite: bool = False
+) -> None:
+    """The explanations as one HTML file that needs nothing else. UserError where the file is not to be replaced."""
+    refuse_output(output, source, overwrite)
+    try:
+        write_text_atomic(output, explanations_page(rows, name))
+    except OSError as error:
+        message = f"cannot write here ({error.strerror or error})"
+        raise UserError(message, where=str(output), hint="name another file: -o FILE.html") from None
