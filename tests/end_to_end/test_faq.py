@@ -24,8 +24,10 @@ SHIM = """\
 more=()
 if [ "$1" = train ]; then
   more=(--max_steps 2 --threads 1)
-  case "$2" in *matching/*|*indexing/*|*reading/*) more+=(--set "model.name_or_path=$TINY" --set data.max_seq_length=64) ;; esac
-  case "$2" in *reading/*) more+=(--set data.doc_stride=16) ;; esac
+  case "$2" in
+    *reading/*) more+=(--set "model.name_or_path=$TINY" --set data.max_seq_length=64 --set data.doc_stride=16) ;;
+    *matching/*|*indexing/*) more+=(--set "model.name_or_path=$TINY") ;;
+  esac
 fi
 exec "{python}" -m nlpctl "$@" "${{more[@]}}"
 """
@@ -36,8 +38,8 @@ QUESTIONS = (
     "pretrained model of my own", "save and load", "resume", "freeze", "metrics during training", "crashes or hangs",
     "same result", "inner layers", "LAC", "CRF", "batched=True", "Semantic indexing or matching", "wordtag",
     "CUDA versions", "set a parameter", "CPU or GPU", "plot loss", "explain a prediction", "large data",
-    "several cards", "out of memory", "CPU is slow", "different lengths", "NaN", "word vectors", "share weights", "own learning rate",
-    "weights of one layer",
+    "several cards", "out of memory", "CPU is slow", "different lengths", "NaN", "word vectors", "share weights",
+    "own learning rate", "weights of one layer",
 )  # fmt: skip
 
 
