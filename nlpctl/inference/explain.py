@@ -22,6 +22,7 @@ import paddle
 from nlpctl.data.units import UnitTokenizer
 from nlpctl.errors import UserError
 from nlpctl.tasks.base import Batch, as_tuple
+from nlpctl.upstream.rnn_gradient import differentiable_rnns
 
 Method = Literal["integrated_gradients", "occlusion"]
 Baseline = Literal["pad", "mask", "unk"]
@@ -121,7 +122,7 @@ class Explainer:
             return rows
         for name, array in rows.items():
             padding = replacement if name == "input_ids" else 0
-            rows[name] = np.stack([np.append(np.delete(row, at), padding) for row, at in zip(array, places, strict=True)])
+            rows[name] = np.stack([np.append(np.delete(array[0], at), padding) for at in places])
         return rows
 
     def _logits(self, batch: Batch) -> paddle.Tensor:
@@ -164,11 +165,12 @@ class Explainer:
             part = shares[first : first + BATCH]
             embedded = start + way * paddle.to_tensor(part.astype("float32")).reshape([-1, 1, 1])
             embedded.stop_gradient = not gradients
-            with self._embeddings_are(embedded):
+            with self._embeddings_are(embedded), differentiable_rnns(self.network) as also:
                 found = score(self._logits(_repeated(batch, len(part))))
-            scores.append(found.numpy().astype(np.float64))
-            if gradients:
-                (slopes,) = paddle.grad(found.sum(), embedded)
+                scores.append(found.numpy().astype(np.float64))
+                if not gradients:
+                    continue
+                slopes = paddle.grad(found.sum(), [embedded, *also])[0]
                 total += np.einsum("p,pls->ls", weights[first : first + BATCH], slopes.numpy().astype(np.float64))
         return np.concatenate(scores), total
 

@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import sys
 import time
+import warnings
 from pathlib import Path
 
 import paddle
@@ -26,7 +27,8 @@ def write_graph(network: paddle.nn.Layer, batch: Batch, folder: Path) -> bool:
     network.eval()
     try:
         # As LogWriter.add_graph does; the writer itself would lay a second file of records beside the curves.
-        with contextlib.redirect_stdout(sys.stderr):
+        with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             graph = translate_graph(network, input_spec(network, batch), verbose=False)
     except Exception as error:
         reason = str(error).strip().splitlines()[-1:] or [type(error).__name__]
