@@ -132,7 +132,8 @@ def _first_operator(trainer: RecipeTrainer, parts: Sequence[StepPart]) -> str:
             place = f"in {inside[-1]}" if inside else "on the way back, or in the loss"
             counts = f"{found.nans:,} nan and {found.infinities:,} inf"
             return f"FLAGS_check_nan_inf: the first such result is of the operator {found.operator}, {place} ({counts})"
-    return "FLAGS_check_nan_inf: repeated, every operator gives finite results; the update's sum does not"
+    told = "FLAGS_check_nan_inf: repeated, every operator gives finite results"
+    return f"{told} here; logs/ has what the other processes found" if args.world_size > 1 else told
 
 
 @contextmanager

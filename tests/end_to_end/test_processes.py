@@ -165,6 +165,20 @@ def test_a_rank_that_lacks_memory(work, weights, two):
     assert 0.0 < difference < 1e-5
 
 
+def test_a_loss_that_is_no_number(work):
+    """Each process tells of its own rows, and the parent shows those of the first."""
+    words = ("train", "recipe.yaml", *PLAIN, *PARTS, "--nproc", "2", "--learning_rate", "1e30", "--warmup_ratio", "0")
+    done = work.nlpctl(*words, "--set", "training.output_dir=not-a-number")
+    assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
+    assert "the loss is nan in step 2; the weights were not changed by it" in done.stderr
+    assert "the first such result is of the operator" in done.stderr and "train.tsv:" in done.stderr
+    rows = [event["rows"] for event in work.events("not-a-number") if event["event"] == "bad_step"]
+    assert 1 <= len(rows) <= 2 and all(len(each) == 4 for each in rows)
+    if len(rows) == 2:
+        assert not set(rows[0]) & set(rows[1])
+    assert not ranks_of(work / "not-a-number")
+
+
 def ranks_of(run: Path) -> list[int]:
     """Living processes whose command line names the run."""
     found = []
