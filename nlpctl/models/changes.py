@@ -58,8 +58,9 @@ def describe_changes(network: Any, changes: Changes) -> list[str]:
     lines = [] if changes.added is None else changes.added.describe()
     if changes.tied:
         first, second = changes.tied[0]
-        lines.append(f"tied {len(changes.tied)} parameters, {second} is {first} ...")
-    lines += [f"set {len(names)} parameters: {pattern}" for pattern, names in changes.values.items()]
+        lines.append(f"tied {len(changes.tied)} parameters, from {second} (now {first}) on")
+    for pattern, names in changes.values.items():
+        lines.append(f"set {names[0]}" + (f" and {len(names) - 1} more, as {pattern} says" if len(names) > 1 else ""))
     if changes.frozen:
         counts = parameter_counts(network)
         lines.append(

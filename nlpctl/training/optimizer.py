@@ -87,7 +87,8 @@ def describe_groups(groups: Sequence[Mapping[str, Any]]) -> list[str]:
     """The distinct settings for the console, line by line."""
     return [
         f"  learning rate {group['learning_rate']:.3g}, weight decay {group['weight_decay']:.3g}: "
-        f"{group['parameters']:,} parameters under {group['names']} names, {group['first']} ..."
+        f"{group['parameters']:,} parameters, {group['first']}"
+        + (f" and {group['names'] - 1} more" if group["names"] > 1 else "")
         for group in groups
     ]
 

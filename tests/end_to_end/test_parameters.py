@@ -82,7 +82,8 @@ def test_ls_export_set_and_diff(work, changed):
     done = work.nlpctl("params", "ls", changed, "--match", "classifier", "--match", "*.norm2.weight", "--json")
     listed = json.loads(done.stdout)
     names = [row["name"] for row in listed["parameters"]]
-    assert names == [*(f"ernie.encoder.layers.{i}.norm2.weight" for i in (0, 1)), "classifier.weight", "classifier.bias"]
+    norms = [f"ernie.encoder.layers.{i}.norm2.weight" for i in (0, 1)]
+    assert names == [*norms, "classifier.weight", "classifier.bias"]
     assert [row["same_as"] for row in listed["parameters"]] == [None, names[0], None, None]
     assert listed["total"] == 32 + 64 + 2
 

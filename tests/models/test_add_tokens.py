@@ -65,7 +65,8 @@ def test_rows_and_bias_start_as_the_mean_of_the_pieces(paddle_folder, family):
             assert now.tobytes() == before.tobytes(), name
             continue
         assert now.shape[0] == size + 2 and now[:size].tobytes() == before.tobytes(), name
-        assert np.array_equal(now[size], before[pieces].mean(0)) and np.array_equal(now[size + 1], before[unknown]), name
+        assert np.array_equal(now[size], before[pieces].mean(0)), name
+        assert np.array_equal(now[size + 1], before[unknown]), name
         checked += 1
     assert checked >= 2  # the embedding, and the output layer's bias at least
     ids = paddle.to_tensor([[1, size, size + 1, 2]])
@@ -118,7 +119,8 @@ def test_the_fast_tokenizer_gives_the_same_ids(tmp_path, lowercase):
         vocabulary_texts=lambda: ["a b c new york 新 冠 肺 炎 + C N Y x"],
     )
     fast, slow = build_encoder(model.tokenizer, "fast"), PaddleTextEncoder(model.tokenizer)
-    texts = ["", *words, "xNew YorkC++新冠肺炎y", "new york É e\u0301 ａ a", "New\u3000York New\tYork NewYork", "新 冠肺炎 c++"]
+    texts = ["", *words, "xNew YorkC++新冠肺炎y", "new york É e\u0301 ａ a", "New\u3000York New\tYork NewYork"]
+    texts.append("新 冠肺炎 c++")
     for encoder in (fast, pickle.loads(pickle.dumps(fast))):
         for pairs in (None, texts[::-1]):
             for length in (6, 100):

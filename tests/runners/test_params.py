@@ -1,0 +1,73 @@
+"""Parameters of folders that nlpctl did not write: names as in recipes, copies that load, values as they were."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nlpctl.errors import UserError
+from nlpctl.models.families import Head
+from nlpctl.models.load import load_trained
+from nlpctl.runners.params import diff_parameters, export_parameters, list_parameters, read_parameters, set_in_copy
+
+HUGGINGFACE = Path(__file__).parent.parent / "models" / "huggingface"
+CLASSIFIER = HUGGINGFACE / "bert-classifier"
+
+
+def test_names_are_those_of_recipes():
+    network = load_trained(str(CLASSIFIER), Head("SequenceClassification")).network
+    wanted = {name: value.numpy() for name, value in network.state_dict().items()}
+    found = read_parameters(str(CLASSIFIER))
+    assert wanted.keys() <= found.keys() and len(wanted) > 30
+    assert all(np.array_equal(found[name], value) for name, value in wanted.items())
+    bare = [row.name for row in list_parameters(str(HUGGINGFACE / "bert-encoder"), ["bert.encoder.layers.0-1.norm2"])]
+    assert bare and all(name.startswith("bert.encoder.layers.") for name in bare)  # the file's names have no prefix
+
+
+def test_a_copy_with_other_values_loads(tmp_path):
+    done = set_in_copy(str(CLASSIFIER), {"classifier.bias": 0.5, "*.norm2.weight": 2}, tmp_path / "copy")
+    assert done["classifier.bias"] == ["classifier.bias"]
+    network = load_trained(str(tmp_path / "copy"), Head("SequenceClassification")).network
+    state = network.state_dict()
+    assert (state["classifier.bias"].numpy() == 0.5).all()
+    found = diff_parameters(str(CLASSIFIER), str(tmp_path / "copy"))
+    changed = {row.name for row in found.changed}
+    assert changed == {name for names in done.values() for name in names} and found.same > 20
+    assert not (found.reshaped or found.only_first or found.only_second)
+    with pytest.raises(UserError, match="is there already"):
+        set_in_copy(str(CLASSIFIER), {"classifier.bias": 0}, tmp_path / "copy")
+
+
+def test_exported_arrays(tmp_path):
+    names = export_parameters(str(CLASSIFIER), ["classifier"], tmp_path / "a.npz")
+    arrays = np.load(tmp_path / "a.npz")
+    assert sorted(arrays) == sorted(names) == ["classifier.bias", "classifier.weight"]
+    parameters = read_parameters(str(CLASSIFIER))
+    assert all(np.array_equal(arrays[name], parameters[name]) for name in names)
+    with pytest.raises(UserError, match="is there already"):
+        export_parameters(str(CLASSIFIER), ["classifier"], tmp_path / "a.npz")
+
+
+def test_tied_entries_are_told_and_set_together(tmp_path):
+    folder = Path(shutil.copytree(CLASSIFIER, tmp_path / "model"))
+    values = np.random.default_rng(1).normal(size=(8,)).astype("float32")
+    np.save(tmp_path / "v.npy", values)
+    norms = [row.name for row in list_parameters(str(folder), ["*.norm1.weight"])]
+    assert len(norms) == 2
+    set_in_copy(str(folder), {"*.norm1.weight": str(tmp_path / "v.npy")}, tmp_path / "tied")
+    assert [row.same_as for row in list_parameters(str(tmp_path / "tied"), norms)] == [None, norms[0]]
+    done = set_in_copy(str(tmp_path / "tied"), {norms[1]: 3}, tmp_path / "again")
+    assert done[norms[1]] == norms
+    # Values that are all alike say nothing: fresh norms and biases are not tied.
+    assert [row.same_as for row in list_parameters(str(tmp_path / "again"), norms)] == [None, None]
+
+
+def test_models_of_other_shapes_are_compared():
+    found = diff_parameters(str(CLASSIFIER), str(HUGGINGFACE / "electra-classifier"), ["classifier", "bert"])
+    assert set(found.only_first) >= {"bert.pooler.dense.weight"}
+    assert all(name.startswith("classifier.") for name in found.only_second) and found.only_second
+    with pytest.raises(UserError, match="matches no parameter"):
+        diff_parameters(str(CLASSIFIER), str(CLASSIFIER), ["electra"])
