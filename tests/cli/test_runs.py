@@ -4,42 +4,13 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from nlpctl.config.dump import dump_recipe
-from nlpctl.config.load import Override, load_recipe
 from nlpctl.runtime.event_log import EventLog
-from nlpctl.runtime.run_directory import RunDirectory
 
 ROOT = Path(__file__).resolve().parents[2]
-
-
-@pytest.fixture
-def made(tmp_path: Path, recipe: Path) -> Callable[..., RunDirectory]:
-    """`made("name", "key=value", dev=0.9)`: the run `name` in tmp_path/outputs, finished with this accuracy."""
-
-    def make(name: str, *settings: str, dev: float | None = None, data: str = "aa", device: str = "cpu"):
-        run = RunDirectory(tmp_path / "outputs" / name)
-        overrides = [Override(*each.split("=", 1), "--set") for each in settings]
-        resolved = load_recipe(recipe, [*overrides, Override("training.output_dir", str(run.path), "--set")])
-        facts = {"command": ["/usr/bin/nlpctl", "train", "my.yaml"], "versions": {"paddlepaddle": "2.6.2"}}
-        facts |= {"git_commit": None, "seed": resolved.training.seed, "data": {"/data/train.tsv": data}}
-        facts |= {"device": device, "processes": 1, "skipped_rows": {}}
-        run.begin(facts, dump_recipe(resolved), resume=False, overwrite=False)
-        log = EventLog(run.events_file)
-        log.append("log", 4, loss=0.5)
-        log.append("log", 8, loss=0.25)
-        if dev is not None:
-            report = {"rows": 10, "accuracy": dev, "macro_f1": dev / 2}
-            run.metrics_file.write_text(json.dumps({"dev": report, "test": {**report, "accuracy": dev - 0.125}}))
-            with run.recorded():
-                pass
-        return run
-
-    return make
 
 
 def cells(out: str) -> list[list[str]]:

@@ -1,0 +1,119 @@
+"""`nlpctl report`, on run directories as training leaves them."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from nlpctl.runtime.event_log import EventLog
+
+MISTAKES = {
+    "split": "dev", "rows": 10, "wrong": 2,
+    "worst": [
+        {"where": "/data/dev.tsv:7", "texts": {"text": "<script>alert(1)</script>"}, "expected": "pos (0.01)",
+         "given": "neg (0.99)", "size": 0.99},
+        {"where": None, "texts": {"text": "x" * 2000}, "expected": "neg", "given": "pos", "size": 0.5},
+    ],
+}  # fmt: skip
+
+
+def scores(names, confusion):
+    figures = {"precision": 0.5, "recall": 0.0, "f1": 0.5, "support": 5}
+    return {"rows": 10, "accuracy": 0.8, "labels": {name: figures for name in names}, "confusion": confusion}
+
+
+def sections(page: str) -> list[str]:
+    return re.findall(r"<h2>(.*?)</h2>", page)
+
+
+def plots(page: str) -> list[str]:
+    return re.findall(r'aria-label="(.*?)"', page)
+
+
+def text_of(run) -> str:
+    return run.report_file.read_text(encoding="utf-8")
+
+
+def test_the_page_of_a_finished_run(nlpctl, made):
+    run = made("first", dev=0.75)
+    log = EventLog(run.events_file)
+    log.append("log", 12, loss=float("nan"), learning_rate=1e-4, interval_samples_per_second=30.0)
+    for step, loss in ((4, 0.5), (8, 0.4), (12, 0.6)):
+        log.append("evaluate", step, eval_loss=loss, eval_accuracy=0.5 + step / 100)
+    log.append("out_of_memory", 9, batch_size=2)
+    run.metrics_file.write_text(json.dumps({"dev": scores(["pos", "neg"], [[3, 2], [0, 5]])}))
+    run.mistakes_file.write_text(json.dumps(MISTAKES))
+    run.update_manifest(skipped_rows={"train": {"total": 3}}, parameters={"total": 1234})
+
+    ended = nlpctl("report", run.path)
+    assert (ended.code, ended.out, ended.err) == (0, f"{run.report_file}\n", "")
+    page = text_of(run)
+    assert sections(page) == ["Summary", "Curves", "Scores", "Confusions", "Worst errors", "Recipe", "Manifest"]
+    titles = ("loss", "scores on dev", "learning rate", "rows per second")
+    assert plots(page) == [f"{title} over step" for title in titles]
+    assert "script>alert" not in page.replace("&lt;script&gt;alert", "") and "<script" not in page
+    assert not re.search(r"\b(src|href)=\"(?!#)", page) and "url(" not in page
+    assert ">dev.tsv:7<" in page and "x" * 300 not in re.sub(r'title="x+"', "", page)
+    warned = ("3 bad rows of train were skipped", "out of memory at step 9", "never given", "lowest at step 8")
+    for told in (*warned, "1,234", "task: sequence_classification", "2 of 10 rows of dev", "&quot;pid&quot;"):
+        assert told in page, told
+    assert ">·<" in page  # no row of neg was taken for pos
+
+
+def test_a_run_that_has_only_begun(nlpctl, made):
+    run = made("begun")
+    run.events_file.unlink()
+    assert nlpctl("report", run.path).code == 0
+    assert sections(text_of(run)) == ["Summary", "Recipe", "Manifest"]
+
+
+def test_a_run_that_failed(nlpctl, made):
+    run = made("failed")
+    run.update_manifest(state="failed", error="RunFailed: the loss is <NaN>")
+    assert nlpctl("report", run.path).code == 0
+    assert "The run failed: RunFailed: the loss is &lt;NaN&gt;" in text_of(run)
+    assert sections(text_of(run)) == ["Summary", "Curves", "Recipe", "Manifest"]
+
+
+def test_a_score_that_falls_has_a_plot_of_its_own(nlpctl, made):
+    run = made("language", "task=masked_language_model")
+    EventLog(run.events_file).append("evaluate", 8, eval_perplexity=70.0, eval_masked_accuracy=0.3)
+    run.metrics_file.write_text(json.dumps({"dev": {"perplexity": 70.0}}))
+    run.mistakes_file.write_text(json.dumps({"split": "dev", "rows": 4, "wrong": 0, "worst": []}))
+    assert nlpctl("report", run.path).code == 0
+    page = text_of(run)
+    assert plots(page) == ["loss over step", "scores on dev over step", "perplexity on dev over step"]
+    assert "All 4 rows of dev are answered rightly." in page and "Confusions" not in page
+
+
+def test_of_many_labels_the_confusions_are_listed(nlpctl, made):
+    names = [f"label{i}" for i in range(30)]
+    confusion = [[5 if i == j else 2 if (i, j) == (3, 4) else 0 for j in range(30)] for i in range(30)]
+    run = made("many")
+    run.metrics_file.write_text(json.dumps({"test": scores(names, confusion)}))
+    assert nlpctl("report", run.path).code == 0
+    page = text_of(run)
+    table = page[page.index("most frequent confusions") :]
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", table)[:4]
+    assert cells == ["label3", "label4", "2", "28.6 %"]
+
+
+def test_where_it_is_written(nlpctl, made, tmp_path):
+    run, file = made("first", dev=0.5), tmp_path / "page.html"
+    assert nlpctl("report", run.path, "-o", file).out == f"{file}\n"
+    assert not run.report_file.exists() and "Run first" in file.read_text(encoding="utf-8")
+    again = nlpctl("report", run.path, "-o", file)
+    assert again.code == 2 and "the output file exists" in again.err
+    assert nlpctl("report", run.path, "-o", file, "--overwrite").code == 0
+    assert nlpctl("report", run.path).code == nlpctl("report", run.path).code == 0  # the run's own is replaced
+    assert "this is a folder" in nlpctl("report", run.path, "-o", tmp_path).err
+
+
+def test_what_cannot_be_read_is_told(nlpctl, made, tmp_path):
+    run = made("first", dev=0.5)
+    for text in ("[1]", "{"):
+        run.mistakes_file.write_text(text)
+        ended = nlpctl("report", run.path)
+        assert ended.code == 2 and "mistakes.json: the mistakes cannot be read" in ended.err
+    ended = nlpctl("report", tmp_path)
+    assert ended.code == 2 and "there is no run here" in ended.err
