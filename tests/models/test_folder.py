@@ -11,7 +11,7 @@ CHANGED = {"data.columns.text": "a", "data.columns.text_pair": "b", "data.max_se
 
 def card(labels=("负", "正"), **changed):
     overrides = [Override(key, text, key) for key, text in (CHANGED | changed).items()]
-    return make_card(load_recipe("quickstart", overrides), labels)
+    return make_card(load_recipe("quickstart", overrides, purpose="apply"), labels)
 
 
 CARD = card()
