@@ -208,7 +208,7 @@ WHOLE = {
         (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: gone.npy}}", ":3", "a.b: there is no file"),
         (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: yes}}", ":3", "a.b has no number"),
     ],
-    "_tokens": [(HEAD + DATA + "model: {from_scratch: {}, add_tokens: gone.txt}", ":3", "add_tokens: there is no file")],
+    "_tokens": [(HEAD + DATA + "model: {from_scratch: {}, add_tokens: gone.txt}", ":3", "add_tokens: there is no")],
     "_reader_name": [(HEAD + MODEL + "data: {train: x, reader: read.py}", ":3", "package.module:function")],
 }
 
