@@ -11,6 +11,7 @@ from nlpctl.report.html import Html, element, joined
 from nlpctl.report.style import COLOURS
 
 Format = Callable[[float], str]
+LEGEND_ROW = 20  # pixels
 _CHARACTER = 7.6  # pixels of a half-width character at the size of `.plot text.name`
 
 
@@ -101,7 +102,7 @@ class Frame:
         line = element("line", x1=at, x2=at, y1=self.top, y2=floor, class_="mark")
         near_end = at + text_width(label) + 8 > self.width - self.right
         anchor, shift = ("end", -6) if near_end else ("start", 6)
-        return joined(line, element("text", label, x=at + shift, y=self.top + 11, text_anchor=anchor))
+        return joined(line, element("text", label, x=at + shift, y=self.top - 3, text_anchor=anchor))
 
 
 def svg(width: float, height: float, label: str, *parts: Html) -> Html:
@@ -111,16 +112,21 @@ def svg(width: float, height: float, label: str, *parts: Html) -> Html:
     return element("svg", *parts, class_="plot", viewBox=view, style=style, role="img", aria_label=label)
 
 
-def legend(names: Sequence[str], left: float, y: float) -> Html:
-    """Colours and their names in one row; nothing where there is a single one."""
+def legend(names: Sequence[str], left: float, width: float = 560) -> tuple[Html, float]:
+    """Colours and their names, in rows from the top of a plot; and the pixels that they take.
+
+    Nothing where there is a single one.
+    """
     if len(names) < 2:
-        return Html("")
-    parts, x = [], left
+        return Html(""), 0
+    parts, x, y = [], left, 17
     for number, name in enumerate(names):
+        if x > left and x + 16 + text_width(name) > width:
+            x, y = left, y + LEGEND_ROW
         parts.append(element("rect", x=x, y=y - 9, width=11, height=11, rx=2, class_=colour(number)))
         parts.append(element("text", name, x=x + 16, y=y, class_="name"))
         x += 36 + text_width(name)
-    return joined(*parts)
+    return joined(*parts), y + 9
 
 
 def colour(number: int) -> str:

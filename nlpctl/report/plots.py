@@ -21,7 +21,6 @@ from nlpctl.report.html import Html, element
 
 Point = tuple[float, float]
 MOST_POINTS = 800  # of a line; more cannot be told apart on a screen
-_LEGEND = 26  # pixels
 
 
 def lines(
@@ -44,9 +43,10 @@ def lines(
         return Html("")
     marks = marks or {}
     xs = [x for x, _ in finite] + list(marks.values()) + list(x_range or ())
-    top = _LEGEND + 14 if len(series) > 1 else 14
+    names, above = legend(list(series), Frame.left)
+    top = above + 14
     frame = Frame((min(xs), max(xs)), _padded([y for _, y in finite]), top=top, height=256 + top)
-    parts = [frame.axes(x_label, y_label, short_number, y_format), legend(list(series), frame.left, 18)]
+    parts = [frame.axes(x_label, y_label, short_number, y_format), names]
     parts += [frame.mark(x, name) for name, x in marks.items()]
     for number, (name, points) in enumerate(drawn.items()):
         parts.append(element("path", d=_path(points, frame), class_=f"line {colour(number)}"))
@@ -86,12 +86,13 @@ def bars(
     thick = 13 if len(series) > 1 else 17
     group = thick * len(series) + 11
     left = min(max(text_width(name) for name in names), 220) + 14
-    top = _LEGEND if len(series) > 1 else 4
+    colours, above = legend(list(series), left)
+    top = above or 4
     told = {name: [value_format(value) for value in values] for name, values in series.items()}
     right = max(text_width(text) for texts in told.values() for text in texts) + 12
     width, height = 560.0, top + group * len(names) + 4
     most = max((value for values in series.values() for value in values), default=0) or 1
-    parts = [legend(list(series), left, 16)]
+    parts = [colours]
     for row, name in enumerate(names):
         y = top + row * group
         full = element("title", name)
@@ -121,10 +122,11 @@ def histogram(
     shares = {name: [count / totals[name] for count in counts] for name, counts in series.items() if totals[name]}
     if not shares:
         return Html("")
-    top = _LEGEND + 14 if len(shares) > 1 else 14
+    names, above = legend(list(shares), Frame.left)
+    top = above + 14
     highest = max(max(values) for values in shares.values())
     frame = Frame((edges[0], edges[-1]), (0.0, highest * 1.06), top=top, height=246 + top)
-    parts = [frame.axes(x_label, "share of rows", short_number, short_percent), legend(list(shares), frame.left, 18)]
+    parts = [frame.axes(x_label, "share of rows", short_number, short_percent), names]
     for number, (name, values) in enumerate(shares.items()):
         if number == 0:
             parts += _columns(series[name], values, edges, frame)

@@ -31,8 +31,8 @@ def write_graph(network: paddle.nn.Layer, batch: Batch, folder: Path) -> bool:
             warnings.simplefilter("ignore")
             graph = translate_graph(network, input_spec(network, batch), verbose=False)
     except Exception as error:
-        reason = str(error).strip().splitlines()[-1:] or [type(error).__name__]
-        console.note(f"no graph for VisualDL: {reason[0].strip()}")
+        reason = " ".join(str(error).split())[-200:]
+        console.note(f"no graph for VisualDL: {type(error).__name__}: {reason}")
         return False
     write_text_atomic(folder / f"vdlgraph.{int(time.time()):010d}.log", graph)
     return True

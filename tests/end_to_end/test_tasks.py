@@ -184,6 +184,13 @@ def test_trained_killed_resumed_scored_and_asked(work, language_model, same_bits
     assert json.loads((work / killed / "metrics.json").read_text()) == scores
     assert scores["dev"]["rows"] == scores["test"]["rows"] == 10  # none is dropped
 
+    mistakes = json.loads((whole / "mistakes.json").read_text(encoding="utf-8"))
+    assert mistakes["rows"] == 10 and len(mistakes["worst"]) == mistakes["wrong"] <= 10
+    assert all(each["where"].startswith(f"{work / task}-dev.jsonl:") for each in mistakes["worst"])
+    assert "<h2>Scores</h2>" in (whole / "report.html").read_text(encoding="utf-8")
+    graphs = len(list((whole / "logs" / "visualdl").glob("vdlgraph.*")))
+    assert graphs == (task != "few_shot_classification")  # docs/upstream.md, VisualDL
+
     done = work.nlpctl("eval", whole, "--json")
     assert done.returncode == 0 and json.loads(done.stdout)["metrics"] == scores, done.stderr
     evaluated = [event for event in work.events(task) if event["event"] == "evaluate"]

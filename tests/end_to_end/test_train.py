@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from pathlib import Path
 
 import pytest
 
@@ -19,14 +20,49 @@ REPORT = {"rows", "accuracy", "macro_f1", "micro_f1", "weighted_f1", "labels", "
 
 def test_files_of_a_run(base):
     files = {str(path.relative_to(base)) for path in base.rglob("*") if path.is_file()}
-    files = {name for name in files if not name.startswith("logs/visualdl/vdlrecords.")}
+    files = {name for name in files if not name.startswith("logs/visualdl/")}
     checkpoints = {f"checkpoints/checkpoint-{8 * epoch}/" for epoch in range(1, 7)}
     assert files == (
-        {"recipe.yaml", "manifest.json", "events.jsonl", "metrics.json"}
+        {"recipe.yaml", "manifest.json", "events.jsonl", "metrics.json", "mistakes.json", "report.html"}
         | {f"model/{name}" for name in MODEL_FILES}
         | {checkpoint + name for checkpoint in checkpoints for name in MODEL_FILES | TRAINING_STATE}
     )
-    assert list((base / "logs" / "visualdl").iterdir())
+    kinds = sorted(path.name.partition(".")[0] for path in (base / "logs" / "visualdl").iterdir())
+    assert kinds == ["vdlgraph", "vdlrecords"]
+
+
+def test_visualdl_reads_the_curves_and_the_graph(work, base):
+    from visualdl import LogReader
+
+    folder = base / "logs" / "visualdl"
+    (records,) = folder.glob("vdlrecords.*")
+    reader = LogReader(file_path=str(records))
+    logged = [event for event in work.events("base") if event["event"] == "log"]
+    read = {tag: reader.get_data("scalar", tag) for tag in ("train/loss", "train/learning_rate")}
+    assert [point.id for point in read["train/loss"]] == [event["step"] for event in logged]
+    assert [point.value for point in read["train/loss"]] == pytest.approx([event["loss"] for event in logged])
+    assert len({point.value for point in read["train/learning_rate"]}) > 3
+    scored = [event["eval_accuracy"] for event in work.events("base") if event["event"] == "evaluate"]
+    assert [point.value for point in reader.get_data("scalar", "eval/accuracy")] == pytest.approx(scored)
+    (graph,) = folder.glob("vdlgraph.*")
+    layers = {node["name"].rpartition("/")[2] for node in json.loads(graph.read_text())["nodes"]}
+    assert {"Embedding[word_embeddings]", "Linear[classifier]"} <= layers
+
+
+def test_the_mistakes_of_a_run_are_rows_of_dev(base):
+    found = json.loads((base / "mistakes.json").read_text(encoding="utf-8"))
+    accuracy = json.loads((base / "metrics.json").read_text())["dev"]["accuracy"]
+    assert (found["split"], found["rows"]) == ("dev", 40)
+    assert found["wrong"] == len(found["worst"]) == round((1 - accuracy) * 40) > 0
+    sizes = [each["size"] for each in found["worst"]]
+    assert sizes == sorted(sizes, reverse=True)
+    for each in found["worst"]:
+        file, _, line = each["where"].rpartition(":")
+        text, label = Path(file).read_text(encoding="utf-8").splitlines()[int(line) - 1].split("\t")
+        assert each["texts"] == {"text": text}
+        assert each["expected"].startswith(f"{label} (") and not each["given"].startswith(f"{label} (")
+    page = (base / "report.html").read_text(encoding="utf-8")
+    assert f">dev.tsv:{line}<" in page and 'aria-label="loss over step"' in page
 
 
 def test_manifest(work, base):
