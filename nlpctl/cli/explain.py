@@ -18,7 +18,8 @@ from nlpctl.names import did_you_mean
 from nlpctl.runtime import console
 
 if TYPE_CHECKING:
-    from nlpctl.runners.explain import Explained, Token
+    from nlpctl.inference.token_text import Token
+    from nlpctl.runners.explain import Explained
 
 METHODS, BASELINES = ("integrated_gradients", "occlusion"), ("pad", "mask", "unk")
 STRONGEST = 5  # tokens that are named

@@ -12,8 +12,6 @@ import numpy as np
 from nlpctl.config.schema import Recipe
 from nlpctl.data.inputs import PredictInput
 from nlpctl.data.row import BadRow
-from nlpctl.data.units import UnitTokenizer
-from nlpctl.data.word_spans import is_ideograph
 from nlpctl.errors import UserError
 from nlpctl.names import did_you_mean
 from nlpctl.runners.explain_page import explanations_page
@@ -25,18 +23,9 @@ from nlpctl.runtime.interrupt import sigterm_interrupts
 
 if TYPE_CHECKING:
     from nlpctl.inference.explain import Baseline, Explanation, Method
+    from nlpctl.inference.token_text import Token
 
-WORD_BEGINS, WORD_GOES_ON = ("Ġ", "▁"), "##"  # how tokenizers write pieces of words
 TASKS = ("sequence_classification", "text_matching", "few_shot_classification", "multi_label_classification")
-
-
-@dataclass(frozen=True)
-class Token:
-    """A token as people read it; `joined`: no blank stands before it. `contribution` is in log odds."""
-
-    text: str
-    contribution: float
-    joined: bool
 
 
 @dataclass(frozen=True)
@@ -107,6 +96,7 @@ def _explanations(
 ) -> Iterator[Explained]:
     from nlpctl.data.collate import raise_failure
     from nlpctl.inference.explain import Explainer
+    from nlpctl.inference.token_text import tokens_of
 
     task, tokenizer = model.task, model.encoder.tokenizer
     collate = task.collator(model.encoder, labelled=False)
@@ -136,24 +126,6 @@ def _label_of(answer: dict[str, Any]) -> str:
     if "label" in answer:
         return answer["label"]
     return max(answer["probabilities"], key=answer["probabilities"].get)
-
-
-def tokens_of(ids: np.ndarray, contributions: np.ndarray, tokenizer: Any, special: Sequence[int]) -> list[Token]:
-    """The tokens of a row, without the special ones before and after its text."""
-    text = np.flatnonzero(~np.isin(ids, special))
-    if not len(text):
-        return []
-    first, last = int(text[0]), int(text[-1]) + 1
-    forms = tokenizer.convert_ids_to_tokens(ids[first:last].tolist())
-    marked = any(form.startswith(WORD_BEGINS) for form in forms)
-    characters = isinstance(tokenizer, UnitTokenizer) and tokenizer.settings.unit == "characters"
-    found: list[Token] = []
-    for form, contribution in zip(forms, contributions[first:last].tolist(), strict=True):
-        text = form.removeprefix(WORD_GOES_ON).lstrip("".join(WORD_BEGINS)) or form
-        goes_on = characters or (not form.startswith(WORD_BEGINS) if marked else form.startswith(WORD_GOES_ON))
-        beside = is_ideograph(text[0]) or (found and is_ideograph(found[-1].text[-1]))
-        found.append(Token(text, contribution, bool(not found or goes_on or beside)))
-    return found
 
 
 def write_explanations(

@@ -10,7 +10,8 @@ from nlpctl.report.marked import Part, marked_text
 from nlpctl.report.page import Section, folded, page, paragraph, table
 
 if TYPE_CHECKING:
-    from nlpctl.runners.explain import Explained, Token
+    from nlpctl.inference.token_text import Token
+    from nlpctl.runners.explain import Explained
 
 STRONGEST = 5  # tokens that are named
 _METHODS = {
