@@ -50,8 +50,8 @@ pre{background:var(--panel);border-radius:8px;padding:12px 16px;overflow-x:auto;
 font:13px/1.5 ui-monospace,"DejaVu Sans Mono",monospace}
 details{margin:12px 0}
 summary{cursor:pointer}
-.row{display:flex;flex-wrap:wrap;gap:12px 28px;align-items:flex-start}
-.row>div{flex:1 1 420px;min-width:0}
+.row{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(420px,100%%),1fr));gap:12px 28px;align-items:start}
+.row>div{min-width:0}
 .plot{display:block;width:100%%;height:auto;margin:10px 0}
 .plot text{font-size:12px;fill:var(--faint)}
 .plot text.name{fill:var(--text);font-size:13px}

@@ -30,6 +30,10 @@ from nlpctl.runtime.layout import checkpoint_step
 LARGEST_MATRIX = 25  # labels; of more, the most frequent confusions are listed
 MOST_CONFUSIONS = 40
 TEXT = 300  # characters of a text in the table of mistakes
+_WRONG = {
+    "masked_language_model": "hide tokens that were not guessed",
+    "semantic_indexing": "ask for a text that does not come first",
+}
 OVERFITTED = 1.1  # times its lowest, a loss on dev is told
 
 
@@ -40,7 +44,7 @@ def run_page(record: RunRecord, recipe_yaml: str, mistakes: Mapping[str, Any] | 
         Section("Curves", list(_curves(record))),
         Section("Scores", list(_scores(record))),
         Section("Confusions", list(_confusions(record))),
-        Section("Worst errors", list(_mistakes(mistakes))),
+        Section("Worst errors", list(_mistakes(mistakes, record.recipe.task))),
         Section("Recipe", [code(recipe_yaml)]),
         Section("Manifest", list(_manifest(record))),
     ]
@@ -106,7 +110,9 @@ def _curves(record: RunRecord) -> Iterator[Html]:
     names, marks = scores(record.recipe.task), _best_step(record)
     falling = [name for name in names if not task_info(record.recipe.task).greater_is_better(name)]
     curves = {"loss": {"train": series(record, "log", "loss"), "dev": series(record, "evaluate", "eval_loss")}}
-    curves["scores on dev"] = {name: _dev(record, name) for name in names if name not in falling}
+    rising = [name for name in names if name not in falling]
+    title = "scores on dev" if len(rising) > 1 else f"{rising[0]} on dev"
+    curves[title] = {name: _dev(record, name) for name in rising}
     curves |= {f"{name} on dev": {name: _dev(record, name)} for name in falling}
     curves["learning rate"] = {"": series(record, "log", "learning_rate")}
     curves["rows per second"] = {"": series(record, "log", "interval_samples_per_second")}
@@ -187,16 +193,17 @@ def _confusion_table(split: str, names: Sequence[str], confusion: Sequence[Seque
     return table(columns, rows[:MOST_CONFUSIONS], f"{split}, the most frequent confusions of {len(names)} labels")
 
 
-def _mistakes(found: Mapping[str, Any] | None) -> Iterator[Html | str]:
+def _mistakes(found: Mapping[str, Any] | None, task: str) -> Iterator[Html | str]:
     if found is None:
         return
     split, rows, wrong = found["split"], found["rows"], found["wrong"]
     if not wrong:
-        yield f"All {rows:,} rows of {split} are answered rightly."
+        yield f"There are none among the {rows:,} rows of {split}."
         return
     shown = len(found["worst"])
     kept = f" The worst {shown}:" if shown < wrong else ""
-    yield f"{wrong:,} of {rows:,} rows of {split} are answered wrongly ({percent(wrong / rows)}).{kept}"
+    what = _WRONG.get(task, "are answered wrongly")
+    yield f"{wrong:,} of {rows:,} rows of {split} {what} ({percent(wrong / rows)}).{kept}"
     columns = list(dict.fromkeys(column for each in found["worst"] for column in each["texts"]))
     named = any(each["where"] for each in found["worst"])
     lines_ = [

@@ -144,7 +144,7 @@ class MaskedLanguageModel(Task):
             tokens, right = sum(window.tokens for window in windows), sum(window.right for window in windows)
             if right < tokens:
                 loss = sum(window.loss for window in windows) / tokens
-                found.append(Mistake(row, loss, f"{tokens} tokens", f"{right} right, loss {loss:.2f}"))
+                found.append(Mistake(row, loss, f"{tokens} hidden", f"{right} right, loss {loss:.2f}"))
         return found
 
     def answer(self, example: CorpusExample, predictions: Sequence[Filled]) -> dict[str, Any]:

@@ -82,8 +82,8 @@ def test_a_score_that_falls_has_a_plot_of_its_own(nlpctl, made):
     run.mistakes_file.write_text(json.dumps({"split": "dev", "rows": 4, "wrong": 0, "worst": []}))
     assert nlpctl("report", run.path).code == 0
     page = text_of(run)
-    assert plots(page) == ["loss over step", "scores on dev over step", "perplexity on dev over step"]
-    assert "All 4 rows of dev are answered rightly." in page and "Confusions" not in page
+    assert plots(page) == ["loss over step", "masked_accuracy on dev over step", "perplexity on dev over step"]
+    assert "There are none among the 4 rows of dev." in page and "Confusions" not in page
 
 
 def test_of_many_labels_the_confusions_are_listed(nlpctl, made):
