@@ -199,11 +199,12 @@ def _make_ready(recipe: Recipe, setup: ProcessSetup, data: TrainingData) -> _Rea
     """Build the network. Writes nothing; UserError when the model cannot be used."""
     # Imported only now: device, threads and flags had to be set before Paddle was.
     from nlpctl.tasks.registry import make_task
-    from nlpctl.training.fine_tune import build_model
+    from nlpctl.training.fine_tune import build_model, training_rows
 
     quiet_libraries()
     task = make_task(recipe, data.labels)
-    return _Ready(setup, data, task, build_model(recipe, setup, task, data))
+    model = build_model(recipe, setup, task, data)
+    return _Ready(setup, training_rows(recipe, task, data), task, model)
 
 
 def _train_and_score(recipe: Recipe, run: RunDirectory, ready: _Ready, resume: bool) -> dict[str, Any]:

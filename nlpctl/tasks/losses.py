@@ -29,7 +29,7 @@ def class_losses(
         losses = (1 - loss.label_smoothing) * losses - loss.label_smoothing * log_p.mean(-1)
     if loss.focal_gamma is not None:
         losses = losses * (1 - own.exp()) ** loss.focal_gamma
-    factors = _factors(logits.shape[-1], loss, weights)
+    factors = _factors(loss, weights)
     return losses if factors is None else losses * paddle.gather(paddle.to_tensor(factors), labels)
 
 
@@ -55,38 +55,40 @@ def label_losses(
     return losses.mean(-1)
 
 
-def _factors(classes: int, loss: LossSection, weights: Sequence[float] | None) -> np.ndarray | None:
+def _factors(loss: LossSection, weights: Sequence[float] | None) -> np.ndarray | None:
     factors = None if weights is None else np.asarray(weights, np.float32)
     if loss.focal_alpha is not None:
-        if classes != 2:
-            raise UserError(
-                f"focal_alpha is for two classes, there are {classes}",
-                where="loss.focal_alpha",
-                hint="give each class its weight: loss.weights, or loss.class_weights: balanced",
-            )
         alpha = np.array([1 - loss.focal_alpha, loss.focal_alpha], np.float32)
         factors = alpha if factors is None else factors * alpha
     return factors
 
 
-def class_weights(loss: LossSection, names: Sequence[str], counts: Sequence[int]) -> tuple[float, ...] | None:
-    """One weight per label, or None where the recipe asks for none.
+def require_two_labels(labels: int, where: str, hint: str) -> None:
+    """UserError for a key, `where`, that means something for two labels only."""
+    if labels != 2:
+        raise UserError(f"this is for two labels, there are {labels}", where=where, hint=hint)
 
-    "balanced" gives n / (k * count) for n rows of k labels (scikit-learn's rule): the mean over the rows of the
-    training data is 1, so the learning rate keeps its meaning. UserError: a weight for an unknown label, or a
-    label without a row.
-    """
-    if loss.class_weights is None and not loss.weights:
+
+def given_weights(loss: LossSection, names: Sequence[str]) -> tuple[float, ...] | None:
+    """One weight per label as the recipe writes them, None where it does not. UserError: one for an unknown label."""
+    if not loss.weights:
         return None
-    if loss.class_weights == "balanced":
-        absent = [name for name, count in zip(names, counts, strict=True) if not count]
-        if absent:
-            message = f"no training row has the label {absent[0]!r}, so it has no balanced weight"
-            hint = "take it out of data.labels, or give loss.weights"
-            raise UserError(message, where="loss.class_weights", hint=hint)
-        return tuple(sum(counts) / (len(names) * count) for count in counts)
     unknown = [name for name in loss.weights if name not in names]
     if unknown:
         known = ", ".join(list(names)[:10])
         raise UserError(f"there is no label {unknown[0]!r}", where="loss.weights", hint=f"the labels are {known}")
     return tuple(float(loss.weights.get(name, 1.0)) for name in names)
+
+
+def balanced_weights(names: Sequence[str], counts: Sequence[int]) -> tuple[float, ...]:
+    """One weight per label, n / (k * count) for n rows of k labels (scikit-learn's rule).
+
+    The mean over the rows of the training data is 1, so the learning rate keeps its meaning. UserError: a label
+    without a row.
+    """
+    absent = [name for name, count in zip(names, counts, strict=True) if not count]
+    if absent:
+        message = f"no training row has the label {absent[0]!r}, so it has no balanced weight"
+        hint = "take it out of data.labels, or give loss.weights"
+        raise UserError(message, where="loss.class_weights", hint=hint)
+    return tuple(sum(counts) / (len(names) * count) for count in counts)

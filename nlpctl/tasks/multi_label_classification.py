@@ -34,6 +34,9 @@ class MultiLabelClassification(SequenceClassification):
 
     name = "multi_label_classification"
 
+    def _check_labels(self) -> None:
+        """Every label is a decision between two: any number of them will do."""
+
     def collator(self, encoder: TextEncoder, *, labelled: bool) -> Callable[[Sequence[MultiLabelExample]], Batch]:
         return MultiLabelCollator(encoder, self.data.max_seq_length, len(self.labels), labelled)
 

@@ -15,10 +15,10 @@ from nlpctl.data.collate import Collator
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.text_rows import TextExample
 from nlpctl.data.tokenizers import TextEncoder
-from nlpctl.errors import UserError
 from nlpctl.models.families import Head
-from nlpctl.tasks.base import Batch, Task
-from nlpctl.tasks.losses import class_losses, class_weights
+from nlpctl.models.load import LoadedModel
+from nlpctl.tasks.base import Batch, Task, Texts
+from nlpctl.tasks.losses import balanced_weights, class_losses, given_weights, require_two_labels
 from nlpctl.tasks.mistakes import Mistake
 from nlpctl.tasks.scores import classification_report, label_score
 from nlpctl.tasks.thresholds import best_thresholds, chosen_labels
@@ -33,8 +33,22 @@ class SequenceClassification(Task):
         super().__init__(recipe, labels, thresholds)
         self.weights: tuple[float, ...] | None = None  # of the labels in the loss
 
+    def build_model(self, texts: Texts | None) -> LoadedModel:
+        self._check_labels()
+        self.weights = given_weights(self.recipe.loss, self.labels.names)
+        return super().build_model(texts)
+
+    def _check_labels(self) -> None:
+        """UserError where the recipe asks for what this number of labels does not allow."""
+        if self.recipe.decode.tune == "f1":
+            require_two_labels(len(self.labels), "decode.tune", "take macro_f1 or weighted_f1")
+        if self.recipe.loss.focal_alpha is not None:
+            hint = "give each its weight: loss.weights, or loss.class_weights"
+            require_two_labels(len(self.labels), "loss.focal_alpha", hint)
+
     def see_training(self, examples: Sequence[TextExample]) -> None:
-        self.weights = class_weights(self.recipe.loss, self.labels.names, self._label_counts(examples))
+        if self.recipe.loss.class_weights == "balanced":
+            self.weights = balanced_weights(self.labels.names, self._label_counts(examples))
 
     def _label_counts(self, examples: Sequence[TextExample]) -> Sequence[int]:
         counts = Counter(example.label for example in examples)
@@ -79,9 +93,6 @@ class SequenceClassification(Task):
         metric = self.recipe.decode.tune
         if metric is None:
             return None
-        if metric == "f1" and len(self.labels) != 2:
-            hint = "take macro_f1 or weighted_f1"
-            raise UserError(f"f1 is for two labels, there are {len(self.labels)}", where="decode.tune", hint=hint)
         gold = _gold(examples)
         return best_thresholds(_probabilities(predictions), functools.partial(label_score, gold, metric))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 from paddlenlp.trainer.trainer_callback import TrainerState
@@ -51,6 +52,18 @@ def build_model(recipe: Recipe, setup: ProcessSetup, task: Task, data: TrainingD
     return model
 
 
+def training_rows(recipe: Recipe, task: Task, data: TrainingData) -> TrainingData:
+    """`data` with the rows to train on, drawn by label where the recipe wants that. `task` has seen them.
+
+    Called before a run begins. UserError: what the recipe says of labels does not go with the rows.
+    """
+    if data.train is None:
+        return data
+    drawn = _balanced(recipe, data.train, task)
+    task.see_training(drawn)
+    return replace(data, train=drawn)
+
+
 def fine_tune(
     recipe: Recipe,
     setup: ProcessSetup,
@@ -75,7 +88,7 @@ def fine_tune(
         model,
         card,
         encoder,
-        train=_train_rows(recipe, setup, data, task, encoder),
+        train=_train_features(recipe, setup, data, task, encoder),
         dev=data.dev,
         callbacks=[EventRecorder(events), ProgressLines(scores(task.name)), *([early] if early else [])],
         events=events,
@@ -122,14 +135,12 @@ def _keep_model(
                     shutil.copyfile(file, folder / file.name)
 
 
-def _train_rows(
+def _train_features(
     recipe: Recipe, setup: ProcessSetup, data: TrainingData, task: Task, encoder: TextEncoder
 ) -> ExampleList | StreamingExamples:
     """What is trained on: the examples, cut into windows where the task does that."""
     if data.train is not None:
-        examples = _balanced(recipe, data.train, task)
-        task.see_training(examples)
-        return FeatureList(examples, functools.partial(task.features, encoder=encoder))
+        return FeatureList(data.train, functools.partial(task.features, encoder=encoder))
     return StreamingExamples(
         data.source,
         data.reader,
