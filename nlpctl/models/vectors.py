@@ -86,12 +86,13 @@ def read_vectors(path: Path, vocabulary: Sequence[str], width: int) -> Vectors:
 
 def _entry(raw: bytes, width: int, wanted: Mapping[str, int]) -> tuple[str, np.ndarray | None]:
     """Word and vector of a line, the vector None where the word is not wanted. ValueError says what is wrong."""
-    text, reason = decode(raw)
+    _, reason = decode(raw)
     if reason is not None:
         raise ValueError(reason)
-    fields = text.rstrip().rsplit(maxsplit=width)
+    # Bytes are split at ASCII's white space only: U+3000 and the no-break space are words, or stand in words.
+    fields = [part.decode() for part in raw.rsplit(maxsplit=width)]
     if len(fields) != width + 1:
-        raise ValueError(f"{len(text.split()) - 1} numbers where {width} are expected")
+        raise ValueError(f"{len(raw.split()) - 1} numbers where {width} are expected")
     word = fields[0]
     if " " in word and _is_number(word.rsplit(maxsplit=1)[1]):
         raise ValueError(f"more than {width} numbers")

@@ -35,6 +35,14 @@ def test_a_word_may_contain_spaces(tmp_path):
     np.testing.assert_allclose(vectors.by_id[0], [7, 8, 9])
 
 
+def test_white_space_beyond_ascii_is_a_word_like_any(tmp_path):
+    """Published Chinese vectors have entries for U+3000 and the no-break space."""
+    file = written(tmp_path, "\u3000 7 8 9 \n\u00a0 4 5 6\na\u00a0b 1 2 3\n")
+    vectors = read_vectors(file, ["a\u00a0b", "\u3000"], 3)
+    assert vectors.entries == 3
+    np.testing.assert_allclose([vectors.by_id[0], vectors.by_id[1]], [[1, 2, 3], [7, 8, 9]])
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [
