@@ -50,15 +50,15 @@ def best_threshold(probabilities: np.ndarray, gold: np.ndarray, implied: np.ndar
     if not gold.any():
         return default
     order = np.argsort(-probabilities, kind="stable")
-    values = probabilities[order]
     free = ~implied[order]
-    hits = implied[gold].sum() + np.cumsum(gold[order] & free)  # true positives when the first k + 1 are given
-    given = implied.sum() + np.cumsum(free)
+    # Entry k: the k most probable rows are given the label, from none to all.
+    hits = implied[gold].sum() + np.cumsum([0, *(gold[order] & free)])
+    given = implied.sum() + np.cumsum([0, *free])
     f1 = 2 * hits / (given + gold.sum())
-    lower = np.append(values[1:], 0.0)
-    cuts = values > lower  # equal probabilities cannot be told apart
+    upper, lower = np.append(1.0, probabilities[order]), np.append(probabilities[order], 0.0)
+    cuts = upper > lower  # equal probabilities cannot be told apart
     cuts[-1] = True
-    candidates, scores = ((values + lower) / 2)[cuts], f1[cuts]
+    candidates, scores = ((upper + lower) / 2)[cuts], f1[cuts]
     best = candidates[scores >= scores.max() - 1e-12]
     return float(best[np.argmin(np.abs(best - default))])
 
