@@ -22,7 +22,7 @@ import paddle
 from nlpctl.data.units import UnitTokenizer
 from nlpctl.errors import UserError
 from nlpctl.tasks.base import Batch, as_tuple
-from nlpctl.upstream.rnn_gradient import differentiable_rnns
+from nlpctl.upstream.input_gradient import differentiable
 
 Method = Literal["integrated_gradients", "occlusion"]
 Baseline = Literal["pad", "mask", "unk"]
@@ -165,12 +165,12 @@ class Explainer:
             part = shares[first : first + BATCH]
             embedded = start + way * paddle.to_tensor(part.astype("float32")).reshape([-1, 1, 1])
             embedded.stop_gradient = not gradients
-            with self._embeddings_are(embedded), differentiable_rnns(self.network) as also:
+            with self._embeddings_are(embedded), differentiable(self.network) as also:
                 found = score(self._logits(_repeated(batch, len(part))))
                 scores.append(found.numpy().astype(np.float64))
                 if not gradients:
                     continue
-                slopes = paddle.grad(found.sum(), [embedded, *also])[0]
+                slopes = paddle.grad(found.sum(), [embedded, *also], allow_unused=True)[0]
                 total += np.einsum("p,pls->ls", weights[first : first + BATCH], slopes.numpy().astype(np.float64))
         return np.concatenate(scores), total
 

@@ -54,6 +54,8 @@ def network_of(family):
     for parameter in network.parameters():
         if parameter.ndim > 1:
             parameter.set_value(paddle.randn(parameter.shape) * 0.5)
+        elif float(parameter.min()) == 1:  # of a LayerNorm
+            parameter.set_value(paddle.rand(parameter.shape) * 2 + 0.2)
     network.eval()
     return network, tokenizer
 
