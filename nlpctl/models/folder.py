@@ -64,11 +64,7 @@ class ModelCard:
 
 def make_card(recipe: Recipe, labels: tuple[str, ...]) -> ModelCard:
     """The card of a model trained as `recipe` says."""
-    kept: dict[str, dict[str, Any]] = {}
-    for dotted in KEPT:
-        section, _, name = dotted.partition(".")
-        values = asdict(attrgetter(section)(recipe))
-        kept[section] = kept.get(section, {}) | ({name: values[name]} if name else values)
+    kept = kept_values(recipe)
     files = {}
     for section, name, copied in COPIED:
         path = kept[section][name]
@@ -76,6 +72,16 @@ def make_card(recipe: Recipe, labels: tuple[str, ...]) -> ModelCard:
             kept[section][name] = copied
             files[copied] = path
     return ModelCard(recipe.task, tuple(labels), kept, files=files)
+
+
+def kept_values(recipe: Recipe) -> dict[str, dict[str, Any]]:
+    """The values of the KEPT keys by section, JSON-ready; files by their paths."""
+    kept: dict[str, dict[str, Any]] = {}
+    for dotted in KEPT:
+        section, _, name = dotted.partition(".")
+        values = asdict(attrgetter(section)(recipe))
+        kept[section] = kept.get(section, {}) | ({name: values[name]} if name else values)
+    return kept
 
 
 def save_model_folder(folder: Path, network: Any, tokenizer: Any, card: ModelCard) -> None:

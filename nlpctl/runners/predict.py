@@ -7,15 +7,16 @@ import os
 import sys
 import time
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO
 
-from nlpctl.config.schema import DataSection, Recipe
+from nlpctl.config.schema import Recipe
 from nlpctl.data.inputs import PredictInput
 from nlpctl.data.row import BadRow
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import UserError
+from nlpctl.models.folder import kept_values
 from nlpctl.runners.trained import TrainedModel, find_trained_model, model_fingerprint, open_trained_model
 from nlpctl.runtime import console
 from nlpctl.runtime.files import write_json_atomic
@@ -63,8 +64,7 @@ def predict(
         model = open_trained_model(recipe, model_source)
         return _answer_all(recipe, model, source, 0, sys.stdout, batch_size)
     partial = PartialOutput(output)
-    identity = {**model_fingerprint(model_source), "batch_size": batch_size, "data": _reading(recipe.data)}
-    identity["decode"] = asdict(recipe.decode)
+    identity = {**model_fingerprint(model_source), "batch_size": batch_size, "settings": answer_settings(recipe)}
     if source.rereadable or resume:
         identity |= source.identity()  # refuses to resume from a pipe
     partial.check(identity, resume)
@@ -99,16 +99,9 @@ def check_bad_row(row: BadRow, policy: str) -> None:
         raise UserError(row.reason, where=row.where, hint=hint)
 
 
-def _reading(data: DataSection) -> dict[str, Any]:
-    """The settings that decide how a row is read and tokenised."""
-    return {
-        "columns": asdict(data.columns),
-        "header": data.header,
-        "max_seq_length": data.max_seq_length,
-        "doc_stride": data.doc_stride,
-        "unit": data.unit,
-        "on_bad_row": data.on_bad_row,
-    }
+def answer_settings(recipe: Recipe) -> dict[str, Any]:
+    """What decides how a row is read and answered by a given model."""
+    return {**kept_values(recipe), "on_bad_row": recipe.data.on_bad_row}
 
 
 def _answer_all(

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 import nlpctl  # noqa: F401  before paddle
+from nlpctl.config.load import load_recipe
 from nlpctl.errors import UserError
-from nlpctl.runners.predict import PartialOutput
+from nlpctl.runners.predict import PartialOutput, answer_settings
 
 IDENTITY = {"model": "m", "files": [["weights", 3, 1.5]], "batch_size": 2}
 
@@ -84,3 +85,14 @@ def test_answers_to_something_else_are_refused_and_stay(output, change):
 def test_resume_without_a_beginning(output):
     assert PartialOutput(output).begin(IDENTITY, resume=True, window=4) == (0, 0)
     assert not output.exists()
+
+
+def test_a_resumed_prediction_asks_the_same_question(tmp_path):
+    """A template, a verbalizer or a separator given on the command line makes other answers."""
+    recipe = tmp_path / "recipe.yaml"
+    noted = []
+    for template in ("It was {'mask'}.", "It is {'mask'}.", "It is {'mask'}."):
+        lines = ("task: few_shot_classification", "prompt:", "  verbalizer: {neg: bad, pos: good}", "  template: |-")
+        recipe.write_text("\n".join([*lines, f"    {{'text': 'text'}} {template}"]))
+        noted.append(answer_settings(load_recipe(recipe, purpose="apply")))
+    assert noted[0] != noted[1] == json.loads(json.dumps(noted[2]))
