@@ -9,6 +9,7 @@ import paddle
 
 from nlpctl.errors import UserError
 from nlpctl.models.parameters import named, select
+from nlpctl.upstream.frozen_layers import pass_gradients
 
 
 def freeze(network: paddle.nn.Layer, patterns: Sequence[str], where: str) -> list[str]:
@@ -30,6 +31,7 @@ def freeze(network: paddle.nn.Layer, patterns: Sequence[str], where: str) -> lis
     for layer in network.sublayers():
         if _keeps_statistics(layer) and all(parameter.stop_gradient for parameter in layer.parameters()):
             layer._use_global_stats = True
+    pass_gradients(network)
     return [name for name, parameter in parameters.items() if id(parameter) in chosen]
 
 
