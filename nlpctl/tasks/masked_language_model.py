@@ -68,7 +68,7 @@ class MaskedLanguageModel(Task):
     @classmethod
     def load_trained(cls, recipe: Recipe, source: str | Path) -> LoadedModel:
         model = super().load_trained(recipe, source)
-        model.network.n_best = recipe.decode.n_best
+        model.network.n_best = min(recipe.decode.n_best, model.network.config.vocab_size)
         return model
 
     # -- from examples to batches ------------------------------------------------------------

@@ -122,6 +122,16 @@ def test_masks_are_filled_and_index_the_text(work, lm):
             assert probabilities == sorted(probabilities, reverse=True) and sum(probabilities) <= 1.00001
 
 
+def test_no_more_guesses_than_the_vocabulary_has(work, lm):
+    words = ("--set", "decode.n_best=100000", "--format", "text")
+    done = work.nlpctl("predict", lm / "base", "-", *words, stdin="it is [MASK]\n")
+    assert done.returncode == 0, done.stderr
+    guesses = json.loads(done.stdout)["masks"][0]["words"]
+    vocabulary = len((lm / "base/model/vocab.txt").read_text(encoding="utf-8").splitlines())
+    assert len(guesses) == vocabulary and sum(one["probability"] for one in guesses) == pytest.approx(1, abs=1e-3)
+
+
+
 def test_a_killed_run_ends_with_the_same_model(work, lm, same_bits):
     """Masks are a function of the step, also those of the second part of an accumulated step."""
     words = ("train", "lm.yaml", "--set", "training.output_dir=lm/killed")
