@@ -88,6 +88,8 @@ def predict(
             result = run_prediction(recipe, source, output, batch_size=batch_size, resume=resume, overwrite=overwrite)
     if result.output is not None:
         console.note(f"{result.rows:,} rows ({result.bad_rows:,} bad) -> {result.output}")
+    elif result.bad_rows:
+        console.warn(f"{result.bad_rows:,} of {result.rows:,} rows were bad; their answers say why")
 
 
 def check_format(format: str) -> None:

@@ -1,8 +1,9 @@
-"""What `predict` reads: a file or standard input, as plain text (one sentence per line), tsv, csv, jsonl or json."""
+"""What `predict` reads: a file or standard input, as plain text (a sentence per line) or in a format of data.format."""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,6 +20,8 @@ from nlpctl.errors import UserError
 
 PLAIN = "text"
 STDIN = "-"
+
+_TAGGED_WORD = re.compile(r"\S+[\t ](O|[BIESM]-\S+|\S+-[BIESM])")
 
 
 @dataclass(frozen=True)
@@ -83,7 +86,8 @@ class PredictInput:
 def open_input(rows: TaskRows, path: str, format: str) -> PredictInput:
     """The input that `path` ("-" is standard input) and `format` ("auto" goes by the ending) name.
 
-    Raises UserError where the file is missing, or plain text cannot hold what the task needs.
+    Raises UserError where the file is missing, plain text cannot hold what the task needs, or "auto" would take
+    tagged words for sentences.
     """
     file = None if path == STDIN else Path(path)
     if file is not None and not file.exists():
@@ -93,6 +97,8 @@ def open_input(rows: TaskRows, path: str, format: str) -> PredictInput:
     if format == "auto":
         suffix = "" if file is None else file.suffix.lower()
         format = PLAIN if suffix == ".txt" else rows.endings.get(suffix, PLAIN)
+        if suffix == ".txt" and rows.endings.get(suffix) == "conll":
+            _refuse_conll(file)
     if format == PLAIN and rows.plain_column is None:
         columns = " and ".join(repr(name) for name in rows.required(labelled=False))
         raise UserError(
@@ -101,3 +107,17 @@ def open_input(rows: TaskRows, path: str, format: str) -> PredictInput:
             hint="use --format jsonl with these keys, or tsv, csv",
         )
     return PredictInput(rows, file, format)
+
+
+def _refuse_conll(path: Path) -> None:
+    """UserError where a file of plain text begins as a CoNLL file does: with two lines of a word and its tag."""
+    if not path.is_file() or not os.access(path, os.R_OK):
+        return  # a pipe can be read once only
+    with path.open("rb") as stream:
+        lines = [stream.readline(200).decode("utf-8", "replace").rstrip("\r\n") for _ in range(2)]
+    if all(map(_TAGGED_WORD.fullmatch, lines)):
+        raise UserError(
+            f"{lines[0]!r} looks like a word and its tag, but a .txt file has a sentence per line",
+            where=f"{path}:1",
+            hint="use --format conll, or --format text if these are the sentences",
+        )

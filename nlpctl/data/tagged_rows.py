@@ -15,6 +15,7 @@ from nlpctl.data.tag_scheme import detect_scheme
 from nlpctl.data.task_rows import TABLES, TaskRows
 from nlpctl.data.text_rows import checked_text
 from nlpctl.data.word_spans import character_spans, is_ideograph, word_spans
+from nlpctl.names import listed
 from nlpctl.runtime import console
 
 if TYPE_CHECKING:
@@ -104,7 +105,10 @@ class TaggedRows(TaskRows):
     def _plain(self, values: Mapping[str, Any]) -> TaggedExample:
         columns = self.data.columns
         if columns.text not in values:
-            raise ValueError(f"missing key {columns.tokens!r} or {columns.text!r}: the keys are {list(values)}")
+            raise ValueError(f"missing key {columns.tokens!r} or {columns.text!r}: the keys are {listed(values)}")
+        if isinstance(values[columns.text], list):  # .tsv is read as joined, whose cells are lists
+            message = f"{columns.text} is a list, and there is no {columns.tokens!r}"
+            raise ValueError(f"{message}: a table of texts is read with --format tsv")
         text = checked_text(values[columns.text], "text")
         spans = character_spans(text) if self.data.unit == "characters" else word_spans(text)
         if not spans:

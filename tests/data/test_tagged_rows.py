@@ -91,7 +91,8 @@ def test_plain_text():
         ({"tokens": [" ", "\t"], "tags": ["O", "O"]}, "blank text"),
         ({"tokens": ["a\ud800"], "tags": ["O"]}, "not Unicode"),
         ({"text": "\u200b \ufeff"}, "blank text"),
-        ({"words": ["a"]}, "missing key 'tokens' or 'text': the keys are ['words']"),
+        ({"words": ["a"]}, "missing key 'tokens' or 'text': the keys are 'words'"),
+        ({"text": ["a b"], "label": ["O"]}, "text is a list, and there is no 'tokens': a table of texts"),
     ],
 )
 def test_bad_rows(values, reason):

@@ -49,6 +49,7 @@ def test_bad_rows(work, base):
     assert done.returncode == 0, done.stderr
     found = answers(done.stdout)
     assert [list(answer)[0] for answer in found] == ["text", "error", "error", "text", "error"]
+    assert "warning: 3 of 5 rows were bad" in done.stderr
     for line, answer in ((2, found[1]), (3, found[2]), (5, found[4])):
         assert answer["error"].startswith(f"bad.jsonl:{line}: ")
 

@@ -1,0 +1,30 @@
+"""What predict takes a file for."""
+
+from __future__ import annotations
+
+import pytest
+
+from nlpctl.config.schema import DataSection
+from nlpctl.data.inputs import open_input
+from nlpctl.data.kinds import task_rows
+from nlpctl.errors import UserError
+
+
+@pytest.mark.parametrize("text", ["北\tB-LOC\n京\tI-LOC\n", "new B-LOC\r\nyork I-LOC\r\n", "a\tO\nb\tPER-S\n"])
+def test_tagged_words_are_not_taken_for_sentences(text, tmp_path):
+    path = tmp_path / "test.txt"
+    path.write_text(text)
+    tagging = task_rows("token_classification", DataSection())
+    with pytest.raises(UserError, match=r"test\.txt:1: .* looks like a word and its tag") as caught:
+        open_input(tagging, str(path), "auto")
+    assert "--format conll" in str(caught.value)
+    assert open_input(tagging, str(path), "text").format == "text"
+    assert open_input(tagging, str(path), "conll").format == "conll"
+    assert open_input(task_rows("sequence_classification", DataSection()), str(path), "auto").format == "text"
+
+
+@pytest.mark.parametrize("text", ["", "\n", "Vitamin B-12\nis found in fish\n", "group O\nis common\n", "在北京\n"])
+def test_sentences_are_sentences(text, tmp_path):
+    path = tmp_path / "test.txt"
+    path.write_text(text)
+    assert open_input(task_rows("token_classification", DataSection()), str(path), "auto").format == "text"
