@@ -74,6 +74,8 @@ class BadRowLog:
         if all(kind.startswith("missing key") for kind in self.kinds):
             hint = "name the keys that hold them under data.columns, or go on without these rows: "
             hint += "data.on_bad_row: skip"
+        elif set(self.kinds) == {"unknown label"}:
+            hint += "; known labels are those of the trained model, of data.labels, or else of the training data"
         elif NOT_UTF8 in self.kinds:
             hint += ". A file in GBK is converted by: iconv -f GB18030 -t UTF-8 FILE"
         problems = [Problem(row.reason, row.where) for row in self.first]

@@ -120,8 +120,10 @@ def _scheme_name(marks: dict[str, set[str]], where: str) -> Literal["BIO", "BIOE
         return "BIO"
     unfinished = sorted(kind for kind, own in marks.items() if own & set("BIM") and "E" not in own)
     if unfinished:
+        mark = "E" if "E" in used else "S"
+        marked = sorted(kind for kind, own in marks.items() if mark in own)
         raise UserError(
-            f"schemes are mixed: there are tags with the mark {'E' if 'E' in used else 'S'}, but none that ends "
+            f"schemes are mixed: there are tags with the mark {mark} (of {listed(marked)}), but none that ends "
             f"{listed(unfinished)}",
             where=where,
             hint=f"{_HINT}; if the tags are right and the data is small, list all of them in data.labels",

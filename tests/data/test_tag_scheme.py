@@ -48,7 +48,7 @@ def test_detection(tags, marks, style):
         (["B-PER", "PER-I", "O"], "mixed"),
         (["B-PER", "I", "O"], "mixed"),
         (["B-PER", "I-PER", "M-LOC", "E-LOC"], "I (BIO, BIOES) and M (BMES)"),
-        ([*BIO, "E-PER", "S-PER"], "none that ends 'LOC'"),
+        ([*BIO, "E-PER", "S-PER"], "the mark E (of 'PER'), but none that ends 'LOC'"),
         (["B-PER", "I-PER", "S-PER"], "none that ends 'PER'"),
         (["B_PER", "I_PER"], "'B_PER', 'I_PER': no mark"),
         (["B-PER", "U-PER", "L-PER"], "'U-PER', 'L-PER': no mark"),
