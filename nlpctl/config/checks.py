@@ -120,7 +120,7 @@ def _best_metric(recipe: Recipe) -> Iterator[Finding]:
     name = metric.removeprefix("eval_")
     if name not in task.metrics:
         keys = ("training.metric_for_best_model", "task")
-        hint = f"it gives: {', '.join(task.metrics)}"
+        hint = f"set training.metric_for_best_model to one of: {', '.join(task.metrics)}"
         yield Finding(keys, f"metric_for_best_model: {task.name} gives no score called {metric}", hint)
         return
     greater = recipe.training.greater_is_better
