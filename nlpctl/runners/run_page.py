@@ -228,7 +228,7 @@ def _shortened(text: str) -> Html:
 
 def _manifest(record: RunRecord) -> Iterator[Html]:
     told = {name: value for name, value in facts(record).items() if name not in ("data", "state", "task", "model")}
-    yield table(["what", ""], [[name, element("span", str(value))] for name, value in told.items()])
+    yield table(["fact", "value"], [[name, element("span", str(value))] for name, value in told.items()])
     data = [[element("span", file), element("span", digest[:16])] for file, digest in record.manifest["data"].items()]
     if data:
         yield table(["data", "sha256"], data)

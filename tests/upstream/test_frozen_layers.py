@@ -7,6 +7,7 @@ import pytest
 
 import nlpctl  # noqa: F401
 from nlpctl.models.freeze import freeze
+from nlpctl.models.parameters import named
 from nlpctl.upstream.frozen_layers import pass_gradients
 
 
@@ -67,7 +68,7 @@ def test_a_frozen_layer_hands_on_its_gradient(name, patterns):
     frozen = freeze(network, patterns, "model.freeze")
     found = gradient(network)
     assert (found[0] == outputs).all() and found[1] == pytest.approx(expected, rel=1e-4, abs=1e-4)
-    parameters = dict(network.named_parameters())
+    parameters = named(network)
     assert frozen and not any(float(parameters[each].grad.abs().sum()) for each in frozen)  # cleared, and left alone
     network.eval()
     with paddle.no_grad():
