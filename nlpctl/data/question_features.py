@@ -127,7 +127,7 @@ def check_stride(free: int, stride: int, text: str) -> None:
             f"the question {shown(text)} leaves {free} tokens of the window to its context, fewer than the window "
             f"moves on ({stride})",
             where="data.doc_stride",
-            hint=f"set it to {free} or less (half of that lets windows overlap), or raise data.max_seq_length",
+            hint=f"raise data.max_seq_length, or set it to {free} or less (half of that lets windows overlap)",
         )
 
 
