@@ -42,18 +42,21 @@ def classification_report(gold: np.ndarray, predicted: np.ndarray, names: Sequen
     }
 
 
-def label_score(gold: np.ndarray, metric: str, predicted: np.ndarray) -> float:
-    """One figure of the report, fast: accuracy, macro_f1, weighted_f1, or f1 of label 1. int [n] label ids.
+def confusion(gold: np.ndarray, given: np.ndarray, labels: int) -> np.ndarray:
+    """int [labels, labels], rows of label i that were given label j, from int [rows] label ids."""
+    return np.bincount(gold * labels + given, minlength=labels * labels).reshape(labels, labels)
 
-    Equal to scikit-learn's over the labels 0 to the largest of either; computed here because a threshold search
-    asks for it a thousand times.
+
+def table_score(tables: np.ndarray, metric: str) -> np.ndarray:
+    """One figure of the report for each of int [..., labels, labels] `confusion` tables: float [...].
+
+    accuracy, macro_f1, weighted_f1, or f1 of label 1. Computed here because a search of thresholds asks for
+    thousands of them.
     """
-    size = int(max(gold.max(), predicted.max())) + 1
-    table = np.bincount(gold * size + predicted, minlength=size * size).reshape(size, size)
-    right, support, given = table.diagonal(), table.sum(1), table.sum(0)
+    right, support, given = tables.diagonal(axis1=-2, axis2=-1), tables.sum(-1), tables.sum(-2)
     if metric == "accuracy":
-        return float(right.sum() / len(gold))
+        return right.sum(-1) / support.sum(-1)
     f1 = 2 * right / np.maximum(support + given, 1)
     if metric == "f1":
-        return float(f1[1]) if size > 1 else 0.0
-    return float(f1.mean() if metric == "macro_f1" else (f1 * support).sum() / len(gold))
+        return f1[..., 1]
+    return f1.mean(-1) if metric == "macro_f1" else (f1 * support).sum(-1) / support.sum(-1)

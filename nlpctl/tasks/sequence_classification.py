@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -20,7 +19,7 @@ from nlpctl.models.load import LoadedModel
 from nlpctl.tasks.base import Batch, Task, Texts
 from nlpctl.tasks.losses import balanced_weights, class_losses, given_weights, require_two_labels
 from nlpctl.tasks.mistakes import Mistake
-from nlpctl.tasks.scores import classification_report, label_score
+from nlpctl.tasks.scores import classification_report
 from nlpctl.tasks.thresholds import best_thresholds, chosen_labels
 
 
@@ -91,10 +90,7 @@ class SequenceClassification(Task):
     ) -> tuple[float, ...] | None:
         """Thresholds (tasks/thresholds.py) for the score that decode.tune names."""
         metric = self.recipe.decode.tune
-        if metric is None:
-            return None
-        gold = _gold(examples)
-        return best_thresholds(_probabilities(predictions), functools.partial(label_score, gold, metric))
+        return None if metric is None else best_thresholds(_probabilities(predictions), _gold(examples), metric)
 
     def log_odds(self, logits: paddle.Tensor, label: int) -> paddle.Tensor:
         """log p / (1 - p) of a label, [rows], from logits [rows, labels]: what speaks for it against all others."""

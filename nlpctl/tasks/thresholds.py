@@ -1,16 +1,17 @@
 """Decision thresholds of a classifier, found on labelled data.
 
 The label given is the one with the largest p_i / t_i. With the same t for all that is the most probable
-one; with two labels and t = (1 - s, s) it is the second from p = s on.
+one; with two labels and t = (1 - s, s) it is the second where its p is above s.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
-Score = Callable[[np.ndarray], float]  # of the chosen label ids, int [rows]
+from nlpctl.tasks.scores import confusion, table_score
+
 GRID = 64  # candidate thresholds per label where there are more than two
 ROUNDS = 3  # times that each label's threshold is tried anew
 
@@ -22,42 +23,55 @@ def chosen_labels(probabilities: np.ndarray, thresholds: Sequence[float] | None)
     return (probabilities / np.asarray(thresholds)).argmax(-1)
 
 
-def best_thresholds(probabilities: np.ndarray, score: Score) -> tuple[float, ...]:
-    """Thresholds, one per label, that sum to 1 and with which `score` is highest on these rows.
+def best_thresholds(probabilities: np.ndarray, gold: np.ndarray, metric: str) -> tuple[float, ...]:
+    """Thresholds, one per label, that sum to 1 and with which the score `metric` is highest on these rows.
 
-    Two labels: the best of all cuts between the rows' probabilities, the one nearest to 0.5 among equals.
-    More: one label's threshold after the other, from equal ones on; a change has to raise the score.
+    float [rows, labels], int [rows]. Two labels: the best of all cuts between the rows' probabilities, the one
+    nearest to 0.5 among equals. More: one label's threshold after the other, from equal ones on; a change has to
+    raise the score.
     """
     labels = probabilities.shape[1]
     if labels == 2:
-        return _best_cut(probabilities, score)
+        return _best_cut(probabilities[:, 1], gold, metric)
     thresholds = np.full(labels, 1 / labels)
-    best = score(chosen_labels(probabilities, thresholds))
+    best = table_score(confusion(gold, chosen_labels(probabilities, thresholds), labels), metric)
     for _ in range(ROUNDS):
         before = best
         for label in range(labels):
-            for value in _candidates(probabilities, thresholds, label):
-                tried = thresholds.copy()
-                tried[label] = value
-                reached = score(chosen_labels(probabilities, tried))
+            rivals, turning = _turning_points(probabilities, thresholds, label)
+            for value in _candidates(turning):
+                given = np.where(turning > value, label, rivals)
+                reached = table_score(confusion(gold, given, labels), metric)
                 if reached > best:
-                    best, thresholds = reached, tried
+                    best, thresholds[label] = reached, value
         if best == before:
             break
     return tuple(float(t) for t in thresholds / thresholds.sum())
 
 
-def _best_cut(probabilities: np.ndarray, score: Score) -> tuple[float, ...]:
-    values = np.unique(probabilities[:, 1])
-    cuts = [0.5, *((values[:-1] + values[1:]) / 2)]
-    found = [(score(chosen_labels(probabilities, (1 - cut, cut))), -abs(cut - 0.5), cut) for cut in cuts]
-    cut = float(max(found)[2])
+def _best_cut(probabilities: np.ndarray, gold: np.ndarray, metric: str) -> tuple[float, float]:
+    """All cuts at once: what a cut gives follows from how many rows of each label lie above it."""
+    values = np.unique(probabilities)
+    cuts = np.array([0.5, *((values[:-1] + values[1:]) / 2)])
+    tables = np.empty((len(cuts), 2, 2), np.int64)
+    for label in (0, 1):
+        own = np.sort(probabilities[gold == label])
+        tables[:, label, 0] = np.searchsorted(own, cuts, side="right")
+        tables[:, label, 1] = len(own) - tables[:, label, 0]
+    scores = table_score(tables, metric)
+    best = cuts[scores == scores.max()]
+    cut = float(best[np.argmin(np.abs(best - 0.5))])
     return (1 - cut, cut)
 
 
-def _candidates(probabilities: np.ndarray, thresholds: np.ndarray, label: int) -> np.ndarray:
-    """Thresholds of `label` at which some row changes its label: GRID quantiles of them."""
-    others = np.delete(probabilities / thresholds, label, axis=1).max(1)
-    turning = probabilities[:, label] / np.maximum(others, 1e-12)
+def _turning_points(probabilities: np.ndarray, thresholds: np.ndarray, label: int) -> tuple[np.ndarray, np.ndarray]:
+    """Per row the label that is given where `label` is not, int [rows], and the threshold below which `label` is."""
+    scaled = probabilities / thresholds
+    scaled[:, label] = -1.0
+    return scaled.argmax(1), probabilities[:, label] / np.maximum(scaled.max(1), 1e-12)
+
+
+def _candidates(turning: np.ndarray) -> np.ndarray:
+    """Thresholds at which some row changes its label: GRID quantiles of them."""
     turning = turning[(turning > 1e-6) & np.isfinite(turning)]
     return np.unique(np.quantile(turning, np.linspace(0, 1, GRID))) * (1 + 1e-9) if len(turning) else turning
