@@ -76,7 +76,7 @@ class StreamingExamples(paddle.io.IterableDataset):
         return [list(islice(rows, self.batch_size)) for _ in range(count)]
 
     def start_at(self, batch: int) -> None:
-        """Iterations begin with this batch; those before it are read and passed over, not tokenised."""
+        """Iterations begin with this batch; those before it are read and passed over, not collated."""
         self._start = batch
 
     def __iter__(self) -> Iterator[Example | LoaderFailure]:

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from nlpctl.data.label_tree import ancestor_ids, depth
+from nlpctl.tasks.scores import figures_by_label
 
 
 def consistent(chosen: np.ndarray, names: Sequence[str]) -> np.ndarray:
@@ -79,15 +80,7 @@ def multi_label_report(gold: np.ndarray, predicted: np.ndarray, names: Sequence[
         **_f1_of(hits, given, support),
         "weighted_f1": float((f1 * support).sum() / max(support.sum(), 1)),
         "exact_match": float((gold == predicted).all(1).mean()),
-        "labels": {
-            name: {
-                "precision": float(precision[i]),
-                "recall": float(recall[i]),
-                "f1": float(f1[i]),
-                "support": int(support[i]),
-            }
-            for i, name in enumerate(names)
-        },
+        "labels": figures_by_label(names, precision, recall, f1, support),
     }
     if levels.max() > 1:
         report["levels"] = {

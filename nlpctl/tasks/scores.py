@@ -29,16 +29,18 @@ def classification_report(gold: np.ndarray, predicted: np.ndarray, names: Sequen
         "macro_f1": average("macro"),
         "micro_f1": average("micro"),
         "weighted_f1": average("weighted"),
-        "labels": {
-            name: {
-                "precision": float(precision[i]),
-                "recall": float(recall[i]),
-                "f1": float(f1[i]),
-                "support": int(support[i]),
-            }
-            for i, name in enumerate(names)
-        },
+        "labels": figures_by_label(names, precision, recall, f1, support),
         "confusion": confusion_matrix(gold, predicted, labels=ids).tolist(),
+    }
+
+
+def figures_by_label(
+    names: Sequence[str], precision: np.ndarray, recall: np.ndarray, f1: np.ndarray, support: np.ndarray
+) -> dict[str, dict[str, float | int]]:
+    """The part of a report that goes label by label, from arrays [labels]."""
+    return {
+        name: {"precision": float(p), "recall": float(r), "f1": float(f), "support": int(count)}
+        for name, p, r, f, count in zip(names, precision, recall, f1, support, strict=True)
     }
 
 
