@@ -106,7 +106,7 @@ def told(row: Explained, colour: bool) -> str:
     lines = [f"{row.label}  {row.probability:.3f}", f"  {text}"]
     for side, tokens in zip(("for", "against"), row.strongest(STRONGEST), strict=True):
         if tokens:
-            lines.append(f"  {side + ':':<9}" + ", ".join(f"{each.text} {each.contribution:+.3f}" for each in tokens))
+            lines.append(f"  {side + ':':<9}" + ", ".join(f"{each.text} {each.contribution:+.3g}" for each in tokens))
     return "\n".join(lines) + "\n"
 
 

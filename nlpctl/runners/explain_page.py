@@ -44,7 +44,7 @@ def _row(number: int, row: Explained) -> Html:
 def _lines(row: Explained) -> Iterator[Html]:
     for side, tokens in zip(("For", "Against"), row.strongest(STRONGEST), strict=True):
         if tokens:
-            yield paragraph(f"{side}: " + ", ".join(f"{token.text} {token.contribution:+.3f}" for token in tokens))
+            yield paragraph(f"{side}: " + ", ".join(f"{token.text} {token.contribution:+.3g}" for token in tokens))
     found = row.explanation
     if found.baseline is not None:
         total = f"{found.baseline:+.3f} (baseline) {found.contributions.sum():+.3f} (contributions)"
