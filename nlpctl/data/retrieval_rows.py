@@ -6,6 +6,7 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from nlpctl.config.schema import ColumnsSection
 from nlpctl.data.labels import LabelSet, label_name
 from nlpctl.data.matching_rows import is_match, require_pair_column
 from nlpctl.data.task_rows import TaskRows
@@ -37,9 +38,10 @@ class RetrievalExample:
 class RetrievalRows(TaskRows):
     """Rows of semantic indexing.
 
-    Every row is a pair that matches, unless it has the label column (data.columns.label) and that says 0. A
-    row with label 0 is no query: its second text is one more wrong answer to the queries of its batch, and one
-    more text to be told apart when scores are computed.
+    Every row is a pair that matches, unless it has the label column (data.columns.label) and that says 0; a
+    label column of another name than the default has to be there. A row with label 0 is no query: its second
+    text is one more wrong answer to the queries of its batch, and one more text to be told apart when scores
+    are computed.
     """
 
     has_labels = False
@@ -55,7 +57,9 @@ class RetrievalRows(TaskRows):
             return (columns.text,)
         require_pair_column(columns.text_pair, "semantic_indexing")
         negative = () if columns.negative is None else (columns.negative,)
-        return (columns.text, columns.text_pair, *negative)
+        # A label column that the recipe names must be there: misspelt, its pairs that do not match would be trained.
+        label = () if columns.label == ColumnsSection().label else (columns.label,)
+        return (columns.text, columns.text_pair, *negative, *label)
 
     def read(self, values: Mapping[str, Any], labels: LabelSet | None) -> RetrievalExample:
         columns = self.data.columns

@@ -68,6 +68,20 @@ def test_a_pair_matches_unless_its_label_says_otherwise():
     assert not read(a="q", b="t", l="0").matches and not read(a="q", b="t", l=0).matches
 
 
+def test_a_label_column_that_is_named_must_be_there(tmp_path):
+    """Misspelt, it would make matches of all pairs."""
+    (tmp_path / "train.jsonl").write_text('{"a": "q", "b": "t", "similar": 0}\n{"a": "q", "b": "u", "similar": 1}\n')
+    for name, told in (("similar", None), ("simlar", "missing key 'simlar'"), ("label", None)):
+        columns = ColumnsSection(text="a", text_pair="b", label=name)
+        rows = RetrievalRows(DataSection(train=(str(tmp_path / "train.jsonl"),), columns=columns))
+        if told is None:
+            matches = [example.matches for example in read_training_data(rows).train]
+            assert matches == ([False, True] if name == "similar" else [True, True])
+        else:
+            with pytest.raises(UserError, match=told):
+                read_training_data(rows)
+
+
 def test_a_label_that_says_neither_is_a_bad_row():
     assert read(a="q", b="t", l="2") == BadRow("f", 3, "bad label: '2'; a pair is 1 (the texts match) or 0")
     assert read(a="q", b="t", l="").reason == "blank label"
