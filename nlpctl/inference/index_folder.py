@@ -9,7 +9,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -34,6 +34,9 @@ class IndexManifest:
     dim: int
     model: str
     model_files: Mapping[str, str]
+
+
+_TYPES = {"kind": str, "texts": int, "dim": int, "model": str, "model_files": dict}
 
 
 def model_files(model: str) -> dict[str, str]:
@@ -61,7 +64,7 @@ def read_manifest(folder: Path) -> IndexManifest:
     values = read_json(file)
     if values.pop("format", None) != FORMAT:
         raise UserError(f"this nlpctl reads index format {FORMAT}", where=str(file), hint=BUILD_AGAIN)
-    if values.keys() != {field.name for field in fields(IndexManifest)}:
+    if values.keys() != _TYPES.keys() or not all(isinstance(values[name], kind) for name, kind in _TYPES.items()):
         raise UserError("is incomplete or damaged", where=str(file), hint=BUILD_AGAIN)
     return IndexManifest(**values)
 

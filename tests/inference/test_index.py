@@ -75,6 +75,11 @@ def test_a_folder_that_is_no_index(tmp_path):
     [
         ("manifest.json", '{"format": 2}', "reads index format 1"),
         ("manifest.json", '{"format": 1, "kind": "flat"}', "incomplete or damaged"),
+        (
+            "manifest.json",
+            '{"format": 1, "kind": "flat", "texts": 300, "dim": 16, "model": "m", "model_files": null}',
+            "incomplete or damaged",
+        ),
         ("manifest.json", "{", "not valid JSON"),
         ("index.faiss", "x", "cannot be read"),
         ("texts.jsonl", '"one"\n', "300 vectors of width 16 and 1 texts"),
