@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 
 from nlpctl.data.lines import decode
-from nlpctl.data.row import BadRow, Row
+from nlpctl.data.row import BadRow, Row, missing_key
 from nlpctl.data.tables import table_rows, tsv_records
 from nlpctl.errors import UserError
 
@@ -34,7 +34,8 @@ def conll_rows(lines: Iterable[tuple[int, bytes]], source: str, required: Sequen
             yield from _sentence(sentence, source, required)
             sentence = []
         else:
-            cells = text.split("\t") if "\t" in text else text.split()
+            # Not split(): a word may be U+3000, or hold a no-break space.
+            cells = text.split("\t") if "\t" in text else [cell for cell in text.split(" ") if cell]
             if cells and cells[0] != _DOCUMENT:
                 sentence.append((number, cells, reason))
     yield from _sentence(sentence, source, required)
@@ -57,7 +58,9 @@ def _sentence(
     values = {TOKENS: [cells[0] for _, cells, _ in lines]}
     if tagged:
         values[TAGS] = [cells[-1].strip() for _, cells, _ in lines]
-    yield Row(source, lines[0][0], values)
+    reason = missing_key(values, required)
+    first = lines[0][0]
+    yield Row(source, first, values) if reason is None else BadRow(source, first, reason)
 
 
 def joined_rows(

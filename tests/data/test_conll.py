@@ -2,9 +2,12 @@ import io
 
 import pytest
 
+from nlpctl.config.schema import ColumnsSection, DataSection
 from nlpctl.data.conll import conll_rows, joined_rows
 from nlpctl.data.lines import numbered_lines
 from nlpctl.data.row import BadRow, Row
+from nlpctl.data.splits import read_training_data
+from nlpctl.data.tagged_rows import TaggedRows
 from nlpctl.errors import UserError
 
 BOTH = ("tokens", "tags")
@@ -35,6 +38,18 @@ def test_columns_by_tab_or_blanks_the_tag_last():
     assert conll("EU NNP  I-NP B-ORG\nrejects VBZ I-VP O\n") == [row(1, ["EU", "rejects"], ["B-ORG", "O"])]
     assert conll("-DOCSTART- -X- O O\n\nEU\tNNP\tB-ORG\n") == [row(3, ["EU"], ["B-ORG"])]
     assert conll(" \tO\nNew York\tB-LOC\n#\tO\n") == [row(1, [" ", "New York", "#"], ["O", "B-LOC", "O"])]
+
+
+def test_white_space_beyond_ascii_parts_no_columns():
+    assert conll("a\u00a0b O\n\u3000 B-X") == [row(1, ["a\u00a0b", "\u3000"], ["O", "B-X"])]
+
+
+def test_columns_of_another_name_are_told(tmp_path):
+    """A CoNLL file has no names; data.columns may still have been given some."""
+    (tmp_path / "train.conll").write_text("a O\nb B-X\n")
+    for columns in (ColumnsSection(tags="ner"), ColumnsSection(tokens="words")):
+        with pytest.raises(UserError, match="missing key '(ner|words)'.*the keys are 'tokens', 'tags'"):
+            read_training_data(TaggedRows(DataSection(train=(str(tmp_path / "train.conll"),), columns=columns)))
 
 
 def test_a_bad_line_spoils_its_sentence_only_and_is_named():
