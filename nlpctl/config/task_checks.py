@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from nlpctl.config.finding import Check, Finding, value_of
 from nlpctl.config.keys import find_key
@@ -17,6 +17,8 @@ _CLASSIFYING = (*_ONE_LABEL, "multi_label_classification")
 # Key -> the tasks that read it. What is not here is read by all of them.
 READ_BY: Mapping[str, tuple[str, ...]] = {
     "model.head": _TAGGING,
+    "data.columns.label": (*_CLASSIFYING, "semantic_indexing"),
+    "data.columns.text_pair": (*_CLASSIFYING, "semantic_indexing"),
     "data.columns.tokens": _TAGGING,
     "data.columns.tags": _TAGGING,
     "data.columns.question": _READING,
@@ -52,20 +54,27 @@ READ_BY: Mapping[str, tuple[str, ...]] = {
 FORMATS_READ_BY: Mapping[str, tuple[str, ...]] = {"conll": _TAGGING, "joined": _TAGGING, "squad": _READING}
 
 
+def _named(tasks: Sequence[str]) -> str:
+    return " and ".join(part for part in (", ".join(tasks[:-1]), tasks[-1]) if part)
+
+
 def _keys_of_other_tasks(recipe: Recipe) -> Iterator[Finding]:
     if not recipe.task:
         return
     for dotted, tasks in READ_BY.items():
         if recipe.task not in tasks and value_of(recipe, dotted) != find_key(dotted).default:
             message = f"{dotted} does nothing for {recipe.task}"
-            yield Finding((dotted, "task"), message, f"delete it; it is for {' and '.join(tasks)}")
+            hint = f"delete it; it is for {_named(tasks)}"
+            if dotted == "data.columns.label" and recipe.task in _TAGGING:
+                hint = "name the column of the tags: data.columns.tags"
+            yield Finding((dotted, "task"), message, hint)
 
 
 def _format_of_other_tasks(recipe: Recipe) -> Iterator[Finding]:
     tasks = FORMATS_READ_BY.get(recipe.data.format)
     if recipe.task and tasks is not None and recipe.task not in tasks:
         message = f"{recipe.task} cannot read data.format: {recipe.data.format}"
-        yield Finding(("data.format", "task"), message, f"it is for {' and '.join(tasks)}; convert the file to jsonl")
+        yield Finding(("data.format", "task"), message, f"it is for {_named(tasks)}; convert the file to jsonl")
 
 
 def _prompt(recipe: Recipe) -> Iterator[Finding]:

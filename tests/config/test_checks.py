@@ -115,6 +115,11 @@ WHOLE = {
     ],
     "_keys_of_other_tasks": [
         (HEAD + DATA + "model:\n  from_scratch: {}\n  head: crf", ":5", "model.head does nothing for sequence_"),
+        (
+            "task: token_classification\n" + MODEL + "data:\n  train: train.tsv\n  columns: {label: tag}",
+            ":5",
+            "data.columns.label does nothing for token_classification",
+        ),
         (GOOD + "retrieval:\n  pooling: cls", ":5", "retrieval.pooling does nothing"),
     ],
     "_format_of_other_tasks": [
