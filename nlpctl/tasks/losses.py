@@ -28,7 +28,7 @@ def class_losses(
     if loss.label_smoothing:
         losses = (1 - loss.label_smoothing) * losses - loss.label_smoothing * log_p.mean(-1)
     if loss.focal_gamma is not None:
-        losses = losses * (1 - own.exp()) ** loss.focal_gamma
+        losses = losses * _focus(1 - own.exp(), loss.focal_gamma)
     factors = _factors(loss, weights)
     return losses if factors is None else losses * paddle.gather(paddle.to_tensor(factors), labels)
 
@@ -46,13 +46,19 @@ def label_losses(
     losses = F.binary_cross_entropy_with_logits(logits, target, reduction="none")
     if loss.focal_gamma is not None:
         p = F.sigmoid(logits)
-        losses = losses * (labels * (1 - p) + (1 - labels) * p) ** loss.focal_gamma
+        losses = losses * _focus(labels * (1 - p) + (1 - labels) * p, loss.focal_gamma)
     if loss.focal_alpha is not None:
         losses = losses * (labels * loss.focal_alpha + (1 - labels) * (1 - loss.focal_alpha))
     if weights is not None:
         given = paddle.to_tensor(np.asarray(weights, np.float32))
         losses = losses * (labels * given + (1 - labels))
     return losses.mean(-1)
+
+
+def _focus(missing: paddle.Tensor, gamma: float) -> paddle.Tensor:
+    """`missing` ** `gamma`, of what p lacks of 1. At 0 the slope is infinite where gamma is below 1, and a row that
+    is certain to the last bit would give a gradient of NaN; clipped, it gives none."""
+    return missing.clip(min=1e-12) ** gamma
 
 
 def _factors(loss: LossSection, weights: Sequence[float] | None) -> np.ndarray | None:

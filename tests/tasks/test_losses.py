@@ -62,6 +62,21 @@ def test_focal_loss():
     np.testing.assert_allclose(losses(section, None, two, labels), -alpha * (1 - p) ** 2 * np.log(p), rtol=1e-4)
 
 
+@pytest.mark.parametrize("gamma", [0.0, 0.5, 1.0, 2.0])
+def test_focal_loss_of_rows_that_are_certain_has_a_gradient(gamma):
+    import paddle
+
+    section = LossSection(focal_gamma=gamma)
+    logits = paddle.to_tensor(np.array([[30, -120], [0, 1]], "float32"), stop_gradient=False)
+    class_losses(logits, paddle.to_tensor([0, 1]), section, None).sum().backward()
+    certain, other = logits.grad.numpy()
+    assert np.abs(certain).max() < 1e-9 and (other != 0).all() and np.isfinite(other).all()
+    logits.clear_gradient()
+    label_losses(logits, paddle.to_tensor([[1.0, 0.0], [1.0, 0.0]]), section, None).sum().backward()
+    certain, other = logits.grad.numpy()
+    assert np.abs(certain).max() < 1e-9 and (other != 0).all() and np.isfinite(other).all()
+
+
 def test_focal_loss_of_independent_labels_is_paddles():
     """Paddle's own sigmoid_focal_loss, summed."""
     import paddle
