@@ -112,9 +112,7 @@ def set_in_copy(
             array = value_for(name, arrays[name].shape, value, where)
             integer = arrays[name].dtype.kind in "iu" and arrays[name].dtype != BFLOAT16
             arrays[name] = array.astype(arrays[name].dtype) if integer else array
-    if output.resolve() == source.folder.resolve():
-        raise UserError("this is the model itself", where=str(output), hint="name another folder: -o FOLDER")
-    _refuse_existing(output, overwrite)
+    _refuse_folder(output, source.folder, overwrite)
     _prepare()
     import paddle
 
@@ -220,6 +218,16 @@ def _shards(folder: Path) -> set[str]:
 def _refuse_existing(output: Path, overwrite: bool) -> None:
     if output.exists() and not overwrite:
         raise UserError("is there already", where=str(output), hint="use --overwrite, or name another one: -o")
+
+
+def _refuse_folder(output: Path, source: Path, overwrite: bool) -> None:
+    """Only a model folder is replaced: a run directory holds checkpoints and more that a copy would not bring back."""
+    hint = "name another folder: -o FOLDER"
+    if output.resolve() == source.resolve():
+        raise UserError("this is the model itself", where=str(output), hint=hint)
+    _refuse_existing(output, overwrite)
+    if output.exists() and not (output / "config.json").is_file():
+        raise UserError("this is no model folder, and is not replaced", where=str(output), hint=hint)
 
 
 def _cannot_write(output: Path, error: OSError) -> UserError:

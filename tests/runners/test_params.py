@@ -41,6 +41,21 @@ def test_a_copy_with_other_values_loads(tmp_path):
         set_in_copy(str(CLASSIFIER), {"classifier.bias": 0}, tmp_path / "copy")
 
 
+def test_only_a_model_folder_is_replaced(tmp_path):
+    run = tmp_path / "run"
+    shutil.copytree(CLASSIFIER, run / "model")
+    (run / "events.jsonl").write_text("{}\n")
+    for taken in (run, run / "events.jsonl"):
+        with pytest.raises(UserError, match="this is no model folder"):
+            set_in_copy(str(run / "model"), {"classifier.bias": 0}, taken, overwrite=True)
+    assert (run / "events.jsonl").read_text() == "{}\n" and (run / "model" / "config.json").is_file()
+    with pytest.raises(UserError, match="this is the model itself"):
+        set_in_copy(str(run / "model"), {"classifier.bias": 0}, run / "model", overwrite=True)
+    for value in (1, 2):
+        set_in_copy(str(run / "model"), {"classifier.bias": value}, tmp_path / "copy", overwrite=True)
+    assert (read_parameters(str(tmp_path / "copy"))["classifier.bias"] == 2).all()
+
+
 def test_exported_arrays(tmp_path):
     names = export_parameters(str(CLASSIFIER), ["classifier"], tmp_path / "a.npz")
     arrays = np.load(tmp_path / "a.npz")
