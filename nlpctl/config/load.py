@@ -55,7 +55,7 @@ def load_recipe(source: str | Path, overrides: Sequence[Override] = (), purpose:
     tree = resolve_paths(interpolate(tree, findings))
     task = _task(tree, findings)
     sections = coerce_sections(tree, findings)
-    sections["training"] = _absolute_output_dir(sections["training"])
+    sections["training"] = _with_metric(_absolute_output_dir(sections["training"]), task, findings)
     sections["data"] = _labels_of_dictionaries(sections["model"], sections["data"])
     recipe = Recipe(task=task, **sections, origins=dict(findings.origins), path=path)
     findings.problems += check(recipe, purpose, findings.broken)
@@ -78,6 +78,18 @@ def _labels_of_dictionaries(model: ModelSection, data: DataSection) -> DataSecti
     if tags is None or data.labels is not None or not tags.is_file():
         return data
     return dataclasses.replace(data, labels=str(tags))
+
+
+def _with_metric(training: Any, task: str, findings: Findings) -> Any:
+    """Where the best model is to be kept and no score is named, the task's first one chooses it.
+
+    PaddleNLP would take the loss; a fixed default such as accuracy says little of a tagger and nothing of an index.
+    """
+    known = task_info(task)
+    if known is None or training.metric_for_best_model is not None or not training.load_best_model_at_end:
+        return training
+    findings.origins["training.metric_for_best_model"] = Origin(f"task {task}")
+    return dataclasses.replace(training, metric_for_best_model=known.metrics[0])
 
 
 def _apply(tree: TableNode, override: Override, findings: Findings) -> TableNode:

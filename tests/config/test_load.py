@@ -271,3 +271,18 @@ def test_shipped_recipes_go_by_name(monkeypatch: pytest.MonkeyPatch, tmp_path: P
 def test_the_task_must_be_known(problems, task: str) -> None:
     (problem,) = problems(task + GOOD.partition("\n")[2])
     assert problem.message.startswith("task:") and "sequence_classification" in problem.hint
+
+
+def test_the_best_model_is_chosen_by_the_task_unless_the_recipe_says(tmp_path: Path) -> None:
+    text = "model: {from_scratch: {}}\ndata: {train: t.jsonl, dev: t.jsonl, columns: {text_pair: b}}\n"
+    (tmp_path / "t.jsonl").write_text("")
+    best = "training: {load_best_model_at_end: true, evaluation_strategy: epoch, save_strategy: epoch%s}\n"
+    chosen = {}
+    auc = ", metric_for_best_model: auc"
+    for task, more in (("text_matching", ""), ("semantic_indexing", ""), ("text_matching", auc)):
+        (tmp_path / "r.yaml").write_text(f"task: {task}\n" + text + best % more)
+        recipe = load_recipe(tmp_path / "r.yaml")
+        chosen[task + more] = recipe.training.metric_for_best_model
+    assert list(chosen.values()) == ["accuracy", "recall@1", "auc"]
+    (tmp_path / "r.yaml").write_text("task: text_matching\n" + text)
+    assert load_recipe(tmp_path / "r.yaml").training.metric_for_best_model is None  # nothing is chosen

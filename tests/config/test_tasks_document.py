@@ -20,6 +20,7 @@ def test_every_task_has_a_section_and_a_row_with_its_scores() -> None:
     for info in KNOWN_TASKS:
         (row,) = re.findall(rf"^\| \[{info.name}\]\(#{info.name}\) \|.*\| ([^|]*) \|$", DOCUMENT, re.M)
         assert set(row.split(", ")) <= set(info.metrics), info.name
+        assert row.split(", ")[0] == info.metrics[0]  # the one that chooses when none is named
 
 
 @pytest.mark.parametrize("task", SECTIONS)
