@@ -76,8 +76,10 @@ def inspect(
       nlpctl data inspect my.yaml more.tsv --json
     """
     resolved = load_data_recipe(recipe, file, ctx)
-    from nlpctl.runners.data import inspect_data, write_page
+    from nlpctl.runners.data import inspect_data, refuse_page, write_page
 
+    if html is not None:
+        refuse_page(html)  # before all is read
     with located(resolved):
         found = inspect_data(resolved, most=rows, estimate=estimate, shown=shown)
     if html is not None:

@@ -13,7 +13,7 @@ from nlpctl.data.split_rows import read_readable
 from nlpctl.data.splits import resolve_labels
 from nlpctl.errors import UserError
 from nlpctl.runners.data import prepare_to_read, refuse_files
-from nlpctl.runtime.files import staged_file
+from nlpctl.runtime.files import staged_file, writing
 
 # Tasks whose labels are those of the whole text, so that a changed text keeps them.
 AUGMENTABLE = (
@@ -61,7 +61,7 @@ def augment_data(
     refuse_files([output], source.files, overwrite)
     augmenter = open_augmenter(method, recipe.data.columns.text, copies=copies, share=share, synonyms=synonyms)
     new = 0
-    with staged_file(output) as stream:
+    with writing(output, "name another file: -o"), staged_file(output) as stream:
         for values in augmenter.rows(read.rows, recipe.training.seed):
             stream.write((json.dumps(values, ensure_ascii=False) + "\n").encode())
             new += 1

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
+import json
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -24,12 +26,13 @@ from nlpctl.errors import UserError
 from nlpctl.models.source import resolve_source
 from nlpctl.runners.trained import find_trained_model, one_process
 from nlpctl.runtime import console
-from nlpctl.runtime.files import staged_file, write_json_atomic, write_text_atomic
+from nlpctl.runtime.files import staged_file, write_text_atomic, writing
 from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_libraries
 
 SHOWN = 20  # rows of a finding
 PARTS = ("train", "dev", "test")
 MANIFEST = "split.json"
+_PAGE = b"<!doctype html"  # how a page begins
 
 
 def inspect_data(
@@ -58,8 +61,21 @@ def inspect_data(
 
 
 def write_page(found: Inspection, name: str, path: Path) -> None:
-    """The inspection as one HTML file that needs nothing else."""
-    write_text_atomic(path, inspection_page(found, name))
+    """The inspection as one HTML file that needs nothing else. UserError as for `refuse_page`."""
+    refuse_page(path)
+    with writing(path, "name another file: --html PAGE.html"):
+        write_text_atomic(path, inspection_page(found, name))
+
+
+def refuse_page(path: Path) -> None:
+    """UserError where `path` is there and is no page: an older page is replaced, a file of data never."""
+    hint = "name another file: --html PAGE.html"
+    if path.is_dir():
+        raise UserError("this is a folder", where=str(path), hint=hint)
+    if path.is_file():
+        with path.open("rb") as stream:
+            if stream.read(len(_PAGE)).lower() != _PAGE:
+                raise UserError("the file exists and is no HTML page", where=str(path), hint=hint)
 
 
 @dataclass(frozen=True)
@@ -96,17 +112,20 @@ def split_data(
     targets = part_sizes(len(read.rows), shares)
     files = {part: folder / f"{part}{records.suffix}" for part, size in targets.items() if size}
     refuse_files([*files.values(), folder / MANIFEST], source.files, overwrite)
+    _refuse_older_parts(folder, files)
     together = recipe.data.columns.context if recipe.task == "question_answering" else None
     seed = recipe.training.seed
     chosen = cut(read, targets, seed, together=together, group_by=group_by, near=near)
-    for part, path in files.items():
-        with staged_file(path) as stream:
-            stream.write(records.content(chosen[part]))
     counts = {part: len(chosen[part]) for part in files}
     labels = {part: label_counts(read, chosen[part]) for part in files}
     told = {"source": source.description, "task": recipe.task, "seed": seed, "shares": dict(shares)}
     told |= {"group_by": group_by, "near": near, "rows": counts, "labels": labels, "skipped_rows": read.skipped}
-    write_json_atomic(folder / MANIFEST, told)
+    # All are written aside before the first is renamed, so that parts of two cuts are never mixed by a full disk.
+    with writing(folder, "name another folder: -o"), contextlib.ExitStack() as staged:
+        for part, path in files.items():
+            staged.enter_context(staged_file(path)).write(records.content(chosen[part]))
+        manifest = staged.enter_context(staged_file(folder / MANIFEST))
+        manifest.write((json.dumps(told, ensure_ascii=False, indent=2) + "\n").encode())
     return SplitResult(files, counts, labels)
 
 
@@ -126,13 +145,25 @@ def part_sizes(total: int, shares: Mapping[str, float]) -> dict[str, int]:
     return sizes
 
 
+def _refuse_older_parts(folder: Path, files: Mapping[str, Path]) -> None:
+    """UserError where a part of an earlier cut would stay beside the new ones: its rows are in those too."""
+    try:
+        earlier = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["rows"]
+    except (OSError, ValueError, KeyError, TypeError):
+        return
+    for path in (path for part in PARTS if part in earlier for path in sorted(folder.glob(f"{part}.*"))):
+        if path not in files.values():
+            message = "this part of an earlier cut would stay, with rows that are in the new parts too"
+            raise UserError(message, where=str(path), hint="delete it, or name another folder: -o")
+
+
 def refuse_files(written: Sequence[Path], read: Sequence[Path], overwrite: bool) -> None:
     inputs = {path.resolve() for path in read}
     for path in written:
         if path.resolve() in inputs:
-            raise UserError("this file is being split, and is not replaced", str(path), "name another folder: -o")
+            raise UserError("this file is being read, and is not replaced", str(path), "name another place: -o")
         if path.exists() and not overwrite:
-            raise UserError("the file exists", where=str(path), hint="use --overwrite, or another -o FOLDER")
+            raise UserError("the file exists", where=str(path), hint="use --overwrite, or name another place: -o")
 
 
 def token_counter(recipe: Recipe, rows: TaskRows, source: RowSource) -> TokenCounter:

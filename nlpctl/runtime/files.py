@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
 
+from nlpctl.errors import UserError
+
 STAGING_PREFIX = ".staging-"
 _OLD_PREFIX = f"{STAGING_PREFIX}old-"  # holds the folder that is being replaced, under its own name
 _DOOMED_PREFIX = f"{STAGING_PREFIX}deleted-"
@@ -32,6 +34,15 @@ def staged_file(final: Path) -> Iterator[BinaryIO]:
         with contextlib.suppress(FileNotFoundError):
             os.unlink(staged)
         raise
+
+
+@contextlib.contextmanager
+def writing(path: Path, hint: str) -> Iterator[None]:
+    """UserError that `path` cannot be written, for an OSError of the body; the body does nothing but write."""
+    try:
+        yield
+    except OSError as error:
+        raise UserError(f"cannot write here ({error.strerror or error})", where=str(path), hint=hint) from None
 
 
 def write_text_atomic(path: Path, text: str) -> None:

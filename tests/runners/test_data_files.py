@@ -1,0 +1,84 @@
+"""What `nlpctl data` writes over and what it leaves: data, pages, the parts of an earlier cut."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from nlpctl.cli.app import main
+from nlpctl.config.load import load_recipe
+from nlpctl.data.records import Records
+from nlpctl.errors import UserError
+from nlpctl.runners.data import split_data
+
+
+def recipe_in(folder: Path) -> Path:
+    """A recipe whose training data is all.tsv, 60 rows."""
+    rows = "".join(f"room {i} was as we had been told\t{'pos' if i % 3 else 'neg'}\n" for i in range(60))
+    (folder / "all.tsv").write_text(f"text\tlabel\n{rows}")
+    recipe = folder / "recipe.yaml"
+    recipe.write_text("task: sequence_classification\ndata: {train: all.tsv, columns: {text: text, label: label}}\n")
+    return recipe
+
+
+def test_a_page_replaces_a_page_only(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe, data = str(recipe_in(tmp_path)), tmp_path / "all.tsv"
+    before = data.read_bytes()
+    assert main(["data", "inspect", recipe, "--estimate", "--html", str(data)]) == 2
+    assert "is no HTML page" in capsys.readouterr().err and data.read_bytes() == before
+    for _ in range(2):
+        assert main(["data", "inspect", recipe, "--estimate", "--html", str(tmp_path / "a.html")]) == 0
+
+
+def test_parts_of_an_earlier_cut_do_not_stay(tmp_path: Path) -> None:
+    recipe = load_recipe(recipe_in(tmp_path), purpose="apply")
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    (parts / "test.txt").write_text("of the user\n")  # there before the first cut
+    split_data(recipe, parts, {"dev": 0.1, "test": 0})
+    split_data(recipe, parts, {"dev": 0.2, "test": 0}, overwrite=True)
+    (parts / "test.txt").unlink()
+    split_data(recipe, parts, {"dev": 0.2, "test": 0.2}, overwrite=True)
+    before = {path.name: path.read_bytes() for path in parts.iterdir()}
+    with pytest.raises(UserError, match="earlier cut") as refused:
+        split_data(recipe, parts, {"dev": 0.2, "test": 0}, overwrite=True)
+    assert refused.value.problems[0].where == str(parts / "test.tsv")
+    assert {path.name: path.read_bytes() for path in parts.iterdir()} == before
+
+
+def test_a_cut_that_cannot_be_written_leaves_the_old_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = load_recipe(recipe_in(tmp_path), purpose="apply")
+    split_data(recipe, tmp_path / "parts", {"dev": 0.1, "test": 0.1})
+    before = {path.name: path.read_bytes() for path in (tmp_path / "parts").iterdir()}
+    content, made = Records.content, []
+
+    def full_at_the_second(records: Records, chosen: Sequence[int]) -> bytes:
+        made.append(chosen)
+        if len(made) == 2:
+            raise OSError(28, "No space left on device")
+        return content(records, chosen)
+
+    monkeypatch.setattr(Records, "content", full_at_the_second)
+    with pytest.raises(UserError, match="cannot write here .No space left"):
+        split_data(recipe, tmp_path / "parts", {"dev": 0.4, "test": 0.1}, overwrite=True)
+    assert {path.name: path.read_bytes() for path in (tmp_path / "parts").iterdir()} == before
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["split", "-o", "file/parts"],
+        ["inspect", "--estimate", "--html", "file/page.html"],
+        ["augment", "-o", "file/more.jsonl"],
+    ],
+)
+def test_places_that_cannot_be_written(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipe = str(recipe_in(tmp_path))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "file").write_text("no folder")
+    assert main(["data", words[0], recipe, *words[1:]]) == 2
+    assert "cannot write here" in capsys.readouterr().err
