@@ -101,9 +101,12 @@ def _links(rows: Sequence[Seen], threshold: float) -> Iterator[tuple[int, int, f
 
 def _across(first: Sequence[Seen], second: Sequence[Seen]) -> tuple[Seen, Seen]:
     """A row of each group, of different splits where there are such: those matter most."""
+    by_split: dict[str, Seen] = {}  # a text may occur thousands of times: not each row with each
+    for other in second:
+        by_split.setdefault(other.split, other)
     for one in first:
-        for other in second:
-            if one.split != other.split:
+        for split, other in by_split.items():
+            if split != one.split:
                 return one, other
     return first[0], second[0]
 

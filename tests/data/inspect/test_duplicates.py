@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from nlpctl.data.inspect.duplicates import Overlap, Repeats, find_duplicates
+from nlpctl.data.inspect.duplicates import Overlap, Repeats, _across, find_duplicates
 from nlpctl.data.inspect.rows import Seen
 
 LONG = "the room was large and quiet and the breakfast was good and the staff were friendly"
@@ -44,6 +44,20 @@ def test_near_pairs_show_rows_of_different_splits(seen: Callable[..., Seen]) -> 
     rows = [seen(LONG), seen(NEAR, line=2), seen(NEAR, split="dev", line=5)]
     (pair,) = find_duplicates(rows, ["train", "dev"]).near
     assert {pair.first.where, pair.second.where} == {"train.tsv:1", "dev.tsv:5"}
+
+
+def test_frequent_texts_are_not_compared_row_by_row() -> None:
+    looks = []
+
+    class Row:
+        @property
+        def split(self) -> str:
+            looks.append(self)
+            return "train"
+
+    first, second = ([Row() for _ in range(300)] for _ in range(2))
+    assert _across(first, second) == (first[0], second[0])
+    assert len(looks) <= 1200  # not 300 x 300
 
 
 def test_conflicting_labels(seen: Callable[..., Seen]) -> None:
