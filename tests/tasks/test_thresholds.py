@@ -62,6 +62,15 @@ def test_a_threshold_is_a_probability():
     assert chosen_labels(probabilities, None).tolist() == [0, 0, 1]
 
 
+def test_a_cut_between_numbers_that_are_next_to_each_other():
+    ones = np.array([np.nextafter(np.float32(1), np.float32(0)), 1, 1], "float32")
+    probabilities = np.stack([1 - ones, ones], 1)
+    gold = np.array([0, 1, 1])
+    thresholds = best_thresholds(probabilities, gold, "accuracy")
+    assert all(threshold > 0 for threshold in thresholds)
+    assert chosen_labels(probabilities, thresholds).tolist() == gold.tolist()
+
+
 def test_a_perfect_classifier_keeps_the_middle():
     probabilities = np.array([[0.9, 0.1], [0.8, 0.2], [0.1, 0.9], [0.3, 0.7]])
     assert best_thresholds(probabilities, np.array([0, 0, 1, 1]), "f1") == (0.5, 0.5)
