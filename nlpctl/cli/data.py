@@ -158,7 +158,9 @@ def augment(
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="The new rows, as jsonl.")] = ...,
     method: Annotated[str, typer.Option("--method", help="synonym, insert, swap or delete.")] = "swap",
     copies: Annotated[int, typer.Option("--copies", min=1, help="New rows per row, at most.")] = 1,
-    share: Annotated[float, typer.Option("--share", min=0.01, max=1, help="Share of a text's words to change.")] = 0.1,
+    share: Annotated[
+        float, typer.Option("--share", min=0.01, max=1, help="Share of a text's words to change, up to 0.3.")
+    ] = 0.1,
     synonyms: Annotated[
         Path | None,
         typer.Option("--synonyms", metavar="FILE", help='{"word": ["other"]} in JSON; default: downloaded.'),

@@ -21,7 +21,8 @@ from nlpctl.upstream.dataaug_files import make_augmenter
 class Augmenter:
     """`method`: synonym, insert, swap or delete. `copies`: new rows per row, at most.
 
-    `share`: of a text's words, that change. `column`: the one that holds the text.
+    `share`: of a text's words, that change, but no more than 0.3 of those that can. `column`: the one that holds the
+    text.
     """
 
     method: str

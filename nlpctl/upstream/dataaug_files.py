@@ -15,7 +15,8 @@ def make_augmenter(kind: str, cut: Any, synonyms: Path | None, copies: int, shar
     vocabulary of word vectors of 26 MB, from a fixed address and checked by hash, though it only cuts text into
     words with them. Here `cut`, a function from a text to its words, does that, and no word is passed over as a
     stop word. `synonyms`: {"word": ["other", ...]} in JSON in place of PaddleNLP's own list, which is downloaded
-    otherwise (OSError or RuntimeError where it cannot be had).
+    otherwise (OSError or RuntimeError where it cannot be had). PaddleNLP changes no more than 0.3 of the words that
+    can be changed, whatever `share` is (:144).
     Test: tests/upstream/test_dataaug_files.py.
     """
     from paddlenlp import dataaug
@@ -38,7 +39,7 @@ def make_augmenter(kind: str, cut: Any, synonyms: Path | None, copies: int, shar
             def _load_file(self, mode: str) -> str:
                 return str(files[mode]) if mode in files else super()._load_file(mode)
 
-        words = {"create_n": copies, "aug_percent": share}
+        words = {"create_n": copies, "aug_percent": share, "aug_max": None}  # 10 words, whatever the share, by default
         if kind in ("synonym", "insert"):
             words |= {"aug_type": "synonym" if synonyms is None else "custom"}
             words |= {"custom_file_path": None if synonyms is None else str(synonyms)}

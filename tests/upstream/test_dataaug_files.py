@@ -54,6 +54,18 @@ def test_the_share_of_words_is_obeyed():
     assert sum(a != b for a, b in zip(changed, long, strict=True)) > 4
 
 
+@pytest.mark.parametrize("kind", ["swap", "delete", "synonym"])
+def test_the_share_of_a_long_text_too(kind, tmp_path):
+    random.seed(1)
+    long = [f"{chr(0x4E00 + i)}{chr(0x5000 + i)}" for i in range(200)]
+    (tmp_path / "mine.json").write_text(json.dumps({word: ["换"] for word in long}), encoding="utf-8")
+    ((changed,),) = make_augmenter(kind, lambda _: long, tmp_path / "mine.json", 1, 0.2).augment("".join(long))
+    left = sum(word in changed for word in long)
+    assert left == (200 if kind == "swap" else 160)
+    if kind == "swap":
+        assert sum(changed[2 * i : 2 * i + 2] != word for i, word in enumerate(long)) > 40  # 10 swaps move 20
+
+
 @pytest.mark.parametrize("kind", ["synonym", "insert"])
 def test_synonyms_of_ones_own(kind, tmp_path):
     random.seed(1)
