@@ -23,12 +23,13 @@ def balanced(
     written there, labels that are not named as they are. Rows are left out at random, or repeated: every row of
     the label once, then again, the last round a random part. A function of `seed`; the order of the rows is kept.
     """
-    before = Counter(example.label for example in examples)
+    label_of = np.fromiter((example.label for example in examples), np.int64, len(examples))
+    before = Counter(label_of.tolist())
     wanted = _wanted(before, labels, balance)
     random = np.random.default_rng(seed)
     times = np.ones(len(examples), np.int64)
     for label, count in wanted.items():
-        rows = np.array([i for i, example in enumerate(examples) if example.label == label])
+        rows = np.flatnonzero(label_of == label)
         whole, rest = divmod(count, len(rows))
         times[rows] = whole
         times[random.permutation(rows)[:rest]] += 1

@@ -39,6 +39,20 @@ def test_counts_and_order():
     assert numbers == sorted(numbers)
 
 
+def test_many_labels_do_not_cost_a_pass_each():
+    passes = []
+
+    class Counted(ExampleList):
+        def __iter__(self):
+            passes.append(self)
+            return super().__iter__()
+
+    names = LabelSet(tuple(f"l{i}" for i in range(50)))
+    rows = Counted(TextExample(str(i), None, min(i % 60, 49)) for i in range(600))
+    _, _, after = balanced(rows, names, BalanceSection(method="oversample"), 1)
+    assert set(after.values()) == {110} and len(passes) <= 3
+
+
 def test_the_seed_decides():
     texts = [
         [example.text for example in balanced(ROWS, LABELS, BalanceSection(method="undersample"), seed)[0]]
