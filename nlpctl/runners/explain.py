@@ -18,7 +18,7 @@ from nlpctl.runners.explain_page import explanations_page
 from nlpctl.runners.predict import check_bad_row, refuse_output
 from nlpctl.runners.trained import TrainedModel, find_trained_model, open_trained_model
 from nlpctl.runtime import console
-from nlpctl.runtime.files import write_text_atomic
+from nlpctl.runtime.files import write_text_atomic, writing
 from nlpctl.runtime.interrupt import sigterm_interrupts
 
 if TYPE_CHECKING:
@@ -133,8 +133,5 @@ def write_explanations(
 ) -> None:
     """The explanations as one HTML file that needs nothing else. UserError where the file is not to be replaced."""
     refuse_output(output, source, overwrite)
-    try:
+    with writing(output, "name another file: -o FILE.html"):
         write_text_atomic(output, explanations_page(rows, name))
-    except OSError as error:
-        message = f"cannot write here ({error.strerror or error})"
-        raise UserError(message, where=str(output), hint="name another file: -o FILE.html") from None

@@ -16,10 +16,11 @@ from nlpctl.errors import UserError
 from nlpctl.models.parameters import select, value_for
 from nlpctl.models.source import HUGGINGFACE_WEIGHTS, PADDLE_WEIGHTS, WEIGHTS, ModelSource, resolve_source, weights_file
 from nlpctl.models.weights import Weights, read_weights_file, to_float32
-from nlpctl.runtime.files import staged_dir, staged_file
+from nlpctl.runtime.files import staged_dir, staged_file, writing
 from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_libraries
 
 BFLOAT16 = np.dtype(np.uint16)  # how the bits of bfloat16 are kept
+_ELSEWHERE = "name another place: -o"
 _WEIGHTS_FILES = {*PADDLE_WEIGHTS, *HUGGINGFACE_WEIGHTS}
 
 
@@ -80,14 +81,11 @@ def export_parameters(model: str, patterns: Sequence[str], output: Path, *, over
         raise UserError(f"a .npy file holds one array, but {len(names)} parameters match", where=str(output), hint=hint)
     _refuse_existing(output, overwrite)
     values = {name: to_float32(arrays[name]) if arrays[name].dtype == BFLOAT16 else arrays[name] for name in names}
-    try:
-        with staged_file(output) as stream:
-            if output.suffix == ".npz":
-                np.savez(stream, **values)
-            else:
-                np.save(stream, values[names[0]])
-    except OSError as error:
-        raise _cannot_write(output, error) from None
+    with writing(output, _ELSEWHERE), staged_file(output) as stream:
+        if output.suffix == ".npz":
+            np.savez(stream, **values)
+        else:
+            np.save(stream, values[names[0]])
     return names
 
 
@@ -119,14 +117,11 @@ def set_in_copy(
     from nlpctl.training.checkpoints import TRAINING_STATE_FILES
 
     left_out = _WEIGHTS_FILES | TRAINING_STATE_FILES | _shards(source.folder)
-    try:
-        with staged_dir(output) as folder:
-            for file in source.folder.iterdir():
-                if file.is_file() and file.name not in left_out:
-                    shutil.copyfile(file, folder / file.name)
-            paddle.save({name: paddle.to_tensor(array) for name, array in arrays.items()}, str(folder / WEIGHTS))
-    except OSError as error:
-        raise _cannot_write(output, error) from None
+    with writing(output, _ELSEWHERE), staged_dir(output) as folder:
+        for file in source.folder.iterdir():
+            if file.is_file() and file.name not in left_out:
+                shutil.copyfile(file, folder / file.name)
+        paddle.save({name: paddle.to_tensor(array) for name, array in arrays.items()}, str(folder / WEIGHTS))
     return done
 
 
@@ -228,9 +223,3 @@ def _refuse_folder(output: Path, source: Path, overwrite: bool) -> None:
     _refuse_existing(output, overwrite)
     if output.exists() and not (output / "config.json").is_file():
         raise UserError("this is no model folder, and is not replaced", where=str(output), hint=hint)
-
-
-def _cannot_write(output: Path, error: OSError) -> UserError:
-    return UserError(
-        f"cannot write here ({error.strerror or error})", where=str(output), hint="name another place: -o"
-    )

@@ -9,7 +9,7 @@ from typing import Any
 from nlpctl.errors import UserError
 from nlpctl.runners.run_page import run_page
 from nlpctl.runners.runs import RunRecord, open_run
-from nlpctl.runtime.files import write_text_atomic
+from nlpctl.runtime.files import write_text_atomic, writing
 
 
 def write_report(run: Path, output: Path | None = None, *, overwrite: bool = False) -> Path:
@@ -24,11 +24,8 @@ def write_report(run: Path, output: Path | None = None, *, overwrite: bool = Fal
     if output is not None and file.exists() and not overwrite:
         raise UserError("the output file exists", where=str(file), hint="use --overwrite, or name another file")
     page = run_page(record, record.run.recipe_file.read_text(encoding="utf-8"), read_mistakes(record))
-    try:
+    with writing(file, "name another file: -o REPORT.html"):
         write_text_atomic(file, page)
-    except OSError as error:
-        message = f"cannot write here ({error.strerror or error})"
-        raise UserError(message, where=str(file), hint="name another file: -o REPORT.html") from None
     return file
 
 
