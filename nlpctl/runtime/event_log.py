@@ -40,9 +40,10 @@ class EventLog:
         """Each event with the line it stands on."""
         if not self.path.exists():
             return
-        for line in self.path.read_text(encoding="utf-8").splitlines():
+        for raw in self.path.read_bytes().split(b"\n"):  # not splitlines: a text may hold U+2028
             try:
+                line = raw.decode("utf-8")
                 event = json.loads(line)
             except ValueError:
-                continue  # the last line of a killed run may be cut
+                continue  # the last line of a killed run may be cut, also inside a character
             yield event, line + "\n"
