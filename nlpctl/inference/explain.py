@@ -65,8 +65,9 @@ class Explainer:
     """
 
     def __init__(self, network: paddle.nn.Layer, tokenizer: Any, method: Method, baseline: Baseline | None = None):
-        """`baseline` None takes the padding for integrated gradients, whose embedding is zero; for occlusion the mask
-        where the network knows one and the text has none, else the unknown token. UserError where there is no mask."""
+        """`baseline` None takes the padding for integrated gradients, whose embedding is zero in most networks; for
+        occlusion the mask where the network knows one and the text has none, else the unknown token. UserError where
+        there is no mask."""
         network.eval()
         self.network = network
         self.method = method
