@@ -18,7 +18,7 @@ from nlpctl.config.tasks import scores, task_info
 from nlpctl.errors import UserError
 from nlpctl.names import nearest
 from nlpctl.runtime.event_log import EventLog
-from nlpctl.runtime.layout import LOGS, MANIFEST, MODEL, RECIPE
+from nlpctl.runtime.layout import MANIFEST, RECIPE
 from nlpctl.runtime.orphans import is_alive
 from nlpctl.runtime.run_directory import RunDirectory
 
@@ -147,7 +147,7 @@ def find_runs(folder: Path) -> Iterator[Path]:
         if MANIFEST in files and RECIPE in files:
             folders.clear()
             yield Path(place)
-        folders[:] = sorted(name for name in folders if not name.startswith(".") and name not in (MODEL, LOGS))
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
 
 
 def figures(report: Mapping[str, Any]) -> dict[str, float]:
