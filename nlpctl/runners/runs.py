@@ -118,7 +118,7 @@ class RunRecord:
 def open_run(path: Path) -> RunRecord:
     """The run in this directory. UserError where there is none, or its manifest or recipe cannot be read."""
     if not (path / MANIFEST).is_file():
-        near = nearest(path.name, [run.name for run in find_runs(path.parent)] if path.parent.is_dir() else [])
+        near = nearest(path.name, sorted(found.parent.name for found in path.parent.glob(f"*/{MANIFEST}")))
         hint = f"did you mean {path.parent / near}?" if near else "`nlpctl runs ls FOLDER` lists the runs in a folder"
         raise UserError("there is no run here", where=str(path), hint=hint)
     run = RunDirectory(path)
