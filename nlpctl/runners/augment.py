@@ -45,8 +45,8 @@ def augment_data(
 ) -> AugmentResult:
     """Write new rows made of the training rows of `recipe` to `output` (jsonl), by training.seed; see data/augment.py.
 
-    Raises UserError for a task whose labels belong to places in the text, for bad rows (by data.on_bad_row), and
-    for a file that is in the way.
+    Raises UserError for a task whose labels belong to places in the text, for bad rows (by data.on_bad_row), for a
+    file that is in the way, and where no text can be changed.
     """
     if recipe.task not in AUGMENTABLE:
         hint = f"it works for {', '.join(AUGMENTABLE)}"
@@ -65,4 +65,7 @@ def augment_data(
         for values in augmenter.rows(read.rows, recipe.training.seed):
             stream.write((json.dumps(values, ensure_ascii=False) + "\n").encode())
             new += 1
+        if not new:  # inside: no file is left
+            hint = "Latin letters and digits stay as they are, and so do texts of very few words"
+            raise UserError("nothing in these texts can be changed", where=source.description, hint=hint)
     return AugmentResult(len(read.rows), new)

@@ -66,6 +66,13 @@ def test_a_cut_that_cannot_be_written_leaves_the_old_parts(tmp_path: Path, monke
     assert {path.name: path.read_bytes() for path in (tmp_path / "parts").iterdir()} == before
 
 
+def test_nothing_to_augment_leaves_no_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe, output = str(recipe_in(tmp_path)), tmp_path / "more.jsonl"
+    assert main(["data", "augment", recipe, "-o", str(output)]) == 2
+    assert "nothing in these texts can be changed" in capsys.readouterr().err
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["all.tsv", "recipe.yaml"]
+
+
 @pytest.mark.parametrize(
     "words",
     [
