@@ -69,6 +69,7 @@ def command_lines(scratch: Path, *modules: str) -> Iterator[CommandLines]:
         yield CommandLines(process, scratch)
     finally:
         process.stdin.close()
+        process.terminate()  # the end of its stdin may not reach it: processes forked since hold the pipe too
         process.wait()
 
 
