@@ -19,7 +19,7 @@ from nlpctl.errors import UserError
 from nlpctl.models.folder import kept_values
 from nlpctl.runners.trained import TrainedModel, find_trained_model, model_fingerprint, open_trained_model
 from nlpctl.runtime import console
-from nlpctl.runtime.files import write_json_atomic
+from nlpctl.runtime.files import write_json_atomic, writing
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import take_lock
 
@@ -184,7 +184,7 @@ class PartialOutput:
         probabilities, are those of an uninterrupted run.
         """
         goes_on = self._goes_on(resume)
-        try:
+        with writing(self.output, "name another file: -o FILE"):
             self.output.parent.mkdir(parents=True, exist_ok=True)
             self.file.touch()
             self._lock = take_lock(self.file)
@@ -195,9 +195,6 @@ class PartialOutput:
                 self.file.write_bytes(b"")  # first: older answers must never lie beside the new note
                 write_json_atomic(self.note, identity)
                 return 0, 0
-        except OSError as error:
-            message = f"cannot write here ({error.strerror or error})"
-            raise UserError(message, where=str(self.output), hint="name another file: -o FILE") from None
         kept_rows, kept_bad, kept_bytes, bad, size = 0, 0, 0, 0, 0
         with self.file.open("r+b") as stream:
             for count, line in enumerate(stream, start=1):
