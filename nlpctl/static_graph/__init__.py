@@ -1,0 +1,1 @@
+"""Reading every static parameter format, name maps, matching, the conversion report."""
