@@ -71,7 +71,7 @@ def gold_row(examples: list[Any], encoder: Any, window: int, stride: int) -> boo
     from nlpctl.config.load import load_recipe
     from nlpctl.data.labels import LabelSet
     from nlpctl.errors import UserError
-    from nlpctl.inference.predictor import Pipeline
+    from nlpctl.inference.pipeline import Pipeline
     from nlpctl.tasks.question_answering import QuestionAnswering
 
     recipe = load_recipe("quickstart")

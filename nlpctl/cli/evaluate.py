@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from nlpctl.cli.options import load_command_recipe
+from nlpctl.cli.options import EngineOption, PrecisionOption, engine_overrides, load_command_recipe
 from nlpctl.cli.tables import score_tables
 from nlpctl.config.load import Override
 from nlpctl.config.located import located
@@ -17,13 +17,17 @@ from nlpctl.runtime import console
 
 def evaluate(
     ctx: typer.Context,
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Run directory, model folder, or the recipe of a run.")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="Run directory, model folder, export, or the recipe of a run.")
+    ],
     data: Annotated[
         str | None, typer.Argument(metavar="[FILE]", help="Labelled file to score; default: the data of the run.")
     ] = None,
     split: Annotated[
         list[str] | None, typer.Option("--split", help="train, dev or test; repeatable. Default: dev and test.")
     ] = None,
+    engine: EngineOption = None,
+    precision: PrecisionOption = None,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Score a trained model on labelled data.
@@ -40,7 +44,7 @@ def evaluate(
         if name not in SPLITS:
             raise UserError(f"there is no split {name!r}", where="--split", hint=f"one of {', '.join(SPLITS)}")
     given = () if data is None else (Override("data.test", data, "FILE"), Override("data.dataset", "null", "FILE"))
-    recipe = load_command_recipe(model, ctx, given, purpose="apply")
+    recipe = load_command_recipe(model, ctx, [*given, *engine_overrides(engine, precision)], purpose="apply")
     from nlpctl.runners.evaluate import evaluate as run_evaluation
 
     with located(recipe):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
@@ -21,6 +21,20 @@ EPILOG = (
     "`nlpctl recipe flags [PATTERN]` lists them."
 )
 _OVERRIDES = "nlpctl.overrides"
+
+# What runs the model, for every command that applies one; `engine_overrides` makes recipe values of them.
+EngineOption = Annotated[
+    str | None, typer.Option("--engine", metavar="ENGINE", help="auto, dygraph, paddle or onnxruntime.")
+]
+PrecisionOption = Annotated[
+    str | None, typer.Option("--precision", metavar="PRECISION", help="auto, fp32, bf16, fp16 or int8.")
+]
+
+
+def engine_overrides(engine: str | None, precision: str | None) -> list[Override]:
+    """The values of --engine and --precision, for load_command_recipe's `given`."""
+    given = {"engine": engine, "precision": precision}
+    return [Override(f"inference.{name}", text, f"--{name}") for name, text in given.items() if text is not None]
 
 
 def load_command_recipe(

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from nlpctl.cli.options import load_command_recipe
+from nlpctl.cli.options import EngineOption, PrecisionOption, engine_overrides, load_command_recipe
 from nlpctl.config.located import located
 from nlpctl.errors import UserError
 from nlpctl.runtime import console
@@ -17,7 +17,9 @@ FORMATS = ("auto", "text", "tsv", "csv", "jsonl", "json", "conll", "joined", "sq
 
 def predict(
     ctx: typer.Context,
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Run directory, model folder, or the recipe of a run.")],
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="Run directory, model folder, export, or the recipe of a run.")
+    ],
     input: Annotated[str, typer.Argument(metavar="INPUT", help="File to label; - reads standard input.")] = "-",
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to write; default: standard output.")
@@ -30,6 +32,8 @@ def predict(
         ),
     ] = "auto",
     batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Rows per batch.")] = 64,
+    engine: EngineOption = None,
+    precision: PrecisionOption = None,
     embeddings: Annotated[
         Path | None,
         typer.Option(
@@ -68,7 +72,7 @@ def predict(
         raise UserError("vectors go to the file of --embeddings alone", where="--embeddings", hint=hint)
     if resume and output is None:
         raise UserError("standard output cannot be resumed", where="--resume", hint="name the output file: -o FILE")
-    recipe = load_command_recipe(model, ctx, purpose="apply")
+    recipe = load_command_recipe(model, ctx, engine_overrides(engine, precision), purpose="apply")
     from nlpctl.data.inputs import open_input
     from nlpctl.data.kinds import task_rows
     from nlpctl.runners.embed import write_embeddings

@@ -18,6 +18,7 @@ from nlpctl.config.schema import (
     DataSection,
     EarlyStoppingSection,
     GuardsSection,
+    InferenceSection,
     ModelSection,
     OptimizerSection,
     RuntimeSection,
@@ -47,6 +48,7 @@ SECTIONS: Mapping[str, type] = {
     "early_stopping": EarlyStoppingSection,
     "guards": GuardsSection,
     "compression": CompressionSection,
+    "inference": InferenceSection,
     "runtime": RuntimeSection,
 }
 

@@ -79,6 +79,7 @@ RANGES: Mapping[str, Range] = {
     "compression.moving_rate": SHARE,
     "guards.loss_factor": Range(1, above=True),
     "guards.gradient_factor": Range(1, above=True),
+    "inference.min_agreement": SHARE,
     "runtime.devices": NOT_NEGATIVE,  # each of them
     "runtime.nproc": COUNT,
     "runtime.threads": COUNT,

@@ -245,6 +245,26 @@ class RuntimeSection:
     )
 
 
+@dataclass(frozen=True)
+class InferenceSection:
+    """What runs a trained model in eval, predict, index, bench and serve."""
+
+    engine: Literal["auto", "dygraph", "paddle", "onnxruntime"] = key(
+        "auto",
+        "dygraph: Paddle, eagerly; paddle: Paddle Inference (oneDNN on CPU); onnxruntime. auto: of an export the "
+        "fastest on this machine, of a plain model dygraph.",
+    )
+    precision: Literal["auto", "fp32", "bf16", "fp16", "int8"] = key(
+        "auto",
+        "Arithmetic of the engine. auto: the fastest that this machine computes natively and that decided alike when "
+        "the model was exported.",
+    )
+    min_agreement: float = key(
+        0.99, "Share of the rows seen at export that a precision must decide as fp32 does for auto to take it."
+    )
+    tensorrt: bool = key(False, "Paddle Inference on GPU: hand the graph to TensorRT.")
+
+
 def _section_from_catalogue(name: str, doc: str, fields: tuple) -> type:
     """A frozen dataclass with one field per catalogue entry."""
     section = dataclasses.make_dataclass(
@@ -296,6 +316,7 @@ class Recipe:
     early_stopping: EarlyStoppingSection
     guards: GuardsSection
     compression: Any  # CompressionSection
+    inference: InferenceSection
     runtime: RuntimeSection
     origins: Mapping[str, Origin] = field(default_factory=dict, compare=False, repr=False)
     path: Path | None = field(default=None, compare=False)

@@ -233,6 +233,9 @@ def _parts(source: ModelSource, head: Head) -> _Parts:
         labels = _config_labels(model.config)
         return _Parts(model.family, model.config, model.weights_file, model.tokenizer, labels, None)
     folder = source.folder
+    if source.kind == "export":
+        hint = "give the run directory or model folder that it was made from"
+        raise UserError("this is an export: a graph that answers, but has no network to load", str(folder), hint)
     config = read_config(folder)
     family = family_of_config(config, str(folder / "config.json"))
     family.network_class(head, str(folder / "config.json"))  # told before the tokenizer, which it may lack too

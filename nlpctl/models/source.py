@@ -15,9 +15,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nlpctl.errors import UserError
-from nlpctl.runtime.layout import CHECKPOINTS, MANIFEST, MODEL, TASK, checkpoints_in
+from nlpctl.runtime.layout import CHECKPOINTS, EXPORT_MANIFEST, MANIFEST, MODEL, TASK, checkpoints_in
 
-Kind = Literal["hub", "paddlenlp", "huggingface", "nlpctl"]
+Kind = Literal["hub", "paddlenlp", "huggingface", "nlpctl", "export"]
 
 CONFIG_FILES = ("config.json", "model_config.json")  # model_config.json: PaddleNLP before 2.5
 WEIGHTS = "model_state.pdparams"  # as PaddleNLP and nlpctl write them
@@ -46,7 +46,8 @@ class ModelSource:
 def resolve_source(name_or_path: str) -> ModelSource:
     """Tell what `name_or_path` is, and check that the folder holds a config, weights and a vocabulary.
 
-    A run directory stands for its `model/` folder, so its kind is "nlpctl".
+    A run directory stands for its `model/` folder, so its kind is "nlpctl". An export is recognised by its
+    export.json alone; models/export_folder.py checks the rest.
     Raises UserError, naming the file and the remedy, when a folder is missing or incomplete.
     """
     if name_or_path.startswith(_PYTHON_PREFIX):
@@ -103,6 +104,8 @@ def _classify(folder: Path, name: str) -> ModelSource:
     run_model = _run_model(folder)
     if run_model is not None:
         return _classify(run_model, name)
+    if (folder / EXPORT_MANIFEST).is_file():
+        return ModelSource("export", folder, name)
     weights = weights_file(folder)
     config = next((folder / name for name in CONFIG_FILES if (folder / name).is_file()), None)
     if weights is None and config is None:

@@ -22,7 +22,7 @@ from nlpctl.runtime.interrupt import sigterm_interrupts
 if TYPE_CHECKING:
     import numpy as np
 
-    from nlpctl.inference.predictor import Pipeline
+    from nlpctl.inference.pipeline import Pipeline
 
 TASK = "semantic_indexing"
 
@@ -50,7 +50,7 @@ def write_embeddings(
     refuse_output(output, source, overwrite)
     if source.rereadable:
         source.check()  # a bad row in the last line should not cost an hour
-    model = open_trained_model(recipe, model_source)
+    model = open_trained_model(recipe, model_source, batch_size)
     from nlpctl.inference.array_file import ArrayFile
 
     started, file, bad = time.monotonic(), None, 0
@@ -76,7 +76,7 @@ def embedded(
 
     UserError for a bad row where data.on_bad_row is "error".
     """
-    from nlpctl.inference.predictor import answering, windows
+    from nlpctl.inference.pipeline import answering, windows
 
     pipeline = answering(model.task, model.encoder, model.predictor)
     dim = _width(pipeline)

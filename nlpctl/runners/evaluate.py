@@ -40,10 +40,18 @@ def evaluate(recipe: Recipe, splits: Sequence[str] = ()) -> EvalResult:
     if recipe.data.dataset is None:  # a named data set may import Paddle
         for split in wanted:
             open_split(rows, split)  # a missing file is told before Paddle is imported
-    model = open_trained_model(recipe, source)
+    model = open_trained_model(recipe, source, recipe.training.per_device_eval_batch_size)
+    _require_scorable(model)
     with sigterm_interrupts():
         scores = {split: _score_split(rows, model, split, recipe) for split in wanted}
     return EvalResult(source, scores)
+
+
+def _require_scorable(model: TrainedModel) -> None:
+    """UserError for an engine that cannot give what the task's scores are made of."""
+    if model.predictor.engine != "dygraph" and not model.task.graph_scores:
+        hint = "score the model folder with --engine dygraph"
+        raise UserError(f"a graph of {model.task.name} answers, but cannot be scored", "--engine", hint)
 
 
 def _score_split(rows: TaskRows, model: TrainedModel, split: str, recipe: Recipe) -> dict[str, Any]:
@@ -58,6 +66,6 @@ def score(model: TrainedModel, examples: ExampleList, batch_size: int) -> dict[s
 
 def split_predictions(model: TrainedModel, examples: ExampleList, batch_size: int) -> list[list[Any]]:
     """What `model` says of labelled examples, in order."""
-    from nlpctl.inference.predictor import scoring
+    from nlpctl.inference.pipeline import scoring
 
     return scoring(model.task, model.encoder, model.predictor).predictions(examples, batch_size)

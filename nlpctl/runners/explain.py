@@ -16,7 +16,7 @@ from nlpctl.errors import UserError
 from nlpctl.names import did_you_mean
 from nlpctl.runners.explain_page import explanations_page
 from nlpctl.runners.predict import check_bad_row, refuse_output
-from nlpctl.runners.trained import TrainedModel, find_trained_model, open_trained_model
+from nlpctl.runners.trained import TrainedModel, find_trained_model, open_network
 from nlpctl.runtime import console
 from nlpctl.runtime.files import write_text_atomic, writing
 from nlpctl.runtime.interrupt import sigterm_interrupts
@@ -78,7 +78,7 @@ def explain(
     found = find_trained_model(recipe)
     if source.rereadable:
         source.check()
-    model = open_trained_model(recipe, found)
+    model = open_network(recipe, found)
     names = model.task.labels.names
     if label is not None and label not in names:
         hint = f"one of {', '.join(names[:20])}"

@@ -65,7 +65,7 @@ def build_index(
     model_source = find_trained_model(recipe)
     if source.rereadable:
         source.check()
-    model = open_trained_model(recipe, model_source)
+    model = open_trained_model(recipe, model_source, batch_size)
     from nlpctl.inference.index import new_index, save_index
 
     index, seen, repeated, bad = None, set(), 0, 0
@@ -111,7 +111,7 @@ def search_index(recipe: Recipe, folder: Path, queries: PredictInput, *, k: int 
     check_model(folder, manifest)
     if queries.rereadable:
         queries.check()
-    model = open_trained_model(recipe, manifest.model)
+    model = open_trained_model(recipe, manifest.model, batch_size)
     from nlpctl.inference.index import TextIndex
 
     index = TextIndex(folder, manifest)

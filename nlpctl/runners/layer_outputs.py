@@ -19,7 +19,7 @@ from nlpctl.data.row import BadRow
 from nlpctl.data.rows import no_rows
 from nlpctl.errors import UserError
 from nlpctl.runners.predict import PredictResult, check_bad_row, refuse_output
-from nlpctl.runners.trained import TrainedModel, find_trained_model, open_trained_model
+from nlpctl.runners.trained import TrainedModel, find_trained_model, open_network
 from nlpctl.runtime import console
 from nlpctl.runtime.files import staged_file
 from nlpctl.runtime.interrupt import sigterm_interrupts
@@ -58,7 +58,7 @@ def write_layer_outputs(
     refuse_output(output, source, overwrite)
     if source.rereadable:
         source.check()  # a bad row in the last line should not cost an hour
-    model = open_trained_model(recipe, model_source)
+    model = open_network(recipe, model_source)
     started = time.monotonic()
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
@@ -87,7 +87,7 @@ def _write(
     """Run every text; returns how many rows were read, and how many of them were bad."""
     from nlpctl.data.collate import raise_failure
     from nlpctl.inference.layer_outputs import LayerOutputs, token_counts
-    from nlpctl.inference.predictor import answering, windows
+    from nlpctl.inference.pipeline import answering, windows
 
     pipeline = answering(model.task, model.encoder, model.predictor)
     layers = LayerOutputs(model.predictor.network, patterns)

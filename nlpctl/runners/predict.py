@@ -24,7 +24,7 @@ from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import take_lock
 
 if TYPE_CHECKING:
-    from nlpctl.inference.predictor import Pipeline
+    from nlpctl.inference.pipeline import Pipeline
 
 BAD_ROW = "error"  # the only key of a bad row's answer; a good one has two or more
 WINDOW_BATCHES = 32  # rows sorted by length together; also the unit of a resumed prediction
@@ -61,14 +61,14 @@ def predict(
     if source.rereadable:
         source.check()  # a bad row in the last line should not cost an hour
     if output is None:
-        model = open_trained_model(recipe, model_source)
+        model = open_trained_model(recipe, model_source, batch_size)
         return _answer_all(recipe, model, source, 0, sys.stdout, batch_size)
     partial = PartialOutput(output)
     identity = {**model_fingerprint(model_source), "batch_size": batch_size, "settings": answer_settings(recipe)}
     if source.rereadable or resume:
         identity |= source.identity()  # refuses to resume from a pipe
     partial.check(identity, resume)
-    model = open_trained_model(recipe, model_source)  # before anything is written
+    model = open_trained_model(recipe, model_source, batch_size)  # before anything is written
     done, bad = partial.begin(identity, resume, window=batch_size * WINDOW_BATCHES)
     if done:
         console.note(f"going on after {done:,} answered rows")
@@ -108,7 +108,7 @@ def _answer_all(
     recipe: Recipe, model: TrainedModel, source: PredictInput, skip: int, stream: TextIO, batch_size: int
 ) -> PredictResult:
     """Answer the rows of `source` but the first `skip`."""
-    from nlpctl.inference.predictor import answering, windows
+    from nlpctl.inference.pipeline import answering, windows
 
     pipeline = answering(model.task, model.encoder, model.predictor)
     started, count, bad = time.monotonic(), 0, 0

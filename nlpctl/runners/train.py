@@ -23,7 +23,7 @@ from nlpctl.models.source import resolve_source
 from nlpctl.runners.evaluate import split_predictions
 from nlpctl.runners.mistakes import describe_mistakes
 from nlpctl.runners.report import write_report
-from nlpctl.runners.trained import TrainedModel, open_trained_model
+from nlpctl.runners.trained import TrainedModel, open_network
 from nlpctl.runtime import console
 from nlpctl.runtime.device import choose_device
 from nlpctl.runtime.event_log import EventLog
@@ -220,7 +220,7 @@ def _train_and_score(recipe: Recipe, run: RunDirectory, ready: _Ready, resume: b
     fine_tune(recipe, ready.setup, run, ready.task, ready.model, ready.data, checkpoint)
     if ready.setup.rank != 0:
         return {}
-    model = open_trained_model(recipe, str(run.model))  # as it lies on disk: the scores are those of `nlpctl eval`
+    model = open_network(recipe, str(run.model))  # as it lies on disk: the scores are those of `nlpctl eval`
     metrics = _score(recipe, run, ready.data, model)
     write_json_atomic(run.metrics_file, metrics)
     _draw_graph(recipe, run, ready.data, model)

@@ -9,15 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 from nlpctl.config.schema import Recipe, RuntimeSection
 from nlpctl.errors import UserError
+from nlpctl.models.export_folder import read_manifest
 from nlpctl.models.folder import read_trained_card
 from nlpctl.models.source import resolve_source
 from nlpctl.runtime import console
 from nlpctl.runtime.layout import CHECKPOINTS, MODEL, TASK
-from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_libraries
+from nlpctl.runtime.process import ProcessSetup, configure_paddle, prepare_process, quiet_libraries
 
 if TYPE_CHECKING:
     from nlpctl.data.tokenizers import TextEncoder
-    from nlpctl.inference.predictor import Predictor
+    from nlpctl.inference.engine import Predictor
     from nlpctl.tasks.base import Task
 
 
@@ -54,30 +55,83 @@ def _checked(name_or_path: str) -> str:
     source = resolve_source(name_or_path)
     if source.kind == "nlpctl":
         read_trained_card(source.folder)
+    elif source.kind == "export":
+        read_manifest(source.folder)
     return source.name if source.folder is None else str(source.folder)
 
 
-def open_trained_model(recipe: Recipe, source: str) -> TrainedModel:
-    """Load the model that `find_trained_model` found, on the recipe's device.
+def open_trained_model(recipe: Recipe, source: str, batch_size: int = 64) -> TrainedModel:
+    """Load the model that `find_trained_model` found, with the engine and device that the recipe asks for.
 
-    Raises UserError when its task head was never trained, or data.max_seq_length is more than it can take.
+    `batch_size` is the number of rows that will be asked at a time: what is fastest depends on it.
+    Raises UserError when its task head was never trained, data.max_seq_length is more than it can take, or this
+    machine cannot run the engine or precision.
     """
-    setup = prepare_process(one_process(recipe.runtime), recipe.training.seed)
-    configure_paddle(setup, recipe.training.seed)
-    # Only now may Paddle be imported: device, threads and flags are read at import.
-    from nlpctl.data.labels import LabelSet
-    from nlpctl.data.tokenizers import build_encoder
-    from nlpctl.inference.predictor import DygraphPredictor
-    from nlpctl.models.length import check_length
-    from nlpctl.tasks.registry import TASKS, make_task
+    found = resolve_source(source)
+    if found.kind == "export":
+        return _open_export(recipe, found.folder, batch_size)
+    if recipe.inference.engine in ("auto", "dygraph"):
+        return open_network(recipe, source)
+    from nlpctl.runners.export import temporary_export
 
-    quiet_libraries()
+    with temporary_export(recipe, source) as folder:
+        return _open_export(recipe, folder, batch_size)
+
+
+def open_network(recipe: Recipe, source: str) -> TrainedModel:
+    """`open_trained_model` for what needs the network itself: its predictor is a DygraphPredictor."""
+    setup = _prepared(recipe)
+    from nlpctl.inference.engine import DygraphPredictor
+    from nlpctl.models.length import check_length
+    from nlpctl.tasks.registry import TASKS
+
+    if recipe.inference.precision not in ("auto", "fp32"):
+        message = f"dygraph computes in fp32, not in {recipe.inference.precision}"
+        hint = "leave it out, or take another engine: --engine paddle, --engine onnxruntime"
+        raise UserError(message, where=recipe.where("inference.precision"), hint=hint)
     model = TASKS[recipe.task].load_trained(recipe, source)
     check_length(model.network, recipe.data.max_seq_length, recipe.where("data.max_seq_length"))
     console.note(f"model {source} on {setup.device}")
-    task = make_task(recipe, LabelSet(model.labels), model.thresholds)
-    encoder = build_encoder(model.tokenizer, recipe.data.tokenizer)
-    return TrainedModel(task, encoder, DygraphPredictor(model.network))
+    predictor = DygraphPredictor(model.network)
+    return _trained_model(recipe, model.labels, model.thresholds, model.tokenizer, predictor)
+
+
+def _open_export(recipe: Recipe, folder: Path, batch_size: int) -> TrainedModel:
+    manifest = read_manifest(folder)
+    if recipe.data.max_seq_length > manifest.max_seq_length:
+        message = f"{recipe.data.max_seq_length} tokens are more than the export takes ({manifest.max_seq_length})"
+        raise UserError(message, where=recipe.where("data.max_seq_length"), hint="lower it, or export the model again")
+    card = read_trained_card(folder)
+    setup = _prepared(recipe)
+    from nlpctl.inference.choose import open_predictor
+    from nlpctl.models.families import family_of_config
+    from nlpctl.models.source import read_config
+    from nlpctl.models.tokenizer import load_tokenizer
+
+    family = family_of_config(read_config(folder), str(folder / "config.json"))
+    tokenizer = load_tokenizer(folder, family)
+    predictor = open_predictor(folder, manifest, recipe.inference, setup, batch_size)
+    console.note(f"export {folder} on {setup.device}: {predictor.engine} {predictor.precision}")
+    return _trained_model(recipe, card.labels, card.thresholds, tokenizer, predictor)
+
+
+def _prepared(recipe: Recipe) -> ProcessSetup:
+    """The process as the recipe's runtime section wants it. Only then may Paddle be imported."""
+    setup = prepare_process(one_process(recipe.runtime), recipe.training.seed)
+    configure_paddle(setup, recipe.training.seed)
+    quiet_libraries()
+    return setup
+
+
+def _trained_model(
+    recipe: Recipe, labels: tuple[str, ...], thresholds: tuple[float, ...] | None, tokenizer: Any, predictor: Predictor
+) -> TrainedModel:
+    from nlpctl.data.labels import LabelSet
+    from nlpctl.data.tokenizers import build_encoder
+    from nlpctl.tasks.registry import make_task
+
+    task = make_task(recipe, LabelSet(labels), thresholds)
+    return TrainedModel(task, build_encoder(tokenizer, recipe.data.tokenizer), predictor)
 
 
 def one_process(runtime: RuntimeSection) -> RuntimeSection:

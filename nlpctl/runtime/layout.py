@@ -12,6 +12,9 @@ CHECKPOINTS, MODEL, LOGS = "checkpoints", "model", "logs"
 # What nlpctl adds to a model folder
 LABELS, TASK = "labels.json", "task.json"
 
+# What nlpctl adds to an export
+EXPORT, EXPORT_MANIFEST, EXPORT_REPORT = "export", "export.json", "report.json"
+
 _CHECKPOINT = "checkpoint-"
 
 

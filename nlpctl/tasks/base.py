@@ -34,6 +34,7 @@ class Task(ABC):
     name: str
     label_names: tuple[str, ...] = ("labels",)  # the entries of a batch that the network does not take
     hides: bool = False  # whether labelled batches pass through `hide`
+    graph_scores: bool = True  # whether an export, which takes what batches without labels hold, can be scored
 
     def __init__(self, recipe: Recipe, labels: LabelSet, thresholds: tuple[float, ...] | None = None):
         """`thresholds`: what `tune` found for this model, one per label."""
@@ -113,6 +114,14 @@ class Task(ABC):
     def answer(self, example: Any, predictions: Sequence[Any]) -> dict[str, Any]:
         """The JSON-ready answer to one example."""
 
+    def decision(self, example: Any, predictions: Sequence[Any]) -> Any:
+        """What an answer decides, without its scores: equal (==) where two engines would answer alike."""
+        return without_scores(self.answer(example, predictions))
+
+    def scored_outputs(self, run: Callable[[Batch], tuple[np.ndarray, ...]], batch: Batch) -> tuple[np.ndarray, ...]:
+        """The outputs for a labelled batch, of an engine that takes what batches without labels hold."""
+        return run({name: array for name, array in batch.items() if name not in self.label_names})
+
     def tune(self, examples: Sequence[Any], predictions: Sequence[Sequence[Any]]) -> tuple[float, ...] | None:
         """Thresholds per label that score best on the dev examples, kept with the model; None: the task has none."""
         return None
@@ -126,3 +135,12 @@ class Task(ABC):
 def as_tuple(outputs: paddle.Tensor | tuple[paddle.Tensor, ...]) -> tuple[paddle.Tensor, ...]:
     """A network's outputs as a tuple, also where it returns one tensor."""
     return tuple(outputs) if isinstance(outputs, tuple | list) else (outputs,)
+
+
+def without_scores(answer: Any) -> Any:
+    """A JSON-ready answer without its fractional numbers."""
+    if isinstance(answer, Mapping):
+        return {name: without_scores(value) for name, value in answer.items() if not isinstance(value, float)}
+    if isinstance(answer, list):
+        return [without_scores(value) for value in answer if not isinstance(value, float)]
+    return answer

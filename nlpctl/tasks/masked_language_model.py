@@ -51,6 +51,7 @@ class MaskedLanguageModel(Task):
     name = "masked_language_model"
     label_names = ()
     hides = True
+    graph_scores = False  # losses need the targets inside the graph
 
     def __init__(self, recipe: Recipe, labels: LabelSet, thresholds: tuple[float, ...] | None = None):
         super().__init__(recipe, labels, thresholds)

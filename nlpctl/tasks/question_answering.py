@@ -132,6 +132,10 @@ class QuestionAnswering(Task):
         first = told[0] if told else {"answer": None, "start": None, "end": None, "score": 0.0}
         return {**first, "n_best": told}
 
+    def decision(self, example: QuestionExample, predictions: Sequence[WindowScores]) -> str | None:
+        """The answer's text; the order of the candidates behind it does not count."""
+        return _text(example, next(iter(self._best(predictions)), None))
+
     def _best(self, windows: Sequence[WindowScores]) -> list[Candidate]:
         decode = self.recipe.decode
         return best_answers(windows, decode.n_best, decode.max_answer_length, decode.null_threshold)

@@ -103,6 +103,13 @@ class SemanticIndexing(Task):
         count = asking.astype("float32").sum()
         return (losses * asking.astype("float32")).sum() / count.clip(min=1.0)
 
+    def scored_outputs(self, run: Callable[[Batch], tuple[np.ndarray, ...]], batch: Batch) -> tuple[np.ndarray, ...]:
+        """The vectors of the texts and of the second texts, which go through the same encoder one after the other."""
+        names = {"pair_ids": "input_ids", "pair_type_ids": "token_type_ids"}
+        texts = {name: batch[name] for name in names.values() if name in batch}
+        pairs = {name: batch[pair] for pair, name in names.items() if pair in batch}
+        return (*run(texts), *run(pairs))
+
     def predictions(self, outputs: tuple[np.ndarray, ...], features: Sequence[RetrievalExample]) -> list[Vectors]:
         return list(zip(*outputs[: 1 if features[0].text_pair is None else 2], strict=True))
 

@@ -9,7 +9,7 @@ import numpy as np
 import paddle
 
 from nlpctl.data.tokenizers import TextEncoder
-from nlpctl.inference.predictor import Pipeline
+from nlpctl.inference.pipeline import Pipeline
 from nlpctl.tasks.base import Batch, Task, as_tuple
 
 

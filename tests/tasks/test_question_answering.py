@@ -28,7 +28,7 @@ from nlpctl.data.rows import read_rows
 from nlpctl.data.tokenizers import build_encoder
 from nlpctl.data.vocabulary import build_vocabulary, write_tokenizer
 from nlpctl.errors import UserError
-from nlpctl.inference.predictor import Pipeline
+from nlpctl.inference.pipeline import Pipeline
 
 CHINESE = "格利泽581b是一颗围绕红矮星运行的行星，于2005年被发现。它的质量约为海王星的大小，公转周期5.4天。"
 ENGLISH = "Café Müller  opened in 1985, near the Seine. It closed in 1999 after the flood."

@@ -17,7 +17,8 @@ from nlpctl.data.sources import open_split
 from nlpctl.data.tagged_rows import TaggedRows
 from nlpctl.data.tokenizers import build_encoder
 from nlpctl.data.word_spans import word_spans
-from nlpctl.inference.predictor import DygraphPredictor, answering
+from nlpctl.inference.engine import DygraphPredictor
+from nlpctl.inference.pipeline import answering
 from nlpctl.tasks.registry import make_task
 
 RECIPE = """

@@ -10,7 +10,9 @@ import pytest
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.data.collate import LoaderFailure, failure_batch
 from nlpctl.errors import UserError
-from nlpctl.inference.predictor import DygraphPredictor, answering, scoring, windows
+from nlpctl.inference.engine import DygraphPredictor
+from nlpctl.inference.pipeline import answering, scoring, windows
+from nlpctl.tasks.base import Task
 
 
 class Part(str):
@@ -32,6 +34,9 @@ class Words:
         labels = {"labels": 1} if labelled else {}
         return lambda parts: {"lengths": np.array([len(part) for part in parts])} | labels
 
+    def scored_outputs(self, run, batch):
+        return Task.scored_outputs(self, run, batch)
+
     def predictions(self, outputs, parts):
         (lengths,) = outputs
         return [(str(part), int(length)) for part, length in zip(parts, lengths, strict=True)]
@@ -41,6 +46,7 @@ class Lengths:
     """A predictor that returns what it is given, and keeps the batches it saw."""
 
     engine = "test"
+    precision = "fp32"
 
     def __init__(self):
         self.batches: list[list[int]] = []

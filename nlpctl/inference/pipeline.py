@@ -1,45 +1,20 @@
-"""One interface for every engine that can run a network: a padded batch in, outputs out."""
+"""From examples to predictions: features, batches of similar length, an engine, and back in order."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
-import paddle
 
 from nlpctl.data.collate import raise_failure
 from nlpctl.data.tokenizers import TextEncoder
-from nlpctl.tasks.base import Batch, Task, as_tuple
+from nlpctl.inference.engine import Predictor
+from nlpctl.tasks.base import Batch, Task
 
 T = TypeVar("T")
-
-
-class Predictor(Protocol):
-    """An engine with a loaded network."""
-
-    engine: str
-
-    def outputs(self, batch: Batch) -> tuple[np.ndarray, ...]:
-        """The network's outputs for one padded batch without labels."""
-        ...
-
-
-class DygraphPredictor:
-    """The network as Paddle runs it eagerly."""
-
-    engine = "dygraph"
-
-    def __init__(self, network: paddle.nn.Layer):
-        network.eval()
-        self.network = network
-
-    @paddle.no_grad()
-    def outputs(self, batch: Batch) -> tuple[np.ndarray, ...]:
-        outputs = self.network(**{name: paddle.to_tensor(array) for name, array in batch.items()})
-        return tuple(output.numpy() for output in as_tuple(outputs))
 
 
 def windows(rows: Iterable[T], size: int) -> Iterator[list[T]]:
@@ -91,6 +66,6 @@ def scoring(task: Task, encoder: TextEncoder, predictor: Predictor) -> Pipeline:
 
     def run(batch: Batch) -> tuple[np.ndarray, ...]:
         shown = task.hide(batch, None) if task.hides else batch
-        return predictor.outputs({name: array for name, array in shown.items() if name not in task.label_names})
+        return task.scored_outputs(predictor.outputs, shown)
 
     return Pipeline(task, encoder, task.collator(encoder, labelled=True), run)

@@ -1,0 +1,142 @@
+"""The export folder: graphs that answer without their network's code, and everything needed to ask them.
+
+    model.pdmodel model.pdiparams        a graph for Paddle Inference
+    model.onnx                           a graph for ONNX Runtime
+    model.int8.onnx ...                  the same, quantised
+    config.json vocab.txt ...            the network's config and the tokenizer
+    labels.json task.json                as in a model folder
+    export.json                          what is in it: inputs in feeding order, graphs, versions, checksums
+    report.json report.md                how far the graphs are from the network they were made of
+
+Imports neither Paddle nor NumPy: a damaged folder is told before they are loaded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from nlpctl.errors import UserError
+from nlpctl.models.source import read_json
+from nlpctl.runtime.files import write_json_atomic
+from nlpctl.runtime.layout import EXPORT_MANIFEST, EXPORT_REPORT
+from nlpctl.runtime.run_directory import sha256_of
+
+FORMAT = 1
+REPORTS = (EXPORT_REPORT, "report.md")  # for people; not among the checksums
+_AGAIN = "copy the folder again, or make it again with `nlpctl export`"
+
+GraphFormat = Literal["paddle", "onnx"]
+
+
+@dataclass(frozen=True)
+class TensorSpec:
+    """An input or output of a graph; None stands for a size that may change."""
+
+    name: str
+    dtype: str  # "int64", "float32"
+    shape: tuple[int | None, ...]
+
+
+@dataclass(frozen=True)
+class Check:
+    """What a graph made of the rows seen at export, by one engine and precision.
+
+    `agreement`: share of the rows decided as the network decided them. `difference`: the largest absolute one of
+    any output.
+    """
+
+    engine: str  # "paddle", "onnxruntime"
+    precision: str  # "fp32", "bf16", "fp16", "int8"
+    difference: float
+    agreement: float
+
+
+@dataclass(frozen=True)
+class Graph:
+    """One graph file set. `method`: how an int8 graph was made ("dynamic", "static", "ptq", "qat"), else None."""
+
+    format: GraphFormat
+    precision: Literal["fp32", "int8"]
+    files: tuple[str, ...]
+    method: str | None = None
+    checks: tuple[Check, ...] = ()
+
+
+@dataclass(frozen=True)
+class ExportManifest:
+    """export.json. `source`: the model folder it was made from, for people. `rows`: how many rows were compared."""
+
+    task: str
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    max_seq_length: int
+    graphs: tuple[Graph, ...]
+    rows: int
+    source: str
+    versions: Mapping[str, str]
+
+
+def write_manifest(folder: Path, manifest: ExportManifest) -> None:
+    """Write export.json with the checksums of all other files of `folder`; write everything else first."""
+    files = {path.name: sha256_of(path) for path in sorted(folder.iterdir()) if _counts(path)}
+    write_json_atomic(folder / EXPORT_MANIFEST, {"format": FORMAT, **asdict(manifest), "sha256": files})
+
+
+def read_manifest(folder: Path) -> ExportManifest:
+    """Read export.json and compare every file with its checksum.
+
+    UserError: a file is missing or altered, export.json is damaged, or from a newer nlpctl.
+    """
+    file = folder / EXPORT_MANIFEST
+    content = read_json(file)
+    if content.get("format") != FORMAT:
+        message = f"has format {content.get('format')!r}; this nlpctl reads format {FORMAT}"
+        raise UserError(message, where=str(file), hint="update nlpctl, or export the model again")
+    try:
+        manifest = _parse(content)
+        sums = {str(name): str(value) for name, value in content["sha256"].items()}
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        message = f"is incomplete or damaged ({type(error).__name__}: {error})"
+        raise UserError(message, where=str(file), hint=_AGAIN) from None
+    for name, expected in sums.items():
+        path = folder / name
+        if Path(name).name != name or not path.is_file():
+            raise UserError(f"no {name} in this export", where=str(folder), hint=_AGAIN)
+        if sha256_of(path) != expected:
+            message = "was altered since the export: its checksum is not that of export.json"
+            raise UserError(message, where=str(path), hint=_AGAIN)
+    unlisted = [name for graph in manifest.graphs for name in graph.files if name not in sums]
+    if unlisted:
+        raise UserError(f"has no checksum of {unlisted[0]}", where=str(file), hint=_AGAIN)
+    return manifest
+
+
+def _parse(content: Mapping[str, Any]) -> ExportManifest:
+    return ExportManifest(
+        task=str(content["task"]),
+        inputs=tuple(_tensor(each) for each in content["inputs"]),
+        outputs=tuple(_tensor(each) for each in content["outputs"]),
+        max_seq_length=int(content["max_seq_length"]),
+        graphs=tuple(_graph(each) for each in content["graphs"]),
+        rows=int(content["rows"]),
+        source=str(content["source"]),
+        versions={str(name): str(value) for name, value in content["versions"].items()},
+    )
+
+
+def _tensor(value: Mapping[str, Any]) -> TensorSpec:
+    shape = tuple(None if size is None else int(size) for size in value["shape"])
+    return TensorSpec(str(value["name"]), str(value["dtype"]), shape)
+
+
+def _graph(value: Mapping[str, Any]) -> Graph:
+    checks = tuple(Check(**check) for check in value["checks"])
+    return Graph(value["format"], value["precision"], tuple(map(str, value["files"])), value["method"], checks)
+
+
+def _counts(path: Path) -> bool:
+    return path.is_file() and path.name not in (EXPORT_MANIFEST, *REPORTS)
+
