@@ -20,6 +20,7 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from nlpctl.errors import UserError
+from nlpctl.models.pickle_sizes import check_sizes
 
 
 class ForbiddenGlobal(Exception):
@@ -51,16 +52,18 @@ def load_pdparams(path: Path) -> dict[str, np.ndarray]:
 
 
 def load_state(path: Path) -> dict[str, Any]:
-    """Read an optimizer, scheduler or scaler state written by `paddle.save`: arrays, numbers, and dicts of them.
+    """Read a dict written by `paddle.save`, such as the state of an optimizer: arrays, numbers, and dicts of them.
 
     Raises UserError as `load_pdparams` does.
     """
     loaded = _load_dict(path, "training state")
-    return {name: _plain_state(path, name, value) for name, value in loaded.items()}
+    slices = loaded.pop(_SLICES, {})
+    return _join_slices(path, {name: _plain_state(path, name, value) for name, value in loaded.items()}, slices)
 
 
 def _load_dict(path: Path, what: str) -> dict[str, Any]:
     with path.open("rb") as stream:
+        guarded(path, lambda: check_sizes(path))
         loaded = guarded(path, lambda: RestrictedUnpickler(stream, ALLOWED, encoding="latin1").load())
     if not isinstance(loaded, dict):
         raise UserError(f"holds no {what}", where=str(path), hint=BROKEN_HINT)
@@ -68,9 +71,10 @@ def _load_dict(path: Path, what: str) -> dict[str, Any]:
     return loaded
 
 
-def _plain_state(path: Path, name: str, value: Any) -> Any:
-    if isinstance(value, dict):
-        return {inner: _plain_state(path, f"{name}.{inner}", item) for inner, item in value.items()}
+def _plain_state(path: Path, name: str, value: Any, depth: int = 0) -> Any:
+    """Dicts inside dicts, but not deep: a few hundred bytes can nest them so that walking them never ends."""
+    if isinstance(value, dict) and depth < 3:
+        return {inner: _plain_state(path, f"{name}.{inner}", item, depth + 1) for inner, item in value.items()}
     return value if isinstance(value, bool | int | float | str | None) else _array(path, name, value)
 
 

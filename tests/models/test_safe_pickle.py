@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from nlpctl.errors import UserError
-from nlpctl.models.safe_pickle import load_pdparams
+from nlpctl.models.safe_pickle import load_pdparams, load_state
 from nlpctl.models.torch_file import load_torch_file
 
 
@@ -117,6 +117,41 @@ def test_an_array_that_claims_more_than_it_has(tmp_path):
     path.write_bytes(honest.replace(b"K\x07\x85", b"K\xff\x85"))
     with pytest.raises(UserError, match="is cut off or damaged"):
         load_pdparams(path)
+
+
+@pytest.mark.parametrize(
+    "bomb",
+    [
+        b"\x80\x02}r\xff\xff\xff\x7f.",  # a memo of 2**31 entries, 34 GB
+        b"\x80\x04\x95\x00\x00\x00\x00\x0a\x00\x00\x00}.",  # a frame of 43 GB
+        b"\x80\x04}\x8e\x00\x00\x00\x00\x0a\x00\x00\x00.",  # bytes of 43 GB
+    ],
+)
+def test_pickles_that_claim_more_than_they_have(tmp_path, bomb):
+    path = tmp_path / "a.pdparams"
+    path.write_bytes(bomb)
+    with pytest.raises(UserError, match="is cut off or damaged"):
+        load_pdparams(path)
+
+
+def test_dicts_that_unfold_without_end(tmp_path):
+    path = tmp_path / "a.pdopt"
+    nested: dict = {}
+    for _ in range(60):  # 60 dicts, and 2**60 ways through them
+        nested = {"a": nested, "b": nested}
+    path.write_bytes(pickle.dumps(nested))
+    with pytest.raises(UserError, match="is no array"):
+        load_state(path)
+
+
+def test_training_state_with_sliced_arrays(tmp_path):
+    path = tmp_path / "a.pdopt"
+    info = {"w": {"OriginShape": (2, 2), "slices": ["w@@.0", "w@@.1"]}}
+    parts = {"w@@.0": np.arange(3.0), "w@@.1": np.arange(3.0, 4.0), "LR_Scheduler": {"last_epoch": 3}}
+    path.write_bytes(pickle.dumps({**parts, "UnpackBigParamInfor@@": info}, protocol=2))
+    state = load_state(path)
+    assert state.keys() == {"w", "LR_Scheduler"} and state["LR_Scheduler"] == {"last_epoch": 3}
+    np.testing.assert_array_equal(state["w"], [[0, 1], [2, 3]])
 
 
 def torch_zip(path, structure: bytes, storage: bytes = b""):
