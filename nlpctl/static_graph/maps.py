@@ -156,7 +156,8 @@ def _read(file: Path, name: str, *, built_in: bool) -> NameMap:
     known = ("families", "extends", "prefixes", "target", "rules")
     for key, node in root.entries.items():
         if key not in known:
-            raise UserError(f"unknown key {key!r}{did_you_mean(key, known)}", str(node.origin), f"keys: {listed(known)}")
+            hint = f"keys: {listed(known)}"
+            raise UserError(f"unknown key {key!r}{did_you_mean(key, known)}", str(node.origin), hint)
     values = {key: _plain(node) for key, node in root.entries.items() if key != "rules"}
     rules = tuple(_rule(node) for node in root.entries["rules"].items)
     prefixes = _names(values.get("prefixes", []), name, "prefixes")
@@ -188,6 +189,9 @@ def _rule(node: Node) -> Rule:
 
 def _check_placeholders(rule: Rule) -> None:
     given = _words(rule.static[0])
+    twice = next((word for word in given if word != "*" and given.count(word) > 1), None)
+    if twice is not None:
+        raise UserError(f"{rule.static[0]!r} has {{{twice}}} twice", rule.where, "give each placeholder its own name")
     for name in (*rule.static, *rule.dygraph):
         words = [word for word in _words(name) if word != ENCODER.strip("{}")]
         if set(words) - set(given) or words.count("*") > given.count("*"):

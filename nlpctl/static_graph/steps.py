@@ -48,7 +48,7 @@ def parse_step(content: Any, where: str) -> Step:
 
 
 def run_steps(steps: Sequence[Step], arrays: Sequence[np.ndarray], targets: Shapes) -> Arrays:
-    """The arrays after all steps. `targets`: the shapes of the parameters. UserError: a step does not fit its arrays."""
+    """The arrays after all steps. `targets`: the shapes of the parameters. UserError: a step does not fit."""
     current = list(arrays)
     for step in steps:
         try:
@@ -133,6 +133,10 @@ def _integers(value: Any) -> bool:
     return isinstance(value, list) and bool(value) and all(map(_integer, value))
 
 
+def _shape_value(value: Any) -> bool:
+    return value == TARGET or _integers(value)
+
+
 def _split_value(value: Any) -> bool:
     if not isinstance(value, dict) or not _integer(value.get("axis")):
         return False
@@ -142,11 +146,11 @@ def _split_value(value: Any) -> bool:
 
 _STEPS = {
     "transpose": _Kind(_transpose, lambda value: value is None or _integers(value), "transpose, or transpose: [1, 0]"),
-    "reshape": _Kind(_reshape, lambda value: value == TARGET or _integers(value), "reshape: [12, -1], or reshape: target"),
+    "reshape": _Kind(_reshape, _shape_value, "reshape: [12, -1], or reshape: target"),
     "split": _Kind(_split, _split_value, "split: {axis: 1, parts: 3}, or split: {axis: 0, sizes: [1, 2]}"),
     "concatenate": _Kind(_concatenate, _integer, "concatenate: 0, the axis"),
     "stack": _Kind(_stack, _integer, "stack: 0, the new axis"),
     "add": _Kind(_add, lambda value: value is None, "add"),
     "reorder": _Kind(_reorder, _integers, "reorder: [1, 0], places in the list of arrays"),
-    "pad": _Kind(_pad, lambda value: value == TARGET or _integers(value), "pad: target, or pad: [100, 8]"),
-}  # fmt: skip
+    "pad": _Kind(_pad, _shape_value, "pad: target, or pad: [100, 8]"),
+}

@@ -1,0 +1,228 @@
+"""Which static variable becomes which parameter, and how that was found out.
+
+One way after the other, each for what those before it left open: an explicit map, built-in maps, recorded names,
+the names of Paddle's counter, the place in the graph. Within one way two candidates for a parameter are an ambiguity,
+which is told and never decided.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nlpctl.errors import UserError
+from nlpctl.names import did_you_mean, listed
+from nlpctl.static_graph.maps import Found, NameMap, found_by
+from nlpctl.static_graph.parameters import TargetParameter, by_name
+from nlpctl.static_graph.steps import Step, run_steps
+from nlpctl.static_graph.variables import StaticVariable
+
+BFLOAT16 = "bfloat16"
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Variables `static` may become the parameters `dygraph`. `how`: in words; `where`: line of a map, or ""."""
+
+    static: tuple[str, ...]
+    dygraph: tuple[str, ...]
+    how: str
+    steps: tuple[Step, ...] = ()
+    where: str = ""
+
+    def describe(self) -> str:
+        """The variables, and what says so."""
+        return f"{' + '.join(self.static)} ({self.how}{f', {self.where}' if self.where else ''})"
+
+
+@dataclass(frozen=True)
+class Match:
+    """One parameter and its value. `array`: in its shape, still of the variable's type; `dtype`: that type."""
+
+    parameter: TargetParameter
+    array: np.ndarray
+    dtype: str
+    candidate: Candidate
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """A variable that would be this parameter's, but is of another shape or type."""
+
+    parameter: TargetParameter
+    candidate: Candidate
+    reason: str
+
+
+@dataclass(frozen=True)
+class Ambiguity:
+    """Candidates of one way for one parameter, or for one group of parameters that nothing tells apart."""
+
+    parameters: tuple[TargetParameter, ...]
+    candidates: tuple[str, ...]
+    why: str
+
+
+@dataclass(frozen=True)
+class Matching:
+    """What became of each parameter and each variable. `missing` are in neither of the others."""
+
+    parameters: tuple[TargetParameter, ...]
+    matches: tuple[Match, ...]
+    mismatches: tuple[Mismatch, ...]
+    ambiguities: tuple[Ambiguity, ...]
+    missing: tuple[TargetParameter, ...]
+    unused: tuple[StaticVariable, ...]
+    notes: tuple[str, ...]
+
+
+class Matcher:
+    """The state between the ways: what is still open."""
+
+    def __init__(self, parameters: Sequence[TargetParameter], variables: Mapping[str, StaticVariable], encoder: str):
+        """`encoder`: the prefix of the network's encoder, such as ernie."""
+        self.parameters = tuple(parameters)
+        self.variables = variables
+        self.encoder = encoder
+        self.by_name = by_name(parameters)
+        self.notes: list[str] = []
+        self._used: set[str] = set()
+        self._matches: dict[str, Match] = {}
+        self._mismatches: dict[str, Mismatch] = {}
+        self._ambiguities: dict[str, Ambiguity] = {}
+
+    # -- what is open ------------------------------------------------------------------------
+
+    def is_open(self, parameter: TargetParameter) -> bool:
+        name = parameter.name
+        return not (name in self._matches or name in self._mismatches or name in self._ambiguities)
+
+    @property
+    def open_parameters(self) -> list[TargetParameter]:
+        return [parameter for parameter in self.parameters if self.is_open(parameter)]
+
+    @property
+    def free_variables(self) -> dict[str, StaticVariable]:
+        return {name: variable for name, variable in self.variables.items() if name not in self._used}
+
+    # -- the ways ----------------------------------------------------------------------------
+
+    def use_map(self, name_map: NameMap) -> None:
+        """Match by the rules of a map. UserError: a rule of the user's own map names what does not exist."""
+        names = self.variables if not name_map.built_in else self.free_variables
+        how = f"built-in map {name_map.name}" if name_map.built_in else "map"
+        candidates = []
+        for rule in name_map.rules:
+            found = found_by(rule, name_map.prefixes, names, self.encoder)
+            known = [each for each in found if all(name in self.by_name for name in each.dygraph)]
+            if not name_map.built_in:
+                self._check_rule(found, known, rule)
+            where = "" if name_map.built_in else rule.where
+            candidates += [Candidate(each.static, each.dygraph, how, rule.steps, where) for each in known]
+        self.propose(candidates, strict=not name_map.built_in)
+
+    def _check_rule(self, found: Sequence[Found], known: Sequence[Found], rule) -> None:
+        if not found:
+            near = did_you_mean(rule.static[0], self.variables)
+            raise UserError(
+                f"the source has no variable {listed(rule.static)}{near}", rule.where, "--plan lists all variables"
+            )
+        if not known:
+            name = next(name for name in found[0].dygraph if name not in self.by_name)
+            near = did_you_mean(name, self.by_name)
+            raise UserError(f"the network has no parameter {name!r}{near}", rule.where, "--plan lists all parameters")
+
+    def propose(self, candidates: Iterable[Candidate], *, strict: bool = False) -> None:
+        """Take candidates, all of one way, for the parameters that are open. Two for one parameter are an ambiguity.
+
+        `strict`: steps that do not fit their arrays are a UserError, no mismatch.
+        """
+        offers: dict[str, list[Candidate]] = {}
+        for candidate in candidates:
+            for name in candidate.dygraph:
+                offers.setdefault(self.by_name[name].name, []).append(candidate)
+        taken: dict[int, Candidate] = {}
+        for parameter in self.open_parameters:
+            found = offers.get(parameter.name, [])
+            if len(found) > 1:
+                self._ambiguities[parameter.name] = Ambiguity(
+                    (parameter,), tuple(each.describe() for each in found), f"{len(found)} candidates"
+                )
+            elif found:
+                taken[id(found[0])] = found[0]
+        for candidate in taken.values():
+            self._take(candidate, strict)
+
+    def report_ambiguity(self, parameters: Sequence[TargetParameter], candidates: Sequence[str], why: str) -> None:
+        """Parameters that share candidates, with nothing to tell which is whose."""
+        ambiguity = Ambiguity(tuple(parameters), tuple(candidates), why)
+        self._ambiguities.update((parameter.name, ambiguity) for parameter in parameters)
+
+    def _take(self, candidate: Candidate, strict: bool) -> None:
+        targets = [self.by_name[name] for name in candidate.dygraph]
+        try:
+            arrays = self._arrays(candidate, targets)
+        except UserError as error:
+            if strict:
+                raise
+            arrays, reason = [], error.problems[0].message
+        if len(arrays) != len(targets) and arrays:
+            reason = f"the steps give {len(arrays)} arrays for {len(targets)} parameters"
+            if strict:
+                raise UserError(reason, candidate.where, "name as many parameters as there are arrays in the end")
+            arrays = []
+        dtype = self.variables[candidate.static[0]].dtype
+        for index, parameter in enumerate(targets):
+            if not self.is_open(parameter):
+                continue
+            problem = _problem(arrays[index], dtype, parameter) if arrays else reason
+            if problem is not None:
+                self._mismatches[parameter.name] = Mismatch(parameter, candidate, problem)
+            else:
+                self._matches[parameter.name] = Match(parameter, arrays[index], dtype, candidate)
+        self._used.update(candidate.static)
+
+    def _arrays(self, candidate: Candidate, targets: Sequence[TargetParameter]) -> list[np.ndarray]:
+        variables = [self.variables[name] for name in candidate.static]
+        if len({variable.dtype for variable in variables}) > 1:
+            types = listed(variable.dtype for variable in variables)
+            raise UserError(f"the variables are of different types: {types}", candidate.where, "map them one by one")
+        if candidate.steps and variables[0].dtype == BFLOAT16 and any(step.name == "add" for step in candidate.steps):
+            raise UserError("bfloat16 cannot be added", candidate.where, "convert the source to float32 first")
+        shapes = [parameter.shape for parameter in targets]
+        return run_steps(candidate.steps, [variable.array for variable in variables], shapes)
+
+    # -- the result --------------------------------------------------------------------------
+
+    def result(self) -> Matching:
+        unused = [variable for name, variable in self.variables.items() if name not in self._used]
+        return Matching(
+            self.parameters,
+            tuple(self._matches[each.name] for each in self.parameters if each.name in self._matches),
+            tuple(self._mismatches.values()),
+            tuple({id(each): each for each in self._ambiguities.values()}.values()),
+            tuple(self.open_parameters),
+            tuple(unused),
+            tuple(self.notes),
+        )
+
+
+def _problem(array: np.ndarray, dtype: str, parameter: TargetParameter) -> str | None:
+    """Why `array` cannot be the value of `parameter`; None where it can."""
+    if array.shape != parameter.shape:
+        return f"shape {list(array.shape)} where the network has {list(parameter.shape)}"
+    is_integer = dtype != BFLOAT16 and array.dtype.kind in "iub"
+    if is_integer != parameter.is_integer:
+        return f"type {dtype} where the network has {parameter.dtype}"
+    return None
+
+
+def match_all(matcher: Matcher, maps: Sequence[NameMap], ways: Sequence[Callable[[Matcher], None]]) -> Matching:
+    """Use the maps in their order, the user's own before the built-in ones, then the other ways."""
+    for name_map in maps:
+        matcher.use_map(name_map)
+    for way in ways:
+        way(matcher)
+    return matcher.result()

@@ -1,0 +1,111 @@
+"""Matching by names that the source recorded, and by those that Paddle's counter gives."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from nlpctl.static_graph.match import Candidate, Matcher
+from nlpctl.static_graph.parameters import TargetParameter
+from nlpctl.static_graph.variables import StaticVariable
+
+_COUNTED = re.compile(r"(.+)_(\d+)\.((?:w|b)_\d+)")
+
+
+def by_recorded_name(matcher: Matcher) -> None:
+    """Variables whose dygraph name was recorded when they were exported.
+
+    Where the exported layer held the network as a part of it (model.ernie. ...), that prefix is taken away.
+    """
+    recorded = {name: variable.structured for name, variable in matcher.free_variables.items() if variable.structured}
+    prefix = _common_prefix(recorded, matcher)
+    how = f"recorded name, without {prefix!r}" if prefix else "recorded name"
+    matcher.propose(
+        Candidate((name,), (structured.removeprefix(prefix),), how)
+        for name, structured in recorded.items()
+        if structured.startswith(prefix) and structured.removeprefix(prefix) in matcher.by_name
+    )
+
+
+def _common_prefix(recorded: Mapping[str, str], matcher: Matcher) -> str:
+    """What stands before the names of all variables that the network knows; "" where they are known as they are."""
+    if any(name in matcher.by_name for name in recorded.values()):
+        return ""
+    parts = [name.split(".") for name in recorded.values()]
+    prefixes = dict.fromkeys(".".join(each[:count]) + "." for each in parts for count in range(1, len(each)))
+    hits = {
+        prefix: sum(name.startswith(prefix) and name.removeprefix(prefix) in matcher.by_name
+                    for name in recorded.values())
+        for prefix in prefixes
+    }  # fmt: skip
+    best = max(hits, key=hits.get, default="")
+    return best if hits and hits[best] else ""
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """The variables, or parameters, of one kind of layer: (number, part) -> it, such as (3, w_0) of linear."""
+
+    entries: Mapping[tuple[int, str], str]
+
+    @property
+    def numbers(self) -> list[int]:
+        return sorted({number for number, _ in self.entries})
+
+
+def by_counted_name(matcher: Matcher) -> None:
+    """Variables called as Paddle calls the parameters of the same network when it is built first in a process.
+
+    A process that built other networks before counts on from them: where all numbers of a kind are higher by the same
+    amount, that is taken away. Any kind in which shapes differ (but for its last layer, a head for other labels) is
+    left to other ways.
+    """
+    parameters = {parameter.internal: parameter for parameter in matcher.parameters}
+    ours, theirs = _kinds(parameters), _kinds(matcher.variables)
+    candidates = []
+    for kind in ours.keys() & theirs.keys():
+        shift = theirs[kind].numbers[0] - ours[kind].numbers[0]
+        pairs = _shifted(ours[kind], theirs[kind], shift)
+        if pairs is None or not _agree(pairs, parameters, matcher.variables):
+            matcher.notes.append(f"the names of kind {kind} do not agree with the network's: they were not used")
+            continue
+        how = "parameter name" if shift == 0 else f"parameter name, counted from {shift} on"
+        candidates += [(name, internal, how) for name, internal in pairs]
+    plain = [name for name in parameters if _COUNTED.fullmatch(name) is None and name in matcher.variables]
+    candidates += [(name, name, "parameter name") for name in plain]
+    free = matcher.free_variables
+    matcher.propose(
+        Candidate((name,), (parameters[internal].name,), how) for name, internal, how in candidates if name in free
+    )
+
+
+def _kinds(names: Mapping[str, object]) -> dict[str, _Kind]:
+    found: dict[str, dict[tuple[int, str], str]] = {}
+    for name in names:
+        match = _COUNTED.fullmatch(name)
+        if match:
+            found.setdefault(match[1], {})[int(match[2]), match[3]] = name
+    return {kind: _Kind(entries) for kind, entries in found.items()}
+
+
+def _shifted(ours: _Kind, theirs: _Kind, shift: int) -> list[tuple[str, str]] | None:
+    """(variable, parameter) of equal numbers; None where a variable has no parameter, so that the shift is wrong."""
+    moved = {(number - shift, part): name for (number, part), name in theirs.entries.items()}
+    if not moved.keys() <= ours.entries.keys():
+        return None
+    return [(name, ours.entries[place]) for place, name in moved.items()]
+
+
+def _agree(
+    pairs: Sequence[tuple[str, str]],
+    parameters: Mapping[str, TargetParameter],
+    variables: Mapping[str, StaticVariable],
+) -> bool:
+    wrong = {
+        _COUNTED.fullmatch(internal)[2]
+        for name, internal in pairs
+        if variables[name].shape != parameters[internal].shape
+    }
+    last = max(int(_COUNTED.fullmatch(internal)[2]) for _, internal in pairs)
+    return not wrong or wrong == {str(last)} and last > 0
