@@ -1,0 +1,136 @@
+"""The place of a parameter in a graph: which operators read it, in which role, in which order.
+
+Two graphs that compute the same network agree in how many parameters of a shape have a role, and in their order,
+whatever the names. Query, key and value of an attention have the same shape and operator: they are told apart by
+where their results go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from nlpctl.static_graph.program import Operator
+
+Shape = tuple[int, ...]
+Role = tuple[str, ...]
+
+# What one operator does under several names, and which of its inputs are what.
+_ROLES: Mapping[tuple[str, str], str] = {
+    ("mul", "Y"): "weight",
+    ("matmul", "Y"): "weight",
+    ("matmul_v2", "Y"): "weight",
+    ("fc", "W"): "weight",
+    ("fc", "Bias"): "bias",
+    ("elementwise_add", "Y"): "bias",
+    ("lookup_table", "W"): "embedding",
+    ("lookup_table_v2", "W"): "embedding",
+}
+_PRODUCTS = ("matmul", "matmul_v2")
+# What stands between the layers of an attention and its products, and changes neither.
+_PASSED = ("elementwise_add", "reshape", "reshape2", "transpose", "transpose2", "scale", "dropout", "assign", "cast")
+_TRAINING_ROLES = 0x1 | 0x2 | 0x8 | 0x10  # op_role: backward, optimizer, distributed, learning rate
+
+
+@dataclass(frozen=True)
+class Place:
+    """A parameter where it is read first. `role`: what the operator does with it."""
+
+    name: str
+    role: Role
+    shape: Shape
+
+
+def forward_part(operators: Iterable[Operator]) -> list[Operator]:
+    """The operators without those of training, and without feed and fetch."""
+    return [
+        op
+        for op in operators
+        if op.type not in ("feed", "fetch") and not int(op.attributes.get("op_role", 0)) & _TRAINING_ROLES
+    ]
+
+
+def needed_for(operators: Sequence[Operator], outputs: Iterable[str]) -> list[Operator]:
+    """Those of `operators` that `outputs` depend on, in their order."""
+    wanted, kept = set(outputs), []
+    for op in reversed(operators):
+        if wanted.intersection(op.writes):
+            wanted.update(op.reads)
+            kept.append(op)
+    return kept[::-1]
+
+
+def leaves(operators: Sequence[Operator], inputs: Iterable[str], parameters: Iterable[str]) -> list[str]:
+    """What `operators` compute from `inputs` and parameters alone, and use for nothing else that they so compute.
+
+    In a training graph these are the outputs of the network: what follows needs the labels as well.
+    """
+    known = {*inputs, *parameters}
+    fed = set(inputs)
+    written: dict[str, None] = {}
+    read: set[str] = set()
+    for op in operators:
+        if set(op.reads) <= known:
+            known.update(op.writes)
+            if fed.intersection(op.reads):
+                fed.update(op.writes)
+                read.update(op.reads)
+                slots = [slot for slot in op.outputs if slot in ("Out", "Y", "Output")] or list(op.outputs)
+                written.update(dict.fromkeys(name for slot in slots for name in op.outputs[slot]))
+    return [name for name in written if name not in read]
+
+
+def places(operators: Sequence[Operator], shapes: Mapping[str, Shape]) -> list[Place]:
+    """Every parameter (a name in `shapes`) that is read, in the order of its first reading."""
+    graph = _Graph(operators, shapes)
+    found: dict[str, Place] = {}
+    for op in operators:
+        for slot, names in op.inputs.items():
+            for index, name in enumerate(names):
+                if name in shapes and name not in found:
+                    found[name] = Place(name, graph.role(op, slot, index), shapes[name])
+    return list(found.values())
+
+
+class _Graph:
+    def __init__(self, operators: Sequence[Operator], parameters: Iterable[str]):
+        self._parameters = set(parameters)
+        self._readers: dict[str, list[tuple[Operator, str]]] = {}
+        self._writer: dict[str, Operator] = {}
+        for op in operators:
+            for slot, names in op.inputs.items():
+                for name in names:
+                    self._readers.setdefault(name, []).append((op, slot))
+            self._writer.update(dict.fromkeys(op.writes, op))
+
+    def role(self, op: Operator, slot: str, index: int) -> Role:
+        known = _ROLES.get((op.type, slot))
+        if known is None:
+            return (op.type, slot, str(index))
+        return (known, self._attention(op)) if known in ("weight", "bias") else (known,)
+
+    def _attention(self, op: Operator) -> str:
+        """query, key or value where the result of `op` becomes a factor of an attention's products; else ""."""
+        for _ in range(20):  # operators between a layer and the product
+            readers = [reader for name in op.writes for reader in self._readers.get(name, ())]
+            if len(readers) != 1:
+                return ""
+            op, slot = readers[0]
+            if op.type in _PRODUCTS and not self._parameters.intersection(op.reads):
+                if slot == "X":
+                    return "query"
+                return "value" if self._comes_from_softmax(op.inputs["X"][0]) else "key"
+            passed_on = op.type in _PASSED and slot == "X"
+            if not passed_on or (op.type == "elementwise_add" and not self._parameters.intersection(op.reads)):
+                return ""
+        return ""
+
+    def _comes_from_softmax(self, name: str) -> bool:
+        for _ in range(20):
+            op = self._writer.get(name)
+            if op is None or op.type == "softmax":
+                return op is not None
+            if op.type not in _PASSED:
+                return False
+            name = op.inputs["X"][0]
+        return False

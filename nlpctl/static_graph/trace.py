@@ -1,0 +1,52 @@
+"""The graph of a dygraph network, in the form in which static programs are read."""
+
+from __future__ import annotations
+
+import inspect
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nlpctl.static_graph.program import Operator, read_program
+
+INPUTS = ("input_ids", "token_type_ids")
+
+
+@dataclass(frozen=True)
+class Traced:
+    """Operators of a network and the names of its outputs. Parameters bear the names of Paddle's counter."""
+
+    operators: tuple[Operator, ...]
+    outputs: tuple[str, ...]
+
+
+class NotTraceable(Exception):
+    """Paddle cannot make a graph of this network. `str()` says why."""
+
+
+def input_names(network: Any) -> list[str]:
+    """Those of INPUTS that the network takes."""
+    return [name for name in INPUTS if name in inspect.signature(network.forward).parameters]
+
+
+def trace(network: Any) -> Traced:
+    """Translate `network` to a static graph, leaving it as it is. Raises NotTraceable."""
+    import paddle
+    from paddle.static import InputSpec
+
+    specs: Sequence[Any] = [InputSpec([None, None], "int64", name) for name in input_names(network)]
+    network.eval()
+    try:
+        static = paddle.jit.to_static(network.forward, input_spec=specs, full_graph=True)
+        program = static.concrete_program
+    except Exception as error:  # Paddle's translation raises nearly anything
+        raise NotTraceable((str(error).strip().splitlines() or [type(error).__name__])[-1][:200]) from error
+    finally:
+        vars(network).pop("forward", None)
+    with tempfile.TemporaryDirectory(prefix="nlpctl-graph-") as folder:
+        file = Path(folder) / "network.pdmodel"
+        file.write_bytes(program.main_program.desc.serialize_to_string())
+        operators = read_program(file).operators
+    return Traced(operators, tuple(each.name for each in program.outputs))
