@@ -83,10 +83,16 @@ def _split(arrays: Arrays, how: Mapping[str, Any], targets: Shapes) -> Arrays:
     axis = how["axis"]
     if "parts" in how:
         return [part for array in arrays for part in np.split(array, how["parts"], axis)]
-    for array in arrays:
-        if sum(how["sizes"]) != array.shape[axis]:
-            raise ValueError(f"sizes add up to {sum(how['sizes'])}, axis {axis} has {array.shape[axis]}")
-    return [part for array in arrays for part in np.split(array, np.cumsum(how["sizes"])[:-1], axis)]
+    return [part for array in arrays for part in np.split(array, np.cumsum(_sizes(array, how))[:-1], axis)]
+
+
+def _sizes(array: np.ndarray, how: Mapping[str, Any]) -> list[int]:
+    """The sizes of a split's parts; a -1 stands for the rest."""
+    sizes, have = how["sizes"], array.shape[how["axis"]]
+    rest = have - sum(size for size in sizes if size != -1)
+    if sizes.count(-1) > 1 or rest < 0 or (rest > 0 and -1 not in sizes):
+        raise ValueError(f"sizes {sizes} are not those of axis {how['axis']}, which has {have}")
+    return [rest if size == -1 else size for size in sizes]
 
 
 def _concatenate(arrays: Arrays, axis: int, targets: Shapes) -> Arrays:
@@ -141,13 +147,14 @@ def _split_value(value: Any) -> bool:
     if not isinstance(value, dict) or not _integer(value.get("axis")):
         return False
     parts = set(value) == {"axis", "parts"} and _integer(value["parts"]) and value["parts"] > 0
-    return parts or (set(value) == {"axis", "sizes"} and _integers(value["sizes"]))
+    sizes = value.get("sizes")
+    return parts or (set(value) == {"axis", "sizes"} and _integers(sizes) and all(size >= -1 for size in sizes))
 
 
 _STEPS = {
     "transpose": _Kind(_transpose, lambda value: value is None or _integers(value), "transpose, or transpose: [1, 0]"),
     "reshape": _Kind(_reshape, _shape_value, "reshape: [12, -1], or reshape: target"),
-    "split": _Kind(_split, _split_value, "split: {axis: 1, parts: 3}, or split: {axis: 0, sizes: [1, 2]}"),
+    "split": _Kind(_split, _split_value, "split: {axis: 1, parts: 3}, or split: {axis: 0, sizes: [1, -1]}, -1: the rest"),
     "concatenate": _Kind(_concatenate, _integer, "concatenate: 0, the axis"),
     "stack": _Kind(_stack, _integer, "stack: 0, the new axis"),
     "add": _Kind(_add, lambda value: value is None, "add"),
