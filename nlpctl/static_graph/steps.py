@@ -154,7 +154,7 @@ def _split_value(value: Any) -> bool:
 _STEPS = {
     "transpose": _Kind(_transpose, lambda value: value is None or _integers(value), "transpose, or transpose: [1, 0]"),
     "reshape": _Kind(_reshape, _shape_value, "reshape: [12, -1], or reshape: target"),
-    "split": _Kind(_split, _split_value, "split: {axis: 1, parts: 3}, or split: {axis: 0, sizes: [1, -1]}, -1: the rest"),
+    "split": _Kind(_split, _split_value, "split: {axis: 1, parts: 3}, or split: {axis: 0, sizes: [1, 2, -1]}"),
     "concatenate": _Kind(_concatenate, _integer, "concatenate: 0, the axis"),
     "stack": _Kind(_stack, _integer, "stack: 0, the new axis"),
     "add": _Kind(_add, lambda value: value is None, "add"),
