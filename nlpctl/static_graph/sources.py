@@ -1,16 +1,116 @@
-"""Reading a static-graph source: which layout it has is told by what is in its files, not by their names."""
+"""Reading a static-graph source: which layout it has is told by what is in its files, not by their names.
+
+The story of `read_static`: gather the files that belong to the source, sort them by kind, and read the one set of
+parameters among them with what lies beside it, a program or the notes of `jit.save`.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from nlpctl.errors import UserError
-from nlpctl.static_graph.variables import StaticModel
+from nlpctl.errors import Problem, UserError
+from nlpctl.names import listed
+from nlpctl.static_graph.archive import unpack
+from nlpctl.static_graph.gather import files_of, walk
+from nlpctl.static_graph.optimizer_state import optimizer_state
+from nlpctl.static_graph.parameter_sets import ONE_SET_HINT, parameter_sets
+from nlpctl.static_graph.program import read_program
+from nlpctl.static_graph.sniff import Kind, kind_of
+from nlpctl.static_graph.variables import StaticModel, StaticVariable
+
+_KNOWN = (
+    "known are: Paddle's tensors, one file per variable; a combined parameter file beside its program; .pdparams of "
+    "paddle.static.save; .npy files or .npz; and a tar or zip of these"
+)
 
 
 def read_static(source: Path) -> StaticModel:
-    """Read any source. The arrays stay valid, also those of an archive, whose temporary folder is gone again.
+    """Read any source: a folder, a file of it, an archive, or the prefix that Paddle's own functions take.
 
+    The arrays stay valid, also those of an archive, whose temporary folder is gone again.
     Raises UserError when the format is unknown, or a file is damaged, unsafe or not what the program declares.
     """
-    raise UserError("not written yet", where=str(source))
+    if source.is_file() and kind_of(source) is Kind.ARCHIVE:
+        return _read_archive(source)
+    return _read_files(source, files_of(source))
+
+
+def _read_archive(archive: Path) -> StaticModel:
+    with tempfile.TemporaryDirectory(prefix="nlpctl-", ignore_cleanup_errors=True) as name:
+        folder = Path(name).resolve()
+        with _named_after(archive, folder):
+            unpack(archive, folder)
+            model = _read_files(archive, walk(folder))
+    program = model.program
+    if program is not None:
+        program = dataclasses.replace(program, file=archive / program.file.relative_to(folder))
+    return dataclasses.replace(model, layout=f"{model.layout}, in an archive", program=program)
+
+
+@contextlib.contextmanager
+def _named_after(archive: Path, folder: Path) -> Iterator[None]:
+    """Errors name files by their place in the archive, not in the temporary folder."""
+
+    def renamed(text: str, prefix: str) -> str:
+        return text.replace(f"{folder}{os.sep}", prefix).replace(str(folder), str(archive))
+
+    try:
+        yield
+    except UserError as error:
+        raise UserError(
+            problems=[
+                Problem(renamed(problem.message, ""), renamed(problem.where, f"{archive}: "), problem.hint)
+                for problem in error.problems
+            ]
+        ) from None
+
+
+def _read_files(source: Path, files: Sequence[Path]) -> StaticModel:
+    """The one set of parameters among `files`. UserError: there is none, or more than one."""
+    kinds = {file: kind_of(file) for file in files}
+    found, infos = parameter_sets(kinds)
+    if source.is_file() and len(found) > 1:  # a file was named: the set it belongs to
+        found = [each for each in found if each.place == source] or found
+    if not found:
+        raise _nothing(source, kinds)
+    if len(found) > 1:
+        sets = "; ".join(f"{each.label} in {each.place}" for each in found)
+        raise UserError(f"holds {len(found)} sets of parameters: {sets}", where=str(source), hint=ONE_SET_HINT)
+    programs = [read_program(file) for file, kind in kinds.items() if kind is Kind.PROGRAM]
+    named = found[0].named(programs, infos)
+    if not named.arrays:
+        raise UserError("holds no arrays", where=str(found[0].place), hint=_KNOWN)
+    state = optimizer_state(named.arrays)
+    others = [file.name for file, kind in kinds.items() if kind in (Kind.OTHER, Kind.ARCHIVE)]
+    return StaticModel(
+        source=source,
+        layout=named.layout,
+        variables={
+            name: StaticVariable(name, array, named.structured.get(name))
+            for name, array in named.arrays.items()
+            if name not in state
+        },
+        program=named.program,
+        left_out=tuple(sorted(state)),
+        notes=named.notes + ((f"files beside the parameters, not read: {listed(others)}",) if others else ()),
+    )
+
+
+def _nothing(source: Path, kinds: dict[Path, Kind]) -> UserError:
+    """Why nothing among the files can be read as parameters."""
+    by_kind = {kind: [file for file in kinds if kinds[file] is kind] for kind in Kind}
+    if by_kind[Kind.ARCHIVE]:
+        archive = by_kind[Kind.ARCHIVE][0].name
+        return UserError(f"holds an archive, {archive}", where=str(source), hint=f"give {archive} itself, unpacked")
+    for kind in (Kind.PROGRAM, Kind.PICKLE):
+        if by_kind[kind]:
+            hint = "the parameters (__params__, .pdiparams, .pdparams or one file per variable) are missing: add them"
+            return UserError(f"holds {kind.value}, and no parameters", where=str(by_kind[kind][0]), hint=hint)
+    if not kinds:
+        return UserError("the folder is empty", where=str(source), hint=_KNOWN)
+    return UserError("holds no parameters in a format that nlpctl knows", where=str(source), hint=_KNOWN)

@@ -11,6 +11,11 @@ import numpy as np
 from nlpctl.static_graph.program import Program
 
 
+def dtype_name(array: np.ndarray) -> str:
+    """float32, float64, float16, bfloat16 (held as uint16), int8, int16, int32, int64, uint8 or bool."""
+    return "bfloat16" if array.dtype == np.uint16 else array.dtype.name
+
+
 @dataclass(frozen=True)
 class StaticVariable:
     """One array under the name that the program, or the file it lies in, gives it.
@@ -26,8 +31,8 @@ class StaticVariable:
 
     @property
     def dtype(self) -> str:
-        """float32, float64, float16, bfloat16, int8, int16, int32, int64, uint8 or bool."""
-        return "bfloat16" if self.array.dtype == np.uint16 else self.array.dtype.name
+        """As `dtype_name` says it."""
+        return dtype_name(self.array)
 
     @property
     def shape(self) -> tuple[int, ...]:

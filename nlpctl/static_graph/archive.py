@@ -1,0 +1,147 @@
+"""Unpacking a stranger's tar or zip: nothing is written outside the folder, and not more than a limit.
+
+Files and folders only: a link in an archive may point anywhere, so it is refused, not followed.
+"""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import shutil
+import stat
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Callable
+from pathlib import Path, PurePosixPath
+from typing import IO, Any
+
+from nlpctl.errors import UserError
+from nlpctl.models.safe_pickle import BROKEN_HINT
+
+MOST_FILES = 20_000
+MOST_GROWTH = 200  # parameters hardly compress; a bomb of zeros grows by a thousand
+_SLACK = 100 << 20
+_CHUNK = 1 << 20
+_LONGEST_HEADER = 1 << 20
+
+_OPENERS: dict[bytes, Callable[..., Any]] = {
+    b"\x1f\x8b": gzip.open,
+    b"BZh": bz2.open,
+    b"\xfd7zXZ\0": lzma.open,
+}
+_DAMAGED = (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, lzma.LZMAError, zlib.error, EOFError, ValueError)
+_UNSAFE_HINT = "the archive may be malicious; if you trust it, unpack it yourself and give the folder"
+
+
+def looks_like_archive(head: bytes) -> bool:
+    """Whether a file that begins with `head` (512 bytes) is a zip, a tar or a compressed tar."""
+    return head[:4] in (b"PK\3\4", b"PK\5\6") or head[257:262] == b"ustar" or head.startswith(tuple(_OPENERS))
+
+
+def unpack(archive: Path, folder: Path) -> None:
+    """Write the files of `archive` into the empty `folder`.
+
+    UserError: a name that leads out of the folder, a link, a name that comes twice, a password; more files or bytes
+    than the limits; a file that is cut off or damaged.
+    """
+    target = _Target(archive, folder)
+    try:
+        with archive.open("rb") as stream:
+            magic = stream.read(6)
+            stream.seek(0)
+            if magic.startswith(b"PK"):
+                _unpack_zip(stream, target)
+            else:
+                opener = next((opener for start, opener in _OPENERS.items() if magic.startswith(start)), None)
+                _unpack_tar(opener(stream) if opener else stream, target)
+    except _DAMAGED as error:
+        reason = str(error) or type(error).__name__
+        raise UserError(f"is cut off or damaged ({reason})", where=str(archive), hint=BROKEN_HINT) from None
+    except (OSError, NotImplementedError, RuntimeError) as error:  # a full disk; a compression that Python lacks
+        hint = "unpack it yourself, and give the folder"
+        raise UserError(f"cannot be unpacked ({error})", where=str(archive), hint=hint) from None
+
+
+class _Target:
+    """The folder to write to, and how much may still come."""
+
+    def __init__(self, archive: Path, folder: Path):
+        self.archive, self._folder = archive, folder
+        self._bytes_left = archive.stat().st_size * MOST_GROWTH + _SLACK
+        self._files_left = MOST_FILES
+
+    def refuse(self, name: str, why: str) -> UserError:
+        return UserError(f"refused: {name[:120]!r} in the archive {why}", where=str(self.archive), hint=_UNSAFE_HINT)
+
+    def add(self, name: str, size: int, content: IO[bytes]) -> None:
+        """Copy one file; `size` is what the archive claims, and it never becomes more."""
+        path = self._inside(name)
+        self._files_left -= 1
+        self._bytes_left -= size
+        if self._files_left < 0:
+            raise self.refuse(name, f"is one file too many: {MOST_FILES} are allowed")
+        if self._bytes_left < 0:
+            raise self.refuse(name, f"claims {size} bytes, which no archive of this size holds")
+        free = shutil.disk_usage(self._folder).free
+        if size > free:
+            raise UserError(
+                f"{name[:120]!r} needs {size} bytes, and {free} are free to unpack it",
+                where=str(self.archive),
+                hint="free some space, or set TMPDIR to a larger disk",
+            )
+        if path.exists():
+            raise self.refuse(name, "comes twice")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        left = size
+        with path.open("xb") as stream:
+            while left > 0 and (chunk := content.read(min(left, _CHUNK))):
+                stream.write(chunk)
+                left -= len(chunk)
+        if left:
+            raise EOFError(f"{name[:120]!r} ends {left} bytes early")
+
+    def _inside(self, name: str) -> Path:
+        relative = PurePosixPath(name.replace("\\", "/"))
+        if relative.is_absolute() or ".." in relative.parts or not relative.parts or "\0" in name:
+            raise self.refuse(name, "leads out of its folder")
+        return self._folder / relative
+
+
+def _unpack_zip(stream: IO[bytes], target: _Target) -> None:
+    with zipfile.ZipFile(stream) as archive:
+        for entry in archive.infolist():
+            if stat.S_ISLNK(entry.external_attr >> 16):
+                raise target.refuse(entry.filename, "is a link")
+            if entry.flag_bits & 1:
+                raise target.refuse(entry.filename, "is locked with a password")
+            if not entry.is_dir():
+                with archive.open(entry) as content:
+                    target.add(entry.filename, entry.file_size, content)
+
+
+def _unpack_tar(stream: IO[bytes], target: _Target) -> None:
+    bounded = _Bounded(stream)
+    with tarfile.open(fileobj=bounded, mode="r:") as archive:
+        for member in archive:
+            if not (member.isfile() or member.isdir()):
+                raise target.refuse(member.name, "is a link or a device")
+            if member.isfile():
+                target.add(member.name, member.size, archive.extractfile(member))
+        bounded.seek(archive.offset)
+        if bounded.read(tarfile.BLOCKSIZE) != bytes(tarfile.BLOCKSIZE):
+            raise EOFError("it has no end")  # tarfile takes the last whole file for the end
+
+
+class _Bounded:
+    """A stream that hands out no more than a header's worth at once: tarfile reads a long name as long as it claims."""
+
+    def __init__(self, stream: IO[bytes]):
+        self._stream = stream
+        self.seek, self.tell = stream.seek, stream.tell
+
+    def read(self, count: int) -> bytes:
+        if count > _LONGEST_HEADER:
+            raise ValueError(f"a header claims {count} bytes")
+        return self._stream.read(count)

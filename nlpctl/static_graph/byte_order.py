@@ -1,0 +1,37 @@
+"""Noticing values whose bytes stand the wrong way round, which no length and no type in the file tells."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+
+from nlpctl.errors import UserError
+
+_LOOKED_AT = 4096
+_ENOUGH = 16  # values that are not zero; fewer may look plausible both ways by chance
+
+
+def check_byte_order(file: Path, name: str, array: np.ndarray) -> None:
+    """UserError when the values of a float32 or float64 array make sense with their bytes swapped, and only so.
+
+    Weights lie between 1e-20 and 1e20. With swapped bytes the low bits of the mantissa become the exponent, so that
+    about half of them do not, and of a constant 1 none.
+    """
+    if array.dtype.name not in ("float32", "float64"):
+        return
+    values = array.reshape(-1)[:_LOOKED_AT]
+    values = values[values != 0]  # NaN stays
+    if values.size >= _ENOUGH and _plausible(values) < 0.9 and _plausible(values.byteswap()) == 1.0:
+        raise UserError(
+            f"the byte order of {name} is swapped: its values make sense the other way round only",
+            where=str(file),
+            hint="write it on a little-endian machine, or swap it with NumPy: array.byteswap()",
+        )
+
+
+def _plausible(values: np.ndarray) -> float:
+    """The share of values as weights have them."""
+    with np.errstate(invalid="ignore"):
+        size = np.abs(values.astype(np.float64))
+    return float(np.mean((size > 1e-20) & (size < 1e20)))

@@ -1,0 +1,35 @@
+"""What a file is, told by its first bytes."""
+
+from __future__ import annotations
+
+import enum
+from pathlib import Path
+
+from nlpctl.static_graph.archive import looks_like_archive
+from nlpctl.static_graph.lod_tensor import looks_like_tensor
+from nlpctl.static_graph.program import looks_like_program
+
+
+class Kind(enum.StrEnum):
+    TENSOR = "raw tensors"
+    PROGRAM = "a program"
+    PICKLE = "a pickle"
+    NUMPY = "a NumPy array"
+    ARCHIVE = "an archive"
+    OTHER = "something else"
+
+
+def kind_of(file: Path) -> Kind:
+    """The kind of one file, damaged ones too as far as their beginning tells."""
+    with file.open("rb") as stream:
+        head = stream.read(512)
+    size = file.stat().st_size
+    if head[:1] == b"\x80" and head[1:2] in (b"\2", b"\3", b"\4", b"\5"):
+        return Kind.PICKLE
+    if head.startswith(b"\x93NUMPY"):
+        return Kind.NUMPY
+    if looks_like_archive(head):
+        return Kind.ARCHIVE
+    if looks_like_program(head, size):
+        return Kind.PROGRAM
+    return Kind.TENSOR if head and looks_like_tensor(head, size) else Kind.OTHER
