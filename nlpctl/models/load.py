@@ -230,7 +230,7 @@ def paddle_arrays(weights: Weights, family: Family) -> Mapping[str, Any]:
 def _parts(source: ModelSource, head: Head) -> _Parts:
     if source.folder is None:
         model = fetch(source.name)
-        labels = _config_labels(model.config)
+        labels = config_labels(model.config)
         return _Parts(model.family, model.config, model.weights_file, model.tokenizer, labels, None)
     folder = source.folder
     if source.kind == "export":
@@ -245,12 +245,12 @@ def _parts(source: ModelSource, head: Head) -> _Parts:
         config,
         weights_file(folder),
         load_tokenizer(folder, family),
-        card.labels if card is not None else _config_labels(config),
+        card.labels if card is not None else config_labels(config),
         card.thresholds if card is not None else None,
     )
 
 
-def _config_labels(config: Mapping[str, Any]) -> tuple[str, ...] | None:
+def config_labels(config: Mapping[str, Any]) -> tuple[str, ...] | None:
     """The labels that a config names (id2label, or LABEL_0 ... by num_labels); None when it names none."""
     names = config.get("id2label")
     if isinstance(names, dict) and names:

@@ -1,0 +1,173 @@
+"""The network that a static source is to become: found from a model folder, a config, a name or a class.
+
+Nothing is downloaded: of a hub name only the config that PaddleNLP carries, and the tokenizer if it is in the cache.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nlpctl.config.load import load_recipe
+from nlpctl.errors import UserError
+from nlpctl.models.crf import CRF_SUFFIX, with_crf
+from nlpctl.models.families import Family, Head, family_of_config, family_of_hub_name, known_hub_names
+from nlpctl.models.folder import COPIED, ModelCard, read_card
+from nlpctl.models.load import config_labels
+from nlpctl.models.network import build_network, make_config
+from nlpctl.models.source import VOCABULARY_FILES, read_config, read_json, resolve_source, weights_file
+from nlpctl.models.tokenizer import agree_on_inputs, check_vocabulary, load_tokenizer
+from nlpctl.names import nearest
+from nlpctl.runtime.layout import MANIFEST, TASK
+from nlpctl.tasks.registry import TASKS
+
+LABELLED = ("SequenceClassification", "TokenClassification")
+_CLASS = re.compile(r"[A-Z]\w*(Model|For[A-Z]\w*)")
+_CONFIG_NAME = re.compile(r"(\w+?)_config\.json")  # ernie_config.json: how Paddle 1.x called it
+
+
+@dataclass(frozen=True)
+class Target:
+    """A network to be built, and what of a model folder is known beside it.
+
+    `labels`: empty where the head has none; `labels_known`: False where only their number is, or not even that.
+    `card`: of a model folder of nlpctl.
+    """
+
+    name: str
+    family: Family
+    head: Head
+    config: Mapping[str, Any]
+    labels: tuple[str, ...]
+    labels_known: bool
+    tokenizer: Any | None
+    card: ModelCard | None = None
+
+    @property
+    def where(self) -> str:
+        return f"--to {self.name}"
+
+    def build(self, overrides: Mapping[str, Any]) -> Any:
+        """The network, newly initialised. UserError: `overrides` or the config describe none."""
+        config = make_config(self.family, self.config, self.labels, overrides)
+        if self.tokenizer is not None:
+            check_vocabulary(len(self.tokenizer), config.vocab_size, self.where)
+        network = build_network(self.family, self.head, config, self.where)
+        if self.tokenizer is not None:
+            agree_on_inputs(self.tokenizer, network)
+        return network
+
+
+def find_target(to: str, class_name: str | None) -> Target:
+    """What `to` names: a model folder or run, a config file, a built-in model of PaddleNLP, or a class.
+
+    `class_name`: the class to build, where it is another one than the config says. UserError: there is no such thing.
+    """
+    path = Path(to).expanduser()
+    if path.is_dir() or to.startswith("python:"):
+        return _of_folder(to, _model_folder(to, path), class_name)
+    if path.is_file():
+        return _of_config(to, _config_of_file(path, class_name), class_name)
+    if _CLASS.fullmatch(to):
+        family = family_of_class(to, "--to")
+        return _of_config(to, {"model_type": family.model_type}, class_name or to)
+    family = family_of_hub_name(to)
+    if family is None:
+        near = nearest(to, known_hub_names())
+        hint = f"did you mean {near}? " if near else ""
+        raise UserError(
+            "no such folder or config file, and no model that PaddleNLP knows",
+            where=f"--to {to}",
+            hint=f"{hint}give a model folder, a config.json, a name such as ernie-1.0, or a class of PaddleNLP",
+        )
+    values = {**family.hub_configs[to], "model_type": family.model_type}
+    return _of_config(to, values, class_name, tokenizer=_cached_tokenizer(to, family))
+
+
+def family_of_class(name: str, where: str) -> Family:
+    """The family of ErnieForSequenceClassification and the like. UserError: there is no such class."""
+    return family_of_config({"architectures": [name]}, where)
+
+
+def head_of_class(name: str, family: Family, where: str) -> Head:
+    """What the class `name` puts on the encoder of its family. UserError: the class is of another family."""
+    stem = name.removesuffix(CRF_SUFFIX)
+    kind = stem.removeprefix(family.name).removeprefix("For")
+    if not stem.startswith(family.name) or not family.has(kind):
+        raise UserError(
+            f"{name} is no {family.name} network",
+            where=where,
+            hint=f"such as {family.name}Model, {family.name}ForSequenceClassification, {family.name}ForMaskedLM",
+        )
+    return Head(kind, adapt=with_crf if name.endswith(CRF_SUFFIX) else None, labelled=kind in LABELLED)
+
+
+# -- the ways to name a target ------------------------------------------------------------------
+
+
+def _of_config(to: str, values: Mapping[str, Any], class_name: str | None, tokenizer: Any | None = None) -> Target:
+    where = f"--to {to}"
+    family = family_of_config(values, where)
+    written = class_name or (values.get("architectures") or [values.get("init_class")])[0]
+    head = head_of_class(written or f"{family.name}Model", family, "--class" if class_name else where)
+    labels = (config_labels(values) or _numbered(2)) if head.labelled else ()
+    return Target(to, family, head, values, labels, _are_names(labels), tokenizer)
+
+
+def _of_folder(to: str, folder: Path, class_name: str | None) -> Target:
+    values = read_config(folder)
+    family = family_of_config(values, str(folder / "config.json"))
+    found = [name for name in VOCABULARY_FILES if (folder / name).is_file()]
+    tokenizer = load_tokenizer(folder, family) if found else None
+    if class_name is not None or not (folder / TASK).is_file():
+        return _of_config(to, values, class_name, tokenizer)
+    card = read_card(folder)
+    files = {name: str(folder / name) for _, _, name in COPIED if (folder / name).is_file()}
+    card = ModelCard(card.task, card.labels, card.recipe, card.thresholds, card.trained, files)
+    recipe = load_recipe(folder, purpose="apply")
+    head = TASKS[card.task].head(recipe)
+    return Target(to, family, head, values, card.labels if head.labelled else (), True, tokenizer, card)
+
+
+def _model_folder(to: str, path: Path) -> Path:
+    """The folder with the config: of a run its model/, of a package what python: names."""
+    if to.startswith("python:") or (path / MANIFEST).is_file() or weights_file(path) is not None:
+        return resolve_source(to).folder
+    return path
+
+
+def _config_of_file(path: Path, class_name: str | None) -> dict[str, Any]:
+    """The config in a file; those of Paddle 1.x do not name the family and spell some sizes otherwise."""
+    values = read_json(path)
+    named = any(isinstance(values.get(key), str | list) for key in ("model_type", "architectures", "init_class"))
+    match = _CONFIG_NAME.fullmatch(path.name)
+    if not named and class_name is not None:
+        values["model_type"] = family_of_class(class_name, "--class").model_type
+    elif not named and match:
+        values["model_type"] = match[1]
+    if "sent_type_vocab_size" in values:
+        values["type_vocab_size"] = values.pop("sent_type_vocab_size")
+    if values.get("task_type_vocab_size"):
+        values.setdefault("use_task_id", True)
+    if not named and "hidden_size" in values:
+        values.setdefault("intermediate_size", 4 * values["hidden_size"])
+    return values
+
+
+def _cached_tokenizer(name: str, family: Family) -> Any | None:
+    """The tokenizer of a built-in model where its files are in PaddleNLP's cache; None where they are not."""
+    from paddlenlp.utils.env import MODEL_HOME
+
+    folder = Path(MODEL_HOME) / name
+    return load_tokenizer(folder, family) if any((folder / file).is_file() for file in VOCABULARY_FILES) else None
+
+
+def _numbered(count: int) -> tuple[str, ...]:
+    return tuple(f"LABEL_{index}" for index in range(count))
+
+
+def _are_names(labels: tuple[str, ...]) -> bool:
+    return bool(labels) and labels != _numbered(len(labels))
