@@ -1,0 +1,144 @@
+"""LAC's lexical analysers (maps/lac.yaml): what their parameters alone do not say, for the network and its tokenizer.
+
+Sizes follow from the shapes of the variables; words, tags and replacements from the dictionaries beside them.
+
+LAC was trained on text in half-width and lower case. Where a dictionary q2b.dic came with it, that did this to what
+users typed; jieba ships none, and so reads full-width commas, capitals and quotes by rows of the embedding
+that never saw a gradient: they are noise. Such rows give themselves away, since every value is still within the
+range that they were initialised in. Characters with such a row are read by their usual form where that was learnt.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nlpctl.data.dictionaries import WORDS, Dictionaries, read_dictionaries
+from nlpctl.data.units import UnitTokenizer, tokenizer_of_dictionaries
+from nlpctl.errors import UserError
+from nlpctl.models.networks.common import INITIAL_RANGE
+from nlpctl.models.weights import to_float32
+from nlpctl.static_graph.variables import StaticVariable
+
+EMBEDDING, SCORES, GRU, TRANSITIONS = "word_emb", "fc_4.w_0", "gru_0.w_0", "crfw"
+LAYERS = 2
+TASK_SETTINGS = """\
+task: lexical_analysis
+model: {head: crf}
+data: {unit: characters, max_seq_length: 512, doc_stride: 256}
+"""
+
+_PLACES = (".", "..", "conf", "../conf", "assets", "../assets")  # of the dictionaries, seen from the parameters
+# Chinese punctuation and what stood for it in half-width text; other characters go by Unicode (NFKC).
+_STAND_INS = dict(zip("。、“”‘’〝〞【】〔〕「」『』〈〉…—～‖", ".,\"\"''\"\"[][]''\"\"<>.-~|", strict=True))
+
+
+@dataclass(frozen=True)
+class LexicalAnalyser:
+    """`config`: sizes, as BiGRUConfig takes them. `stand_ins`: character to the one that it is read as, those that
+    were found out; the tokenizer has them and the dictionary's.
+    """
+
+    config: Mapping[str, Any]
+    labels: tuple[str, ...]
+    tokenizer: UnitTokenizer
+    stand_ins: Mapping[str, str]
+
+    def describe(self) -> list[str]:
+        """For the console, line by line."""
+        if not self.stand_ins:
+            return []
+        shown = ", ".join(f"{written} as {read}" for written, read in list(self.stand_ins.items())[:3])
+        return [
+            f"{len(self.stand_ins)} characters that the analyser never saw in training are read by another form of "
+            f"theirs that it knows: {shown} and so on (replacements in tokenizer_config.json)"
+        ]
+
+
+def is_lexical(variables: Mapping[str, StaticVariable]) -> bool:
+    """Whether these are the variables of a LAC."""
+    return all(_named(variables, name) is not None for name in (EMBEDDING, SCORES, GRU, TRANSITIONS))
+
+
+def lexical_analyser(
+    variables: Mapping[str, StaticVariable], source: Path, dictionaries: Path | None
+) -> LexicalAnalyser:
+    """Read the dictionaries in the folder `dictionaries` (None: beside `source`), and what else the network needs.
+
+    UserError: a variable or the dictionaries are missing, or they do not belong together.
+    """
+    missing = [name for name in (EMBEDDING, SCORES, GRU, TRANSITIONS) if _named(variables, name) is None]
+    if missing:
+        hint = "LAC's variables are word_emb, fc_0 to fc_4, gru_0 to gru_3 and crfw; give --to another network"
+        raise UserError(f"no LAC: it has no variable {missing[0]}", where=str(source), hint=hint)
+    folder = dictionaries if dictionaries is not None else _beside(source)
+    found = read_dictionaries(folder)
+    embedding, scores = (to_float32(_named(variables, name).array) for name in (EMBEDDING, SCORES))
+    _check(found, embedding, scores, folder)
+    stand_ins = _stand_ins(found, embedding)
+    found = replace(found, replacements={**stand_ins, **found.replacements})
+    tokenizer = tokenizer_of_dictionaries(found, lowercase=True)
+    config = {
+        "vocab_size": len(tokenizer),
+        "embedding_size": int(embedding.shape[1]),
+        "hidden_size": int(_named(variables, GRU).shape[0]),
+        "num_hidden_layers": LAYERS,
+        "reset_gate": "before",
+        "pad_token_id": tokenizer.pad_token_id,
+    }
+    return LexicalAnalyser(config, found.tags, tokenizer, stand_ins)
+
+
+def _named(variables: Mapping[str, StaticVariable], name: str) -> StaticVariable | None:
+    """The variable, also with the prefix of a PaddleHub module (@HUB_lac@word_emb)."""
+    if name in variables:
+        return variables[name]
+    return next((variables[key] for key in variables if key.startswith("@HUB_") and key.endswith(f"@{name}")), None)
+
+
+def _beside(source: Path) -> Path:
+    base = source if source.is_dir() else source.parent
+    for place in _PLACES:
+        if (base / place / WORDS).is_file():
+            return (base / place).resolve()
+    raise UserError(
+        f"no dictionaries beside these parameters: LAC needs {WORDS} and tag.dic",
+        where=str(source),
+        hint="copy them into this folder or the one above, or give their folder with --dictionaries",
+    )
+
+
+def _check(found: Dictionaries, embedding: np.ndarray, scores: np.ndarray, folder: Path) -> None:
+    hint = "dictionaries and parameters belong to different models: take both from the same place"
+    if found.tags is None:
+        raise UserError("no tag.dic in this folder", where=str(folder), hint="it numbers the tags: `id<TAB>tag`")
+    if embedding.ndim != 2 or scores.ndim != 2 or len(found.words) != len(embedding):
+        message = f"word.dic has ids up to {len(found.words) - 1} and the embedding is {list(embedding.shape)}"
+        raise UserError(message, where=str(folder), hint=hint)
+    if len(found.tags) != scores.shape[1]:
+        message = f"tag.dic has {len(found.tags)} tags and the network scores {scores.shape[1]}"
+        raise UserError(message, where=str(folder), hint=hint)
+
+
+def _stand_ins(found: Dictionaries, embedding: np.ndarray) -> dict[str, str]:
+    """Characters that were never trained to usual forms of theirs that were."""
+    characters = {word: index for index, word in enumerate(found.words) if len(word) == 1}
+    trained = np.abs(embedding).max(axis=1) > INITIAL_RANGE
+    known = {word for word, index in characters.items() if trained[index]}
+    return {
+        word: form
+        for word in characters
+        if word not in known and word not in found.replacements
+        if (form := next((form for form in _forms(word) if form in known), None)) is not None
+    }
+
+
+def _forms(character: str) -> Sequence[str]:
+    """What a character may be read as, the best first."""
+    normal = unicodedata.normalize("NFKC", character)
+    return [form for form in (_STAND_INS.get(character), normal, normal.lower()) if form and form != character]
