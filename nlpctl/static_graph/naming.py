@@ -29,12 +29,14 @@ def name_tensors(
     UserError: no program declares just these tensors, two do and disagree, or there is neither program nor info.
     """
     if not programs:
-        return _by_info(file, tensors, info), None
+        return _by_info(file, tensors, info, ()), None
     fitting: dict[tuple[str, ...], Program] = {}
     for program in _with_union(programs):
         for names in _candidates(program):
             if misfit(program, dict(zip(names, tensors, strict=False))) is None and len(names) == len(tensors):
                 fitting.setdefault(names, program)
+    if not fitting and info is not None and len(info.structured) == len(tensors):
+        return _by_info(file, tensors, info, programs), None  # the program is that of one function among several
     if not fitting:
         raise _no_fit(file, tensors, programs)
     if len(fitting) > 1:
@@ -83,20 +85,20 @@ def _with_union(programs: Sequence[Program]) -> Iterator[Program]:
         yield dataclasses.replace(programs[0], variables=merged)
 
 
-def _by_info(file: Path, tensors: Sequence[np.ndarray], info: Pickled | None) -> dict[str, np.ndarray]:
+def _by_info(
+    file: Path, tensors: Sequence[np.ndarray], info: Pickled | None, programs: Sequence[Program]
+) -> dict[str, np.ndarray]:
+    """The names that jit.save noted, in their order; what `programs` declare of them has to fit."""
     if info is None:
-        raise UserError(
-            f"holds {len(tensors)} tensors without names, and neither a program nor .info lies beside it",
-            where=str(file),
-            hint=_PAIR_HINT,
-        )
+        why = f"holds {len(tensors)} tensors without names, and neither a program nor .info lies beside it"
+        raise UserError(why, where=str(file), hint=_PAIR_HINT)
     if len(info.structured) != len(tensors):
-        raise UserError(
-            f"holds {len(tensors)} tensors, and {info.file.name} describes {len(info.structured)}",
-            where=str(file),
-            hint=_PAIR_HINT,
-        )
-    return dict(zip(sorted(info.structured), tensors, strict=True))
+        why = f"holds {len(tensors)} tensors, and {info.file.name} describes {len(info.structured)}"
+        raise UserError(why, where=str(file), hint=_PAIR_HINT)
+    arrays = dict(zip(sorted(info.structured), tensors, strict=True))
+    if any(misfit(program, arrays) for program in programs):
+        raise _no_fit(file, tensors, programs)
+    return arrays
 
 
 def _no_fit(file: Path, tensors: Sequence[np.ndarray], programs: Sequence[Program]) -> UserError:

@@ -95,7 +95,9 @@ class Separate(ParameterSet):
         return file.relative_to(self.place).as_posix().removesuffix(self.suffix)
 
     def _check_folders(self) -> None:
-        """UserError: files of one name in two folders. These are two models, not names with a slash."""
+        """UserError: raw tensors of one name in two folders. These are two models, not Paddle's names with a slash."""
+        if self.suffix:
+            return
         folders: dict[str, Path] = {}
         for file in self.arrays:
             other = folders.setdefault(file.name, file.parent)
