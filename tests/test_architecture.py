@@ -18,7 +18,7 @@ PACKAGE = ROOT / "nlpctl"
 LAYERS = (
     ("cli",),
     ("runners",),
-    ("tasks", "training", "inference", "static_graph"),
+    ("tasks", "training", "inference", "export", "static_graph"),
     ("models", "data"),
     ("config", "runtime", "report", "upstream"),
 )

@@ -37,6 +37,7 @@ COMMANDS = (
     Command("train", "nlpctl.cli.train:train", "Train a model, keep the best, score it on dev and test.", True),
     Command("eval", "nlpctl.cli.evaluate:evaluate", "Score a trained model on labelled data.", True),
     Command("predict", "nlpctl.cli.predict:predict", "Label a file or stdin with a trained model.", True),
+    Command("export", "nlpctl.cli.export:export", "Write a trained model as graphs for other engines.", True),
     Command("explain", "nlpctl.cli.explain:explain", "Show what each token contributes to the label of a text.", True),
     Command("index", "nlpctl.cli.index:app", "Build an index of texts by meaning, and search it."),
     Command("data", "nlpctl.cli.data:app", "Look at data; cut them into train, dev and test; make more."),

@@ -62,7 +62,9 @@ class ModelCard:
     files: Mapping[str, str] = field(default_factory=dict, compare=False)
 
 
-def make_card(recipe: Recipe, labels: tuple[str, ...]) -> ModelCard:
+def make_card(
+    recipe: Recipe, labels: tuple[str, ...], thresholds: tuple[float, ...] | None = None
+) -> ModelCard:
     """The card of a model trained as `recipe` says."""
     kept = kept_values(recipe)
     files = {}
@@ -71,7 +73,7 @@ def make_card(recipe: Recipe, labels: tuple[str, ...]) -> ModelCard:
         if path is not None:
             kept[section][name] = copied
             files[copied] = path
-    return ModelCard(recipe.task, tuple(labels), kept, files=files)
+    return ModelCard(recipe.task, tuple(labels), kept, thresholds, files=files)
 
 
 def kept_values(recipe: Recipe) -> dict[str, dict[str, Any]]:
@@ -88,6 +90,11 @@ def save_model_folder(folder: Path, network: Any, tokenizer: Any, card: ModelCar
     """Write everything into `folder`. Call it inside `staged_dir`, so that the folder is whole or absent."""
     folder.mkdir(parents=True, exist_ok=True)
     network.save_pretrained(str(folder))
+    save_description(folder, tokenizer, card)
+
+
+def save_description(folder: Path, tokenizer: Any, card: ModelCard) -> None:
+    """Write what a model folder or an export holds beside its network and config: the tokenizer and the card."""
     tokenizer.save_pretrained(str(folder))
     for name, path in card.files.items():
         shutil.copyfile(path, folder / name)

@@ -32,7 +32,7 @@ from nlpctl.runtime.launch import launch, processes_wanted
 from nlpctl.runtime.process import ProcessSetup, configure_paddle, prepare_process, quiet_libraries
 from nlpctl.runtime.ranks import is_child
 from nlpctl.runtime.run_directory import RunDirectory, describe_run
-from nlpctl.runtime.versions import installed_version, pins
+from nlpctl.runtime.versions import installed_versions
 from nlpctl.training.oom import recorded_division
 from nlpctl.upstream.parameter_names import fresh_parameter_names
 
@@ -153,9 +153,8 @@ def _begin(
     overwrite: bool,
 ) -> None:
     """Take the run directory. `data` is None where the children read it."""
-    versions = {pin.package: version for pin in pins() if (version := installed_version(pin.package))}
     files = [*(data.files if data else ()), *parameter_files(recipe.model)]
-    facts |= describe_run(command, recipe.training.seed, files, versions)
+    facts |= describe_run(command, recipe.training.seed, files, installed_versions())
     facts["skipped_rows"] = data.skipped if data else {}
     run.begin(facts, dump_recipe(recipe), resume=resume, overwrite=overwrite)
 

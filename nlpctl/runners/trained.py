@@ -80,7 +80,7 @@ def open_trained_model(recipe: Recipe, source: str, batch_size: int = 64) -> Tra
 
 def open_network(recipe: Recipe, source: str) -> TrainedModel:
     """`open_trained_model` for what needs the network itself: its predictor is a DygraphPredictor."""
-    setup = _prepared(recipe)
+    setup = prepared(recipe)
     from nlpctl.inference.engine import DygraphPredictor
     from nlpctl.models.length import check_length
     from nlpctl.tasks.registry import TASKS
@@ -102,7 +102,7 @@ def _open_export(recipe: Recipe, folder: Path, batch_size: int) -> TrainedModel:
         message = f"{recipe.data.max_seq_length} tokens are more than the export takes ({manifest.max_seq_length})"
         raise UserError(message, where=recipe.where("data.max_seq_length"), hint="lower it, or export the model again")
     card = read_trained_card(folder)
-    setup = _prepared(recipe)
+    setup = prepared(recipe)
     from nlpctl.inference.choose import open_predictor
     from nlpctl.models.families import family_of_config
     from nlpctl.models.source import read_config
@@ -115,7 +115,7 @@ def _open_export(recipe: Recipe, folder: Path, batch_size: int) -> TrainedModel:
     return _trained_model(recipe, card.labels, card.thresholds, tokenizer, predictor)
 
 
-def _prepared(recipe: Recipe) -> ProcessSetup:
+def prepared(recipe: Recipe) -> ProcessSetup:
     """The process as the recipe's runtime section wants it. Only then may Paddle be imported."""
     setup = prepare_process(one_process(recipe.runtime), recipe.training.seed)
     configure_paddle(setup, recipe.training.seed)

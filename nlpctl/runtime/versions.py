@@ -64,6 +64,11 @@ def installed_version(package: str) -> str | None:
         return None
 
 
+def installed_versions() -> dict[str, str]:
+    """Package to version, of what nlpctl requires and is installed."""
+    return {pin.package: version for pin in pins() if (version := installed_version(pin.package))}
+
+
 def _requirements() -> list[str]:
     # A checkout comes first: the file is newer than the metadata of an earlier `pip install -e`.
     if _PYPROJECT.is_file() and sys.version_info >= (3, 11):

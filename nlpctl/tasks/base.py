@@ -35,6 +35,7 @@ class Task(ABC):
     label_names: tuple[str, ...] = ("labels",)  # the entries of a batch that the network does not take
     hides: bool = False  # whether labelled batches pass through `hide`
     graph_scores: bool = True  # whether an export, which takes what batches without labels hold, can be scored
+    shortens: bool = True  # whether the network takes any sequence of one token, or needs a whole template
 
     def __init__(self, recipe: Recipe, labels: LabelSet, thresholds: tuple[float, ...] | None = None):
         """`thresholds`: what `tune` found for this model, one per label."""
@@ -117,6 +118,10 @@ class Task(ABC):
     def decision(self, example: Any, predictions: Sequence[Any]) -> Any:
         """What an answer decides, without its scores: equal (==) where two engines would answer alike."""
         return without_scores(self.answer(example, predictions))
+
+    def decisions(self, examples: Sequence[Any], predictions: Sequence[Sequence[Any]]) -> list[Any]:
+        """`decision` of every example; for tasks where an answer decides something only beside others."""
+        return [self.decision(example, parts) for example, parts in zip(examples, predictions, strict=True)]
 
     def scored_outputs(self, run: Callable[[Batch], tuple[np.ndarray, ...]], batch: Batch) -> tuple[np.ndarray, ...]:
         """The outputs for a labelled batch, of an engine that takes what batches without labels hold."""

@@ -26,6 +26,7 @@ class FewShotClassification(SequenceClassification):
     """Loss, scores and answers are those of sequence classification; the logits are those of the labels' words."""
 
     name = "few_shot_classification"
+    shortens = False
 
     @staticmethod
     def head(recipe: Recipe) -> Head:

@@ -136,6 +136,24 @@ class SemanticIndexing(Task):
         ((vector, *_),) = predictions
         return {"embedding": [round(float(value), 6) for value in vector]}
 
+    def decisions(self, examples: Sequence[RetrievalExample], predictions: Sequence[Sequence[Vectors]]) -> list[Any]:
+        """The nearest other text: a vector alone decides nothing."""
+        return _nearest_others(
+            [example.text for example in examples], np.stack([vector for ((vector, *_),) in predictions])
+        )
+
+
+def _nearest_others(texts: Sequence[str], vectors: np.ndarray) -> list[str | None]:
+    """For each text the nearest that is another; None where all are the same. `vectors`: [texts, dim], unit length."""
+    distinct = {text: row for row, text in reversed(list(enumerate(texts)))}
+    rows, names = np.array(list(distinct.values())), list(distinct)
+    cosines = vectors[rows] @ vectors[rows].T
+    np.fill_diagonal(cosines, -np.inf)
+    if len(names) < 2:
+        return [None] * len(texts)
+    nearest = dict(zip(names, (names[found] for found in cosines.argmax(1).tolist()), strict=True))
+    return [nearest[text] for text in texts]
+
 
 class _Search:
     """The distinct queries of a split, and the distinct second texts they are looked for in."""

@@ -1,0 +1,105 @@
+"""The rows that an export is compared on: real ones where there are any, else texts of words from the vocabulary."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nlpctl.data.examples import ExampleReader
+from nlpctl.data.row import BadRow, Row
+from nlpctl.data.sources import RowSource, has_split, open_files, open_split
+from nlpctl.data.task_rows import TaskRows
+from nlpctl.errors import UserError
+
+_SEED = 2017
+_WORD = re.compile(r"\w+")
+
+
+@dataclass(frozen=True)
+class ComparedRows:
+    """Examples without labels. `origin`: where they are from, for people; `real`: not drawn from the vocabulary."""
+
+    examples: tuple[Any, ...]
+    origin: str
+    real: bool
+
+
+def rows_to_compare(rows: TaskRows, file: Path | None, tokenizer: Any, count: int, *, masked: bool) -> ComparedRows:
+    """Up to `count` rows of `file`, else of the first of dev, test and train that can be read, else made up.
+
+    `masked`: one word of each text is replaced by the mask. UserError where `file` is missing or has no good row.
+    """
+    mask = tokenizer.mask_token if masked else None
+    if file is not None:
+        source = open_files(rows, [file], rows.required(labelled=False), where="--data")
+        examples = tuple(islice(_examples(rows, source, mask), count))
+        if not examples:
+            hint = "give a file of rows that `nlpctl predict` would answer"
+            raise UserError("no row is usable", where=str(file), hint=hint)
+        return ComparedRows(examples, str(file), real=True)
+    for split in ("dev", "test", "train"):
+        examples = _of_split(rows, split, mask, count)
+        if examples:
+            return ComparedRows(examples, split, real=True)
+    made = tuple(_made_up(rows, tokenizer, count, mask))
+    return ComparedRows(made, "words drawn from the vocabulary", real=False)
+
+
+def _of_split(rows: TaskRows, split: str, mask: str | None, count: int) -> tuple[Any, ...]:
+    """The first rows of a split; none where its files are gone, as beside a copied model."""
+    if not has_split(rows.data, split):
+        return ()
+    try:
+        source = open_split(rows, split, labelled=False)
+        return tuple(islice(_examples(rows, source, mask), count))
+    except UserError:
+        return ()
+
+
+def _examples(rows: TaskRows, source: RowSource, mask: str | None) -> Iterator[Any]:
+    """The good rows."""
+    reader = ExampleReader(rows, None)
+    for row in source:
+        if isinstance(row, Row) and mask is not None:
+            row = Row(row.source, row.line, _masked(row.values, mask))
+        example = reader.read(row)
+        if not isinstance(example, BadRow):
+            yield example
+
+
+def _masked(values: Mapping[str, Any], mask: str) -> dict[str, Any]:
+    return {name: _with_mask(text, mask) if isinstance(text, str) else text for name, text in values.items()}
+
+
+def _with_mask(text: str, mask: str) -> str:
+    """The word in the middle of the text replaced by the mask."""
+    words = list(_WORD.finditer(text))
+    if not words:
+        return f"{text} {mask}"
+    word = words[len(words) // 2]
+    return f"{text[: word.start()]} {mask} {text[word.end() :]}"
+
+
+def _made_up(rows: TaskRows, tokenizer: Any, count: int, mask: str | None) -> Iterator[Any]:
+    """Texts of words drawn from the vocabulary, 1 to 60 of them."""
+    special = set(tokenizer.all_special_ids)
+    words = [id for id in range(len(tokenizer)) if id not in special]
+    chance = np.random.default_rng(_SEED)
+    columns = rows.required(labelled=False) or (rows.plain_column,)
+    while count:
+        values = {}
+        for column in columns:
+            ids = chance.choice(words, size=int(chance.integers(1, 60))).tolist()
+            text = tokenizer.convert_tokens_to_string(tokenizer.convert_ids_to_tokens(ids)).strip() or "a"
+            values[column] = text if mask is None else _with_mask(text, mask)
+        try:
+            yield rows.read(values, None)
+            count -= 1
+        except ValueError:  # nothing but white space
+            continue
