@@ -10,47 +10,60 @@ range that they were initialised in. Characters with such a row are read by thei
 
 from __future__ import annotations
 
+import re
 import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from nlpctl.config.schema import (
+    CompressionSection,
+    DataSection,
+    EarlyStoppingSection,
+    GuardsSection,
+    InferenceSection,
+    ModelSection,
+    OptimizerSection,
+    Recipe,
+    RuntimeSection,
+    TrainingSection,
+)
+from nlpctl.config.task_sections import DecodeSection, LossSection, MaskingSection, PromptSection, RetrievalSection
 from nlpctl.data.dictionaries import WORDS, Dictionaries, read_dictionaries
-from nlpctl.data.units import UnitTokenizer, tokenizer_of_dictionaries
+from nlpctl.data.units import tokenizer_of_dictionaries
 from nlpctl.errors import UserError
+from nlpctl.models.families import family_by_type
+from nlpctl.models.folder import make_card
 from nlpctl.models.networks.common import INITIAL_RANGE
 from nlpctl.models.weights import to_float32
+from nlpctl.static_graph.targets import Target
 from nlpctl.static_graph.variables import StaticVariable
+from nlpctl.tasks.registry import TASKS
 
+NAME = "lac"  # as --to
 EMBEDDING, SCORES, GRU, TRANSITIONS = "word_emb", "fc_4.w_0", "gru_0.w_0", "crfw"
 LAYERS = 2
-TASK_SETTINGS = """\
-task: lexical_analysis
-model: {head: crf}
-data: {unit: characters, max_seq_length: 512, doc_stride: 256}
-"""
+WINDOW, STRIDE = 512, 256  # the network reads any length; a window bounds the memory that a text takes
 
+_HUB = re.compile(r"@HUB_[^@]*@")  # what a PaddleHub module puts before names
 _PLACES = (".", "..", "conf", "../conf", "assets", "../assets")  # of the dictionaries, seen from the parameters
 # Chinese punctuation and what stood for it in half-width text; other characters go by Unicode (NFKC).
-_STAND_INS = dict(zip("。、“”‘’〝〞【】〔〕「」『』〈〉…—～‖", ".,\"\"''\"\"[][]''\"\"<>.-~|", strict=True))
+_STAND_INS = dict(zip("。、“”‘’〝〞【】〖〗〔〕「」『』〈〉…—～‖", ".,\"\"''\"\"[][][]''\"\"<>.-~|", strict=True))
 
 
 @dataclass(frozen=True)
 class LexicalAnalyser:
-    """`config`: sizes, as BiGRUConfig takes them. `stand_ins`: character to the one that it is read as, those that
-    were found out; the tokenizer has them and the dictionary's.
+    """The target of a LAC. `stand_ins`: character to the one that it is read as, those that were found out; the
+    tokenizer has them and the dictionary's.
     """
 
-    config: Mapping[str, Any]
-    labels: tuple[str, ...]
-    tokenizer: UnitTokenizer
+    target: Target
     stand_ins: Mapping[str, str]
 
     def describe(self) -> list[str]:
-        """For the console, line by line."""
+        """For the console and the report, line by line."""
         if not self.stand_ins:
             return []
         shown = ", ".join(f"{written} as {read}" for written, read in list(self.stand_ins.items())[:3])
@@ -68,7 +81,8 @@ def is_lexical(variables: Mapping[str, StaticVariable]) -> bool:
 def lexical_analyser(
     variables: Mapping[str, StaticVariable], source: Path, dictionaries: Path | None
 ) -> LexicalAnalyser:
-    """Read the dictionaries in the folder `dictionaries` (None: beside `source`), and what else the network needs.
+    """The target for these variables: its sizes, and what the dictionaries in the folder `dictionaries` (None: beside
+    `source`) say.
 
     UserError: a variable or the dictionaries are missing, or they do not belong together.
     """
@@ -91,14 +105,40 @@ def lexical_analyser(
         "reset_gate": "before",
         "pad_token_id": tokenizer.pad_token_id,
     }
-    return LexicalAnalyser(config, found.tags, tokenizer, stand_ins)
+    card = make_card(_recipe(), found.tags)
+    head = TASKS[card.task].head(_recipe())
+    family = family_by_type("bigru", str(source))
+    return LexicalAnalyser(Target(NAME, family, head, config, found.tags, True, tokenizer, card), stand_ins)
+
+
+def bare_arrays(variables: Mapping[str, StaticVariable]) -> dict[str, np.ndarray]:
+    """The arrays in float32, without the prefix of a PaddleHub module."""
+    return {_HUB.sub("", name): to_float32(variable.array) for name, variable in variables.items()}
+
+
+def _recipe() -> Recipe:
+    """What a recipe for this analyser would say, all else by default: it goes into task.json."""
+    return Recipe(
+        task="lexical_analysis",
+        model=ModelSection(head="crf"),
+        data=DataSection(unit="characters", max_seq_length=WINDOW, doc_stride=STRIDE),
+        decode=DecodeSection(),
+        masking=MaskingSection(),
+        prompt=PromptSection(),
+        retrieval=RetrievalSection(),
+        loss=LossSection(),
+        training=TrainingSection(),
+        optimizer=OptimizerSection(),
+        early_stopping=EarlyStoppingSection(),
+        guards=GuardsSection(),
+        compression=CompressionSection(),
+        inference=InferenceSection(),
+        runtime=RuntimeSection(),
+    )
 
 
 def _named(variables: Mapping[str, StaticVariable], name: str) -> StaticVariable | None:
-    """The variable, also with the prefix of a PaddleHub module (@HUB_lac@word_emb)."""
-    if name in variables:
-        return variables[name]
-    return next((variables[key] for key in variables if key.startswith("@HUB_") and key.endswith(f"@{name}")), None)
+    return next((variable for key, variable in variables.items() if _HUB.sub("", key) == name), None)
 
 
 def _beside(source: Path) -> Path:
