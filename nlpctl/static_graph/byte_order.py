@@ -9,20 +9,27 @@ import numpy as np
 from nlpctl.errors import UserError
 
 _LOOKED_AT = 4096
-_ENOUGH = 16  # values that are not zero; fewer may look plausible both ways by chance
+_ENOUGH = 16  # different values; fewer may look plausible the other way round by chance
 
 
 def check_byte_order(file: Path, name: str, array: np.ndarray) -> None:
     """UserError when the values of a float32 or float64 array make sense with their bytes swapped, and only so.
 
     Weights lie between 1e-20 and 1e20. With swapped bytes the low bits of the mantissa become the exponent, so that
-    about half of them do not, and of a constant 1 none.
+    about half of them do not. Of a constant, such as the 1 of a layer norm, only what is no normal number counts:
+    a mask may well be -1e30.
     """
     if array.dtype.name not in ("float32", "float64"):
         return
     values = array.reshape(-1)[:_LOOKED_AT]
     values = values[values != 0]  # NaN stays
-    if values.size >= _ENOUGH and _plausible(values) < 0.9 and _plausible(values.byteswap()) == 1.0:
+    if values.size < _ENOUGH:
+        return
+    if len(np.unique(values)) < _ENOUGH:
+        strange = bool((np.abs(values) < np.finfo(values.dtype).tiny).all())
+    else:
+        strange = _plausible(values) < 0.9
+    if strange and _plausible(values.byteswap()) == 1.0:
         raise UserError(
             f"the byte order of {name} is swapped: its values make sense the other way round only",
             where=str(file),
