@@ -51,7 +51,7 @@ def resolve_source(name_or_path: str) -> ModelSource:
     Raises UserError, naming the file and the remedy, when a folder is missing or incomplete.
     """
     if name_or_path.startswith(_PYTHON_PREFIX):
-        return _classify(_inside_package(name_or_path), name_or_path)
+        return _classify(package_folder(name_or_path), name_or_path)
     path = Path(name_or_path).expanduser()
     if path.is_dir():
         return _classify(path.resolve(), name_or_path)
@@ -147,7 +147,7 @@ def _run_model(folder: Path) -> Path | None:
     raise UserError("this run has not finished, so it has no model yet", where=str(folder), hint=hint)
 
 
-def _inside_package(name: str) -> Path:
+def package_folder(name: str) -> Path:
     """The folder that `python:PACKAGE/PATH` names. The package is located, never imported."""
     package, _, inside = name.removeprefix(_PYTHON_PREFIX).partition("/")
     if not package.isidentifier() or ".." in Path(inside).parts:

@@ -7,7 +7,7 @@ which is told and never decided.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -32,10 +32,6 @@ class Candidate:
     steps: tuple[Step, ...] = ()
     where: str = ""
 
-    def describe(self) -> str:
-        """The variables, and what says so."""
-        return f"{' + '.join(self.static)} ({self.how}{f', {self.where}' if self.where else ''})"
-
 
 @dataclass(frozen=True)
 class Match:
@@ -49,11 +45,15 @@ class Match:
 
 @dataclass(frozen=True)
 class Mismatch:
-    """A variable that would be this parameter's, but is of another shape or type."""
+    """A variable that would be this parameter's, but is of another shape or type.
+
+    `found`: the shape after the steps; None where those did not fit.
+    """
 
     parameter: TargetParameter
     candidate: Candidate
     reason: str
+    found: tuple[int, ...] | None
 
 
 @dataclass(frozen=True)
@@ -147,8 +147,9 @@ class Matcher:
         for parameter in self.open_parameters:
             found = offers.get(parameter.name, [])
             if len(found) > 1:
+                how = ", ".join(dict.fromkeys(each.how for each in found))
                 self._ambiguities[parameter.name] = Ambiguity(
-                    (parameter,), tuple(each.describe() for each in found), f"{len(found)} candidates"
+                    (parameter,), tuple(" + ".join(each.static) for each in found), f"{len(found)} candidates: {how}"
                 )
             elif found:
                 taken[id(found[0])] = found[0]
@@ -179,7 +180,8 @@ class Matcher:
                 continue
             problem = _problem(arrays[index], dtype, parameter) if arrays else reason
             if problem is not None:
-                self._mismatches[parameter.name] = Mismatch(parameter, candidate, problem)
+                found = arrays[index].shape if arrays else None
+                self._mismatches[parameter.name] = Mismatch(parameter, candidate, problem, found)
             else:
                 self._matches[parameter.name] = Match(parameter, arrays[index], dtype, candidate)
         self._used.update(candidate.static)
@@ -218,11 +220,3 @@ def _problem(array: np.ndarray, dtype: str, parameter: TargetParameter) -> str |
         return f"type {dtype} where the network has {parameter.dtype}"
     return None
 
-
-def match_all(matcher: Matcher, maps: Sequence[NameMap], ways: Sequence[Callable[[Matcher], None]]) -> Matching:
-    """Use the maps in their order, the user's own before the built-in ones, then the other ways."""
-    for name_map in maps:
-        matcher.use_map(name_map)
-    for way in ways:
-        way(matcher)
-    return matcher.result()

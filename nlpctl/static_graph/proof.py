@@ -107,11 +107,7 @@ def _plan(program: Program, source: StaticModel, network: Any) -> _Plan:
     fetches = program.fetches or leaves(operators, known, source.variables)
     if not fetches:
         raise _NotPossible("the program has no outputs")
-    needed = needed_for(operators, fetches)
-    unknown = sorted({op.type for op in needed} - OPERATORS)
-    if unknown:
-        raise _NotPossible(f"the program has operators that nlpctl does not run: {', '.join(unknown)}")
-    read = {name for op in needed for name in op.reads}
+    read = {name for op in needed_for(operators, fetches) for name in op.reads}
     feeds = [feed for feed in feeds if feed in read or program.feeds]
     strange = [feed for feed in feeds if feed not in known and feed in read]
     if strange:
@@ -193,6 +189,7 @@ def _run_program(program: Program, source: StaticModel, plan: _Plan) -> dict[str
             fetches = [block.var(name) for name in plan.fetches]
             if not program.fetches:
                 graph = graph.clone(for_test=True)._prune(fetches)
+            _check_operators(graph)
             scope = paddle.static.Scope()
             place = paddle.CPUPlace()
             for name, variable in source.variables.items():
@@ -202,9 +199,18 @@ def _run_program(program: Program, source: StaticModel, plan: _Plan) -> dict[str
                 results = paddle.static.Executor(place).run(
                     graph, feed=dict(plan.feeds), fetch_list=fetches, return_numpy=True
                 )
+        except _NotPossible:
+            raise
         except Exception as error:  # what Paddle's executor raises for an operator or attribute that it has no more
             raise _NotPossible(f"Paddle cannot run the program ({_reason(error)})") from error
     return {name: np.asarray(array) for name, array in zip(plan.fetches, results, strict=True)}
+
+
+def _check_operators(graph: Any) -> None:
+    """Of all blocks: everything in the graph runs, whether the outputs need it or not."""
+    unknown = sorted({op.type for block in graph.blocks for op in block.ops} - OPERATORS - {"feed", "fetch"})
+    if unknown:
+        raise _NotPossible(f"it has operators that nlpctl does not run: {', '.join(unknown)}")
 
 
 @contextlib.contextmanager
@@ -254,7 +260,8 @@ def _compare(name: str, theirs: np.ndarray, ours: list[np.ndarray]) -> Compared 
     if index is None or theirs.dtype.kind != "f":
         return None
     value = ours.pop(index)
-    ways = {"": value, "softmax": _softmax(value), "sigmoid": 1 / (1 + np.exp(-value))}
+    with np.errstate(over="ignore"):
+        ways = {"": value, "softmax": _softmax(value), "sigmoid": 1 / (1 + np.exp(-value))}
     differences = {way: _largest(theirs, result) for way, result in ways.items()}
     best = "" if differences[""] <= TOLERANCE else min(differences, key=differences.get)
     if differences[best] > TOLERANCE:

@@ -1,0 +1,145 @@
+"""`nlpctl convert-static`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+import yaml
+
+from nlpctl.errors import NlpctlError, UserError
+from nlpctl.runtime import console
+
+if TYPE_CHECKING:
+    from nlpctl.static_graph.report import ConversionReport
+
+_MAP_ENDING = ".yaml"
+
+
+def convert_static(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="Folder, file, archive or prefix of static parameters; python:PACKAGE/PATH is inside a package.",
+        ),
+    ],
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="MODEL",
+            help="What it becomes: a model folder or run, a config.json, a built-in model of PaddleNLP (ernie-1.0), a "
+            "class (BertForMaskedLM), or lac.",
+        ),
+    ],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="DIR", help="Folder to write; of --plan the map file.")
+    ] = None,
+    class_name: Annotated[
+        str | None,
+        typer.Option(
+            "--class", metavar="CLASS", help="The network's class, such as ErnieForSequenceClassification."
+        ),
+    ] = None,
+    config: Annotated[
+        list[str] | None,
+        typer.Option("--config", metavar="KEY=VALUE", help="A value of the network's config; repeatable."),
+    ] = None,
+    map_name: Annotated[
+        str, typer.Option("--map", metavar="auto|NAME|FILE.yaml", help="How names are matched.")
+    ] = "auto",
+    labels: Annotated[
+        Path | None, typer.Option("--labels", metavar="FILE", help="The labels, one per line in the order of ids.")
+    ] = None,
+    vocabulary: Annotated[
+        Path | None, typer.Option("--vocabulary", metavar="FILE", help="vocab.txt, or a folder with a tokenizer.")
+    ] = None,
+    allow_missing: Annotated[
+        list[str] | None,
+        typer.Option("--allow-missing", metavar="PATTERN", help="Parameters that may be new; repeatable."),
+    ] = None,
+    plan: Annotated[bool, typer.Option("--plan", help="Only show what would be done, and write it as a map.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON object.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is there already.")] = False,
+) -> None:
+    """Turn the parameters of a static graph into a model folder that trains on.
+
+    Reads what Paddle 1.x and 2.x write: a file per variable, a combined file with its program, paddle.static.save,
+    jit.save; .npy and .npz; archives of these. Every parameter has to be found, and where the static program still
+    runs, both have to answer alike.
+
+    Examples:
+
+      nlpctl convert-static inference/ --to outputs/quickstart -o outputs/from_inference
+
+      nlpctl convert-static ERNIE_1.0/params --to ernie-1.0 --class ErnieModel --vocabulary ERNIE_1.0/vocab.txt -o ernie
+
+      nlpctl convert-static ERNIE_1.0/params --to ernie-1.0 --plan -o ernie.yaml
+    """
+    from nlpctl.runners.convert_static import ConversionRequest, plan_static
+    from nlpctl.runners.convert_static import convert_static as convert
+
+    values = dict(_assignment(text) for text in config or ())
+    request = ConversionRequest(
+        source, to, class_name, values, map_name, labels, vocabulary, tuple(allow_missing or ())
+    )
+    if plan:
+        file = _map_file(output, source)
+        report = plan_static(request, file, overwrite=overwrite)
+        _show(report, json, every_parameter=True)
+        console.note(f"map: {file}")
+        return
+    if output is None:
+        raise UserError("where to write it is not given", "-o", "name a folder: -o DIR; or ask for a --plan")
+    try:
+        done = convert(request, output, overwrite=overwrite)
+    except NlpctlError as error:
+        if "report" in vars(error):
+            _show(vars(error)["report"], json)
+        raise
+    _show(done.report, json)
+    console.note(f"model: {output}")
+    console.note(_next_step(output, done.task, done.usable))
+
+
+def _show(report: ConversionReport, json: bool, *, every_parameter: bool = False) -> None:
+    if json:
+        console.print_json(report.to_json())
+        return
+    from nlpctl.static_graph import report as tables
+
+    if every_parameter and report.matched:
+        console.table("matched", tables.MATCHED_COLUMNS, tables.matched_cells(report))
+    for title, rows in tables.open_tables(report):
+        console.table(title, tables.OPEN_COLUMNS, tables.open_cells(rows))
+    for line in tables.summary_lines(report):
+        console.result(line)
+
+
+def _next_step(output: Path, task: str | None, usable: bool) -> str:
+    if not usable:
+        return "it has no vocabulary yet, which every other command needs: convert it again with --vocabulary FILE"
+    if task is None:
+        return f"train it on: model.name_or_path: {output} in a recipe"
+    return f"use it: nlpctl predict {output}; or train it on: model.name_or_path: {output} in a recipe"
+
+
+def _map_file(output: Path | None, source: str) -> Path:
+    """FILE.yaml as given; for a folder, or none, a file of that name beside it."""
+    if output is None:
+        return Path(f"{Path(source.removeprefix('python:')).name}.map{_MAP_ENDING}")
+    return output if output.suffix == _MAP_ENDING else output.with_name(f"{output.name}.map{_MAP_ENDING}")
+
+
+def _assignment(text: str) -> tuple[str, Any]:
+    """KEY=VALUE, the value as YAML reads it."""
+    key, equals, value = text.partition("=")
+    try:
+        read = yaml.safe_load(value)
+    except yaml.YAMLError:
+        read = value
+    if not equals or not key.strip() or not value.strip() or isinstance(read, dict):
+        raise UserError(f"{text!r} is not of the form KEY=VALUE", "--config", "--config num_hidden_layers=12")
+    return key.strip(), read

@@ -1,0 +1,205 @@
+"""`nlpctl convert-static`: parameters of a static graph become a model folder."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nlpctl.config.schema import RuntimeSection
+from nlpctl.errors import Problem, RunFailed, UserError
+from nlpctl.runtime.files import write_text_atomic, writing
+from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_libraries
+
+if TYPE_CHECKING:
+    from nlpctl.static_graph.convert import Conversion
+    from nlpctl.static_graph.maps import NameMap
+    from nlpctl.static_graph.report import ConversionReport
+    from nlpctl.static_graph.targets import Target
+
+AUTO = "auto"
+_SEED = 42
+
+
+class ConversionFailed(RunFailed):
+    """The conversion is not complete, or was proved wrong: nothing was written. `report` says what was found."""
+
+    def __init__(self, report: ConversionReport, problems: Sequence[Problem]):
+        super().__init__(problems=problems)
+        self.report = report
+
+
+class ConversionAmbiguous(UserError):
+    """Something has two candidates, which the user has to decide: nothing was written. `report` says what."""
+
+    def __init__(self, report: ConversionReport, problems: Sequence[Problem]):
+        super().__init__(problems=problems)
+        self.report = report
+
+
+@dataclass(frozen=True)
+class ConversionRequest:
+    """What is to be converted into what.
+
+    `to`: see static_graph/targets.py. `class_name`: the network's class, where `to` says another one or none. `config`:
+    values over its own. `map_name`: "auto", a built-in map, or a map file. `labels`, `vocabulary`: files for what `to`
+    does not know. `allow_missing`: patterns of parameters that may stay newly initialised.
+    """
+
+    source: str
+    to: str
+    class_name: str | None = None
+    config: Mapping[str, Any] = field(default_factory=dict)
+    map_name: str = AUTO
+    labels: Path | None = None
+    vocabulary: Path | None = None
+    allow_missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Converted:
+    """`task`: what the folder can be used for as it is; None: it is to be trained. `usable`: it has a vocabulary."""
+
+    report: ConversionReport
+    output: Path
+    task: str | None
+    usable: bool
+
+
+def convert_static(request: ConversionRequest, output: Path, *, overwrite: bool = False) -> Converted:
+    """Convert as `request` says and write a model folder to `output`.
+
+    UserError: an input is wrong. ConversionAmbiguous, ConversionFailed: the source does not determine the network, or
+    the two do not answer alike. Nothing is written then.
+    """
+    _prepare()
+    from nlpctl.static_graph.convert import fill
+    from nlpctl.static_graph.model_folder import refuse_folder, write_folder
+    from nlpctl.static_graph.proof import Proof, prove
+    from nlpctl.static_graph.report import make_report
+
+    refuse_folder(output, overwrite)
+    conversion = _planned(request)
+    _check_complete(make_report(conversion, None))
+    fill(conversion)
+    if conversion.fresh:
+        proof = Proof(False, "some parameters are new, so the outputs cannot be the same")
+    else:
+        proof = prove(conversion.source, conversion.network)
+    report = make_report(conversion, proof)
+    if proof.fails:
+        raise ConversionFailed(report, [_disproved(proof.difference)])
+    card = write_folder(output, conversion, report)
+    task = card.task if card is not None and card.trained else None
+    return Converted(report, output, task, conversion.target.tokenizer is not None)
+
+
+def plan_static(request: ConversionRequest, map_file: Path, *, overwrite: bool = False) -> ConversionReport:
+    """What `convert_static` would do, also where it would fail; writes it as a map to `map_file`, nothing else."""
+    if map_file.exists() and not overwrite:
+        raise UserError("this exists already", str(map_file), "use --overwrite, or name another file: -o FILE.yaml")
+    _prepare()
+    from nlpctl.static_graph.plan_file import plan_text
+    from nlpctl.static_graph.report import make_report
+
+    report = make_report(_planned(request), None)
+    with writing(map_file, "name another place: -o FILE.yaml"):
+        write_text_atomic(map_file, plan_text(report))
+    return report
+
+
+def _prepare() -> None:
+    """On the CPU: a proof has to be exact, and nothing here is large."""
+    configure_paddle(prepare_process(RuntimeSection(device="cpu"), _SEED), _SEED)
+    quiet_libraries()
+
+
+def _planned(request: ConversionRequest) -> Conversion:
+    from nlpctl.static_graph.convert import plan
+    from nlpctl.static_graph.sources import read_static
+    from nlpctl.static_graph.targets import find_target
+
+    source = read_static(_source_path(request.source))
+    target = _with_files(find_target(request.to, request.class_name), request.labels, request.vocabulary)
+    return plan(source, target, _maps(request.map_name, target), request.config, request.allow_missing)
+
+
+def _source_path(source: str) -> Path:
+    from nlpctl.models.source import package_folder
+
+    return package_folder(source) if source.startswith("python:") else Path(source).expanduser()
+
+
+def _with_files(target: Target, labels: Path | None, vocabulary: Path | None) -> Target:
+    """`target` with the labels and the vocabulary that were given."""
+    from nlpctl.data.labels import LabelSet
+    from nlpctl.static_graph.vocabulary import tokenizer_from
+
+    if labels is not None:
+        if not target.head.labelled:
+            raise UserError("this network has no labels", "--labels", "leave it out, or name another --class")
+        names = tuple(LabelSet.from_file(labels).names)
+        card = target.card and dataclasses.replace(target.card, labels=names, thresholds=None)
+        target = dataclasses.replace(target, labels=names, labels_known=True, card=card)
+    if vocabulary is not None:
+        target = dataclasses.replace(target, tokenizer=tokenizer_from(vocabulary, target.family))
+    return target
+
+
+def _maps(name: str, target: Target) -> list[NameMap]:
+    """The user's own map before the built-in ones; a built-in one that is named stands alone."""
+    from nlpctl.static_graph.convert import maps_for
+    from nlpctl.static_graph.maps import built_in_map, read_map
+
+    if name == AUTO:
+        return maps_for(target)
+    if name.endswith((".yaml", ".yml")) or "/" in name:
+        return [read_map(Path(name).expanduser()), *maps_for(target)]
+    return [built_in_map(name)]
+
+
+def _check_complete(report: ConversionReport) -> None:
+    """ConversionAmbiguous, ConversionFailed: a parameter has no value, or more than one."""
+    if report.ambiguous:
+        raise ConversionAmbiguous(
+            report,
+            [
+                Problem(
+                    f"{_listed([row.parameter for row in report.ambiguous])}: {report.ambiguous[0].reason} "
+                    f"({_listed(report.ambiguous[0].candidates)})",
+                    where=report.source,
+                    hint="choose in a map: --plan writes one to be edited, --map FILE.yaml uses it",
+                )
+            ],
+        )
+    lacking = [*report.missing, *report.mismatched]
+    if not lacking:
+        return
+    first = lacking[0]
+    reason = f" ({first.reason})" if first.reason else ""
+    raise ConversionFailed(
+        report,
+        [
+            Problem(
+                f"{len(lacking)} of {report.parameters} parameters have no value: {first.parameter}{reason}"
+                + (f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""),
+                where=report.source,
+                hint="--plan writes a map to be edited; --allow-missing PATTERN names what may be new, such as "
+                "classifier",
+            )
+        ],
+    )
+
+
+def _disproved(difference: float | None) -> Problem:
+    return Problem(
+        f"the static program and the converted network differ by {difference:.3g} on the same inputs",
+        hint="a variable stands in the wrong place, or the config differs (hidden_act, layer norm): compare --plan "
+        "with the program, and mend the map or --to",
+    )
+
+
+def _listed(names: Sequence[str], count: int = 4) -> str:
+    return ", ".join(names[:count]) + (f" and {len(names) - count} more" if len(names) > count else "")

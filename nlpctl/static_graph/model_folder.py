@@ -1,0 +1,85 @@
+"""Writing what was converted as a model folder that every other command takes."""
+
+from __future__ import annotations
+
+import dataclasses
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from nlpctl.config.load import load_recipe
+from nlpctl.errors import UserError
+from nlpctl.models.crf import CRF_SUFFIX
+from nlpctl.models.folder import ModelCard, make_card, save_model_folder
+from nlpctl.models.network import max_positions
+from nlpctl.runtime.files import staged_dir, write_json_atomic, write_text_atomic, writing
+from nlpctl.static_graph.convert import Conversion
+from nlpctl.static_graph.report import ConversionReport, markdown
+
+REPORT_JSON, REPORT_PAGE = "conversion.json", "conversion.md"
+_TASKS = {
+    "SequenceClassification": "sequence_classification",
+    "TokenClassification": "token_classification",
+    "QuestionAnswering": "question_answering",
+}
+_MAX_SEQ_LENGTH = 128
+
+
+def card_of(conversion: Conversion) -> ModelCard | None:
+    """labels.json and task.json of the result; None where no task is known that it could do as it is.
+
+    A head that is new, even in part, was not trained.
+    """
+    target = conversion.target
+    head = {each.name for each in conversion.fresh if not each.name.startswith(f"{target.family.prefix}.")}
+    if target.card is not None:
+        return dataclasses.replace(target.card, trained=target.card.trained and not head)
+    task = _TASKS.get(target.head.name)
+    if task is None or target.tokenizer is None:
+        return None
+    if task == "token_classification" and not target.labels_known:  # LABEL_0 is no tag
+        return None
+    is_crf = type(conversion.network).__name__.endswith(CRF_SUFFIX)
+    length = min(_MAX_SEQ_LENGTH, max_positions(conversion.network) or _MAX_SEQ_LENGTH)
+    values: dict[str, Any] = {"task": task, "data": {"max_seq_length": length}}
+    if is_crf:
+        values["model"] = {"head": "crf"}
+    card = recipe_card(values, target.labels)
+    return dataclasses.replace(card, trained=not head)
+
+
+def recipe_card(values: dict[str, Any], labels: tuple[str, ...]) -> ModelCard:
+    """The card of a model of a recipe that says `values` and leaves the rest as it is by default."""
+    with tempfile.TemporaryDirectory(prefix="nlpctl-recipe-") as folder:
+        file = Path(folder) / "recipe.yaml"
+        file.write_text(yaml.safe_dump(values), encoding="utf-8")
+        return make_card(load_recipe(file, purpose="apply"), labels)
+
+
+def write_folder(output: Path, conversion: Conversion, report: ConversionReport) -> ModelCard | None:
+    """Write the folder, whole or not at all. Returns its card; None: it is a plain folder of PaddleNLP."""
+    card = card_of(conversion)
+    tokenizer = conversion.target.tokenizer
+    with writing(output, "name another place: -o"), staged_dir(output) as folder:
+        if card is not None:
+            save_model_folder(folder, conversion.network, tokenizer, card)
+        else:
+            conversion.network.save_pretrained(str(folder))
+            if tokenizer is not None:
+                tokenizer.save_pretrained(str(folder))
+        write_json_atomic(folder / REPORT_JSON, report.to_json())
+        write_text_atomic(folder / REPORT_PAGE, markdown(report))
+    return card
+
+
+def refuse_folder(output: Path, overwrite: bool) -> None:
+    """UserError where `output` is there already and not to be replaced, or is no model folder."""
+    if not output.exists():
+        return
+    if not overwrite:
+        raise UserError("this exists already", where=str(output), hint="use --overwrite, or name another folder: -o")
+    if not (output / "config.json").is_file():
+        hint = "name another folder: -o"
+        raise UserError("this is no model folder, and is not replaced", where=str(output), hint=hint)

@@ -1,0 +1,233 @@
+"""The conversion report: what became of every parameter and every variable, for programs and for people."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nlpctl.static_graph.convert import Conversion
+from nlpctl.static_graph.match import Match
+from nlpctl.static_graph.proof import TOLERANCE, Proof
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class MatchedRow:
+    """A parameter and the variables it comes from. `dtype`: theirs; `how`: which way found it.
+
+    `outputs`: all parameters that these steps make of these variables, in their order.
+    """
+
+    parameter: str
+    shape: Shape
+    variables: tuple[str, ...]
+    dtype: str
+    steps: tuple[Any, ...]
+    outputs: tuple[str, ...]
+    how: str
+    where: str
+
+
+@dataclass(frozen=True)
+class OpenRow:
+    """A parameter without a value. `candidates`: variables of its shape that are not used, or what clashed."""
+
+    parameter: str
+    shape: Shape
+    reason: str
+    candidates: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class VariableRow:
+    """A variable that became nothing."""
+
+    variable: str
+    shape: Shape
+    dtype: str
+
+
+@dataclass(frozen=True)
+class ConversionReport:
+    """`parameters`: how many the network has, each counted once; `matched` + `fresh` + `missing` + `mismatched` +
+    `ambiguous` are all of them. `fresh` were allowed to be new. `optimizer`: variables of a training that is over.
+    """
+
+    source: str
+    layout: str
+    to: str
+    network: str
+    labels: tuple[str, ...]
+    parameters: int
+    numbers: int
+    matched: tuple[MatchedRow, ...]
+    fresh: tuple[OpenRow, ...]
+    missing: tuple[OpenRow, ...]
+    mismatched: tuple[OpenRow, ...]
+    ambiguous: tuple[OpenRow, ...]
+    unused: tuple[VariableRow, ...]
+    optimizer: tuple[str, ...]
+    notes: tuple[str, ...]
+    proof: Proof | None
+
+    @property
+    def complete(self) -> bool:
+        return not (self.missing or self.mismatched or self.ambiguous)
+
+    @property
+    def ways(self) -> dict[str, int]:
+        """How the parameters were found: way to their number."""
+        return dict(Counter(row.how for row in self.matched))
+
+    def to_json(self) -> dict[str, Any]:
+        share = round(len(self.matched) / self.parameters, 6) if self.parameters else 0.0
+        proof = None
+        if self.proof is not None:
+            proof = {"difference": self.proof.difference, "tolerance": TOLERANCE, **dataclasses.asdict(self.proof)}
+        return {**dataclasses.asdict(self), "share": share, "complete": self.complete, "ways": self.ways,
+                "proof": proof}  # fmt: skip
+
+
+def make_report(conversion: Conversion, proof: Proof | None) -> ConversionReport:
+    """`proof`: None where none was tried."""
+    matching = conversion.matching
+    fresh = {parameter.name for parameter in conversion.fresh}
+    unused = [VariableRow(each.name, each.shape, each.dtype) for each in matching.unused]
+    missing = [
+        OpenRow(each.name, each.shape, "", tuple(row.variable for row in unused if row.shape == each.shape))
+        for each in matching.missing
+    ]
+    mismatched = [
+        OpenRow(each.parameter.name, each.parameter.shape, each.reason, each.candidate.static)
+        for each in matching.mismatches
+    ]
+    return ConversionReport(
+        source=str(conversion.source.source),
+        layout=conversion.source.layout,
+        to=conversion.target.name,
+        network=type(conversion.network).__name__,
+        labels=conversion.target.labels,
+        parameters=len(matching.parameters),
+        numbers=sum(parameter.size for parameter in matching.parameters),
+        matched=tuple(map(_matched, matching.matches)),
+        fresh=tuple(row for row in [*missing, *mismatched] if row.parameter in fresh),
+        missing=tuple(row for row in missing if row.parameter not in fresh),
+        mismatched=tuple(row for row in mismatched if row.parameter not in fresh),
+        ambiguous=tuple(
+            OpenRow(each.name, each.shape, ambiguity.why, ambiguity.candidates)
+            for ambiguity in matching.ambiguities
+            for each in ambiguity.parameters
+        ),
+        unused=tuple(unused),
+        optimizer=conversion.source.left_out,
+        notes=(*conversion.source.notes, *matching.notes),
+        proof=proof,
+    )
+
+
+def _matched(match: Match) -> MatchedRow:
+    candidate = match.candidate
+    steps = tuple(step.plain() for step in candidate.steps)
+    parameter = match.parameter
+    place = (candidate.how, candidate.where)
+    return MatchedRow(
+        parameter.name, parameter.shape, candidate.static, match.dtype, steps, candidate.dygraph, *place
+    )
+
+
+def shape_text(shape: Shape) -> str:
+    return " x ".join(map(str, shape)) or "one number"
+
+
+def proof_text(proof: Proof | None) -> str:
+    """One sentence."""
+    if proof is None:
+        return "not run"
+    if not proof.possible:
+        return f"not possible: {proof.reason}"
+    verdict = "at most" if proof.holds else "FAILED:"
+    read = "".join(sorted({f" (of the {each.of} of the network's)" for each in proof.outputs if each.of}))
+    return (
+        f"the static program and the network, run on the same inputs, differ by {verdict} {proof.difference:.3g} in "
+        f"{len(proof.outputs)} output{'s' if len(proof.outputs) > 1 else ''}{read}; {TOLERANCE:g} is allowed"
+    )
+
+
+def matched_cells(report: ConversionReport) -> list[tuple[str, ...]]:
+    """One line per parameter: its name, shape, the variables, and how they were found."""
+    return [
+        (
+            row.parameter,
+            shape_text(row.shape),
+            " + ".join(row.variables),
+            ", ".join(_step_text(step) for step in row.steps),
+            row.dtype,
+            row.how + (f", {row.where}" if row.where else ""),
+        )
+        for row in report.matched
+    ]
+
+
+MATCHED_COLUMNS = ("parameter", "shape", "from", "steps", "type", "how")
+OPEN_COLUMNS = ("parameter", "shape", "why", "variables")
+
+
+def open_cells(rows: Sequence[OpenRow]) -> list[tuple[str, ...]]:
+    """One line per parameter without a value."""
+    return [(row.parameter, shape_text(row.shape), row.reason, _some(row.candidates)) for row in rows]
+
+
+def open_tables(report: ConversionReport) -> list[tuple[str, Sequence[OpenRow]]]:
+    """The tables of parameters without a value that are not empty, with their titles."""
+    tables = [
+        ("two or more candidates", report.ambiguous),
+        ("another shape or type", report.mismatched),
+        ("missing", report.missing),
+        ("new, as --allow-missing says", report.fresh),
+    ]
+    return [(title, rows) for title, rows in tables if rows]
+
+
+def summary_lines(report: ConversionReport) -> list[str]:
+    """For the console, line by line."""
+    lines = [
+        f"source: {report.source} ({report.layout})",
+        f"network: {report.network}, {report.numbers:,} numbers in {report.parameters} parameters",
+        f"matched: {len(report.matched)} of {report.parameters} parameters",
+        *(f"  {count} by {how}" for how, count in report.ways.items()),
+    ]
+    if report.unused:
+        lines.append(f"variables without use: {len(report.unused)} ({_some([row.variable for row in report.unused])})")
+    if report.optimizer:
+        lines.append(f"variables of an optimizer, left out: {len(report.optimizer)}")
+    lines += [f"note: {note}" for note in report.notes]
+    return [*lines, f"proof: {proof_text(report.proof)}"]
+
+
+def markdown(report: ConversionReport) -> str:
+    """The whole report as a page."""
+    parts = [f"# Conversion of {report.source}", "\n".join(f"- {line.strip()}" for line in summary_lines(report))]
+    for title, rows in open_tables(report):
+        parts += [f"## Parameters: {title}", _table(OPEN_COLUMNS, open_cells(rows))]
+    if report.unused:
+        cells = [(row.variable, shape_text(row.shape), row.dtype) for row in report.unused]
+        parts += ["## Variables without use", _table(("variable", "shape", "type"), cells)]
+    parts += ["## Matched", _table(MATCHED_COLUMNS, matched_cells(report))]
+    return "\n\n".join(parts) + "\n"
+
+
+def _table(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
+    lines = [columns, ["---"] * len(columns), *cells]
+    return "\n".join("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+
+
+def _step_text(step: Any) -> str:
+    return step if isinstance(step, str) else "".join(f"{name} {value}" for name, value in step.items())
+
+
+def _some(names: Sequence[str], count: int = 4) -> str:
+    return ", ".join(names[:count]) + (f" and {len(names) - count} more" if len(names) > count else "")
