@@ -24,7 +24,7 @@ def jsonl_rows(lines: Iterable[tuple[int, bytes]], source: str, required: Sequen
         try:
             value = json.loads(text)
         except (ValueError, RecursionError) as error:
-            yield BadRow(source, number, f"not JSON: {_json_reason(error)}")
+            yield BadRow(source, number, f"not JSON: {json_reason(error)}")
             continue
         yield object_row(source, number, value, required)
 
@@ -42,7 +42,7 @@ def json_type(value: Any) -> str:
     return {list: "a list", str: "a string", int: "a number", float: "a number", dict: "an object"}[type(value)]
 
 
-def _json_reason(error: Exception) -> str:
+def json_reason(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
         return f"{error.msg} at character {error.pos + 1}"
     return "nested too deeply" if isinstance(error, RecursionError) else str(error)
@@ -70,7 +70,7 @@ def json_errors_told(source: str) -> Iterator[None]:
         hint = "mend the file; if it has one object per line, set data.format: jsonl"
         raise UserError(f"not JSON: {error.msg} at column {error.colno}", where=where, hint=hint) from None
     except (ValueError, RecursionError) as error:
-        raise UserError(f"not JSON: {_json_reason(error)}", where=source, hint="mend the file") from None
+        raise UserError(f"not JSON: {json_reason(error)}", where=source, hint="mend the file") from None
 
 
 def json_rows(lines: Iterable[tuple[int, bytes]], source: str, required: Sequence[str]) -> Iterator[Row | BadRow]:

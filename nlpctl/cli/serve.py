@@ -1,0 +1,62 @@
+"""`nlpctl serve`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from nlpctl.cli.options import EngineOption, PrecisionOption, engine_overrides, load_command_recipe
+from nlpctl.config.located import located
+
+
+def serve(
+    ctx: typer.Context,
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="Export, run directory or model folder, or the recipe of a run.")
+    ],
+    host: Annotated[str, typer.Option("--host", help="Address to listen on; 0.0.0.0: all of them.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", help="Port to listen on; 0: any that is free.")] = 8000,
+    engine: EngineOption = None,
+    precision: PrecisionOption = None,
+    batch_size: Annotated[int, typer.Option("--batch-size", help="Rows that are computed together.")] = 32,
+    batch_wait: Annotated[
+        float, typer.Option("--batch-wait", metavar="MS", help="How long an idle engine waits for a batch to fill.")
+    ] = 0.0,
+    queue: Annotated[
+        int, typer.Option("--queue", metavar="ROWS", help="Rows that may wait; requests beyond get 503.")
+    ] = 512,
+    max_rows: Annotated[int, typer.Option("--max-rows", metavar="ROWS", help="Rows of one request.")] = 256,
+    max_body: Annotated[int, typer.Option("--max-body", metavar="BYTES", help="Size of one request.")] = 1_000_000,
+    drain: Annotated[
+        float, typer.Option("--drain", metavar="SECONDS", help="How long to go on listening after SIGTERM.")
+    ] = 1.0,
+) -> None:
+    """Serve a trained model over HTTP: JSON in, JSON out.
+
+    POST /predict takes a row ({"text": ...}) or a list of rows, with the keys of a line of jsonl, and answers what
+    `nlpctl predict` writes. GET /health is for load balancers, GET /metrics for Prometheus.
+
+    Examples:
+
+      nlpctl serve outputs/quickstart/export
+
+      nlpctl serve outputs/quickstart/export --host 0.0.0.0 --port 80 --engine onnxruntime --precision int8
+    """
+    from nlpctl.serving.settings import ServeSettings
+
+    settings = ServeSettings(
+        host=host,
+        port=port,
+        batch_size=batch_size,
+        batch_wait=batch_wait / 1000,
+        queue=queue,
+        max_rows=max_rows,
+        max_body=max_body,
+        drain=drain,
+    )
+    recipe = load_command_recipe(model, ctx, engine_overrides(engine, precision), purpose="apply")
+    from nlpctl.runners.serve import serve as run_service
+
+    with located(recipe):
+        run_service(recipe, settings)

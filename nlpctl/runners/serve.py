@@ -1,0 +1,72 @@
+"""`nlpctl serve`: a trained model as an HTTP service."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+from nlpctl.config.schema import Recipe
+from nlpctl.data.kinds import task_rows
+from nlpctl.data.row import BadRow
+from nlpctl.runners.predict import bad_answer
+from nlpctl.runners.trained import find_trained_model, open_trained_model
+from nlpctl.runtime import console
+from nlpctl.runtime.interrupt import sigterm_interrupts
+from nlpctl.serving.address import bound_socket, url
+from nlpctl.serving.settings import ServeSettings
+
+
+def serve(recipe: Recipe, settings: ServeSettings) -> None:
+    """Answer requests until SIGTERM or Ctrl-C; then answer what was accepted, and return.
+
+    Raises UserError where the address cannot be had or there is no trained model; KeyboardInterrupt when told a
+    second time to stop.
+    """
+    source = find_trained_model(recipe)
+    with bound_socket(settings) as listening:
+        with sigterm_interrupts():
+            service = _service(recipe, source, settings)
+        from nlpctl.serving.app import make_app
+        from nlpctl.serving.server import Server
+
+        server = Server(make_app(service), service)
+        console.note(f"serving {recipe.task} on {url(listening)} (Ctrl-C stops)")
+        asyncio.run(server.run_on(listening))
+    if server.force_exit:
+        raise KeyboardInterrupt
+    console.note(f"stopped; {service.batcher.rows.value():,.0f} rows were answered")
+
+
+def _service(recipe: Recipe, source: str, settings: ServeSettings) -> Any:
+    from nlpctl.inference.pipeline import answering
+    from nlpctl.serving.app import Service
+    from nlpctl.serving.batcher import Batcher
+    from nlpctl.serving.body import BodyReader
+
+    model = open_trained_model(recipe, source, settings.batch_size)
+    pipeline = answering(model.task, model.encoder, model.predictor)
+    rows = task_rows(recipe.task, recipe.data)
+
+    def answer(read: Sequence[Any]) -> list[dict[str, Any]]:
+        good = [row for row in read if not isinstance(row, BadRow)]
+        predictions = iter(pipeline.predictions(good, settings.batch_size))
+        return [
+            bad_answer(row)
+            if isinstance(row, BadRow)
+            else {**rows.answered(row), **pipeline.task.answer(row, next(predictions))}
+            for row in read
+        ]
+
+    def report(error: BaseException) -> None:
+        console.warn(f"a request failed: {type(error).__name__}: {error}")
+
+    facts = {"task": recipe.task, "engine": model.predictor.engine, "precision": model.predictor.precision}
+    return Service(
+        BodyReader(rows, settings.max_rows),
+        Batcher(answer, settings, report),
+        settings,
+        facts,
+        rows.required(labelled=False),
+        report,
+    )

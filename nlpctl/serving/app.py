@@ -1,0 +1,188 @@
+"""The HTTP side of a service: POST /predict, GET /health, GET /metrics, GET /openapi.json."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
+
+import nlpctl
+from nlpctl.errors import Problem
+from nlpctl.serving.batcher import Batcher
+from nlpctl.serving.body import JSON_TYPE, BodyReader, Rows, check_headers
+from nlpctl.serving.metrics import CONTENT_TYPE, SECONDS, Counter, Gauge, Histogram, exposition
+from nlpctl.serving.process_metrics import process_metrics
+from nlpctl.serving.refusal import Refused, failed, full
+from nlpctl.serving.schema import predict_schema
+from nlpctl.serving.settings import ServeSettings
+
+PATHS = ("/predict", "/health", "/metrics", "/openapi.json")
+_LARGE = 64_000  # bytes; a larger body is read in a thread, so that others are served meanwhile
+_CLIENT_GONE = 499  # counted, never sent
+
+
+@dataclass
+class Service:
+    """What the handlers share. `facts`: what serves (task, engine ...), for /health."""
+
+    reader: BodyReader
+    batcher: Batcher
+    settings: ServeSettings
+    facts: Mapping[str, str]
+    keys: tuple[str, ...]  # that a row must have, for the description
+    report: Callable[[BaseException], None]
+    stopping: bool = False
+    arriving: int = 0  # requests whose bodies are being read
+    requests: Counter = field(
+        default_factory=lambda: Counter("nlpctl_requests_total", "Requests by path and status.", ("path", "status"))
+    )
+    seconds: Histogram = field(
+        default_factory=lambda: Histogram(
+            "nlpctl_request_seconds", "Seconds of an answered request, its arrival included.", SECONDS
+        )
+    )
+
+    def metrics(self) -> str:
+        facts = Gauge("nlpctl_info", "What serves.", lambda: 1, {**self.facts, "version": nlpctl.__version__})
+        stopping = Gauge("nlpctl_stopping", "1 from the signal to stop on.", lambda: self.stopping)
+        own = (facts, stopping, self.requests, self.seconds)
+        return exposition([*own, *self.batcher.metrics, *process_metrics()])
+
+
+def make_app(service: Service) -> Callable[..., Awaitable[None]]:
+    """The ASGI application of a service whose batcher runs."""
+    app = FastAPI(title="nlpctl serve", version=nlpctl.__version__, docs_url=None, redoc_url=None)
+
+    @app.post("/predict", openapi_extra=predict_schema(service.keys, service.settings.max_rows))
+    async def predict(request: Request) -> Response:
+        """One row as an object, or several as a list; the answer has the same form, in the same order."""
+        started = time.monotonic()
+        check_headers(request.headers.get("content-type", ""), request.headers.get("content-encoding", ""))
+        service.batcher.check_room()  # before the body is read: a refusal has to be cheap
+        rows = await _read(service, await _body(request, service))
+        answers = await _while_connected(request, service.batcher.submit(rows.rows))
+        service.seconds.observe(time.monotonic() - started)
+        return _json(200, answers if rows.listed else answers[0])
+
+    @app.get("/health")
+    async def health() -> Response:
+        """200 as long as requests are welcome; 503 while the service stops, or when it is broken."""
+        status = "stopping" if service.stopping else "ok" if service.batcher.alive else "broken"
+        return _json(200 if status == "ok" else 503, {"status": status, **service.facts})
+
+    @app.get("/metrics")
+    async def metrics() -> Response:
+        """Prometheus' text format."""
+        return Response(service.metrics(), media_type=CONTENT_TYPE)
+
+    @app.exception_handler(Refused)
+    async def refused(request: Request, error: Refused) -> Response:
+        return _json(error.status, error.content(), error.headers)
+
+    @app.exception_handler(HTTPException)
+    async def not_routed(request: Request, error: HTTPException) -> Response:
+        hint = "POST /predict, GET /health or GET /metrics"
+        problem = Problem(str(error.detail).lower(), f"{request.method} {request.url.path}", hint)
+        return _json(error.status_code, Refused(error.status_code, problem).content(), error.headers)
+
+    return _Outermost(app, service)
+
+
+class _Outermost:
+    """Counts requests, says `Connection: close` while the service stops, and lets no exception out."""
+
+    def __init__(self, app: FastAPI, service: Service):
+        self._app, self._service = app, service
+
+    async def __call__(self, scope: dict[str, Any], receive: Callable, send: Callable) -> None:
+        status = 0
+
+        async def noted(message: dict[str, Any]) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                if self._service.stopping:
+                    message = {**message, "headers": [*message["headers"], (b"connection", b"close")]}
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noted)
+        except ClientDisconnect:
+            status = _CLIENT_GONE
+        except Exception as error:
+            self._service.report(error)
+            if not status:
+                await _json(500, failed(error).content())(scope, receive, noted)
+        finally:
+            path = scope.get("path", "") if scope.get("path", "") in PATHS else "other"
+            self._service.requests.add(1, path, str(status or _CLIENT_GONE))
+
+
+async def _body(request: Request, service: Service) -> bytes:
+    """The body. Refused: it is too large (413), does not arrive in time (408), or is one of too many (503)."""
+    settings = service.settings
+    length = request.headers.get("content-length", "")
+    if length.isdecimal() and int(length) > settings.max_body:
+        raise _too_large(settings)
+    if service.arriving >= settings.queue:  # more than can wait; each may take max_body of memory
+        raise full(1)
+    service.arriving += 1
+    try:
+        return await asyncio.wait_for(_collect(request, settings), settings.body_seconds)
+    except asyncio.TimeoutError:
+        message = f"the body did not arrive within {settings.body_seconds:g} s"
+        raise Refused(408, Problem(message, hint="send it again"), headers={"Connection": "close"}) from None
+    finally:
+        service.arriving -= 1
+
+
+async def _collect(request: Request, settings: ServeSettings) -> bytes:
+    parts, size = [], 0
+    async for part in request.stream():
+        size += len(part)
+        if size > settings.max_body:
+            raise _too_large(settings)
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _too_large(settings: ServeSettings) -> Refused:
+    problem = Problem(f"the body is larger than {settings.max_body} bytes", "body", "send fewer rows at a time")
+    return Refused(413, problem)  # the rest is read and dropped: a connection that is reset would lose the answer
+
+
+async def _read(service: Service, body: bytes) -> Rows:
+    if len(body) > _LARGE:
+        return await asyncio.to_thread(service.reader.read, body)
+    return service.reader.read(body)
+
+
+async def _while_connected(request: Request, work: Awaitable[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """What `work` gives; it is cancelled when the sender goes away, which raises ClientDisconnect."""
+    answering, leaving = asyncio.ensure_future(work), asyncio.ensure_future(_left(request))
+    try:
+        await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
+        if not answering.done():
+            raise ClientDisconnect
+        return answering.result()
+    finally:
+        for task in (answering, leaving):
+            task.cancel()
+
+
+async def _left(request: Request) -> None:
+    """Returns when the sender has closed the connection."""
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def _json(status: int, content: Any, headers: Mapping[str, str] | None = None) -> Response:
+    text = json.dumps(content, ensure_ascii=False)
+    return Response(text, status, dict(headers or {}), JSON_TYPE)

@@ -1,0 +1,181 @@
+"""Requests that wait, put together into batches for one engine.
+
+    submit (event loop) --queue, bounded--> one thread: answer(rows) --> back to each request
+
+While the engine computes a batch the next one gathers, so under load batches fill by themselves; an idle engine
+starts at once, or after `batch_wait`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from typing import Any
+
+from nlpctl.errors import UserError
+from nlpctl.serving.metrics import SECONDS, Counter, Gauge, Histogram, Metric
+from nlpctl.serving.refusal import Refused, failed, full, unusable
+from nlpctl.serving.settings import ServeSettings
+
+Answer = Callable[[Sequence[Any]], list[dict[str, Any]]]  # rows, bad ones among them, to their answers in order
+BATCH_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
+
+
+@dataclass(eq=False)
+class _Waiting:
+    rows: Sequence[Any]
+    future: asyncio.Future[list[dict[str, Any]]]
+    since: float = field(default_factory=time.monotonic)
+    taken: bool = False  # by the engine
+
+
+class Batcher:
+    """The queue of a service and the thread of its engine. Used in one event loop."""
+
+    def __init__(self, answer: Answer, settings: ServeSettings, report: Callable[[BaseException], None]):
+        """`report` is told of every failure that is not the sender's mistake."""
+        self._answer, self._settings, self._report = answer, settings, report
+        self._queue: deque[_Waiting] = deque()
+        self._some = asyncio.Event()
+        self._thread = ThreadPoolExecutor(1, "engine")
+        self._task: asyncio.Task[None] | None = None
+        self._waiting_rows = self._computed_rows = 0
+        self._rate = 0.0  # rows per second, of late
+        self.rows = Counter("nlpctl_rows_total", "Rows that were answered.")
+        self.failures = Counter("nlpctl_engine_failures_total", "Requests that the engine failed on.")
+        self.batch_rows = Histogram("nlpctl_batch_rows", "Rows of a batch.", BATCH_ROWS)
+        self.batch_seconds = Histogram("nlpctl_batch_seconds", "Seconds from a batch to its answers.", SECONDS)
+        self.wait_seconds = Histogram("nlpctl_wait_seconds", "Seconds that a request waited in the queue.", SECONDS)
+        self.metrics: tuple[Metric, ...] = (
+            self.rows,
+            self.failures,
+            self.batch_rows,
+            self.batch_seconds,
+            self.wait_seconds,
+            Gauge("nlpctl_queue_rows", "Rows in the queue.", lambda: self._waiting_rows),
+            Gauge("nlpctl_queue_limit_rows", "Rows that may be in the queue.", lambda: settings.queue),
+            Gauge("nlpctl_computed_rows", "Rows that the engine has at the moment.", lambda: self._computed_rows),
+        )
+
+    def start(self) -> None:
+        """Begin to answer. Call it in the event loop."""
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def close(self) -> None:
+        """Stop once what the engine has at the moment is answered; nothing may wait any more."""
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        self._thread.shutdown(wait=True)
+
+    @property
+    def alive(self) -> bool:
+        return self._task is not None and not self._task.done()
+
+    def check_room(self, rows: int = 1) -> None:
+        """Refused (503) where the queue has no room for so many rows."""
+        if self._waiting_rows + rows > self._settings.queue:
+            raise full(self._seconds_to_wait())
+
+    async def submit(self, rows: Sequence[Any]) -> list[dict[str, Any]]:
+        """The answers to `rows`, in order. Refused: no room, rows the task cannot use, a failing engine.
+
+        Cancelled, the rows leave the queue, unless the engine has them already.
+        """
+        self.check_room(len(rows))
+        waiting = _Waiting(rows, asyncio.get_running_loop().create_future())
+        self._queue.append(waiting)
+        self._waiting_rows += len(rows)
+        self._some.set()
+        try:
+            return await waiting.future
+        finally:
+            if not waiting.taken:
+                self._queue.remove(waiting)
+                self._waiting_rows -= len(rows)
+
+    async def _run(self) -> None:
+        loop = asyncio.get_running_loop()
+        while True:
+            await self._some.wait()
+            await self._gather()
+            batch = self._take()
+            if not batch:
+                continue
+            started = time.monotonic()
+            results = await loop.run_in_executor(self._thread, self._answer_all, [each.rows for each in batch])
+            self._finish(batch, results, time.monotonic() - started)
+
+    async def _gather(self) -> None:
+        """Wait until the batch is full, at most `batch_wait` seconds after its first request came."""
+        while self._settings.batch_wait and 0 < self._waiting_rows < self._settings.batch_size:
+            left = self._queue[0].since + self._settings.batch_wait - time.monotonic()
+            if left <= 0:
+                return
+            self._some.clear()
+            try:
+                await asyncio.wait_for(self._some.wait(), left)
+            except asyncio.TimeoutError:
+                self._some.set()
+                return
+
+    def _take(self) -> list[_Waiting]:
+        """The first requests of the queue, as many as fit into a batch; a larger request goes alone."""
+        batch: list[_Waiting] = []
+        rows, now = 0, time.monotonic()
+        while self._queue and (not batch or rows + len(self._queue[0].rows) <= self._settings.batch_size):
+            batch.append(self._queue.popleft())
+            batch[-1].taken = True
+            rows += len(batch[-1].rows)
+            self.wait_seconds.observe(now - batch[-1].since)
+        self._waiting_rows -= rows
+        self._computed_rows = rows
+        if not self._queue:
+            self._some.clear()
+        return batch
+
+    def _answer_all(self, requests: Sequence[Sequence[Any]]) -> list[list[dict[str, Any]] | Exception]:
+        """In the engine's thread: per request its answers, or why there are none.
+
+        Where a batch fails each request is tried alone, so that one of them cannot spoil the others.
+        """
+        try:
+            answers = iter(self._answer([row for rows in requests for row in rows]))
+            return [[next(answers) for _ in rows] for rows in requests]
+        except Exception as error:
+            if len(requests) == 1:
+                return [error]
+            return [each for rows in requests for each in self._answer_all([rows])]
+
+    def _finish(
+        self, batch: Sequence[_Waiting], results: Sequence[list[dict[str, Any]] | Exception], seconds: float
+    ) -> None:
+        self.batch_rows.observe(self._computed_rows)
+        self.batch_seconds.observe(seconds)
+        rate = self._computed_rows / max(seconds, 1e-6)
+        self._rate = rate if not self._rate else 0.9 * self._rate + 0.1 * rate
+        self._computed_rows = 0
+        for waiting, result in zip(batch, results, strict=True):
+            if isinstance(result, Exception) and not isinstance(result, UserError):
+                self.failures.add()
+                self._report(result)
+            if waiting.future.done():  # its sender has gone
+                continue
+            if isinstance(result, Exception):
+                waiting.future.set_exception(_refusal(result))
+            else:
+                self.rows.add(len(result))
+                waiting.future.set_result(result)
+
+    def _seconds_to_wait(self) -> int:
+        """Until half of the queue is done, at the pace of late."""
+        return max(1, math.ceil(self._settings.queue / 2 / self._rate)) if self._rate else 1
+
+
+def _refusal(error: Exception) -> Refused:
+    return unusable(error.problems) if isinstance(error, UserError) else failed(error)

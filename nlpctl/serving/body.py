@@ -1,0 +1,95 @@
+"""The body of a request: JSON to rows, without trusting any of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nlpctl.data.examples import ExampleReader
+from nlpctl.data.json_rows import json_reason, json_type, object_row
+from nlpctl.data.row import BadRow
+from nlpctl.data.task_rows import TaskRows
+from nlpctl.errors import Problem
+from nlpctl.serving.refusal import SHOWN, Refused, unusable
+
+SOURCE = "body"  # with JSONPath behind it: body:$[3] is the fourth row of a list, body:$ the only one
+JSON_TYPE = "application/json"
+_KEYS = 100  # of a row; messages look for similar names among them
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of a request: examples, and BadRows where those are to be answered too. `listed`: it gave a list."""
+
+    rows: Sequence[Any]
+    listed: bool
+
+
+class BodyReader:
+    """Reads bodies: one row as an object, or several as a list of objects, with the keys of a line of jsonl."""
+
+    def __init__(self, task_rows: TaskRows, max_rows: int):
+        self._required = task_rows.required(labelled=False)
+        self._skip = task_rows.data.on_bad_row == "skip"
+        self._reader = ExampleReader(task_rows, None)
+        self._max_rows = max_rows
+
+    def read(self, body: bytes) -> Rows:
+        """Refused: 400 where it is no JSON, 413 where it has too many rows, 422 where a row cannot be used."""
+        value = parse(body)
+        if isinstance(value, dict):
+            return Rows(self._examples([("$", value)]), listed=False)
+        if not isinstance(value, list):
+            hint = "send a row as an object, or several as a list of objects"
+            raise unusable([Problem(f"the body is {json_type(value)}", SOURCE, hint)])
+        if not value:
+            raise unusable([Problem("the list holds no rows", SOURCE, "send one row or more")])
+        if len(value) > self._max_rows:
+            message = f"{len(value)} rows in a request; at most {self._max_rows} may be"
+            raise Refused(413, Problem(message, SOURCE, "send them in several requests"))
+        return Rows(self._examples([(f"$[{index}]", row) for index, row in enumerate(value)]), listed=True)
+
+    def _examples(self, values: Sequence[tuple[str, Any]]) -> list[Any]:
+        read = [self._example(place, value) for place, value in values]
+        bad = [row for row in read if isinstance(row, BadRow)]
+        if bad and not (self._skip and len(bad) < len(read)):
+            more = f"; {len(bad)} of {len(read)} rows are bad" if len(bad) > SHOWN else ""
+            raise unusable([Problem(row.reason + more, row.where) for row in bad])
+        return read
+
+    def _example(self, place: str, value: Any) -> Any:
+        if isinstance(value, dict) and len(value) > _KEYS:
+            return BadRow(SOURCE, place, f"too many keys: {len(value)}; at most {_KEYS} may be")
+        return self._reader.read(object_row(SOURCE, place, value, self._required))
+
+
+def parse(body: bytes) -> Any:
+    """The JSON value in `body`. Refused (400): it is none."""
+    try:
+        return json.loads(body.decode("utf-8"))
+    except UnicodeDecodeError as error:
+        message = f"not UTF-8: byte 0x{body[error.start]:02x} at byte {error.start + 1}"
+        raise Refused(400, Problem(message, SOURCE, "send JSON in UTF-8")) from None
+    except (ValueError, RecursionError) as error:
+        reason = json_reason(error) if body.strip() else "the body is empty"
+        hint = 'send a row such as {"text": "..."}, or a list of rows'
+        raise Refused(400, Problem(f"not JSON: {reason}", SOURCE, hint)) from None
+
+
+def check_headers(content_type: str, encoding: str) -> None:
+    """Refused (415) unless the body is JSON in UTF-8 that is not compressed.
+
+    A form that a foreign web page has a browser send cannot have this type: so no page can use the service.
+    """
+    kind, _, parameters = content_type.partition(";")
+    name, _, charset = parameters.strip().lower().partition("=")
+    utf8 = name != "charset" or charset.strip("\"' ") in ("utf-8", "utf8", "us-ascii")
+    if kind.strip().lower() != JSON_TYPE or not utf8:
+        shown = content_type[:60] or "nothing"
+        hint = f"send it as {JSON_TYPE}; with curl: -H 'Content-Type: {JSON_TYPE}'"
+        raise Refused(415, Problem(f"the content type is {shown}", "Content-Type", hint))
+    if encoding.strip().lower() not in ("", "identity"):
+        message = f"the body is encoded as {encoding[:60]}"
+        raise Refused(415, Problem(message, "Content-Encoding", "send it as it is"))

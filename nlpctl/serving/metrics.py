@@ -1,0 +1,113 @@
+"""Counters, gauges and histograms in Prometheus' text format (version 0.0.4).
+
+Everything is counted in the thread of the event loop, so nothing is locked.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Protocol
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class Metric(Protocol):
+    """One metric. `kind`: counter, gauge or histogram."""
+
+    name: str
+    help: str
+    kind: str
+
+    def samples(self) -> Iterator[str]:
+        """Its lines without those of help and type."""
+        ...
+
+
+class Counter:
+    """A number that only grows, one per combination of `labels`' values."""
+
+    kind = "counter"
+
+    def __init__(self, name: str, help: str, labels: Sequence[str] = ()):
+        self.name, self.help, self._labels = name, help, tuple(labels)
+        self._values: dict[tuple[str, ...], float] = {} if labels else {(): 0}
+
+    def add(self, amount: float = 1, *values: str) -> None:
+        """`values`: of the labels, in their order."""
+        self._values[values] = self._values.get(values, 0) + amount
+
+    def value(self, *values: str) -> float:
+        return self._values.get(values, 0)
+
+    def samples(self) -> Iterator[str]:
+        for values, amount in sorted(self._values.items()):
+            yield f"{self.name}{braces(dict(zip(self._labels, values, strict=True)))} {_number(amount)}"
+
+
+class Gauge:
+    """A number that is asked for when the metrics are read."""
+
+    kind = "gauge"
+
+    def __init__(self, name: str, help: str, read: Callable[[], float], labels: Mapping[str, str] | None = None):
+        self.name, self.help, self._read, self._labels = name, help, read, dict(labels or {})
+
+    def samples(self) -> Iterator[str]:
+        yield f"{self.name}{braces(self._labels)} {_number(self._read())}"
+
+
+class Histogram:
+    """How often a value was up to each of `bounds`, how often in all, and their sum."""
+
+    kind = "histogram"
+
+    def __init__(self, name: str, help: str, bounds: Sequence[float]):
+        self.name, self.help, self._bounds = name, help, tuple(bounds)
+        self._counts = [0] * (len(self._bounds) + 1)
+        self.sum = 0.0
+
+    @property
+    def count(self) -> int:
+        return sum(self._counts)
+
+    def observe(self, value: float) -> None:
+        self._counts[bisect_left(self._bounds, value)] += 1
+        self.sum += value
+
+    def samples(self) -> Iterator[str]:
+        total = 0
+        for bound, count in zip((*self._bounds, float("inf")), self._counts, strict=True):
+            total += count
+            yield f'{self.name}_bucket{{le="{_number(bound)}"}} {total}'
+        yield f"{self.name}_sum {_number(self.sum)}"
+        yield f"{self.name}_count {total}"
+
+
+def exposition(metrics: Sequence[Metric]) -> str:
+    """The text that Prometheus reads."""
+    lines: list[str] = []
+    for metric in metrics:
+        lines += [f"# HELP {metric.name} {_escaped(metric.help)}", f"# TYPE {metric.name} {metric.kind}"]
+        lines += metric.samples()
+    return "\n".join(lines) + "\n"
+
+
+def braces(labels: Mapping[str, str]) -> str:
+    """Labels as they stand behind a metric's name; nothing where there are none."""
+    if not labels:
+        return ""
+    told = ",".join(f'{name}="{_escaped(value, quotes=True)}"' for name, value in labels.items())
+    return f"{{{told}}}"
+
+
+def _escaped(text: str, quotes: bool = False) -> str:
+    text = text.replace("\\", r"\\").replace("\n", r"\n")
+    return text.replace('"', r"\"") if quotes else text
+
+
+def _number(value: float) -> str:
+    if value == float("inf"):
+        return "+Inf"
+    return str(int(value)) if value == int(value) else repr(round(float(value), 9))

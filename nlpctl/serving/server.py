@@ -1,0 +1,94 @@
+"""Listening and stopping: uvicorn, told to stop so that nothing it accepted is lost."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import select
+import socket
+from collections.abc import Awaitable, Callable
+from types import FrameType
+
+import uvicorn
+
+from nlpctl.runtime import console
+from nlpctl.runtime.interrupt import STOP_SECONDS
+from nlpctl.serving.address import cannot_listen
+from nlpctl.serving.app import Service
+
+KEEP_ALIVE = 75  # seconds; longer than most load balancers keep an idle connection (60), so that they close it
+_LAST_CALL = 0.5  # seconds for the requests of connections that came in just before listening ended
+_ATTEMPTS = 1000
+
+
+class Server(uvicorn.Server):
+    """uvicorn with an unhurried end.
+
+    Stopping: /health says 503 and every answer ends its connection, so that clients and load balancers go
+    elsewhere; after `drain` seconds, in which requests are still answered, listening ends; then what is under way
+    is answered. A second signal, or STOP_SECONDS, ends it at once.
+    """
+
+    def __init__(self, app: Callable[..., Awaitable[None]], service: Service):
+        config = uvicorn.Config(
+            app,
+            http="h11",
+            ws="none",
+            loop="asyncio",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            timeout_keep_alive=KEEP_ALIVE,
+            timeout_graceful_shutdown=int(STOP_SECONDS),
+        )
+        super().__init__(config)
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # a malformed request is no news
+        self._service = service
+        self._stopping: asyncio.Task[None] | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._listening: socket.socket | None = None
+
+    async def run_on(self, listening: socket.socket) -> None:
+        """Serve until told to stop. UserError where the address was taken meanwhile."""
+        self._loop, self._listening = asyncio.get_running_loop(), listening
+        self._service.batcher.start()
+        try:
+            await self.serve([listening])
+        except OSError as error:
+            if self.started:
+                raise
+            raise cannot_listen(error, self._service.settings) from None
+        finally:
+            await self._service.batcher.close()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """A signal came (in the main thread, between any two instructions)."""
+        if self._service.stopping or self._loop is None:
+            self.force_exit = self.should_exit = True
+        else:
+            self._service.stopping = True
+            self._loop.call_soon_threadsafe(self.stop)
+
+    def stop(self) -> None:
+        """Begin to stop. Call it in the event loop."""
+        self._service.stopping = True
+        self._stopping = asyncio.get_running_loop().create_task(self._stop())
+
+    async def _stop(self) -> None:
+        console.note("stopping: what was accepted is answered (once more: stop at once)")
+        await asyncio.sleep(self._service.settings.drain)
+        await self._end_listening()
+        await asyncio.sleep(_LAST_CALL)
+        self.should_exit = True
+
+    async def _end_listening(self) -> None:
+        """Close the socket at a moment when no connection waits in it: those would be reset."""
+        self._listening.listen(0)
+        for _ in range(_ATTEMPTS):
+            await asyncio.sleep(0)  # the event loop accepts what waits
+            if not select.select([self._listening], [], [], 0)[0]:
+                break
+        for server in self.servers:
+            server.close()
