@@ -18,12 +18,13 @@ PACKAGE = ROOT / "nlpctl"
 LAYERS = (
     ("cli",),
     ("runners",),
-    ("tasks", "training", "inference", "export", "static_graph"),
+    ("tasks", "training", "inference", "serving", "export", "static_graph"),
     ("models", "data"),
     ("config", "runtime", "report", "upstream"),
 )
 LIGHT = ("config", "runtime", "cli")
 HEAVY = {"paddle", "paddlenlp", "paddleslim", "numpy", "onnxruntime", "tokenizers", "datasets", "visualdl"}
+HEAVY |= {"fastapi", "uvicorn"}
 LONGEST_FILE = 350
 
 
