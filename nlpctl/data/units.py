@@ -152,6 +152,13 @@ def tokenizer_of_dictionaries(dictionaries: Dictionaries, lowercase: bool) -> Un
     return UnitTokenizer([*dictionaries.words, *extra], settings)
 
 
+def special_ids(tokenizer: Any) -> set[int]:
+    """The ids that are no text: the tokens around a text, between two, and padding. The unknown token is text."""
+    if isinstance(tokenizer, UnitTokenizer):
+        return {tokenizer.pad_token_id, tokenizer.sep_token_id}
+    return set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
+
+
 class UnitEncoder(TextEncoder):
     """Rows of ids: a text as it is, a pair with a separator between."""
 

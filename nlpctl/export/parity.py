@@ -10,6 +10,7 @@ import numpy as np
 
 from nlpctl.data.collate import raise_failure
 from nlpctl.data.tokenizers import TextEncoder
+from nlpctl.data.units import special_ids
 from nlpctl.tasks.base import Batch, Task
 
 Run = Callable[[Batch], tuple[np.ndarray, ...]]
@@ -125,7 +126,7 @@ def _edges(cases: Sequence[Case], task: Task, encoder: TextEncoder) -> Iterator[
 def _resized(batch: Batch, length: int, encoder: TextEncoder) -> Batch:
     """The batch cut to `length` tokens, or filled up with its own words."""
     ids = batch["input_ids"]
-    words = ids[~np.isin(ids, encoder.tokenizer.all_special_ids)]
+    words = ids[~np.isin(ids, sorted(special_ids(encoder.tokenizer)))]
     if not words.size:
         words = ids.reshape(-1)
     resized = {}

@@ -15,6 +15,7 @@ from nlpctl.data.examples import ExampleReader
 from nlpctl.data.row import BadRow, Row
 from nlpctl.data.sources import RowSource, has_split, open_files, open_split
 from nlpctl.data.task_rows import TaskRows
+from nlpctl.data.units import special_ids
 from nlpctl.errors import UserError
 
 _SEED = 2017
@@ -87,19 +88,19 @@ def _with_mask(text: str, mask: str) -> str:
 
 
 def _made_up(rows: TaskRows, tokenizer: Any, count: int, mask: str | None) -> Iterator[Any]:
-    """Texts of words drawn from the vocabulary, 1 to 60 of them."""
-    special = set(tokenizer.all_special_ids)
+    """Texts of words drawn from the vocabulary, short ones and such as half fill the window."""
+    special = special_ids(tokenizer)
     words = [id for id in range(len(tokenizer)) if id not in special]
     chance = np.random.default_rng(_SEED)
     columns = rows.required(labelled=False) or (rows.plain_column,)
-    while count:
+    longest = max(1, rows.data.max_seq_length // (2 * len(columns)))
+    for _ in range(count):
         values = {}
         for column in columns:
-            ids = chance.choice(words, size=int(chance.integers(1, 60))).tolist()
-            text = tokenizer.convert_tokens_to_string(tokenizer.convert_ids_to_tokens(ids)).strip() or "a"
+            tokens = tokenizer.convert_ids_to_tokens(chance.choice(words, size=chance.integers(1, longest + 1)).tolist())
+            text = " ".join(token.removeprefix("##") for token in tokens)
             values[column] = text if mask is None else _with_mask(text, mask)
         try:
             yield rows.read(values, None)
-            count -= 1
-        except ValueError:  # nothing but white space
+        except ValueError:  # a text that is blank, or nothing but signs without a word
             continue

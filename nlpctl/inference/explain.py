@@ -19,7 +19,7 @@ from typing import Any, Literal
 import numpy as np
 import paddle
 
-from nlpctl.data.units import UnitTokenizer
+from nlpctl.data.units import UnitTokenizer, special_ids
 from nlpctl.errors import UserError
 from nlpctl.tasks.base import Batch, as_tuple
 from nlpctl.upstream.input_gradient import differentiable
@@ -208,13 +208,6 @@ def replacements(tokenizer: Any) -> dict[str, int]:
     if not isinstance(tokenizer, UnitTokenizer) and tokenizer.mask_token_id is not None:
         ids["mask"] = tokenizer.mask_token_id
     return ids
-
-
-def special_ids(tokenizer: Any) -> set[int]:
-    """The ids that are no text: the tokens around a text, between two, and padding. The unknown token is text."""
-    if isinstance(tokenizer, UnitTokenizer):
-        return {tokenizer.pad_token_id, tokenizer.sep_token_id}
-    return set(tokenizer.all_special_ids) - {tokenizer.unk_token_id}
 
 
 def _repeated(batch: Batch, rows: int) -> Batch:

@@ -11,7 +11,7 @@ import paddle.nn.functional as F
 from nlpctl.config.prompt_template import Part, mask_length
 from nlpctl.errors import Problem, UserError
 from nlpctl.models.masked_lm import AtPositions
-from nlpctl.upstream.prompt import encode, make_template, make_verbalizer
+from nlpctl.upstream.prompt import encode, make_template, make_verbalizer, verbalizer_tensors
 from nlpctl.upstream.tokenizer_pickle import PickledTokenizer
 
 
@@ -21,6 +21,8 @@ class PromptClassifier(AtPositions):
     def use_words(self, words: LabelWords) -> None:
         """The words that stand for the labels; needed before the first forward."""
         self.words = words
+        for name, tensor in words.tensors.items():  # a static graph only takes tensors that the network owns
+            self.register_buffer(name, tensor, persistable=False)
 
     def forward(self, input_ids, token_type_ids=None):
         """Scores of the labels [batch, labels]; every row has the masks of the template."""
@@ -42,10 +44,13 @@ class LabelWords:
         words = _words(verbalizer, labels)
         ids = [_pieces(tokenizer, blank + word) for word in words]
         _check_words(words, ids, labels, self.length, tokenizer.unk_token_id)
+        self.tensors: dict[str, paddle.Tensor]
         if self.length == 1:
             self._verbalizer = make_verbalizer([blank + word for word in words], tokenizer)
+            self.tensors = verbalizer_tensors(self._verbalizer)
         else:
             self._ids = paddle.to_tensor(ids)
+            self.tensors = {"word_piece_ids": self._ids}
 
     def scores(self, logits: paddle.Tensor) -> paddle.Tensor:
         """[batch, labels] from the logits of the gap [batch, length, vocabulary].
