@@ -54,7 +54,8 @@ def convert_static(
         Path | None, typer.Option("--labels", metavar="FILE", help="The labels, one per line in the order of ids.")
     ] = None,
     vocabulary: Annotated[
-        Path | None, typer.Option("--vocabulary", metavar="FILE", help="vocab.txt, or a folder with a tokenizer.")
+        Path | None,
+        typer.Option("--vocabulary", metavar="FILE", help="vocab.txt, or a folder with a tokenizer; lac: with word.dic."),
     ] = None,
     allow_missing: Annotated[
         list[str] | None,

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from nlpctl.config.schema import RuntimeSection
 from nlpctl.errors import Problem, RunFailed, UserError
 from nlpctl.runtime.files import write_text_atomic, writing
-from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_libraries
+from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_import, quiet_libraries
 
 if TYPE_CHECKING:
     from nlpctl.static_graph.convert import Conversion
     from nlpctl.static_graph.maps import NameMap
+    from nlpctl.static_graph.proof import Proof
     from nlpctl.static_graph.report import ConversionReport
     from nlpctl.static_graph.targets import Target
 
@@ -77,17 +78,13 @@ def convert_static(request: ConversionRequest, output: Path, *, overwrite: bool 
     _prepare()
     from nlpctl.static_graph.convert import fill
     from nlpctl.static_graph.model_folder import refuse_folder, write_folder
-    from nlpctl.static_graph.proof import Proof, prove
     from nlpctl.static_graph.report import make_report
 
     refuse_folder(output, overwrite)
     conversion = _planned(request)
     _check_complete(make_report(conversion, None))
     fill(conversion)
-    if conversion.fresh:
-        proof = Proof(False, "some parameters are new, so the outputs cannot be the same")
-    else:
-        proof = prove(conversion.source, conversion.network)
+    proof = _proof(conversion)
     report = make_report(conversion, proof)
     if proof.fails:
         raise ConversionFailed(report, [_disproved(proof.difference)])
@@ -113,17 +110,51 @@ def plan_static(request: ConversionRequest, map_file: Path, *, overwrite: bool =
 def _prepare() -> None:
     """On the CPU: a proof has to be exact, and nothing here is large."""
     configure_paddle(prepare_process(RuntimeSection(device="cpu"), _SEED), _SEED)
+    with quiet_import():
+        import paddlenlp  # noqa: F401 (so that it can be made quiet)
     quiet_libraries()
 
 
 def _planned(request: ConversionRequest) -> Conversion:
     from nlpctl.static_graph.convert import plan
+    from nlpctl.static_graph.lexical import NAME as LAC
+    from nlpctl.static_graph.lexical import lexical_analyser
     from nlpctl.static_graph.sources import read_static
     from nlpctl.static_graph.targets import find_target
 
     source = read_static(_source_path(request.source))
-    target = _with_files(find_target(request.to, request.class_name), request.labels, request.vocabulary)
+    if request.to == LAC:
+        _refuse_beside_lac(request)
+        analyser = lexical_analyser(source.variables, source.source, request.vocabulary)
+        source = dataclasses.replace(source, notes=(*source.notes, *analyser.describe()))
+        target = analyser.target
+    else:
+        target = _with_files(find_target(request.to, request.class_name), request.labels, request.vocabulary)
     return plan(source, target, _maps(request.map_name, target), request.config, request.allow_missing)
+
+
+def _refuse_beside_lac(request: ConversionRequest) -> None:
+    given = {"--class": request.class_name, "--labels": request.labels, "--config": request.config}
+    problems = [
+        Problem("is not for lac", flag, "leave it out: the variables and dictionaries say all of it")
+        for flag, value in given.items()
+        if value
+    ]
+    if problems:
+        raise UserError(problems=problems)
+
+
+def _proof(conversion: Conversion) -> Proof:
+    from nlpctl.static_graph.lexical import is_lexical
+    from nlpctl.static_graph.lexical_proof import prove_lexical
+    from nlpctl.static_graph.proof import Proof, prove
+
+    source = conversion.source
+    if conversion.fresh:
+        return Proof(False, "some parameters are new, so the outputs cannot be the same")
+    if source.program is None and is_lexical(source.variables):
+        return prove_lexical(source.variables, conversion.network)
+    return prove(source, conversion.network)
 
 
 def _source_path(source: str) -> Path:

@@ -149,7 +149,7 @@ def _beside(source: Path) -> Path:
     raise UserError(
         f"no dictionaries beside these parameters: LAC needs {WORDS} and tag.dic",
         where=str(source),
-        hint="copy them into this folder or the one above, or give their folder with --dictionaries",
+        hint="copy them into this folder or the one above, or give their folder with --vocabulary",
     )
 
 

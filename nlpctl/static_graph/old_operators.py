@@ -6,13 +6,14 @@ names them still runs. It is the proof that a converted LAC computes what the or
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
 import paddle
+
+from nlpctl.static_graph.static_mode import static_mode
 
 LAYERS = 2
 NEEDED = ("lookup_table", "mul", "elementwise_add", "concat", "gru", "crf_decoding")
@@ -41,7 +42,7 @@ def run_lexical(arrays: Mapping[str, np.ndarray], sentences: Sequence[Sequence[i
     lengths = [len(sentence) for sentence in sentences]
     ids = np.concatenate([np.asarray(sentence, np.int64) for sentence in sentences]).reshape(-1, 1)
     place = paddle.CPUPlace()
-    with _static_mode():
+    with static_mode():
         program = paddle.static.Program()
         scope = paddle.static.Scope()
         with paddle.static.program_guard(program, paddle.static.Program()), paddle.static.scope_guard(scope):
@@ -56,17 +57,6 @@ def run_lexical(arrays: Mapping[str, np.ndarray], sentences: Sequence[Sequence[i
         OldAnswer(hidden[start:end], emissions[start:end], paths[start:end, 0])
         for start, end in pairwise(accumulate(lengths, initial=0))
     ]
-
-
-@contextmanager
-def _static_mode() -> Iterator[None]:
-    was_dynamic = paddle.in_dynamic_mode()
-    paddle.enable_static()
-    try:
-        yield
-    finally:
-        if was_dynamic:
-            paddle.disable_static()
 
 
 def _build(block: Any, arrays: Mapping[str, np.ndarray]) -> list[Any]:

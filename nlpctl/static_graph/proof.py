@@ -6,9 +6,8 @@ calls Python or talks to other processes.
 
 from __future__ import annotations
 
-import contextlib
 import inspect
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +17,7 @@ from nlpctl.models.weights import to_float32
 from nlpctl.static_graph.graph import forward_part, leaves, needed_for
 from nlpctl.static_graph.operators import OPERATORS
 from nlpctl.static_graph.program import Program
+from nlpctl.static_graph.static_mode import static_mode
 from nlpctl.static_graph.variables import StaticModel
 
 TOLERANCE = 1e-5
@@ -180,7 +180,7 @@ def _as_declared(array: np.ndarray, feed: str, program: Program) -> np.ndarray:
 def _run_program(program: Program, source: StaticModel, plan: _Plan) -> dict[str, np.ndarray]:
     import paddle
 
-    with _static_mode():
+    with static_mode():
         try:
             graph = paddle.static.deserialize_program(program.serialized)
             block = graph.global_block()
@@ -211,17 +211,6 @@ def _check_operators(graph: Any) -> None:
     unknown = sorted({op.type for block in graph.blocks for op in block.ops} - OPERATORS - {"feed", "fetch"})
     if unknown:
         raise _NotPossible(f"it has operators that nlpctl does not run: {', '.join(unknown)}")
-
-
-@contextlib.contextmanager
-def _static_mode() -> Iterator[None]:
-    import paddle
-
-    paddle.enable_static()
-    try:
-        yield
-    finally:
-        paddle.disable_static()
 
 
 def _reason(error: Exception) -> str:

@@ -44,7 +44,7 @@ class OpenRow:
 
 @dataclass(frozen=True)
 class VariableRow:
-    """A variable that became nothing."""
+    """A variable that is in no match."""
 
     variable: str
     shape: Shape
@@ -200,8 +200,9 @@ def summary_lines(report: ConversionReport) -> list[str]:
         f"matched: {len(report.matched)} of {report.parameters} parameters",
         *(f"  {count} by {how}" for how, count in report.ways.items()),
     ]
-    if report.unused:
-        lines.append(f"variables without use: {len(report.unused)} ({_some([row.variable for row in report.unused])})")
+    used = len({variable for row in report.matched for variable in row.variables})
+    unused = f"; without use: {_some([row.variable for row in report.unused])}" if report.unused else ""
+    lines.append(f"variables: {used} of {used + len(report.unused)} used{unused}")
     if report.optimizer:
         lines.append(f"variables of an optimizer, left out: {len(report.optimizer)}")
     lines += [f"note: {note}" for note in report.notes]
