@@ -55,7 +55,7 @@ def convert_static(
     ] = None,
     vocabulary: Annotated[
         Path | None,
-        typer.Option("--vocabulary", metavar="FILE", help="vocab.txt, or a folder with a tokenizer; lac: with word.dic."),
+        typer.Option("--vocabulary", metavar="FILE", help="vocab.txt, or a folder with a tokenizer (lac: word.dic)."),
     ] = None,
     allow_missing: Annotated[
         list[str] | None,
