@@ -13,7 +13,7 @@ from nlpctl.static_graph.sniff import Kind, kind_of
 _PARTNERS = {
     Kind.TENSOR: (Kind.PROGRAM, Kind.PICKLE),
     Kind.PROGRAM: (Kind.TENSOR, Kind.PICKLE),
-    Kind.PICKLE: (Kind.PROGRAM, Kind.PICKLE),
+    Kind.PICKLE: (Kind.PROGRAM,),
 }
 
 

@@ -17,6 +17,7 @@ from nlpctl.static_graph.array_files import Pickled, read_numpy, read_pickle
 from nlpctl.static_graph.byte_order import check_byte_order
 from nlpctl.static_graph.lod_tensor import read_tensors
 from nlpctl.static_graph.naming import misfit, name_tensors
+from nlpctl.static_graph.optimizer_state import optimizer_state
 from nlpctl.static_graph.program import Program
 from nlpctl.static_graph.sniff import Kind
 
@@ -150,7 +151,7 @@ def program_of(
     if wrong is not None:
         hint = "the parameters and the program were not saved together, or a file is damaged"
         raise UserError(f"does not belong to {program.file.name}: {wrong}", where=str(place), hint=hint)
-    absent = [name for name in program.persistables if name not in arrays]
+    absent = sorted(set(program.persistables) - arrays.keys() - optimizer_state(program.persistables))
     return program, (f"variables of {program.file.name} that no file holds: {listed(absent)}",) if absent else ()
 
 

@@ -35,7 +35,7 @@ class Operator:
 class ProgramVariable:
     """One variable as the program declares it. `shape`: -1 where a size is free; `dtype`: as in StaticVariable.
 
-    `persistable`: it is kept in files. `is_parameter`: it is trained; Paddle 1.x does not record this.
+    `persistable`: it is kept in files. `is_parameter`: it is trained; recorded in training programs of 2.x only.
     """
 
     name: str
@@ -96,7 +96,7 @@ def read_program(file: Path) -> Program:
     try:
         desc.ParseFromString(serialized)
         return _program(file, serialized, desc, framework_pb2.VarType.Type)
-    except (DecodeError, ValueError) as error:  # ValueError: also names that are no UTF-8
+    except (DecodeError, ValueError) as error:
         reason = str(error) or "no ProgramDesc"
         raise UserError(f"the program is cut off or damaged ({reason})", where=str(file), hint=BROKEN_HINT) from None
 
@@ -109,7 +109,7 @@ def _program(file: Path, serialized: bytes, desc: Any, types: Any) -> Program:
         file=file,
         operators=tuple(_operators(desc)),
         variables={
-            variable.name: _variable(variable, types)
+            _text(variable.name): _variable(variable, types)
             for block in reversed(desc.blocks)  # a name means the variable of the outermost block
             for variable in block.vars
         },
@@ -139,7 +139,7 @@ def _variable(desc: Any, types: Any) -> ProgramVariable:
     is_tensor = desc.type.HasField("lod_tensor")
     tensor = desc.type.lod_tensor.tensor
     return ProgramVariable(
-        name=desc.name,
+        name=_text(desc.name),
         shape=tuple(tensor.dims),
         dtype=_DTYPES.get(types.Name(tensor.data_type), "other") if is_tensor else "other",
         persistable=desc.persistable and is_tensor,
@@ -154,7 +154,7 @@ def _ends(desc: Any) -> tuple[tuple[str, ...], tuple[str, ...]]:
         if op.type in found:
             column = next((attribute.i for attribute in op.attrs if attribute.name == "col"), 0)
             slots = op.outputs if op.type == "feed" else op.inputs
-            found[op.type][column] = next((name for slot in slots for name in slot.arguments), "")
+            found[op.type][column] = next((_text(name) for slot in slots for name in slot.arguments), "")
     feeds, fetches = (tuple(columns[column] for column in sorted(columns)) for columns in found.values())
     return feeds, fetches
 
@@ -169,10 +169,10 @@ def _operators(desc: Any) -> Iterator[Operator]:
             waiting.pop()
             continue
         yield Operator(
-            type=op.type,
-            inputs={slot.parameter: tuple(slot.arguments) for slot in op.inputs},
-            outputs={slot.parameter: tuple(slot.arguments) for slot in op.outputs},
-            attributes={attribute.name: _value(attribute) for attribute in op.attrs},
+            type=_text(op.type),
+            inputs={_text(slot.parameter): tuple(map(_text, slot.arguments)) for slot in op.inputs},
+            outputs={_text(slot.parameter): tuple(map(_text, slot.arguments)) for slot in op.outputs},
+            attributes={_text(attribute.name): _value(attribute) for attribute in op.attrs},
         )
         for inner in reversed(list(_blocks_of(op))):
             if not 0 <= inner < len(desc.blocks):
@@ -197,3 +197,10 @@ def _value(attribute: Any) -> Any:
     value = values[0]
     is_list = not isinstance(value, bool | int | float | str) and not hasattr(value, "DESCRIPTOR")
     return tuple(value) if is_list else value
+
+
+def _text(name: Any) -> str:
+    """A name; what is no UTF-8 comes as bytes."""
+    if not isinstance(name, str):
+        raise ValueError(f"a name that is no text: {name[:40]!r}")
+    return name

@@ -94,7 +94,9 @@ def test_static_save(saved):
     model = read_static(saved.folder / "static")
     assert_trained(saved, model)
     assert "adamw" in {op.type for op in model.program.operators}
-    assert_trained(saved, read_static(saved.folder / "static" / "model.pdparams"))
+    alone = read_static(saved.folder / "static" / "model.pdparams")
+    assert_trained(saved, alone, with_state=False)
+    assert alone.program is not None and alone.notes == ()
 
 
 def test_static_save_without_its_program(saved, tmp_path):
@@ -111,6 +113,8 @@ def test_one_file_per_variable(saved, tmp_path):
     folder = copy(saved, "vars", tmp_path / "vars")
     shutil.copy(saved.folder / "combined" / "__model__", folder)
     assert read_static(folder).program.file == folder / "__model__"
+    (folder / "fc_1.w_0").unlink()
+    assert read_static(folder).notes == ("variables of __model__ that no file holds: 'fc_1.w_0'",)
 
 
 def test_one_file_per_variable_in_a_folder_beside_other_files(saved, tmp_path):
