@@ -64,14 +64,26 @@ class _BidirectionalLayer(nn.Layer):
         both_ways = paddle.stack([inputs.transpose([1, 0, 2]), inputs.transpose([1, 0, 2]).flip(0)])
         flat = both_ways.reshape([2, length * batch, inputs.shape[2]])
         projected = (paddle.bmm(flat, self.input_weight) + self.bias).reshape([2, length, batch, 3 * size])
-        masks = paddle.stack([mask, mask.flip(0)]).unsqueeze(-1)
+        projected = projected.transpose([1, 0, 2, 3])
+        masks = paddle.stack([mask, mask.flip(0)], axis=1).unsqueeze(-1)  # [length, 2, batch, 1]
+        for_gates, for_candidates = _steps(projected[..., : 2 * size]), _steps(projected[..., 2 * size :])
+        inside = _steps(masks)
         state = paddle.zeros([2, batch, size], dtype=inputs.dtype)
-        outputs = []
+        states = []
         for step in range(length):
-            gates = F.sigmoid(projected[:, step, :, : 2 * size] + paddle.bmm(state, self.gate_weight))
-            update, reset = gates[:, :, :size], gates[:, :, size:]
-            candidate = projected[:, step, :, 2 * size :] + paddle.bmm(reset * state, self.candidate_weight)
-            state = state + masks[:, step] * update * (paddle.tanh(candidate) - state)
-            outputs.append(state * masks[:, step])
-        stacked = paddle.stack(outputs, axis=2)  # [2, batch, length, h]
-        return paddle.concat([stacked[0], stacked[1].flip(1)], axis=-1), state
+            gates = F.sigmoid(for_gates[step] + paddle.bmm(state, self.gate_weight))
+            update, reset = gates.split(2, axis=-1)
+            candidate = paddle.tanh(for_candidates[step] + paddle.bmm(reset * state, self.candidate_weight))
+            state = state + inside[step] * update * (candidate - state)
+            states.append(state)
+        outputs = (paddle.stack(states) * masks).transpose([1, 2, 0, 3])  # [2, batch, length, h]
+        return paddle.concat([outputs[0], outputs[1].flip(1)], axis=-1), state
+
+
+def _steps(tensor: paddle.Tensor) -> paddle.Tensor | list[paddle.Tensor]:
+    """`tensor` [length, ...] to be read step by step.
+
+    Cut at once while training: the gradient of tensor[step] is as large as the tensor, so that a row of n steps would
+    cost n times n. In an exported graph the number of steps is not known, and there is no gradient.
+    """
+    return tensor.unbind(0) if paddle.in_dynamic_mode() else tensor
