@@ -18,7 +18,7 @@ PACKAGE = ROOT / "nlpctl"
 LAYERS = (
     ("cli",),
     ("runners",),
-    ("tasks", "training", "inference", "serving", "export", "static_graph"),
+    ("tasks", "training", "compression", "inference", "serving", "export", "static_graph"),
     ("models", "data"),
     ("config", "runtime", "report", "upstream"),
 )
