@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,6 +10,8 @@ from typing import Any
 import numpy as np
 import paddle
 import pytest
+
+from nlpctl.static_graph.static_mode import static_mode
 
 
 class Network(paddle.nn.Layer):
@@ -42,15 +43,6 @@ class Saved:
 
     def prefix(self, kind: str) -> Path:
         return self.folder / kind / "model"
-
-
-@contextlib.contextmanager
-def static_mode() -> Iterator[None]:
-    paddle.enable_static()
-    try:
-        yield
-    finally:
-        paddle.disable_static()
 
 
 @pytest.fixture(scope="session")

@@ -12,6 +12,7 @@ from paddle.base.proto import framework_pb2
 from nlpctl.errors import UserError
 from nlpctl.static_graph.program import read_program
 from nlpctl.static_graph.sniff import Kind, kind_of
+from nlpctl.static_graph.static_mode import static_mode
 
 
 def test_an_inference_program(saved):
@@ -29,7 +30,8 @@ def test_an_inference_program(saved):
     assert weight.shape == (8, 8) and weight.dtype == "float32" and weight.persistable
     assert not program.variables["ids"].persistable and program.variables["ids"].shape == (-1, -1)
     assert program.persistables == tuple(sorted(set(saved.counted.values()) - {"linear_2.w_0", "linear_2.b_0"}))
-    again = paddle.static.Program.parse_from_string(program.serialized)
+    with static_mode():
+        again = paddle.static.deserialize_program(program.serialized)
     assert [operator.type for operator in again.global_block().ops] == [op.type for op in program.operators]
 
 
