@@ -122,5 +122,4 @@ class _Reader(CalibrationDataReader):
         batch = next(self.batches, None)
         if batch is None:
             return None
-        self.read += 1
         return {name: batch[name] for name in self.inputs}
