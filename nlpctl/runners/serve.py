@@ -39,12 +39,12 @@ def serve(recipe: Recipe, settings: ServeSettings) -> None:
 
 
 def _service(recipe: Recipe, source: str, settings: ServeSettings) -> Any:
+    model = open_trained_model(recipe, source, settings.batch_size)  # only then may Paddle be imported
     from nlpctl.inference.pipeline import answering
     from nlpctl.serving.app import Service
     from nlpctl.serving.batcher import Batcher
     from nlpctl.serving.body import BodyReader
 
-    model = open_trained_model(recipe, source, settings.batch_size)
     pipeline = answering(model.task, model.encoder, model.predictor)
     rows = task_rows(recipe.task, recipe.data)
 

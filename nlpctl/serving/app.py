@@ -40,6 +40,7 @@ class Service:
     report: Callable[[BaseException], None]
     stopping: bool = False
     arriving: int = 0  # requests whose bodies are being read
+    arrived: int = 0  # requests of all paths since the start
     requests: Counter = field(
         default_factory=lambda: Counter("nlpctl_requests_total", "Requests by path and status.", ("path", "status"))
     )
@@ -103,6 +104,7 @@ class _Outermost:
 
     async def __call__(self, scope: dict[str, Any], receive: Callable, send: Callable) -> None:
         status = 0
+        self._service.arrived += 1
 
         async def noted(message: dict[str, Any]) -> None:
             nonlocal status

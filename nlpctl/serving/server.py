@@ -17,7 +17,8 @@ from nlpctl.serving.address import cannot_listen
 from nlpctl.serving.app import Service
 
 KEEP_ALIVE = 75  # seconds; longer than most load balancers keep an idle connection (60), so that they close it
-_LAST_CALL = 0.5  # seconds for the requests of connections that came in just before listening ended
+QUIET = 0.5  # seconds without a request, after which open connections are taken to be idle
+LAST_CALLS = 5.0  # seconds, at the most, until open connections are idle
 _ATTEMPTS = 1000
 
 
@@ -25,8 +26,9 @@ class Server(uvicorn.Server):
     """uvicorn with an unhurried end.
 
     Stopping: /health says 503 and every answer ends its connection, so that clients and load balancers go
-    elsewhere; after `drain` seconds, in which requests are still answered, listening ends; then what is under way
-    is answered. A second signal, or STOP_SECONDS, ends it at once.
+    elsewhere; after `drain` seconds, in which requests are still answered, listening ends; open connections are
+    answered until they are idle; then what is under way is answered. A second signal, or STOP_SECONDS, ends it at
+    once.
     """
 
     def __init__(self, app: Callable[..., Awaitable[None]], service: Service):
@@ -41,7 +43,7 @@ class Server(uvicorn.Server):
             server_header=False,
             proxy_headers=False,
             timeout_keep_alive=KEEP_ALIVE,
-            timeout_graceful_shutdown=int(STOP_SECONDS),
+            timeout_graceful_shutdown=max(1, int(STOP_SECONDS - service.settings.drain - LAST_CALLS)),
         )
         super().__init__(config)
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # a malformed request is no news
@@ -80,7 +82,7 @@ class Server(uvicorn.Server):
         console.note("stopping: what was accepted is answered (once more: stop at once)")
         await asyncio.sleep(self._service.settings.drain)
         await self._end_listening()
-        await asyncio.sleep(_LAST_CALL)
+        await self._last_calls()
         self.should_exit = True
 
     async def _end_listening(self) -> None:
@@ -92,3 +94,10 @@ class Server(uvicorn.Server):
                 break
         for server in self.servers:
             server.close()
+
+    async def _last_calls(self) -> None:
+        """Wait until no request comes any more: one that is on its way into a closed connection would be lost."""
+        ends, seen = self._loop.time() + LAST_CALLS, -1
+        while seen != self._service.arrived and self._loop.time() < ends:
+            seen = self._service.arrived
+            await asyncio.sleep(QUIET)

@@ -1,0 +1,203 @@
+"""Does `nlpctl serve` answer rightly and lose nothing, at four times the load it can bear, until it is stopped?
+
+    python scripts/check_serve.py MODEL TEXTS [--engine E] [--precision P] [--seconds 20] [--json FILE]
+
+MODEL is an export (or model folder) of a task that takes one text, TEXTS a file with a text per line. The service
+runs in a process of its own on loopback; this process
+
+1. has `nlpctl predict` answer TEXTS: what is right;
+2. measures what the service bears: 64 senders, each of which sends as soon as it was answered;
+3. sends four times as much, whether it keeps up or not, with malformed requests of 22 kinds mixed in;
+4. goes on doing so while the service gets a SIGTERM, until no connection is made any more.
+
+Prints requests per second and latencies; exits 1 where an answer is wrong or a request is lost.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from bench_common import NLPCTL, conditions, conditions_line, environment
+from serve_load import LOST, REFUSED, Client, Outcome, as_answered, at_rate, percentile, post
+from serve_malformed import Kind, kinds, send
+
+from nlpctl.serving.settings import ServeSettings
+
+SENDERS = 64
+OVERLOAD = 4
+MALFORMED = 10  # of each kind
+TOLERANCE = {"fp32": 1e-4, "auto": 0.05}  # of probabilities, which depend on the padding of a batch; others as auto
+
+
+class Service:
+    """`nlpctl serve` in a process of its own."""
+
+    def __init__(self, model: str, options: Sequence[str]):
+        words = [*NLPCTL, "serve", model, "--port", "0", *options]
+        self.process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True, env=environment())
+        self.log: list[str] = []
+        for line in self.process.stderr:
+            self.log.append(line.rstrip())
+            if line.startswith("serving "):
+                self.host, _, port = line.split(" on http://")[1].split()[0].rpartition(":")
+                self.port = int(port)
+                return
+        raise SystemExit("the service did not start:\n" + "\n".join(self.log))
+
+    def peak_memory(self) -> int:
+        """Bytes."""
+        status = Path(f"/proc/{self.process.pid}/status").read_text()
+        return next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM")) * 1024
+
+    def end(self) -> int:
+        """Exit code once the process has ended by itself."""
+        self.log += self.process.communicate(timeout=60)[1].splitlines()
+        return self.process.returncode
+
+
+def expected_answers(model: str, texts: Path, options: Sequence[str]) -> list[dict[str, Any]]:
+    """What `nlpctl predict` says of every text."""
+    done = subprocess.run(
+        [*NLPCTL, "predict", model, str(texts), *options], capture_output=True, text=True, env=environment()
+    )
+    if done.returncode:
+        raise SystemExit(done.stderr)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def alike(one: Any, other: Any, tolerance: float) -> bool:
+    """Whether two answers are the same, numbers within `tolerance`."""
+    if isinstance(one, float) and isinstance(other, float):
+        return abs(one - other) <= tolerance
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(alike(one[key], other[key], tolerance) for key in one)
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(alike(a, b, tolerance) for a, b in zip(one, other, strict=True))
+    return one == other
+
+
+def figures(outcomes: Sequence[Outcome], right: Sequence[dict[str, Any]], tolerance: float) -> dict[str, Any]:
+    """Counts, rates and latencies of one phase."""
+    statuses = Counter(each.status for each in outcomes)
+    answered = [each for each in outcomes if each.status == 200]
+    wrong = [
+        each for each in answered if not alike(json.loads(each.body), right[each.number % len(right)], tolerance)
+    ]
+    first = min(each.started for each in outcomes)
+    seconds = max(each.started + each.seconds for each in outcomes) - first
+    latencies = [each.seconds * 1000 for each in answered] or [float("nan")]
+    busy = [each.seconds * 1000 for each in outcomes if each.status == 503]
+    return {
+        "sent": len(outcomes),
+        "sent_per_second": round(len(outcomes) / seconds, 1),
+        "answered": len(answered),
+        "answered_per_second": round(len(answered) / seconds, 1),
+        "rejected_503": statuses[503],
+        "other_statuses": {str(key): value for key, value in statuses.items() if key not in (200, 503, LOST, REFUSED)},
+        "no_connection": statuses[REFUSED],
+        "lost": statuses[LOST],
+        "wrong": len(wrong),
+        "p50_ms": round(percentile(latencies, 50), 1),
+        "p99_ms": round(percentile(latencies, 99), 1),
+        "rejection_p99_ms": round(percentile(busy, 99), 1) if busy else None,
+    }
+
+
+async def malformed(service: Service, all_kinds: Sequence[Kind], seconds: float) -> dict[str, Any]:
+    """MALFORMED requests of each kind spread over `seconds`: how many, and which were answered in another way."""
+    surprises: Counter[str] = Counter()
+    pause = seconds / (MALFORMED * len(all_kinds))
+    for kind in [kind for _ in range(MALFORMED) for kind in all_kinds]:
+        status = await send(service.host, service.port, kind)
+        # Where the queue is full, it may be told so before anything else is looked at.
+        if (status is None) != (not kind.statuses) or (status not in (*kind.statuses, 503) and kind.statuses):
+            surprises[f"{kind.name}: {status}"] += 1
+        await asyncio.sleep(pause)
+    return {"kinds": len(all_kinds), "sent": MALFORMED * len(all_kinds), "surprises": dict(surprises)}
+
+
+async def stop(service: Service, after: float) -> float:
+    """Send a SIGTERM `after` so many seconds; returns the seconds from it to the end of the process."""
+    await asyncio.sleep(after)
+    service.process.send_signal(signal.SIGTERM)
+    started = time.monotonic()
+    await asyncio.to_thread(service.process.wait, 60)
+    return time.monotonic() - started
+
+
+async def load(
+    service: Service, requests: list[bytes], right: list[dict[str, Any]], seconds: float, tolerance: float
+) -> dict[str, Any]:
+    """Phases 2 to 4."""
+    client = Client(service.host, service.port)
+    await as_answered(client, requests, SENDERS, min(5.0, seconds))  # warm-up
+    alone = figures(await as_answered(client, requests, 1, seconds / 4), right, tolerance)
+    bears = figures(await as_answered(client, requests, SENDERS, seconds), right, tolerance)
+    rate = OVERLOAD * bears["answered_per_second"]
+    settings = ServeSettings()
+    wrong_ones = kinds("text", settings.max_rows, settings.max_body)
+    overloaded, mixed = await asyncio.gather(
+        at_rate(client, requests, rate, lambda now: now < seconds), malformed(service, wrong_ones, seconds * 0.8)
+    )
+    stopping = asyncio.create_task(stop(service, after=seconds / 4))
+    ending = await at_rate(client, requests, rate, lambda now: now < seconds / 4 + 4)
+    client.close()
+    took = await stopping
+    return {
+        "one_sender": alone,
+        f"{SENDERS}_senders": bears,
+        "overload": {"rate": rate, **figures(overloaded, right, tolerance)},
+        "malformed": mixed,
+        "sigterm": {"seconds_to_end": round(took, 2), **figures(ending, right, tolerance)},
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("model")
+    parser.add_argument("texts", type=Path)
+    parser.add_argument("--engine", default="auto")
+    parser.add_argument("--precision", default="auto")
+    parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--serve", nargs=argparse.REMAINDER, default=[], help="further options of nlpctl serve")
+    given = parser.parse_args()
+    facts = conditions()
+    options = ["--engine", given.engine, "--precision", given.precision]
+    with tempfile.TemporaryDirectory() as folder:
+        texts = [text for text in given.texts.read_text(encoding="utf-8").splitlines() if text.strip()][:2000]
+        file = Path(folder, "texts.txt")
+        file.write_text("".join(f"{text}\n" for text in texts), encoding="utf-8")
+        right = expected_answers(given.model, file, options)
+    service = Service(given.model, [*options, *given.serve])
+    requests = [post(service.host, json.dumps({"text": text}, ensure_ascii=False).encode()) for text in texts]
+    tolerance = TOLERANCE.get(given.precision, TOLERANCE["auto"])
+    try:
+        found = asyncio.run(load(service, requests, right, given.seconds, tolerance))
+        code = service.end()
+    finally:
+        if service.process.poll() is None:
+            service.process.kill()
+    result = {"conditions": facts, "model": given.model, **found, "exit_code": code, "log": service.log}
+    print(conditions_line(facts), file=sys.stderr)
+    print(json.dumps(result, indent=2, ensure_ascii=False))
+    if given.json is not None:
+        given.json.write_text(json.dumps(result, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    phases = [value for value in found.values() if "lost" in value]
+    sound = not any(phase["lost"] or phase["wrong"] or phase["other_statuses"] for phase in phases)
+    return 0 if sound and not found["malformed"]["surprises"] and code == 0 else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

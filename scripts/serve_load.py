@@ -1,0 +1,141 @@
+"""A load on an HTTP service, from one process: requests on kept connections, at a fixed rate or as fast as answered.
+
+Every request ends in exactly one Outcome; LOST is one that was sent and never answered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from statistics import quantiles
+
+LOST, REFUSED = -1, -2  # in place of a status; REFUSED: no connection was made, so nothing was sent
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a request. `status`: HTTP's, LOST or REFUSED. `seconds` until the answer was there."""
+
+    number: int
+    status: int
+    body: bytes
+    seconds: float
+    started: float
+
+
+class Connection(asyncio.Protocol):
+    """One connection to the service, one request at a time."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.transport: asyncio.Transport | None = None
+        self.reusable = False
+        self._received = bytearray()
+        self._answer: asyncio.Future[tuple[int, bytes] | None] | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport, self.reusable = transport, True
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self.reusable = False
+        if self._answer is not None and not self._answer.done():
+            self._answer.set_result(None)
+
+    async def ask(self, request: bytes) -> tuple[int, bytes] | None:
+        """(status, body), None where the connection ended without an answer."""
+        self._received.clear()
+        self._answer = self._loop.create_future()
+        self.transport.write(request)
+        return await self._answer
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        head, separator, body = self._received.partition(b"\r\n\r\n")
+        if not separator or self._answer is None or self._answer.done():
+            return
+        lines = head.lower().split(b"\r\n")
+        length = next((int(line[15:]) for line in lines if line.startswith(b"content-length:")), None)
+        if length is None or len(body) < length:
+            return
+        if b"connection: close" in lines:
+            self.reusable = False
+        self._answer.set_result((int(lines[0].split()[1]), bytes(body[:length])))
+
+
+class Client:
+    """Requests to one address, over as many connections as are needed at a time."""
+
+    def __init__(self, host: str, port: int):
+        self.host, self.port = host, port
+        self._idle: list[Connection] = []
+
+    async def send(self, number: int, request: bytes) -> Outcome:
+        """One request and what became of it."""
+        started = time.perf_counter()
+        while self._idle and not self._idle[-1].reusable:
+            self._idle.pop().transport.close()
+        if self._idle:
+            connection = self._idle.pop()
+        else:
+            try:
+                _, connection = await asyncio.get_running_loop().create_connection(Connection, self.host, self.port)
+            except OSError:
+                return Outcome(number, REFUSED, b"", time.perf_counter() - started, started)
+        answer = await connection.ask(request)
+        status, body = (LOST, b"") if answer is None else answer
+        if connection.reusable:
+            self._idle.append(connection)
+        else:
+            connection.transport.close()
+        return Outcome(number, status, body, time.perf_counter() - started, started)
+
+    def close(self) -> None:
+        for connection in self._idle:
+            connection.transport.close()
+
+
+def post(host: str, body: bytes) -> bytes:
+    """A request to POST /predict."""
+    head = f"POST /predict HTTP/1.1\r\nHost: {host}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}"
+    return head.encode() + b"\r\n\r\n" + body
+
+
+async def as_answered(client: Client, requests: list[bytes], connections: int, seconds: float) -> list[Outcome]:
+    """`connections` senders, each of which sends as soon as it was answered: what the service can bear."""
+    outcomes: list[Outcome] = []
+    ends = time.perf_counter() + seconds
+
+    async def sender(number: int) -> None:
+        while time.perf_counter() < ends:
+            outcomes.append(await client.send(number, requests[number % len(requests)]))
+            number += connections
+
+    await asyncio.gather(*(sender(number) for number in range(connections)))
+    return outcomes
+
+
+async def at_rate(
+    client: Client, requests: list[bytes], rate: float, goes_on: Callable[[float], bool]
+) -> list[Outcome]:
+    """`rate` requests per second, whether the service keeps up or not, while `goes_on(seconds since the start)`."""
+    tasks: list[asyncio.Task[Outcome]] = []
+    started = time.perf_counter()
+    number = 0
+    while goes_on(now := time.perf_counter() - started):
+        while number < now * rate:
+            tasks.append(asyncio.create_task(client.send(number, requests[number % len(requests)])))
+            number += 1
+        await asyncio.sleep(0.002)
+    return await gathered(tasks)
+
+
+async def gathered(tasks: list[Awaitable[Outcome]], seconds: float = 60) -> list[Outcome]:
+    """The outcomes of `tasks`. TimeoutError where one never ends."""
+    return list(await asyncio.wait_for(asyncio.gather(*tasks), seconds))
+
+
+def percentile(values: list[float], share: int) -> float:
+    """The value that `share` per cent of `values` do not exceed."""
+    return quantiles(values, n=100, method="inclusive")[share - 1] if len(values) > 1 else values[0]
