@@ -10,6 +10,7 @@ import typer
 from nlpctl.cli.options import load_command_recipe
 from nlpctl.config.located import located
 from nlpctl.runtime import console
+from nlpctl.runtime.layout import EXPORT_REPORT
 
 
 def export(
@@ -18,30 +19,63 @@ def export(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FOLDER", help="Where to write; default: RUN/export.")
     ] = None,
+    format: Annotated[
+        str, typer.Option("--format", metavar="NAMES", help="paddle (Paddle Inference), onnx (ONNX Runtime), or both.")
+    ] = "paddle,onnx",
+    precision: Annotated[
+        str,
+        typer.Option(
+            "--precision",
+            metavar="NAMES",
+            help="fp32; int8 adds graphs of 8 bits by every method, int8-dynamic and int8-static by one of ONNX's.",
+        ),
+    ] = "fp32",
+    layout: Annotated[
+        str | None,
+        typer.Option("--layout", metavar="SERVER", help="Write a model repository instead: triton, paddle-serving."),
+    ] = None,
     data: Annotated[
         Path | None,
-        typer.Option("--data", metavar="FILE", help="Rows to compare on; default: those of the run's dev or test."),
+        typer.Option("--data", metavar="FILE", help="Rows to compare on; default: those of dev, test or train."),
     ] = None,
     rows: Annotated[int, typer.Option("--rows", min=1, help="How many rows are compared.")] = 256,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the folder.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print report.json instead of a table.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an export.")] = False,
 ) -> None:
     """Write a trained model as graphs that answer without its code.
+
+    Every graph is run and compared with the network, on rows of dev or test and in batches of 1 token up to the
+    longest. Where its answers differ nothing is written, and the exit code is 1.
 
     Examples:
 
       nlpctl export outputs/quickstart
+
+      nlpctl export outputs/quickstart --format onnx --precision int8
+
+      nlpctl export outputs/quickstart/model -o quickstart-export --data reviews.tsv
     """
     recipe = load_command_recipe(model, ctx, purpose="apply")
+    from nlpctl.runners.export import Wanted
     from nlpctl.runners.export import export as run_export
     from nlpctl.runners.trained import find_trained_model
 
     with located(recipe):
-        source = find_trained_model(recipe)
-        result = run_export(recipe, source, output=output, overwrite=overwrite, data=data, rows=rows)
-    for graph in result.manifest.graphs:
-        for check in graph.checks:
-            console.note(
-                f"{graph.files[0]}: {check.engine} {check.precision}, largest difference {check.difference:.2g}, "
-                f"{check.agreement:.2%} decided alike"
-            )
-    console.result(str(result.folder))
+        wanted = Wanted(_names(format), _names(precision), data, rows)
+        result = run_export(
+            recipe, find_trained_model(recipe), wanted, output=output, overwrite=overwrite, layout=layout
+        )
+    if json and layout is None:
+        console.result((result.folder / EXPORT_REPORT).read_text(encoding="utf-8").rstrip("\n"))
+        return
+    checks = [(graph.files[0], check) for graph in result.manifest.graphs for check in graph.checks]
+    console.table(
+        f"{result.folder}: compared on {result.manifest.rows:,} rows",
+        ("graph", "engine", "precision", "largest difference", "decided alike"),
+        [(name, one.engine, one.precision, f"{one.difference:.2g}", f"{one.agreement:.2%}") for name, one in checks],
+    )
+
+
+def _names(text: str) -> tuple[str, ...]:
+    """Names between commas, each once."""
+    return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))

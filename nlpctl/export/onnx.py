@@ -8,41 +8,32 @@ import sys
 from pathlib import Path
 
 from nlpctl.errors import RunFailed, UserError
-from nlpctl.export.to_graph import PARAMETERS, PROGRAM
 from nlpctl.runtime.versions import installed_version
 
 OPSET = 13
 SHOWN = 5  # lines of what paddle2onnx said
-
-# nlpctl comes first: see its __init__.
-_CODE = """
-import sys
-import nlpctl
-import paddle2onnx
-program, parameters, file, opset = sys.argv[1:]
-content = paddle2onnx.export(program, parameters, None, int(opset), False, False, True, True, True)
-if not content:
-    sys.exit("paddle2onnx made nothing of it")
-with open(file, "wb") as stream:
-    stream.write(content)
-"""
+_NEEDED = ("paddle2onnx", "onnx")
 
 
-def write_onnx_graph(prefix: Path, file: Path) -> None:
-    """Convert PREFIX.pdmodel to `file`. UserError without paddle2onnx, RunFailed where it cannot convert the graph."""
-    if installed_version("paddle2onnx") is None:
-        hint = "pip install paddle2onnx, or leave out --format onnx"
-        raise UserError("paddle2onnx is not installed", where="--format onnx", hint=hint)
-    program, parameters = (str(prefix) + ending for ending in (PROGRAM, PARAMETERS))
-    command = [sys.executable, "-c", _CODE, program, parameters, str(file), str(OPSET)]
+def require_paddle2onnx() -> None:
+    """UserError where ONNX graphs cannot be made."""
+    missing = [package for package in _NEEDED if installed_version(package) is None]
+    if missing:
+        hint = f"pip install {' '.join(missing)}, or leave out --format onnx"
+        raise UserError(f"{' and '.join(missing)} not installed", where="--format onnx", hint=hint)
+
+
+def write_onnx_graph(prefix: Path, file: Path, pad_id: int) -> None:
+    """Convert PREFIX.pdmodel to `file`. RunFailed where paddle2onnx cannot."""
+    command = [sys.executable, "-m", "nlpctl.export.onnx_process", str(prefix), str(file), str(OPSET), str(pad_id)]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL)
-    if done.returncode == 0 and file.is_file():
+    if done.returncode == 0:
         return
-    said = "\n".join([line for line in (done.stdout + done.stderr).splitlines() if line.strip()][-SHOWN:])
+    said = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()][-SHOWN:]
     raise RunFailed(
-        f"paddle2onnx could not convert the graph ({_ended(done.returncode)}):\n{said}",
+        f"paddle2onnx could not convert the graph ({_ended(done.returncode)}): " + "\n  ".join(said),
         where="--format onnx",
-        hint="export it without: --format paddle",
+        hint="export it for Paddle alone: --format paddle",
     )
 
 

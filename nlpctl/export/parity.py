@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain, repeat
 from typing import Any
 
 import numpy as np
@@ -16,6 +17,7 @@ from nlpctl.tasks.base import Batch, Task
 Run = Callable[[Batch], tuple[np.ndarray, ...]]
 
 BATCH_SIZES = (1, 7, 32)  # rows are shared out among them
+EACH_SIZE = 4  # batches of every size but the last, which the rest of the rows is for
 EDGE_ROWS = (1, 3)  # of batches of extreme lengths
 
 
@@ -93,34 +95,43 @@ def _difference(expected: np.ndarray, given: np.ndarray) -> tuple[float, float]:
 
 
 def _cases(task: Task, encoder: TextEncoder, examples: Sequence[Any]) -> Iterator[Case]:
-    """The features of the examples in batches of BATCH_SIZES."""
+    """The features of the examples in batches of BATCH_SIZES: a few of each size, the rest of the last."""
     collate = task.collator(encoder, labelled=False)
     features = [
         (feature, (row, part))
         for row, example in enumerate(examples)
         for part, feature in enumerate(task.features(example, encoder))
     ]
+    sizes = chain.from_iterable([size] * EACH_SIZE for size in BATCH_SIZES[:-1])
     start = 0
-    for size in BATCH_SIZES:
-        batches = 8 if size < BATCH_SIZES[-1] else len(features)
-        for _ in range(batches):
-            chosen = features[start : start + size]
-            if not chosen:
-                return
-            batch = collate([feature for feature, _ in chosen])
-            raise_failure(batch)
-            yield Case(batch, tuple(each for each, _ in chosen), tuple(place for _, place in chosen))
-            start += size
+    for size in chain(sizes, repeat(BATCH_SIZES[-1])):
+        chosen = features[start : start + size]
+        if not chosen:
+            return
+        batch = collate([feature for feature, _ in chosen])
+        raise_failure(batch)
+        yield Case(batch, tuple(each for each, _ in chosen), tuple(place for _, place in chosen))
+        start += size
+
+
+def batches_of(task: Task, encoder: TextEncoder, examples: Sequence[Any], size: int) -> Iterator[Batch]:
+    """The features of the examples as padded batches without labels."""
+    collate = task.collator(encoder, labelled=False)
+    features = [feature for example in examples for feature in task.features(example, encoder)]
+    for start in range(0, len(features), size):
+        batch = collate(features[start : start + size])
+        raise_failure(batch)
+        yield batch
 
 
 def _edges(cases: Sequence[Case], task: Task, encoder: TextEncoder) -> Iterator[Batch]:
-    """Batches of length 1 and of the longest that the model takes, made of real rows."""
-    widest = max((case.batch for case in cases), key=lambda batch: batch["input_ids"].size)
+    """Batches of length 1 and of the longest that the model takes, made of the first rows of the largest batch."""
+    largest = max((case.batch for case in cases), key=lambda batch: batch["input_ids"].size)
     for rows in EDGE_ROWS:
-        chosen = {name: array[np.arange(rows) % len(array)] for name, array in widest.items()}
-        for length in (1, task.data.max_seq_length):
-            if length > 1 or task.shortens:
-                yield _resized(chosen, length, encoder)
+        chosen = {name: array[:rows] for name, array in largest.items()}
+        if task.shortens:
+            yield _resized(chosen, 1, encoder)
+        yield _resized(chosen, task.data.max_seq_length, encoder)
 
 
 def _resized(batch: Batch, length: int, encoder: TextEncoder) -> Batch:

@@ -36,6 +36,19 @@ def rows_to_compare(rows: TaskRows, file: Path | None, tokenizer: Any, count: in
 
     `masked`: one word of each text is replaced by the mask. UserError where `file` is missing or has no good row.
     """
+    return _found(rows, file, ("dev", "test", "train"), tokenizer, count, masked)
+
+
+def rows_to_calibrate(
+    rows: TaskRows, file: Path | None, tokenizer: Any, count: int, *, masked: bool
+) -> tuple[Any, ...]:
+    """`rows_to_compare` for finding out how large activations get: the training rows before others."""
+    return _found(rows, file, ("train", "dev", "test"), tokenizer, count, masked).examples
+
+
+def _found(
+    rows: TaskRows, file: Path | None, splits: tuple[str, ...], tokenizer: Any, count: int, masked: bool
+) -> ComparedRows:
     mask = tokenizer.mask_token if masked else None
     if file is not None:
         source = open_files(rows, [file], rows.required(labelled=False), where="--data")
@@ -44,7 +57,7 @@ def rows_to_compare(rows: TaskRows, file: Path | None, tokenizer: Any, count: in
             hint = "give a file of rows that `nlpctl predict` would answer"
             raise UserError("no row is usable", where=str(file), hint=hint)
         return ComparedRows(examples, str(file), real=True)
-    for split in ("dev", "test", "train"):
+    for split in splits:
         examples = _of_split(rows, split, mask, count)
         if examples:
             return ComparedRows(examples, split, real=True)
@@ -97,7 +110,8 @@ def _made_up(rows: TaskRows, tokenizer: Any, count: int, mask: str | None) -> It
     for _ in range(count):
         values = {}
         for column in columns:
-            tokens = tokenizer.convert_ids_to_tokens(chance.choice(words, size=chance.integers(1, longest + 1)).tolist())
+            ids = chance.choice(words, size=chance.integers(1, longest + 1)).tolist()
+            tokens = tokenizer.convert_ids_to_tokens(ids)
             text = " ".join(token.removeprefix("##") for token in tokens)
             values[column] = text if mask is None else _with_mask(text, mask)
         try:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+import warnings
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import paddle
 
 from nlpctl.errors import RunFailed
+from nlpctl.export.graph_files import PROGRAM
 from nlpctl.models.export_folder import TensorSpec
-from nlpctl.runtime.process import quiet_import
 from nlpctl.static_graph.program import read_program
 from nlpctl.tasks.base import Batch
-
-PROGRAM, PARAMETERS = ".pdmodel", ".pdiparams"
 
 
 def input_specs(batch: Batch) -> tuple[TensorSpec, ...]:
@@ -22,31 +21,54 @@ def input_specs(batch: Batch) -> tuple[TensorSpec, ...]:
     return tuple(TensorSpec(name, str(array.dtype), (None,) * array.ndim) for name, array in batch.items())
 
 
-def write_paddle_graph(network: paddle.nn.Layer, inputs: Sequence[TensorSpec], prefix: Path) -> tuple[TensorSpec, ...]:
-    """Translate `network` and write PREFIX.pdmodel and PREFIX.pdiparams; returns the outputs.
+def write_paddle_graph(
+    network: paddle.nn.Layer, inputs: Sequence[TensorSpec], outputs: Sequence[str], prefix: Path
+) -> tuple[TensorSpec, ...]:
+    """Translate `network` and write PREFIX.pdmodel and PREFIX.pdiparams, with its outputs called `outputs`.
 
-    The network is as it was afterwards. RunFailed where Paddle cannot translate it.
+    Returns these. The network is as it was afterwards. RunFailed where Paddle cannot translate it.
     """
     network.eval()
     try:
-        with quiet_import():
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of operators that Paddle's own layers use
             static = paddle.jit.to_static(network, input_spec=_arguments(network, inputs), full_graph=True)
             paddle.jit.save(static, str(prefix))
+    except OSError:
+        raise
     except Exception as error:
         message = f"Paddle cannot translate {type(network).__name__} to a static graph: {type(error).__name__}: {error}"
         raise RunFailed(message.strip(), hint="use the model folder itself: --engine dygraph") from error
     finally:
         network.forward.rollback()
-    return output_specs(prefix)
+    return _name_outputs(prefix.with_name(prefix.name + PROGRAM), outputs)
 
 
-def output_specs(prefix: Path) -> tuple[TensorSpec, ...]:
-    """The outputs of the graph PREFIX.pdmodel, in order."""
-    program = read_program(prefix.with_name(prefix.name + PROGRAM))
+def _name_outputs(file: Path, names: Sequence[str]) -> tuple[TensorSpec, ...]:
+    """Give the outputs of a program names that say what they are; Paddle calls them save_infer_model/scale_0.tmp_0."""
+    program = read_program(file)
+    renamed = dict(zip(program.fetches, names, strict=True))
+    file.write_bytes(_renamed(program.serialized, renamed))
     found = [program.variables[name] for name in program.fetches]
     return tuple(
-        TensorSpec(each.name, each.dtype, tuple(None if size < 0 else size for size in each.shape)) for each in found
+        TensorSpec(renamed[each.name], each.dtype, tuple(None if size < 0 else size for size in each.shape))
+        for each in found
     )
+
+
+def _renamed(serialized: bytes, names: Mapping[str, str]) -> bytes:
+    """A ProgramDesc with other names for some variables."""
+    from paddle.base.proto import framework_pb2
+
+    desc = framework_pb2.ProgramDesc()
+    desc.ParseFromString(serialized)
+    for block in desc.blocks:
+        for variable in block.vars:
+            variable.name = names.get(variable.name, variable.name)
+        for op in block.ops:
+            for slot in (*op.inputs, *op.outputs):
+                slot.arguments[:] = [names.get(name, name) for name in slot.arguments]
+    return desc.SerializeToString()
 
 
 def _arguments(network: paddle.nn.Layer, inputs: Sequence[TensorSpec]) -> list[paddle.static.InputSpec | None]:
@@ -55,15 +77,3 @@ def _arguments(network: paddle.nn.Layer, inputs: Sequence[TensorSpec]) -> list[p
     names = list(inspect.signature(network.forward).parameters)
     last = max(names.index(name) for name in known)
     return [known.get(name) for name in names[: last + 1]]
-
-
-class TranslatedPredictor:
-    engine, precision = "paddle", "fp32"
-
-    def __init__(self, prefix: Path):
-        self.layer = paddle.jit.load(str(prefix))
-        self.layer.eval()
-
-    def outputs(self, batch: Batch):
-        outputs = self.layer(*(paddle.to_tensor(array) for array in batch.values()))
-        return tuple(each.numpy() for each in (outputs if isinstance(outputs, list | tuple) else [outputs]))

@@ -1,40 +1,67 @@
-"""`nlpctl export`: a trained network as graphs that answer without its code, each compared with it before it is kept."""
+"""`nlpctl export`: a trained network as graphs that answer without its code, each compared with it first."""
 
 from __future__ import annotations
 
-import dataclasses
-import math
-from collections.abc import Sequence
+import contextlib
+import re
+import tempfile
+from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import nlpctl
 from nlpctl.config.schema import Recipe
-from nlpctl.errors import Problem, RunFailed, UserError
-from nlpctl.models.export_folder import Check, ExportManifest, Graph, read_manifest, write_manifest
-from nlpctl.models.folder import make_card
+from nlpctl.errors import UserError
+from nlpctl.export.graph_files import FORMATS, PRECISIONS
+from nlpctl.export.layouts import LAYOUTS, layout
+from nlpctl.models.export_folder import ExportManifest, read_manifest, write_manifest
+from nlpctl.models.folder import make_card, save_description
 from nlpctl.models.source import resolve_source
+from nlpctl.names import did_you_mean
 from nlpctl.runners.trained import prepared
 from nlpctl.runtime import console
 from nlpctl.runtime.files import staged_dir, writing
 from nlpctl.runtime.interrupt import sigterm_interrupts
-from nlpctl.runtime.layout import EXPORT, MODEL
-from nlpctl.runtime.process import ProcessSetup, quiet_libraries
+from nlpctl.runtime.layout import EXPORT, EXPORT_MANIFEST, MODEL
+from nlpctl.runtime.process import quiet_libraries
 from nlpctl.runtime.versions import installed_versions
 
 if TYPE_CHECKING:
-    from nlpctl.export.parity import Parity
-    from nlpctl.inference.engine import Predictor
+    from nlpctl.tasks.base import Batch
 
-FORMATS, PRECISIONS = ("paddle", "onnx"), ("fp32", "int8")
 ROWS = 256  # that are compared
+QUICK_ROWS = 32  # before a model folder is run by another engine
+CALIBRATION_ROWS, CALIBRATION_BATCH = 512, 32
+_ELSEWHERE = "name another folder: -o FOLDER"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What to export: formats, precisions and rows to compare. `data`: a file of these rows, else those of the run."""
+
+    formats: tuple[str, ...] = ("paddle",)
+    precisions: tuple[str, ...] = ("fp32",)
+    data: Path | None = None
+    rows: int = ROWS
+
+    def __post_init__(self) -> None:
+        for given, known, flag in ((self.formats, FORMATS, "--format"), (self.precisions, PRECISIONS, "--precision")):
+            for name in given:
+                if name in ("bf16", "fp16"):
+                    hint = f"leave it out; then `nlpctl predict EXPORT --precision {name}`"
+                    raise UserError(f"{name} is no file: an engine computes the fp32 graph in it", flag, hint)
+                if name not in known:
+                    raise UserError(f"there is no {name!r}{did_you_mean(name, known)}", flag, f"of {', '.join(known)}")
+        if "onnx" not in self.formats and {"int8-dynamic", "int8-static"} & set(self.precisions):
+            message = "int8-dynamic and int8-static are made for ONNX Runtime"
+            raise UserError(message, "--precision", "add --format onnx, or take int8")
 
 
 @dataclass(frozen=True)
 class ExportResult:
-    """The folder that was written and what is in it."""
+    """The folder that was written, and what is in it."""
 
     folder: Path
     manifest: ExportManifest
@@ -43,106 +70,152 @@ class ExportResult:
 def export(
     recipe: Recipe,
     source: str,
+    wanted: Wanted,
     *,
-    formats: Sequence[str] = ("paddle",),
-    precisions: Sequence[str] = ("fp32",),
     output: Path | None = None,
     overwrite: bool = False,
-    data: Path | None = None,
-    rows: int = ROWS,
+    layout: str | None = None,
 ) -> ExportResult:
-    """Write graphs of the model that `find_trained_model` found as `source`, into `output` or the run's export/.
+    """Write graphs of the model that `find_trained_model` found as `source`, to `output` or into the run.
 
-    Every graph is compared with the network on `rows` rows of `data` or of the run's own files. RunFailed, and
-    nothing is written, where one is farther from it than the task allows; UserError where the model or the place
-    is wrong.
+    Every graph is compared with the network. RunFailed, and nothing is left behind, where one is farther from it
+    than the task allows. `layout`: arrange the export as another server wants it; then `source` may be an export.
+    UserError where the model, the rows or the place is wrong.
     """
-    final = output if output is not None else default_output(recipe, source)
-    refuse_output(final, source, overwrite)
+    if layout is not None and layout not in LAYOUTS:
+        known = tuple(LAYOUTS)
+        raise UserError(f"there is no layout {layout!r}{did_you_mean(layout, known)}", "--layout", f"of {known}")
+    final = output if output is not None else _default_output(recipe, source, layout)
+    _refuse_output(final, source, layout, overwrite)
     with sigterm_interrupts(), ExitStack() as stack:
-        with writing(final, "name another folder: -o FOLDER"):
+        with writing(final, _ELSEWHERE):
             folder = stack.enter_context(staged_dir(final))
-        manifest = _write(recipe, source, folder, formats, precisions, data, rows)
+        if layout is None:
+            return ExportResult(final, _write(recipe, source, folder, wanted))
+        made, manifest = stack.enter_context(_exported(recipe, source, wanted))
+        _write_layout(layout, made, manifest, folder, _model_name(recipe, source))
     return ExportResult(final, manifest)
 
 
-def default_output(recipe: Recipe, source: str) -> Path:
-    """export/ in the run directory that `source` is, or lies in. UserError for a model that is not of a run."""
+@contextlib.contextmanager
+def temporary_export(recipe: Recipe, source: str) -> Iterator[Path]:
+    """An export of a model folder for the engine and precision that recipe.inference names; removed afterwards."""
+    inference = recipe.inference
+    formats = ("onnx",) if inference.engine == "onnxruntime" else ("paddle",)
+    precisions = ("int8",) if inference.precision == "int8" else ("fp32",)
+    console.note(f"exporting {source} for {inference.engine}; `nlpctl export` does it once and for all")
+    with _exported(recipe, source, Wanted(formats, precisions, rows=QUICK_ROWS)) as (folder, _):
+        yield folder
+
+
+@contextlib.contextmanager
+def _exported(recipe: Recipe, source: str, wanted: Wanted) -> Iterator[tuple[Path, ExportManifest]]:
+    """`source` where it is an export, else one that is made for the moment."""
+    found = resolve_source(source)
+    if found.kind == "export":
+        yield found.folder, read_manifest(found.folder)
+        return
+    with tempfile.TemporaryDirectory(prefix="nlpctl-export-") as name:
+        yield Path(name), _write(recipe, source, Path(name), wanted)
+
+
+def _write_layout(name: str, made: Path, manifest: ExportManifest, repository: Path, model: str) -> None:
+    with writing(repository, _ELSEWHERE):
+        layout(name).write_repository(made, manifest, repository, model)
+
+
+def _default_output(recipe: Recipe, source: str, layout: str | None) -> Path:
+    """export/ in the run directory that holds `source`. UserError for a model that is not of a run."""
     folder = resolve_source(source).folder
-    if folder is not None and folder.name == MODEL and folder.parent.resolve() == recipe.run_dir.resolve():
-        return folder.parent / EXPORT
-    raise UserError("say where to write the export", where="-o", hint="the model is not in a run: -o FOLDER")
+    if folder is not None and folder.name in (MODEL, EXPORT) and folder.parent.resolve() == recipe.run_dir.resolve():
+        return folder.parent / (EXPORT if layout is None else layout)
+    raise UserError("the model is not in a run: where shall the export go?", where="-o", hint="name it: -o FOLDER")
 
 
-def refuse_output(output: Path, source: str, overwrite: bool) -> None:
-    """UserError where `output` is the model, is there already and not to be replaced, or is no export."""
-    hint = "name another folder: -o FOLDER"
+def _refuse_output(output: Path, source: str, layout: str | None, overwrite: bool) -> None:
+    """UserError where `output` is the model, is there already and not to be replaced, or is something else."""
     if not output.exists():
         return
     if not output.is_dir():
-        raise UserError("this is a file, not a folder", where=str(output), hint=hint)
+        raise UserError("this is a file, not a folder", where=str(output), hint=_ELSEWHERE)
     folder = resolve_source(source).folder
     if folder is not None and output.resolve() in (folder, *folder.parents):
-        raise UserError("this holds the model itself", where=str(output), hint=hint)
+        raise UserError("this holds the model itself", where=str(output), hint=_ELSEWHERE)
     if not any(output.iterdir()):
         return
     if not overwrite:
         raise UserError("is there already", where=str(output), hint="use --overwrite, or name another folder: -o")
-    read_manifest(output)
+    if not _replaceable(output, layout):
+        raise UserError("is no export, and is not replaced", where=str(output), hint=_ELSEWHERE)
 
 
-def _write(
-    recipe: Recipe,
-    source: str,
-    folder: Path,
-    formats: Sequence[str],
-    precisions: Sequence[str],
-    data: Path | None,
-    rows: int,
-) -> ExportManifest:
+def _replaceable(folder: Path, name: str | None) -> bool:
+    return (folder / EXPORT_MANIFEST).is_file() if name is None else layout(name).is_repository(folder)
+
+
+def _model_name(recipe: Recipe, source: str) -> str:
+    """What another server calls the model: its run, or its folder."""
+    folder = resolve_source(source).folder
+    name = recipe.run_dir.name if folder is None or folder.name in (MODEL, EXPORT) else folder.name
+    return re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_") or "model"
+
+
+def _versions() -> dict[str, str]:
+    """Of the packages that made the graphs, or ran them."""
+    installed = installed_versions()
+    made_by = ("paddlepaddle", "paddlepaddle-gpu", "paddlenlp", "paddle2onnx", "onnxruntime")
+    return {"nlpctl": nlpctl.__version__, **{name: installed[name] for name in made_by if name in installed}}
+
+
+def _write(recipe: Recipe, source: str, folder: Path, wanted: Wanted) -> ExportManifest:
+    """Everything that an export holds, into an empty folder."""
     setup = prepared(recipe)
     from nlpctl.data.kinds import task_rows
     from nlpctl.data.labels import LabelSet
     from nlpctl.data.tokenizers import build_encoder
-    from nlpctl.export.folder import write_description
-    from nlpctl.export.parity import Parity
-    from nlpctl.export.rows import rows_to_compare
-    from nlpctl.export.to_graph import input_specs, write_paddle_graph
+    from nlpctl.export.check import compare_graphs
+    from nlpctl.export.graphs import Plan, write_graphs
+    from nlpctl.export.parity import Parity, batches_of
+    from nlpctl.export.report import write_report
+    from nlpctl.export.rows import rows_to_calibrate, rows_to_compare
+    from nlpctl.export.to_graph import input_specs
     from nlpctl.inference.engine import DygraphPredictor
     from nlpctl.models.length import check_length
     from nlpctl.tasks.registry import TASKS, make_task
 
     quiet_libraries()
+    plan = Plan(wanted.formats, wanted.precisions)
+    plan.check()
     model = TASKS[recipe.task].load_trained(recipe, source)
     check_length(model.network, recipe.data.max_seq_length, recipe.where("data.max_seq_length"))
     task = make_task(recipe, LabelSet(model.labels), model.thresholds)
     encoder = build_encoder(model.tokenizer, recipe.data.tokenizer)
-    compared = rows_to_compare(task_rows(recipe.task, recipe.data), data, model.tokenizer, rows, masked=task.hides)
-    console.note(f"comparing on {len(compared.examples)} rows: {compared.origin}")
-    parity = Parity(task, encoder, compared.examples, DygraphPredictor(model.network).outputs)
+    readers = task_rows(recipe.task, recipe.data)
+    rows = rows_to_compare(readers, wanted.data, model.tokenizer, wanted.rows, masked=task.hides)
+    if not rows.real:
+        console.warn("no row of dev, test or train can be read: compared on made-up text; --data FILE gives real rows")
+    parity = Parity(task, encoder, rows.examples, DygraphPredictor(model.network).outputs)
+
+    def calibration() -> Iterator[Batch]:
+        examples = rows_to_calibrate(readers, wanted.data, model.tokenizer, CALIBRATION_ROWS, masked=task.hides)
+        return batches_of(task, encoder, examples, CALIBRATION_BATCH)
+
+    save_description(folder, model.tokenizer, make_card(recipe, model.labels, model.thresholds))
+    model.network.config.architectures = [type(model.network).__name__]
+    model.network.config.save_pretrained(str(folder))
     inputs = input_specs(parity.cases[0].batch)
-    outputs = write_paddle_graph(model.network, inputs, folder / "model")
-    write_description(folder, model.network, model.tokenizer, make_card(recipe, model.labels, model.thresholds))
+    outputs = write_graphs(folder, model.network, inputs, task.output_names, plan, calibration)
     manifest = ExportManifest(
         task=recipe.task,
         inputs=inputs,
         outputs=outputs,
         max_seq_length=recipe.data.max_seq_length,
-        graphs=(Graph("paddle", "fp32", ("model.pdmodel", "model.pdiparams")),),
-        rows=len(compared.examples),
-        source=str(source),
-        versions={"nlpctl": nlpctl.__version__, **installed_versions()},
+        graphs=plan.graphs(),
+        rows=len(rows.examples),
+        source=source,
+        versions=_versions(),
     )
-    graphs = tuple(_checked(folder, manifest, graph, setup, parity) for graph in manifest.graphs)
-    manifest = dataclasses.replace(manifest, graphs=graphs)
+    manifest, findings = compare_graphs(folder, manifest, setup, parity)
+    write_report(folder, manifest, rows, parity, findings)
     write_manifest(folder, manifest)
     return manifest
-
-
-def _checked(folder: Path, manifest: ExportManifest, graph: Graph, setup: ProcessSetup, parity: Parity) -> Graph:
-    from nlpctl.export.to_graph import TranslatedPredictor
-
-    found = parity.difference(TranslatedPredictor(folder / "model").outputs)
-    if not (found.relative <= 1e-4 and found.agreement >= 0.99):
-        raise RunFailed(f"the graph differs from the network: by {found.largest:.3g}, {len(found.changed)} rows")
-    return dataclasses.replace(graph, checks=(Check("paddle", "fp32", found.largest, found.agreement),))

@@ -36,6 +36,9 @@ class Task(ABC):
     hides: bool = False  # whether labelled batches pass through `hide`
     graph_scores: bool = True  # whether an export, which takes what batches without labels hold, can be scored
     shortens: bool = True  # whether the network takes any sequence of one token, or needs a whole template
+    output_names: tuple[str, ...] = ("logits",)  # of the network's outputs for batches without labels
+    graph_tolerance: float = 1e-4  # most that an fp32 graph's outputs may differ; a share of them where above 1
+    int8_agreement: float = 0.9  # least share of rows that an int8 graph has to decide as the network does
 
     def __init__(self, recipe: Recipe, labels: LabelSet, thresholds: tuple[float, ...] | None = None):
         """`thresholds`: what `tune` found for this model, one per label."""
@@ -114,6 +117,10 @@ class Task(ABC):
     @abstractmethod
     def answer(self, example: Any, predictions: Sequence[Any]) -> dict[str, Any]:
         """The JSON-ready answer to one example."""
+
+    def answers(self, examples: Sequence[Any], predictions: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
+        """`answer` for every example; for tasks that are faster with many at a time."""
+        return [self.answer(example, parts) for example, parts in zip(examples, predictions, strict=True)]
 
     def decision(self, example: Any, predictions: Sequence[Any]) -> Any:
         """What an answer decides, without its scores: equal (==) where two engines would answer alike."""

@@ -18,7 +18,7 @@ from nlpctl.data.collate import Collator, padded
 from nlpctl.data.corpus_rows import CorpusExample
 from nlpctl.data.corpus_tokens import CorpusTokens, Window
 from nlpctl.data.labels import LabelSet
-from nlpctl.data.tokenizers import TextEncoder
+from nlpctl.data.tokenizers import Encoding, TextEncoder
 from nlpctl.data.whole_words import NO_WORD, WholeWords, mask_words
 from nlpctl.errors import UserError
 from nlpctl.models.families import Head
@@ -52,6 +52,8 @@ class MaskedLanguageModel(Task):
     label_names = ()
     hides = True
     graph_scores = False  # losses need the targets inside the graph
+    output_names = ("probabilities", "word_ids")
+    int8_agreement = 0.75  # one word of a whole vocabulary
 
     def __init__(self, recipe: Recipe, labels: LabelSet, thresholds: tuple[float, ...] | None = None):
         super().__init__(recipe, labels, thresholds)
@@ -154,6 +156,10 @@ class MaskedLanguageModel(Task):
         places = re.finditer(re.escape(self.tokenizer.mask_token), example.text)
         return {"masks": [self._guess(*place.span(), *guess) for place, guess in zip(places, guesses, strict=True)]}
 
+    def decision(self, example: CorpusExample, predictions: Sequence[Filled]) -> list[int]:
+        """The best token of each mask; the order of those behind it does not count."""
+        return [int(ids[0]) for filled in predictions for ids in filled.ids]
+
     def _guess(self, start: int, end: int, probabilities: np.ndarray, ids: np.ndarray) -> dict[str, Any]:
         tokens = self.tokenizer.convert_ids_to_tokens(ids.tolist())
         words = [self.tokenizer.convert_tokens_to_string([token]).strip() or token for token in tokens]
@@ -171,14 +177,17 @@ class WindowCollator(Collator):
     - without: masked_positions, int64 [batch, most masks of a window].
     """
 
-    def collate(self, windows: Sequence[Window]) -> Batch:
-        batch = self.pad([self.encoder.assemble(window.ids.tolist()) for window in windows])
+    def encodings(self, examples: Sequence[Window]) -> list[Encoding]:
+        return [self.encoder.assemble(window.ids.tolist()) for window in examples]
+
+    def arrays(self, examples: Sequence[Window], encodings: Sequence[Encoding]) -> Batch:
+        batch = self.pad(encodings)
         first, _ = self.encoder.starts(0, pair=False)
         if self.with_labels:
-            rows = [[NO_WORD] * first + window.words.tolist() for window in windows]
+            rows = [[NO_WORD] * first + window.words.tolist() for window in examples]
             batch["word_ids"] = padded(rows, batch["input_ids"].shape[1], NO_WORD)
         else:
-            rows = [[first + mask for mask in window.masks] for window in windows]
+            rows = [[first + mask for mask in window.masks] for window in examples]
             batch["masked_positions"] = padded(rows, max(1, *map(len, rows)), 0)
         return batch
 

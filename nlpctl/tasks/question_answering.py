@@ -34,6 +34,8 @@ class QuestionAnswering(Task):
 
     name = "question_answering"
     label_names = ("start_positions", "end_positions", "places")
+    output_names = ("start_logits", "end_logits")
+    int8_agreement = 0.75  # both ends have to be the same
 
     def __init__(self, recipe: Recipe, labels: LabelSet, thresholds: tuple[float, ...] | None = None):
         super().__init__(recipe, labels, thresholds)

@@ -13,7 +13,7 @@ import paddle.nn.functional as F
 from nlpctl.config.schema import Recipe
 from nlpctl.data.collate import Collator
 from nlpctl.data.retrieval_rows import RetrievalExample
-from nlpctl.data.tokenizers import TextEncoder
+from nlpctl.data.tokenizers import Encoding, TextEncoder
 from nlpctl.errors import UserError
 from nlpctl.models.families import Head
 from nlpctl.models.two_tower import two_tower
@@ -33,8 +33,12 @@ class PairCollator(Collator):
     candidates int64 [rows, candidates]: 1 where the candidate counts; 0 where it is another right answer
     """
 
-    def collate(self, examples: Sequence[RetrievalExample]) -> dict[str, np.ndarray]:
-        batch = self.encoded([example.text for example in examples], "input_ids", "token_type_ids")
+    def encodings(self, examples: Sequence[RetrievalExample]) -> list[Encoding]:
+        """Of the texts alone, which an unlabelled batch holds."""
+        return self.encoder.encode([example.text for example in examples], None, self.max_length)
+
+    def arrays(self, examples: Sequence[RetrievalExample], encodings: Sequence[Encoding]) -> dict[str, np.ndarray]:
+        batch = self.pad(encodings)
         if not self.with_labels:
             return batch
         pairs = [example.text_pair for example in examples]
@@ -72,6 +76,8 @@ class SemanticIndexing(Task):
 
     name = "semantic_indexing"
     label_names = ("positives", "candidates")
+    output_names = ("vectors",)
+    int8_agreement = 0.75  # of the nearest texts, several are often almost as near
 
     @staticmethod
     def head(recipe: Recipe) -> Head:

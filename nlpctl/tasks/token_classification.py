@@ -31,9 +31,12 @@ class TokenClassification(Task):
     """
 
     name = "token_classification"
+    int8_agreement = 0.75  # all entities of a text have to be the same
 
     def __init__(self, recipe: Recipe, labels: LabelSet, thresholds: tuple[float, ...] | None = None):
         super().__init__(recipe, labels, thresholds)
+        if recipe.model.head == "crf":
+            self.output_names = ("emissions", "transitions")
         self.scheme = detect_scheme(labels.names, "the label set")
         terms = recipe.decode.terms
         self.terms = None if terms is None else TermDictionary.from_file(Path(terms))

@@ -1,0 +1,15 @@
+"""What an export may hold: formats, precisions, and the names of the graph files."""
+
+from __future__ import annotations
+
+FORMATS = ("paddle", "onnx")
+PRECISIONS = ("fp32", "int8", "int8-dynamic", "int8-static")
+
+PROGRAM, PARAMETERS = ".pdmodel", ".pdiparams"
+PREFIX = "model"  # model.pdmodel model.pdiparams
+INT8_PREFIX = "model.int8"
+ONNX, ONNX_DYNAMIC, ONNX_STATIC = "model.onnx", "model.int8-dynamic.onnx", "model.int8-static.onnx"
+
+
+def paddle_files(prefix: str) -> tuple[str, str]:
+    return prefix + PROGRAM, prefix + PARAMETERS

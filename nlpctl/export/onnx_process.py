@@ -1,0 +1,34 @@
+"""The process that paddle2onnx runs in: python -m nlpctl.export.onnx_process PREFIX FILE OPSET PAD_ID."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from nlpctl.export.graph_files import PARAMETERS, PROGRAM
+from nlpctl.upstream.onnx_lengths import give_lengths
+
+
+def main(argv: Sequence[str]) -> None:
+    prefix, file, opset, pad_id = argv
+    import onnx
+    import paddle2onnx
+
+    content = paddle2onnx.export(
+        model_filename=prefix + PROGRAM,
+        params_filename=prefix + PARAMETERS,
+        opset_version=int(opset),
+        auto_upgrade_opset=False,
+        verbose=False,
+    )
+    if not content:
+        sys.exit("paddle2onnx gave nothing")
+    model = onnx.load_from_string(content)
+    give_lengths(model, int(pad_id))
+    onnx.checker.check_model(model)
+    Path(file).write_bytes(model.SerializeToString())
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

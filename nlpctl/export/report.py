@@ -1,0 +1,92 @@
+"""report.json and report.md: what an export was compared on, and how far its graphs are from the network."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from nlpctl.export.check import FP32_AGREEMENT, Finding
+from nlpctl.export.parity import Parity
+from nlpctl.export.rows import ComparedRows
+from nlpctl.models.export_folder import ExportManifest, Graph
+from nlpctl.runtime.files import write_json_atomic, write_text_atomic
+from nlpctl.runtime.layout import EXPORT_REPORT
+
+SHOWN = 20  # rows that are decided otherwise
+
+
+def write_report(
+    folder: Path, manifest: ExportManifest, rows: ComparedRows, parity: Parity, findings: Sequence[Finding]
+) -> None:
+    """Both files, for people and for scripts; they are not among the checksums."""
+    task = parity.task
+    report = {
+        "task": manifest.task,
+        "source": manifest.source,
+        "rows": {"count": len(rows.examples), "from": rows.origin, "real": rows.real},
+        "shapes": parity.shapes,
+        "tolerance": {
+            "fp32_difference": task.graph_tolerance,
+            "fp32_agreement": FP32_AGREEMENT,
+            "int8_agreement": task.int8_agreement,
+        },
+        "graphs": [_graph(folder, graph, findings) for graph in manifest.graphs],
+        "versions": dict(manifest.versions),
+    }
+    write_json_atomic(folder / EXPORT_REPORT, report)
+    write_text_atomic(folder / "report.md", _page(report))
+
+
+def _graph(folder: Path, graph: Graph, findings: Sequence[Finding]) -> dict[str, Any]:
+    mine = [each for each in findings if each.graph.files == graph.files]
+    return {
+        "files": list(graph.files),
+        "bytes": sum((folder / name).stat().st_size for name in graph.files),
+        "format": graph.format,
+        "precision": graph.precision,
+        "method": graph.method,
+        "checks": [
+            {
+                "engine": each.engine,
+                "precision": each.precision,
+                "largest_difference": each.difference.largest,
+                "relative_difference": each.difference.relative,
+                "agreement": each.difference.agreement,
+                "changed": len(each.difference.changed),
+                "first_changed_rows": list(each.difference.changed[:SHOWN]),
+            }
+            for each in mine
+        ],
+    }
+
+
+def _page(report: dict[str, Any]) -> str:
+    rows = report["rows"]
+    made = "" if rows["real"] else " No real row could be read: answers on real text may differ in more cases."
+    lengths = [length for _, length in report["shapes"]]
+    batches = [size for size, _ in report["shapes"]]
+    lines = [
+        f"# Export of {report['source']}",
+        "",
+        f"Task {report['task']}. Compared with the network on {rows['count']:,} rows ({rows['from']}), in batches of "
+        f"{min(batches)} to {max(batches)} rows and {min(lengths)} to {max(lengths)} tokens.{made}",
+        "",
+        "| graph | MB | engine | precision | largest difference | decided alike | decided otherwise |",
+        "|---|---:|---|---|---:|---:|---:|",
+    ]
+    for graph in report["graphs"]:
+        for check in graph["checks"]:
+            lines.append(
+                f"| {graph['files'][0]} | {graph['bytes'] / 1e6:.1f} | {check['engine']} | {check['precision']} "
+                f"| {check['largest_difference']:.2g} | {check['agreement']:.2%} | {check['changed']} |"
+            )
+    tolerance = report["tolerance"]
+    lines += [
+        "",
+        f"Allowed: in fp32 a difference of {tolerance['fp32_difference']:.0e} (of the largest output, where that is "
+        f"above 1), in int8 {tolerance['int8_agreement']:.0%} of the rows decided alike. bf16 and fp16 are computed by "
+        "engines on the fp32 graph.",
+        "",
+    ]
+    return "\n".join(lines)
