@@ -32,6 +32,10 @@ def predict(
         ),
     ] = "auto",
     batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Rows per batch.")] = 64,
+    flush: Annotated[
+        bool,
+        typer.Option("--flush", help="Answer each batch as soon as it is read; --batch-size 1: each line, in a pipe."),
+    ] = False,
     engine: EngineOption = None,
     precision: PrecisionOption = None,
     embeddings: Annotated[
@@ -59,6 +63,8 @@ def predict(
 
       echo 房间很干净 | nlpctl predict outputs/quickstart
 
+      tail -f new.txt | nlpctl predict outputs/quickstart --batch-size 1 --flush
+
       nlpctl predict outputs/pairs texts.txt --embeddings texts.npy
 
       nlpctl predict outputs/quickstart reviews.txt --layer-outputs 'ernie.encoder.layers.*' -o layers.npz
@@ -70,6 +76,9 @@ def predict(
     if embeddings is not None and (resume or output is not None):
         hint = "leave out -o and --resume: the vectors are written in one go, in place of JSON lines"
         raise UserError("vectors go to the file of --embeddings alone", where="--embeddings", hint=hint)
+    if flush and (embeddings is not None or layer_outputs):
+        hint = "leave it out: these files are written in one go"
+        raise UserError("there are no answers to write one by one", where="--flush", hint=hint)
     if resume and output is None:
         raise UserError("standard output cannot be resumed", where="--resume", hint="name the output file: -o FILE")
     recipe = load_command_recipe(model, ctx, engine_overrides(engine, precision), purpose="apply")
@@ -89,7 +98,8 @@ def predict(
             for name, shape in result.shapes.items():
                 console.note(f"  {name}  {' x '.join(map(str, shape))}")
         else:
-            result = run_prediction(recipe, source, output, batch_size=batch_size, resume=resume, overwrite=overwrite)
+            options = {"batch_size": batch_size, "flush": flush, "resume": resume, "overwrite": overwrite}
+            result = run_prediction(recipe, source, output, **options)
     if result.output is not None:
         console.note(f"{result.rows:,} rows ({result.bad_rows:,} bad) -> {result.output}")
     elif result.bad_rows:

@@ -8,8 +8,10 @@ where the batch is used. Paddle tensors must not be made here: they crash the wo
 from __future__ import annotations
 
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -48,6 +50,15 @@ def raise_failure(batch: Any) -> None:
         raise batch[FAILURE_KEY].error()
 
 
+@contextmanager
+def failures_told() -> Iterator[None]:
+    """UserError or RunFailed for whatever goes wrong inside, as `raise_failure` would say it."""
+    try:
+        yield
+    except Exception as error:
+        raise LoaderFailure.of(error).error() from error
+
+
 def failure_batch(failure: LoaderFailure) -> dict[str, Any]:
     """A batch that passes Paddle's loader in every mode; the array is there because it expects one."""
     return {FAILURE_KEY: failure, "padding": np.zeros(1, np.int64)}
@@ -72,9 +83,17 @@ class Collator:
             return failure_batch(LoaderFailure.of(error))
 
     def collate(self, examples: Sequence[TextExample]) -> dict[str, np.ndarray]:
-        """The batch; what a task with other examples overrides. May raise."""
+        """The batch. May raise."""
+        return self.arrays(examples, self.encodings(examples))
+
+    def encodings(self, examples: Sequence[TextExample]) -> list[Encoding]:
+        """The row of ids that each example becomes; what a task with other examples overrides. May raise."""
         pairs = None if examples[0].text_pair is None else [example.text_pair for example in examples]
-        batch = self.pad(self.encoder.encode([example.text for example in examples], pairs, self.max_length))
+        return self.encoder.encode([example.text for example in examples], pairs, self.max_length)
+
+    def arrays(self, examples: Sequence[TextExample], encodings: Sequence[Encoding]) -> dict[str, np.ndarray]:
+        """The batch of examples that are encoded; what a task with more in its batches overrides. May raise."""
+        batch = self.pad(encodings)
         if self.with_labels:
             batch["labels"] = self.label_array(examples)
         return batch
@@ -104,6 +123,7 @@ def pad_batch(encodings: Sequence[Encoding], pad_id: int, pad_token_type_id: int
 def padded(rows: Sequence[Sequence[int]], width: int, value: int) -> np.ndarray:
     """`rows` as one int64 array [rows, width], filled up with `value` on the right."""
     array = np.full((len(rows), width), value, np.int64)
-    for i, row in enumerate(rows):
-        array[i, : len(row)] = row
+    lengths = np.fromiter(map(len, rows), np.int64, len(rows))
+    values = np.fromiter(chain.from_iterable(rows), np.int64, int(lengths.sum()))
+    array[np.arange(width) < lengths[:, None]] = values
     return array

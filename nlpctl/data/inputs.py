@@ -48,17 +48,20 @@ class PredictInput:
         stat = os.stat(self.path)
         return {"input": str(self.path.resolve()), "format": self.format, "size": stat.st_size, "mtime": stat.st_mtime}
 
-    def check(self) -> None:
-        """Read everything once; UserError where there is no row, or lists the bad ones (data.on_bad_row: error)."""
+    def check(self) -> int:
+        """Read everything once and count the rows, bad ones too.
+
+        UserError where there is none, or lists the bad ones (data.on_bad_row: error).
+        """
         log = BadRowLog(self.task_rows.data.on_bad_row)
-        empty = True
-        for row in self.rows():
-            empty = False
+        count = 0
+        for count, row in enumerate(self.rows(), 1):  # noqa: B007
             if isinstance(row, BadRow):
                 log.add(row)
         log.finish()
-        if empty:
+        if not count:
             raise no_rows(self.name)
+        return count
 
     def rows(self, skip: int = 0) -> Iterator[Any]:
         """Examples and bad rows in file order, without the first `skip`; memory holds one row (json: all)."""

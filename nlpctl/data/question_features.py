@@ -14,7 +14,7 @@ import numpy as np
 from nlpctl.data.collate import Collator
 from nlpctl.data.piece_spans import Pieces
 from nlpctl.data.question_rows import GoldAnswer
-from nlpctl.data.tokenizers import TextEncoder
+from nlpctl.data.tokenizers import Encoding, TextEncoder
 from nlpctl.errors import UserError
 
 NULL_POSITION = 0  # of the first special token, [CLS]: start and end where the window holds no answer
@@ -142,12 +142,14 @@ class WindowCollator(Collator):
     places float32 [batch, length]: 1 where an answer may begin or end, which are [CLS] and the context
     """
 
-    def collate(self, examples: Sequence[Window]) -> dict[str, np.ndarray]:
-        rows = [
+    def encodings(self, examples: Sequence[Window]) -> list[Encoding]:
+        return [
             self.encoder.assemble(window.question.tolist(), window.context.ids[window.begin : window.end].tolist())
             for window in examples
         ]
-        batch = self.pad(rows)
+
+    def arrays(self, examples: Sequence[Window], encodings: Sequence[Encoding]) -> dict[str, np.ndarray]:
+        batch = self.pad(encodings)
         if self.with_labels:
             shifts = [window.row_start - window.begin for window in examples]
             batch["start_positions"] = _positions(shifts, [window.first for window in examples])

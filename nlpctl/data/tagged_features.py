@@ -21,7 +21,7 @@ from nlpctl.data.tagged_rows import TaggedExample
 from nlpctl.errors import UserError
 
 if TYPE_CHECKING:
-    from nlpctl.data.tokenizers import TextEncoder
+    from nlpctl.data.tokenizers import Encoding, TextEncoder
 
 IGNORED = -100  # the label of tokens that count neither in the loss nor in the score
 
@@ -106,12 +106,15 @@ def _middle(offsets: Sequence[int], begin: int, end: int) -> int:
 class TaggedCollator(Collator):
     """Windows to arrays: labels int64 [batch, length], IGNORED but at the first pieces of words that count."""
 
-    def collate(self, examples: Sequence[TaggedWindow]) -> dict[str, np.ndarray]:
+    def encodings(self, examples: Sequence[TaggedWindow]) -> list[Encoding]:
         room = free_window(self.encoder, self.max_length)
         encodings = []
         for window in examples:
             pieces = self.encoder.pieces(window.example.words(window.start, window.end))
             encodings.append(self.encoder.assemble(list(chain.from_iterable(word[:room] for word in pieces))))
+        return encodings
+
+    def arrays(self, examples: Sequence[TaggedWindow], encodings: Sequence[Encoding]) -> dict[str, np.ndarray]:
         batch = self.pad(encodings)
         if self.with_labels:
             labels = np.full(batch["input_ids"].shape, IGNORED, np.int64)

@@ -1,20 +1,36 @@
-"""From examples to predictions: features, batches of similar length, an engine, and back in order."""
+"""From examples to predictions: features, batches of similar length, an engine, and back in order.
+
+    rows --> windows --> features, tokens, padded batches  |  the engine  |  predictions --> what is written
+             in a thread of its own                        | this thread  |  in a thread of its own
+
+Each part is a window ahead of the next, at most: memory does not grow with the rows.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
 
-from nlpctl.data.collate import raise_failure
+from nlpctl.data.collate import Collator, failures_told
+from nlpctl.data.row import BadRow
 from nlpctl.data.tokenizers import TextEncoder
 from nlpctl.inference.engine import Predictor
+from nlpctl.runtime.ahead import Ahead
 from nlpctl.tasks.base import Batch, Task
 
 T = TypeVar("T")
+
+AHEAD = 32  # batches that are prepared before the engine asks for them
+BEHIND = 8  # batches that the engine is done with and whose predictions are not read yet
+
+Run = Callable[[Batch], tuple[np.ndarray, ...]]
+Predictions = list[list[Any]]  # per example those of its features
 
 
 def windows(rows: Iterable[T], size: int) -> Iterator[list[T]]:
@@ -24,36 +40,133 @@ def windows(rows: Iterable[T], size: int) -> Iterator[list[T]]:
         yield window
 
 
-Run = Callable[[Batch], tuple[np.ndarray, ...]]
-
-
 @dataclass(frozen=True)
 class Pipeline:
     """A task with a network that answers: from examples to predictions, in order.
 
-    `collate` may keep labels: then `run` gets them too.
+    `collate` may keep labels: then `run` gets them too. The arrays that `run` returns are read in another thread: they
+    must not be used again.
     """
 
     task: Task
     encoder: TextEncoder
-    collate: Callable[[Sequence[Any]], Batch]
+    collate: Collator
     run: Run
 
-    def predictions(self, examples: Sequence[Any], batch_size: int) -> list[list[Any]]:
-        """Per example the predictions of its features, computed in batches of similar length."""
-        features = [self.task.features(example, self.encoder) for example in examples]
-        places = [(owner, part) for owner, parts in enumerate(features) for part in range(len(parts))]
-        places.sort(key=lambda place: features[place[0]][place[1]].byte_length)
-        found: list[list[Any]] = [[None] * len(parts) for parts in features]
-        for start in range(0, len(places), batch_size):
-            chosen = places[start : start + batch_size]
-            rows = [features[owner][part] for owner, part in chosen]
-            batch = self.collate(rows)
-            raise_failure(batch)
-            predictions = self.task.predictions(self.run(batch), rows)
-            for (owner, part), prediction in zip(chosen, predictions, strict=True):
-                found[owner][part] = prediction
-        return found
+    def predictions(self, examples: Sequence[Any], batch_size: int) -> Predictions:
+        """Per example the predictions of its features, computed in batches of similar length, in this thread."""
+        window = _Window(examples)
+        for step in self._prepared(window, batch_size):
+            self._take(step, self.run(step.batch))
+        return window.found
+
+    def stream(
+        self, windows: Iterable[list[Any]], batch_size: int, finish: Callable[[list[Any], Predictions], T]
+    ) -> Iterator[T]:
+        """What `finish` makes of each window and the predictions of its good rows, in order.
+
+        A window is a list of examples and bad rows; batches are made within it, as `predictions` makes them. Reading,
+        tokenising and `finish` run in threads beside the engine; where one fails, the windows before come first.
+        """
+        with Ahead(self._steps(windows, batch_size), AHEAD) as steps, _Behind() as behind:
+            try:
+                while True:
+                    if not steps.ready:  # the input pauses: nothing is held back
+                        yield from behind.results(0)
+                    step = next(steps, None)
+                    if step is None:
+                        break
+                    if isinstance(step, _Step):
+                        behind.add(self._take, step, self.run(step.batch))
+                    else:
+                        behind.add_result(finish, step.rows, step.found)
+                    yield from behind.results(BEHIND)
+            except Exception:
+                yield from behind.results(0)
+                raise
+            yield from behind.results(0)
+
+    def _steps(self, windows: Iterable[list[Any]], batch_size: int) -> Generator[_Step | _Window, None, None]:
+        """The batches of each window, then the window."""
+        for rows in windows:
+            window = _Window(rows)
+            yield from self._prepared(window, batch_size)
+            yield window
+
+    def _prepared(self, window: _Window, batch_size: int) -> Iterator[_Step]:
+        """Batches of a window's features, the shortest first."""
+        with failures_told():
+            examples = [row for row in window.rows if not isinstance(row, BadRow)]
+            parts = [self.task.features(example, self.encoder) for example in examples]
+            window.found = [[None] * len(each) for each in parts]
+            features = [feature for each in parts for feature in each]
+            if not features:
+                return
+            places = [(owner, part) for owner, each in enumerate(parts) for part in range(len(each))]
+            encodings = self.collate.encodings(features)
+            order = sorted(range(len(features)), key=[len(each.input_ids) for each in encodings].__getitem__)
+        for start in range(0, len(order), batch_size):
+            chosen = order[start : start + batch_size]
+            rows = [features[i] for i in chosen]
+            with failures_told():
+                batch = self.collate.arrays(rows, [encodings[i] for i in chosen])
+            yield _Step(window, [places[i] for i in chosen], rows, batch)
+
+    def _take(self, step: _Step, outputs: tuple[np.ndarray, ...]) -> None:
+        """Read the predictions of a batch into its window."""
+        for (owner, part), prediction in zip(step.places, self.task.predictions(outputs, step.features), strict=True):
+            step.window.found[owner][part] = prediction
+
+
+@dataclass(eq=False)
+class _Window:
+    """Rows that are sorted together. `found`: the predictions of the good ones, as far as there are any."""
+
+    rows: Sequence[Any]
+    found: Predictions = field(default_factory=list)
+
+
+@dataclass(frozen=True, eq=False)
+class _Step:
+    """A batch of a window. `places`: (good row, its part) of each feature."""
+
+    window: _Window
+    places: list[tuple[int, int]]
+    features: list[Any]
+    batch: Batch
+
+
+class _Behind:
+    """One thread that does what it is given, one after the other, while this one goes on."""
+
+    def __init__(self) -> None:
+        self._jobs: deque[tuple[Future[Any], bool]] = deque()
+        self._thread = ThreadPoolExecutor(1)
+
+    def __enter__(self) -> _Behind:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._thread.shutdown(cancel_futures=True)
+
+    def add(self, job: Callable[..., None], *arguments: Any) -> None:
+        self._jobs.append((self._thread.submit(job, *arguments), False))
+
+    def add_result(self, job: Callable[..., Any], *arguments: Any) -> None:
+        """A job whose result is wanted."""
+        self._jobs.append((self._thread.submit(job, *arguments), True))
+
+    def results(self, left: int) -> Iterator[Any]:
+        """Wait until at most `left` jobs are left; the results of the others, up to one that failed."""
+        while len(self._jobs) > left:
+            job, wanted = self._jobs.popleft()
+            try:
+                found = job.result()
+            except Exception:
+                self._jobs.clear()
+                raise
+            if wanted:
+                yield found
 
 
 def answering(task: Task, encoder: TextEncoder, predictor: Predictor) -> Pipeline:

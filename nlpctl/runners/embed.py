@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,15 +49,14 @@ def write_embeddings(
     require_vectors(recipe)
     model_source = find_trained_model(recipe)
     refuse_output(output, source, overwrite)
-    if source.rereadable:
-        source.check()  # a bad row in the last line should not cost an hour
+    total = source.check() if source.rereadable else None  # a bad row in the last line should not cost an hour
     model = open_trained_model(recipe, model_source, batch_size)
     from nlpctl.inference.array_file import ArrayFile
 
     started, file, bad = time.monotonic(), None, 0
     try:
         with sigterm_interrupts(), staged_file(output) as stream:
-            for rows, vectors in embedded(recipe, model, source, batch_size):
+            for rows, vectors in embedded(recipe, model, source, batch_size, total):
                 file = ArrayFile(stream, vectors.shape[1:], vectors.dtype) if file is None else file
                 file.append(vectors)
                 bad += sum(isinstance(row, BadRow) for row in rows)
@@ -70,22 +70,27 @@ def write_embeddings(
 
 
 def embedded(
-    recipe: Recipe, model: TrainedModel, source: PredictInput, batch_size: int
+    recipe: Recipe, model: TrainedModel, source: PredictInput, batch_size: int, total: int | None = None
 ) -> Iterator[tuple[list[Any], np.ndarray]]:
     """Windows of rows (examples and bad rows), in order, each with float32 vectors [rows, dim]: zeros for bad rows.
 
-    UserError for a bad row where data.on_bad_row is "error".
+    UserError for a bad row where data.on_bad_row is "error". `total`: rows to come, for the bar.
     """
     from nlpctl.inference.pipeline import answering, windows
 
     pipeline = answering(model.task, model.encoder, model.predictor)
     dim = _width(pipeline)
-    with console.progress(None, "embed") as bar:
-        for window in windows(source.rows(), batch_size * WINDOW_BATCHES):
-            for row in window:
-                if isinstance(row, BadRow):
-                    check_bad_row(row, recipe.data.on_bad_row)
-            yield window, _vectors(pipeline, window, dim, batch_size)
+
+    def finished(window: list[Any], predictions: list[list[Any]]) -> tuple[list[Any], np.ndarray]:
+        for row in window:
+            if isinstance(row, BadRow):
+                check_bad_row(row, recipe.data.on_bad_row)
+        return window, _vectors(window, predictions, dim)
+
+    read = windows(source.rows(), batch_size * WINDOW_BATCHES)
+    with console.progress(total, "embed") as bar, closing(pipeline.stream(read, batch_size, finished)) as parts:
+        for window, vectors in parts:
+            yield window, vectors
             bar.advance(len(window))
 
 
@@ -95,11 +100,10 @@ def _width(pipeline: Pipeline) -> int:
     return len(vector)
 
 
-def _vectors(pipeline: Pipeline, window: list[Any], dim: int, batch_size: int) -> np.ndarray:
+def _vectors(window: list[Any], predictions: list[list[Any]], dim: int) -> np.ndarray:
     import numpy as np
 
     places = [place for place, row in enumerate(window) if not isinstance(row, BadRow)]
-    predictions = pipeline.predictions([window[place] for place in places], batch_size)
     vectors = np.zeros((len(window), dim), np.float32)
     for place, ((vector,),) in zip(places, predictions, strict=True):
         vectors[place] = vector

@@ -16,6 +16,8 @@ from nlpctl.errors import UserError
 from nlpctl.runners.trained import TrainedModel, find_trained_model, open_trained_model
 from nlpctl.runtime.interrupt import sigterm_interrupts
 
+WINDOW = 16_384  # examples that are sorted by length together
+
 
 @dataclass(frozen=True)
 class EvalResult:
@@ -66,6 +68,8 @@ def score(model: TrainedModel, examples: ExampleList, batch_size: int) -> dict[s
 
 def split_predictions(model: TrainedModel, examples: ExampleList, batch_size: int) -> list[list[Any]]:
     """What `model` says of labelled examples, in order."""
-    from nlpctl.inference.pipeline import scoring
+    from nlpctl.inference.pipeline import scoring, windows
 
-    return scoring(model.task, model.encoder, model.predictor).predictions(examples, batch_size)
+    pipeline = scoring(model.task, model.encoder, model.predictor)
+    parts = pipeline.stream(windows(examples, max(WINDOW, batch_size)), batch_size, lambda _, found: found)
+    return [predictions for part in parts for predictions in part]

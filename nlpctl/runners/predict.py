@@ -6,15 +6,15 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 from nlpctl.config.schema import Recipe
 from nlpctl.data.inputs import PredictInput
 from nlpctl.data.row import BadRow
-from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import UserError
 from nlpctl.models.folder import kept_values
 from nlpctl.runners.trained import TrainedModel, find_trained_model, model_fingerprint, open_trained_model
@@ -23,11 +23,10 @@ from nlpctl.runtime.files import write_json_atomic, writing
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import take_lock
 
-if TYPE_CHECKING:
-    from nlpctl.inference.pipeline import Pipeline
-
 BAD_ROW = "error"  # the only key of a bad row's answer; a good one has two or more
 WINDOW_BATCHES = 32  # rows sorted by length together; also the unit of a resumed prediction
+
+_to_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
 @dataclass(frozen=True)
@@ -46,10 +45,14 @@ def predict(
     output: Path | None,
     *,
     batch_size: int = 64,
+    flush: bool = False,
     resume: bool = False,
     overwrite: bool = False,
 ) -> PredictResult:
     """Answer every row of `source`; write to `output`, or to stdout when it is None.
+
+    `flush`: answer and write every batch as soon as its rows are read, before any more is read. Otherwise many
+    batches are read at a time, rows of similar length share one, and reading goes on while the engine works.
 
     A file is written as OUTPUT.partial and renamed when complete. After an interruption, `resume` keeps
     the answers that are there and goes on; without it the prediction starts over. A bad row stops the
@@ -58,22 +61,23 @@ def predict(
     model_source = find_trained_model(recipe)
     if output is not None:
         refuse_output(output, source, overwrite)
-    if source.rereadable:
-        source.check()  # a bad row in the last line should not cost an hour
+    total = source.check() if source.rereadable else None  # a bad row in the last line should not cost an hour
     if output is None:
         model = open_trained_model(recipe, model_source, batch_size)
-        return _answer_all(recipe, model, source, 0, sys.stdout, batch_size)
+        return _Answering(recipe, model, source, batch_size, flush).write(sys.stdout, 0, total)
     partial = PartialOutput(output)
-    identity = {**model_fingerprint(model_source), "batch_size": batch_size, "settings": answer_settings(recipe)}
+    identity = {**model_fingerprint(model_source), "batch_size": batch_size, "flush": flush}
+    identity |= {"settings": answer_settings(recipe)}
     if source.rereadable or resume:
         identity |= source.identity()  # refuses to resume from a pipe
     partial.check(identity, resume)
     model = open_trained_model(recipe, model_source, batch_size)  # before anything is written
-    done, bad = partial.begin(identity, resume, window=batch_size * WINDOW_BATCHES)
+    answering = _Answering(recipe, model, source, batch_size, flush)
+    done, bad = partial.begin(identity, resume, answering.window)
     if done:
         console.note(f"going on after {done:,} answered rows")
     with partial.file.open("a", encoding="utf-8") as stream:
-        result = _answer_all(recipe, model, source, done, stream, batch_size)
+        result = answering.write(stream, done, total)
         stream.flush()
         os.fsync(stream.fileno())
     partial.finish()
@@ -104,38 +108,81 @@ def answer_settings(recipe: Recipe) -> dict[str, Any]:
     return {**kept_values(recipe), "on_bad_row": recipe.data.on_bad_row}
 
 
-def _answer_all(
-    recipe: Recipe, model: TrainedModel, source: PredictInput, skip: int, stream: TextIO, batch_size: int
-) -> PredictResult:
-    """Answer the rows of `source` but the first `skip`."""
-    from nlpctl.inference.pipeline import answering, windows
+@dataclass(frozen=True)
+class _Part:
+    """Some rows answered: `lines` of JSON. `error`: a bad row ends the command after them."""
 
-    pipeline = answering(model.task, model.encoder, model.predictor)
-    started, count, bad = time.monotonic(), 0, 0
-    with sigterm_interrupts(), console.progress(None, "predict") as bar:
-        for window in windows(source.rows(skip), batch_size * WINDOW_BATCHES):
-            for row, answer in _answers(pipeline, source.task_rows, window, batch_size):
-                if isinstance(row, BadRow):
-                    bad += 1
-                    check_bad_row(row, recipe.data.on_bad_row)
-                stream.write(json.dumps(answer, ensure_ascii=False) + "\n")
-            stream.flush()
-            count += len(window)
-            bar.advance(len(window))
-    return PredictResult(count, bad, time.monotonic() - started, None)
+    lines: str
+    rows: int
+    bad: int
+    error: UserError | None
 
 
-def _answers(
-    pipeline: Pipeline, rows: TaskRows, window: list[Any], batch_size: int
-) -> Iterator[tuple[Any, dict[str, Any]]]:
-    """Every row of the window with the JSON object that answers it: what was read, and the answer."""
-    examples = [row for row in window if not isinstance(row, BadRow)]
-    predictions = iter(pipeline.predictions(examples, batch_size))
-    for row in window:
-        if isinstance(row, BadRow):
-            yield row, bad_answer(row)
-        else:
-            yield row, {**rows.answered(row), **pipeline.task.answer(row, next(predictions))}
+@dataclass(frozen=True)
+class _Answering:
+    """One prediction: every row of `source`, answered by `model` in batches."""
+
+    recipe: Recipe
+    model: TrainedModel
+    source: PredictInput
+    batch_size: int
+    flush: bool
+
+    @property
+    def window(self) -> int:
+        """Rows that are answered and written together."""
+        return self.batch_size * (1 if self.flush else WINDOW_BATCHES)
+
+    def write(self, stream: TextIO, skip: int, total: int | None) -> PredictResult:
+        """Answer all rows but the first `skip`; `total` counts these too, None: nobody knows how many there are."""
+        started, count, bad = time.monotonic(), 0, 0
+        left = None if total is None else total - skip
+        with sigterm_interrupts(), console.progress(left, "predict") as bar, closing(self._parts(skip)) as parts:
+            for part in parts:
+                stream.write(part.lines)
+                stream.flush()
+                count += part.rows
+                bad += part.bad
+                if part.error is not None:
+                    raise part.error
+                bar.advance(part.rows)
+        return PredictResult(count, bad, time.monotonic() - started, None)
+
+    def _parts(self, skip: int) -> Iterator[_Part]:
+        from nlpctl.inference.pipeline import answering, windows
+
+        pipeline = answering(self.model.task, self.model.encoder, self.model.predictor)
+        read = windows(self.source.rows(skip), self.window)
+        if not self.flush:
+            yield from pipeline.stream(read, self.batch_size, self._answered)
+            return
+        for rows in read:
+            yield self._answered(rows, pipeline.predictions(rows, self.batch_size))
+
+    def _answered(self, rows: list[Any], predictions: list[list[Any]]) -> _Part:
+        policy, bad, lines = self.recipe.data.on_bad_row, 0, []
+        answers = iter(self._answers([row for row in rows if not isinstance(row, BadRow)], predictions))
+        for row in rows:
+            if not isinstance(row, BadRow):
+                lines.append(_to_json(next(answers)))
+                continue
+            bad += 1
+            try:
+                check_bad_row(row, policy)
+            except UserError as error:
+                return _Part(_joined(lines), len(rows), bad, error)
+            lines.append(_to_json(bad_answer(row)))
+        return _Part(_joined(lines), len(rows), bad, None)
+
+    def _answers(self, examples: Sequence[Any], predictions: list[list[Any]]) -> Iterator[dict[str, Any]]:
+        """The JSON object that answers each example: what was read, and the answer."""
+        answered = self.source.task_rows.answered
+        for example, answer in zip(examples, self.model.task.answers(examples, predictions), strict=True):
+            yield answered(example) | answer
+
+
+def _joined(lines: list[str]) -> str:
+    return "".join(f"{line}\n" for line in lines)
 
 
 def bad_answer(row: BadRow) -> dict[str, Any]:

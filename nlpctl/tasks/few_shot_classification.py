@@ -6,8 +6,6 @@ import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-import numpy as np
-
 from nlpctl.config.prompt_template import parse_template
 from nlpctl.config.schema import Recipe
 from nlpctl.data.collate import Collator
@@ -61,12 +59,9 @@ class PromptCollator(Collator):
         super().__init__(encoder, recipe.data.max_seq_length, with_labels)
         self.prompt = PromptEncoder(parse_template(recipe.prompt.template), encoder.tokenizer, self.max_length)
 
-    def collate(self, examples: Sequence[TextExample]) -> dict[str, np.ndarray]:
+    def encodings(self, examples: Sequence[TextExample]) -> list[Encoding]:
         rows = [self.prompt.encode(example.text, example.text_pair) for example in examples]
-        batch = self.pad([Encoding(ids, types if self.encoder.uses_token_types else []) for ids, types in rows])
-        if self.with_labels:
-            batch["labels"] = self.label_array(examples)
-        return batch
+        return [Encoding(ids, types if self.encoder.uses_token_types else []) for ids, types in rows]
 
 
 def _with_words(model: LoadedModel, recipe: Recipe) -> LoadedModel:

@@ -15,7 +15,7 @@ from nlpctl.tasks.base import Batch
 from nlpctl.tasks.losses import label_losses
 from nlpctl.tasks.mistakes import Mistake
 from nlpctl.tasks.multi_label_scores import consistent, multi_label_report, tuned_thresholds
-from nlpctl.tasks.sequence_classification import SequenceClassification
+from nlpctl.tasks.sequence_classification import SequenceClassification, rounded, stacked
 
 
 class MultiLabelCollator(Collator):
@@ -80,12 +80,17 @@ class MultiLabelClassification(SequenceClassification):
     def log_odds(self, logits: paddle.Tensor, label: int) -> paddle.Tensor:
         return logits[:, label]
 
-    def answer(self, example: MultiLabelExample, predictions: Sequence[np.ndarray]) -> dict[str, Any]:
-        probabilities = _probabilities([predictions])
-        names = self.labels.names
-        given = [name for name, chosen in zip(names, self._chosen(probabilities)[0], strict=True) if chosen]
-        values = [round(float(p), 6) for p in probabilities[0]]
-        return {"labels": given, "probabilities": dict(zip(names, values, strict=True))}
+    def answers(
+        self, examples: Sequence[MultiLabelExample], predictions: Sequence[Sequence[np.ndarray]]
+    ) -> list[dict[str, Any]]:
+        if not predictions:
+            return []
+        names, probabilities = self.labels.names, _probabilities(predictions)
+        chosen = self._chosen(probabilities)
+        return [
+            {"labels": [names[label] for label in np.flatnonzero(given)], "probabilities": rounded(names, row)}
+            for given, row in zip(chosen, probabilities.tolist(), strict=True)
+        ]
 
     def _chosen(self, probabilities: np.ndarray) -> np.ndarray:
         default = (self.recipe.decode.threshold,) * len(self.labels)
@@ -103,5 +108,5 @@ def gold_array(examples: Sequence[MultiLabelExample], labels: int) -> np.ndarray
 
 def _probabilities(predictions: Sequence[Sequence[np.ndarray]]) -> np.ndarray:
     """Sigmoids float64 [rows, labels] of the logits, one row each."""
-    logits = np.stack([row for (row,) in predictions]).astype(np.float64)
+    logits = stacked(predictions).astype(np.float64)
     return 1 / (1 + np.exp(-np.clip(logits, -500, 500)))  # exp overflows above 709

@@ -98,11 +98,20 @@ class SequenceClassification(Task):
         return logits[:, label] - paddle.logsumexp(paddle.index_select(logits, others, axis=1), axis=1)
 
     def answer(self, example: TextExample, predictions: Sequence[np.ndarray]) -> dict[str, Any]:
-        (logits,) = predictions
-        probabilities = softmax(logits)
-        values = [round(float(p), 6) for p in probabilities]
-        best = int(chosen_labels(probabilities[None], self.thresholds)[0])
-        return {"label": self.labels.names[best], "probabilities": dict(zip(self.labels.names, values, strict=True))}
+        (answer,) = self.answers((example,), (predictions,))
+        return answer
+
+    def answers(
+        self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]
+    ) -> list[dict[str, Any]]:
+        if not predictions:
+            return []
+        names, probabilities = self.labels.names, _probabilities(predictions)
+        chosen = chosen_labels(probabilities, self.thresholds).tolist()
+        return [
+            {"label": names[best], "probabilities": rounded(names, row)}
+            for best, row in zip(chosen, probabilities.tolist(), strict=True)
+        ]
 
 
 def _gold(examples: Sequence[TextExample]) -> np.ndarray:
@@ -111,7 +120,17 @@ def _gold(examples: Sequence[TextExample]) -> np.ndarray:
 
 def _probabilities(predictions: Sequence[Sequence[np.ndarray]]) -> np.ndarray:
     """float64 [rows, labels] of the logits, one row each."""
-    return softmax(np.stack([logits for (logits,) in predictions]))
+    return softmax(stacked(predictions))
+
+
+def stacked(predictions: Sequence[Sequence[np.ndarray]]) -> np.ndarray:
+    """The logits [rows, labels] of examples with one feature each."""
+    return np.concatenate([logits for (logits,) in predictions]).reshape(len(predictions), -1)
+
+
+def rounded(names: Sequence[str], probabilities: Sequence[float]) -> dict[str, float]:
+    """Name -> probability, as answers show it."""
+    return dict(zip(names, [round(p, 6) for p in probabilities], strict=True))
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:

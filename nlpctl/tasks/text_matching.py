@@ -30,7 +30,10 @@ class TextMatching(SequenceClassification):
         f1 = report["labels"][self.labels.names[1]]["f1"]
         return {"rows": report["rows"], "accuracy": report["accuracy"], "f1": f1, "auc": auc, **report}
 
-    def answer(self, example: TextExample, predictions: Sequence[np.ndarray]) -> dict[str, Any]:
+    def answers(
+        self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]
+    ) -> list[dict[str, Any]]:
         """The label, and the probability of a match as `score`."""
-        answer = super().answer(example, predictions)
-        return {"label": answer["label"], "score": answer["probabilities"][self.labels.names[1]]}
+        match = self.labels.names[1]
+        answers = super().answers(examples, predictions)
+        return [{"label": answer["label"], "score": answer["probabilities"][match]} for answer in answers]

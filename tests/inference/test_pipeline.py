@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-import dataclasses
+import time
+from queue import Queue
 
 import numpy as np
 import pytest
 
 import nlpctl  # noqa: F401  before paddle
-from nlpctl.data.collate import LoaderFailure, failure_batch
-from nlpctl.errors import UserError
+from nlpctl.data.row import BadRow
+from nlpctl.data.tokenizers import Encoding
+from nlpctl.errors import RunFailed, UserError
 from nlpctl.inference.engine import DygraphPredictor
-from nlpctl.inference.pipeline import answering, scoring, windows
+from nlpctl.inference.pipeline import AHEAD, answering, scoring, windows
 from nlpctl.tasks.base import Task
 
 
-class Part(str):
-    @property
-    def byte_length(self):
-        return len(self)
+class Lettered:
+    """A collator of words: a token per letter, and the batch says how many each has."""
+
+    def __init__(self, labels):
+        self.labels = labels
+
+    def encodings(self, words):
+        return [Encoding([0] * len(word), []) for word in words]
+
+    def arrays(self, words, encodings):
+        assert [len(word) for word in words] == [len(encoding.input_ids) for encoding in encodings]
+        return {"lengths": np.array([len(word) for word in words])} | self.labels
 
 
 class Words:
@@ -28,18 +38,17 @@ class Words:
     hides = False
 
     def features(self, example, encoder):
-        return [Part(word) for word in example.split()]
+        return example.split()
 
     def collator(self, encoder, *, labelled):
-        labels = {"labels": 1} if labelled else {}
-        return lambda parts: {"lengths": np.array([len(part) for part in parts])} | labels
+        return Lettered({"labels": 1} if labelled else {})
 
     def scored_outputs(self, run, batch):
         return Task.scored_outputs(self, run, batch)
 
     def predictions(self, outputs, parts):
         (lengths,) = outputs
-        return [(str(part), int(length)) for part, length in zip(parts, lengths, strict=True)]
+        return [(part, int(length)) for part, length in zip(parts, lengths, strict=True)]
 
 
 class Lengths:
@@ -91,11 +100,117 @@ def test_windows_of_a_stream():
     assert list(windows([], 3)) == []
 
 
-def test_a_failure_while_collating_is_raised():
-    broken = failure_batch(LoaderFailure.of(UserError("a broken row")))
-    pipeline = dataclasses.replace(answering(Words(), None, Lengths()), collate=lambda _: broken)
-    with pytest.raises(UserError, match="a broken row"):
+@pytest.mark.parametrize("method", ["encodings", "arrays"])
+@pytest.mark.parametrize(
+    ("error", "told"), [(UserError("a broken row"), UserError), (ValueError("a broken row"), RunFailed)]
+)
+def test_a_failure_while_a_batch_is_made_is_told(method, error, told, monkeypatch):
+    def fail(*arguments):
+        raise error
+
+    monkeypatch.setattr(Lettered, method, fail)
+    pipeline = answering(Words(), None, Lengths())
+    with pytest.raises(told, match="a broken row"):
         pipeline.predictions(SENTENCES, 2)
+    with pytest.raises(told, match="a broken row"):
+        list(pipeline.stream(windows(SENTENCES, 3), 2, joined))
+
+
+def joined(rows, predictions):
+    """The rows of a window with the predictions of the good ones."""
+    found = iter(predictions)
+    return [(row, None if isinstance(row, BadRow) else next(found)) for row in rows]
+
+
+def test_a_stream_answers_as_predictions_do_and_leaves_bad_rows_out():
+    rows = [f"{'a' * (i % 7 + 1)} {'b' * (i % 3)} c" for i in range(50)]
+    rows[3] = rows[17] = BadRow("file", 3, "blank text")
+    rows[20:30] = [BadRow("file", 20, "blank text")] * 10  # a whole window of them
+    streaming, alone = Lengths(), Lengths()
+    found = list(answering(Words(), None, streaming).stream(windows(rows, 10), 4, joined))
+    pipeline = answering(Words(), None, alone)
+    assert found == [joined(window, pipeline.predictions(window, 4)) for window in windows(rows, 10)]
+    assert [row for window in found for row, _ in window] == rows
+    assert streaming.batches == alone.batches
+
+
+def test_reading_goes_on_while_the_engine_works_but_not_for_ever():
+    read, allowed = [], []
+
+    def rows():
+        for i in range(100_000):
+            read.append(i)
+            yield "a bb"
+
+    class Waiting(Lengths):
+        """An engine whose first batch ends when the reader has stopped."""
+
+        def outputs(self, batch):
+            while not allowed and (len(read) < 20 or len(read) > seen[-1]):
+                seen.append(len(read))
+                time.sleep(0.05)
+            allowed.append(len(read))
+            return super().outputs(batch)
+
+    seen = [0]
+    parts = answering(Words(), None, Waiting()).stream(windows(rows(), 2), 4, joined)
+    next(parts)
+    assert 20 <= allowed[0] <= 2 * (AHEAD + 3)
+    parts.close()
+    time.sleep(0.05)
+    last = len(read)
+    time.sleep(0.1)
+    assert last == len(read) < 1000  # closing stops the reader
+
+
+@pytest.mark.parametrize("place", ["read", "engine", "read back", "finish"])
+def test_what_fails_is_raised_in_its_place(place):
+    """The windows before it come first; those after it never."""
+
+    def rows():
+        for i in range(60):
+            if place == "read" and i == 35:
+                raise UserError("broken")
+            yield f"w{i}"
+
+    class Breaking(Lengths):
+        def outputs(self, batch):
+            if place == "engine" and len(self.batches) == 7:
+                raise UserError("broken")
+            return super().outputs(batch)
+
+    class Reading(Words):
+        def predictions(self, outputs, parts):
+            if place == "read back" and "w35" in parts:
+                raise UserError("broken")
+            return super().predictions(outputs, parts)
+
+    def finish(window, predictions):
+        if place == "finish" and "w35" in window:
+            raise UserError("broken")
+        return joined(window, predictions)
+
+    found = []
+    with pytest.raises(UserError, match="broken"):
+        for part in answering(Reading(), None, Breaking()).stream(windows(rows(), 10), 5, finish):
+            found += part
+    assert [row for row, _ in found] == [f"w{i}" for i in range(30)]
+
+
+def test_what_is_answered_is_not_held_back_while_the_input_pauses():
+    waiting = Queue()
+
+    def rows():
+        while (row := waiting.get()) is not None:
+            yield row
+
+    waiting.put("a")
+    waiting.put("bb")
+    parts = answering(Words(), None, Lengths()).stream(windows(rows(), 1), 1, joined)
+    assert next(parts) == [("a", [("a", 1)])]
+    assert next(parts) == [("bb", [("bb", 2)])]
+    waiting.put(None)
+    assert list(parts) == []
 
 
 def test_the_network_is_put_into_evaluation_without_gradients():

@@ -1,0 +1,80 @@
+"""An iterator that runs in a thread of its own, some items ahead of who takes them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Generator, Iterator
+from dataclasses import dataclass
+from queue import SimpleQueue
+from types import TracebackType
+from typing import Generic, TypeVar
+
+T = TypeVar("T")
+
+_PATIENCE = 0.5  # seconds that leaving waits for the thread; one that reads a pipe may never come
+
+
+@dataclass(frozen=True)
+class _End:
+    """Stands behind the last item. `error`: what ended the iteration, None where it was over."""
+
+    error: BaseException | None
+
+
+class Ahead(Generic[T]):
+    """The items of a generator, made in a thread while earlier ones are in use, at most `depth` ahead.
+
+    Iterate inside a `with`: leaving it stops the thread after the item that it is making and closes the generator. An
+    exception of the generator is raised in its place among the items. The thread never keeps the process from ending.
+    """
+
+    def __init__(self, items: Generator[T, None, None], depth: int):
+        self._source = items
+        self._made: SimpleQueue[T | _End] = SimpleQueue()
+        self._room = threading.Semaphore(depth)
+        self._stopped = False
+        self._ended = False
+        self._thread = threading.Thread(target=self._make, name="ahead", daemon=True)
+
+    def __enter__(self) -> Ahead[T]:
+        self._thread.start()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stopped = True
+        self._room.release()
+        self._thread.join(_PATIENCE)
+
+    @property
+    def ready(self) -> bool:
+        """Whether the next item, or the end, is there without waiting."""
+        return not self._made.empty()
+
+    def __iter__(self) -> Iterator[T]:
+        return self
+
+    def __next__(self) -> T:
+        if self._ended:
+            raise StopIteration
+        item = self._made.get()
+        if not isinstance(item, _End):
+            self._room.release()
+            return item
+        self._ended = True
+        if item.error is None:
+            raise StopIteration
+        raise item.error
+
+    def _make(self) -> None:
+        end = _End(None)
+        try:
+            self._room.acquire()
+            for item in self._source:
+                self._made.put(item)
+                self._room.acquire()
+                if self._stopped:
+                    break
+            self._source.close()
+        except BaseException as error:
+            end = _End(error)
+        self._made.put(end)
