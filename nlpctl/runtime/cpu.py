@@ -9,7 +9,8 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-INSTRUCTION_SETS = ("avx2", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile", "amx_int8", "amx_bf16")
+INSTRUCTION_SETS = ("avx2", "avx_vnni", "avx512f", "avx512_vnni", "avx512_bf16", "amx_tile", "amx_int8", "amx_bf16")
+NATIVE = {"bf16": ("avx512_bf16", "amx_bf16"), "int8": ("avx_vnni", "avx512_vnni", "amx_int8")}  # one is enough
 AMD_VENDORS = ("AuthenticAMD", "HygonGenuine")  # Hygon builds AMD's Zen under licence
 
 
@@ -24,6 +25,10 @@ class CpuInfo:
     @property
     def is_amd(self) -> bool:
         return self.vendor in AMD_VENDORS
+
+    def computes(self, precision: str) -> bool:
+        """Whether it multiplies matrices of "bf16" or "int8" without converting them first; fp32 always, fp16 never."""
+        return precision == "fp32" or any(name in self.instruction_sets for name in NATIVE.get(precision, ()))
 
 
 def cpu_info(root: Path = Path("/")) -> CpuInfo:

@@ -1,0 +1,123 @@
+"""The ways to run an export here: every engine and precision that its graphs, this machine and the recipe allow."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nlpctl.config.schema import InferenceSection
+from nlpctl.errors import Problem, UserError
+from nlpctl.inference.support import ENGINE_FORMATS, Machine, obstacle
+from nlpctl.models.export_folder import Check, ExportManifest, Graph
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A graph of an export, run by an engine in a precision."""
+
+    engine: str
+    precision: str
+    graph: Graph
+
+    @property
+    def name(self) -> str:
+        """As people read it: "onnxruntime int8 (dynamic)". No two choices of an export share one."""
+        method = "" if self.graph.method is None else f" ({self.graph.method})"
+        return f"{self.engine} {self.precision}{method}"
+
+    @property
+    def check(self) -> Check | None:
+        """How it did when the model was exported; None where that machine could not run it."""
+        pair = (self.engine, self.precision)
+        return next((each for each in self.graph.checks if (each.engine, each.precision) == pair), None)
+
+
+@dataclass(frozen=True)
+class Candidates:
+    """What may run an export, and what may not, with the reason."""
+
+    choices: tuple[Choice, ...]
+    left_out: tuple[tuple[Choice, str], ...] = ()
+
+
+def all_choices(manifest: ExportManifest) -> list[Choice]:
+    """Every way to run the graphs of an export, on whatever machine."""
+    found = []
+    for graph in manifest.graphs:
+        if graph.format == "onnx":
+            found.append(Choice("onnxruntime", graph.precision, graph))
+        else:
+            precisions = ("int8",) if graph.precision == "int8" else ("fp32", "bf16", "fp16")
+            found += [Choice("paddle", precision, graph) for precision in precisions]
+    return found
+
+
+def runnable(manifest: ExportManifest, machine: Machine) -> list[Choice]:
+    """Those of `all_choices` that `machine` can run."""
+    return [each for each in all_choices(manifest) if obstacle(each.engine, each.precision, machine) is None]
+
+
+def check_engine(inference: InferenceSection, machine: Machine) -> None:
+    """UserError where no export whatever could be run as `inference` asks."""
+    engines = [name for name in ENGINE_FORMATS if inference.engine in ("auto", name)]
+    if inference.precision == "auto":
+        problems = [obstacle(engine, "fp32", machine) for engine in engines]
+    else:
+        problems = [obstacle(engine, inference.precision, machine) for engine in engines]
+    if problems and all(problems):
+        raise UserError(problems=[_first(problems)])
+
+
+def candidates(manifest: ExportManifest, inference: InferenceSection, machine: Machine) -> Candidates:
+    """What `inference` allows of `manifest` on `machine`; more than one where it leaves a choice.
+
+    A precision that is asked for is taken however the graph did at export; "auto" takes fp32, and what decided
+    as it does for inference.min_agreement of the rows. UserError where nothing is left.
+    """
+    check_engine(inference, machine)
+    of_engine = [each for each in all_choices(manifest) if inference.engine in ("auto", each.engine)]
+    if not of_engine:
+        raise _missing(manifest, inference)
+    wanted = [each for each in of_engine if inference.precision in ("auto", each.precision)]
+    if not wanted:
+        hint = f"export the model again with --precision {inference.precision}, or take auto"
+        raise UserError(f"this export holds no {inference.precision} graph", "inference.precision", hint)
+    obstacles = [obstacle(each.engine, each.precision, machine) for each in wanted]
+    possible = [each for each, problem in zip(wanted, obstacles, strict=True) if problem is None]
+    if not possible:
+        raise UserError(problems=[_first(obstacles)])
+    if inference.precision != "auto":
+        return Candidates(tuple(possible))
+    reasons = {each.name: _doubt(each, inference.min_agreement) for each in possible}
+    left_out = tuple((each, reason) for each in possible if (reason := reasons[each.name]) is not None)
+    taken = tuple(each for each in possible if reasons[each.name] is None)
+    if not taken:
+        told = "; ".join(f"{each.name} {reason}" for each, reason in left_out)
+        hint = f"ask for it: --precision {left_out[0][0].precision}; or lower inference.min_agreement"
+        raise UserError(f"auto may take none of this export: {told}", "inference.precision", hint)
+    return Candidates(taken, left_out)
+
+
+def _doubt(choice: Choice, least: float) -> str | None:
+    """Why auto may not take `choice`."""
+    if choice.precision == "fp32":
+        return None
+    if choice.check is None:
+        return "was not compared with the network"
+    if choice.check.agreement < least:
+        return f"decided {choice.check.agreement:.2%} of the rows as the network does"
+    return None
+
+
+def _missing(manifest: ExportManifest, inference: InferenceSection) -> UserError:
+    if inference.engine == "dygraph":
+        hint = "take the model folder or run that it was made from, or another engine"
+        return UserError("an export holds graphs, no network for dygraph to run", "inference.engine", hint)
+    format = ENGINE_FORMATS[inference.engine]
+    held = " and ".join(sorted({graph.format for graph in manifest.graphs})) or "no"
+    hint = f"export the model again with --format {format}, or take --engine auto"
+    message = f"{inference.engine} runs {format} graphs; this export holds {held} graphs"
+    return UserError(message, "inference.engine", hint)
+
+
+def _first(problems: list[Problem | None]) -> Problem:
+    return next(problem for problem in problems if problem is not None)

@@ -1,0 +1,96 @@
+"""Opening an export with the engine and precision that a recipe asks for, or, for "auto", the fastest here."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nlpctl.config.schema import InferenceSection
+from nlpctl.inference.choice import Candidates, Choice, candidates, runnable
+from nlpctl.inference.engine import Predictor
+from nlpctl.inference.speeds import Speeds, measured_speeds
+from nlpctl.inference.support import Machine, is_installed
+from nlpctl.models.export_folder import ExportManifest
+from nlpctl.runtime import console
+from nlpctl.runtime.cpu import cpu_info
+from nlpctl.runtime.process import ProcessSetup
+
+TENSORRT_ROWS = 4  # batches of made-up rows that TensorRT is shown
+
+
+def open_predictor(
+    folder: Path, manifest: ExportManifest, inference: InferenceSection, setup: ProcessSetup, batch_size: int
+) -> Predictor:
+    """Load the export in `folder` as `inference` says, to be asked `batch_size` rows at a time.
+
+    Where that leaves a choice, the ways are timed on this machine, once, and the fastest is taken; what was taken and
+    why is told on stderr. UserError where this machine, or the export, lacks what is asked for.
+    """
+    found = candidates(manifest, inference, this_machine(setup))
+    chosen = found.choices[0]
+    if len(found.choices) > 1:
+        speeds = measured_speeds(folder, found.choices, setup, batch_size)
+        chosen = fastest(found.choices, speeds)
+        console.note(_why(chosen, found, speeds, setup, batch_size))
+    elif chosen.check is not None and chosen.check.agreement < inference.min_agreement:
+        share = f"{chosen.check.agreement:.2%} of the rows seen at export"
+        console.warn(f"{chosen.name} decided {share} as the network does")
+    return open_choice(folder, manifest, chosen, setup, batch_size, tensorrt=inference.tensorrt)
+
+
+def choices(manifest: ExportManifest, setup: ProcessSetup) -> list[Choice]:
+    """Every way in which this machine can run an export, however its graphs did when it was made."""
+    return runnable(manifest, this_machine(setup))
+
+
+def open_choice(
+    folder: Path,
+    manifest: ExportManifest,
+    choice: Choice,
+    setup: ProcessSetup,
+    batch_size: int,
+    *,
+    tensorrt: bool = False,
+) -> Predictor:
+    """The export in `folder`, run in one way. UserError where its files are not what its manifest says."""
+    if choice.engine == "onnxruntime":
+        from nlpctl.inference.onnx_runtime import OnnxPredictor
+
+        return OnnxPredictor(folder, manifest, choice.graph, setup)
+    from nlpctl.inference.paddle_inference import PaddlePredictor
+
+    if not tensorrt:
+        return PaddlePredictor(folder, manifest, choice.graph, choice.precision, setup)
+    from nlpctl.inference.samples import sample_batches
+
+    samples = [*sample_batches(folder, 1, 1), *sample_batches(folder, batch_size, TENSORRT_ROWS * batch_size)]
+    return PaddlePredictor(folder, manifest, choice.graph, choice.precision, setup, tensorrt=True, samples=samples)
+
+
+def this_machine(setup: ProcessSetup) -> Machine:
+    """What this machine can run, on the device of `setup`."""
+    installed = is_installed("onnxruntime")
+    if setup.device == "cpu":
+        return Machine(cpu_info(), setup.device, installed, onnxruntime_gpu=False, gpu_bf16=False)
+    import paddle
+
+    from nlpctl.inference.onnx_runtime import runs_on_cards
+
+    bf16 = paddle.device.cuda.get_device_capability() >= (8, 0)
+    return Machine(cpu_info(), setup.device, installed, installed and runs_on_cards(), bf16)
+
+
+def fastest(found: tuple[Choice, ...], speeds: Speeds) -> Choice:
+    """The fastest of those that were timed; the first, which is the plainest, where none was."""
+    return max(found, key=lambda choice: speeds.rows_per_second.get(choice.name, 0.0))
+
+
+def _why(chosen: Choice, found: Candidates, speeds: Speeds, setup: ProcessSetup, batch_size: int) -> str:
+    """One line on what was taken, the others, and what was not considered."""
+    ranked = sorted(speeds.rows_per_second.items(), key=lambda entry: -entry[1])
+    told = ", ".join(f"{name} {speed:,.0f}" for name, speed in ranked) or "none could be timed"
+    when = "earlier" if speeds.kept else "now"
+    threads = f", {setup.threads} threads" if setup.device == "cpu" else ""
+    lines = [f"auto takes {chosen.name}; rows per second, {batch_size} at a time{threads}, timed {when}: {told}"]
+    lines += [f"  not {choice.name}: it {reason}" for choice, reason in found.left_out]
+    lines += [f"  not {name}: it failed ({reason})" for name, reason in speeds.failed.items()]
+    return "\n".join(lines)

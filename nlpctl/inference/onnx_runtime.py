@@ -1,0 +1,64 @@
+"""A graph run by ONNX Runtime: on a processor, or on a card where its GPU package is installed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+
+from nlpctl.errors import UserError
+from nlpctl.inference.foreign import AGAIN, check_graph
+from nlpctl.models.export_folder import ExportManifest, Graph
+from nlpctl.runtime.process import ProcessSetup
+from nlpctl.tasks.base import Batch
+
+CPU_PROVIDER, CUDA_PROVIDER = "CPUExecutionProvider", "CUDAExecutionProvider"
+_ERRORS_ONLY = 3  # severity
+_TYPES = {"int64": "tensor(int64)", "int32": "tensor(int32)", "float32": "tensor(float)"}
+
+
+class OnnxPredictor:
+    """Runs batches in any thread, also several at a time."""
+
+    engine = "onnxruntime"
+
+    def __init__(self, folder: Path, manifest: ExportManifest, graph: Graph, setup: ProcessSetup):
+        """UserError where the file is no graph that takes and gives what the manifest says."""
+        self.precision = graph.precision
+        file = folder / graph.files[0]
+        try:
+            self._session = onnxruntime.InferenceSession(str(file), _options(setup), providers=_providers(setup))
+        except Exception as error:
+            message = f"ONNX Runtime cannot load this graph: {str(error).strip()}"
+            raise UserError(message, str(file), AGAIN) from None
+        inputs = {each.name: each.type for each in self._session.get_inputs()}
+        self._inputs, self._outputs = list(inputs), [each.name for each in self._session.get_outputs()]
+        check_graph(file, manifest, inputs, len(self._outputs))
+        for spec in manifest.inputs:
+            if inputs[spec.name] != _TYPES[spec.dtype]:
+                message = f"this graph takes {spec.name} as {inputs[spec.name]}, but its export feeds {spec.dtype}"
+                raise UserError(message, str(file), f"it is of another model: {AGAIN}")
+
+    def outputs(self, batch: Batch) -> tuple[np.ndarray, ...]:
+        """The network's outputs for one padded batch without labels; inputs are found by name."""
+        return tuple(self._session.run(self._outputs, {name: batch[name] for name in self._inputs}))
+
+
+def runs_on_cards() -> bool:
+    """Whether the installed ONNX Runtime has CUDA."""
+    return CUDA_PROVIDER in onnxruntime.get_available_providers()
+
+
+def _options(setup: ProcessSetup) -> onnxruntime.SessionOptions:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = setup.threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = _ERRORS_ONLY
+    return options
+
+
+def _providers(setup: ProcessSetup) -> list[str | tuple[str, dict[str, str]]]:
+    if setup.device == "cpu":
+        return [CPU_PROVIDER]
+    return [(CUDA_PROVIDER, {"device_id": setup.device.partition(":")[2] or "0"}), CPU_PROVIDER]

@@ -1,0 +1,44 @@
+"""Batches such as an export will be asked, made up from its own vocabulary: what engines are tried out with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nlpctl.config.load import load_recipe
+from nlpctl.config.schema import Recipe
+from nlpctl.data.collate import raise_failure
+from nlpctl.data.kinds import task_rows
+from nlpctl.data.labels import LabelSet
+from nlpctl.data.tokenizers import TextEncoder, build_encoder
+from nlpctl.export.rows import rows_to_compare
+from nlpctl.models.families import family_of_config
+from nlpctl.models.folder import read_trained_card
+from nlpctl.models.source import read_config
+from nlpctl.models.tokenizer import load_tokenizer
+from nlpctl.tasks.base import Batch, Task
+from nlpctl.tasks.registry import make_task
+
+
+def read_description(folder: Path, recipe: Recipe) -> tuple[Task, TextEncoder]:
+    """The task and the tokenizer that an export describes. UserError where one is damaged."""
+    card = read_trained_card(folder)
+    family = family_of_config(read_config(folder), str(folder / "config.json"))
+    tokenizer = load_tokenizer(folder, family)
+    task = make_task(recipe, LabelSet(card.labels), card.thresholds)
+    return task, build_encoder(tokenizer, recipe.data.tokenizer)
+
+
+def sample_batches(folder: Path, batch_size: int, rows: int) -> list[Batch]:
+    """`rows` made-up rows, about, in batches of `batch_size` rows of similar length, the shortest first."""
+    recipe = load_recipe(folder, (), "apply")
+    task, encoder = read_description(folder, recipe)
+    drawn = rows_to_compare(task_rows(recipe.task, recipe.data), None, encoder.tokenizer, rows, masked=task.hides)
+    features = [feature for example in drawn.examples for feature in task.features(example, encoder)]
+    features.sort(key=lambda feature: feature.byte_length)
+    collate = task.collator(encoder, labelled=False)
+    batches = []
+    for start in range(0, max(1, len(features) - batch_size + 1), batch_size):
+        batch = collate(features[start : start + batch_size])
+        raise_failure(batch)
+        batches.append(batch)
+    return batches

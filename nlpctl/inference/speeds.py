@@ -1,0 +1,120 @@
+"""How fast each way to run an export is here: timed once, in a process of its own, and kept.
+
+A process of its own, because an engine may abort the process it runs in, and because what the slower engines
+took of memory is given back with it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+from nlpctl.inference.choice import Choice
+from nlpctl.models.source import read_json
+from nlpctl.runtime import console
+from nlpctl.runtime.cache import cache_folder
+from nlpctl.runtime.cpu import cpu_info
+from nlpctl.runtime.files import write_json_atomic
+from nlpctl.runtime.layout import EXPORT_MANIFEST
+from nlpctl.runtime.process import ProcessSetup
+from nlpctl.runtime.versions import installed_version
+
+FORMAT = 1
+_ENGINE_PACKAGES = ("paddlepaddle", "paddlepaddle-gpu", "onnxruntime", "onnxruntime-gpu")
+
+
+@dataclass(frozen=True)
+class Speeds:
+    """Rows per second by the name of the choice; reasons of those that failed. `kept`: read from the cache."""
+
+    rows_per_second: Mapping[str, float]
+    failed: Mapping[str, str] = field(default_factory=dict)
+    kept: bool = False
+
+
+@dataclass(frozen=True)
+class Order:
+    """What the measuring process is told to do."""
+
+    folder: str
+    names: tuple[str, ...]
+    batch_size: int
+    device: str
+    threads: int
+
+
+def measured_speeds(folder: Path, found: Sequence[Choice], setup: ProcessSetup, batch_size: int) -> Speeds:
+    """The speeds of `found` at `batch_size` rows, from the cache or measured now; never fails."""
+    file = _cache_file(folder, found, setup, batch_size)
+    kept = _read(file)
+    if kept is not None:
+        return kept
+    console.note(f"auto: timing {len(found)} ways to run this export, once on this machine")
+    speeds = measure(Order(str(folder), tuple(each.name for each in found), batch_size, setup.device, setup.threads))
+    with contextlib.suppress(OSError):  # a cache that cannot be written only costs time
+        content = {"rows_per_second": speeds.rows_per_second, "failed": speeds.failed}
+        write_json_atomic(file, {"format": FORMAT, "export": str(folder), **content})
+    return speeds
+
+
+def measure(order: Order) -> Speeds:
+    """Time the choices in a process of its own; one that ends the process is named in `failed` and the others go on."""
+    failed: dict[str, str] = {}
+    while True:
+        left = [name for name in order.names if name not in failed]
+        words = {**asdict(order), "names": left}
+        command = [sys.executable, "-m", "nlpctl.inference.measure", json.dumps(words)]
+        done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, env=_environment())
+        trying, speeds = "", {}
+        for line in done.stdout.decode("utf-8", errors="replace").splitlines():
+            with contextlib.suppress(ValueError):
+                event = json.loads(line)
+                trying = event.get("trying", trying)
+                failed |= event.get("failed", {})
+                speeds |= event.get("rows_per_second", {})
+        if speeds or not trying or trying in failed:
+            return Speeds(speeds, failed)
+        failed[trying] = _ended(done.returncode)
+
+
+def _environment() -> dict[str, str]:
+    """Ours, with the nlpctl that runs here."""
+    paths = [str(Path(__file__).resolve().parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
+
+
+def _cache_file(folder: Path, found: Sequence[Choice], setup: ProcessSetup, batch_size: int) -> Path:
+    """Named by all that decides about speed: the graphs, the processor, threads, batch size, engines."""
+    sums = read_json(folder / EXPORT_MANIFEST)["sha256"]
+    key = [
+        FORMAT,
+        [[each.name, [sums[name] for name in each.graph.files]] for each in found],
+        asdict(cpu_info()),
+        [setup.device, setup.threads, batch_size],
+        [installed_version(package) for package in _ENGINE_PACKAGES],
+    ]
+    digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()
+    return cache_folder(os.environ) / "nlpctl" / "engines" / f"{digest[:32]}.json"
+
+
+def _read(file: Path) -> Speeds | None:
+    """What was measured earlier; None where nothing was, or the file is damaged."""
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        speeds = {str(name): float(value) for name, value in content["rows_per_second"].items()}
+        failed = {str(name): str(value) for name, value in content["failed"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+    return Speeds(speeds, failed, kept=True) if speeds else None
+
+
+def _ended(code: int) -> str:
+    return f"exit {code}" if code >= 0 else f"the process was killed by {signal.Signals(-code).name}"

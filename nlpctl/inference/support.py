@@ -1,0 +1,59 @@
+"""Which engine computes in which precision where, and why not."""
+
+from __future__ import annotations
+
+import importlib.util
+from dataclasses import dataclass
+
+from nlpctl.errors import Problem
+from nlpctl.runtime.cpu import NATIVE, CpuInfo
+
+ENGINE_FORMATS = {"paddle": "paddle", "onnxruntime": "onnx"}  # engine: format of its graphs
+_PRECISIONS = {  # (engine, kind of device): what it computes in
+    ("paddle", "cpu"): ("fp32", "bf16", "int8"),
+    ("paddle", "gpu"): ("fp32", "fp16", "bf16"),
+    ("onnxruntime", "cpu"): ("fp32", "int8"),
+    ("onnxruntime", "gpu"): ("fp32",),
+}
+
+
+@dataclass(frozen=True)
+class Machine:
+    """What decides about engines: the processor, the device ("cpu" or "gpu:N"), the packages."""
+
+    cpu: CpuInfo
+    device: str
+    onnxruntime: bool  # installed
+    onnxruntime_gpu: bool  # with CUDA
+    gpu_bf16: bool
+
+    @property
+    def kind(self) -> str:
+        return self.device.partition(":")[0]
+
+
+def obstacle(engine: str, precision: str, machine: Machine) -> Problem | None:
+    """What keeps `machine` from running `engine` in `precision`; None where nothing does."""
+    if engine == "onnxruntime" and not machine.onnxruntime:
+        hint = "pip install onnxruntime, or use --engine paddle"
+        return Problem("ONNX Runtime is not installed", "inference.engine", hint)
+    if engine == "onnxruntime" and machine.kind == "gpu" and not machine.onnxruntime_gpu:
+        hint = "pip install onnxruntime-gpu in its place, or use --engine paddle or --device cpu"
+        return Problem("the installed ONNX Runtime has no CUDA", "inference.engine", hint)
+    offered = _PRECISIONS[engine, machine.kind]
+    if precision not in offered:
+        message = f"{engine} does not compute in {precision} on a {machine.kind.upper()}"
+        return Problem(message, "inference.precision", f"take {' or '.join(offered)}, or another engine or device")
+    if machine.kind == "cpu" and not machine.cpu.computes(precision):
+        message = f"this processor ({machine.cpu.model or 'unknown'}) does not compute in {precision} natively"
+        needs = f"that takes one of {', '.join(NATIVE[precision])}; without, it would be slower than fp32"
+        return Problem(f"{message}: {needs}", "inference.precision", "use --precision fp32, or auto")
+    if machine.kind == "gpu" and precision == "bf16" and not machine.gpu_bf16:
+        message = "this card does not compute in bf16 natively: that takes compute capability 8.0"
+        return Problem(message, "inference.precision", "use --precision fp16, or auto")
+    return None
+
+
+def is_installed(package: str) -> bool:
+    """Whether `import package` would find something. Imports nothing."""
+    return importlib.util.find_spec(package) is not None
