@@ -18,34 +18,26 @@ from pathlib import Path
 
 import numpy as np
 
-from nlpctl.config.schema import (
-    CompressionSection,
-    DataSection,
-    EarlyStoppingSection,
-    GuardsSection,
-    InferenceSection,
-    ModelSection,
-    OptimizerSection,
-    Recipe,
-    RuntimeSection,
-    TrainingSection,
-)
-from nlpctl.config.task_sections import DecodeSection, LossSection, MaskingSection, PromptSection, RetrievalSection
 from nlpctl.data.dictionaries import WORDS, Dictionaries, read_dictionaries
 from nlpctl.data.units import tokenizer_of_dictionaries
 from nlpctl.errors import UserError
-from nlpctl.models.families import family_by_type
-from nlpctl.models.folder import make_card
+from nlpctl.models.crf import with_crf
+from nlpctl.models.families import Head, family_by_type
 from nlpctl.models.networks.common import INITIAL_RANGE
 from nlpctl.models.weights import to_float32
+from nlpctl.static_graph.model_folder import recipe_card
 from nlpctl.static_graph.targets import Target
 from nlpctl.static_graph.variables import StaticVariable
-from nlpctl.tasks.registry import TASKS
 
 NAME = "lac"  # as --to
 EMBEDDING, SCORES, GRU, TRANSITIONS = "word_emb", "fc_4.w_0", "gru_0.w_0", "crfw"
 LAYERS = 2
-WINDOW, STRIDE = 512, 256  # the network reads any length; a window bounds the memory that a text takes
+# The network reads any length; a window bounds the memory that a text takes.
+_RECIPE = {
+    "task": "lexical_analysis",
+    "model": {"head": "crf"},
+    "data": {"unit": "characters", "max_seq_length": 512, "doc_stride": 256},
+}
 
 _HUB = re.compile(r"@HUB_[^@]*@")  # what a PaddleHub module puts before names
 _PLACES = (".", "..", "conf", "../conf", "assets", "../assets")  # of the dictionaries, seen from the parameters
@@ -105,36 +97,14 @@ def lexical_analyser(
         "reset_gate": "before",
         "pad_token_id": tokenizer.pad_token_id,
     }
-    card = make_card(_recipe(), found.tags)
-    head = TASKS[card.task].head(_recipe())
-    family = family_by_type("bigru", str(source))
+    card = recipe_card(_RECIPE, found.tags)
+    head, family = Head("TokenClassification", adapt=with_crf), family_by_type("bigru", str(source))
     return LexicalAnalyser(Target(NAME, family, head, config, found.tags, True, tokenizer, card), stand_ins)
 
 
 def bare_arrays(variables: Mapping[str, StaticVariable]) -> dict[str, np.ndarray]:
     """The arrays in float32, without the prefix of a PaddleHub module."""
     return {_HUB.sub("", name): to_float32(variable.array) for name, variable in variables.items()}
-
-
-def _recipe() -> Recipe:
-    """What a recipe for this analyser would say, all else by default: it goes into task.json."""
-    return Recipe(
-        task="lexical_analysis",
-        model=ModelSection(head="crf"),
-        data=DataSection(unit="characters", max_seq_length=WINDOW, doc_stride=STRIDE),
-        decode=DecodeSection(),
-        masking=MaskingSection(),
-        prompt=PromptSection(),
-        retrieval=RetrievalSection(),
-        loss=LossSection(),
-        training=TrainingSection(),
-        optimizer=OptimizerSection(),
-        early_stopping=EarlyStoppingSection(),
-        guards=GuardsSection(),
-        compression=CompressionSection(),
-        inference=InferenceSection(),
-        runtime=RuntimeSection(),
-    )
 
 
 def _named(variables: Mapping[str, StaticVariable], name: str) -> StaticVariable | None:

@@ -87,3 +87,21 @@ def test_gradient(chain):
         optimizer.clear_grad()
     assert -1e-4 < float(loss) < 0.05
     assert np.abs(transitions.numpy() - chain[1]).max() > 0.5
+
+
+def test_steps_that_are_all_but_forbidden():
+    """As in trained taggers, where a word's inside never follows another word: -70, by hand also -10000."""
+    emissions, transitions = np.zeros((1, LENGTH, N), np.float32), np.zeros((N + 2, N + 2), np.float32)
+    transitions[0, 2], transitions[1, 2] = -70.0, -10000.0
+    held = [paddle.to_tensor(array, stop_gradient=False) for array in (emissions, transitions)]
+    losses = crf_losses(*held, paddle.to_tensor([[2, 2, 0, 1]]), paddle.to_tensor([LENGTH]))
+    everything = np.logaddexp.reduce([score(path, emissions[0], transitions) for path in paths()])
+    assert float(losses) == pytest.approx(everything, abs=1e-5)  # of the labels, every score is 0
+    losses.sum().backward()
+    assert all(np.isfinite(tensor.grad.numpy()).all() for tensor in held)
+    only_forbidden = paddle.to_tensor(np.where(np.eye(N + 2, dtype=bool), -200.0, 0.0).astype(np.float32))
+    sharp = np.full((1, LENGTH, N), -300, np.float32)
+    sharp[:, :, 1] = 0  # tag 1 four times, though it is told never to follow itself
+    loss = crf_losses(paddle.to_tensor(sharp), only_forbidden, paddle.to_tensor([[1, 0, 1, 0]]),
+                      paddle.to_tensor([LENGTH]))  # fmt: skip
+    assert np.isfinite(float(loss)) and float(loss) >= 0
