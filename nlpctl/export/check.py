@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nlpctl.errors import Problem, RunFailed
-from nlpctl.export.engines import Way, ways
-from nlpctl.export.parity import Difference, Parity
+from nlpctl.export.parity import LARGEST_BATCH, Difference, Parity
+from nlpctl.inference.choice import Choice
+from nlpctl.inference.choose import choices, open_choice
 from nlpctl.models.export_folder import Check, ExportManifest, Graph
 from nlpctl.runtime import console
 from nlpctl.runtime.process import ProcessSetup
@@ -35,8 +36,8 @@ def compare_graphs(
     Only a graph's own precision can fail; bf16 and fp16 are noted for those who choose an engine.
     """
     findings, problems = [], []
-    for way in ways(folder, manifest, setup):
-        found = _compared(way, parity)
+    for choice in choices(manifest, setup):
+        found = _compared(folder, manifest, choice, setup, parity)
         if found is not None:
             findings.append(found)
             problems += _beyond(found, parity.task)
@@ -52,14 +53,17 @@ def compare_graphs(
     return dataclasses.replace(manifest, graphs=graphs), findings
 
 
-def _compared(way: Way, parity: Parity) -> Finding | None:
+def _compared(
+    folder: Path, manifest: ExportManifest, choice: Choice, setup: ProcessSetup, parity: Parity
+) -> Finding | None:
     """None where a precision that the graph is not written in fails: nobody has to have it."""
     try:
-        return Finding(way.graph, way.engine, way.precision, parity.difference(way.open()))
+        predictor = open_choice(folder, manifest, choice, setup, LARGEST_BATCH)
+        return Finding(choice.graph, choice.engine, choice.precision, parity.difference(predictor.outputs))
     except Exception as error:
-        told = f"{way.graph.files[0]} by {way.engine} in {way.precision}: {type(error).__name__}: {error}"
-        if way.precision == way.graph.precision:
-            raise RunFailed(f"the graph cannot be run: {told}") from error
+        told = f"{choice.name} fails on {choice.graph.files[0]}: {type(error).__name__}: {error}"
+        if choice.precision == choice.graph.precision:
+            raise RunFailed(told) from error
         console.warn(told)
         return None
 

@@ -54,14 +54,17 @@ class Plan:
 def write_graphs(
     folder: Path,
     network: paddle.nn.Layer,
-    inputs: Sequence[TensorSpec],
+    batch: Batch,
     output_names: Sequence[str],
     plan: Plan,
     calibration: Callable[[], Iterable[Batch]],
 ) -> tuple[TensorSpec, ...]:
-    """Write the graphs of `plan` and return what they give. `calibration` gives batches without labels."""
+    """Write the graphs of `plan`, which take such batches as `batch`, and return what they give.
+
+    `calibration` gives more of these, for int8.
+    """
     prefix, pad_id = folder / PREFIX, network.config.pad_token_id
-    outputs = write_paddle_graph(network, inputs, output_names, prefix)
+    outputs = write_paddle_graph(network, batch, output_names, prefix)
     for graph in plan.graphs():
         file = folder / graph.files[0]
         if graph.format == "onnx" and graph.precision == "fp32":

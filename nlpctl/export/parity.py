@@ -16,8 +16,8 @@ from nlpctl.tasks.base import Batch, Task
 
 Run = Callable[[Batch], tuple[np.ndarray, ...]]
 
-BATCH_SIZES = (1, 7, 32)  # rows are shared out among them
-EACH_SIZE = 4  # batches of every size but the last, which the rest of the rows is for
+SMALL_BATCHES, LARGEST_BATCH = (1, 7), 32
+EACH_SIZE = 4  # batches of every small size; the rest of the rows makes large ones
 EDGE_ROWS = (1, 3)  # of batches of extreme lengths
 
 
@@ -95,16 +95,16 @@ def _difference(expected: np.ndarray, given: np.ndarray) -> tuple[float, float]:
 
 
 def _cases(task: Task, encoder: TextEncoder, examples: Sequence[Any]) -> Iterator[Case]:
-    """The features of the examples in batches of BATCH_SIZES: a few of each size, the rest of the last."""
+    """The features of the examples in batches of several sizes."""
     collate = task.collator(encoder, labelled=False)
     features = [
         (feature, (row, part))
         for row, example in enumerate(examples)
         for part, feature in enumerate(task.features(example, encoder))
     ]
-    sizes = chain.from_iterable([size] * EACH_SIZE for size in BATCH_SIZES[:-1])
+    sizes = chain.from_iterable([size] * EACH_SIZE for size in SMALL_BATCHES)
     start = 0
-    for size in chain(sizes, repeat(BATCH_SIZES[-1])):
+    for size in chain(sizes, repeat(LARGEST_BATCH)):
         chosen = features[start : start + size]
         if not chosen:
             return
@@ -130,11 +130,11 @@ def _edges(cases: Sequence[Case], task: Task, encoder: TextEncoder) -> Iterator[
     for rows in EDGE_ROWS:
         chosen = {name: array[:rows] for name, array in largest.items()}
         if task.shortens:
-            yield _resized(chosen, 1, encoder)
-        yield _resized(chosen, task.data.max_seq_length, encoder)
+            yield resized(chosen, 1, encoder)
+        yield resized(chosen, task.data.max_seq_length, encoder)
 
 
-def _resized(batch: Batch, length: int, encoder: TextEncoder) -> Batch:
+def resized(batch: Batch, length: int, encoder: TextEncoder) -> Batch:
     """The batch cut to `length` tokens, or filled up with its own words."""
     ids = batch["input_ids"]
     words = ids[~np.isin(ids, sorted(special_ids(encoder.tokenizer)))]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +11,7 @@ import paddle
 from nlpctl.errors import RunFailed
 from nlpctl.export.graph_files import PROGRAM
 from nlpctl.models.export_folder import TensorSpec
+from nlpctl.models.static_inputs import static_inputs
 from nlpctl.static_graph.program import read_program
 from nlpctl.tasks.base import Batch
 
@@ -22,17 +22,17 @@ def input_specs(batch: Batch) -> tuple[TensorSpec, ...]:
 
 
 def write_paddle_graph(
-    network: paddle.nn.Layer, inputs: Sequence[TensorSpec], outputs: Sequence[str], prefix: Path
+    network: paddle.nn.Layer, batch: Batch, outputs: Sequence[str], prefix: Path
 ) -> tuple[TensorSpec, ...]:
     """Translate `network` and write PREFIX.pdmodel and PREFIX.pdiparams, with its outputs called `outputs`.
 
-    Returns these. The network is as it was afterwards. RunFailed where Paddle cannot translate it.
+    `batch` is one that it takes. Returns the outputs; the network is as it was. RunFailed where Paddle cannot.
     """
     network.eval()
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of operators that Paddle's own layers use
-            static = paddle.jit.to_static(network, input_spec=_arguments(network, inputs), full_graph=True)
+            static = paddle.jit.to_static(network, input_spec=static_inputs(network, batch), full_graph=True)
             paddle.jit.save(static, str(prefix))
     except OSError:
         raise
@@ -69,11 +69,3 @@ def _renamed(serialized: bytes, names: Mapping[str, str]) -> bytes:
             for slot in (*op.inputs, *op.outputs):
                 slot.arguments[:] = [names.get(name, name) for name in slot.arguments]
     return desc.SerializeToString()
-
-
-def _arguments(network: paddle.nn.Layer, inputs: Sequence[TensorSpec]) -> list[paddle.static.InputSpec | None]:
-    """The inputs in the order of forward's parameters, None for those that the graph does not take."""
-    known = {spec.name: paddle.static.InputSpec(list(spec.shape), spec.dtype, spec.name) for spec in inputs}
-    names = list(inspect.signature(network.forward).parameters)
-    last = max(names.index(name) for name in known)
-    return [known.get(name) for name in names[: last + 1]]

@@ -203,11 +203,11 @@ def _write(recipe: Recipe, source: str, folder: Path, wanted: Wanted) -> ExportM
     save_description(folder, model.tokenizer, make_card(recipe, model.labels, model.thresholds))
     model.network.config.architectures = [type(model.network).__name__]
     model.network.config.save_pretrained(str(folder))
-    inputs = input_specs(parity.cases[0].batch)
-    outputs = write_graphs(folder, model.network, inputs, task.output_names, plan, calibration)
+    batch = parity.cases[0].batch
+    outputs = write_graphs(folder, model.network, batch, task.output_names, plan, calibration)
     manifest = ExportManifest(
         task=recipe.task,
-        inputs=inputs,
+        inputs=input_specs(batch),
         outputs=outputs,
         max_seq_length=recipe.data.max_seq_length,
         graphs=plan.graphs(),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import inspect
 import sys
 import time
 import warnings
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import paddle
 
+from nlpctl.models.static_inputs import static_inputs
 from nlpctl.runtime import console
 from nlpctl.runtime.files import write_text_atomic
 from nlpctl.tasks.base import Batch
@@ -29,20 +29,10 @@ def write_graph(network: paddle.nn.Layer, batch: Batch, folder: Path) -> bool:
         # As LogWriter.add_graph does; the writer itself would lay a second file of records beside the curves.
         with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            graph = translate_graph(network, input_spec(network, batch), verbose=False)
+            graph = translate_graph(network, static_inputs(network, batch), verbose=False)
     except Exception as error:
         reason = " ".join(str(error).split())[-200:]
         console.note(f"no graph for VisualDL, nothing else is missing: {type(error).__name__}: {reason}")
         return False
     write_text_atomic(folder / f"vdlgraph.{int(time.time()):010d}.log", graph)
     return True
-
-
-def input_spec(network: paddle.nn.Layer, batch: Batch) -> list[paddle.static.InputSpec | None]:
-    """The arrays of `batch` in the order in which `forward` takes them, of any size; None for one in between."""
-    names = list(inspect.signature(network.forward).parameters)
-    last = max(names.index(name) for name in batch)
-    return [
-        paddle.static.InputSpec([None] * batch[name].ndim, str(batch[name].dtype), name) if name in batch else None
-        for name in names[: last + 1]
-    ]
