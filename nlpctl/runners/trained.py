@@ -72,8 +72,12 @@ def open_trained_model(recipe: Recipe, source: str, batch_size: int = 64) -> Tra
         return _open_export(recipe, found.folder, batch_size)
     if recipe.inference.engine in ("auto", "dygraph"):
         return open_network(recipe, source)
+    setup = prepared(recipe)
+    from nlpctl.inference.choice import check_engine
+    from nlpctl.inference.choose import this_machine
     from nlpctl.runners.export import temporary_export
 
+    check_engine(recipe.inference, this_machine(setup))  # before the work of an export
     with temporary_export(recipe, source) as folder:
         return _open_export(recipe, folder, batch_size)
 
@@ -81,9 +85,11 @@ def open_trained_model(recipe: Recipe, source: str, batch_size: int = 64) -> Tra
 def open_network(recipe: Recipe, source: str) -> TrainedModel:
     """`open_trained_model` for what needs the network itself: its predictor is a DygraphPredictor."""
     setup = prepared(recipe)
+    from nlpctl.data.labels import LabelSet
+    from nlpctl.data.tokenizers import build_encoder
     from nlpctl.inference.engine import DygraphPredictor
     from nlpctl.models.length import check_length
-    from nlpctl.tasks.registry import TASKS
+    from nlpctl.tasks.registry import TASKS, make_task
 
     if recipe.inference.precision not in ("auto", "fp32"):
         message = f"dygraph computes in fp32, not in {recipe.inference.precision}"
@@ -92,8 +98,9 @@ def open_network(recipe: Recipe, source: str) -> TrainedModel:
     model = TASKS[recipe.task].load_trained(recipe, source)
     check_length(model.network, recipe.data.max_seq_length, recipe.where("data.max_seq_length"))
     console.note(f"model {source} on {setup.device}")
-    predictor = DygraphPredictor(model.network)
-    return _trained_model(recipe, model.labels, model.thresholds, model.tokenizer, predictor)
+    task = make_task(recipe, LabelSet(model.labels), model.thresholds)
+    encoder = build_encoder(model.tokenizer, recipe.data.tokenizer)
+    return TrainedModel(task, encoder, DygraphPredictor(model.network))
 
 
 def _open_export(recipe: Recipe, folder: Path, batch_size: int) -> TrainedModel:
@@ -101,18 +108,14 @@ def _open_export(recipe: Recipe, folder: Path, batch_size: int) -> TrainedModel:
     if recipe.data.max_seq_length > manifest.max_seq_length:
         message = f"{recipe.data.max_seq_length} tokens are more than the export takes ({manifest.max_seq_length})"
         raise UserError(message, where=recipe.where("data.max_seq_length"), hint="lower it, or export the model again")
-    card = read_trained_card(folder)
     setup = prepared(recipe)
     from nlpctl.inference.choose import open_predictor
-    from nlpctl.models.families import family_of_config
-    from nlpctl.models.source import read_config
-    from nlpctl.models.tokenizer import load_tokenizer
+    from nlpctl.inference.samples import read_description
 
-    family = family_of_config(read_config(folder), str(folder / "config.json"))
-    tokenizer = load_tokenizer(folder, family)
+    task, encoder = read_description(folder, recipe)
     predictor = open_predictor(folder, manifest, recipe.inference, setup, batch_size)
     console.note(f"export {folder} on {setup.device}: {predictor.engine} {predictor.precision}")
-    return _trained_model(recipe, card.labels, card.thresholds, tokenizer, predictor)
+    return TrainedModel(task, encoder, predictor)
 
 
 def prepared(recipe: Recipe) -> ProcessSetup:
@@ -121,17 +124,6 @@ def prepared(recipe: Recipe) -> ProcessSetup:
     configure_paddle(setup, recipe.training.seed)
     quiet_libraries()
     return setup
-
-
-def _trained_model(
-    recipe: Recipe, labels: tuple[str, ...], thresholds: tuple[float, ...] | None, tokenizer: Any, predictor: Predictor
-) -> TrainedModel:
-    from nlpctl.data.labels import LabelSet
-    from nlpctl.data.tokenizers import build_encoder
-    from nlpctl.tasks.registry import make_task
-
-    task = make_task(recipe, LabelSet(labels), thresholds)
-    return TrainedModel(task, build_encoder(tokenizer, recipe.data.tokenizer), predictor)
 
 
 def one_process(runtime: RuntimeSection) -> RuntimeSection:
