@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,6 +17,7 @@ from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_impo
 if TYPE_CHECKING:
     from nlpctl.static_graph.convert import Conversion
     from nlpctl.static_graph.maps import NameMap
+    from nlpctl.static_graph.parameters import TargetParameter
     from nlpctl.static_graph.proof import Proof
     from nlpctl.static_graph.report import ConversionReport
     from nlpctl.static_graph.targets import Target
@@ -82,7 +84,7 @@ def convert_static(request: ConversionRequest, output: Path, *, overwrite: bool 
 
     refuse_folder(output, overwrite)
     conversion = _planned(request)
-    _check_complete(make_report(conversion, None))
+    _check_complete(conversion, make_report(conversion, None))
     fill(conversion)
     proof = _proof(conversion)
     report = make_report(conversion, proof)
@@ -150,11 +152,21 @@ def _proof(conversion: Conversion) -> Proof:
     from nlpctl.static_graph.proof import Proof, prove
 
     source = conversion.source
-    if conversion.fresh:
+    if conversion.fresh and not _have_no_effect(conversion, conversion.fresh):
         return Proof(False, "some parameters are new, so the outputs cannot be the same")
     if source.program is None and is_lexical(source.variables):
         return prove_lexical(source.variables, conversion.network)
     return prove(source, conversion.network)
+
+
+def _have_no_effect(conversion: Conversion, parameters: Sequence[TargetParameter]) -> bool:
+    """Whether no output depends on any of `parameters`; False also where that cannot be told."""
+    from nlpctl.static_graph.trace import NotTraceable, without_effect
+
+    try:
+        return {each.internal for each in parameters} <= without_effect(conversion.network)
+    except NotTraceable:
+        return False
 
 
 def _source_path(source: str) -> Path:
@@ -191,7 +203,7 @@ def _maps(name: str, target: Target) -> list[NameMap]:
     return [built_in_map(name)]
 
 
-def _check_complete(report: ConversionReport) -> None:
+def _check_complete(conversion: Conversion, report: ConversionReport) -> None:
     """ConversionAmbiguous, ConversionFailed: a parameter has no value, or more than one."""
     if report.ambiguous:
         raise ConversionAmbiguous(
@@ -217,11 +229,18 @@ def _check_complete(report: ConversionReport) -> None:
                 f"{len(lacking)} of {report.parameters} parameters have no value: {first.parameter}{reason}"
                 + (f" and {len(lacking) - 1} more" if len(lacking) > 1 else ""),
                 where=report.source,
-                hint="--plan writes a map to be edited; --allow-missing PATTERN names what may be new, such as "
-                "classifier",
+                hint=_hint(conversion),
             )
         ],
     )
+
+
+def _hint(conversion: Conversion) -> str:
+    lacking = conversion.lacking
+    if _have_no_effect(conversion, lacking):
+        stem = os.path.commonprefix([f"{each.name}." for each in lacking]).rpartition(".")[0]
+        return f"no output of this network depends on them, so an export lacks them: --allow-missing {stem}"
+    return "--plan writes a map to be edited; --allow-missing PATTERN names what may be new, such as classifier"
 
 
 def _disproved(difference: float | None) -> Problem:

@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nlpctl.static_graph.graph import needed_for
 from nlpctl.static_graph.program import Operator, read_program
+from nlpctl.upstream.tagger_graph import translatable_forward
 
 INPUTS = ("input_ids", "token_type_ids")
 
@@ -31,6 +33,13 @@ def input_names(network: Any) -> list[str]:
     return [name for name in INPUTS if name in inspect.signature(network.forward).parameters]
 
 
+def without_effect(network: Any) -> set[str]:
+    """Internal names of the parameters that no output depends on, such as a tagger's pooler. Raises NotTraceable."""
+    traced = trace(network)
+    read = {name for op in needed_for(traced.operators, traced.outputs) for name in op.reads}
+    return {parameter.name for parameter in network.parameters()} - read
+
+
 def trace(network: Any) -> Traced:
     """Translate `network` to a static graph, leaving it as it is. Raises NotTraceable."""
     import paddle
@@ -39,12 +48,12 @@ def trace(network: Any) -> Traced:
     specs: Sequence[Any] = [InputSpec([None, None], "int64", name) for name in input_names(network)]
     network.eval()
     try:
-        static = paddle.jit.to_static(network.forward, input_spec=specs, full_graph=True)
+        static = paddle.jit.to_static(translatable_forward(network), input_spec=specs, full_graph=True)
         program = static.concrete_program
     except Exception as error:  # Paddle's translation raises nearly anything
         raise NotTraceable((str(error).strip().splitlines() or [type(error).__name__])[-1][:200]) from error
     finally:
-        vars(network).pop("forward", None)
+        vars(network).pop("forward", None)  # where Paddle put the translated one
     with tempfile.TemporaryDirectory(prefix="nlpctl-graph-") as folder:
         file = Path(folder) / "network.pdmodel"
         file.write_bytes(program.main_program.desc.serialize_to_string())

@@ -1,0 +1,99 @@
+"""Export small networks in every static format of Paddle 2.x, convert them back, and compare bit by bit.
+
+    python scripts/check_static_round_trips.py [--families Ernie,Bert] [--heads QuestionAnswering]
+
+Families x heads x formats; ends with 1 where a parameter or an output differs.
+A head that does not use the encoder's pooler leaves it out of its graph, so that exports lack it: only then it may be
+new.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import static_exports as exports  # imports nlpctl before paddle
+
+# isort: split
+import numpy as np
+import paddle
+
+from nlpctl.models.source import WEIGHTS
+from nlpctl.models.weights import read_weights_file
+from nlpctl.runners.convert_static import ConversionRequest, convert_static
+from nlpctl.runtime import console
+
+POOLER = ".pooler.dense."
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--families", default=",".join(exports.FAMILIES))
+    parser.add_argument("--heads", default=",".join(exports.HEADS))
+    options = parser.parse_args()
+    rows, failed, started = [], 0, time.monotonic()
+    with tempfile.TemporaryDirectory() as name:
+        for number, family in enumerate(options.families.split(",")):
+            for head in options.heads.split(","):
+                folder = Path(name) / f"{family}For{head}"
+                original = exports.make_original(folder / "model", family, head, seed=number)
+                for kind, source in exports.save_all(original, folder).items():
+                    problem, ways, new = round_trip(original, source, folder / "converted" / kind)
+                    failed += problem is not None
+                    rows.append([f"{family}For{head}", kind, ways, new, problem or "bit-exact"])
+    console.table("", ["network", "format", "matched", "new", "parameters and outputs"], rows)
+    seconds = time.monotonic() - started
+    console.result(f"{len(rows)} round trips, {failed} with a difference, in {seconds:.0f} s")
+    return 1 if failed else 0
+
+
+def round_trip(original: exports.Original, source: Path, output: Path) -> tuple[str | None, str, int]:
+    """Convert and compare: (what differs or None, how many were matched by which way, how many are new)."""
+    uses_pooler = type(original.network).__name__.endswith("SequenceClassification")
+    has_pooler = any(POOLER in name for name in original.parameters)
+    allowed = ("*.pooler",) if has_pooler and not uses_pooler else ()
+    done = convert_static(ConversionRequest(str(source), str(original.model), allow_missing=allowed), output)
+    new = {row.parameter for row in done.report.fresh}
+    ways = ", ".join(f"{count} by {way}" for way, count in done.report.ways.items())
+    problem = _parameters_differ(original, output, new) or _outputs_differ(original, output)
+    if problem is None and any(POOLER not in name for name in new):
+        problem = f"new: {sorted(new)}"
+    if problem is None and not new and not (done.report.proof.holds and done.report.proof.difference == 0):
+        # a source without a program cannot be proved, and says so
+        reason = done.report.proof.reason
+        problem = None if reason == "the source has no program to run" else f"proof: {reason or done.report.proof}"
+    return problem, ways, len(new)
+
+
+def _parameters_differ(original: exports.Original, output: Path, new: set[str]) -> str | None:
+    arrays = read_weights_file(output / WEIGHTS).arrays
+    if arrays.keys() != original.parameters.keys():
+        return f"names: {sorted(arrays.keys() ^ original.parameters.keys())}"
+    for name, array in original.parameters.items():
+        if name not in new and (arrays[name].dtype != array.dtype or arrays[name].tobytes() != array.tobytes()):
+            return f"parameter {name}"
+    return None
+
+
+def _outputs_differ(original: exports.Original, output: Path) -> str | None:
+    random = np.random.default_rng(0)
+    ids = random.integers(1, len(exports.VOCABULARY), (4, 12))
+    ids[-1, 7:] = 0
+    feed = {"input_ids": ids, "token_type_ids": (np.arange(12) > 5).astype("int64") * np.ones_like(ids)}
+    expected = original.outputs(feed)
+    family, _, head = type(original.network).__name__.partition("For")
+    network = exports.build(family, head)
+    network.set_state_dict(paddle.load(str(output / WEIGHTS)))
+    network.eval()
+    found = exports.Original(network, output, {}).outputs(feed)
+    if len(found) != len(expected):
+        return f"{len(found)} outputs"
+    equal = all(one.tobytes() == other.tobytes() for one, other in zip(found, expected, strict=True))
+    return None if equal else "outputs"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
