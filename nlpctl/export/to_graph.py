@@ -48,7 +48,7 @@ def _name_outputs(file: Path, names: Sequence[str]) -> tuple[TensorSpec, ...]:
     """Give the outputs of a program names that say what they are; Paddle calls them save_infer_model/scale_0.tmp_0."""
     program = read_program(file)
     renamed = dict(zip(program.fetches, names, strict=True))
-    file.write_bytes(_renamed(program.serialized, renamed))
+    file.write_bytes(renamed_variables(program.serialized, renamed))
     found = [program.variables[name] for name in program.fetches]
     return tuple(
         TensorSpec(renamed[each.name], each.dtype, tuple(None if size < 0 else size for size in each.shape))
@@ -56,7 +56,7 @@ def _name_outputs(file: Path, names: Sequence[str]) -> tuple[TensorSpec, ...]:
     )
 
 
-def _renamed(serialized: bytes, names: Mapping[str, str]) -> bytes:
+def renamed_variables(serialized: bytes, names: Mapping[str, str]) -> bytes:
     """A ProgramDesc with other names for some variables."""
     from paddle.base.proto import framework_pb2
 
