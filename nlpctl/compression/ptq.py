@@ -1,0 +1,137 @@
+"""A Paddle graph in int8, by PaddlePaddle's post-training quantisation, such that oneDNN computes it right.
+
+Weights become int8; what goes into a product with one gets a fixed scale from some rows that are run. The settings
+are those that int8 decided like fp32 with, scored in Paddle Inference with oneDNN: Paddle's own kernels only simulate
+int8, and say nothing about the engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+import numpy as np
+import paddle
+from paddle.static.quantization import PostTrainingQuantization
+
+from nlpctl.compression.static_mode import StaticWorld, quiet_quantisers, static_world
+from nlpctl.errors import RunFailed, UserError
+from nlpctl.export.graph_files import PARAMETERS, PROGRAM
+from nlpctl.export.to_graph import renamed_variables
+from nlpctl.static_graph.lod_tensor import read_tensors
+from nlpctl.static_graph.program import Program, read_program
+from nlpctl.tasks.base import Batch
+from nlpctl.upstream.static_int8 import ProductsOnly, scale_square_weights_by_row
+
+PRODUCTS = ("matmul", "matmul_v2", "mul")
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How scales are found; names and values are those of PaddleNLP's CompressionArguments.
+
+    `algo`: the bound of an activation. avg: the mean over rows of the largest value, so that outliers are cut off.
+    `skip`: variables whose products stay fp32.
+    """
+
+    algo: Literal["avg", "abs_max", "mse", "emd", "hist", "KL"] = "avg"
+    weight_quantize_type: Literal["channel_wise_abs_max", "abs_max"] = "channel_wise_abs_max"
+    round_type: Literal["round", "adaround"] = "round"
+    skip: tuple[str, ...] = ()
+
+
+def quantize(
+    fp32: Path, out: Path, batches: Iterable[Batch], calibration: Calibration = Calibration()
+) -> tuple[str, ...]:
+    """Write OUT.pdmodel and OUT.pdiparams, the graph FP32.pdmodel in int8; returns the weights that became int8.
+
+    Inputs and outputs keep their names. Batches may hold more than the graph takes; 16 of 32 rows are enough. They
+    are held in memory. UserError where there are none, or nothing in the graph can be int8; RunFailed where Paddle
+    fails. Static mode is left again.
+    """
+    program = read_program(_file(fp32, PROGRAM))
+    feeds = [{name: batch[name] for name in program.feeds} for batch in batches]
+    if not feeds:
+        raise UserError("there are no rows to calibrate with", hint="give training rows: data.train, or --data FILE")
+    with static_world() as world:
+        try:
+            _quantize(world, program, fp32, out, feeds, calibration)
+        except (RuntimeError, ValueError, IndexError, AssertionError) as error:
+            message = f"Paddle cannot quantise this graph: {type(error).__name__}: {error}"
+            raise RunFailed(message.strip(), str(fp32), "use it in fp32 or bf16") from error
+    written = read_program(_file(out, PROGRAM))
+    weights = int8_weights(written)
+    if not weights:
+        message = "nothing in this graph can be int8: it holds no product with a weight matrix"
+        raise UserError(message, str(fp32), "use it in fp32 or bf16")
+    _keep_output_names(written, program)
+    return weights
+
+
+def int8_weights(program: Program) -> tuple[str, ...]:
+    """The weights that a quantised graph holds as int8."""
+    dequantised = [op.inputs["X"][0] for op in program.operators if op.type == "dequantize_linear"]
+    return tuple(name for name in dequantised if program.variables[name].persistable)
+
+
+def _quantize(
+    world: StaticWorld, program: Program, fp32: Path, out: Path, feeds: list[Batch], calibration: Calibration
+) -> None:
+    with quiet_quantisers():
+        ptq = PostTrainingQuantization(
+            world.executor,
+            str(fp32.parent),
+            scope=world.scope,
+            model_filename=fp32.name + PROGRAM,
+            params_filename=fp32.name + PARAMETERS,
+            data_loader=_loader(feeds),
+            batch_nums=len(feeds),
+            algo=calibration.algo,
+            round_type=calibration.round_type,
+            quantizable_op_type=list(PRODUCTS),
+            weight_quantize_type=calibration.weight_quantize_type,
+            onnx_format=True,
+            skip_tensor_list=list(calibration.skip),
+        )
+        ptq.quant_config = ProductsOnly(PRODUCTS)
+        quantised = ptq.quantize()
+        scale_square_weights_by_row(quantised, world.scope, _arrays(program, fp32))
+        ptq.save_quantized_model(str(out.parent), out.name + PROGRAM, out.name + PARAMETERS)
+
+
+class _Batches(paddle.io.Dataset):
+    def __init__(self, batches: Sequence[Batch]):
+        self.batches = batches
+
+    def __len__(self) -> int:
+        return len(self.batches)
+
+    def __getitem__(self, index: int) -> Batch:
+        return self.batches[index]
+
+
+def _loader(batches: Sequence[Batch]) -> paddle.io.DataLoader:
+    """The only kind of input that PostTrainingQuantization takes; each item is what the executor is fed."""
+    return paddle.io.DataLoader(_Batches(batches), batch_size=None, collate_fn=_as_it_is, return_list=True)
+
+
+def _as_it_is(batch: Batch) -> Batch:
+    return batch
+
+
+def _arrays(program: Program, prefix: Path) -> dict[str, np.ndarray]:
+    """The parameters of a graph by name: the file holds them in the order of their names."""
+    return dict(zip(program.persistables, read_tensors(_file(prefix, PARAMETERS)), strict=True))
+
+
+def _keep_output_names(written: Program, program: Program) -> None:
+    """Saving adds a step that multiplies each output by 1 and names what comes out anew: the old names go there."""
+    pairs = [(new, old) for new, old in zip(written.fetches, program.fetches, strict=True) if new != old]
+    names = dict(pairs) | {old: f"{old}.unscaled" for _, old in pairs}
+    written.file.write_bytes(renamed_variables(written.serialized, names))
+
+
+def _file(prefix: Path, ending: str) -> Path:
+    return prefix.with_name(prefix.name + ending)
