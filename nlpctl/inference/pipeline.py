@@ -60,6 +60,10 @@ class Pipeline:
             self._take(step, self.run(step.batch))
         return window.found
 
+    def batches(self, examples: Sequence[Any], batch_size: int) -> Iterator[Batch]:
+        """The batches that `predictions` would run."""
+        return (step.batch for step in self._prepared(_Window(examples), batch_size))
+
     def stream(
         self, windows: Iterable[list[Any]], batch_size: int, finish: Callable[[list[Any], Predictions], T]
     ) -> Iterator[T]:

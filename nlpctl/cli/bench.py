@@ -1,0 +1,115 @@
+"""`nlpctl bench`."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nlpctl.cli.options import EngineOption, PrecisionOption, engine_overrides, load_command_recipe
+from nlpctl.config.located import located
+from nlpctl.errors import UserError
+from nlpctl.runtime import console
+
+if TYPE_CHECKING:
+    from nlpctl.runners.bench import BenchResult
+
+COLUMNS = ("model", "engine", "threads", "batch", "samples/s", "range", "from text", "p50 ms", "p90 ms", "p99 ms")
+COLUMNS_MORE = ("load s", "peak MB", "disk MB")
+
+
+def bench(
+    ctx: typer.Context,
+    models: Annotated[
+        list[str], typer.Argument(metavar="MODEL...", help="Exports, run directories or model folders, side by side.")
+    ],
+    batch_size: Annotated[str, typer.Option("--batch-size", metavar="N,N", help="Rows per batch.")] = "1,32",
+    threads: Annotated[
+        str | None, typer.Option("--threads", metavar="N,N", help="Threads; default: all physical cores.")
+    ] = None,
+    engine: EngineOption = None,
+    precision: PrecisionOption = None,
+    data: Annotated[
+        Path | None, typer.Option("--data", metavar="FILE", help="Rows to time with; default: those of dev or test.")
+    ] = None,
+    length: Annotated[
+        int | None, typer.Option("--length", min=1, help="Make every row so many tokens long; default: as they are.")
+    ] = None,
+    rows: Annotated[int, typer.Option("--rows", min=1, help="How many rows a round has.")] = 256,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Rounds that count, after one that does not.")] = 5,
+    html: Annotated[
+        Path | None, typer.Option("--html", metavar="FILE", help="Also write a page with plots.")
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the page.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Time models and exports on this machine, in every engine and precision that it can run.
+
+    Everything is loaded, each candidate in a process of its own, and then takes turns: what else the machine does
+    hurts all of them alike. Latencies are of batches; "from text" counts reading, tokenising and answering too.
+
+    Examples:
+
+      nlpctl bench outputs/quickstart/export
+
+      nlpctl bench outputs/quickstart outputs/quickstart/export --batch-size 1,8,32 --threads 1,2
+
+      nlpctl bench outputs/quickstart/export --length 128 --html speed.html
+    """
+    sizes = _counts(batch_size, "--batch-size")
+    threads_tried = () if threads is None else _counts(threads, "--threads")
+    given = engine_overrides(engine, precision)
+    recipes = [load_command_recipe(model, ctx, given, purpose="apply") for model in models]
+    from nlpctl.runners.bench import Plan, write_page
+    from nlpctl.runners.bench import bench as run_benchmark
+    from nlpctl.runners.timed_process import Texts
+
+    if html is not None and html.exists() and not overwrite:
+        raise UserError("the page exists", where=str(html), hint="use --overwrite, or name another file")
+    with located(recipes[0]):
+        result = run_benchmark(recipes, Plan(Texts(data, rows, length), sizes, threads_tried, rounds))
+    if html is not None:
+        write_page(result, html)
+    if json:
+        console.print_json(dataclasses.asdict(result))
+    else:
+        _show(result)
+    if html is not None:
+        console.note(f"page: {html}")
+
+
+def _counts(text: str, flag: str) -> tuple[int, ...]:
+    """Whole numbers separated by commas, each once. UserError for anything else."""
+    words = text.split(",")
+    if not all(word.strip().isdecimal() and int(word) > 0 for word in words):
+        raise UserError(f"expected whole numbers above 0, such as 1,32, not {text!r}", where=flag)
+    return tuple(dict.fromkeys(int(word) for word in words))
+
+
+def _show(result: BenchResult) -> None:
+    rows = []
+    for each in result.timed:
+        more = [f"{each.load_seconds:.2f}", f"{each.peak_mb:.0f}", f"{each.size_mb:.1f}"]
+        for speed in each.speeds:
+            figures = speed.engine
+            text = speed.text_samples_per_second
+            rows.append(
+                [
+                    each.model,
+                    each.engine,
+                    each.threads,
+                    speed.batch_size,
+                    f"{figures.samples_per_second:,.1f}",
+                    f"{figures.slowest:,.1f} to {figures.fastest:,.1f}",
+                    None if text is None else f"{text:,.1f}",
+                    *(f"{value:.2f}" for value in (figures.p50_ms, figures.p90_ms, figures.p99_ms)),
+                    *more,
+                ]
+            )
+    console.table("", [*COLUMNS, *COLUMNS_MORE], rows)
+    for name, reason in result.failed:
+        console.warn(f"{name} was not timed: {reason}")
+    told = ", ".join(f"{name} {value}" for name, value in result.conditions.items())
+    console.note(told)

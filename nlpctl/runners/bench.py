@@ -1,0 +1,237 @@
+"""`nlpctl bench`: how fast models and exports answer here, in every engine, precision, thread count and batch size."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import platform
+from collections import defaultdict
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from functools import partial
+from pathlib import Path
+from statistics import median
+from typing import TYPE_CHECKING, Any
+
+from nlpctl.config.schema import Recipe
+from nlpctl.errors import NlpctlError, RunFailed, UserError
+from nlpctl.models.export_folder import read_manifest
+from nlpctl.models.source import resolve_source, weights_file
+from nlpctl.runners.bench_page import bench_page
+from nlpctl.runners.timed_process import Candidate, Texts, TimedProcess
+from nlpctl.runners.timing import Figures, figures
+from nlpctl.runners.trained import find_trained_model, prepared
+from nlpctl.runtime import console
+from nlpctl.runtime.cpu import cpu_info, physical_cores
+from nlpctl.runtime.files import write_text_atomic, writing
+from nlpctl.runtime.interrupt import sigterm_interrupts
+from nlpctl.runtime.versions import installed_version
+
+if TYPE_CHECKING:
+    from nlpctl.inference.choice import Choice
+
+MB = 1024 * 1024
+PACKAGES = ("paddlepaddle", "paddlepaddle-gpu", "paddlenlp", "onnxruntime")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What to time. `threads`: counts to try, () for the recipe's own. `rounds` are counted; one before them is not."""
+
+    texts: Texts
+    batch_sizes: tuple[int, ...] = (1, 32)
+    threads: tuple[int, ...] = ()
+    rounds: int = 5
+
+
+@dataclass(frozen=True)
+class Speed:
+    """One candidate at one batch size. `text_samples_per_second`: from raw text to answers; None with fixed lengths."""
+
+    batch_size: int
+    engine: Figures
+    text_samples_per_second: float | None
+
+
+@dataclass(frozen=True)
+class Timed:
+    """One candidate; `engine` with its precision.
+
+    `peak_mb`: of its process, Paddle included. `size_mb`: its weights and graphs on disk. MB of 1024 x 1024 bytes.
+    """
+
+    model: str
+    engine: str
+    threads: int
+    load_seconds: float
+    peak_mb: float
+    size_mb: float
+    speeds: tuple[Speed, ...]
+
+
+@dataclass(frozen=True)
+class BenchResult:
+    """What was timed, what failed (candidate, reason), and under which conditions."""
+
+    timed: tuple[Timed, ...]
+    failed: tuple[tuple[str, str], ...]
+    conditions: dict[str, Any]
+
+
+def bench(recipes: Sequence[Recipe], plan: Plan) -> BenchResult:
+    """Time the trained models that the recipes stand for, each in every way that its recipe.inference leaves open.
+
+    All candidates are loaded, then rounds take turns. One that fails is told and does not stop the others.
+    UserError where a model is missing or no engine can run it; RunFailed where every candidate fails.
+    """
+    subjects = [subject for recipe in recipes for subject in _subjects(recipe, plan)]
+    with sigterm_interrupts(), ExitStack() as stack:
+        running = []
+        for subject in subjects:
+            console.note(f"loading {subject.candidate.name}")
+            process = stack.enter_context(TimedProcess(subject.candidate, plan.texts, plan.batch_sizes))
+            running.append(_Running(subject, process))
+            running[-1].attempt(process.open)
+        for round in range(plan.rounds + 1):
+            _round(running, plan, counted=round > 0)
+            console.note(f"round {round} of {plan.rounds}" if round else "warmed up")
+        timed = tuple(each.result(plan) for each in running if each.attempt(each.ask_memory))
+        origin = next((each.process.opened.origin for each in running if each.failure is None), "")
+    failed = {each.subject.candidate.name: each.failure for each in running if each.failure is not None}
+    if not timed:
+        name, reason = next(iter(failed.items()))
+        raise RunFailed(f"no candidate could be timed: {reason}", name, "mend it, or leave this candidate out")
+    return BenchResult(timed, tuple(failed.items()), _conditions(plan, origin))
+
+
+@dataclass(frozen=True)
+class _Subject:
+    candidate: Candidate
+    model: str
+    threads: int
+    size_mb: float
+
+
+@dataclass
+class _Running:
+    """A candidate and its process, with what was timed so far. `failure`: why it takes no further part."""
+
+    subject: _Subject
+    process: TimedProcess
+    engine: dict[int, list[list[float]]] = field(default_factory=lambda: defaultdict(list))  # batch size: rounds
+    text: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
+    peak_mb: float = 0.0
+    failure: str | None = None
+
+    def attempt(self, action: Callable[[], object]) -> bool:
+        """Whether the candidate is well after `action`, which is not tried where it failed before."""
+        if self.failure is None:
+            try:
+                action()
+            except NlpctlError as error:
+                self.failure = "; ".join(problem.message for problem in error.problems)
+                console.warn(f"{self.subject.candidate.name}: {self.failure}")
+        return self.failure is None
+
+    def ask_memory(self) -> None:
+        self.peak_mb = self.process.peak_mb()
+
+    def time(self, batch_size: int, texts: bool, counted: bool) -> None:
+        seconds = self.process.seconds(batch_size)
+        text_seconds = self.process.text_seconds(batch_size) if texts else None
+        if counted:
+            self.engine[batch_size].append(seconds)
+            if text_seconds is not None:
+                self.text[batch_size].append(text_seconds)
+
+    def result(self, plan: Plan) -> Timed:
+        opened, choice = self.process.opened, self.subject.candidate.choice
+        speeds = []
+        for size in plan.batch_sizes:
+            text = opened.rows / median(self.text[size]) if size in self.text else None
+            speeds.append(Speed(size, figures(self.engine[size], opened.features), text))
+        return Timed(
+            self.subject.model,
+            "dygraph fp32" if choice is None else choice.name,
+            self.subject.threads,
+            opened.load_seconds,
+            self.peak_mb,
+            self.subject.size_mb,
+            tuple(speeds),
+        )
+
+
+def _round(running: Sequence[_Running], plan: Plan, counted: bool) -> None:
+    """Every candidate once at every batch size, by turns."""
+    for size in plan.batch_sizes:
+        for each in running:
+            each.attempt(partial(each.time, size, plan.texts.length is None, counted))
+
+
+def _subjects(recipe: Recipe, plan: Plan) -> Iterator[_Subject]:
+    """Every way to run the model of a recipe, with every number of threads."""
+    source = find_trained_model(recipe)
+    folder = resolve_source(source).folder
+    if folder is None:
+        raise UserError("a model of the hub cannot be timed", source, "name a run, a model folder or an export")
+    for threads in plan.threads or (recipe.runtime.threads or physical_cores(),):
+        own = dataclasses.replace(recipe, runtime=dataclasses.replace(recipe.runtime, threads=threads))
+        told = _shown(folder)
+        for choice, files in _ways(folder, own):
+            name = f"{told}, {'dygraph' if choice is None else choice.name}, {threads} thread{'s' * (threads > 1)}"
+            size = sum(file.stat().st_size for file in files) / MB
+            yield _Subject(Candidate(name, str(folder), own, choice), told, threads, size)
+
+
+def _ways(folder: Path, recipe: Recipe) -> Iterator[tuple[Choice | None, list[Path]]]:
+    """How a model can be run, within recipe.inference, and the files that each way reads."""
+    inference = recipe.inference
+    if resolve_source(str(folder)).kind != "export":
+        if inference.engine not in ("auto", "dygraph"):
+            hint = "export it first: nlpctl export; then time the export"
+            raise UserError(f"a model folder is run by dygraph, not by {inference.engine}", str(folder), hint)
+        yield None, [weights_file(folder)]
+        return
+    setup = prepared(recipe)
+    from nlpctl.inference.choose import choices
+
+    manifest = read_manifest(folder)
+    found = [
+        choice
+        for choice in choices(manifest, setup)
+        if inference.engine in ("auto", choice.engine) and inference.precision in ("auto", choice.precision)
+    ]
+    if not found:
+        hint = "leave out --engine and --precision to time whatever runs here"
+        raise UserError("this machine cannot run the export that way", str(folder), hint)
+    for choice in found:
+        yield choice, [folder / name for name in choice.graph.files]
+
+
+def _shown(folder: Path) -> str:
+    """The folder as people know it: from where they stand, where it is below."""
+    here = Path.cwd()
+    return str(folder.relative_to(here)) if folder.is_relative_to(here) else str(folder)
+
+
+def _conditions(plan: Plan, origin: str) -> dict[str, Any]:
+    texts = plan.texts
+    return {
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "processor": cpu_info().model or platform.processor(),
+        "cores": physical_cores(),
+        "load": round(os.getloadavg()[0], 2),
+        "python": platform.python_version(),
+        **{name: version for name in PACKAGES if (version := installed_version(name)) is not None},
+        "rows": origin,
+        "length": "as the rows are" if texts.length is None else texts.length,
+        "rounds": plan.rounds,
+    }
+
+
+def write_page(result: BenchResult, file: Path) -> None:
+    """The result as one HTML page that needs no network. UserError where it cannot be written."""
+    with writing(file, "name another file: --html FILE"):
+        write_text_atomic(file, bench_page(result))

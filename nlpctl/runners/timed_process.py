@@ -1,0 +1,201 @@
+"""A process of its own per candidate of a benchmark.
+
+So its memory is its own, its threads are set before Paddle starts, and an engine that dies costs nobody else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import multiprocessing
+import os
+import resource
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nlpctl.config.schema import Recipe
+from nlpctl.errors import NlpctlError, RunFailed
+from nlpctl.models.export_folder import read_manifest
+from nlpctl.runners.timing import timed
+from nlpctl.runners.trained import TrainedModel, open_network, prepared
+
+if TYPE_CHECKING:
+    from nlpctl.inference.choice import Choice
+    from nlpctl.inference.pipeline import Pipeline
+    from nlpctl.tasks.base import Batch
+
+STOP_SECONDS = 5.0  # for a process that is told to end
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """What is timed: the model folder `source` run by dygraph, or an export in the way that `choice` says.
+
+    The recipe names device and threads.
+    """
+
+    name: str
+    source: str
+    recipe: Recipe
+    choice: Choice | None
+
+
+@dataclass(frozen=True)
+class Opened:
+    """What a process found. `load_seconds`: from the folder to the first answer, without importing Paddle;
+    `features`: what the rows become, more of them where a row is read in windows; `origin`: where they are from."""
+
+    load_seconds: float
+    rows: int
+    features: int
+    origin: str
+
+
+@dataclass(frozen=True)
+class Texts:
+    """The rows to time with: of `file` (or of the run, or made up), or, where `length` is given, all so many tokens."""
+
+    file: Path | None
+    rows: int
+    length: int | None
+
+
+class TimedProcess:
+    """A candidate, opened in a process of its own. Use it as a context; it idles until it is asked."""
+
+    def __init__(self, candidate: Candidate, texts: Texts, batch_sizes: tuple[int, ...]):
+        self.candidate = candidate
+        context = multiprocessing.get_context("spawn")  # a fork would share what the parent has imported
+        self._connection, child = context.Pipe()
+        arguments = (child, candidate, texts, batch_sizes)
+        self._process = context.Process(target=_serve, args=arguments, daemon=True)
+        self._process.start()
+        child.close()
+        self.opened: Opened | None = None
+
+    def __enter__(self) -> TimedProcess:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        with contextlib.suppress(OSError):
+            self._connection.send(None)
+        self._process.join(STOP_SECONDS)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+        self._connection.close()
+
+    def open(self) -> Opened:
+        """Wait until the engine is ready. RunFailed, or the UserError of the other process, where it is not."""
+        self.opened = self._answer()
+        return self.opened
+
+    def seconds(self, batch_size: int) -> list[float]:
+        """What each batch of the engine's input takes, once through all of them."""
+        return self._asked("engine", batch_size)
+
+    def text_seconds(self, batch_size: int) -> float:
+        """What all rows take from text to answers."""
+        return self._asked("text", batch_size)
+
+    def peak_mb(self) -> float:
+        """The most memory that the process has had so far, in MB of 1024 x 1024 bytes."""
+        return self._asked("memory", 0)
+
+    def _asked(self, what: str, batch_size: int) -> Any:
+        with contextlib.suppress(OSError):  # told below
+            self._connection.send((what, batch_size))
+        return self._answer()
+
+    def _answer(self) -> Any:
+        try:
+            answer = self._connection.recv()
+        except (EOFError, ConnectionError):
+            self._process.join(STOP_SECONDS)
+            message = f"its process ended (exit {self._process.exitcode})"
+            raise RunFailed(message, self.candidate.name, "out of memory? try it alone: nlpctl predict") from None
+        if isinstance(answer, NlpctlError):
+            raise answer
+        return answer
+
+
+def _serve(connection: Connection, candidate: Candidate, texts: Texts, batch_sizes: tuple[int, ...]) -> None:
+    """The process: opens the engine, says so, and answers until None comes."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what a library says belongs to no line of the benchmark
+    try:
+        opened, subject = _open(candidate, texts, batch_sizes)
+        connection.send(opened)
+        while (asked := connection.recv()) is not None:
+            connection.send(subject.answer(*asked))
+    except NlpctlError as error:
+        connection.send(error)
+    except (EOFError, BrokenPipeError, KeyboardInterrupt):  # the parent is gone, or was interrupted with us
+        return
+    except Exception as error:  # an engine's own: the parent tells it beside the figures of the others
+        connection.send(RunFailed(f"{type(error).__name__}: {error}", candidate.name))
+
+
+@dataclass(frozen=True)
+class _Subject:
+    """The opened model with what it is timed on."""
+
+    pipeline: Pipeline
+    examples: tuple[Any, ...]
+    batches: Mapping[int, list[Batch]]
+
+    def answer(self, what: str, batch_size: int) -> Any:
+        if what == "engine":
+            return timed(self.pipeline.run, self.batches[batch_size])
+        if what == "memory":
+            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        started = time.perf_counter()
+        for _ in self.pipeline.stream([list(self.examples)], batch_size, self._answered):
+            pass
+        return time.perf_counter() - started
+
+    def _answered(self, rows: list[Any], predictions: list[list[Any]]) -> list[Any]:
+        return [self.pipeline.task.answer(row, parts) for row, parts in zip(rows, predictions, strict=True)]
+
+
+def _open(candidate: Candidate, texts: Texts, batch_sizes: tuple[int, ...]) -> tuple[Opened, _Subject]:
+    recipe = candidate.recipe
+    prepared(recipe)
+    import paddlenlp  # noqa: F401  its import is not part of what loading takes
+
+    from nlpctl.data.kinds import task_rows
+    from nlpctl.export.parity import resized
+    from nlpctl.export.rows import rows_to_compare
+    from nlpctl.inference.pipeline import answering
+
+    started = time.perf_counter()
+    model = _model(candidate, max(batch_sizes))
+    loaded = time.perf_counter() - started
+    task, encoder = model.task, model.encoder
+    readers = task_rows(recipe.task, recipe.data)
+    found = rows_to_compare(readers, texts.file, encoder.tokenizer, texts.rows, masked=task.hides)
+    pipeline = answering(task, encoder, model.predictor)
+    batches = {size: list(pipeline.batches(found.examples, size)) for size in batch_sizes}
+    if texts.length is not None:
+        batches = {size: [resized(batch, texts.length, encoder) for batch in batches[size]] for size in batch_sizes}
+    started = time.perf_counter()
+    pipeline.run(batches[batch_sizes[0]][0])
+    loaded += time.perf_counter() - started
+    features = sum(len(batch["input_ids"]) for batch in batches[batch_sizes[0]])
+    return Opened(loaded, len(found.examples), features, found.origin), _Subject(pipeline, found.examples, batches)
+
+
+def _model(candidate: Candidate, batch_size: int) -> TrainedModel:
+    if candidate.choice is None:
+        return open_network(candidate.recipe, candidate.source)
+    from nlpctl.inference.choose import open_choice
+    from nlpctl.inference.samples import read_description
+
+    recipe, folder = candidate.recipe, Path(candidate.source)
+    task, encoder = read_description(folder, recipe)
+    tensorrt = recipe.inference.tensorrt
+    setup = prepared(recipe)
+    predictor = open_choice(folder, read_manifest(folder), candidate.choice, setup, batch_size, tensorrt=tensorrt)
+    return TrainedModel(task, encoder, predictor)

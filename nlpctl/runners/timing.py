@@ -1,0 +1,59 @@
+"""Figures of a timed engine: latencies of batches over several rounds, and what is told of them.
+
+Rounds of all candidates take turns (runners/bench.py), so that what else the machine does hurts all of them alike.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class Figures:
+    """Speed of one candidate at one batch size.
+
+    `samples_per_second` is the median over the rounds, `slowest` and `fastest` are the extremes; latencies are of
+    batches, over all rounds, in milliseconds.
+    """
+
+    samples_per_second: float
+    slowest: float
+    fastest: float
+    p50_ms: float
+    p90_ms: float
+    p99_ms: float
+    rounds: int
+
+
+def timed(run: Callable[[T], object], batches: Sequence[T]) -> list[float]:
+    """Seconds that each batch takes, in turn."""
+    seconds = []
+    for batch in batches:
+        started = time.perf_counter()
+        run(batch)
+        seconds.append(time.perf_counter() - started)
+    return seconds
+
+
+def figures(rounds: Sequence[Sequence[float]], rows: int) -> Figures:
+    """`rounds`: seconds of every batch, round by round; `rows`: how many rows the batches of a round have."""
+    speeds = [rows / sum(seconds) for seconds in rounds]
+    latencies = sorted(1000 * second for seconds in rounds for second in seconds)
+    return Figures(
+        median(speeds),
+        min(speeds),
+        max(speeds),
+        *(percentile(latencies, share) for share in (0.5, 0.9, 0.99)),
+        rounds=len(rounds),
+    )
+
+
+def percentile(ordered: Sequence[float], share: float) -> float:
+    """The smallest of the rising values that at least `share` of them do not exceed (nearest rank)."""
+    return ordered[max(0, -(-len(ordered) * round(share * 1000) // 1000) - 1)]
