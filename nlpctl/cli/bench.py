@@ -66,6 +66,8 @@ def bench(
     from nlpctl.runners.bench import bench as run_benchmark
     from nlpctl.runners.timed_process import Texts
 
+    if data is not None and not data.is_file():
+        raise UserError("no such file of rows", where=str(data), hint="check the path")
     if html is not None and html.exists() and not overwrite:
         raise UserError("the page exists", where=str(html), hint="use --overwrite, or name another file")
     with located(recipes[0]):

@@ -16,7 +16,7 @@ from statistics import median
 from typing import TYPE_CHECKING, Any
 
 from nlpctl.config.schema import Recipe
-from nlpctl.errors import NlpctlError, RunFailed, UserError
+from nlpctl.errors import NlpctlError, UserError
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.models.source import resolve_source, weights_file
 from nlpctl.runners.bench_page import bench_page
@@ -83,9 +83,11 @@ class BenchResult:
 def bench(recipes: Sequence[Recipe], plan: Plan) -> BenchResult:
     """Time the trained models that the recipes stand for, each in every way that its recipe.inference leaves open.
 
-    All candidates are loaded, then rounds take turns. One that fails is told and does not stop the others.
-    UserError where a model is missing or no engine can run it; RunFailed where every candidate fails.
+    All candidates are loaded, then rounds take turns. One that fails is told and does not stop the others; where all
+    fail, what is raised is the error of the first. UserError where a model is missing or no engine can run it.
     """
+    for recipe in recipes:
+        _check_length(recipe, plan.texts.length)
     subjects = [subject for recipe in recipes for subject in _subjects(recipe, plan)]
     with sigterm_interrupts(), ExitStack() as stack:
         running = []
@@ -99,11 +101,10 @@ def bench(recipes: Sequence[Recipe], plan: Plan) -> BenchResult:
             console.note(f"round {round} of {plan.rounds}" if round else "warmed up")
         timed = tuple(each.result(plan) for each in running if each.attempt(each.ask_memory))
         origin = next((each.process.opened.origin for each in running if each.failure is None), "")
-    failed = {each.subject.candidate.name: each.failure for each in running if each.failure is not None}
+    failed = [(each.subject.candidate.name, each.failure) for each in running if each.failure is not None]
     if not timed:
-        name, reason = next(iter(failed.items()))
-        raise RunFailed(f"no candidate could be timed: {reason}", name, "mend it, or leave this candidate out")
-    return BenchResult(timed, tuple(failed.items()), _conditions(plan, origin))
+        raise failed[0][1]
+    return BenchResult(timed, tuple((name, str(error)) for name, error in failed), _conditions(plan, origin))
 
 
 @dataclass(frozen=True)
@@ -123,7 +124,7 @@ class _Running:
     engine: dict[int, list[list[float]]] = field(default_factory=lambda: defaultdict(list))  # batch size: rounds
     text: dict[int, list[float]] = field(default_factory=lambda: defaultdict(list))
     peak_mb: float = 0.0
-    failure: str | None = None
+    failure: NlpctlError | None = None
 
     def attempt(self, action: Callable[[], object]) -> bool:
         """Whether the candidate is well after `action`, which is not tried where it failed before."""
@@ -131,8 +132,8 @@ class _Running:
             try:
                 action()
             except NlpctlError as error:
-                self.failure = "; ".join(problem.message for problem in error.problems)
-                console.warn(f"{self.subject.candidate.name}: {self.failure}")
+                self.failure = error
+                console.warn(f"{self.subject.candidate.name}: {error}")
         return self.failure is None
 
     def ask_memory(self) -> None:
@@ -208,6 +209,12 @@ def _ways(folder: Path, recipe: Recipe) -> Iterator[tuple[Choice | None, list[Pa
         raise UserError("this machine cannot run the export that way", str(folder), hint)
     for choice in found:
         yield choice, [folder / name for name in choice.graph.files]
+
+
+def _check_length(recipe: Recipe, length: int | None) -> None:
+    if length is not None and length > recipe.data.max_seq_length:
+        message = f"{length} tokens are more than the model is asked to take ({recipe.data.max_seq_length})"
+        raise UserError(message, "--length", "lower it, or raise the limit: --set data.max_seq_length=N")
 
 
 def _shown(folder: Path) -> str:
