@@ -80,7 +80,8 @@ def candidates(manifest: ExportManifest, inference: InferenceSection, machine: M
     wanted = [each for each in of_engine if inference.precision in ("auto", each.precision)]
     if not wanted:
         hint = f"export the model again with --precision {inference.precision}, or take auto"
-        raise UserError(f"this export holds no {inference.precision} graph", "inference.precision", hint)
+        for_engine = "" if inference.engine == "auto" else f" for {inference.engine}"
+        raise UserError(f"this export holds no {inference.precision} graph{for_engine}", "inference.precision", hint)
     obstacles = [obstacle(each.engine, each.precision, machine) for each in wanted]
     possible = [each for each, problem in zip(wanted, obstacles, strict=True) if problem is None]
     if not possible:

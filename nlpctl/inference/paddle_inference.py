@@ -14,6 +14,7 @@ from nlpctl.inference.foreign import AGAIN, check_graph
 from nlpctl.models.export_folder import ExportManifest, Graph
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.silence import silent_stderr
+from nlpctl.static_graph.program import read_program
 from nlpctl.tasks.base import Batch
 
 CARD_MEMORY_MB = 256  # what the memory pool of a card starts with; it grows
@@ -48,13 +49,14 @@ class PaddlePredictor:
         """
         self.precision = precision
         program, parameters = (folder / name for name in graph.files)
+        described = read_program(program)  # Paddle dies of some files that are none
+        check_graph(program, manifest, described.feeds, len(described.fetches))
         config = configuration(program, parameters, precision, setup)
         if tensorrt:
             from nlpctl.inference.tensorrt import use_tensorrt
 
             use_tensorrt(config, folder, graph, precision, setup, samples)
         self._use(create(config, program))
-        check_graph(program, manifest, self._inputs, len(self._outputs))
         self._onednn = setup.device == "cpu"
 
     def outputs(self, batch: Batch) -> tuple[np.ndarray, ...]:
