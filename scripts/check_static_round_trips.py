@@ -21,10 +21,12 @@ import static_exports as exports  # imports nlpctl before paddle
 import numpy as np
 import paddle
 
+from nlpctl.errors import NlpctlError
 from nlpctl.models.source import WEIGHTS
 from nlpctl.models.weights import read_weights_file
 from nlpctl.runners.convert_static import ConversionRequest, convert_static
 from nlpctl.runtime import console
+from nlpctl.static_graph.proof import NO_PROGRAM
 
 POOLER = ".pooler.dense."
 
@@ -55,16 +57,18 @@ def round_trip(original: exports.Original, source: Path, output: Path) -> tuple[
     uses_pooler = type(original.network).__name__.endswith("SequenceClassification")
     has_pooler = any(POOLER in name for name in original.parameters)
     allowed = ("*.pooler",) if has_pooler and not uses_pooler else ()
-    done = convert_static(ConversionRequest(str(source), str(original.model), allow_missing=allowed), output)
+    try:
+        done = convert_static(ConversionRequest(str(source), str(original.model), allow_missing=allowed), output)
+    except NlpctlError as error:
+        return str(error), "", 0
     new = {row.parameter for row in done.report.fresh}
     ways = ", ".join(f"{count} by {way}" for way, count in done.report.ways.items())
     problem = _parameters_differ(original, output, new) or _outputs_differ(original, output)
     if problem is None and any(POOLER not in name for name in new):
         problem = f"new: {sorted(new)}"
-    if problem is None and not new and not (done.report.proof.holds and done.report.proof.difference == 0):
-        # a source without a program cannot be proved, and says so
-        reason = done.report.proof.reason
-        problem = None if reason == "the source has no program to run" else f"proof: {reason or done.report.proof}"
+    proof = done.report.proof
+    if problem is None and not (proof.difference == 0 if proof.possible else proof.reason == NO_PROGRAM):
+        problem = f"proof: {proof}"
     return problem, ways, len(new)
 
 

@@ -105,7 +105,8 @@ def save_static(original: Original, writer: Callable, folder: Path) -> None:
     with static_mode():
         program, start, scope = paddle.static.Program(), paddle.static.Program(), paddle.static.Scope()
         with paddle.static.scope_guard(scope), paddle.static.program_guard(program, start):
-            # PaddleNLP 2.8.1 cannot initialise RoBERTa and ELECTRA in static mode; the values come from `original`.
+            # PaddleNLP 2.8.1 cannot initialise RoBERTa and ELECTRA in static mode; the values come from `original`. So
+            # layer norms keep Paddle's epsilon.
             with mock.patch.object(PretrainedModel, "_initialize_weights", lambda self, layer: None):
                 network = build(family, head)
             network.eval()

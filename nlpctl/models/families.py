@@ -10,6 +10,7 @@ from typing import Any
 
 from nlpctl.errors import UserError
 from nlpctl.names import nearest
+from nlpctl.upstream.roberta_tagger import translatable
 
 # nlpctl's own families: class prefix to module under nlpctl/models/networks.
 OWN: Mapping[str, str] = {
@@ -73,7 +74,7 @@ class Family:
                 where=where,
                 hint="take an encoder such as ernie-3.0-medium-zh, bert-base-chinese or a RoBERTa or ELECTRA model",
             )
-        network = vars(self.module)[self._class_name(head.name)]
+        network = translatable(vars(self.module)[self._class_name(head.name)])
         return network if head.adapt is None else head.adapt(network)
 
     def _class_name(self, head: str) -> str:
@@ -97,8 +98,9 @@ def family_of_config(config: Mapping[str, Any], where: str) -> Family:
         return family_by_type(config["model_type"], where)
     for class_name in (*(config.get("architectures") or ()), config.get("init_class")):
         matches = [name for name in _names() if isinstance(class_name, str) and class_name.startswith(name)]
-        if matches:
-            return _family(max(matches, key=len))
+        if matches:  # ErnieModel is Ernie + Model, although ErnieM is longer
+            whole = [name for name in matches if class_name.removeprefix(name).startswith(("Model", "For"))]
+            return _family(max(whole or matches, key=len))
     raise UserError(
         "names no network: model_type, architectures and init_class are all missing or unknown",
         where=where,

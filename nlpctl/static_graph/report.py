@@ -151,9 +151,11 @@ def proof_text(proof: Proof | None) -> str:
         return f"not possible: {proof.reason}"
     verdict = "at most" if proof.holds else "FAILED:"
     read = "".join(sorted({f" (of the {each.of} of the network's)" for each in proof.outputs if each.of}))
+    norms = f" (layer norms with the program's epsilon, {proof.epsilon:g})" if proof.epsilon is not None else ""
+    count = f"{len(proof.outputs)} output{'s' if len(proof.outputs) > 1 else ''}"
     return (
-        f"the static program and the network, run on the same inputs, differ by {verdict} {proof.difference:.3g} in "
-        f"{len(proof.outputs)} output{'s' if len(proof.outputs) > 1 else ''}{read}; {TOLERANCE:g} is allowed"
+        f"the static program and the network{norms}, run on the same inputs, differ by {verdict} "
+        f"{proof.difference:.3g} in {count}{read}; {TOLERANCE:g} is allowed"
     )
 
 
