@@ -87,7 +87,6 @@ class Server(uvicorn.Server):
 
     async def _end_listening(self) -> None:
         """Close the socket at a moment when no connection waits in it: those would be reset."""
-        self._listening.listen(0)
         for _ in range(_ATTEMPTS):
             await asyncio.sleep(0)  # the event loop accepts what waits
             if not select.select([self._listening], [], [], 0)[0]:

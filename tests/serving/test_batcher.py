@@ -1,0 +1,171 @@
+"""Batches form while the engine is busy, the queue is bounded, and one bad request spoils no other."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+import pytest
+
+from nlpctl.errors import UserError
+from nlpctl.serving.batcher import Batcher
+from nlpctl.serving.refusal import Refused
+from nlpctl.serving.settings import ServeSettings
+
+
+class Engine:
+    """Answers numbers by themselves; waits for `go` before each batch, and keeps the batches."""
+
+    def __init__(self) -> None:
+        self.batches: list[list[int]] = []
+        self.go = threading.Semaphore(0)
+        self.poisoned: dict[int, Exception] = {}
+
+    def __call__(self, rows: list[int]) -> list[dict[str, Any]]:
+        self.go.acquire()
+        self.batches.append(list(rows))
+        for row in rows:
+            if row in self.poisoned:
+                raise self.poisoned[row]
+        return [{"row": row} for row in rows]
+
+
+def run(test: Callable[[Batcher, Engine], Coroutine], **settings: Any) -> tuple[Engine, Batcher, list]:
+    engine, failures = Engine(), []
+
+    async def story() -> Batcher:
+        chosen = ServeSettings(**{"batch_size": 4, "queue": 8, "max_rows": 8, **settings})
+        batcher = Batcher(engine, chosen, failures.append)
+        batcher.start()
+        try:
+            await asyncio.wait_for(test(batcher, engine), 20)
+        finally:
+            engine.go.release(100)
+            await batcher.close()
+        return batcher
+
+    return engine, asyncio.run(story()), failures
+
+
+async def busy(batcher: Batcher, row: int = 0) -> asyncio.Task:
+    """A request that the engine has begun with."""
+    task = asyncio.create_task(batcher.submit([row]))
+    while batcher._computed_rows == 0:
+        await asyncio.sleep(0.001)
+    return task
+
+
+def values(batcher: Batcher) -> dict[str, float]:
+    lines = [line for metric in batcher.metrics for line in metric.samples()]
+    return {name: float(value) for name, value in (line.rsplit(" ", 1) for line in lines)}
+
+
+def test_what_waits_makes_the_next_batches_in_order():
+    async def story(batcher: Batcher, engine: Engine) -> None:
+        first = await busy(batcher)
+        others = [asyncio.create_task(batcher.submit(rows)) for rows in ([1, 2], [3], [4, 5], [6])]
+        await asyncio.sleep(0)
+        assert values(batcher)["nlpctl_queue_rows"] == 6
+        engine.go.release(10)
+        found = await asyncio.gather(first, *others)
+        assert [[answer["row"] for answer in answers] for answers in found] == [[0], [1, 2], [3], [4, 5], [6]]
+
+    engine, batcher, failures = run(story)
+    assert engine.batches == [[0], [1, 2, 3], [4, 5, 6]]  # 4 rows at most, no request torn apart
+    told = values(batcher)
+    assert told["nlpctl_rows_total"] == 7 and told["nlpctl_batch_rows_sum"] == 7
+    assert told["nlpctl_batch_rows_count"] == 3 and told["nlpctl_queue_rows"] == told["nlpctl_computed_rows"] == 0
+    assert not failures
+
+
+def test_a_request_larger_than_a_batch_goes_alone():
+    async def story(batcher: Batcher, engine: Engine) -> None:
+        first = await busy(batcher)
+        others = [asyncio.create_task(batcher.submit(rows)) for rows in ([1], [2, 3, 4, 5, 6], [7])]
+        engine.go.release(10)
+        await asyncio.gather(first, *others)
+
+    assert run(story)[0].batches == [[0], [1], [2, 3, 4, 5, 6], [7]]
+
+
+def test_a_full_queue_refuses_at_once_and_opens_again():
+    async def story(batcher: Batcher, engine: Engine) -> None:
+        first = await busy(batcher)
+        waiting = [asyncio.create_task(batcher.submit([row])) for row in range(1, 8)]
+        await asyncio.sleep(0)
+        with pytest.raises(Refused) as refused:
+            await batcher.submit([8, 9])  # 7 wait, 8 may
+        assert refused.value.status == 503 and int(refused.value.headers["Retry-After"]) >= 1
+        last = asyncio.create_task(batcher.submit([8]))
+        await asyncio.sleep(0)
+        with pytest.raises(Refused):
+            batcher.check_room()
+        engine.go.release(10)
+        assert [answers[0]["row"] for answers in await asyncio.gather(first, *waiting, last)] == list(range(9))
+        batcher.check_room(8)
+
+    assert sum(run(story)[0].batches, []) == list(range(9))
+
+
+def test_a_sender_that_goes_away_takes_its_rows_along():
+    async def story(batcher: Batcher, engine: Engine) -> None:
+        first = await busy(batcher)
+        gone, stays = (asyncio.create_task(batcher.submit([row])) for row in (1, 2))
+        await asyncio.sleep(0)
+        gone.cancel()
+        first.cancel()  # the engine has this one already
+        await asyncio.gather(gone, first, return_exceptions=True)
+        assert values(batcher)["nlpctl_queue_rows"] == 1
+        engine.go.release(10)
+        assert await stays == [{"row": 2}]
+
+    engine, batcher, failures = run(story)
+    assert engine.batches == [[0], [2]] and not failures
+    assert values(batcher)["nlpctl_rows_total"] == 1
+
+
+def test_one_request_that_fails_spoils_no_other():
+    async def story(batcher: Batcher, engine: Engine) -> None:
+        engine.poisoned = {2: UserError("too long", "data.max_seq_length", "raise it"), 3: MemoryError("no room")}
+        first = await busy(batcher)
+        others = [asyncio.create_task(batcher.submit([row])) for row in (1, 2, 3)]
+        engine.go.release(10)
+        found = await asyncio.gather(first, *others, return_exceptions=True)
+        assert found[:2] == [[{"row": 0}], [{"row": 1}]]
+        assert [error.status for error in found[2:]] == [422, 500]
+        assert found[2].content() == {
+            "errors": [{"message": "too long", "where": "data.max_seq_length", "hint": "raise it"}]
+        }
+        assert "MemoryError" in str(found[3].content())
+
+    engine, batcher, failures = run(story)
+    assert engine.batches == [[0], [1, 2, 3], [1], [2], [3]]
+    assert [type(error) for error in failures] == [MemoryError]
+    assert values(batcher)["nlpctl_engine_failures_total"] == 1
+
+
+def test_an_idle_engine_waits_for_a_batch_to_fill_but_not_longer():
+    async def full_batch(batcher: Batcher, engine: Engine) -> None:
+        engine.go.release(10)
+        requests = [asyncio.create_task(batcher.submit([0]))]
+        for row in range(1, 4):
+            await asyncio.sleep(0.01)
+            requests.append(asyncio.create_task(batcher.submit([row])))
+        await asyncio.gather(*requests)
+
+    assert run(full_batch, batch_wait=30.0)[0].batches == [[0, 1, 2, 3]]
+
+    async def half_a_batch(batcher: Batcher, engine: Engine) -> None:
+        engine.go.release(10)
+        await asyncio.gather(batcher.submit([0]), batcher.submit([1]))
+
+    assert run(half_a_batch, batch_wait=0.05)[0].batches == [[0, 1]]
+
+
+def test_a_batcher_that_is_closed_is_not_alive():
+    async def story(batcher: Batcher, engine: Engine) -> None:
+        assert batcher.alive
+
+    assert not run(story)[1].alive
