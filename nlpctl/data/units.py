@@ -71,7 +71,9 @@ class UnitTokenizer:
         self.unk_token_id = ids[settings.unk]
         self.sep_token_id = ids[settings.sep]
         # What a text says must never become padding.
-        self._ids = {unit: i for unit, i in ids.items() if unit not in (settings.pad, settings.unk, settings.sep)}
+        specials = (settings.pad, settings.unk, settings.sep)
+        known = {unit: i for unit, i in ids.items() if unit not in specials}
+        self._ids = _UnitIds(known, self.unk_token_id, settings.lowercase)
         self._replacements = {ord(written): read for written, read in settings.replacements.items()}
 
     def __len__(self) -> int:
@@ -100,19 +102,13 @@ class UnitTokenizer:
 
     def ids(self, text: str) -> list[int]:
         """Ids of the units of `text`."""
-        return [self._id(unit) for unit in self.units(text)]
+        return list(map(self._ids.__getitem__, self.units(text)))
 
     def word_ids(self, word: str) -> list[int]:
         """Ids of a word that was cut already: its own, or those of its characters; white space has none."""
         if self.settings.unit == "words" and not word.isspace():
-            return [self._id(word.translate(self._replacements))]
+            return [self._ids[word.translate(self._replacements)]]
         return self.ids(word)
-
-    def _id(self, unit: str) -> int:
-        found = self._ids.get(unit)
-        if found is None and self.settings.lowercase:
-            found = self._ids.get(unit.lower())
-        return self.unk_token_id if found is None else found
 
     def save_pretrained(self, folder: str | Path) -> None:
         """Write vocab.txt and tokenizer_config.json into `folder`."""
@@ -142,6 +138,23 @@ class UnitTokenizer:
             sep=config["sep_token"],
         )
         return cls(lines, settings)
+
+
+class _UnitIds(dict[str, int]):
+    """Unit -> id. What the vocabulary lacks is looked up once where it is a character: of those there is an end."""
+
+    def __init__(self, known: Mapping[str, int], unknown: int, lowercase: bool):
+        super().__init__(known)
+        self._unknown, self._lowercase = unknown, lowercase
+
+    def __missing__(self, unit: str) -> int:
+        found = self.get(unit.lower(), self._unknown) if self._lowercase else self._unknown
+        if len(unit) == 1:
+            self[unit] = found
+        return found
+
+    def __reduce__(self) -> tuple:
+        return type(self), (dict(self), self._unknown, self._lowercase)
 
 
 def tokenizer_of_dictionaries(dictionaries: Dictionaries, lowercase: bool) -> UnitTokenizer:
@@ -184,7 +197,7 @@ class UnitEncoder(TextEncoder):
 def split_units(text: str, unit: Unit) -> list[str]:
     """The units of `text`: its characters, or jieba's words, without white space."""
     if unit == "characters":
-        return [character for character in text if not character.isspace()]
+        return list("".join(text.split()))
     return [word for word in load_jieba().lcut(text) if not word.isspace()]
 
 

@@ -120,7 +120,10 @@ class WordPiece:
     def _is_hard(self, plain: str) -> bool:
         if HARD in plain:
             return True
-        if not any(first in plain for first in self._first):
+        for first in self._first:
+            if first in plain:
+                break
+        else:
             return False
         squeezed = "".join(plain.split())
         return any(special in squeezed for special in self._specials)

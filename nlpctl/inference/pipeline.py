@@ -22,6 +22,7 @@ from nlpctl.data.row import BadRow
 from nlpctl.data.tokenizers import TextEncoder
 from nlpctl.inference.engine import Predictor
 from nlpctl.runtime.ahead import Ahead
+from nlpctl.runtime.garbage import what_is_there_is_kept
 from nlpctl.tasks.base import Batch, Task
 
 T = TypeVar("T")
@@ -72,7 +73,8 @@ class Pipeline:
         A window is a list of examples and bad rows; batches are made within it, as `predictions` makes them. Reading,
         tokenising and `finish` run in threads beside the engine; where one fails, the windows before come first.
         """
-        with Ahead(self._steps(windows, batch_size), AHEAD) as steps, _Behind() as behind:
+        read = self._steps(windows, batch_size)
+        with what_is_there_is_kept(), Ahead(read, AHEAD) as steps, _Behind() as behind:
             try:
                 while True:
                     if not steps.ready:  # the input pauses: nothing is held back

@@ -88,8 +88,8 @@ class MultiLabelClassification(SequenceClassification):
         names, probabilities = self.labels.names, _probabilities(predictions)
         chosen = self._chosen(probabilities)
         return [
-            {"labels": [names[label] for label in np.flatnonzero(given)], "probabilities": rounded(names, row)}
-            for given, row in zip(chosen, probabilities.tolist(), strict=True)
+            {"labels": [names[label] for label in np.flatnonzero(given)], "probabilities": shown}
+            for given, shown in zip(chosen, rounded(names, probabilities), strict=True)
         ]
 
     def _chosen(self, probabilities: np.ndarray) -> np.ndarray:

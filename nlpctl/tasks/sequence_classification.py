@@ -109,8 +109,8 @@ class SequenceClassification(Task):
         names, probabilities = self.labels.names, _probabilities(predictions)
         chosen = chosen_labels(probabilities, self.thresholds).tolist()
         return [
-            {"label": names[best], "probabilities": rounded(names, row)}
-            for best, row in zip(chosen, probabilities.tolist(), strict=True)
+            {"label": names[best], "probabilities": shown}
+            for best, shown in zip(chosen, rounded(names, probabilities), strict=True)
         ]
 
 
@@ -128,9 +128,9 @@ def stacked(predictions: Sequence[Sequence[np.ndarray]]) -> np.ndarray:
     return np.concatenate([logits for (logits,) in predictions]).reshape(len(predictions), -1)
 
 
-def rounded(names: Sequence[str], probabilities: Sequence[float]) -> dict[str, float]:
-    """Name -> probability, as answers show it."""
-    return dict(zip(names, [round(p, 6) for p in probabilities], strict=True))
+def rounded(names: Sequence[str], probabilities: np.ndarray) -> list[dict[str, float]]:
+    """Name -> probability of each row of float64 [rows, labels], as answers show them."""
+    return [dict(zip(names, row, strict=True)) for row in probabilities.round(6).tolist()]
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:
