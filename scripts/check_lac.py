@@ -1,0 +1,121 @@
+"""Is a converted LAC what the original is, and can it be taught the names of other guidelines?
+
+    python scripts/check_lac.py [--data ../shared/data/msra_ner] [--folder FOLDER] [--only convert score train]
+
+convert: python:jieba/lac_small/model_baseline becomes FOLDER/lac; the old operators prove it; then the sentences of
+    tests/end_to_end/lac_sentences.txt are printed with its words and tags, to be read.
+score: precision, recall and F1 of its PER, LOC and ORG on DATA's test sentences: with the full-width characters as
+    jieba feeds them, and as nlpctl reads them.
+train: its words with DATA's entities in their places (scripts/retag_lexical.py) are what
+    recipes/lexical/lac_msra.yaml trains it on; then the same scores. Some 20 minutes of processor time.
+
+What lies in FOLDER already is taken. Other words, such as --threads 1, go to nlpctl train.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from bench_common import DATA, NLPCTL, ROOT, conditions, conditions_line, environment
+from retag_lexical import analysed, entities, read_sentences, retag
+
+SOURCE = "python:jieba/lac_small/model_baseline"
+SENTENCES = ROOT / "tests" / "end_to_end" / "lac_sentences.txt"
+RECIPE = ROOT / "recipes" / "lexical" / "lac_msra.yaml"
+FIRST = 400  # sentences that are scored on their own too
+NAMED = ("PER", "LOC", "ORG")
+STEPS = ("convert", "score", "train")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--data", type=Path, default=DATA / "msra_ner")
+    parser.add_argument("--folder", type=Path, default=Path("outputs"))
+    parser.add_argument("--only", choices=STEPS, nargs="+", default=list(STEPS))
+    options, words = parser.parse_known_args()
+    folder = options.folder.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    print(conditions_line(conditions()))
+    lac = folder / "lac"
+    if "convert" in options.only or not lac.is_dir():
+        convert(lac)
+    if "score" in options.only:
+        show_scores("as jieba feeds it", without_replacements(lac, folder / "lac_as_jieba"), options.data)
+        show_scores("as converted", lac, options.data)
+    if "train" in options.only:
+        show_scores("trained on", train(lac, options.data, folder, words), options.data)
+
+
+def convert(lac: Path) -> None:
+    """Convert, and print what the report says and what the model answers."""
+    print(nlpctl("convert-static", SOURCE, "--to", "lac", "-o", lac, "--overwrite"))
+    texts = []
+    for line in SENTENCES.read_text(encoding="utf-8").splitlines():
+        if not line.startswith("#"):
+            texts.append("".join(pair.rpartition("/")[0] for pair in line.split(" ")))
+    done = nlpctl("predict", lac, "-", stdin="\n".join(texts) + "\n")
+    for line in done.splitlines():
+        print(" ".join(f"{word['text']}/{word['tag']}" for word in json.loads(line)["words"]))
+
+
+def without_replacements(lac: Path, copy: Path) -> Path:
+    """A copy that reads every character as it is written."""
+    shutil.copytree(lac, copy, dirs_exist_ok=True)
+    file = copy / "tokenizer_config.json"
+    settings = json.loads(file.read_text(encoding="utf-8"))
+    file.write_text(json.dumps({**settings, "replacements": {}, "lowercase": False}, ensure_ascii=False))
+    return copy
+
+
+def show_scores(name: str, model: Path, data: Path) -> None:
+    """Print the scores of the entities in the first sentences of test, and in all."""
+    sentences = read_sentences(data / "test.txt")
+    started = time.monotonic()
+    gold = [set(entities(tags)) for _, tags in sentences]
+    found = [{word for word in words if word.type in NAMED} for words in analysed(model, sentences)]
+    for count in (FIRST, len(sentences)):
+        right = sum(len(a & b) for a, b in zip(gold[:count], found[:count], strict=True))
+        precision = right / max(sum(map(len, found[:count])), 1)
+        recall = right / max(sum(map(len, gold[:count])), 1)
+        f1 = 2 * precision * recall / max(precision + recall, 1e-9)
+        print(f"{name:<18} {count:>5} sentences  P {precision:.4f}  R {recall:.4f}  F1 {f1:.4f}", flush=True)
+    print(f"{name:<18} {time.monotonic() - started:.0f} s with loading")
+
+
+def train(lac: Path, data: Path, folder: Path, words: Sequence[str]) -> Path:
+    """Train the model on its own words with the entities of `data`; returns the run."""
+    retagged = folder / "retagged"
+    retagged.mkdir(exist_ok=True)
+    for split in ("train", "dev", "test"):
+        if not (retagged / f"{split}.txt").is_file():
+            retag(lac, data / f"{split}.txt", retagged / f"{split}.txt")
+    run = folder / "lac_msra"
+    if not (run / "metrics.json").is_file():
+        resume = ("--resume",) if run.is_dir() else ()
+        paths = ("--set", f"model.name_or_path={lac}", "--output_dir", run)
+        nlpctl("train", RECIPE, *paths, *resume, *words, more={"MSRA_DIR": str(retagged)})
+    return run
+
+
+def nlpctl(*words: str | Path, stdin: str = "", more: dict[str, str] | None = None) -> str:
+    """What a command line prints; what it tells goes to the terminal."""
+    done = subprocess.run(
+        [*NLPCTL, *map(str, words)], env={**environment(), **(more or {})}, input=stdin, stdout=subprocess.PIPE,
+        text=True, encoding="utf-8",
+    )  # fmt: skip
+    if done.returncode != 0:
+        sys.exit(f"nlpctl {words[0]} failed")
+    return done.stdout
+
+
+if __name__ == "__main__":
+    os.environ.setdefault("PYTHONIOENCODING", "utf-8")
+    main()
