@@ -12,6 +12,7 @@ from nlpctl.runtime.versions import installed_version
 
 OPSET = 13
 SHOWN = 5  # lines of what paddle2onnx said
+_MODULE = "nlpctl.export.onnx_process"
 _NEEDED = ("paddle2onnx", "onnx")
 
 
@@ -25,7 +26,7 @@ def require_paddle2onnx() -> None:
 
 def write_onnx_graph(prefix: Path, file: Path, pad_id: int) -> None:
     """Convert PREFIX.pdmodel to `file`. RunFailed where paddle2onnx cannot."""
-    command = [sys.executable, "-m", "nlpctl.export.onnx_process", str(prefix), str(file), str(OPSET), str(pad_id)]
+    command = [sys.executable, "-m", _MODULE, str(prefix), str(file), str(OPSET), str(pad_id)]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL)
     if done.returncode == 0:
         return

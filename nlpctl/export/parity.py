@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, repeat
@@ -32,7 +33,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Difference:
-    """`largest`: the largest absolute difference of any output that is not a whole number; NaN where one is no number.
+    """`largest`: the largest absolute difference of any output that is not a whole number; NaN where one is no number, or has another shape.
     `relative`: the same as a share of the output's largest value, where that is above 1. `agreement`: share of the rows
     that are decided alike; `changed`: which are not.
     """
@@ -69,13 +70,14 @@ class Parity:
             for expected, given in zip((*self._expected, *self._expected_edges), (*outputs, *edges), strict=True)
             for one, other in zip(expected, given, strict=True)
         ]
+        if any(one.shape != other.shape for one, other in pairs):
+            return Difference(math.nan, math.nan, 0.0, tuple(range(len(self.examples))))
         sizes = [_difference(one, other) for one, other in pairs]
-        decisions = self._decided(outputs)
-        same = [one == other for one, other in zip(self._decisions, decisions, strict=True)]
-        changed = tuple(row for row, alike in enumerate(same) if not alike)
         # max() does not see NaN behind a number, NumPy's does
         largest, relative = (float(np.max([size[i] for size in sizes])) for i in range(2))
-        return Difference(largest, relative, 1 - len(changed) / len(same), changed)
+        both = zip(self._decisions, self._decided(outputs), strict=True)
+        changed = tuple(row for row, (expected, given) in enumerate(both) if expected != given)
+        return Difference(largest, relative, 1 - len(changed) / len(self.examples), changed)
 
     def _decided(self, outputs: Sequence[tuple[np.ndarray, ...]]) -> list[Any]:
         parts: list[dict[int, Any]] = [{} for _ in self.examples]
@@ -86,8 +88,6 @@ class Parity:
 
 
 def _difference(expected: np.ndarray, given: np.ndarray) -> tuple[float, float]:
-    if expected.shape != given.shape:
-        return float("nan"), float("nan")
     if expected.dtype.kind != "f" or not expected.size:  # ids, such as those of guessed words: decisions compare them
         return 0.0, 0.0
     largest = float(np.abs(expected.astype(np.float64) - given.astype(np.float64)).max())

@@ -29,10 +29,11 @@ def write_paddle_graph(
     `batch` is one that it takes. Returns the outputs; the network is as it was. RunFailed where Paddle cannot.
     """
     network.eval()
+    specs = static_inputs(network, batch)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of operators that Paddle's own layers use
-            static = paddle.jit.to_static(network, input_spec=static_inputs(network, batch), full_graph=True)
+            static = paddle.jit.to_static(network, input_spec=specs, full_graph=True)
             paddle.jit.save(static, str(prefix))
     except OSError:
         raise

@@ -1,0 +1,24 @@
+"""RoBERTa's tagger, of which Paddle can make a static graph."""
+
+from __future__ import annotations
+
+import functools
+
+
+@functools.cache
+def translatable(network_class: type) -> type:
+    """`network_class`, or in the place of PaddleNLP's RobertaForTokenClassification one that computes the same.
+
+    PaddleNLP 2.8.1, transformers/roberta/modeling.py:917: its forward returns at three places of one branch, and
+    what Paddle 2.6.2 makes of that for a static graph asks for the length of a variable that is not defined yet
+    ("TypeError: object of type 'UndefinedVar' has no len()"). Test: tests/upstream/test_roberta_tagger.py.
+    """
+    if network_class.__name__ != "RobertaForTokenClassification":
+        return network_class
+
+    class RobertaForTokenClassification(network_class):
+        def forward(self, input_ids, token_type_ids=None):
+            hidden = self.roberta(input_ids, token_type_ids=token_type_ids)[0]
+            return self.classifier(self.dropout(hidden))
+
+    return RobertaForTokenClassification

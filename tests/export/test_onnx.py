@@ -1,0 +1,51 @@
+"""paddle2onnx in its own process: what becomes of its failures."""
+
+from __future__ import annotations
+
+import pytest
+
+from nlpctl.errors import RunFailed, UserError
+from nlpctl.export import onnx
+from nlpctl.runners.export import Wanted, export
+from nlpctl.runners.trained import find_trained_model
+
+
+@pytest.fixture(scope="module")
+def paddle_export(classifier, tmp_path_factory):
+    output = tmp_path_factory.mktemp("paddle") / "export"
+    return export(classifier, find_trained_model(classifier), Wanted(("paddle",), rows=4), output=output).folder
+
+
+def test_a_damaged_graph_is_a_message(paddle_export, tmp_path):
+    (tmp_path / "model.pdmodel").write_bytes(b"no graph")
+    (tmp_path / "model.pdiparams").write_bytes((paddle_export / "model.pdiparams").read_bytes())
+    with pytest.raises(RunFailed, match=r"^--format onnx: paddle2onnx could not convert the graph \((exit|SIG)"):
+        onnx.write_onnx_graph(tmp_path / "model", tmp_path / "model.onnx", 0)
+    assert not (tmp_path / "model.onnx").exists()
+
+
+def test_a_process_that_aborts_is_a_message(paddle_export, tmp_path, monkeypatch):
+    monkeypatch.setattr(onnx, "_MODULE", "tests_of_nlpctl_abort")
+    (tmp_path / "tests_of_nlpctl_abort.py").write_text("import os\nprint('terrible')\nos.abort()\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with pytest.raises(RunFailed, match=r"\(SIGABRT\)"):
+        onnx.write_onnx_graph(paddle_export / "model", tmp_path / "model.onnx", 0)
+
+
+def test_without_paddle2onnx(classifier, tmp_path, monkeypatch):
+    monkeypatch.setattr(onnx, "installed_version", lambda package: None if package == "paddle2onnx" else "1")
+    with pytest.raises(UserError, match="paddle2onnx not installed"):
+        export(classifier, find_trained_model(classifier), Wanted(("onnx",)), output=tmp_path / "new")
+    assert not any(tmp_path.iterdir())
+
+
+def test_onnx_alone_leaves_no_paddle_graph(classifier, tmp_path):
+    result = export(classifier, find_trained_model(classifier), Wanted(("onnx",), rows=4), output=tmp_path / "new")
+    assert [graph.files for graph in result.manifest.graphs] == [("model.onnx",)]
+    assert not list(result.folder.glob("*.pd*"))
+    assert [spec.name for spec in result.manifest.outputs] == ["logits"]
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(str(result.folder / "model.onnx"), providers=["CPUExecutionProvider"])
+    assert [each.name for each in session.get_outputs()] == ["logits"]
+    assert [each.name for each in session.get_inputs()] == ["input_ids", "token_type_ids"]

@@ -1,0 +1,56 @@
+"""Which rows an export is compared on."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from nlpctl.data.kinds import task_rows
+from nlpctl.errors import UserError
+from nlpctl.runners.trained import find_trained_model, prepared
+
+
+@pytest.fixture(scope="module")
+def tokenizer(classifier):
+    prepared(classifier)
+    from nlpctl.tasks.registry import TASKS
+
+    return TASKS[classifier.task].load_trained(classifier, find_trained_model(classifier)).tokenizer
+
+
+def rows(recipe, file=None, count=50, masked=False, tokenizer=None, **data):
+    from nlpctl.export.rows import rows_to_compare
+
+    changed = dataclasses.replace(recipe.data, **data)
+    return rows_to_compare(task_rows(recipe.task, changed), file, tokenizer, count, masked=masked)
+
+
+def test_dev_first_then_train_then_the_vocabulary(classifier, tokenizer):
+    found = rows(classifier, tokenizer=tokenizer)
+    assert (found.origin, len(found.examples), found.real) == ("dev", 40, True)
+    found = rows(classifier, tokenizer=tokenizer, dev=("/nowhere/dev.jsonl",))  # the run was copied without its data
+    assert (found.origin, len(found.examples), found.real) == ("train", 20, True)
+    found = rows(classifier, tokenizer=tokenizer, dev=(), train=())
+    assert (found.origin, found.real) == ("words drawn from the vocabulary", False)
+    texts = [example.text for example in found.examples]
+    assert len(texts) > 40 and len(set(texts)) > 30 and any(len(text.split()) > 5 for text in texts)
+    known = set(tokenizer.vocab.token_to_idx)
+    assert all(word in known or f"##{word}" in known for text in texts for word in text.split())
+
+
+def test_a_file_needs_no_labels(classifier, tokenizer, tmp_path):
+    file = tmp_path / "new.tsv"
+    file.write_text("text\nthe room\nthe bed\n", encoding="utf-8")
+    found = rows(classifier, file, tokenizer=tokenizer)
+    assert [example.text for example in found.examples] == ["the room", "the bed"] and found.real
+    file.write_text("text\n \n\t\n", encoding="utf-8")
+    with pytest.raises(UserError, match="no row is usable"):
+        rows(classifier, file, tokenizer=tokenizer)
+    with pytest.raises(UserError, match="new.csv does not exist"):
+        rows(classifier, tmp_path / "new.csv", tokenizer=tokenizer)
+
+
+def test_a_word_of_every_text_is_masked(classifier, tokenizer):
+    found = rows(classifier, tokenizer=tokenizer, masked=True)
+    assert all(example.text.count("[MASK]") == 1 for example in found.examples)
