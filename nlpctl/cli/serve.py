@@ -26,6 +26,9 @@ def serve(
     queue: Annotated[
         int, typer.Option("--queue", metavar="ROWS", help="Rows that may wait; requests beyond get 503.")
     ] = 512,
+    max_wait: Annotated[
+        float, typer.Option("--max-wait", metavar="SECONDS", help="Requests that would wait longer get 503.")
+    ] = 2.0,
     max_rows: Annotated[int, typer.Option("--max-rows", metavar="ROWS", help="Rows of one request.")] = 256,
     max_body: Annotated[int, typer.Option("--max-body", metavar="BYTES", help="Size of one request.")] = 1_000_000,
     drain: Annotated[
@@ -51,6 +54,7 @@ def serve(
         batch_size=batch_size,
         batch_wait=batch_wait / 1000,
         queue=queue,
+        max_wait=max_wait,
         max_rows=max_rows,
         max_body=max_body,
         drain=drain,

@@ -50,13 +50,8 @@ def _service(recipe: Recipe, source: str, settings: ServeSettings) -> Any:
 
     def answer(read: Sequence[Any]) -> list[dict[str, Any]]:
         good = [row for row in read if not isinstance(row, BadRow)]
-        predictions = iter(pipeline.predictions(good, settings.batch_size))
-        return [
-            bad_answer(row)
-            if isinstance(row, BadRow)
-            else {**rows.answered(row), **pipeline.task.answer(row, next(predictions))}
-            for row in read
-        ]
+        found = iter(model.task.answers(good, pipeline.predictions(good, settings.batch_size)))
+        return [bad_answer(row) if isinstance(row, BadRow) else rows.answered(row) | next(found) for row in read]
 
     def report(error: BaseException) -> None:
         console.warn(f"a request failed: {type(error).__name__}: {error}")

@@ -78,9 +78,10 @@ class Batcher:
         return self._task is not None and not self._task.done()
 
     def check_room(self, rows: int = 1) -> None:
-        """Refused (503) where the queue has no room for so many rows."""
-        if self._waiting_rows + rows > self._settings.queue:
-            raise full(self._seconds_to_wait())
+        """Refused (503) where the queue has no room for so many rows, or they would have to wait too long."""
+        wait = self._wait()
+        if self._waiting_rows + rows > self._settings.queue or wait > self._settings.max_wait:
+            raise full(max(1, math.ceil(wait / 2)))
 
     async def submit(self, rows: Sequence[Any]) -> list[dict[str, Any]]:
         """The answers to `rows`, in order. Refused: no room, rows the task cannot use, a failing engine.
@@ -172,9 +173,9 @@ class Batcher:
                 self.rows.add(len(result))
                 waiting.future.set_result(result)
 
-    def _seconds_to_wait(self) -> int:
-        """Until half of the queue is done, at the pace of late."""
-        return max(1, math.ceil(self._settings.queue / 2 / self._rate)) if self._rate else 1
+    def _wait(self) -> float:
+        """Seconds until the engine is done with the rows it has and those that wait, at the pace of late."""
+        return (self._waiting_rows + self._computed_rows) / self._rate if self._rate else 0.0
 
 
 def _refusal(error: Exception) -> Refused:

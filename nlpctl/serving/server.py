@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import select
 import socket
 from collections.abc import Awaitable, Callable
 from types import FrameType
@@ -15,11 +14,11 @@ from nlpctl.runtime import console
 from nlpctl.runtime.interrupt import STOP_SECONDS
 from nlpctl.serving.address import cannot_listen
 from nlpctl.serving.app import Service
+from nlpctl.serving.late import turn_away, waiting_connections
 
 KEEP_ALIVE = 75  # seconds; longer than most load balancers keep an idle connection (60), so that they close it
 QUIET = 0.5  # seconds without a request, after which open connections are taken to be idle
 LAST_CALLS = 5.0  # seconds, at the most, until open connections are idle
-_ATTEMPTS = 1000
 
 
 class Server(uvicorn.Server):
@@ -51,6 +50,7 @@ class Server(uvicorn.Server):
         self._stopping: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listening: socket.socket | None = None
+        self._late: list[asyncio.Task[None]] = []
 
     async def run_on(self, listening: socket.socket) -> None:
         """Serve until told to stop. UserError where the address was taken meanwhile."""
@@ -81,18 +81,17 @@ class Server(uvicorn.Server):
     async def _stop(self) -> None:
         console.note("stopping: what was accepted is answered (once more: stop at once)")
         await asyncio.sleep(self._service.settings.drain)
-        await self._end_listening()
+        self._end_listening()
         await self._last_calls()
+        await asyncio.gather(*self._late)
         self.should_exit = True
 
-    async def _end_listening(self) -> None:
-        """Close the socket at a moment when no connection waits in it: those would be reset."""
-        for _ in range(_ATTEMPTS):
-            await asyncio.sleep(0)  # the event loop accepts what waits
-            if not select.select([self._listening], [], [], 0)[0]:
-                break
+    def _end_listening(self) -> None:
+        """Close the socket; what waits in it, and would be reset, is turned away."""
+        kept = self._listening.dup()
         for server in self.servers:
             server.close()
+        self._late = [asyncio.create_task(turn_away(each, LAST_CALLS)) for each in waiting_connections(kept)]
 
     async def _last_calls(self) -> None:
         """Wait until no request comes any more: one that is on its way into a closed connection would be lost."""

@@ -16,6 +16,7 @@ class ServeSettings:
     batch_size: int = 32  # rows that are computed together
     batch_wait: float = 0.0  # seconds that an idle engine waits for a batch to fill
     queue: int = 512  # rows that may wait; a request beyond them gets 503
+    max_wait: float = 2.0  # seconds that a request may have to wait, at the pace of late; beyond them it gets 503
     max_rows: int = 256  # rows of a request
     max_body: int = 1_000_000  # bytes of a request
     body_seconds: float = 10.0  # until a request must have arrived
@@ -23,7 +24,7 @@ class ServeSettings:
 
     def __post_init__(self) -> None:
         """UserError with every value that is out of range."""
-        least = {"batch_size": 1, "queue": 1, "max_rows": 1, "max_body": 2, "batch_wait": 0, "drain": 0}
+        least = {"batch_size": 1, "queue": 1, "max_rows": 1, "max_body": 2, "batch_wait": 0, "max_wait": 0, "drain": 0}
         wrong = [
             Problem(f"{vars(self)[name]} is less than {low}", f"--{name.replace('_', '-')}", f"give {low} or more")
             for name, low in least.items()

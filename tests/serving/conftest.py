@@ -21,7 +21,9 @@ from nlpctl.serving.body import BodyReader
 from nlpctl.serving.server import Server
 from nlpctl.serving.settings import ServeSettings
 
-SETTINGS = ServeSettings(port=0, batch_size=4, queue=8, max_rows=6, max_body=2000, body_seconds=0.5, drain=0.1)
+SETTINGS = ServeSettings(
+    port=0, batch_size=4, queue=8, max_wait=1e9, max_rows=6, max_body=2000, body_seconds=5, drain=0.1
+)
 
 
 @dataclass(frozen=True)

@@ -36,7 +36,7 @@ def run(test: Callable[[Batcher, Engine], Coroutine], **settings: Any) -> tuple[
     engine, failures = Engine(), []
 
     async def story() -> Batcher:
-        chosen = ServeSettings(**{"batch_size": 4, "queue": 8, "max_rows": 8, **settings})
+        chosen = ServeSettings(**{"batch_size": 4, "queue": 8, "max_rows": 8, "max_wait": 1e9, **settings})
         batcher = Batcher(engine, chosen, failures.append)
         batcher.start()
         try:
@@ -107,6 +107,27 @@ def test_a_full_queue_refuses_at_once_and_opens_again():
         batcher.check_room(8)
 
     assert sum(run(story)[0].batches, []) == list(range(9))
+
+
+def test_a_long_wait_is_refused_though_there_is_room():
+    """By the pace of late; what would not have to wait is taken, however large it is."""
+
+    async def story(batcher: Batcher, engine: Engine) -> None:
+        engine.go.release()
+        await batcher.submit([0])
+        batcher._rate = 2.0  # rows per second
+        first = await busy(batcher, 1)
+        large = asyncio.create_task(batcher.submit([2, 3]))  # half a second to wait
+        await asyncio.sleep(0)
+        with pytest.raises(Refused) as refused:  # a second and a half
+            await batcher.submit([4])
+        assert refused.value.status == 503 and refused.value.headers == {"Retry-After": "1"}
+        engine.go.release(10)
+        await asyncio.gather(first, large)
+        batcher._rate = 2.0
+        assert len(await batcher.submit(list(range(8)))) == 8
+
+    run(story, max_wait=1.0)
 
 
 def test_a_sender_that_goes_away_takes_its_rows_along():

@@ -133,3 +133,26 @@ def test_settings_out_of_range():
         ServeSettings(port=70000, batch_size=0, queue=5, max_rows=6, batch_wait=-1)
     places = [problem.where for problem in wrong.value.problems]
     assert places == ["--batch-size", "--batch-wait", "--port", "--max-rows"]
+
+
+def test_connections_that_came_too_late_are_turned_away():
+    from nlpctl.serving.late import turn_away, waiting_connections
+
+    async def story():
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            listening.setblocking(False)
+            address = listening.getsockname()
+            senders = [await asyncio.open_connection(*address) for _ in range(3)]
+            late = waiting_connections(listening)
+            with pytest.raises(OSError):
+                await asyncio.open_connection(*address)
+        assert len(late) == 3
+        leaving = [asyncio.create_task(turn_away(each, 0.3)) for each in late]
+        senders[0][1].write(b"POST /predict HTTP/1.1\r\nContent-Length: 300000\r\n\r\n" + b"x" * 300_000)
+        senders[1][1].close()
+        answer = await asyncio.wait_for(senders[0][0].read(), 10)  # to its end
+        await asyncio.wait_for(asyncio.gather(*leaving), 10)
+        return answer
+
+    head, _, body = asyncio.run(story()).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 503 ") and b"Connection: close" in head and b"stopping" in body
