@@ -56,8 +56,18 @@ COMMANDS = (
 )
 
 
+class _ReaderLeft(Exception):
+    """Stands for a BrokenPipeError, which Typer would turn into exit 1."""
+
+
 class LazyGroup(TyperGroup):
     """Shows COMMANDS in the help; imports only the one that is called."""
+
+    def invoke(self, ctx: typer.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise _ReaderLeft from None
 
     def list_commands(self, ctx: typer.Context) -> list[str]:
         return [command.name for command in COMMANDS]
@@ -85,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _root().main(words, prog_name="nlpctl", standalone_mode=False)
         sys.stdout.flush()
         return _ended(code if isinstance(code, int) else EXIT_OK)
-    except BrokenPipeError:  # `nlpctl ... | head`: the reader has what it wanted
+    except (BrokenPipeError, _ReaderLeft):  # `nlpctl ... | head`: the reader has what it wanted
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
