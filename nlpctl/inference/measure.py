@@ -1,4 +1,4 @@
-"""The process that times engines for "auto": python -m nlpctl.inference.measure ORDER.
+"""The process that times engines for "auto": python -m nlpctl.inference.measure ORDER PARENT.
 
 Writes JSON lines: {"trying": NAME} before each choice is loaded, {"failed": {NAME: reason}}, and at the end
 {"rows_per_second": {NAME: ...}}.
@@ -16,6 +16,7 @@ from typing import Any
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.inference.speeds import Order
 from nlpctl.models.export_folder import read_manifest
+from nlpctl.runtime.orphans import die_with_parent
 from nlpctl.runtime.process import ProcessSetup, quiet_import
 
 ROWS = 128  # made up; a batch of more is one batch
@@ -23,6 +24,7 @@ SECONDS = 0.5  # per choice on average, after a round that does not count; one r
 
 
 def main(argv: Sequence[str]) -> None:
+    die_with_parent(int(argv[1]))
     words = json.loads(argv[0])
     order = Order(**{**words, "names": tuple(words["names"])})
     folder, setup = Path(order.folder), ProcessSetup(order.device, order.threads, rank=0, world_size=1)

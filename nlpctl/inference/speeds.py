@@ -71,7 +71,7 @@ def measure(order: Order) -> Speeds:
     while True:
         left = [name for name in order.names if name not in failed]
         words = {**asdict(order), "names": left}
-        command = [sys.executable, "-m", "nlpctl.inference.measure", json.dumps(words)]
+        command = [sys.executable, "-m", "nlpctl.inference.measure", json.dumps(words), str(os.getpid())]
         done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, env=_environment())
         trying, speeds = "", {}
         for line in done.stdout.decode("utf-8", errors="replace").splitlines():

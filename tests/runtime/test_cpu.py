@@ -95,3 +95,19 @@ def test_unreadable_cpuinfo_is_not_an_error(tmp_path):
 
 def test_this_machine():
     assert 1 <= cpu.physical_cores() <= (os.cpu_count() or 1)
+
+
+@pytest.mark.parametrize(
+    ("flags", "native"),
+    [
+        ("avx2", {"fp32"}),
+        ("avx2 avx512f", {"fp32"}),
+        ("avx2 avx_vnni", {"fp32", "int8"}),
+        ("avx2 avx512f avx512_vnni avx512_bf16", {"fp32", "int8", "bf16"}),
+        ("avx512f amx_int8 amx_bf16", {"fp32", "int8", "bf16"}),
+        ("", {"fp32"}),
+    ],
+)
+def test_what_a_processor_computes_natively(machine, flags, native):
+    found = cpu.cpu_info(machine({"proc/cpuinfo": f"vendor_id\t: AuthenticAMD\nflags\t\t: fpu {flags}\n"}))
+    assert {each for each in ("fp32", "bf16", "fp16", "int8") if found.computes(each)} == native
