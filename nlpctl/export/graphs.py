@@ -10,6 +10,7 @@ import paddle
 
 from nlpctl.export.graph_files import INT8_PREFIX, ONNX, ONNX_DYNAMIC, ONNX_STATIC, PREFIX, paddle_files
 from nlpctl.export.onnx import require_paddle2onnx, write_onnx_graph
+from nlpctl.export.onnx_gru import is_own_onnx, write_onnx_gru
 from nlpctl.export.to_graph import write_paddle_graph
 from nlpctl.models.export_folder import Graph, TensorSpec
 from nlpctl.tasks.base import Batch
@@ -68,7 +69,11 @@ def write_graphs(
     for graph in plan.graphs():
         file = folder / graph.files[0]
         if graph.format == "onnx" and graph.precision == "fp32":
-            write_onnx_graph(prefix, file, pad_id)
+            if is_own_onnx(network):
+                (ids,) = batch
+                write_onnx_gru(network, ids, output_names, file)
+            else:
+                write_onnx_graph(prefix, file, pad_id)
         elif graph.method == "ptq":
             from nlpctl.compression.ptq import quantize
 
