@@ -7,7 +7,7 @@
     - static: word_embedding
       dygraph: ernie.embeddings.word_embeddings.weight
     - static: encoder_layer_{layer}_qkv.w_0
-      dygraph: [ernie.encoder.layers.{layer}.self_attn.q_proj.weight, ...]
+      dygraph: ["ernie.encoder.layers.{layer}.self_attn.q_proj.weight", ...]   # in quotes: YAML reads { otherwise
       steps: [{split: {axis: 1, parts: 3}}]
 
 In names, {layer} (or any other word) stands for a number, * for anything; what they stand for goes over into the

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 from nlpctl.static_graph.match import Candidate, Matcher
 from nlpctl.static_graph.parameters import TargetParameter
-from nlpctl.static_graph.variables import StaticVariable
 
 _COUNTED = re.compile(r"(.+)_(\d+)\.((?:w|b)_\d+)")
 
@@ -58,8 +57,8 @@ def by_counted_name(matcher: Matcher) -> None:
     """Variables called as Paddle calls the parameters of the same network when it is built first in a process.
 
     A process that built other networks before counts on from them: where all numbers of a kind are higher by the same
-    amount, that is taken away. Any kind in which shapes differ (but for its last layer, a head for other labels) is
-    left to other ways.
+    amount, that is taken away. A kind of which the encoder has more than the source, or in which shapes differ (but for
+    its last layer, a head for other labels), is left to other ways: the numbers mean other layers there.
     """
     parameters = {parameter.internal: parameter for parameter in matcher.parameters}
     ours, theirs = _kinds(parameters), _kinds(matcher.variables)
@@ -67,7 +66,7 @@ def by_counted_name(matcher: Matcher) -> None:
     for kind in ours.keys() & theirs.keys():
         shift = theirs[kind].numbers[0] - ours[kind].numbers[0]
         pairs = _shifted(ours[kind], theirs[kind], shift)
-        if pairs is None or not _agree(pairs, parameters, matcher.variables):
+        if pairs is None or not _agree(pairs, ours[kind], parameters, matcher):
             matcher.notes.append(f"the names of kind {kind} do not agree with the network's: they were not used")
             continue
         how = "parameter name" if shift == 0 else f"parameter name, counted from {shift} on"
@@ -98,14 +97,22 @@ def _shifted(ours: _Kind, theirs: _Kind, shift: int) -> list[tuple[str, str]] | 
 
 
 def _agree(
-    pairs: Sequence[tuple[str, str]],
-    parameters: Mapping[str, TargetParameter],
-    variables: Mapping[str, StaticVariable],
+    pairs: Sequence[tuple[str, str]], ours: _Kind, parameters: Mapping[str, TargetParameter], matcher: Matcher
 ) -> bool:
+    found = {internal for _, internal in pairs}
+    without = [parameters[internal] for internal in ours.entries.values() if internal not in found]
+    if any(_is_needed(parameter, matcher.encoder) for parameter in without):
+        return False
     wrong = {
         _COUNTED.fullmatch(internal)[2]
         for name, internal in pairs
-        if variables[name].shape != parameters[internal].shape
+        if matcher.variables[name].shape != parameters[internal].shape
     }
-    last = max(int(_COUNTED.fullmatch(internal)[2]) for _, internal in pairs)
-    return not wrong or wrong == {str(last)} and last > 0
+    last = str(ours.numbers[-1])
+    return not wrong or (wrong == {last} and last != "0")
+
+
+def _is_needed(parameter: TargetParameter, encoder: str) -> bool:
+    """Whether a graph of the network cannot lack it: all of the encoder but the pooler, which a tagger does not use."""
+    names = {*parameter.names, *parameter.aliases}
+    return any(name.startswith(f"{encoder}.") and not name.startswith(f"{encoder}.pooler.") for name in names)

@@ -43,8 +43,9 @@ def by_place(matcher: Matcher, program: Program, network: Any) -> None:
         left = [parameters[internal] for internal in internals if matcher.is_open(parameters[internal])]
         if names and left:
             role, shape = group
-            why = f"{len(names)} variables of shape {list(shape)} have the role {' '.join(filter(None, role))}, "
-            why += f"{len(left)} {'parameter has' if len(left) == 1 else 'parameters have'} it"
+            have = "1 variable of shape {} has" if len(names) == 1 else f"{len(names)} variables of shape {{}} have"
+            why = f"{have.format(list(shape))} the role {' '.join(filter(None, role))}, "
+            why += "1 parameter has it" if len(left) == 1 else f"{len(left)} parameters have it"
             matcher.report_ambiguity(left, names, why)
     matcher.propose(candidates)
 

@@ -1,0 +1,95 @@
+"""nlpctl convert-static as a command: an export becomes the model it was made of, and trains and predicts again."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+
+import paddle
+import pytest
+from paddle.static import InputSpec
+
+from nlpctl.config.load import load_recipe
+from nlpctl.models.source import WEIGHTS
+from nlpctl.models.weights import read_weights_file
+from nlpctl.tasks.registry import TASKS
+
+TEXTS = "the room was clean\nbad food and a dirty bed\n"
+
+
+@pytest.fixture(scope="module")
+def inference(work, base: Path) -> Path:
+    """The trained model as Paddle's own inference model, without the notes on names."""
+    recipe = load_recipe(base / "model", purpose="apply")
+    network = TASKS[recipe.task].load_trained(recipe, base / "model").network
+    network.eval()
+    specs = [InputSpec([None, None], "int64", name) for name in ("input_ids", "token_type_ids")]
+    paddle.jit.save(paddle.jit.to_static(network, input_spec=specs, full_graph=True), str(work / "inference" / "model"))
+    (work / "inference" / "model.pdiparams.info").unlink()
+    return work / "inference"
+
+
+@pytest.fixture(scope="module")
+def converted(work, base: Path, inference: Path) -> Path:
+    done = work.nlpctl("convert-static", "inference", "--to", "base", "-o", "converted")
+    assert done.returncode == 0, done.stderr
+    assert "by parameter name" in done.stdout and "differ by at most 0 in 1 output" in done.stdout
+    assert "use it: nlpctl predict converted" in done.stderr
+    return work / "converted"
+
+
+def test_the_model_comes_back_bit_by_bit(base, converted):
+    before, after = (read_weights_file(folder / WEIGHTS).arrays for folder in (base / "model", converted))
+    assert before.keys() == after.keys()
+    assert all(before[name].tobytes() == after[name].tobytes() for name in before)
+    for name in ("task.json", "labels.json", "vocab.txt"):
+        assert (converted / name).read_bytes() == (base / "model" / name).read_bytes()
+    report = json.loads((converted / "conversion.json").read_text())
+    assert report["complete"] and report["share"] == 1 and report["proof"]["difference"] == 0
+    assert len(report["matched"]) == report["parameters"]
+
+
+def test_it_predicts_as_the_model_did(work, base, converted):
+    answers = [work.nlpctl("predict", model, stdin=TEXTS) for model in ("base", "converted")]
+    assert answers[0].returncode == 0 and answers[0].stdout == answers[1].stdout
+
+
+def test_it_trains_on(work, converted):
+    recipe = json.dumps({
+        "extends": "recipe.yaml",
+        "model": {"from_scratch": None, "name_or_path": str(converted)},
+        "training": {"output_dir": "trained_on", "max_steps": 2, "evaluation_strategy": "no", "save_strategy": "no",
+                     "load_best_model_at_end": False},
+    })  # fmt: skip
+    (work / "go_on.yaml").write_text(recipe)
+    work.train("trained_on", recipe="go_on.yaml")
+    assert (work / "trained_on" / "model" / "task.json").is_file()
+
+
+def test_a_plan_is_shown_and_is_a_map(work, inference):
+    done = work.nlpctl("convert-static", "inference", "--to", "base", "--plan", "-o", "plan.yaml")
+    assert done.returncode == 0 and "linear_0.w_0" in done.stdout and "map: plan.yaml" in done.stderr
+    again = work.nlpctl("convert-static", "inference", "--to", "base", "--map", "plan.yaml", "-o", "by_map", "--json")
+    assert again.returncode == 0, again.stderr
+    assert list(json.loads(again.stdout)["ways"]) == ["map"]
+
+
+def test_an_export_with_fewer_layers_is_ambiguous_and_not_written(work, base, inference):
+    """Its pooler is counted as the second layer's query would be."""
+    shutil.copytree(base / "model", work / "deeper")
+    config = json.loads((work / "deeper" / "config.json").read_text())
+    (work / "deeper" / "config.json").write_text(json.dumps({**config, "num_hidden_layers": 2}))
+    done = work.nlpctl("convert-static", "inference", "--to", "deeper", "-o", "not_written")
+    assert done.returncode == 2 and not (work / "not_written").exists()
+    assert "1 variable of shape [32, 32] has the role weight query, 2 parameters have it" in done.stderr
+
+
+def test_what_is_missing_is_told_and_nothing_is_replaced(work, base, inference):
+    words = ("convert-static", "inference", "--to", "base", "--class", "ErnieForMaskedLM", "-o", "not_written")
+    done = work.nlpctl(*words)
+    assert done.returncode == 1 and not (work / "not_written").exists()
+    assert "cls.predictions.transform.weight" in done.stdout and "parameters have no value" in done.stderr
+    (work / "there").mkdir()
+    again = work.nlpctl("convert-static", "inference", "--to", "base", "-o", "there")
+    assert again.returncode == 2 and "this exists already" in again.stderr
