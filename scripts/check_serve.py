@@ -1,6 +1,6 @@
 """Does `nlpctl serve` answer rightly and lose nothing, at four times the load it can bear, until it is stopped?
 
-    python scripts/check_serve.py MODEL TEXTS [--engine E] [--precision P] [--seconds 20] [--json FILE]
+    python scripts/check_serve.py MODEL TEXTS [--engine E] [--precision P] [--seconds 20] [--each 10] [--json FILE]
 
 MODEL is an export (or model folder) of a task that takes one text, TEXTS a file with a text per line. The service
 runs in a process of its own on loopback; this process
@@ -36,7 +36,6 @@ from nlpctl.serving.settings import ServeSettings
 
 SENDERS = 64
 OVERLOAD = 4
-MALFORMED = 10  # of each kind
 TOLERANCE = {"fp32": 1e-4, "auto": 0.05}  # of probabilities, which depend on the padding of a batch; others as auto
 
 
@@ -114,17 +113,18 @@ def figures(outcomes: Sequence[Outcome], right: Sequence[dict[str, Any]], tolera
     }
 
 
-async def malformed(service: Service, all_kinds: Sequence[Kind], seconds: float) -> dict[str, Any]:
-    """MALFORMED requests of each kind spread over `seconds`: how many, and which were answered in another way."""
+async def malformed(service: Service, requests: Sequence[Kind], seconds: float) -> dict[str, Any]:
+    """Malformed requests spread over `seconds`: how many, and which were answered in another way."""
     surprises: Counter[str] = Counter()
-    pause = seconds / (MALFORMED * len(all_kinds))
-    for kind in [kind for _ in range(MALFORMED) for kind in all_kinds]:
+    pause = seconds / len(requests)
+    for kind in requests:
         status = await send(service.host, service.port, kind)
         # Where the queue is full, it may be told so before anything else is looked at.
         if (status is None) != (not kind.statuses) or (status not in (*kind.statuses, 503) and kind.statuses):
             surprises[f"{kind.name}: {status}"] += 1
         await asyncio.sleep(pause)
-    return {"kinds": len(all_kinds), "sent": MALFORMED * len(all_kinds), "surprises": dict(surprises)}
+    kinds_sent = len({kind.name for kind in requests})
+    return {"kinds": kinds_sent, "sent": len(requests), "surprises": dict(surprises)}
 
 
 async def stop(service: Service, after: float) -> float:
@@ -137,16 +137,16 @@ async def stop(service: Service, after: float) -> float:
 
 
 async def load(
-    service: Service, requests: list[bytes], right: list[dict[str, Any]], seconds: float, tolerance: float
+    service: Service, requests: list[bytes], right: list[dict[str, Any]], seconds: float, each: int, tolerance: float
 ) -> dict[str, Any]:
-    """Phases 2 to 4."""
+    """Phases 2 to 4. `each`: malformed requests of a kind."""
     client = Client(service.host, service.port)
     await as_answered(client, requests, SENDERS, min(5.0, seconds))  # warm-up
     alone = figures(await as_answered(client, requests, 1, seconds / 4), right, tolerance)
     bears = figures(await as_answered(client, requests, SENDERS, seconds), right, tolerance)
     rate = OVERLOAD * bears["answered_per_second"]
     settings = ServeSettings()
-    wrong_ones = kinds("text", settings.max_rows, settings.max_body)
+    wrong_ones = kinds("text", settings.max_rows, settings.max_body) * each
     overloaded, mixed = await asyncio.gather(
         at_rate(client, requests, rate, lambda now: now < seconds), malformed(service, wrong_ones, seconds * 0.8)
     )
@@ -170,6 +170,7 @@ def main() -> int:
     parser.add_argument("--engine", default="auto")
     parser.add_argument("--precision", default="auto")
     parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--each", type=int, default=10, help="malformed requests of each kind")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--serve", nargs=argparse.REMAINDER, default=[], help="further options of nlpctl serve")
     given = parser.parse_args()
@@ -184,7 +185,7 @@ def main() -> int:
     requests = [post(service.host, json.dumps({"text": text}, ensure_ascii=False).encode()) for text in texts]
     tolerance = TOLERANCE.get(given.precision, TOLERANCE["auto"])
     try:
-        found = asyncio.run(load(service, requests, right, given.seconds, tolerance))
+        found = asyncio.run(load(service, requests, right, given.seconds, given.each, tolerance))
         code = service.end()
     finally:
         if service.process.poll() is None:

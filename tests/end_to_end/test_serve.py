@@ -1,0 +1,67 @@
+"""`nlpctl serve` as a process: the answers of predict, an overload, a SIGTERM; and places where it cannot listen."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "check_serve.py"
+
+
+def test_under_load_and_through_a_sigterm(work, base):
+    """scripts/check_serve.py with short phases: every answer is that of predict, nothing is lost."""
+    texts = [line.split("\t")[0] for line in (work / "train.tsv").read_text().splitlines()[1:]]
+    (work / "served.txt").write_text("".join(f"{text}\n" for text in texts))
+    words = [sys.executable, SCRIPT, base, work / "served.txt", "--engine", "dygraph", "--precision", "fp32"]
+    done = subprocess.run([*words, "--seconds", "1", "--each", "1"], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads(done.stdout)
+    assert found["64_senders"]["answered"] > 64 and found["overload"]["answered"] > 64
+    assert found["overload"]["lost"] == found["overload"]["wrong"] == 0
+    assert found["malformed"] == {"kinds": 23, "sent": 23, "surprises": {}}
+    assert found["sigterm"]["lost"] == found["sigterm"]["wrong"] == 0 and found["sigterm"]["answered"] > 0
+    assert found["exit_code"] == 0 and found["log"][-1].startswith("stopped; ")
+    assert not [line for line in found["log"] if "Traceback" in line or "Warning" in line]
+
+
+def test_pairs_and_lists_and_ctrl_c(work, base):
+    process = work.start("serve", "base/model", "--port", "0", "--drain", "0", "--set", "data.on_bad_row=skip")
+    log = []
+    while not (log and log[-1].startswith("serving ")):
+        log.append(process.stderr.readline())
+        assert log[-1], "".join(log)
+    url = log[-1].split(" on ")[1].split()[0]
+
+    def post(value) -> tuple[int, object]:
+        data = json.dumps(value).encode()
+        request = urllib.request.Request(f"{url}/predict", data, {"Content-Type": "application/json"})
+        try:
+            with urllib.request.urlopen(request, timeout=60) as response:
+                return response.status, json.load(response)
+        except urllib.error.HTTPError as error:
+            return error.code, json.load(error)
+
+    status, (good, blank, bad) = post([{"text": "good"}, {"text": " "}, {"text": "bad"}])
+    assert status == 200 and good["label"] == "pos" and bad["label"] == "neg"
+    assert blank == {"error": "body:$[1]: blank text"}
+    assert post({"text": "good"}) == (200, good)
+    assert post({"txt": "good"})[0] == 422
+    with urllib.request.urlopen(f"{url}/health", timeout=60) as response:
+        health = json.load(response)
+    assert health == {"status": "ok", "task": "sequence_classification", "engine": "dygraph", "precision": "fp32"}
+
+    taken = url.rpartition(":")[2]
+    refused = work.nlpctl("serve", "base", "--port", taken)
+    assert refused.returncode == 2 and f"cannot listen on 127.0.0.1 port {taken}" in refused.stderr, refused.stderr
+
+    process.send_signal(signal.SIGINT)
+    _, rest = process.communicate(timeout=60)
+    assert process.returncode == 0 and "stopped; 4 rows were answered" in rest, rest
+    with socket.socket() as gone:
+        assert gone.connect_ex(("127.0.0.1", int(taken))) != 0
