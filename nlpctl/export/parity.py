@@ -33,7 +33,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Difference:
-    """`largest`: the largest absolute difference of any output that is not a whole number; NaN where one is no number, or has another shape.
+    """`largest`: the largest absolute difference of any output of fractions; NaN where one is no number or missing.
     `relative`: the same as a share of the output's largest value, where that is above 1. `agreement`: share of the rows
     that are decided alike; `changed`: which are not.
     """

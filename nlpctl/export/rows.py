@@ -15,7 +15,6 @@ from nlpctl.data.examples import ExampleReader
 from nlpctl.data.row import BadRow, Row
 from nlpctl.data.sources import RowSource, has_split, open_files, open_split
 from nlpctl.data.task_rows import TaskRows
-from nlpctl.data.units import special_ids
 from nlpctl.errors import UserError
 
 _SEED = 2017
@@ -34,9 +33,17 @@ class ComparedRows:
 def rows_to_compare(rows: TaskRows, file: Path | None, tokenizer: Any, count: int, *, masked: bool) -> ComparedRows:
     """Up to `count` rows of `file`, else of the first of dev, test and train that can be read, else made up.
 
-    `masked`: one word of each text is replaced by the mask. UserError where `file` is missing or has no good row.
+    `masked`: one word of each text is replaced by the mask. `file` has passed `require_rows`.
     """
     return _found(rows, file, ("dev", "test", "train"), tokenizer, count, masked)
+
+
+def require_rows(rows: TaskRows, file: Path) -> None:
+    """UserError where `file` is missing or has no good row. Needs no tokenizer."""
+    source = open_files(rows, [file], rows.required(labelled=False), where="--data")
+    if next(_examples(rows, source, None), None) is None:
+        hint = "give a file of rows that `nlpctl predict` would answer"
+        raise UserError("no row is usable", where=str(file), hint=hint)
 
 
 def rows_to_calibrate(
@@ -52,11 +59,7 @@ def _found(
     mask = tokenizer.mask_token if masked else None
     if file is not None:
         source = open_files(rows, [file], rows.required(labelled=False), where="--data")
-        examples = tuple(islice(_examples(rows, source, mask), count))
-        if not examples:
-            hint = "give a file of rows that `nlpctl predict` would answer"
-            raise UserError("no row is usable", where=str(file), hint=hint)
-        return ComparedRows(examples, str(file), real=True)
+        return ComparedRows(tuple(islice(_examples(rows, source, mask), count)), str(file), real=True)
     for split in splits:
         examples = _of_split(rows, split, mask, count)
         if examples:
@@ -102,6 +105,8 @@ def _with_mask(text: str, mask: str) -> str:
 
 def _made_up(rows: TaskRows, tokenizer: Any, count: int, mask: str | None) -> Iterator[Any]:
     """Texts of words drawn from the vocabulary, short ones and such as half fill the window."""
+    from nlpctl.data.units import special_ids  # tokenizers import Paddle
+
     special = special_ids(tokenizer)
     words = [id for id in range(len(tokenizer)) if id not in special]
     chance = np.random.default_rng(_SEED)

@@ -13,9 +13,11 @@ from typing import TYPE_CHECKING
 
 import nlpctl
 from nlpctl.config.schema import Recipe
+from nlpctl.data.kinds import task_rows
 from nlpctl.errors import UserError
 from nlpctl.export.graph_files import FORMATS, PRECISIONS
 from nlpctl.export.layouts import LAYOUTS, layout
+from nlpctl.export.rows import require_rows, rows_to_calibrate, rows_to_compare
 from nlpctl.models.export_folder import ExportManifest, read_manifest, write_manifest
 from nlpctl.models.folder import make_card, save_description
 from nlpctl.models.source import resolve_source
@@ -48,6 +50,8 @@ class Wanted:
 
     def __post_init__(self) -> None:
         for given, known, flag in ((self.formats, FORMATS, "--format"), (self.precisions, PRECISIONS, "--precision")):
+            if not given:
+                raise UserError("names nothing", flag, f"of {', '.join(known)}")
             for name in given:
                 if name in ("bf16", "fp16"):
                     hint = f"leave it out; then `nlpctl predict EXPORT --precision {name}`"
@@ -84,9 +88,15 @@ def export(
     """
     if layout is not None and layout not in LAYOUTS:
         known = tuple(LAYOUTS)
-        raise UserError(f"there is no layout {layout!r}{did_you_mean(layout, known)}", "--layout", f"of {known}")
+        hint = f"of {', '.join(known)}"
+        raise UserError(f"there is no layout {layout!r}{did_you_mean(layout, known)}", "--layout", hint)
+    if layout is None and resolve_source(source).kind == "export":
+        hint = "give what it was made from: nlpctl export RUN; or arrange it for a server: --layout"
+        raise UserError("this is an export already", where=source, hint=hint)
     final = output if output is not None else _default_output(recipe, source, layout)
     _refuse_output(final, source, layout, overwrite)
+    if wanted.data is not None:
+        require_rows(task_rows(recipe.task, recipe.data), wanted.data)
     with sigterm_interrupts(), ExitStack() as stack:
         with writing(final, _ELSEWHERE):
             folder = stack.enter_context(staged_dir(final))
@@ -170,14 +180,12 @@ def _versions() -> dict[str, str]:
 def _write(recipe: Recipe, source: str, folder: Path, wanted: Wanted) -> ExportManifest:
     """Everything that an export holds, into an empty folder."""
     setup = prepared(recipe)
-    from nlpctl.data.kinds import task_rows
     from nlpctl.data.labels import LabelSet
     from nlpctl.data.tokenizers import build_encoder
     from nlpctl.export.check import compare_graphs
     from nlpctl.export.graphs import Plan, write_graphs
     from nlpctl.export.parity import Parity, batches_of
     from nlpctl.export.report import write_report
-    from nlpctl.export.rows import rows_to_calibrate, rows_to_compare
     from nlpctl.export.to_graph import input_specs
     from nlpctl.inference.engine import DygraphPredictor
     from nlpctl.models.length import check_length

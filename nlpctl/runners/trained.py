@@ -57,6 +57,7 @@ def _checked(name_or_path: str) -> str:
         read_trained_card(source.folder)
     elif source.kind == "export":
         read_manifest(source.folder)
+        read_trained_card(source.folder)
     return source.name if source.folder is None else str(source.folder)
 
 

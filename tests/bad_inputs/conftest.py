@@ -37,7 +37,8 @@ def with_paddle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLin
 
 @pytest.fixture(scope="session")
 def start(tmp_path_factory: pytest.TempPathFactory, with_paddle: CommandLines) -> Path:
-    """good.yaml (right in every way), its data, a Hugging Face encoder, and outputs/finished, a run of good.yaml."""
+    """good.yaml (right in every way), its data, a Hugging Face encoder, outputs/finished, a run of good.yaml, and
+    exported, its export."""
     folder = tmp_path_factory.mktemp("start")
     (folder / "good.yaml").write_text(GOOD, encoding="utf-8")
     (folder / "recipe.yaml").write_text("extends: good.yaml\n", encoding="utf-8")
@@ -45,6 +46,8 @@ def start(tmp_path_factory: pytest.TempPathFactory, with_paddle: CommandLines) -
         (folder / name).write_text(ROWS, encoding="utf-8")
     shutil.copytree(HUGGINGFACE, folder / "huggingface")
     ended = with_paddle.run(["train", "good.yaml", "--output_dir", "outputs/finished"], folder)
+    assert ended.code == 0, ended.err
+    ended = with_paddle.run(["export", "outputs/finished", "-o", "exported"], folder)
     assert ended.code == 0, ended.err
     return folder
 

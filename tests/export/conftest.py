@@ -38,12 +38,13 @@ def asked(chance: random.Random) -> dict[str, Any]:
     return {"question": "which room", "context": context, "answers": [{"text": context[:3], "answer_start": 0}]}
 
 
-# task: a row, and keys of the recipe
+PAIRED = "columns: {text: a, text_pair: b}"
+# task: a row, and keys of the section data
 CASES: dict[str, tuple[Callable[[random.Random], dict[str, Any]], str]] = {
     "sequence_classification": (lambda c: {"text": text(c), "label": c.choice("xyz")}, ""),
     "multi_label_classification": (lambda c: {"text": text(c), "label": c.sample("xyz", c.randint(0, 2))}, ""),
-    "text_matching": (lambda c: {"a": text(c), "b": text(c), "label": c.randint(0, 1)}, "columns: {text: a, text_pair: b}"),
-    "semantic_indexing": (lambda c: {"a": text(c), "b": text(c), "label": 1}, "columns: {text: a, text_pair: b}"),
+    "text_matching": (lambda c: {"a": text(c), "b": text(c), "label": c.randint(0, 1)}, PAIRED),
+    "semantic_indexing": (lambda c: {"a": text(c), "b": text(c), "label": 1}, PAIRED),
     "question_answering": (asked, "doc_stride: 8"),
     "token_classification": (tagged, "doc_stride: 8"),
     "lexical_analysis": (tagged, "doc_stride: 8"),

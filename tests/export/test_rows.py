@@ -8,6 +8,7 @@ import pytest
 
 from nlpctl.data.kinds import task_rows
 from nlpctl.errors import UserError
+from nlpctl.export.rows import require_rows, rows_to_compare
 from nlpctl.runners.trained import find_trained_model, prepared
 
 
@@ -20,8 +21,6 @@ def tokenizer(classifier):
 
 
 def rows(recipe, file=None, count=50, masked=False, tokenizer=None, **data):
-    from nlpctl.export.rows import rows_to_compare
-
     changed = dataclasses.replace(recipe.data, **data)
     return rows_to_compare(task_rows(recipe.task, changed), file, tokenizer, count, masked=masked)
 
@@ -45,10 +44,11 @@ def test_a_file_needs_no_labels(classifier, tokenizer, tmp_path):
     found = rows(classifier, file, tokenizer=tokenizer)
     assert [example.text for example in found.examples] == ["the room", "the bed"] and found.real
     file.write_text("text\n \n\t\n", encoding="utf-8")
+    kind = task_rows(classifier.task, classifier.data)
     with pytest.raises(UserError, match="no row is usable"):
-        rows(classifier, file, tokenizer=tokenizer)
+        require_rows(kind, file)
     with pytest.raises(UserError, match="new.csv does not exist"):
-        rows(classifier, tmp_path / "new.csv", tokenizer=tokenizer)
+        require_rows(kind, tmp_path / "new.csv")
 
 
 def test_a_word_of_every_text_is_masked(classifier, tokenizer):
