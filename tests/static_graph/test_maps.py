@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import numpy as np
@@ -74,6 +75,8 @@ def test_every_built_in_map_can_be_read():
         built_in_map("erni")
 
 
+ROOT = Path(__file__).resolve().parents[2]
+
 A = np.arange(12, dtype="float32").reshape(3, 4)
 
 
@@ -123,3 +126,16 @@ def test_fused_query_key_and_value():
 def test_a_step_that_does_not_fit_names_the_line_and_the_shapes(step, shapes):
     with pytest.raises(UserError, match=r"map.yaml:3: \w+ does not fit arrays of shape \[3, 4\]"):
         run([step], *[np.zeros(shape, "f4") for shape in shapes])
+
+
+def test_the_map_that_the_documentation_works_through_is_the_built_in_one(tmp_path):
+    page = (ROOT / "docs" / "convert-static.md").read_text(encoding="utf-8").partition("### Worked through: LAC")[2]
+    blocks = re.findall(r"^```yaml\n(.*?)^```$", page, flags=re.M | re.S)
+    shown = map_of(tmp_path, "rules:\n" + "".join(block.removeprefix("rules:\n") for block in blocks)).rules
+
+    def content(rule):
+        return rule.static, rule.dygraph, [step.plain() for step in rule.steps]
+
+    assert len(shown) == 7
+    built_in = [content(rule) for rule in built_in_map("lac").rules]
+    assert [content(rule) for rule in shown if content(rule) not in built_in] == []
