@@ -101,7 +101,7 @@ def train(lac: Path, data: Path, folder: Path, words: Sequence[str]) -> Path:
     if not (run / "metrics.json").is_file():
         resume = ("--resume",) if run.is_dir() else ()
         paths = ("--set", f"model.name_or_path={lac}", "--output_dir", run)
-        nlpctl("train", RECIPE, *paths, *resume, *words, more={"MSRA_DIR": str(retagged)})
+        nlpctl("train", RECIPE, *paths, *resume, *words, more={"LAC_DIR": str(retagged)})
     return run
 
 
