@@ -13,7 +13,10 @@ from __future__ import annotations
 from importlib import import_module
 from types import ModuleType
 
-LAYOUTS: dict[str, str] = {}
+LAYOUTS: dict[str, str] = {
+    "triton": "nlpctl.export.layouts.triton",
+    "paddle-serving": "nlpctl.export.layouts.paddle_serving",
+}
 
 
 def layout(name: str) -> ModuleType:

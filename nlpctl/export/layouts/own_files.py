@@ -1,0 +1,28 @@
+"""What a client needs to make inputs and read outputs: the folder nlpctl/ beside a graph that another server runs."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+from nlpctl.models.export_folder import REPORTS, ExportManifest
+from nlpctl.runtime.layout import EXPORT_MANIFEST, TASK
+
+OWN = "nlpctl"
+_OF_GRAPHS = (".pdmodel", ".pdiparams", ".info", ".onnx")
+
+
+def copy_own_files(export: Path, manifest: ExportManifest, folder: Path) -> None:
+    """Config, tokenizer, labels and task of an export, without its graphs, to nlpctl/ in `folder`."""
+    graphs = {name for graph in manifest.graphs for name in graph.files}
+    target = folder / OWN
+    target.mkdir(parents=True)
+    for path in sorted(export.iterdir()):
+        of_graph = path.name in graphs or path.suffix in _OF_GRAPHS
+        if path.is_file() and not of_graph and path.name not in (EXPORT_MANIFEST, *REPORTS):
+            shutil.copyfile(path, target / path.name)
+
+
+def has_own_files(folder: Path) -> bool:
+    """Whether copy_own_files has filled nlpctl/ in `folder`."""
+    return (folder / OWN / TASK).is_file()

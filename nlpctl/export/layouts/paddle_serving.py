@@ -1,0 +1,87 @@
+"""The folders of Paddle Serving 0.9, as its `python -m paddle_serving_client.convert` writes them (doc/Save_EN.md).
+
+    serving_server/model.pdmodel model.pdiparams
+    serving_server/serving_server_conf.prototxt           GeneralModelConfig of general_model_config.proto, as text
+    serving_server/serving_server_conf.stream.prototxt    the same, serialized
+    serving_client/serving_client_conf.prototxt ...       the same for clients
+    nlpctl/                                               tokenizer, labels, task: for clients
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+from nlpctl.errors import UserError
+from nlpctl.export.layouts.messages import Field, as_text, message_types
+from nlpctl.export.layouts.own_files import OWN, copy_own_files, has_own_files
+from nlpctl.models.export_folder import ExportManifest, TensorSpec
+from nlpctl.static_graph.program import read_program
+
+SERVER, CLIENT = "serving_server", "serving_client"
+
+_TYPES = {"int64": 0, "float32": 1, "int32": 2, "float16": 5, "bool": 9}  # var_type_conversion of paddle_serving_client
+
+# The fields that are used, with the numbers of general_model_config.proto in the released paddle-serving-client 0.9.0;
+# on the development branch feed_var and fetch_var are 2 and 3. Paddle Serving itself reads the text.
+_VARIABLE = (Field("name", 1, "string"), Field("alias_name", 2, "string"), Field("is_lod_tensor", 3, "bool"))
+_SHAPE = Field("shape", 5, "int32", repeated=True)
+_MESSAGES = {
+    "FeedVar": (*_VARIABLE, Field("feed_type", 4, "int32"), _SHAPE),
+    "FetchVar": (*_VARIABLE, Field("fetch_type", 4, "int32"), _SHAPE),
+    "GeneralModelConfig": (
+        Field("feed_var", 1, "FeedVar", repeated=True),
+        Field("fetch_var", 2, "FetchVar", repeated=True),
+    ),
+}
+_CLASSES = message_types("baidu.paddle_serving.configure", _MESSAGES)
+
+
+def write_repository(export: Path, manifest: ExportManifest, repository: Path, name: str) -> None:
+    """Server and client folders of the fp32 graph; `name` is not used: a server has one model.
+
+    UserError where the export has no such graph.
+    """
+    graph = next((each for each in manifest.graphs if (each.format, each.precision) == ("paddle", "fp32")), None)
+    if graph is None:
+        hint = "export the model with --format paddle, or paddle,onnx"
+        raise UserError("Paddle Serving runs Paddle's fp32 graph, and this export has none", str(export), hint)
+    program, _ = graph.files
+    config = general_model_config(manifest, read_program(export / program).fetches)
+    for folder in (SERVER, CLIENT):
+        (repository / folder).mkdir()
+        (repository / folder / f"{folder}_conf.prototxt").write_text(as_text(config), encoding="utf-8")
+        (repository / folder / f"{folder}_conf.stream.prototxt").write_bytes(config.SerializeToString())
+    for file in graph.files:
+        shutil.copyfile(export / file, repository / SERVER / file)
+    copy_own_files(export, manifest, repository)
+
+
+def is_repository(folder: Path) -> bool:
+    """Whether write_repository has filled the folder, and nothing else is in it."""
+    names = {path.name for path in folder.iterdir()}
+    return names == {SERVER, CLIENT, OWN} and has_own_files(folder)
+
+
+def general_model_config(manifest: ExportManifest, fetches: tuple[str, ...]) -> Any:
+    """What is fed and fetched. `fetches`: the names of the outputs in the graph; clients use those of the manifest."""
+    config = _CLASSES["GeneralModelConfig"]()
+    for spec in manifest.inputs:
+        config.feed_var.add(
+            name=spec.name,
+            alias_name=spec.name,
+            is_lod_tensor=False,
+            feed_type=_TYPES[spec.dtype],
+            shape=_shape(spec),
+        )
+    for name, spec in zip(fetches, manifest.outputs, strict=True):
+        config.fetch_var.add(
+            name=name, alias_name=spec.name, is_lod_tensor=False, fetch_type=_TYPES[spec.dtype], shape=_shape(spec)
+        )
+    return config
+
+
+def _shape(spec: TensorSpec) -> list[int]:
+    """The sizes that are fixed; paddle_serving_client.convert leaves out the others."""
+    return [size for size in spec.shape if size is not None]
