@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import resource
 import socket
 from collections.abc import Awaitable, Callable
 from types import FrameType
+from typing import Any
 
 import uvicorn
 
@@ -19,6 +22,14 @@ from nlpctl.serving.late import turn_away, waiting_connections
 KEEP_ALIVE = 75  # seconds; longer than most load balancers keep an idle connection (60), so that they close it
 QUIET = 0.5  # seconds without a request, after which open connections are taken to be idle
 LAST_CALLS = 5.0  # seconds, at the most, until open connections are idle
+
+
+def allow_many_connections() -> None:
+    """Each connection is an open file: allow as many as the system lets us."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 class Server(uvicorn.Server):
@@ -55,6 +66,8 @@ class Server(uvicorn.Server):
     async def run_on(self, listening: socket.socket) -> None:
         """Serve until told to stop. UserError where the address was taken meanwhile."""
         self._loop, self._listening = asyncio.get_running_loop(), listening
+        self._loop.set_exception_handler(self._unhandled)
+        allow_many_connections()
         self._service.batcher.start()
         try:
             await self.serve([listening])
@@ -64,6 +77,11 @@ class Server(uvicorn.Server):
             raise cannot_listen(error, self._service.settings) from None
         finally:
             await self._service.batcher.close()
+
+    def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        """What goes wrong outside of a request, such as a connection that cannot be accepted: told in one line."""
+        error = context.get("exception")
+        console.warn(f"{context['message']} ({error})" if error is not None else context["message"])
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """A signal came (in the main thread, between any two instructions)."""
