@@ -12,13 +12,17 @@ from nlpctl.static_graph.lexical import EMBEDDING, bare_arrays
 from nlpctl.static_graph.old_operators import missing_operators, run_lexical
 from nlpctl.static_graph.proof import Compared, Proof
 from nlpctl.static_graph.variables import StaticVariable
+from nlpctl.tasks.base import as_tuple
 
 _LENGTHS = (1, 2, 9, 24)
 _SEED = 7
 
 
 def prove_lexical(variables: Mapping[str, StaticVariable], network: paddle.nn.Layer) -> Proof:
-    """Hidden states, tag scores and best paths of random sentences, by the old operators and by `network`."""
+    """Hidden states, tag scores and best paths of random sentences, by the old operators and by `network`.
+
+    Where the network has no CRF there are no paths to compare.
+    """
     missing = missing_operators()
     if missing:
         return Proof(False, f"this Paddle has no operator {missing[0]} any more, which LAC was made of")
@@ -32,14 +36,15 @@ def prove_lexical(variables: Mapping[str, StaticVariable], network: paddle.nn.La
     network.eval()
     with paddle.no_grad():
         hidden = network.base_model(paddle.to_tensor(ids))[0].numpy()
-        emissions, transitions = (output.numpy() for output in network(paddle.to_tensor(ids)))
+        emissions, *transitions = (output.numpy() for output in as_tuple(network(paddle.to_tensor(ids))))
     chains = [scores[:length] for scores, length in zip(emissions, _LENGTHS, strict=True)]
-    paths = viterbi(chains, transitions)
     differences = {
         "hidden states": [(each.hidden, rows[: len(each.path)]) for each, rows in zip(old, hidden, strict=True)],
         "tag scores": [(each.emissions, chain) for each, chain in zip(old, chains, strict=True)],
-        "best tags": [(each.path, path) for each, path in zip(old, paths, strict=True)],
     }
+    if transitions:
+        paths = viterbi(chains, *transitions)
+        differences["best tags"] = [(each.path, path) for each, path in zip(old, paths, strict=True)]
     outputs = tuple(
         Compared(name, (sum(_LENGTHS), *pairs[0][0].shape[1:]), max(float(np.abs(a - b).max()) for a, b in pairs))
         for name, pairs in differences.items()
