@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from nlpctl.config.schema import InferenceSection
 from nlpctl.errors import Problem, UserError
-from nlpctl.inference.support import ENGINE_FORMATS, Machine, obstacle
+from nlpctl.inference.support import ENGINE_FORMATS, TENSORRT_PRECISIONS, Machine, obstacle, tensorrt_obstacle
 from nlpctl.models.export_folder import Check, ExportManifest, Graph
 
 
@@ -58,6 +58,9 @@ def runnable(manifest: ExportManifest, machine: Machine) -> list[Choice]:
 
 def check_engine(inference: InferenceSection, machine: Machine) -> None:
     """UserError where no export whatever could be run as `inference` asks."""
+    refused = tensorrt_obstacle(inference, machine) if inference.tensorrt else None
+    if refused is not None:
+        raise UserError(problems=[refused])
     engines = [name for name in ENGINE_FORMATS if inference.engine in ("auto", name)]
     if inference.precision == "auto":
         problems = [obstacle(engine, "fp32", machine) for engine in engines]
@@ -75,6 +78,8 @@ def candidates(manifest: ExportManifest, inference: InferenceSection, machine: M
     """
     check_engine(inference, machine)
     of_engine = [each for each in all_choices(manifest) if inference.engine in ("auto", each.engine)]
+    if inference.tensorrt:
+        of_engine = [each for each in of_engine if each.engine == "paddle" and each.precision in TENSORRT_PRECISIONS]
     if not of_engine:
         raise _missing(manifest, inference)
     wanted = [each for each in of_engine if inference.precision in ("auto", each.precision)]
@@ -113,10 +118,11 @@ def _missing(manifest: ExportManifest, inference: InferenceSection) -> UserError
     if inference.engine == "dygraph":
         hint = "take the model folder or run that it was made from, or another engine"
         return UserError("an export holds graphs, no network for dygraph to run", "inference.engine", hint)
-    format = ENGINE_FORMATS[inference.engine]
+    engine = "paddle" if inference.tensorrt else inference.engine
+    format = ENGINE_FORMATS[engine]
     held = " and ".join(sorted({graph.format for graph in manifest.graphs})) or "no"
     hint = f"export the model again with --format {format}, or take --engine auto"
-    message = f"{inference.engine} runs {format} graphs; this export holds {held} graphs"
+    message = f"{engine} runs {format} graphs; this export holds {held} graphs"
     return UserError(message, "inference.engine", hint)
 
 

@@ -68,15 +68,21 @@ def open_choice(
 
 def this_machine(setup: ProcessSetup) -> Machine:
     """What this machine can run, on the device of `setup`."""
-    installed = is_installed("onnxruntime")
+    cpu, onnxruntime = cpu_info(), is_installed("onnxruntime")
     if setup.device == "cpu":
-        return Machine(cpu_info(), setup.device, installed, onnxruntime_gpu=False, gpu_bf16=False)
+        return Machine(cpu, "cpu", onnxruntime, onnxruntime_gpu=False, gpu_bf16=False, tensorrt=False)
     import paddle
 
-    from nlpctl.inference.onnx_runtime import runs_on_cards
-
-    bf16 = paddle.device.cuda.get_device_capability() >= (8, 0)
-    return Machine(cpu_info(), setup.device, installed, installed and runs_on_cards(), bf16)
+    if onnxruntime:
+        from nlpctl.inference.onnx_runtime import runs_on_cards
+    return Machine(
+        cpu,
+        setup.device,
+        onnxruntime,
+        onnxruntime_gpu=onnxruntime and runs_on_cards(),
+        gpu_bf16=paddle.device.cuda.get_device_capability() >= (8, 0),
+        tensorrt=paddle.inference.get_trt_compile_version() != (0, 0, 0),
+    )
 
 
 def fastest(found: tuple[Choice, ...], speeds: Speeds) -> Choice:

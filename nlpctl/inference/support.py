@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from dataclasses import dataclass
 
+from nlpctl.config.schema import InferenceSection
 from nlpctl.errors import Problem
 from nlpctl.runtime.cpu import NATIVE, CpuInfo
 
@@ -16,6 +17,8 @@ _PRECISIONS = {  # (engine, kind of device): what it computes in
     ("onnxruntime", "gpu"): ("fp32",),
 }
 
+TENSORRT_PRECISIONS = ("fp32", "fp16")
+
 
 @dataclass(frozen=True)
 class Machine:
@@ -26,6 +29,7 @@ class Machine:
     onnxruntime: bool  # installed
     onnxruntime_gpu: bool  # with CUDA
     gpu_bf16: bool
+    tensorrt: bool  # Paddle was built with it
 
     @property
     def kind(self) -> str:
@@ -51,6 +55,22 @@ def obstacle(engine: str, precision: str, machine: Machine) -> Problem | None:
     if machine.kind == "gpu" and precision == "bf16" and not machine.gpu_bf16:
         message = "this card does not compute in bf16 natively: that takes compute capability 8.0"
         return Problem(message, "inference.precision", "use --precision fp16, or auto")
+    return None
+
+
+def tensorrt_obstacle(inference: InferenceSection, machine: Machine) -> Problem | None:
+    """What keeps `machine` from handing graphs to TensorRT as `inference` asks; None where nothing does."""
+    where = "inference.tensorrt"
+    if inference.engine == "onnxruntime":
+        return Problem("Paddle Inference hands graphs to TensorRT, ONNX Runtime does not", where, "use --engine paddle")
+    if machine.kind != "gpu":
+        return Problem("TensorRT runs on NVIDIA cards only", where, "use --device gpu, or set it to false")
+    if not machine.tensorrt:
+        hint = "install one that was, from the downloads of Paddle Inference, or set it to false"
+        return Problem("the installed Paddle was built without TensorRT", where, hint)
+    if inference.precision not in ("auto", *TENSORRT_PRECISIONS):
+        hint = f"use --precision {' or '.join(TENSORRT_PRECISIONS)}"
+        return Problem(f"TensorRT is not given graphs in {inference.precision}", where, hint)
     return None
 
 

@@ -15,8 +15,10 @@ MODERN = CpuInfo("GenuineIntel", "Xeon", ("avx2", "avx512f", "avx512_vnni", "avx
 OLD = CpuInfo("GenuineIntel", "Core", ("avx2",))
 
 
-def machine(cpu=MODERN, device="cpu", onnxruntime=True, onnxruntime_gpu=False, gpu_bf16=True) -> Machine:
-    return Machine(cpu, device, onnxruntime, onnxruntime_gpu, gpu_bf16)
+def machine(
+    cpu=MODERN, device="cpu", onnxruntime=True, onnxruntime_gpu=False, gpu_bf16=True, tensorrt=False
+) -> Machine:
+    return Machine(cpu, device, onnxruntime, onnxruntime_gpu, gpu_bf16, tensorrt)
 
 
 def checks(engine, **agreements):
@@ -28,6 +30,8 @@ PADDLE_INT8 = Graph("paddle", "int8", ("q.pdmodel", "q.pdiparams"), "ptq", check
 ONNX = Graph("onnx", "fp32", ("model.onnx",), checks=checks("onnxruntime", fp32=1.0))
 DYNAMIC = Graph("onnx", "int8", ("d.onnx",), "dynamic", checks("onnxruntime", int8=0.993))
 STATIC = Graph("onnx", "int8", ("s.onnx",), "static")  # the machine that exported it could not run it
+CARD, CARD_TRT = machine(device="gpu:0"), machine(device="gpu:0", onnxruntime_gpu=True, tensorrt=True)
+TRT = {"tensorrt": True}
 ORT = {"engine": "onnxruntime"}
 OF_PADDLE = ["paddle fp32", "paddle bf16", "paddle int8 (ptq)"]
 ALL = (PADDLE, PADDLE_INT8, ONNX, DYNAMIC, STATIC)
@@ -89,6 +93,12 @@ def test_what_is_asked_for_is_taken_however_it_did():
     assert names(found.choices) == ["onnxruntime int8 (dynamic)", "onnxruntime int8 (static)"]
 
 
+def test_tensorrt_is_given_fp32_and_fp16_graphs_of_paddle():
+    fp16 = Graph("paddle", "fp32", PADDLE.files, checks=checks("paddle", fp32=1.0, bf16=1.0, fp16=1.0))
+    found = candidates(manifest(fp16, ONNX), InferenceSection(tensorrt=True), CARD_TRT)
+    assert names(found.choices) == ["paddle fp32", "paddle fp16"]
+
+
 def test_an_engine_leaves_its_precisions():
     found = candidates(manifest(*ALL), InferenceSection(engine="paddle"), machine())
     assert names(found.choices) == ["paddle fp32", "paddle bf16"]
@@ -111,6 +121,11 @@ def test_an_engine_leaves_its_precisions():
         (ALL, {"precision": "int8"}, machine(device="gpu:0"), "precision", "int8 on a GPU", "fp16"),
         (ALL, ORT, machine(device="gpu:0"), "engine", "has no CUDA", "onnxruntime-gpu"),
         (ALL, {"precision": "bf16"}, machine(device="gpu:0", gpu_bf16=False), "precision", "capability 8.0", "fp16"),
+        (ALL, TRT, machine(), "tensorrt", "NVIDIA cards only", "--device gpu"),
+        (ALL, TRT, CARD, "tensorrt", "built without TensorRT", "false"),
+        (ALL, TRT | ORT, CARD_TRT, "tensorrt", "ONNX Runtime does not", "--engine paddle"),
+        (ALL, TRT | {"precision": "bf16"}, CARD_TRT, "tensorrt", "not given graphs in bf16", "fp32 or fp16"),
+        ((ONNX,), TRT, CARD_TRT, "engine", "paddle runs paddle graphs; this export holds onnx", "--format paddle"),
         ((PADDLE_INT8,), {}, machine(), "precision", "paddle int8 (ptq) decided 97.00%", "--precision int8"),
     ],
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,7 @@ from nlpctl.inference import paddle_inference
 from nlpctl.inference.choice import all_choices
 from nlpctl.inference.choose import choices, open_choice
 from nlpctl.inference.engine import DygraphPredictor
+from nlpctl.inference.tensorrt import collect_shapes
 from nlpctl.models.export_folder import ExportManifest, Graph, TensorSpec
 from nlpctl.runtime.process import ProcessSetup
 
@@ -134,6 +136,15 @@ def test_the_files_may_go_once_they_are_loaded(tmp_path):
         file.unlink()
     for predictor in predictors:
         assert_alike(predictor, network, batch(2, 3))
+
+
+def test_shapes_are_collected_for_tensorrt(made, tmp_path):
+    folder, _, manifest = made
+    shapes = tmp_path / "kept" / "shapes.pbtxt"
+    collect_shapes(shapes, folder, manifest.graphs[0], SETUP, [batch(1, 2), batch(4, 9)])
+    (found,) = re.findall(r'name: "input_ids"\n((?:  \w+_shape: \d+\n)+)', shapes.read_text())
+    assert re.findall(r"(min|max)_shape: (\d+)", found) == [("min", "1"), ("min", "2"), ("max", "4"), ("max", "9")]
+    assert [path.name for path in shapes.parent.iterdir()] == ["shapes.pbtxt"]
 
 
 def refused(folder, manifest, engine):
