@@ -11,7 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nlpctl.config.schema import ModelSection
 from nlpctl.errors import UserError
+from nlpctl.models.families import Head
+from nlpctl.models.load import load_to_train
 from nlpctl.models.source import WEIGHTS
 from nlpctl.models.weights import read_weights_file
 from nlpctl.runners.convert_static import (
@@ -121,6 +124,22 @@ def test_without_any_known_name_the_place_in_the_graph_tells(tmp_path, config):
     done = convert_static(request(source, config), tmp_path / "ernie")
     assert_all_there(done, arrays, "place in the graph")
     assert done.report.proof.holds
+
+
+def test_the_encoder_trains_on(tmp_path, config):
+    """The folder is what model.name_or_path takes: only the new task's head is new."""
+    arrays = old_ernie.parameters()
+    source = old_ernie.write_folder(tmp_path / "params", arrays)
+    words = ["[PAD]", "[CLS]", "[SEP]", "[UNK]", "[MASK]", *(chr(0x4E00 + index) for index in range(35))]
+    (tmp_path / "vocab.txt").write_text("".join(f"{word}\t{i}\n" for i, word in enumerate(words)), encoding="utf-8")
+    done = convert_static(request(source, config, vocabulary=tmp_path / "vocab.txt"), tmp_path / "ernie")
+    assert done.usable and done.task is None
+    model = ModelSection(name_or_path=str(tmp_path / "ernie"))
+    loaded = load_to_train(model, Head("SequenceClassification"), ("a", "b"), vocabulary_texts=None)
+    assert set(loaded.fresh) == {"classifier.weight", "classifier.bias"} and not loaded.ignored
+    word = loaded.network.state_dict()["ernie.embeddings.word_embeddings.weight"].numpy()
+    np.testing.assert_array_equal(word, arrays["word_embedding"])
+    assert loaded.tokenizer.convert_tokens_to_ids([chr(0x4E00 + 7)]) == [12]
 
 
 def test_ernie_2_0_has_a_task_embedding(tmp_path, config):
