@@ -157,7 +157,7 @@ class _Subject:
         return time.perf_counter() - started
 
     def _answered(self, rows: list[Any], predictions: list[list[Any]]) -> list[Any]:
-        return [self.pipeline.task.answer(row, parts) for row, parts in zip(rows, predictions, strict=True)]
+        return self.pipeline.task.answers(rows, predictions)
 
 
 def _open(candidate: Candidate, texts: Texts, batch_sizes: tuple[int, ...]) -> tuple[Opened, _Subject]:
