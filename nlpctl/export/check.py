@@ -93,7 +93,7 @@ def _beyond(found: Finding, task: Task) -> list[Problem]:
         return []
     if difference.agreement < task.int8_agreement:
         message = f"decides too many rows otherwise: {_changed(difference)}, {task.int8_agreement:.0%} have to be"
-        return [Problem(message, name, "leave out --precision int8")]
+        return [Problem(message, name, "leave out --precision int8, or take another method: int8-dynamic, int8-static")]
     return []
 
 

@@ -61,6 +61,11 @@ class Parity:
         """Rows and length of every batch."""
         return sorted({batch["input_ids"].shape for batch in (*(case.batch for case in self.cases), *self.edges)})
 
+    @property
+    def distinct_decisions(self) -> int:
+        """How many different decisions the network makes; 1 would mean that agreement says nothing."""
+        return len({repr(decision) for decision in self._decisions})
+
     def difference(self, run: Run) -> Difference:
         """What `run` makes of the same batches."""
         outputs = [run(case.batch) for case in self.cases]

@@ -24,7 +24,12 @@ def write_report(
     report = {
         "task": manifest.task,
         "source": manifest.source,
-        "rows": {"count": len(rows.examples), "from": rows.origin, "real": rows.real},
+        "rows": {
+            "count": len(rows.examples),
+            "from": rows.origin,
+            "real": rows.real,
+            "decisions": parity.distinct_decisions,
+        },
         "shapes": parity.shapes,
         "tolerance": {
             "fp32_difference": task.graph_tolerance,

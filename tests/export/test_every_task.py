@@ -54,6 +54,7 @@ def test_graphs_decide_as_the_network(made_run, task, architecture, head):
     fp32 = [check for graph in report["graphs"] for check in graph["checks"] if check["precision"] == "fp32"]
     assert [check["engine"] for check in fp32] == ["paddle", "onnxruntime"]
     assert all(0 <= check["relative_difference"] <= 1e-4 and check["agreement"] == 1 for check in fp32)
+    assert report["rows"].pop("decisions") >= len(distinct)  # of a language model, words are masked elsewhere
     assert report["rows"] == {"count": 40, "from": "dev", "real": True}
     lengths = [length for _, length in report["shapes"]]
     assert max(lengths) == 24 and (min(lengths) == 1 or task == "few_shot_classification")

@@ -1,0 +1,139 @@
+"""`nlpctl export` and what it leaves behind."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+
+import pytest
+
+from nlpctl.cli.app import main
+from nlpctl.errors import UserError
+from nlpctl.export import layouts
+from nlpctl.models.export_folder import read_manifest
+from nlpctl.runners.export import Wanted, export
+from nlpctl.runners.trained import find_trained_model
+
+
+@pytest.fixture
+def run(classifier, tmp_path):
+    """A copy of the run, to be changed."""
+    return shutil.copytree(classifier.run_dir, tmp_path / "run")
+
+
+def test_a_run_is_exported_into_itself(run, capsys):
+    assert main(["export", str(run), "--rows", "20", "--format", "paddle"]) == 0
+    told = capsys.readouterr()
+    assert "compared on 20 rows" in told.err and "model.pdmodel" in told.err or "model.pdmodel" in told.out
+    manifest = read_manifest(run / "export")
+    assert manifest.rows == 20 and manifest.max_seq_length == 24 and manifest.task == "sequence_classification"
+    assert [(spec.name, spec.dtype, spec.shape) for spec in manifest.inputs] == [
+        ("input_ids", "int64", (None, None)),
+        ("token_type_ids", "int64", (None, None)),
+    ]
+    assert [(spec.name, spec.dtype, spec.shape) for spec in manifest.outputs] == [("logits", "float32", (None, 3))]
+    assert manifest.versions["paddlepaddle"] == "2.6.2" and manifest.source == str(run / "model")
+    (graph,) = manifest.graphs
+    assert {(check.engine, check.precision) for check in graph.checks} >= {("paddle", "fp32")}
+    names = {path.name for path in (run / "export").iterdir()}
+    assert not {name for name in names if name.startswith("model_state")}  # no weights of the network itself
+    assert {"config.json", "vocab.txt", "labels.json", "task.json", "report.json", "report.md"} <= names
+    page = (run / "export" / "report.md").read_text()
+    assert "20 rows (dev), in batches of 1 to 7 rows and 1 to 24 tokens." in page
+    assert main(["export", str(run), "--rows", "20", "--format", "paddle"]) == 2  # it is there already
+    capsys.readouterr()
+    assert main(["export", str(run), "--rows", "10", "--format", "paddle", "--overwrite", "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["rows"]["count"] == 10
+
+
+def test_int8_of_every_method(classifier, tmp_path, monkeypatch):
+    from nlpctl.tasks.sequence_classification import SequenceClassification
+
+    monkeypatch.setattr(SequenceClassification, "int8_agreement", 0.5)  # the network was never trained
+    wanted = Wanted(("paddle", "onnx"), ("int8",))
+    result = export(classifier, find_trained_model(classifier), wanted, output=tmp_path / "x")
+    found = {(graph.format, graph.precision, graph.method) for graph in result.manifest.graphs}
+    fp32 = {("paddle", "fp32", None), ("onnx", "fp32", None)}
+    int8 = {("paddle", "int8", "ptq"), ("onnx", "int8", "dynamic"), ("onnx", "int8", "static")}
+    assert found == fp32 | int8
+    for graph in result.manifest.graphs:
+        (check,) = [each for each in graph.checks if each.precision == graph.precision]
+        assert (check.difference > 1e-3) == (graph.precision == "int8") and check.agreement >= 0.5
+
+
+def test_int8_that_decides_otherwise_is_refused(classifier, tmp_path, monkeypatch):
+    from nlpctl.errors import RunFailed
+    from nlpctl.inference.onnx_runtime import OnnxPredictor
+
+    right = OnnxPredictor.outputs
+
+    def outputs(self, batch):
+        return tuple(-each if self.precision == "int8" else each for each in right(self, batch))
+
+    monkeypatch.setattr(OnnxPredictor, "outputs", outputs)
+    message = r"model.int8-dynamic.onnx \(onnxruntime\): decides too many rows otherwise: 40 decisions differ"
+    with pytest.raises(RunFailed, match=message):
+        wanted = Wanted(("onnx",), ("int8-dynamic",))
+        export(classifier, find_trained_model(classifier), wanted, output=tmp_path / "x")
+    assert not any(tmp_path.iterdir())
+
+
+def test_thresholds_and_terms_go_with_the_export(made_run, tmp_path):
+    recipe = made_run("token_classification")
+    (tmp_path / "mine.tsv").write_text("good\tPRODUCT\n", encoding="utf-8")
+    decode = dataclasses.replace(recipe.decode, terms=str(tmp_path / "mine.tsv"))
+    recipe = dataclasses.replace(recipe, decode=decode)
+    labels = recipe.run_dir / "model" / "labels.json"
+    content = json.loads(labels.read_text())
+    labels.write_text(json.dumps(content | {"thresholds": [0.25] * len(content["labels"])}))
+    result = export(recipe, find_trained_model(recipe), Wanted(("paddle",), rows=8))
+    assert (result.folder / "terms.tsv").read_text() == "good\tPRODUCT\n"
+    assert json.loads((result.folder / "task.json").read_text())["decode"]["terms"] == "terms.tsv"
+    assert json.loads((result.folder / "labels.json").read_text())["thresholds"] == [0.25] * 4
+
+
+def test_rows_from_the_vocabulary_are_told(classifier, tmp_path, capsys):
+    data = dataclasses.replace(classifier.data, train=(), dev=())
+    recipe = dataclasses.replace(classifier, data=data)
+    export(recipe, find_trained_model(recipe), Wanted(("paddle",), rows=30), output=tmp_path / "x")
+    assert "compared on made-up text" in capsys.readouterr().err
+    assert "No real row could be read" in (tmp_path / "x" / "report.md").read_text()
+    assert json.loads((tmp_path / "x" / "report.json").read_text())["rows"]["real"] is False
+
+
+class FakeLayout:
+    """What a module of export/layouts has."""
+
+    @staticmethod
+    def write_repository(export, manifest, repository, name):
+        (repository / name).mkdir()
+        shutil.copy(export / "model.onnx", repository / name / "model.onnx")
+        (repository / "fake.txt").write_text(manifest.task)
+
+    @staticmethod
+    def is_repository(folder):
+        return (folder / "fake.txt").is_file()
+
+
+def test_a_layout_takes_a_run_or_an_export(run, capsys, monkeypatch, tmp_path):
+    monkeypatch.setitem(layouts.LAYOUTS, "fake", "fake")
+    monkeypatch.setattr(layouts, "import_module", lambda name: FakeLayout)
+    words = ["--layout", "fake", "--format", "onnx", "--rows", "8"]
+    assert main(["export", str(run), *words]) == 0
+    assert (run / "fake" / "run" / "model.onnx").is_file() and not (run / "export").exists()
+    assert main(["export", str(run), "--format", "onnx", "--rows", "8"]) == 0
+    before = read_manifest(run / "export")
+    assert main(["export", str(run / "export"), "--layout", "fake", "-o", str(tmp_path / "repository")]) == 0
+    assert (tmp_path / "repository" / "run" / "model.onnx").is_file() and read_manifest(run / "export") == before
+    assert main(["export", str(run / "export"), *words, "-o", str(tmp_path / "repository")]) == 2
+    assert main(["export", str(run / "export"), *words, "-o", str(tmp_path / "repository"), "--overwrite"]) == 0
+    capsys.readouterr()
+    (tmp_path / "repository" / "fake.txt").unlink()
+    assert main(["export", str(run / "export"), *words, "-o", str(tmp_path / "repository"), "--overwrite"]) == 2
+    assert "is no export, and is not replaced" in capsys.readouterr().err
+
+
+def test_precisions_that_are_no_files():
+    with pytest.raises(UserError, match="an engine computes the fp32 graph in it"):
+        Wanted(("paddle",), ("fp16",))
