@@ -8,11 +8,14 @@ from pathlib import Path
 import numpy as np
 import onnx
 from onnx import helper, numpy_helper
+from onnx.reference import ReferenceEvaluator
 
+from nlpctl.compression import NARROW
 from nlpctl.errors import UserError
 
 TABLE_ROWS = 1024  # a smaller embedding (positions, token types) is not worth an int8 table
-NARROW = 16  # a product of fewer columns (a head of two labels) costs next to nothing in fp32, and decides
+
+_REARRANGING = ("Concat", "Slice", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Identity")
 
 
 def read_graph(file: Path) -> onnx.ModelProto:
@@ -28,6 +31,7 @@ def read_graph(file: Path) -> onnx.ModelProto:
         hint = "export the model again: `nlpctl export`"
         raise UserError(f"this is no ONNX graph ({type(error).__name__}: {reason})", str(file), hint) from None
     constants_to_initializers(model.graph)
+    fold_constants(model)
     return model
 
 
@@ -44,6 +48,28 @@ def constants_to_initializers(graph: onnx.GraphProto) -> None:
         tensor.name = node.output[0]
     del graph.node[:]
     graph.node.extend(kept)
+
+
+def fold_constants(model: onnx.ModelProto) -> None:
+    """Compute what only rearranges constants: paddle2onnx puts the weights of an LSTM together in the graph."""
+    graph = model.graph
+    values = {tensor.name: tensor for tensor in graph.initializer}
+    kept, made = [], []
+    for node in graph.node:
+        if node.op_type not in _REARRANGING or not all(name in values for name in node.input if name):
+            kept.append(node)
+            continue
+        inputs = {name: numpy_helper.to_array(values[name]) for name in node.input if name}
+        outputs = ReferenceEvaluator(node, opsets={"": model.opset_import[0].version}).run(None, inputs)
+        tensors = [numpy_helper.from_array(array, name) for array, name in zip(outputs, node.output, strict=True)]
+        values |= {tensor.name: tensor for tensor in tensors}
+        made += tensors
+    del graph.node[:]
+    graph.node.extend(kept)
+    used = {name for node in kept for name in node.input} | {tensor.name for tensor in graph.output}
+    needed = [tensor for tensor in [*graph.initializer, *made] if tensor.name in used]
+    del graph.initializer[:]
+    graph.initializer.extend(needed)
 
 
 def products_with_weights(graph: onnx.GraphProto) -> list[str]:
@@ -90,14 +116,16 @@ def _axis(node: onnx.NodeProto) -> int:
 
 
 def _is_table(tensor: onnx.TensorProto) -> bool:
-    return tensor.data_type == onnx.TensorProto.FLOAT and len(tensor.dims) == 2 and tensor.dims[0] >= TABLE_ROWS
+    """Not the scales [rows, 1] of a table that is int8 already."""
+    wide = len(tensor.dims) == 2 and tensor.dims[1] > 1
+    return wide and tensor.data_type == onnx.TensorProto.FLOAT and tensor.dims[0] >= TABLE_ROWS
 
 
 def _int8_rows(graph: onnx.GraphProto, tensor: onnx.TensorProto) -> tuple[str, str]:
     """Initialisers for the table [rows, width] as int8 and its scales [rows, 1]; their names."""
     rows = numpy_helper.to_array(tensor)
     scales = np.maximum(np.abs(rows).max(axis=1, keepdims=True), np.finfo(np.float32).tiny) / 127
-    names = (f"{tensor.name}_int8", f"{tensor.name}_row_scale")
+    names = (f"{tensor.name}.rows_int8", f"{tensor.name}.row_scales")
     arrays = (np.round(rows / scales).astype(np.int8), scales.astype(np.float32))
     graph.initializer.extend(numpy_helper.from_array(array, name) for array, name in zip(arrays, names, strict=True))
     return names
@@ -106,9 +134,10 @@ def _int8_rows(graph: onnx.GraphProto, tensor: onnx.TensorProto) -> tuple[str, s
 def _looked_up(node: onnx.NodeProto, table: str, scales: str) -> list[onnx.NodeProto]:
     """What stands for a Gather from the fp32 table; the shape and name of its output stay."""
     out, ids = node.output[0], node.input[1]
+    found, scale, wide = (f"{out}.{part}" for part in ("row_int8", "row_scale", "row_wide"))  # quantisers add _scale
     return [
-        helper.make_node("Gather", [table, ids], [f"{out}_int8"], f"{node.name}_int8", axis=0),
-        helper.make_node("Gather", [scales, ids], [f"{out}_scale"], f"{node.name}_scale", axis=0),
-        helper.make_node("Cast", [f"{out}_int8"], [f"{out}_float"], f"{node.name}_float", to=onnx.TensorProto.FLOAT),
-        helper.make_node("Mul", [f"{out}_float", f"{out}_scale"], [out], f"{node.name}_rows"),
+        helper.make_node("Gather", [table, ids], [found], found, axis=0),
+        helper.make_node("Gather", [scales, ids], [scale], scale, axis=0),
+        helper.make_node("Cast", [found], [wide], wide, to=onnx.TensorProto.FLOAT),
+        helper.make_node("Mul", [wide, scale], [out], f"{out}.row"),
     ]

@@ -16,6 +16,7 @@ import numpy as np
 import paddle
 from paddle.static.quantization import PostTrainingQuantization
 
+from nlpctl.compression import NARROW
 from nlpctl.compression.static_mode import StaticWorld, quiet_quantisers, static_world
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.export.graph_files import PARAMETERS, PROGRAM
@@ -93,12 +94,19 @@ def _quantize(
             quantizable_op_type=list(PRODUCTS),
             weight_quantize_type=calibration.weight_quantize_type,
             onnx_format=True,
-            skip_tensor_list=list(calibration.skip),
+            skip_tensor_list=[*calibration.skip, *_into_narrow_products(program)],
         )
         ptq.quant_config = ProductsOnly(PRODUCTS)
         quantised = ptq.quantize()
         scale_square_weights_by_row(quantised, world.scope, _arrays(program, fp32))
         ptq.save_quantized_model(str(out.parent), out.name + PROGRAM, out.name + PARAMETERS)
+
+
+def _into_narrow_products(program: Program) -> list[str]:
+    """What goes into products with a weight too narrow to be worth int8."""
+    products = [op for op in program.operators if op.type in PRODUCTS]
+    weights = [(op.inputs["X"][0], program.variables[op.inputs["Y"][0]]) for op in products]
+    return [name for name, weight in weights if weight.persistable and weight.shape[-1] < NARROW]
 
 
 class _Batches(paddle.io.Dataset):

@@ -1,0 +1,99 @@
+"""ONNX graphs in int8, judged in ONNX Runtime."""
+
+from __future__ import annotations
+
+import numpy as np
+import onnx
+import pytest
+from onnx import TensorProto, helper, numpy_helper
+
+from nlpctl.compression.onnx_graph import read_graph, shrink_embeddings
+from nlpctl.compression.onnx_quantize import Int8Graph, quantize_dynamic, quantize_static
+from nlpctl.errors import UserError
+
+
+def largest_error(found, expected):
+    """As a share of the range of the outputs."""
+    return np.abs(found - expected).max() / (expected.max() - expected.min())
+
+
+def quantised(made, out, method):
+    if method == "dynamic":
+        return quantize_dynamic(made.folder / "model.onnx", out)
+    return quantize_static(made.folder / "model.onnx", out, iter(made.batches))
+
+
+def weights(file):
+    """Initialisers of at least two dimensions: name to NumPy type."""
+    graph = onnx.load(str(file)).graph
+    return {each.name: numpy_helper.to_array(each).dtype.name for each in graph.initializer if len(each.dims) == 2}
+
+
+@pytest.mark.parametrize("method", ["dynamic", "static"])
+def test_answers_are_those_of_the_network(attention, tmp_path, method, caplog, capfd):
+    out = tmp_path / "int8.onnx"
+    assert quantised(attention, out, method) == Int8Graph(products=5, tables=1)  # the head of 3 columns is left
+    found = attention.onnx(out)
+    assert 0 < largest_error(found, attention.expected) < 0.1
+    assert (found.argmax(1) == attention.expected.argmax(1)).mean() >= 0.95
+    assert [path.name for path in tmp_path.iterdir()] == ["int8.onnx"]
+    assert not caplog.records and capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("method", ["dynamic", "static"])
+def test_weights_are_int8_in_the_file(attention, tmp_path, method):
+    out = tmp_path / "int8.onnx"
+    quantised(attention, out, method)
+    assert sum(dtype == "int8" for dtype in weights(out).values()) == 6  # 5 products and the table
+    assert out.stat().st_size < 0.45 * (attention.folder / "model.onnx").stat().st_size
+
+
+def test_products_of_activations_stay_fp32(attention, tmp_path):
+    """Scores and states of attention: what is multiplied there was not int8 before."""
+    quantised(attention, tmp_path / "int8.onnx", "static")
+    graph = onnx.load(str(tmp_path / "int8.onnx")).graph
+    made_by = {name: node.op_type for node in graph.node for name in node.output}
+    kinds = [{made_by.get(name) for name in node.input} for node in graph.node if node.op_type == "MatMul"]
+    assert sum(kind == {"DequantizeLinear"} for kind in kinds) == 5
+    assert sum("DequantizeLinear" not in kind for kind in kinds) == 3  # scores, states, the head
+
+
+def test_recurrent_layers(recurrent, tmp_path):
+    out = tmp_path / "int8.onnx"
+    assert quantize_dynamic(recurrent.folder / "model.onnx", out) == Int8Graph(products=1, tables=1)
+    assert "DynamicQuantizeLSTM" in {node.op_type for node in onnx.load(str(out)).graph.node}
+    assert 0 < largest_error(recurrent.onnx(out), recurrent.expected) < 0.1
+    with pytest.raises(UserError, match="nothing in this graph can be int8"):
+        quantize_static(recurrent.folder / "model.onnx", out, recurrent.batches)
+
+
+def test_rows_of_a_table_have_scales_of_their_own(tmp_path):
+    table = np.random.default_rng(1).normal(size=(2000, 8)).astype(np.float32)
+    table *= np.logspace(-4, 4, 2000)[:, None].astype(np.float32)
+    table[5] = 0
+    ids = helper.make_tensor_value_info("ids", TensorProto.INT64, [None])
+    out = helper.make_tensor_value_info("out", TensorProto.FLOAT, [None, 8])
+    gather = helper.make_node("Gather", ["table", "ids"], ["out"], "look_up")
+    graph = helper.make_graph([gather], "g", [ids], [out], [numpy_helper.from_array(table, "table")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    assert shrink_embeddings(model.graph) == 1
+    onnx.checker.check_model(model)
+    import onnxruntime
+
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    (found,) = session.run(None, {"ids": np.arange(2000)})
+    assert (np.abs(found - table).max(1) <= np.abs(table).max(1) / 127 / 2 * 1.01).all()
+    assert [each.name for each in model.graph.initializer] == ["table.rows_int8", "table.row_scales"]
+    assert shrink_embeddings(model.graph) == 0
+
+
+def test_no_rows(attention, tmp_path):
+    with pytest.raises(UserError, match="no rows"):
+        quantize_static(attention.folder / "model.onnx", tmp_path / "int8.onnx", [])
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_graph(tmp_path):
+    (tmp_path / "model.onnx").write_bytes(b"not a graph")
+    with pytest.raises(UserError, match="no ONNX graph"):
+        read_graph(tmp_path / "model.onnx")
