@@ -18,7 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = (ROOT / "docs" / "faq.md").read_text(encoding="utf-8")
 PARTS = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", DOCUMENT, re.M | re.S))
 
-# Stands in for `nlpctl`: as it is, but two steps are enough, and a hub model is a tiny one of the same layout.
+# Stands in for `nlpctl`: as it is, but two steps and few rows are enough, a hub model is a tiny one of the same layout, and a server
+# is stopped once it is healthy.
 SHIM = """\
 #!/usr/bin/env bash
 more=()
@@ -29,7 +30,26 @@ if [ "$1" = train ]; then
     *matching/*|*indexing/*) more+=(--set "model.name_or_path=$TINY") ;;
   esac
 fi
+if [ "$1" = export ] || [ "$1" = bench ]; then more=(--rows 16); fi
+if [ "$1" = serve ]; then exec "{python}" "{answers}" "$@"; fi
 exec "{python}" -m nlpctl "$@" "${{more[@]}}"
+"""
+
+SERVED = """\
+import signal, subprocess, sys, time, urllib.request
+words = sys.argv[1:]
+server = subprocess.Popen([sys.executable, "-m", "nlpctl", *words])
+address = f"http://127.0.0.1:{words[words.index('--port') + 1]}/health"
+for _ in range(240):
+    time.sleep(0.5)
+    try:
+        healthy = urllib.request.urlopen(address).status == 200
+    except OSError:
+        healthy = False
+    if healthy or server.poll() is not None:
+        break
+server.send_signal(signal.SIGTERM)
+sys.exit(0 if healthy and server.wait(60) in (0, 130) else "the server was never healthy")
 """
 
 # The questions of the source documents that nlpctl answers here, by a word of each heading.
@@ -39,7 +59,8 @@ QUESTIONS = (
     "same result", "inner layers", "LAC", "CRF", "batched=True", "Semantic indexing or matching", "wordtag",
     "CUDA versions", "set a parameter", "CPU or GPU", "plot loss", "explain a prediction", "large data",
     "several cards", "out of memory", "CPU is slow", "different lengths", "NaN", "word vectors", "share weights",
-    "own learning rate", "weights of one layer",
+    "own learning rate", "weights of one layer", "predictions faster", "the same results", "to a server",
+    "static-graph model",
 )  # fmt: skip
 
 
@@ -107,7 +128,9 @@ def test_every_command_runs(part: str, tiny_model: Path, tmp_path: Path) -> None
     assert lines and all("nlpctl " in line for line in lines)
     (tmp_path / "bin").mkdir()
     shim = tmp_path / "bin" / "nlpctl"
-    shim.write_text(SHIM.format(python=sys.executable))
+    answers = tmp_path / "answers.py"
+    answers.write_text(SERVED)
+    shim.write_text(SHIM.format(python=sys.executable, answers=answers))
     shim.chmod(0o755)
     (tmp_path / "recipes").symlink_to(ROOT / "recipes")
     (tmp_path / "sentences.txt").write_text("他在北京大学\n", encoding="utf-8")
