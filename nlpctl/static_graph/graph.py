@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 from nlpctl.static_graph.program import Operator
 
@@ -34,11 +35,21 @@ _TRAINING_ROLES = 0x1 | 0x2 | 0x8 | 0x10  # op_role: backward, optimizer, distri
 
 @dataclass(frozen=True)
 class Place:
-    """A parameter where it is read first. `role`: what the operator does with it."""
+    """A parameter where it is read first. `role`: what the operator does with it.
+
+    `bit` stands for it in `before`, which has the bits of the parameters that the operator's inputs depend on.
+    """
 
     name: str
     role: Role
     shape: Shape
+    bit: int
+    before: int
+
+
+def in_line(found: Sequence[Place]) -> bool:
+    """Whether each depends on the one before, so that no other order of them computes the same."""
+    return all(one.bit & other.before for one, other in pairwise(found))
 
 
 def forward_part(operators: Iterable[Operator]) -> list[Operator]:
@@ -83,13 +94,26 @@ def leaves(operators: Sequence[Operator], inputs: Iterable[str], parameters: Ite
 def places(operators: Sequence[Operator], shapes: Mapping[str, Shape]) -> list[Place]:
     """Every parameter (a name in `shapes`) that is read, in the order of its first reading."""
     graph = _Graph(operators, shapes)
+    bits = {name: 1 << index for index, name in enumerate(shapes)}
+    depends = dict(bits)  # variable to the bits of the parameters that it depends on
     found: dict[str, Place] = {}
     for op in operators:
         for slot, names in op.inputs.items():
             for index, name in enumerate(names):
                 if name in shapes and name not in found:
-                    found[name] = Place(name, graph.role(op, slot, index), shapes[name])
+                    before = _all(depends, (each for each in op.reads if each not in shapes))
+                    found[name] = Place(name, graph.role(op, slot, index), shapes[name], bits[name], before)
+        reached = _all(depends, op.reads)
+        for name in op.writes:
+            depends[name] = depends.get(name, 0) | reached
     return list(found.values())
+
+
+def _all(depends: Mapping[str, int], names: Iterable[str]) -> int:
+    found = 0
+    for name in names:
+        found |= depends.get(name, 0)
+    return found
 
 
 class _Graph:

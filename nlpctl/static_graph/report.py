@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -88,8 +89,18 @@ class ConversionReport:
         proof = None
         if self.proof is not None:
             proof = {"difference": self.proof.difference, "tolerance": TOLERANCE, **dataclasses.asdict(self.proof)}
+            proof = _finite(proof)
         return {**dataclasses.asdict(self), "share": share, "complete": self.complete, "ways": self.ways,
                 "proof": proof}  # fmt: skip
+
+
+def _finite(value: Any) -> Any:
+    """JSON has no infinity: null stands for the difference from what is no number."""
+    if isinstance(value, dict):
+        return {name: _finite(item) for name, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def make_report(conversion: Conversion, proof: Proof | None) -> ConversionReport:

@@ -1,11 +1,14 @@
-"""Matching by the place in the graph: the n-th parameter of a role and shape is the n-th of the other graph's."""
+"""Matching by the place in the graph: the n-th parameter of a role and shape is the n-th of the other graph's.
+
+Only where there is an order: where each of them depends on the one before, or both graphs were made by the same code.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from nlpctl.static_graph.graph import Place, Role, Shape, forward_part, needed_for, places
+from nlpctl.static_graph.graph import Place, Role, Shape, forward_part, in_line, needed_for, places
 from nlpctl.static_graph.match import Candidate, Matcher
 from nlpctl.static_graph.program import Program
 from nlpctl.static_graph.trace import NotTraceable, trace
@@ -14,7 +17,7 @@ HOW = "place in the graph"
 
 
 def by_place(matcher: Matcher, program: Program, network: Any) -> None:
-    """Match what is open by role, shape and order in both graphs. Where the counts differ it is an ambiguity."""
+    """Match what is open by role, shape and order in both graphs. Where that is not certain it is an ambiguity."""
     if not matcher.open_parameters or not matcher.free_variables:
         return
     try:
@@ -26,32 +29,39 @@ def by_place(matcher: Matcher, program: Program, network: Any) -> None:
     ours = forward_part(traced.operators)
     if program.fetches:
         theirs, ours = needed_for(theirs, program.fetches), needed_for(ours, traced.outputs)
-    shapes = {parameter.internal: parameter.shape for parameter in matcher.parameters}
     parameters = {parameter.internal: parameter for parameter in matcher.parameters}
-    in_source = _groups(places(theirs, {name: variable.shape for name, variable in matcher.variables.items()}))
-    candidates = []
-    for group, internals in _groups(places(ours, shapes)).items():
-        free = matcher.free_variables
-        names = in_source.get(group, [])
-        if len(names) == len(internals):
-            pairs = zip(names, internals, strict=True)
-            candidates += [
-                Candidate((name,), (parameters[internal].name,), HOW) for name, internal in pairs if name in free
-            ]
+    in_source = places(theirs, {name: variable.shape for name, variable in matcher.variables.items()})
+    in_network = places(ours, {internal: parameter.shape for internal, parameter in parameters.items()})
+    same_code = [(each.role, each.shape) for each in in_source] == [(each.role, each.shape) for each in in_network]
+    candidates, groups = [], _groups(in_source)
+    for group, internals in _groups(in_network).items():
+        found, free = groups.get(group, []), matcher.free_variables
+        names = [each.name for each in found if each.name in free]
+        left = [parameters[each.name] for each in internals if matcher.is_open(parameters[each.name])]
+        if not names or not left:
             continue
-        names = [name for name in names if name in free]
-        left = [parameters[internal] for internal in internals if matcher.is_open(parameters[internal])]
-        if names and left:
-            role, shape = group
-            have = "1 variable of shape {} has" if len(names) == 1 else f"{len(names)} variables of shape {{}} have"
-            why = f"{have.format(list(shape))} the role {' '.join(filter(None, role))}, "
-            why += "1 parameter has it" if len(left) == 1 else f"{len(left)} parameters have it"
+        if len(found) != len(internals):
+            matcher.report_ambiguity(left, names, _count(group, len(names), len(left)))
+        elif not (same_code or (in_line(found) and in_line(internals))):
+            why = f"{_count(group, len(names), len(left))}, and the two graphs compute them in no certain order"
             matcher.report_ambiguity(left, names, why)
+        else:
+            pairs = zip(found, internals, strict=True)
+            candidates += [
+                Candidate((one.name,), (parameters[other.name].name,), HOW) for one, other in pairs if one.name in free
+            ]
     matcher.propose(candidates)
 
 
-def _groups(found: Iterable[Place]) -> Mapping[tuple[Role, Shape], Sequence[str]]:
-    groups: dict[tuple[Role, Shape], list[str]] = {}
+def _count(group: tuple[Role, Shape], variables: int, parameters: int) -> str:
+    role, shape = group
+    have = "1 variable of shape {} has" if variables == 1 else f"{variables} variables of shape {{}} have"
+    why = f"{have.format(list(shape))} the role {' '.join(filter(None, role))}, "
+    return why + ("1 parameter has it" if parameters == 1 else f"{parameters} parameters have it")
+
+
+def _groups(found: Iterable[Place]) -> Mapping[tuple[Role, Shape], Sequence[Place]]:
+    groups: dict[tuple[Role, Shape], list[Place]] = {}
     for place in found:
-        groups.setdefault((place.role, place.shape), []).append(place.name)
+        groups.setdefault((place.role, place.shape), []).append(place)
     return groups
