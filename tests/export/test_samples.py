@@ -1,0 +1,28 @@
+"""Made-up batches, which engines are timed with, are such as the graphs of each task take."""
+
+from __future__ import annotations
+
+import pytest
+
+from nlpctl.models.export_folder import read_manifest
+from nlpctl.runners.export import Wanted, export
+from nlpctl.runners.trained import find_trained_model, prepared
+
+
+@pytest.mark.parametrize("task", ["question_answering", "few_shot_classification", "masked_language_model"])
+def test_samples_suit_the_graph(made_run, task):
+    recipe = made_run(task)
+    folder = export(recipe, find_trained_model(recipe), Wanted(("paddle",), ("fp32",))).folder
+    manifest, setup = read_manifest(folder), prepared(recipe)
+    from nlpctl.inference.choose import choices, open_choice
+    from nlpctl.inference.samples import sample_batches
+
+    for batch_size in (1, 7):
+        batches = sample_batches(folder, batch_size, 20)
+        assert {len(batch["input_ids"]) for batch in batches} == {batch_size}
+        widths = [batch["input_ids"].shape[1] for batch in batches]
+        assert len(set(widths)) > 1 and max(widths) <= manifest.max_seq_length
+        predictor = open_choice(folder, manifest, choices(manifest, setup)[0], setup, batch_size)
+        for batch in batches:
+            assert list(batch) == [spec.name for spec in manifest.inputs]
+            assert len(predictor.outputs(batch)) == len(manifest.outputs)
