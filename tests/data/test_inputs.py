@@ -28,3 +28,13 @@ def test_sentences_are_sentences(text, tmp_path):
     path = tmp_path / "test.txt"
     path.write_text(text)
     assert open_input(task_rows("token_classification", DataSection()), str(path), "auto").format == "text"
+
+
+def test_a_check_counts_the_rows(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"text": "a"}\n{"text": " "}\n{"text": "b"}\n')
+    assert (
+        open_input(task_rows("sequence_classification", DataSection(on_bad_row="skip")), str(path), "auto").check() == 3
+    )
+    with pytest.raises(UserError, match="rows.jsonl:2: blank text"):
+        open_input(task_rows("sequence_classification", DataSection()), str(path), "auto").check()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import numpy as np
@@ -75,3 +76,18 @@ def test_loss_is_the_mean_over_the_batch(task):
     expected = (np.log1p(np.exp(-1.0)) + np.log1p(np.exp(2.0))) / 2
     loss = task.loss(None, (logits,), {"labels": labels})
     assert loss.shape == [] and float(loss) == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["sequence_classification", "text_matching", "multi_label_classification"])
+def test_many_answers_are_those_of_each_alone(name):
+    """Also to the last digit, with and without thresholds, and ready for JSON."""
+    recipe = dataclasses.replace(load_recipe("quickstart"), task=name)
+    logits = np.random.default_rng(3).normal(0, 3, (5000, 2)).astype("float32")
+    rows, predictions = examples(*[None] * len(logits)), [[row] for row in logits]
+    for thresholds in (None, (0.3, 0.7)):
+        task = make_task(recipe, LabelSet(("neg", "pos")), thresholds)
+        answers = task.answers(rows, predictions)
+        assert answers == [task.answer(row, parts) for row, parts in zip(rows, predictions, strict=True)]
+        assert json.loads(json.dumps(answers)) == answers
+        assert len({json.dumps(answer) for answer in answers}) > 4000
+        assert task.answers([], []) == []
