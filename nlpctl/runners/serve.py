@@ -53,13 +53,16 @@ def _service(recipe: Recipe, source: str, settings: ServeSettings) -> Any:
         found = iter(model.task.answers(good, pipeline.predictions(good, settings.batch_size)))
         return [bad_answer(row) if isinstance(row, BadRow) else rows.answered(row) | next(found) for row in read]
 
+    def size(row: Any) -> int:
+        return 0 if isinstance(row, BadRow) else row.byte_length
+
     def report(error: BaseException) -> None:
         console.warn(f"a request failed: {type(error).__name__}: {error}")
 
     facts = {"task": recipe.task, "engine": model.predictor.engine, "precision": model.predictor.precision}
     return Service(
         BodyReader(rows, settings.max_rows),
-        Batcher(answer, settings, report),
+        Batcher(answer, size, settings, report),
         settings,
         facts,
         rows.required(labelled=False),

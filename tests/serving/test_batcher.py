@@ -32,12 +32,14 @@ class Engine:
         return [{"row": row} for row in rows]
 
 
-def run(test: Callable[[Batcher, Engine], Coroutine], **settings: Any) -> tuple[Engine, Batcher, list]:
+def run(
+    test: Callable[[Batcher, Engine], Coroutine], size: Callable[[int], int] = lambda row: 0, **settings: Any
+) -> tuple[Engine, Batcher, list]:
     engine, failures = Engine(), []
 
     async def story() -> Batcher:
         chosen = ServeSettings(**{"batch_size": 4, "queue": 8, "max_rows": 8, "max_wait": 1e9, **settings})
-        batcher = Batcher(engine, chosen, failures.append)
+        batcher = Batcher(engine, size, chosen, failures.append)
         batcher.start()
         try:
             await asyncio.wait_for(test(batcher, engine), 20)
@@ -88,6 +90,25 @@ def test_a_request_larger_than_a_batch_goes_alone():
         await asyncio.gather(first, *others)
 
     assert run(story)[0].batches == [[0], [1], [2, 3, 4, 5, 6], [7]]
+
+
+def test_rows_of_similar_length_are_computed_together():
+    """Within what was waiting; what comes later does not overtake it."""
+
+    async def story(batcher: Batcher, engine: Engine) -> None:
+        first = await busy(batcher)
+        others = [asyncio.create_task(batcher.submit(rows)) for rows in ([50], [2, 60], [3], [70], [1], [4], [5])]
+        await asyncio.sleep(0)
+        engine.go.release()
+        while len(engine.batches) < 1 or batcher._waiting_rows:
+            await asyncio.sleep(0.001)
+        late = asyncio.create_task(batcher.submit([0]))
+        engine.go.release(10)
+        found = await asyncio.gather(*others)
+        assert [[answer["row"] for answer in answers] for answers in found] == [[50], [2, 60], [3], [70], [1], [4], [5]]
+        await asyncio.gather(first, late)
+
+    assert run(story, size=lambda row: row)[0].batches == [[0], [1, 3, 4, 5], [50, 2, 60, 70], [0]]
 
 
 def test_a_full_queue_refuses_at_once_and_opens_again():
