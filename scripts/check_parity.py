@@ -36,7 +36,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--task", default="", help="rows of the table whose name holds this")
     parser.add_argument("--architecture", default=",".join(ARCHITECTURES), help="columns, between commas")
-    parser.add_argument("--rows", type=int, default=128, help="rows to compare")
+    parser.add_argument("--rows", type=int, default=96, help="rows to compare")
     parser.add_argument("--steps", type=int, default=60, help="of training")
     parser.add_argument("--results", type=Path, help="JSON file of what was measured so far")
     options = parser.parse_args()

@@ -22,7 +22,8 @@ from nlpctl.models.folder import make_card, save_model_folder
 from nlpctl.runners.trained import prepared
 
 TRAINING_ROWS, DEV_ROWS = 600, 256
-BATCH, LEARNING_RATE = 16, 2e-3
+BATCH = 16
+OWN_RATE, ENCODER_RATE = 3e-3, 5e-4  # learning rates
 ARCHITECTURES = ("ernie", "bert", "roberta", "electra", "bilstm", "textcnn", "bigru")
 OWN = ("bilstm", "textcnn", "bigru")
 
@@ -138,7 +139,8 @@ def make_run(folder: Path, kind: Kind, architecture: str, steps: int) -> Recipe:
     recipe = load_recipe(recipe.run_dir, (), "apply")
     model = task_class.load_trained(recipe, str(where))
     encoder = build_encoder(model.tokenizer, "auto")
-    _train(make_task(recipe, data.labels), model.network, encoder, list(data.training_examples()), steps)
+    rate = OWN_RATE if architecture in OWN else ENCODER_RATE
+    _train(make_task(recipe, data.labels), model.network, encoder, list(data.training_examples()), steps, rate)
     save_model_folder(where, model.network, model.tokenizer, card)
     return recipe
 
@@ -162,7 +164,7 @@ def _recipe(folder: Path, kind: Kind, architecture: str) -> Recipe:
 _DATA = "train: train.jsonl, dev: dev.jsonl, max_seq_length: 64"
 
 
-def _train(task: Any, network: Any, encoder: Any, examples: list[Any], steps: int) -> None:
+def _train(task: Any, network: Any, encoder: Any, examples: list[Any], steps: int, rate: float) -> None:
     """So that rows are told apart; how well does not matter here."""
     import paddle
 
@@ -172,7 +174,7 @@ def _train(task: Any, network: Any, encoder: Any, examples: list[Any], steps: in
     chance = np.random.default_rng(1)
     features = [part for example in examples for part in task.features(example, encoder)]
     collate = task.collator(encoder, labelled=True)
-    optimizer = paddle.optimizer.AdamW(LEARNING_RATE, parameters=network.parameters())
+    optimizer = paddle.optimizer.AdamW(rate, parameters=network.parameters())
     network.train()
     for _ in range(steps):
         batch = collate([features[i] for i in chance.choice(len(features), BATCH)])

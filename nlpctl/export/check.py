@@ -36,11 +36,14 @@ def compare_graphs(
     Only a graph's own precision can fail; bf16 and fp16 are noted for those who choose an engine.
     """
     findings, problems = [], []
-    for choice in choices(manifest, setup):
-        found = _compared(folder, manifest, choice, setup, parity)
-        if found is not None:
-            findings.append(found)
-            problems += _beyond(found, parity.task)
+    ways = choices(manifest, setup)
+    with console.progress(len(ways), "compare", unit="engines") as bar:
+        for choice in ways:
+            found = _compared(folder, manifest, choice, setup, parity)
+            if found is not None:
+                findings.append(found)
+                problems += _beyond(found, parity.task)
+            bar.advance()
     checked = {each.graph for each in findings if each.precision == each.graph.precision}
     problems += [
         Problem(f"{graph.files[0]}: no engine on this machine runs it, so it could not be compared with the network")

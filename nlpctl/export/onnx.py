@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from nlpctl.errors import RunFailed, UserError
+from nlpctl.export.onnx_process import CANNOT_WRITE
 from nlpctl.runtime.versions import installed_version
 
 OPSET = 13
@@ -25,11 +26,13 @@ def require_paddle2onnx() -> None:
 
 
 def write_onnx_graph(prefix: Path, file: Path, pad_id: int) -> None:
-    """Convert PREFIX.pdmodel to `file`. RunFailed where paddle2onnx cannot."""
+    """Convert PREFIX.pdmodel to `file`. RunFailed where paddle2onnx cannot, OSError where `file` cannot be written."""
     command = [sys.executable, "-m", _MODULE, str(prefix), str(file), str(OPSET), str(pad_id)]
     done = subprocess.run(command, capture_output=True, text=True, errors="replace", stdin=subprocess.DEVNULL)
     if done.returncode == 0:
         return
+    if done.returncode == CANNOT_WRITE:
+        raise OSError(done.stdout.strip())
     said = [line.strip() for line in (done.stdout + done.stderr).splitlines() if line.strip()][-SHOWN:]
     raise RunFailed(
         f"paddle2onnx could not convert the graph ({_ended(done.returncode)}): " + "\n  ".join(said),

@@ -9,6 +9,8 @@ from pathlib import Path
 from nlpctl.export.graph_files import PARAMETERS, PROGRAM
 from nlpctl.upstream.onnx_lengths import give_lengths
 
+CANNOT_WRITE = 74  # exit code
+
 
 def main(argv: Sequence[str]) -> None:
     prefix, file, opset, pad_id = argv
@@ -27,7 +29,11 @@ def main(argv: Sequence[str]) -> None:
     model = onnx.load_from_string(content)
     give_lengths(model, int(pad_id))
     onnx.checker.check_model(model)
-    Path(file).write_bytes(model.SerializeToString())
+    try:
+        Path(file).write_bytes(model.SerializeToString())
+    except OSError as error:
+        print(error.strerror)
+        sys.exit(CANNOT_WRITE)
 
 
 if __name__ == "__main__":

@@ -65,6 +65,8 @@ def _found(
         if examples:
             return ComparedRows(examples, split, real=True)
     made = tuple(_made_up(rows, tokenizer, count, mask))
+    if not made:
+        raise UserError("there are no rows to compare on", where="--data", hint="give a file of rows: --data FILE")
     return ComparedRows(made, "words drawn from the vocabulary", real=False)
 
 

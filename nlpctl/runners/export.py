@@ -27,11 +27,13 @@ from nlpctl.runtime import console
 from nlpctl.runtime.files import staged_dir, writing
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.layout import EXPORT, EXPORT_MANIFEST, MODEL
-from nlpctl.runtime.process import quiet_libraries
+from nlpctl.runtime.process import ProcessSetup, quiet_libraries
 from nlpctl.runtime.versions import installed_versions
 
 if TYPE_CHECKING:
-    from nlpctl.tasks.base import Batch
+    from nlpctl.data.tokenizers import TextEncoder
+    from nlpctl.models.load import LoadedModel
+    from nlpctl.tasks.base import Batch, Task
 
 ROWS = 256  # that are compared
 QUICK_ROWS = 32  # before a model folder is run by another engine
@@ -101,7 +103,7 @@ def export(
         with writing(final, _ELSEWHERE):
             folder = stack.enter_context(staged_dir(final))
         if layout is None:
-            return ExportResult(final, _write(recipe, source, folder, wanted))
+            return ExportResult(final, _write(recipe, source, folder, final, wanted))
         made, manifest = stack.enter_context(_exported(recipe, source, wanted))
         _write_layout(layout, made, manifest, folder, _model_name(recipe, source))
     return ExportResult(final, manifest)
@@ -126,7 +128,7 @@ def _exported(recipe: Recipe, source: str, wanted: Wanted) -> Iterator[tuple[Pat
         yield found.folder, read_manifest(found.folder)
         return
     with tempfile.TemporaryDirectory(prefix="nlpctl-export-") as name:
-        yield Path(name), _write(recipe, source, Path(name), wanted)
+        yield Path(name), _write(recipe, source, Path(name), Path(name), wanted)
 
 
 def _write_layout(name: str, made: Path, manifest: ExportManifest, repository: Path, model: str) -> None:
@@ -177,27 +179,18 @@ def _versions() -> dict[str, str]:
     return {"nlpctl": nlpctl.__version__, **{name: installed[name] for name in made_by if name in installed}}
 
 
-def _write(recipe: Recipe, source: str, folder: Path, wanted: Wanted) -> ExportManifest:
-    """Everything that an export holds, into an empty folder."""
-    setup = prepared(recipe)
-    from nlpctl.data.labels import LabelSet
-    from nlpctl.data.tokenizers import build_encoder
+def _write(recipe: Recipe, source: str, folder: Path, final: Path, wanted: Wanted) -> ExportManifest:
+    """Everything that an export holds, into an empty folder, which will be called `final`."""
+    model, task, encoder, setup = _loaded(recipe, source)
     from nlpctl.export.check import compare_graphs
     from nlpctl.export.graphs import Plan, write_graphs
     from nlpctl.export.parity import Parity, batches_of
     from nlpctl.export.report import write_report
     from nlpctl.export.to_graph import input_specs
     from nlpctl.inference.engine import DygraphPredictor
-    from nlpctl.models.length import check_length
-    from nlpctl.tasks.registry import TASKS, make_task
 
-    quiet_libraries()
     plan = Plan(wanted.formats, wanted.precisions)
     plan.check()
-    model = TASKS[recipe.task].load_trained(recipe, source)
-    check_length(model.network, recipe.data.max_seq_length, recipe.where("data.max_seq_length"))
-    task = make_task(recipe, LabelSet(model.labels), model.thresholds)
-    encoder = build_encoder(model.tokenizer, recipe.data.tokenizer)
     readers = task_rows(recipe.task, recipe.data)
     rows = rows_to_compare(readers, wanted.data, model.tokenizer, wanted.rows, masked=task.hides)
     if not rows.real:
@@ -208,11 +201,12 @@ def _write(recipe: Recipe, source: str, folder: Path, wanted: Wanted) -> ExportM
         examples = rows_to_calibrate(readers, wanted.data, model.tokenizer, CALIBRATION_ROWS, masked=task.hides)
         return batches_of(task, encoder, examples, CALIBRATION_BATCH)
 
-    save_description(folder, model.tokenizer, make_card(recipe, model.labels, model.thresholds))
-    model.network.config.architectures = [type(model.network).__name__]
-    model.network.config.save_pretrained(str(folder))
     batch = parity.cases[0].batch
-    outputs = write_graphs(folder, model.network, batch, task.output_names, plan, calibration)
+    with writing(final, _ELSEWHERE):
+        save_description(folder, model.tokenizer, make_card(recipe, model.labels, model.thresholds))
+        model.network.config.architectures = [type(model.network).__name__]
+        model.network.config.save_pretrained(str(folder))
+        outputs = write_graphs(folder, model.network, batch, task.output_names, plan, calibration)
     manifest = ExportManifest(
         task=recipe.task,
         inputs=input_specs(batch),
@@ -224,6 +218,22 @@ def _write(recipe: Recipe, source: str, folder: Path, wanted: Wanted) -> ExportM
         versions=_versions(),
     )
     manifest, findings = compare_graphs(folder, manifest, setup, parity)
-    write_report(folder, manifest, rows, parity, findings)
-    write_manifest(folder, manifest)
+    with writing(final, _ELSEWHERE):
+        write_report(folder, manifest, rows, parity, findings)
+        write_manifest(folder, manifest)
     return manifest
+
+
+def _loaded(recipe: Recipe, source: str) -> tuple[LoadedModel, Task, TextEncoder, ProcessSetup]:
+    """The network, its task and encoder, in a process set up for them."""
+    setup = prepared(recipe)
+    from nlpctl.data.labels import LabelSet
+    from nlpctl.data.tokenizers import build_encoder
+    from nlpctl.models.length import check_length
+    from nlpctl.tasks.registry import TASKS, make_task
+
+    quiet_libraries()
+    model = TASKS[recipe.task].load_trained(recipe, source)
+    check_length(model.network, recipe.data.max_seq_length, recipe.where("data.max_seq_length"))
+    task = make_task(recipe, LabelSet(model.labels), model.thresholds)
+    return model, task, build_encoder(model.tokenizer, recipe.data.tokenizer), setup

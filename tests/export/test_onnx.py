@@ -49,3 +49,8 @@ def test_onnx_alone_leaves_no_paddle_graph(classifier, tmp_path):
     session = onnxruntime.InferenceSession(str(result.folder / "model.onnx"), providers=["CPUExecutionProvider"])
     assert [each.name for each in session.get_outputs()] == ["logits"]
     assert [each.name for each in session.get_inputs()] == ["input_ids", "token_type_ids"]
+
+
+def test_a_place_that_cannot_be_written(paddle_export, tmp_path):
+    with pytest.raises(OSError, match="No such file or directory"):
+        onnx.write_onnx_graph(paddle_export / "model", tmp_path / "nowhere" / "model.onnx", 0)
