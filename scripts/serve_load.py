@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from statistics import quantiles
 
+BUSY_PAUSE = 0.2  # seconds that a sender waits after a 503, before it goes on
 LOST, REFUSED = -1, -2  # in place of a status; REFUSED: no connection was made, so nothing was sent
 
 
@@ -103,13 +104,18 @@ def post(host: str, body: bytes) -> bytes:
 
 
 async def as_answered(client: Client, requests: list[bytes], connections: int, seconds: float) -> list[Outcome]:
-    """`connections` senders, each of which sends as soon as it was answered: what the service can bear."""
+    """`connections` senders, each of which sends as soon as it was answered: what the service can bear.
+
+    One that is told 503 waits a little, as it is asked to.
+    """
     outcomes: list[Outcome] = []
     ends = time.perf_counter() + seconds
 
     async def sender(number: int) -> None:
         while time.perf_counter() < ends:
             outcomes.append(await client.send(number, requests[number % len(requests)]))
+            if outcomes[-1].status == 503:
+                await asyncio.sleep(BUSY_PAUSE)
             number += connections
 
     await asyncio.gather(*(sender(number) for number in range(connections)))
