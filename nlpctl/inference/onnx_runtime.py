@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 
-from nlpctl.errors import UserError
+from nlpctl.errors import RunFailed, UserError
 from nlpctl.inference.foreign import AGAIN, check_graph
 from nlpctl.models.export_folder import ExportManifest, Graph
 from nlpctl.runtime.process import ProcessSetup
@@ -41,8 +41,15 @@ class OnnxPredictor:
                 raise UserError(message, str(file), f"it is of another model: {AGAIN}")
 
     def outputs(self, batch: Batch) -> tuple[np.ndarray, ...]:
-        """The network's outputs for one padded batch without labels; inputs are found by name."""
-        return tuple(self._session.run(self._outputs, {name: batch[name] for name in self._inputs}))
+        """The network's outputs for one padded batch without labels; inputs are found by name.
+
+        RunFailed where ONNX Runtime cannot compute it.
+        """
+        try:
+            return tuple(self._session.run(self._outputs, {name: batch[name] for name in self._inputs}))
+        except Exception as error:
+            hint = "take another engine: --engine paddle; or smaller batches"
+            raise RunFailed(f"ONNX Runtime failed in {self.precision}: {str(error).strip()}", hint=hint) from error
 
 
 def runs_on_cards() -> bool:

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import paddle.inference as paddle_inference
 
-from nlpctl.errors import UserError
+from nlpctl.errors import RunFailed, UserError
 from nlpctl.inference.foreign import AGAIN, check_graph
 from nlpctl.models.export_folder import ExportManifest, Graph
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.silence import silent_stderr
 from nlpctl.static_graph.program import read_program
 from nlpctl.tasks.base import Batch
+from nlpctl.upstream.bfloat16_cast import keep_casts
 
 CARD_MEMORY_MB = 256  # what the memory pool of a card starts with; it grows
 SHAPES_KEPT = 256  # batches of different size that oneDNN keeps its preparations for
@@ -60,11 +61,19 @@ class PaddlePredictor:
         self._onednn = setup.device == "cpu"
 
     def outputs(self, batch: Batch) -> tuple[np.ndarray, ...]:
-        """The network's outputs for one padded batch without labels; inputs are found by name."""
+        """The network's outputs for one padded batch without labels; inputs are found by name.
+
+        RunFailed where Paddle has no kernel for something in this precision, or no memory.
+        """
         if self._onednn:
             self._count(tuple(array.shape for array in batch.values()))
         feed(self._inputs, batch)
-        self._predictor.run()
+        try:
+            self._predictor.run()
+        except Exception as error:
+            hint = "take another precision or engine: --precision fp32, --engine onnxruntime; or smaller batches"
+            message = f"Paddle Inference failed in {self.precision}: {_reason(error)}"
+            raise RunFailed(message, hint=hint) from error
         return tuple(output.copy_to_cpu() for output in self._outputs)
 
     def _use(self, predictor: Any) -> None:
@@ -94,6 +103,7 @@ def configuration(program: Path, parameters: Path, precision: str, setup: Proces
     config.set_mkldnn_cache_capacity(0)  # no bound: see PaddlePredictor
     if precision == "bf16":
         config.enable_mkldnn_bfloat16()
+        keep_casts(config)
     elif precision == "int8":
         config.enable_mkldnn_int8()
     return config

@@ -11,7 +11,7 @@ import onnx
 import paddle
 import pytest
 
-from nlpctl.errors import UserError
+from nlpctl.errors import RunFailed, UserError
 from nlpctl.export.onnx import write_onnx_graph
 from nlpctl.export.to_graph import write_paddle_graph
 from nlpctl.inference import paddle_inference
@@ -108,6 +108,14 @@ def test_outputs_are_not_used_again(made, name):
     predictor.outputs({**given, "input_ids": 49 - given["input_ids"]})
     for one, other in zip(first, kept, strict=True):
         np.testing.assert_array_equal(one, other)
+
+
+@pytest.mark.parametrize("name", ["paddle fp32", "onnxruntime fp32"])
+def test_what_the_engine_cannot_compute_is_told(made, name):
+    given = batch(2, 5)
+    with pytest.raises(RunFailed, match="failed in fp32: .*") as error:
+        opened(made, name).outputs({**given, "input_ids": given["input_ids"] + 1000})  # no such words
+    assert "--engine" in error.value.problems[0].hint and "\n" not in error.value.problems[0].message
 
 
 def test_after_many_shapes_a_fresh_predictor_takes_over(made, monkeypatch):
