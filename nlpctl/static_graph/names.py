@@ -62,8 +62,10 @@ def by_counted_name(matcher: Matcher) -> None:
     """
     parameters = {parameter.internal: parameter for parameter in matcher.parameters}
     ours, theirs = _kinds(parameters), _kinds(matcher.variables)
-    candidates = []
-    for kind in ours.keys() & theirs.keys():
+    candidates, free = [], matcher.free_variables
+    for kind in sorted(ours.keys() & theirs.keys()):
+        if not free.keys() & set(theirs[kind].entries.values()):
+            continue
         shift = theirs[kind].numbers[0] - ours[kind].numbers[0]
         pairs = _shifted(ours[kind], theirs[kind], shift)
         if pairs is None or not _agree(pairs, ours[kind], parameters, matcher):
@@ -73,7 +75,6 @@ def by_counted_name(matcher: Matcher) -> None:
         candidates += [(name, internal, how) for name, internal in pairs]
     plain = [name for name in parameters if _COUNTED.fullmatch(name) is None and name in matcher.variables]
     candidates += [(name, name, "parameter name") for name in plain]
-    free = matcher.free_variables
     matcher.propose(
         Candidate((name,), (parameters[internal].name,), how) for name, internal, how in candidates if name in free
     )
