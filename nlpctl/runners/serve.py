@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nlpctl.config.schema import Recipe
 from nlpctl.data.kinds import task_rows
@@ -16,6 +16,9 @@ from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.serving.address import bound_socket, url
 from nlpctl.serving.settings import ServeSettings
 
+if TYPE_CHECKING:
+    from nlpctl.serving.app import Service
+
 
 def serve(recipe: Recipe, settings: ServeSettings) -> None:
     """Answer requests until SIGTERM or Ctrl-C; then answer what was accepted, and return.
@@ -26,19 +29,20 @@ def serve(recipe: Recipe, settings: ServeSettings) -> None:
     source = find_trained_model(recipe)
     with bound_socket(settings) as listening:
         with sigterm_interrupts():
-            service = _service(recipe, source, settings)
+            service = make_service(recipe, source, settings)
         from nlpctl.serving.app import make_app
         from nlpctl.serving.server import Server
 
-        server = Server(make_app(service), service)
-        console.note(f"serving {recipe.task} on {url(listening)} (Ctrl-C stops)")
+        told = f"serving {recipe.task} on {url(listening)} (Ctrl-C stops)"
+        server = Server(make_app(service), service, lambda: console.note(told))
         asyncio.run(server.run_on(listening))
     if server.force_exit:
         raise KeyboardInterrupt
     console.note(f"stopped; {service.batcher.rows.value():,.0f} rows were answered")
 
 
-def _service(recipe: Recipe, source: str, settings: ServeSettings) -> Any:
+def make_service(recipe: Recipe, source: str, settings: ServeSettings) -> Service:
+    """The service of the model that `find_trained_model` found as `source`; its batcher is not started yet."""
     model = open_trained_model(recipe, source, settings.batch_size)  # only then may Paddle be imported
     from nlpctl.inference.pipeline import answering
     from nlpctl.serving.app import Service

@@ -41,7 +41,10 @@ class Server(uvicorn.Server):
     once.
     """
 
-    def __init__(self, app: Callable[..., Awaitable[None]], service: Service):
+    def __init__(
+        self, app: Callable[..., Awaitable[None]], service: Service, listens: Callable[[], None] = lambda: None
+    ):
+        """`listens` is called once requests are welcome and signals are heeded."""
         config = uvicorn.Config(
             app,
             http="h11",
@@ -57,7 +60,7 @@ class Server(uvicorn.Server):
         )
         super().__init__(config)
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # a malformed request is no news
-        self._service = service
+        self._service, self._listens = service, listens
         self._stopping: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listening: socket.socket | None = None
@@ -77,6 +80,10 @@ class Server(uvicorn.Server):
             raise cannot_listen(error, self._service.settings) from None
         finally:
             await self._service.batcher.close()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        self._listens()
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         """What goes wrong outside of a request, such as a connection that cannot be accepted: told in one line."""

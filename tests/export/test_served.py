@@ -1,0 +1,44 @@
+"""Every task can be served: the answers are those of predict."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+
+import pytest
+
+from nlpctl.config.tasks import KNOWN_TASKS
+from nlpctl.data.inputs import open_input
+from nlpctl.data.kinds import task_rows
+from nlpctl.runners.predict import predict
+from nlpctl.runners.serve import make_service
+from nlpctl.runners.trained import find_trained_model
+from nlpctl.serving.settings import ServeSettings
+
+ROWS = 40
+
+
+@pytest.mark.parametrize("task", [info.name for info in KNOWN_TASKS])
+def test_served_answers_are_those_of_predict(made_run, tmp_path, task):
+    recipe = made_run(task, "ernie", "linear")
+    rows = [json.loads(line) for line in (tmp_path / "dev.jsonl").read_text(encoding="utf-8").splitlines()]
+    if task == "masked_language_model":
+        rows = [{"text": f"the [MASK] {row['text']}"} for row in rows]
+    asked = tmp_path / "asked.jsonl"
+    asked.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+    predict(recipe, open_input(task_rows(task, recipe.data), str(asked), "auto"), tmp_path / "out", batch_size=ROWS)
+    expected = [json.loads(line) for line in (tmp_path / "out").read_text(encoding="utf-8").splitlines()]
+    assert len(expected) == ROWS
+
+    async def served():
+        service = make_service(recipe, find_trained_model(recipe), ServeSettings(batch_size=ROWS))
+        service.batcher.start()
+        try:
+            read = service.reader.read(json.dumps(rows).encode())
+            return service, await service.batcher.submit(read.rows)
+        finally:
+            await service.batcher.close()
+
+    service, answers = asyncio.run(served())
+    assert json.loads(json.dumps(answers)) == expected
+    assert service.facts == {"task": task, "engine": "dygraph", "precision": "fp32"}
