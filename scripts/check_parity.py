@@ -37,7 +37,7 @@ def main() -> int:
     parser.add_argument("--task", default="", help="rows of the table whose name holds this")
     parser.add_argument("--architecture", default=",".join(ARCHITECTURES), help="columns, between commas")
     parser.add_argument("--rows", type=int, default=96, help="rows to compare")
-    parser.add_argument("--steps", type=int, default=60, help="of training")
+    parser.add_argument("--steps", type=int, default=80, help="of training")
     parser.add_argument("--results", type=Path, help="JSON file of what was measured so far")
     options = parser.parse_args()
     kinds = [kind for kind in KINDS if options.task in kind.name]

@@ -23,7 +23,7 @@ from nlpctl.runners.trained import prepared
 
 TRAINING_ROWS, DEV_ROWS = 600, 256
 BATCH = 16
-OWN_RATE, ENCODER_RATE = 3e-3, 5e-4  # learning rates
+OWN_RATE, ENCODER_RATE = 5e-3, 2e-3  # learning rates
 ARCHITECTURES = ("ernie", "bert", "roberta", "electra", "bilstm", "textcnn", "bigru")
 OWN = ("bilstm", "textcnn", "bigru")
 
@@ -174,7 +174,8 @@ def _train(task: Any, network: Any, encoder: Any, examples: list[Any], steps: in
     chance = np.random.default_rng(1)
     features = [part for example in examples for part in task.features(example, encoder)]
     collate = task.collator(encoder, labelled=True)
-    optimizer = paddle.optimizer.AdamW(rate, parameters=network.parameters())
+    warm_up = paddle.optimizer.lr.LinearWarmup(rate, steps // 2, 0.0, rate)  # or encoders learn nothing at all
+    optimizer = paddle.optimizer.AdamW(warm_up, parameters=network.parameters())
     network.train()
     for _ in range(steps):
         batch = collate([features[i] for i in chance.choice(len(features), BATCH)])
@@ -185,5 +186,6 @@ def _train(task: Any, network: Any, encoder: Any, examples: list[Any], steps: in
         loss = task.loss(network, as_tuple(outputs), {name: tensors[name] for name in task.label_names})
         loss.backward()
         optimizer.step()
+        warm_up.step()
         optimizer.clear_grad()
     network.eval()

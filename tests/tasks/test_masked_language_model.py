@@ -130,6 +130,7 @@ def test_answers_index_the_text(task, encoder):
     answer = task.answer(CorpusExample(text, True), [filled])
     assert [text[mask["start"] : mask["end"]] for mask in answer["masks"]] == ["[MASK]"] * 3
     assert answer["masks"][0]["words"][0] == {"word": "room", "probability": 0.75}
+    assert task.decision(CorpusExample(text, True), [filled]) == [word] * 3  # the second best does not count
     assert task.features(CorpusExample("nothing to fill", True), encoder) == []
     assert task.answer(CorpusExample("nothing to fill", True), []) == {"masks": []}
 

@@ -177,3 +177,14 @@ def test_an_answer_is_the_vector(make_task_of):
     example = RetrievalExample("q", None, None, True)
     (prediction,) = task.predictions((unit([3, 4]),), [example])
     assert task.answer(example, [prediction]) == {"embedding": [0.6, 0.8]}
+
+
+def test_what_vectors_decide_is_the_nearest_other_text(make_task_of):
+    task = make_task_of("semantic_indexing")
+    examples = [RetrievalExample(text, None, None, True) for text in ("a", "b", "c", "a")]
+    vectors = unit([1, 0], [0.8, 0.6], [0, 1], [1, 0])
+    predictions = [[each] for each in task.predictions((vectors,), examples)]
+    assert task.decisions(examples, predictions) == ["b", "a", "b", "b"]  # the second "a" is the same text
+    assert task.decisions(examples[:1], predictions[:1]) == [None]
+    turned = [[each] for each in task.predictions((vectors[[0, 2, 1, 0]],), examples)]
+    assert task.decisions(examples, turned) == ["c", "c", "a", "c"]
