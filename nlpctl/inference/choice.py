@@ -93,7 +93,7 @@ def candidates(manifest: ExportManifest, inference: InferenceSection, machine: M
         raise UserError(problems=[_first(obstacles)])
     if inference.precision != "auto":
         return Candidates(tuple(possible))
-    reasons = {each.name: _doubt(each, inference.min_agreement) for each in possible}
+    reasons = {each.name: doubt(each, inference.min_agreement) for each in possible}
     left_out = tuple((each, reason) for each in possible if (reason := reasons[each.name]) is not None)
     taken = tuple(each for each in possible if reasons[each.name] is None)
     if not taken:
@@ -103,12 +103,12 @@ def candidates(manifest: ExportManifest, inference: InferenceSection, machine: M
     return Candidates(taken, left_out)
 
 
-def _doubt(choice: Choice, least: float) -> str | None:
-    """Why auto may not take `choice`."""
+def doubt(choice: Choice, least: float) -> str | None:
+    """Why auto may not take `choice`, as a predicate; None where it may."""
     if choice.precision == "fp32":
         return None
     if choice.check is None:
-        return "was not compared with the network"
+        return "was not compared with the network when it was exported"
     if choice.check.agreement < least:
         return f"decided {choice.check.agreement:.2%} of the rows as the network does"
     return None
