@@ -16,6 +16,7 @@ from nlpctl.runtime.process import ProcessSetup
 from nlpctl.tasks.base import Task
 
 FP32_AGREEMENT = 0.99  # two answers may be as good within the tolerance
+CARD_FACTOR = 50  # cards from Ampere on multiply fp32 matrices in TF32, which keeps 10 bits of a factor
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ def compare_graphs(
             found = _compared(folder, manifest, choice, setup, parity)
             if found is not None:
                 findings.append(found)
-                problems += _beyond(found, parity.task)
+                problems += _beyond(found, parity.task, setup)
             bar.advance()
     checked = {each.graph for each in findings if each.precision == each.graph.precision}
     problems += [
@@ -79,17 +80,23 @@ def _checks(graph: Graph, findings: list[Finding]) -> tuple[Check, ...]:
     )
 
 
-def _beyond(found: Finding, task: Task) -> list[Problem]:
+def fp32_tolerance(task: Task, setup: ProcessSetup) -> float:
+    """The most that an fp32 graph's outputs may differ on this device, as a share of them where above 1."""
+    return task.graph_tolerance * (1 if setup.device == "cpu" else CARD_FACTOR)
+
+
+def _beyond(found: Finding, task: Task, setup: ProcessSetup) -> list[Problem]:
     """What is wrong with a graph in its own precision."""
     if found.precision != found.graph.precision:
         return []
     difference, name = found.difference, f"{found.graph.files[0]} ({found.engine})"
     if found.precision == "fp32":
         # `not <=` also where it is NaN
-        if not difference.relative <= task.graph_tolerance or difference.agreement < FP32_AGREEMENT:
+        allowed = fp32_tolerance(task, setup)
+        if not difference.relative <= allowed or difference.agreement < FP32_AGREEMENT:
             message = (
                 f"answers otherwise than the network: outputs differ by {difference.largest:.3g} "
-                f"({difference.relative:.3g} of the largest; {task.graph_tolerance:.0e} is allowed), "
+                f"({difference.relative:.3g} of the largest; {allowed:.0e} is allowed), "
                 f"{_changed(difference)}"
             )
             return [Problem(message, name, "use the model folder itself: --engine dygraph")]

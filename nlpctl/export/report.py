@@ -6,18 +6,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from nlpctl.export.check import FP32_AGREEMENT, Finding
+from nlpctl.export.check import FP32_AGREEMENT, Finding, fp32_tolerance
 from nlpctl.export.parity import Parity
 from nlpctl.export.rows import ComparedRows
 from nlpctl.models.export_folder import ExportManifest, Graph
 from nlpctl.runtime.files import write_json_atomic, write_text_atomic
 from nlpctl.runtime.layout import EXPORT_REPORT
+from nlpctl.runtime.process import ProcessSetup
 
 SHOWN = 20  # rows that are decided otherwise
 
 
 def write_report(
-    folder: Path, manifest: ExportManifest, rows: ComparedRows, parity: Parity, findings: Sequence[Finding]
+    folder: Path,
+    manifest: ExportManifest,
+    rows: ComparedRows,
+    parity: Parity,
+    findings: Sequence[Finding],
+    setup: ProcessSetup,
 ) -> None:
     """Both files, for people and for scripts; they are not among the checksums."""
     task = parity.task
@@ -32,7 +38,7 @@ def write_report(
         },
         "shapes": parity.shapes,
         "tolerance": {
-            "fp32_difference": task.graph_tolerance,
+            "fp32_difference": fp32_tolerance(task, setup),
             "fp32_agreement": FP32_AGREEMENT,
             "int8_agreement": task.int8_agreement,
         },

@@ -219,7 +219,7 @@ def _write(recipe: Recipe, source: str, folder: Path, final: Path, wanted: Wante
     )
     manifest, findings = compare_graphs(folder, manifest, setup, parity)
     with writing(final, _ELSEWHERE):
-        write_report(folder, manifest, rows, parity, findings)
+        write_report(folder, manifest, rows, parity, findings, setup)
         write_manifest(folder, manifest)
     return manifest
 
