@@ -105,10 +105,13 @@ def save_static(original: Original, writer: Callable, folder: Path) -> None:
     with static_mode():
         program, start, scope = paddle.static.Program(), paddle.static.Program(), paddle.static.Scope()
         with paddle.static.scope_guard(scope), paddle.static.program_guard(program, start):
-            # PaddleNLP 2.8.1 cannot initialise RoBERTa and ELECTRA in static mode; the values come from `original`. So
-            # layer norms keep Paddle's epsilon.
+            # PaddleNLP 2.8.1 cannot initialise RoBERTa and ELECTRA in static mode, which sets the epsilons of layer
+            # norms too; values and epsilons come from `original`.
             with mock.patch.object(PretrainedModel, "_initialize_weights", lambda self, layer: None):
                 network = build(family, head)
+            for layer, same in zip(network.sublayers(), original.network.sublayers(), strict=True):
+                if isinstance(layer, paddle.nn.LayerNorm):
+                    layer._epsilon = same._epsilon
             network.eval()
             feeds = [paddle.static.data(name, [None, None], "int64") for name in INPUTS]
             outputs = network(*feeds)

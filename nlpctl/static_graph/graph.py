@@ -27,6 +27,7 @@ _ROLES: Mapping[tuple[str, str], str] = {
     ("lookup_table", "W"): "embedding",
     ("lookup_table_v2", "W"): "embedding",
 }
+ATTENTION = ("query", "key", "value")
 _PRODUCTS = ("matmul", "matmul_v2")
 # What stands between the layers of an attention and its products, and changes neither.
 _PASSED = ("elementwise_add", "reshape", "reshape2", "transpose", "transpose2", "scale", "dropout", "assign", "cast")

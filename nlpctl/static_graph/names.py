@@ -102,7 +102,7 @@ def _agree(
 ) -> bool:
     found = {internal for _, internal in pairs}
     without = [parameters[internal] for internal in ours.entries.values() if internal not in found]
-    if any(_is_needed(parameter, matcher.encoder) for parameter in without):
+    if any(parameter.is_needed(matcher.encoder) for parameter in without):
         return False
     wrong = {
         _COUNTED.fullmatch(internal)[2]
@@ -111,9 +111,3 @@ def _agree(
     }
     last = str(ours.numbers[-1])
     return not wrong or (wrong == {last} and last != "0")
-
-
-def _is_needed(parameter: TargetParameter, encoder: str) -> bool:
-    """Whether a graph of the network cannot lack it: all of the encoder but the pooler, which a tagger does not use."""
-    names = {*parameter.names, *parameter.aliases}
-    return any(name.startswith(f"{encoder}.") and not name.startswith(f"{encoder}.pooler.") for name in names)

@@ -33,6 +33,14 @@ class TargetParameter:
         """Whether it holds indices, such as position ids."""
         return "int" in self.dtype
 
+    def is_needed(self, encoder: str) -> bool:
+        """Whether every graph of the network has it: all of the encoder but a pooler, which taggers do not use.
+
+        `encoder`: the encoder's prefix.
+        """
+        names = {*self.names, *self.aliases}
+        return any(name.startswith(f"{encoder}.") and not name.startswith(f"{encoder}.pooler.") for name in names)
+
     @property
     def size(self) -> int:
         """How many numbers it holds."""

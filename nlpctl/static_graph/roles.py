@@ -1,19 +1,22 @@
 """Matching by the place in the graph: the n-th parameter of a role and shape is the n-th of the other graph's.
 
 Only where there is an order: where each of them depends on the one before, or both graphs were made by the same code.
+Where the graphs differ as a whole, in their heads or poolers, only in the encoder, which comes first in both.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from nlpctl.static_graph.graph import Place, Role, Shape, forward_part, in_line, needed_for, places
+from nlpctl.static_graph.graph import ATTENTION, Place, Role, Shape, forward_part, in_line, needed_for, places
 from nlpctl.static_graph.match import Candidate, Matcher
 from nlpctl.static_graph.program import Program
 from nlpctl.static_graph.trace import NotTraceable, trace
 
 HOW = "place in the graph"
+_Groups = Mapping[tuple[Role, Shape], Sequence[Place]]
 
 
 def by_place(matcher: Matcher, program: Program, network: Any) -> None:
@@ -32,25 +35,36 @@ def by_place(matcher: Matcher, program: Program, network: Any) -> None:
     parameters = {parameter.internal: parameter for parameter in matcher.parameters}
     in_source = places(theirs, {name: variable.shape for name, variable in matcher.variables.items()})
     in_network = places(ours, {internal: parameter.shape for internal, parameter in parameters.items()})
-    same_code = [(each.role, each.shape) for each in in_source] == [(each.role, each.shape) for each in in_network]
-    candidates, groups = [], _groups(in_source)
+    kinds = [[(each.role, each.shape) for each in found] for found in (in_source, in_network)]
+    same_code, same_network = kinds[0] == kinds[1], Counter(kinds[0]) == Counter(kinds[1])
+    if not same_network:
+        in_network = [each for each in in_network if parameters[each.name].is_needed(matcher.encoder)]
+    groups, candidates = _groups(in_source), []
+    heads_may_follow = not same_network and _same_depth(groups, _groups(in_network))
     for group, internals in _groups(in_network).items():
         found, free = groups.get(group, []), matcher.free_variables
-        names = [each.name for each in found if each.name in free]
         left = [parameters[each.name] for each in internals if matcher.is_open(parameters[each.name])]
+        names = [each.name for each in found if each.name in free]
         if not names or not left:
             continue
-        if len(found) != len(internals):
-            matcher.report_ambiguity(left, names, _count(group, len(names), len(left)))
+        count = _count(group, len(found), len(internals))
+        if len(found) < len(internals) or (len(found) > len(internals) and not heads_may_follow):
+            matcher.report_ambiguity(left, names, count)
         elif not (same_code or (in_line(found) and in_line(internals))):
-            why = f"{_count(group, len(names), len(left))}, and the two graphs compute them in no certain order"
-            matcher.report_ambiguity(left, names, why)
+            matcher.report_ambiguity(left, names, f"{count}, and the two graphs compute them in no certain order")
         else:
-            pairs = zip(found, internals, strict=True)
             candidates += [
-                Candidate((one.name,), (parameters[other.name].name,), HOW) for one, other in pairs if one.name in free
+                Candidate((one.name,), (parameters[other.name].name,), HOW)
+                for one, other in zip(found, internals, strict=False)
+                if one.name in free
             ]
     matcher.propose(candidates)
+
+
+def _same_depth(theirs: _Groups, ours: _Groups) -> bool:
+    """Whether both have attention in as many layers, so that what one has besides belongs to its head, behind them."""
+    layers = [group for group in {**theirs, **ours} if any(name in ATTENTION for name in group[0])]
+    return bool(layers) and all(len(theirs.get(group, ())) == len(ours.get(group, ())) for group in layers)
 
 
 def _count(group: tuple[Role, Shape], variables: int, parameters: int) -> str:
@@ -60,7 +74,7 @@ def _count(group: tuple[Role, Shape], variables: int, parameters: int) -> str:
     return why + ("1 parameter has it" if parameters == 1 else f"{parameters} parameters have it")
 
 
-def _groups(found: Iterable[Place]) -> Mapping[tuple[Role, Shape], Sequence[Place]]:
+def _groups(found: Iterable[Place]) -> _Groups:
     groups: dict[tuple[Role, Shape], list[Place]] = {}
     for place in found:
         groups.setdefault((place.role, place.shape), []).append(place)

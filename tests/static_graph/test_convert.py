@@ -265,3 +265,17 @@ def test_an_unfinished_conversion_leaves_nothing(original, tmp_path, monkeypatch
     with pytest.raises(ZeroDivisionError):
         convert_static(ConversionRequest(str(source), str(original.model)), tmp_path / "out")
     assert sorted(tmp_path.iterdir()) == before
+
+
+def test_a_head_is_never_taken_for_another(exports, original, tmp_path):
+    """A classifier's pooler has the shape and the place of a language model's last layer."""
+    exports.save_jit(original, tmp_path / "export")
+    (tmp_path / "export" / "model.pdiparams.info").unlink()
+    request = ConversionRequest(str(tmp_path / "export"), str(original.model), class_name="ErnieForMaskedLM")
+    with pytest.raises(ConversionFailed, match="have no value") as failed:
+        convert_static(request, tmp_path / "out")
+    assert "cls.predictions.transform.weight" in {row.parameter for row in failed.value.report.missing}
+    done = convert_static(dataclasses.replace(request, allow_missing=("cls", "ernie.pooler")), tmp_path / "out")
+    assert {name for name, array in converted(tmp_path / "out").items() if name.startswith("ernie.encoder")
+            and array.tobytes() != original.parameters[name].tobytes()} == set()  # fmt: skip
+    assert set(done.report.ways) == {"parameter name", "place in the graph"}

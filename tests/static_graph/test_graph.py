@@ -70,7 +70,7 @@ SHAPES = {"e": (7, 4), "a": (4, 4), "b": (4, 4), "c": (4, 4), "d": (4, 4), "f": 
 
 def match(network: paddle.nn.Layer, program: Program):
     variables = {name: StaticVariable(name, np.zeros(shape, "f4")) for name, shape in SHAPES.items()}
-    matcher = Matcher(target_parameters(network, "none"), variables, "none")
+    matcher = Matcher(target_parameters(network, "branches"), variables, "branches")
     by_place(matcher, program, network)
     return matcher.result()
 
@@ -107,7 +107,7 @@ def one_more_bias(program: Program) -> Program:
 def test_branches_of_other_code_are_not_told_apart(network, tmp_path):
     program = one_more_bias(program_of(tmp_path, swapped=True))
     variables = {name: StaticVariable(name, np.zeros(shape, "f4")) for name, shape in {**SHAPES, "h": (9,)}.items()}
-    matcher = Matcher(target_parameters(network, "none"), variables, "none")
+    matcher = Matcher(target_parameters(network, "branches"), variables, "branches")
     by_place(matcher, program, network)
     result = matcher.result()
     (ambiguity,) = result.ambiguities
