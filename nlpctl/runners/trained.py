@@ -72,6 +72,9 @@ def open_trained_model(recipe: Recipe, source: str, batch_size: int = 64) -> Tra
     if found.kind == "export":
         return _open_export(recipe, found.folder, batch_size)
     if recipe.inference.engine in ("auto", "dygraph"):
+        if recipe.inference.tensorrt:
+            hint = "export the model first (nlpctl export), or use --engine paddle"
+            raise UserError("TensorRT takes graphs, not networks", recipe.where("inference.tensorrt"), hint)
         return open_network(recipe, source)
     setup = prepared(recipe)
     from nlpctl.inference.choice import check_engine
