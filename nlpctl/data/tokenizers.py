@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from nlpctl.data.added_words import AddedWords
-from nlpctl.data.wordpiece import CharacterTable, WordPiece, unsupported_reason
+from nlpctl.data.wordpiece import MAX_WORDS, CharacterTable, WordPiece, unsupported_reason
 from nlpctl.errors import UserError
 from nlpctl.runtime import console
 from nlpctl.upstream.tokenizer_pickle import PickledTokenizer
@@ -38,6 +38,7 @@ PROBES = (
     "x" * 100 + " " + "x" * 101 + " " + "中" * 40,
 )
 _PROBE_LENGTHS = (12, 1000)
+_LONG_WORD = 50  # characters
 
 
 @dataclass(slots=True)
@@ -67,6 +68,7 @@ class TextEncoder(ABC):
         self.tokenizer = tokenizer
         self.added = AddedWords(tokenizer)
         self._unknown: int = tokenizer.unk_token_id
+        self._pieces = _PiecesOfWords(self)
         self._built = tokenizer.build_inputs_with_special_tokens
         self._types = tokenizer.create_token_type_ids_from_sequences
 
@@ -92,8 +94,11 @@ class TextEncoder(ABC):
         return self._overhead[pair]
 
     def pieces(self, words: Sequence[str]) -> list[list[int]]:
-        """The ids of each word, tokenised alone; a word of which nothing is left is one unknown token."""
-        return [self._word(word) or [self._unknown] for word in words]
+        """The ids of each word, tokenised alone; a word of which nothing is left is one unknown token.
+
+        The lists are shared between equal words: they must not be changed.
+        """
+        return list(map(self._pieces.__getitem__, words))
 
     def forms(self, ids: Sequence[int]) -> list[str]:
         """The pieces as the vocabulary writes them."""
@@ -184,6 +189,25 @@ class FastTextEncoder(TextEncoder):
         return _rebuild, (type(self), PickledTokenizer.pack(self.tokenizer))
 
 
+class _PiecesOfWords(dict[str, list[int]]):
+    """Word -> its pieces, filled on demand, emptied when full. Long words are not kept: they may be megabytes."""
+
+    def __init__(self, encoder: TextEncoder):
+        super().__init__()
+        self._encoder = encoder
+
+    def __missing__(self, word: str) -> list[int]:
+        pieces = self._encoder._word(word) or [self._encoder._unknown]
+        if len(word) <= _LONG_WORD:
+            if len(self) >= MAX_WORDS:
+                self.clear()
+            self[word] = pieces
+        return pieces
+
+    def __reduce__(self) -> tuple:
+        return type(self), (self._encoder,)
+
+
 def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
     """How many tokens of each side of a pair are kept when at most `room` may be.
 
@@ -220,9 +244,7 @@ def build_encoder(tokenizer: Any, mode: Literal["auto", "fast", "paddlenlp"]) ->
         reason = f"it differs from PaddleNLP's tokenizer on {difference!r}"
         console.note(f"the fast tokenizer is not used: {reason}")
     if mode == "fast":
-        raise UserError(
-            f"no fast tokenizer: {reason}", where="data.tokenizer", hint="set it to auto, or to paddlenlp"
-        )
+        raise UserError(f"no fast tokenizer: {reason}", where="data.tokenizer", hint="set it to auto, or to paddlenlp")
     return slow
 
 
