@@ -66,7 +66,6 @@ def make_app(service: Service) -> Callable[..., Awaitable[None]]:
         """One row as an object, or several as a list; the answer has the same form, in the same order."""
         started = time.monotonic()
         check_headers(request.headers.get("content-type", ""), request.headers.get("content-encoding", ""))
-        service.batcher.check_room()  # before the body is read: a refusal has to be cheap
         rows = await _read(service, await _body(request, service))
         answers = await _while_connected(request, service.batcher.submit(rows.rows))
         service.seconds.observe(time.monotonic() - started)
@@ -115,7 +114,11 @@ class _Outermost:
             await send(message)
 
         try:
+            if scope.get("path") == "/predict" and scope.get("method") == "POST":
+                self._service.batcher.check_room()  # without routing: it is the flood of these that has to be cheap
             await self._app(scope, receive, noted)
+        except Refused as error:
+            await _json(error.status, error.content(), error.headers)(scope, receive, noted)
         except ClientDisconnect:
             status = _CLIENT_GONE
         except Exception as error:

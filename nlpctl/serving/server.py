@@ -21,7 +21,7 @@ from nlpctl.serving.late import turn_away, waiting_connections
 
 KEEP_ALIVE = 75  # seconds; longer than most load balancers keep an idle connection (60), so that they close it
 QUIET = 0.5  # seconds without a request, after which open connections are taken to be idle
-LAST_CALLS = 5.0  # seconds, at the most, until open connections are idle
+LAST_CALLS = 15.0  # seconds, at the most, until open connections are idle; each has one more answer
 
 
 def allow_many_connections() -> None:
