@@ -160,13 +160,13 @@ def proof_text(proof: Proof | None) -> str:
         return "not run"
     if not proof.possible:
         return f"not possible: {proof.reason}"
-    verdict = "at most" if proof.holds else "FAILED:"
+    difference = f"at most {proof.difference:.3g}" if proof.holds else f"{proof.difference:.3g}"
     read = "".join(sorted({f" (of the {each.of} of the network's)" for each in proof.outputs if each.of}))
     norms = f" (layer norms with the program's epsilon, {proof.epsilon:g})" if proof.epsilon is not None else ""
     count = f"{len(proof.outputs)} output{'s' if len(proof.outputs) > 1 else ''}"
     return (
-        f"the static program and the network{norms}, run on the same inputs, differ by {verdict} "
-        f"{proof.difference:.3g} in {count}{read}; {TOLERANCE:g} is allowed"
+        f"{'' if proof.holds else 'FAILED: '}the static program and the network{norms}, run on the same inputs, differ "
+        f"by {difference} in {count}{read}; {TOLERANCE:g} is allowed"
     )
 
 

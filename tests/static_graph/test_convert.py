@@ -16,7 +16,8 @@ from nlpctl.errors import UserError
 from nlpctl.models.source import WEIGHTS
 from nlpctl.models.weights import read_weights_file
 from nlpctl.runners.convert_static import ConversionFailed, ConversionRequest, convert_static
-from nlpctl.static_graph.report import markdown
+from nlpctl.static_graph.proof import Compared, Proof
+from nlpctl.static_graph.report import markdown, proof_text
 from nlpctl.static_graph.targets import find_target
 
 OWN = {"vocab_size": 9, "embedding_size": 4, "hidden_size": 4}
@@ -279,3 +280,14 @@ def test_a_head_is_never_taken_for_another(exports, original, tmp_path):
     assert {name for name, array in converted(tmp_path / "out").items() if name.startswith("ernie.encoder")
             and array.tobytes() != original.parameters[name].tobytes()} == set()  # fmt: skip
     assert set(done.report.ways) == {"parameter name", "place in the graph"}
+
+
+def test_what_a_proof_says():
+    worst = Compared("logits", (3, 2), float("inf"))
+    proof = Proof(True, "", ("input_ids",), (Compared("logits", (3, 2), 0.5, "softmax"), worst))
+    assert proof.fails and not proof.holds
+    assert proof_text(proof).startswith(
+        "FAILED: the static program and the network, run on the same inputs, differ by inf"
+    )
+    assert not Proof(False, "no program").fails and not Proof(False, "no program").holds
+    assert Proof(True, "", ("x",), (Compared("y", (1,), 1e-5),)).holds
