@@ -27,7 +27,7 @@ def export(
         typer.Option(
             "--precision",
             metavar="NAMES",
-            help="fp32; int8 adds graphs of 8 bits by every method, int8-dynamic and int8-static by one of ONNX's.",
+            help="fp32; int8 adds graphs of 8 bits by every method that passes; int8-dynamic, int8-static: by one.",
         ),
     ] = "fp32",
     layout: Annotated[

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections import defaultdict
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from nlpctl.errors import Problem, RunFailed
+from nlpctl.export.graphs import Plan, Refused, remove_graph
 from nlpctl.export.parity import LARGEST_BATCH, Difference, Parity
 from nlpctl.inference.choice import Choice
 from nlpctl.inference.choose import choices, open_choice
@@ -30,46 +34,69 @@ class Finding:
 
 
 def compare_graphs(
-    folder: Path, manifest: ExportManifest, setup: ProcessSetup, parity: Parity
-) -> tuple[ExportManifest, list[Finding]]:
-    """The manifest with its checks. RunFailed, graph by graph, where one is beyond the tolerance of the task.
+    folder: Path, manifest: ExportManifest, plan: Plan, setup: ProcessSetup, parity: Parity
+) -> tuple[ExportManifest, list[Finding], list[Refused]]:
+    """The manifest with its checks, all findings, and the graphs that were refused and deleted: those that `plan` may
+    lack. RunFailed, graph by graph, where another one is beyond the tolerance of the task.
 
     Only a graph's own precision can fail; bf16 and fp16 are noted for those who choose an engine.
     """
-    findings, problems = [], []
+    findings: list[Finding] = []
+    problems: dict[Graph, list[Problem]] = defaultdict(list)
     ways = choices(manifest, setup)
     with console.progress(len(ways), "compare", unit="engines") as bar:
         for choice in ways:
             found = _compared(folder, manifest, choice, setup, parity)
-            if found is not None:
+            if isinstance(found, Finding):
                 findings.append(found)
-                problems += _beyond(found, parity.task, setup)
+                problems[choice.graph] += _beyond(found, parity.task, setup)
+            else:
+                problems[choice.graph] += _failing(choice, found)
             bar.advance()
-    checked = {each.graph for each in findings if each.precision == each.graph.precision}
-    problems += [
-        Problem(f"{graph.files[0]}: no engine on this machine runs it, so it could not be compared with the network")
-        for graph in manifest.graphs
-        if graph not in checked
-    ]
-    if problems:
-        raise RunFailed(problems=problems)
-    graphs = tuple(dataclasses.replace(graph, checks=_checks(graph, findings)) for graph in manifest.graphs)
-    return dataclasses.replace(manifest, graphs=graphs), findings
+    tried = {choice.graph for choice in ways if choice.precision == choice.graph.precision}
+    for graph in manifest.graphs:
+        if graph not in tried:
+            message = "no engine on this machine runs it, so it could not be compared with the network"
+            hint = "export it where one does: `nlpctl doctor` tells what a machine has"
+            problems[graph].append(Problem(message, graph.files[0], hint))
+    fatal = [each for graph in manifest.graphs if not plan.may_lack(graph) for each in problems[graph]]
+    if fatal:
+        raise RunFailed(problems=fatal)
+    refused = [Refused(graph, tuple(problems[graph])) for graph in manifest.graphs if problems[graph]]
+    for each in refused:
+        remove_graph(folder, each.graph)
+    kept = (graph for graph in manifest.graphs if not problems[graph])
+    graphs = tuple(dataclasses.replace(graph, checks=_checks(graph, findings)) for graph in kept)
+    return dataclasses.replace(manifest, graphs=graphs), findings, refused
+
+
+def warn_refused(refused: Sequence[Refused]) -> None:
+    """Tell which graphs the export goes without."""
+    for each in refused:
+        console.warn(f"{each.graph.files[0]} is left out: {each.reason}")
 
 
 def _compared(
     folder: Path, manifest: ExportManifest, choice: Choice, setup: ProcessSetup, parity: Parity
-) -> Finding | None:
-    """None where a precision that the graph is not written in fails: nobody has to have it."""
+) -> Finding | str:
+    """What an engine makes of a graph, or why that is nothing."""
     try:
         predictor = open_choice(folder, manifest, choice, setup, LARGEST_BATCH)
-        return Finding(choice.graph, choice.engine, choice.precision, parity.difference(predictor.outputs))
+        difference = parity.difference(predictor.outputs)
     except Exception as error:
-        told = f"{choice.name} fails on {choice.graph.files[0]}: {type(error).__name__}: {error}"
-        if choice.precision == choice.graph.precision:
-            raise RunFailed(told) from error
-        console.warn(told)
-        return None
+        return f"{type(error).__name__}: {error}"
+    if math.isnan(difference.relative):  # also where only an extreme shape gives it, which no decision would show
+        return "its outputs are no numbers, or have another shape than the network's"
+    return Finding(choice.graph, choice.engine, choice.precision, difference)
+
+
+def _failing(choice: Choice, reason: str) -> list[Problem]:
+    """A problem of the graph, but not in a precision that it is not written in: nobody has to have that."""
+    told = f"{choice.name} fails: {reason}"
+    if choice.precision == choice.graph.precision:
+        return [Problem(told, choice.graph.files[0], f"leave out --format {choice.graph.format}")]
+    console.warn(f"{choice.graph.files[0]}: {told}")
+    return []
 
 
 def _checks(graph: Graph, findings: list[Finding]) -> tuple[Check, ...]:
@@ -91,9 +118,8 @@ def _beyond(found: Finding, task: Task, setup: ProcessSetup) -> list[Problem]:
         return []
     difference, name = found.difference, f"{found.graph.files[0]} ({found.engine})"
     if found.precision == "fp32":
-        # `not <=` also where it is NaN
         allowed = fp32_tolerance(task, setup)
-        if not difference.relative <= allowed or difference.agreement < FP32_AGREEMENT:
+        if difference.relative > allowed or difference.agreement < FP32_AGREEMENT:
             message = (
                 f"answers otherwise than the network: outputs differ by {difference.largest:.3g} "
                 f"({difference.relative:.3g} of the largest; {allowed:.0e} is allowed), "
@@ -103,7 +129,7 @@ def _beyond(found: Finding, task: Task, setup: ProcessSetup) -> list[Problem]:
         return []
     if difference.agreement < task.int8_agreement:
         message = f"decides too many rows otherwise: {_changed(difference)}, {task.int8_agreement:.0%} have to be"
-        return [Problem(message, name, "leave out --precision int8, or take another method: int8-dynamic, int8-static")]
+        return [Problem(message, name, "take --precision int8, which keeps the methods that pass, or leave it out")]
     return []
 
 

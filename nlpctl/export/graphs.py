@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import paddle
 
+from nlpctl.errors import NlpctlError, Problem
 from nlpctl.export.graph_files import INT8_PREFIX, ONNX, ONNX_DYNAMIC, ONNX_STATIC, PREFIX, paddle_files
 from nlpctl.export.onnx import require_paddle2onnx, write_onnx_graph
 from nlpctl.export.onnx_gru import is_own_onnx, write_onnx_gru
@@ -18,7 +19,10 @@ from nlpctl.tasks.base import Batch
 
 @dataclass(frozen=True)
 class Plan:
-    """The graphs that are wanted: names of FORMATS and PRECISIONS. "int8" means every method that a format has."""
+    """The graphs that are wanted: names of FORMATS and PRECISIONS.
+
+    "int8" means every method that a format has and that suits the network; "int8-dynamic" is that method or none.
+    """
 
     formats: tuple[str, ...]
     precisions: tuple[str, ...]
@@ -48,8 +52,30 @@ class Plan:
             found.append(Graph("onnx", "int8", (ONNX_STATIC,), "static"))
         return tuple(found)
 
+    def may_lack(self, graph: Graph) -> bool:
+        """Whether an export without `graph` is what was asked for too: it is of a family, and not named itself."""
+        return graph.precision == "int8" and f"int8-{graph.method}" not in self.precisions
+
     def _wants(self, method: str) -> bool:
         return "onnx" in self.formats and bool({"int8", f"int8-{method}"} & set(self.precisions))
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A graph that an export goes without, and why."""
+
+    graph: Graph
+    problems: tuple[Problem, ...]
+
+    @property
+    def reason(self) -> str:
+        return "; ".join(problem.message for problem in self.problems)
+
+
+def remove_graph(folder: Path, graph: Graph) -> None:
+    """Delete the files of a graph, as far as there are any."""
+    for name in graph.files:
+        (folder / name).unlink(missing_ok=True)
 
 
 def write_graphs(
@@ -59,34 +85,45 @@ def write_graphs(
     output_names: Sequence[str],
     plan: Plan,
     calibration: Callable[[], Iterable[Batch]],
-) -> tuple[TensorSpec, ...]:
-    """Write the graphs of `plan`, which take such batches as `batch`, and return what they give.
+) -> tuple[tuple[TensorSpec, ...], list[Refused]]:
+    """Write the graphs of `plan`, which take such batches as `batch`; returns what they give, and what was not written.
 
-    `calibration` gives more of these, for int8.
+    `calibration` gives more of these, for int8. An error of a graph that the plan may lack is no failure.
     """
-    prefix, pad_id = folder / PREFIX, network.config.pad_token_id
+    prefix, refused = folder / PREFIX, []
     outputs = write_paddle_graph(network, batch, output_names, prefix)
     for graph in plan.graphs():
-        file = folder / graph.files[0]
-        if graph.format == "onnx" and graph.precision == "fp32":
-            if is_own_onnx(network):
-                (ids,) = batch
-                write_onnx_gru(network, ids, output_names, file)
-            else:
-                write_onnx_graph(prefix, file, pad_id)
-        elif graph.method == "ptq":
-            from nlpctl.compression.ptq import quantize
-
-            quantize(prefix, folder / INT8_PREFIX, calibration())
-        elif graph.method == "dynamic":
-            from nlpctl.compression.onnx_quantize import quantize_dynamic
-
-            quantize_dynamic(folder / ONNX, file)
-        elif graph.method == "static":
-            from nlpctl.compression.onnx_quantize import quantize_static
-
-            quantize_static(folder / ONNX, file, calibration())
+        if graph.precision == "int8":
+            try:
+                _quantize(folder, graph, calibration)
+            except NlpctlError as error:
+                problems = tuple(replace(each, where=graph.files[0]) for each in error.problems)  # not the staged path
+                if not plan.may_lack(graph):
+                    raise type(error)(problems=problems) from error
+                remove_graph(folder, graph)
+                refused.append(Refused(graph, problems))
+        elif graph.format == "onnx" and is_own_onnx(network):
+            (ids,) = batch
+            write_onnx_gru(network, ids, output_names, folder / ONNX)
+        elif graph.format == "onnx":
+            write_onnx_graph(prefix, folder / ONNX, network.config.pad_token_id)
     if "paddle" not in plan.formats:
         for file in folder.glob(f"{PREFIX}.pd*"):
             file.unlink()
-    return outputs
+    return outputs, refused
+
+
+def _quantize(folder: Path, graph: Graph, calibration: Callable[[], Iterable[Batch]]) -> None:
+    """Write an int8 graph from the fp32 graph of its format. UserError, RunFailed where it cannot be."""
+    if graph.method == "ptq":
+        from nlpctl.compression.ptq import quantize
+
+        quantize(folder / PREFIX, folder / INT8_PREFIX, calibration())
+        return
+    from nlpctl.compression.onnx_quantize import quantize_dynamic, quantize_static
+
+    file = folder / graph.files[0]
+    if graph.method == "dynamic":
+        quantize_dynamic(folder / ONNX, file)
+    else:
+        quantize_static(folder / ONNX, file, calibration())

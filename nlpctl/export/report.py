@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.export.check import FP32_AGREEMENT, Finding, fp32_tolerance
+from nlpctl.export.graphs import Refused
 from nlpctl.export.parity import Parity
 from nlpctl.export.rows import ComparedRows
 from nlpctl.models.export_folder import ExportManifest, Graph
@@ -23,6 +24,7 @@ def write_report(
     rows: ComparedRows,
     parity: Parity,
     findings: Sequence[Finding],
+    refused: Sequence[Refused],
     setup: ProcessSetup,
 ) -> None:
     """Both files, for people and for scripts; they are not among the checksums."""
@@ -43,6 +45,7 @@ def write_report(
             "int8_agreement": task.int8_agreement,
         },
         "graphs": [_graph(folder, graph, findings) for graph in manifest.graphs],
+        "refused": [_refused(each) for each in refused],
         "versions": dict(manifest.versions),
     }
     write_json_atomic(folder / EXPORT_REPORT, report)
@@ -69,6 +72,17 @@ def _graph(folder: Path, graph: Graph, findings: Sequence[Finding]) -> dict[str,
             }
             for each in mine
         ],
+    }
+
+
+def _refused(each: Refused) -> dict[str, Any]:
+    graph = each.graph
+    return {
+        "files": list(graph.files),
+        "format": graph.format,
+        "precision": graph.precision,
+        "method": graph.method,
+        "reason": each.reason,
     }
 
 
@@ -100,4 +114,6 @@ def _page(report: dict[str, Any]) -> str:
         "engines on the fp32 graph.",
         "",
     ]
+    if report["refused"]:
+        lines += ["Left out:", "", *(f"- {each['files'][0]}: {each['reason']}" for each in report["refused"]), ""]
     return "\n".join(lines)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import nlpctl
 from nlpctl.config.schema import Recipe
 from nlpctl.data.kinds import task_rows
-from nlpctl.errors import UserError
+from nlpctl.errors import RunFailed, UserError
 from nlpctl.export.graph_files import FORMATS, PRECISIONS
 from nlpctl.export.layouts import LAYOUTS, layout
 from nlpctl.export.rows import require_rows, rows_to_calibrate, rows_to_compare
@@ -116,7 +116,10 @@ def temporary_export(recipe: Recipe, source: str) -> Iterator[Path]:
     formats = ("onnx",) if inference.engine == "onnxruntime" else ("paddle",)
     precisions = ("int8",) if inference.precision == "int8" else ("fp32",)
     console.note(f"exporting {source} for {inference.engine}; `nlpctl export` does it once and for all")
-    with _exported(recipe, source, Wanted(formats, precisions, rows=QUICK_ROWS)) as (folder, _):
+    with _exported(recipe, source, Wanted(formats, precisions, rows=QUICK_ROWS)) as (folder, manifest):
+        if not any(graph.precision == precisions[0] for graph in manifest.graphs):
+            where, hint = recipe.where("inference.precision"), "take --precision fp32, or auto"
+            raise RunFailed(f"no {precisions[0]} graph of this model passed the comparison", where, hint)
         yield folder
 
 
@@ -182,7 +185,7 @@ def _versions() -> dict[str, str]:
 def _write(recipe: Recipe, source: str, folder: Path, final: Path, wanted: Wanted) -> ExportManifest:
     """Everything that an export holds, into an empty folder, which will be called `final`."""
     model, task, encoder, setup = _loaded(recipe, source)
-    from nlpctl.export.check import compare_graphs
+    from nlpctl.export.check import compare_graphs, warn_refused
     from nlpctl.export.graphs import Plan, write_graphs
     from nlpctl.export.parity import Parity, batches_of
     from nlpctl.export.report import write_report
@@ -206,20 +209,22 @@ def _write(recipe: Recipe, source: str, folder: Path, final: Path, wanted: Wante
         save_description(folder, model.tokenizer, make_card(recipe, model.labels, model.thresholds))
         model.network.config.architectures = [type(model.network).__name__]
         model.network.config.save_pretrained(str(folder))
-        outputs = write_graphs(folder, model.network, batch, task.output_names, plan, calibration)
+        outputs, refused = write_graphs(folder, model.network, batch, task.output_names, plan, calibration)
     manifest = ExportManifest(
         task=recipe.task,
         inputs=input_specs(batch),
         outputs=outputs,
         max_seq_length=recipe.data.max_seq_length,
-        graphs=plan.graphs(),
+        graphs=tuple(graph for graph in plan.graphs() if graph not in [each.graph for each in refused]),
         rows=len(rows.examples),
         source=source,
         versions=_versions(),
     )
-    manifest, findings = compare_graphs(folder, manifest, setup, parity)
+    manifest, findings, beyond = compare_graphs(folder, manifest, plan, setup, parity)
+    refused += beyond
+    warn_refused(refused)
     with writing(final, _ELSEWHERE):
-        write_report(folder, manifest, rows, parity, findings, setup)
+        write_report(folder, manifest, rows, parity, findings, refused, setup)
         write_manifest(folder, manifest)
     return manifest
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import shutil
 
+import numpy as np
 import pytest
 
 from nlpctl.cli.app import main
-from nlpctl.errors import UserError
+from nlpctl.config.schema import InferenceSection
+from nlpctl.errors import RunFailed, UserError
 from nlpctl.export import layouts
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.runners.export import Wanted, export
@@ -63,7 +66,6 @@ def test_int8_of_every_method(classifier, tmp_path, monkeypatch):
 
 
 def test_int8_that_decides_otherwise_is_refused(classifier, tmp_path, monkeypatch):
-    from nlpctl.errors import RunFailed
     from nlpctl.inference.onnx_runtime import OnnxPredictor
 
     right = OnnxPredictor.outputs
@@ -77,6 +79,64 @@ def test_int8_that_decides_otherwise_is_refused(classifier, tmp_path, monkeypatc
         wanted = Wanted(("onnx",), ("int8-dynamic",))
         export(classifier, find_trained_model(classifier), wanted, output=tmp_path / "x")
     assert not any(tmp_path.iterdir())
+
+
+def test_int8_as_a_family_keeps_the_graphs_that_pass(classifier, tmp_path, monkeypatch, capsys):
+    from nlpctl.inference.onnx_runtime import OnnxPredictor
+    from nlpctl.tasks.sequence_classification import SequenceClassification
+
+    right = OnnxPredictor.outputs
+
+    def outputs(self, batch):  # the static graph answers well but for texts of one token
+        found, (file,) = right(self, batch), self.graph_files
+        wrong = "static" in file and batch["input_ids"].shape[1] == 1
+        return tuple(each * np.float32("nan") for each in found) if wrong else found
+
+    loaded = OnnxPredictor.__init__
+
+    def remember(self, folder, manifest, graph, setup):
+        self.graph_files = graph.files
+        loaded(self, folder, manifest, graph, setup)
+
+    monkeypatch.setattr(OnnxPredictor, "__init__", remember)
+    monkeypatch.setattr(OnnxPredictor, "outputs", outputs)
+    monkeypatch.setattr(SequenceClassification, "int8_agreement", 0.5)  # the network was never trained
+    source = find_trained_model(classifier)
+    result = export(classifier, source, Wanted(("onnx",), ("int8",), rows=8), output=tmp_path / "x")
+    assert [graph.method for graph in result.manifest.graphs] == [None, "dynamic"]
+    assert not (tmp_path / "x" / "model.int8-static.onnx").exists() and read_manifest(tmp_path / "x")
+    reason = "onnxruntime int8 (static) fails: its outputs are no numbers"
+    assert f"model.int8-static.onnx is left out: {reason}" in " ".join(capsys.readouterr().err.split())
+    (refused,) = json.loads((tmp_path / "x" / "report.json").read_text())["refused"]
+    assert refused["method"] == "static" and refused["reason"].startswith(reason)
+    assert f"- model.int8-static.onnx: {reason}" in (tmp_path / "x" / "report.md").read_text()
+    with pytest.raises(RunFailed, match="its outputs are no numbers"):
+        export(classifier, source, Wanted(("onnx",), ("int8-static",), rows=8), output=tmp_path / "y")
+    assert not (tmp_path / "y").exists()
+
+
+def test_int8_goes_without_what_cannot_be_quantised(made_run, tmp_path):
+    recipe = made_run("sequence_classification", "bilstm")  # its products are LSTMs and narrow: dynamic alone does them
+    source = find_trained_model(recipe)
+    result = export(recipe, source, Wanted(("paddle", "onnx"), ("int8",), rows=8), output=tmp_path / "x")
+    assert [(graph.format, graph.method) for graph in result.manifest.graphs][:2] == [("paddle", None), ("onnx", None)]
+    refused = json.loads((tmp_path / "x" / "report.json").read_text())["refused"]
+    assert "static" in {each["method"] for each in refused}
+    assert {name for each in refused for name in each["files"]}.isdisjoint(os.listdir(tmp_path / "x"))
+    with pytest.raises(UserError, match="model.int8-static.onnx: nothing in this graph can be int8"):
+        export(recipe, source, Wanted(("onnx",), ("int8-static",), rows=8), output=tmp_path / "y")
+    assert not (tmp_path / "y").exists()
+
+
+def test_int8_for_the_moment_that_was_refused(classifier, monkeypatch):
+    from nlpctl.runners.trained import open_trained_model
+    from nlpctl.tasks.sequence_classification import SequenceClassification
+
+    monkeypatch.setattr(SequenceClassification, "int8_agreement", 1.1)
+    inference = InferenceSection(engine="onnxruntime", precision="int8")
+    recipe = dataclasses.replace(classifier, inference=inference)
+    with pytest.raises(RunFailed, match="no int8 graph of this model passed the comparison"):
+        open_trained_model(recipe, find_trained_model(recipe), 4)
 
 
 def test_thresholds_and_terms_go_with_the_export(made_run, tmp_path):
