@@ -23,7 +23,7 @@ from paddle.static import InputSpec
 from paddlenlp import transformers
 from paddlenlp.transformers import PretrainedModel
 
-from nlpctl.upstream.tagger_graph import translatable_forward
+from nlpctl.upstream.roberta_tagger import translatable
 
 FAMILIES = ("Ernie", "Bert", "Roberta", "Electra")
 HEADS = ("SequenceClassification", "TokenClassification", "QuestionAnswering")
@@ -62,7 +62,7 @@ def build(family: str, head: str, layers: int = 2) -> paddle.nn.Layer:
         num_labels=LABELS if head != "QuestionAnswering" else 2,
     )
     with paddle.utils.unique_name.guard():
-        return vars(transformers)[f"{family}For{head}"](config)
+        return translatable(vars(transformers)[f"{family}For{head}"])(config)
 
 
 def make_original(folder: Path, family: str, head: str, seed: int) -> Original:
@@ -90,7 +90,7 @@ def static_mode() -> Iterator[None]:
 def save_jit(original: Original, folder: Path) -> None:
     """paddle.jit.save: model.pdmodel, model.pdiparams, model.pdiparams.info."""
     specs = [InputSpec([None, None], "int64", name) for name in INPUTS]
-    static = paddle.jit.to_static(translatable_forward(original.network), input_spec=specs, full_graph=True)
+    static = paddle.jit.to_static(original.network.forward, input_spec=specs, full_graph=True)
     paddle.jit.save(static, str(folder / "model"), input_spec=specs)
     vars(original.network).pop("forward", None)
 

@@ -11,7 +11,7 @@ import paddle.nn.functional as F
 from nlpctl.config.prompt_template import Part, mask_length
 from nlpctl.errors import Problem, UserError
 from nlpctl.models.masked_lm import AtPositions
-from nlpctl.upstream.prompt import encode, make_template, make_verbalizer, verbalizer_tensors
+from nlpctl.upstream.prompt import encode, make_template, make_verbalizer
 from nlpctl.upstream.tokenizer_pickle import PickledTokenizer
 
 
@@ -47,7 +47,7 @@ class LabelWords:
         self.tensors: dict[str, paddle.Tensor]
         if self.length == 1:
             self._verbalizer = make_verbalizer([blank + word for word in words], tokenizer)
-            self.tensors = verbalizer_tensors(self._verbalizer)
+            self.tensors = {f"verbalizer_{name}": tensor for name, tensor in self._verbalizer.named_buffers()}
         else:
             self._ids = paddle.to_tensor(ids)
             self.tensors = {"word_piece_ids": self._ids}

@@ -11,7 +11,6 @@ from typing import Any
 
 from nlpctl.static_graph.graph import needed_for
 from nlpctl.static_graph.program import Operator, read_program
-from nlpctl.upstream.tagger_graph import translatable_forward
 
 INPUTS = ("input_ids", "token_type_ids")
 
@@ -48,7 +47,7 @@ def trace(network: Any) -> Traced:
     specs: Sequence[Any] = [InputSpec([None, None], "int64", name) for name in input_names(network)]
     network.eval()
     try:
-        static = paddle.jit.to_static(translatable_forward(network), input_spec=specs, full_graph=True)
+        static = paddle.jit.to_static(network.forward, input_spec=specs, full_graph=True)
         program = static.concrete_program
     except Exception as error:  # Paddle's translation raises nearly anything
         raise NotTraceable((str(error).strip().splitlines() or [type(error).__name__])[-1][:200]) from error

@@ -45,13 +45,3 @@ def make_verbalizer(words: Sequence[str], tokenizer: Any) -> Any:
     digits = len(str(len(words)))
     named = {f"{position:0{digits}d}": word for position, word in enumerate(words)}
     return ManualVerbalizer(named, tokenizer, post_log_softmax=False)
-
-
-def verbalizer_tensors(verbalizer: Any) -> dict[str, Any]:
-    """The tensors that its scores are made with; it keeps them as plain attributes (verbalizer.py:123), which a static
-    graph does not take over."""
-    return {
-        "verbalizer_token_ids": verbalizer.token_ids,
-        "verbalizer_word_mask": verbalizer.word_mask,
-        "verbalizer_token_mask": verbalizer.token_mask,
-    }

@@ -9,9 +9,9 @@ import functools
 def translatable(network_class: type) -> type:
     """`network_class`, or in the place of PaddleNLP's RobertaForTokenClassification one that computes the same.
 
-    PaddleNLP 2.8.1, transformers/roberta/modeling.py:917: its forward returns at three places of one branch, and
-    what Paddle 2.6.2 makes of that for a static graph asks for the length of a variable that is not defined yet
-    ("TypeError: object of type 'UndefinedVar' has no len()"). Test: tests/upstream/test_roberta_tagger.py.
+    PaddleNLP 2.8.1, transformers/roberta/modeling.py:912: its forward returns from an `if` inside another `if`; for a
+    static graph Paddle 2.6.2 (jit/dy2static) computes the inner condition outside too ("TypeError: object of type
+    'UndefinedVar' has no len()"). Test: tests/upstream/test_roberta_tagger.py.
     """
     if network_class.__name__ != "RobertaForTokenClassification":
         return network_class
