@@ -37,7 +37,6 @@ def main() -> int:
     parser.add_argument("--task", default="", help="rows of the table whose name holds this")
     parser.add_argument("--architecture", default=",".join(ARCHITECTURES), help="columns, between commas")
     parser.add_argument("--rows", type=int, default=96, help="rows to compare")
-    parser.add_argument("--steps", type=int, default=80, help="of training")
     parser.add_argument("--results", type=Path, help="JSON file of what was measured so far")
     options = parser.parse_args()
     kinds = [kind for kind in KINDS if options.task in kind.name]
@@ -51,7 +50,7 @@ def main() -> int:
             key = f"{kind.name} / {name}"
             if key not in results:
                 began = time.monotonic()
-                results[key] = measured(kind, name, options.rows, options.steps)
+                results[key] = measured(kind, name, options.rows)
                 print(f"{key}: {results[key]} ({time.monotonic() - began:.0f} s)", file=sys.stderr)
                 if options.results is not None:
                     options.results.write_text(json.dumps(results, indent=1, ensure_ascii=False), encoding="utf-8")
@@ -65,11 +64,11 @@ def main() -> int:
     return 1 if failed or changed else 0
 
 
-def measured(kind: Kind, architecture: str, rows: int, steps: int) -> dict[str, Any]:
+def measured(kind: Kind, architecture: str, rows: int) -> dict[str, Any]:
     """What became of one export: the largest difference and the changed decisions per engine."""
     with tempfile.TemporaryDirectory(prefix="nlpctl-parity-") as name:
         try:
-            recipe = make_run(Path(name), kind, architecture, steps)
+            recipe = make_run(Path(name), kind, architecture)
         except UserError as error:
             return {"state": "none", "reason": error.problems[0].message}
         try:
