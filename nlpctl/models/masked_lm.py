@@ -26,7 +26,7 @@ class AtPositions:
         """Logits [batch, m, vocabulary] at `positions`, int64 [batch, m]."""
         encoder = self._sub_layers[self.base_model_prefix]
         outputs = encoder(input_ids) if token_type_ids is None else encoder(input_ids, token_type_ids=token_type_ids)
-        hidden = outputs if isinstance(outputs, paddle.Tensor) else outputs[0]
+        hidden = outputs[0] if isinstance(outputs, tuple | list) else outputs  # in a static graph it is no Tensor
         batch, length, width = hidden.shape
         first = paddle.arange(batch).unsqueeze(-1) * length
         chosen = paddle.gather(hidden.reshape([-1, width]), (first + positions).reshape([-1]))

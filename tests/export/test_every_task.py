@@ -18,6 +18,7 @@ from nlpctl.runners.trained import find_trained_model, open_trained_model
 CASES = [
     *((info.name, "ernie", "linear") for info in KNOWN_TASKS),
     ("token_classification", "roberta", "crf"),  # without token types, with a second output
+    ("masked_language_model", "electra", "linear"),  # whose encoder returns no tuple
     ("sequence_classification", "bilstm", "linear"),
     ("lexical_analysis", "bigru", "crf"),
     ("sequence_classification", "textcnn", "linear"),
