@@ -333,25 +333,3 @@ def test_threads_share_an_encoder(bert):
     encoder = FastTextEncoder(bert)
     with ThreadPoolExecutor(4) as pool:
         assert list(pool.map(lambda _: encoder.encode(texts, None, 30), range(8))) == [expected] * 8
-
-
-def test_word_table_is_bounded(bert, monkeypatch):
-    monkeypatch.setattr(wordpiece, "MAX_WORDS", 10)
-    table = wordpiece.WordTable(bert.wordpiece_tokenizer)
-    for number in range(1000):
-        word = f"the{number}"
-        assert table[word] == bert.convert_tokens_to_ids(bert.wordpiece_tokenizer.tokenize(word))
-        assert len(table) <= 10
-    before = len(table)
-    assert table["x" * 101] == [bert.unk_token_id]
-    assert len(table) == before
-
-
-def test_pieces_of_words_are_remembered_but_not_for_ever(tokenizer, monkeypatch):
-    monkeypatch.setattr(tokenizers, "MAX_WORDS", 3)
-    for encoder in (FastTextEncoder(tokenizer), PaddleTextEncoder(tokenizer)):
-        words = ["hotel", "unbelievable", "", "\u200b", "hotel", "x" * 1000, "中", "hotel"]
-        expected = [encoder._word(word) or [tokenizer.unk_token_id] for word in words]
-        assert encoder.pieces(words) == expected == encoder.pieces(words)
-        assert pickle.loads(pickle.dumps(encoder)).pieces(words) == expected
-        assert 0 < len(encoder._pieces) <= 3 and "x" * 1000 not in encoder._pieces
