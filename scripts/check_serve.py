@@ -1,6 +1,6 @@
 """Does `nlpctl serve` answer rightly and lose nothing, at four times the load it can bear, until it is stopped?
 
-    python scripts/check_serve.py MODEL TEXTS [--engine E] [--precision P] [--seconds 20] [--each 10] [--json FILE]
+    python scripts/check_serve.py MODEL TEXTS [--engine E] [--precision P] [--seconds 20] [--json FILE]
 
 MODEL is an export (or model folder) of a task that takes one text, TEXTS a file with a text per line. The service
 runs in a process of its own on loopback; this process
@@ -137,14 +137,20 @@ async def stop(service: Service, after: float) -> float:
 
 
 async def load(
-    service: Service, requests: list[bytes], right: list[dict[str, Any]], seconds: float, each: int, tolerance: float
+    service: Service,
+    requests: list[bytes],
+    right: list[dict[str, Any]],
+    seconds: float,
+    each: int,
+    rate: float | None,
+    tolerance: float,
 ) -> dict[str, Any]:
-    """Phases 2 to 4. `each`: malformed requests of a kind."""
+    """Phases 2 to 4. `each`: malformed requests of a kind. `rate`: of the overload, None: OVERLOAD times."""
     client = Client(service.host, service.port)
     await as_answered(client, requests, SENDERS, min(5.0, seconds))  # warm-up
     alone = figures(await as_answered(client, requests, 1, seconds / 4), right, tolerance)
     bears = figures(await as_answered(client, requests, SENDERS, seconds), right, tolerance)
-    rate = OVERLOAD * bears["answered_per_second"]
+    rate = rate or OVERLOAD * bears["answered_per_second"]
     settings = ServeSettings()
     wrong_ones = kinds("text", settings.max_rows, settings.max_body) * each
     overloaded, mixed = await asyncio.gather(
@@ -171,6 +177,7 @@ def main() -> int:
     parser.add_argument("--precision", default="auto")
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--each", type=int, default=10, help="malformed requests of each kind")
+    parser.add_argument("--rate", type=float, help="requests per second of the overload, in place of 4 times")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--serve", nargs=argparse.REMAINDER, default=[], help="further options of nlpctl serve")
     given = parser.parse_args()
@@ -185,7 +192,7 @@ def main() -> int:
     requests = [post(service.host, json.dumps({"text": text}, ensure_ascii=False).encode()) for text in texts]
     tolerance = TOLERANCE.get(given.precision, TOLERANCE["auto"])
     try:
-        found = asyncio.run(load(service, requests, right, given.seconds, given.each, tolerance))
+        found = asyncio.run(load(service, requests, right, given.seconds, given.each, given.rate, tolerance))
         code = service.end()
     finally:
         if service.process.poll() is None:

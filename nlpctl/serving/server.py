@@ -21,6 +21,7 @@ from nlpctl.serving.late import turn_away, waiting_connections
 
 KEEP_ALIVE = 75  # seconds; longer than most load balancers keep an idle connection (60), so that they close it
 QUIET = 0.5  # seconds without a request, after which open connections are taken to be idle
+FRESH = 5.0  # seconds, at the most, for the first request of a connection
 LAST_CALLS = 15.0  # seconds, at the most, until open connections are idle; each has one more answer
 
 
@@ -120,7 +121,11 @@ class Server(uvicorn.Server):
 
     async def _last_calls(self) -> None:
         """Wait until no request comes any more: one that is on its way into a closed connection would be lost."""
-        ends, seen = self._loop.time() + LAST_CALLS, -1
-        while seen != self._service.arrived and self._loop.time() < ends:
+        began = self._loop.time()
+        while (waited := self._loop.time() - began) < LAST_CALLS:
             seen = self._service.arrived
             await asyncio.sleep(QUIET)
+            # made just before listening ended, and nothing asked yet
+            fresh = waited < FRESH and any(each.cycle is None for each in self.server_state.connections)
+            if seen == self._service.arrived and not fresh:
+                return

@@ -19,7 +19,8 @@ def test_under_load_and_through_a_sigterm(work, base):
     texts = [line.split("\t")[0] for line in (work / "train.tsv").read_text().splitlines()[1:]]
     (work / "served.txt").write_text("".join(f"{text}\n" for text in texts))
     words = [sys.executable, SCRIPT, base, work / "served.txt", "--engine", "dygraph", "--precision", "fp32"]
-    done = subprocess.run([*words, "--seconds", "1", "--each", "1"], capture_output=True, text=True, timeout=300)
+    words += ["--seconds", "1", "--each", "1", "--rate", "400"]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout + done.stderr
     found = json.loads(done.stdout)
     assert found["64_senders"]["answered"] > 64 and found["overload"]["answered"] > 64
