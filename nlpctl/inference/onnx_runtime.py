@@ -32,6 +32,9 @@ class OnnxPredictor:
         except Exception as error:
             message = f"ONNX Runtime cannot load this graph: {str(error).strip()}"
             raise UserError(message, str(file), AGAIN) from None
+        if setup.device != "cpu" and CUDA_PROVIDER not in self._session.get_providers():  # it fell back on the CPU
+            hint = "install the CUDA and cuDNN that this onnxruntime-gpu was built for, or use --engine paddle"
+            raise UserError(f"ONNX Runtime cannot use {setup.device}", "inference.engine", hint)
         inputs = {each.name: each.type for each in self._session.get_inputs()}
         self._inputs, self._outputs = list(inputs), [each.name for each in self._session.get_outputs()]
         check_graph(file, manifest, inputs, len(self._outputs))

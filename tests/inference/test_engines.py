@@ -213,3 +213,11 @@ def test_an_onnx_graph_of_unknown_operators_is_refused(made, tmp_path):
     graph.graph.node[0].op_type = "NobodyKnows"
     onnx.save(graph, str(tmp_path / "model.onnx"))
     assert "NobodyKnows" in refused(tmp_path, manifest, "onnxruntime")
+
+
+def test_onnxruntime_does_not_take_the_processor_for_a_card(made):
+    folder, _, manifest = made
+    card = ProcessSetup("gpu:0", threads=1, rank=0, world_size=1)
+    choice = next(each for each in all_choices(manifest) if each.name == "onnxruntime fp32")
+    with pytest.warns(UserWarning, match="CUDAExecutionProvider"), pytest.raises(UserError, match="cannot use gpu:0"):
+        open_choice(folder, manifest, choice, card, 1)
