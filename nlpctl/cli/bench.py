@@ -72,13 +72,12 @@ def bench(
         raise UserError("the page exists", where=str(html), hint="use --overwrite, or name another file")
     with located(recipes[0]):
         result = run_benchmark(recipes, Plan(Texts(data, rows, length), sizes, threads_tried, rounds))
-    if html is not None:
-        write_page(result, html)
     if json:
         console.print_json(dataclasses.asdict(result))
     else:
         _show(result)
-    if html is not None:
+    if html is not None:  # last: figures that took minutes are told even where the page cannot be written
+        write_page(result, html)
         console.note(f"page: {html}")
 
 

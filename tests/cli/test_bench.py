@@ -1,0 +1,22 @@
+"""What `nlpctl bench` says when it is done."""
+
+from __future__ import annotations
+
+import json
+
+from nlpctl.cli.app import main
+from nlpctl.runners import bench
+from nlpctl.runners.bench import BenchResult, Speed, Timed
+from nlpctl.runners.timing import figures
+
+
+def test_figures_are_told_where_the_page_cannot_be_written(tmp_path, monkeypatch, capsys):
+    (tmp_path / "recipe.yaml").write_text("task: sequence_classification\ntraining: {output_dir: run}\n")
+    timed = Timed("run", "dygraph fp32", 1, 0.5, 200.0, 1.0, (Speed(1, figures([[0.5, 0.5]], 2), None),))
+    monkeypatch.setattr(bench, "bench", lambda recipes, plan: BenchResult((timed,), (), {}))
+    (tmp_path / "file").write_text("")
+    words = ["bench", str(tmp_path / "recipe.yaml"), "--json", "--html", str(tmp_path / "file" / "speed.html")]
+    assert main(words) == 2
+    told = capsys.readouterr()
+    assert json.loads(told.out)["timed"][0]["speeds"][0]["engine"]["samples_per_second"] == 2
+    assert "cannot write here" in told.err
