@@ -73,8 +73,9 @@ def check_engine(inference: InferenceSection, machine: Machine) -> None:
 def candidates(manifest: ExportManifest, inference: InferenceSection, machine: Machine) -> Candidates:
     """What `inference` allows of `manifest` on `machine`; more than one where it leaves a choice.
 
-    A precision that is asked for is taken however the graph did at export; "auto" takes fp32, and what decided
-    as it does for inference.min_agreement of the rows. UserError where nothing is left.
+    "auto" takes fp32, and what decided as it does for inference.min_agreement of the rows at export; a precision that
+    is asked for is taken however its graphs did, but where some did that well, only these. UserError where nothing is
+    left.
     """
     check_engine(inference, machine)
     of_engine = [each for each in all_choices(manifest) if inference.engine in ("auto", each.engine)]
@@ -91,11 +92,11 @@ def candidates(manifest: ExportManifest, inference: InferenceSection, machine: M
     possible = [each for each, problem in zip(wanted, obstacles, strict=True) if problem is None]
     if not possible:
         raise UserError(problems=[_first(obstacles)])
-    if inference.precision != "auto":
-        return Candidates(tuple(possible))
     reasons = {each.name: doubt(each, inference.min_agreement) for each in possible}
     left_out = tuple((each, reason) for each in possible if (reason := reasons[each.name]) is not None)
     taken = tuple(each for each in possible if reasons[each.name] is None)
+    if not taken and inference.precision != "auto":
+        return Candidates(tuple(possible))
     if not taken:
         told = "; ".join(f"{each.name} {reason}" for each, reason in left_out)
         hint = f"ask for it: --precision {left_out[0][0].precision}; or lower inference.min_agreement"
