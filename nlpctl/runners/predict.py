@@ -73,6 +73,8 @@ def predict(
     partial.check(identity, resume)
     model = open_trained_model(recipe, model_source, batch_size)  # before anything is written
     answering = _Answering(recipe, model, source, batch_size, flush)
+    identity |= {"engine": [model.predictor.engine, model.predictor.precision]}  # auto may have taken another one
+    partial.check(identity, resume)
     done, bad = partial.begin(identity, resume, answering.window)
     if done:
         console.note(f"going on after {done:,} answered rows")
@@ -208,14 +210,24 @@ class PartialOutput:
         self._lock: int | None = None  # held from `begin` to `finish`, or to the end of the process
 
     def check(self, identity: dict[str, Any], resume: bool) -> None:
-        """UserError when the answers that are there, and are to be kept, are not those of `identity`."""
+        """UserError when the answers that are there, and are to be kept, are not those of `identity`, which may be
+        known in part only."""
         if not self._goes_on(resume):
             return
         try:
-            same = json.loads(self.note.read_text(encoding="utf-8")) == identity
-        except ValueError:
-            same = False
-        if not same:
+            note = json.loads(self.note.read_text(encoding="utf-8"))
+            others = [name for name in identity if note[name] != identity[name]]
+        except (ValueError, KeyError, TypeError):
+            others = list(identity)
+        if others == ["engine"]:
+            began, now = (" ".join(each["engine"]) for each in (note, identity))
+            raise UserError(
+                f"the interrupted prediction was computed by {began}, and would go on in {now}",
+                where=str(self.file),
+                hint=f"name what it began with, --engine {note['engine'][0]} --precision {note['engine'][1]}; or leave "
+                "out --resume to start over",
+            )
+        if others:
             raise UserError(
                 "the interrupted prediction was made from another input or model, or with other settings",
                 where=str(self.file),

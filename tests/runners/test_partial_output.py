@@ -96,3 +96,14 @@ def test_a_resumed_prediction_asks_the_same_question(tmp_path):
         recipe.write_text("\n".join([*lines, f"    {{'text': 'text'}} {template}"]))
         noted.append(answer_settings(load_recipe(recipe, purpose="apply")))
     assert noted[0] != noted[1] == json.loads(json.dumps(noted[2]))
+
+
+def test_another_engine_does_not_go_on(output):
+    first = PartialOutput(output)
+    first.begin(IDENTITY | {"engine": ["paddle", "bf16"]}, resume=False, window=4)
+    first.let_go()
+    PartialOutput(output).check(IDENTITY, resume=True)  # the engine is not known yet
+    PartialOutput(output).check(IDENTITY | {"engine": ["paddle", "bf16"]}, resume=True)
+    with pytest.raises(UserError, match="computed by paddle bf16, and would go on in onnxruntime fp32") as told:
+        PartialOutput(output).check(IDENTITY | {"engine": ["onnxruntime", "fp32"]}, resume=True)
+    assert "--engine paddle --precision bf16" in told.value.problems[0].hint
