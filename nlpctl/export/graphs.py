@@ -8,7 +8,7 @@ from pathlib import Path
 
 import paddle
 
-from nlpctl.errors import NlpctlError, Problem
+from nlpctl.errors import NlpctlError, Problem, RunFailed
 from nlpctl.export.graph_files import INT8_PREFIX, ONNX, ONNX_DYNAMIC, ONNX_STATIC, PREFIX, paddle_files
 from nlpctl.export.onnx import require_paddle2onnx, write_onnx_graph
 from nlpctl.export.onnx_gru import is_own_onnx, write_onnx_gru
@@ -96,10 +96,12 @@ def write_graphs(
         if graph.precision == "int8":
             try:
                 _quantize(folder, graph, calibration)
-            except NlpctlError as error:
-                problems = tuple(replace(each, where=graph.files[0]) for each in error.problems)  # not the staged path
+            except OSError:  # a full disk
+                raise
+            except Exception as error:
+                problems = _problems(graph, error)
                 if not plan.may_lack(graph):
-                    raise type(error)(problems=problems) from error
+                    raise RunFailed(problems=problems) from error
                 remove_graph(folder, graph)
                 refused.append(Refused(graph, problems))
         elif graph.format == "onnx" and is_own_onnx(network):
@@ -113,8 +115,15 @@ def write_graphs(
     return outputs, refused
 
 
+def _problems(graph: Graph, error: Exception) -> tuple[Problem, ...]:
+    """Why a graph could not be quantised. It is named by its own file, not by the staged one that it is made of."""
+    if isinstance(error, NlpctlError):
+        return tuple(replace(each, where=graph.files[0]) for each in error.problems)
+    return (Problem(f"quantising fails: {type(error).__name__}: {error}", graph.files[0], "use it in fp32"),)
+
+
 def _quantize(folder: Path, graph: Graph, calibration: Callable[[], Iterable[Batch]]) -> None:
-    """Write an int8 graph from the fp32 graph of its format. UserError, RunFailed where it cannot be."""
+    """Write an int8 graph from the fp32 graph of its format."""
     if graph.method == "ptq":
         from nlpctl.compression.ptq import quantize
 

@@ -88,11 +88,9 @@ def export(
     than the task allows. `layout`: arrange the export as another server wants it; then `source` may be an export.
     UserError where the model, the rows or the place is wrong.
     """
-    if layout is not None and layout not in LAYOUTS:
-        known = tuple(LAYOUTS)
-        hint = f"of {', '.join(known)}"
-        raise UserError(f"there is no layout {layout!r}{did_you_mean(layout, known)}", "--layout", hint)
-    if layout is None and resolve_source(source).kind == "export":
+    if layout is not None:
+        _check_layout(layout, source, wanted)
+    elif resolve_source(source).kind == "export":
         hint = "give what it was made from: nlpctl export RUN; or arrange it for a server: --layout"
         raise UserError("this is an export already", where=source, hint=hint)
     final = output if output is not None else _default_output(recipe, source, layout)
@@ -107,6 +105,17 @@ def export(
         made, manifest = stack.enter_context(_exported(recipe, source, wanted))
         _write_layout(layout, made, manifest, folder, _model_name(recipe, source))
     return ExportResult(final, manifest)
+
+
+def _check_layout(name: str, source: str, wanted: Wanted) -> None:
+    """UserError where there is no such layout, or what is to be exported for it would hold none of its graphs."""
+    if name not in LAYOUTS:
+        known = tuple(LAYOUTS)
+        hint = f"of {', '.join(known)}"
+        raise UserError(f"there is no layout {name!r}{did_you_mean(name, known)}", "--layout", hint)
+    format = layout(name).FORMAT
+    if format not in wanted.formats and resolve_source(source).kind != "export":
+        raise UserError(f"{name} takes {format} graphs", "--format", f"leave it out, or give --format {format}")
 
 
 @contextlib.contextmanager

@@ -109,6 +109,9 @@ def open_network(recipe: Recipe, source: str) -> TrainedModel:
 
 def _open_export(recipe: Recipe, folder: Path, batch_size: int) -> TrainedModel:
     manifest = read_manifest(folder)
+    if recipe.task != manifest.task:
+        hint = f"give the export itself in place of a recipe, or say task: {manifest.task}"
+        raise UserError(f"this export is of {manifest.task}, not of {recipe.task}", recipe.where("task"), hint)
     if recipe.data.max_seq_length > manifest.max_seq_length:
         message = f"{recipe.data.max_seq_length} tokens are more than the export takes ({manifest.max_seq_length})"
         raise UserError(message, where=recipe.where("data.max_seq_length"), hint="lower it, or export the model again")

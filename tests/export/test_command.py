@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 from nlpctl.cli.app import main
+from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import InferenceSection
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.export import layouts
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.runners.export import Wanted, export
-from nlpctl.runners.trained import find_trained_model
+from nlpctl.runners.trained import find_trained_model, open_trained_model
 
 
 @pytest.fixture
@@ -44,6 +45,9 @@ def test_a_run_is_exported_into_itself(run, capsys):
     assert {"config.json", "vocab.txt", "labels.json", "task.json", "report.json", "report.md"} <= names
     page = (run / "export" / "report.md").read_text()
     assert "20 rows (dev), in batches of 1 to 7 rows and 1 to 24 tokens." in page
+    foreign = dataclasses.replace(load_recipe(run / "export", (), "apply"), task="text_matching")
+    with pytest.raises(UserError, match="this export is of sequence_classification, not of text_matching"):
+        open_trained_model(foreign, str(run / "export"))
     assert main(["export", str(run), "--rows", "20", "--format", "paddle"]) == 2  # it is there already
     capsys.readouterr()
     assert main(["export", str(run), "--rows", "10", "--format", "paddle", "--overwrite", "--json"]) == 0
@@ -123,13 +127,27 @@ def test_int8_goes_without_what_cannot_be_quantised(made_run, tmp_path):
     refused = json.loads((tmp_path / "x" / "report.json").read_text())["refused"]
     assert "static" in {each["method"] for each in refused}
     assert {name for each in refused for name in each["files"]}.isdisjoint(os.listdir(tmp_path / "x"))
-    with pytest.raises(UserError, match="model.int8-static.onnx: nothing in this graph can be int8"):
+    with pytest.raises(RunFailed, match="model.int8-static.onnx: nothing in this graph can be int8"):
         export(recipe, source, Wanted(("onnx",), ("int8-static",), rows=8), output=tmp_path / "y")
     assert not (tmp_path / "y").exists()
 
 
+def test_a_quantiser_that_fails_costs_its_graph_alone(classifier, tmp_path, monkeypatch):
+    from onnxruntime import quantization
+
+    def fails(*words, **options):
+        raise KeyError("scale")
+
+    monkeypatch.setattr(quantization, "quantize_static", fails)
+    monkeypatch.setattr("nlpctl.tasks.base.Task.int8_agreement", 0.5)
+    source = find_trained_model(classifier)
+    result = export(classifier, source, Wanted(("onnx",), ("int8",), rows=8), output=tmp_path / "x")
+    assert [graph.method for graph in result.manifest.graphs] == [None, "dynamic"]
+    with pytest.raises(RunFailed, match="model.int8-static.onnx: quantising fails: KeyError: 'scale'"):
+        export(classifier, source, Wanted(("onnx",), ("int8-static",), rows=8), output=tmp_path / "y")
+
+
 def test_int8_for_the_moment_that_was_refused(classifier, monkeypatch):
-    from nlpctl.runners.trained import open_trained_model
     from nlpctl.tasks.sequence_classification import SequenceClassification
 
     monkeypatch.setattr(SequenceClassification, "int8_agreement", 1.1)
@@ -165,6 +183,8 @@ def test_rows_from_the_vocabulary_are_told(classifier, tmp_path, capsys):
 class FakeLayout:
     """What a module of export/layouts has."""
 
+    FORMAT = "onnx"
+
     @staticmethod
     def write_repository(export, manifest, repository, name):
         (repository / name).mkdir()
@@ -180,6 +200,8 @@ def test_a_layout_takes_a_run_or_an_export(run, capsys, monkeypatch, tmp_path):
     monkeypatch.setitem(layouts.LAYOUTS, "fake", "fake")
     monkeypatch.setattr(layouts, "import_module", lambda name: FakeLayout)
     words = ["--layout", "fake", "--format", "onnx", "--rows", "8"]
+    assert main(["export", str(run), "--layout", "fake", "--format", "paddle"]) == 2
+    assert "--format: fake takes onnx graphs" in " ".join(capsys.readouterr().err.split())
     assert main(["export", str(run), *words]) == 0
     assert (run / "fake" / "run" / "model.onnx").is_file() and not (run / "export").exists()
     assert main(["export", str(run), "--format", "onnx", "--rows", "8"]) == 0

@@ -2,6 +2,8 @@
 
 A module of LAYOUTS has
 
+    FORMAT: str
+        of the graphs that it takes
     write_repository(export: Path, manifest: ExportManifest, repository: Path, name: str) -> None
         fill the empty folder `repository` with the model called `name`; `export` is a complete export
     is_repository(folder: Path) -> bool

@@ -19,6 +19,7 @@ from nlpctl.export.layouts.own_files import OWN, copy_own_files, has_own_files
 from nlpctl.models.export_folder import ExportManifest, TensorSpec
 from nlpctl.static_graph.program import read_program
 
+FORMAT = "paddle"
 SERVER, CLIENT = "serving_server", "serving_client"
 
 _TYPES = {"int64": 0, "float32": 1, "int32": 2, "float16": 5, "bool": 9}  # var_type_conversion of paddle_serving_client
@@ -43,7 +44,7 @@ def write_repository(export: Path, manifest: ExportManifest, repository: Path, n
 
     UserError where the export has no such graph.
     """
-    graph = next((each for each in manifest.graphs if (each.format, each.precision) == ("paddle", "fp32")), None)
+    graph = next((each for each in manifest.graphs if (each.format, each.precision) == (FORMAT, "fp32")), None)
     if graph is None:
         hint = "export the model with --format paddle, or paddle,onnx"
         raise UserError("Paddle Serving runs Paddle's fp32 graph, and this export has none", str(export), hint)

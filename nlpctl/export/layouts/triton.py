@@ -20,6 +20,7 @@ from nlpctl.export.layouts.own_files import copy_own_files, has_own_files
 from nlpctl.models.export_folder import ExportManifest, Graph, TensorSpec
 from nlpctl.models.folder import read_labels
 
+FORMAT = "onnx"
 CONFIG, LABELS, GRAPH = "config.pbtxt", "labels.txt", "model.onnx"
 LARGEST_BATCH = 64
 _VERSION = "1"
@@ -52,7 +53,7 @@ _CLASSES = message_types("inference", _MESSAGES, {"DataType": _NUMBERS})
 
 def write_repository(export: Path, manifest: ExportManifest, repository: Path, name: str) -> None:
     """A model per ONNX graph of the export. UserError where it has none."""
-    graphs = [graph for graph in manifest.graphs if graph.format == "onnx"]
+    graphs = [graph for graph in manifest.graphs if graph.format == FORMAT]
     if not graphs:
         hint = "export the model with --format onnx, or paddle,onnx"
         raise UserError("Triton runs ONNX graphs, and this export has none", str(export), hint)
