@@ -3,8 +3,9 @@
     python scripts/check_parity.py                                # the table, about 10 minutes
     python scripts/check_parity.py --task token --architecture roberta,bigru --results parity.json
 
-Small networks are trained for some steps on the real data in ../shared/data (parity_models.py), exported by
-`nlpctl export`, and compared with their graphs on real rows and at extreme shapes. A cell holds the largest difference
+Small networks are trained for some steps on the real data in ../shared/data, or made at random where that would not
+tell rows apart (parity_models.py), exported by `nlpctl export`, and compared with their graphs on real rows and at
+extreme shapes. A cell holds the largest difference
 of any output; "N rows!" follows where N rows were decided otherwise, and "alike!" where the network decided all rows
 alike, so that its decisions prove nothing. --results keeps what was measured: a second call goes on from there.
 Exits 1 where a decision changed or an export was refused.

@@ -1,4 +1,4 @@
-"""Small models of every task and architecture for check_parity.py, trained a little on real data."""
+"""Small models of every task and architecture for check_parity.py: trained a little on real data, or at random."""
 
 from __future__ import annotations
 
@@ -103,10 +103,7 @@ def _asked(split: str, count: int) -> list[Any]:
 PAIR = "columns: {text_pair: text_pair}"
 KINDS = (
     Kind("sequence classification", "sequence_classification", _table("sst2")),
-    Kind(
-        "multi-label classification", "multi_label_classification", _several,
-        steps=0,
-    ),
+    Kind("multi-label classification", "multi_label_classification", _several, steps=0),
     Kind("text matching", "text_matching", _pairs, data=PAIR),
     Kind("semantic indexing", "semantic_indexing", _pairs, data=PAIR),
     Kind("token classification", "token_classification", _tagged, data="doc_stride: 32", steps=0),
