@@ -78,7 +78,8 @@ def predict(
     done, bad = partial.begin(identity, resume, answering.window)
     if done:
         console.note(f"going on after {done:,} answered rows")
-    with partial.file.open("a", encoding="utf-8") as stream:
+    room = "make room, and go on with --resume" if source.rereadable else "make room"
+    with writing(partial.file, room), partial.file.open("a", encoding="utf-8") as stream:
         result = answering.write(stream, done, total)
         stream.flush()
         os.fsync(stream.fileno())

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.config.load import load_recipe
 from nlpctl.errors import UserError
+from nlpctl.runners import predict as runner
 from nlpctl.runners.predict import PartialOutput, answer_settings
 
 IDENTITY = {"model": "m", "files": [["weights", 3, 1.5]], "batch_size": 2}
@@ -107,3 +109,22 @@ def test_another_engine_does_not_go_on(output):
     with pytest.raises(UserError, match="computed by paddle bf16, and would go on in onnxruntime fp32") as told:
         PartialOutput(output).check(IDENTITY | {"engine": ["onnxruntime", "fp32"]}, resume=True)
     assert "--engine paddle --precision bf16" in told.value.problems[0].hint
+
+
+def test_a_full_disk_is_told(tmp_path, monkeypatch):
+    (tmp_path / "recipe.yaml").write_text("task: sequence_classification\n", encoding="utf-8")
+    model = SimpleNamespace(predictor=SimpleNamespace(engine="paddle", precision="fp32"))
+
+    def full(self, stream, skip, total):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(runner, "find_trained_model", lambda recipe: "m")
+    monkeypatch.setattr(runner, "model_fingerprint", lambda source: {})
+    monkeypatch.setattr(runner, "open_trained_model", lambda recipe, source, size: model)
+    monkeypatch.setattr(runner._Answering, "write", full)
+    source = SimpleNamespace(path=None, rereadable=True, check=lambda: 1, identity=lambda: {"input": "x"})
+    recipe = load_recipe(tmp_path / "recipe.yaml", purpose="apply")
+    with pytest.raises(UserError, match="No space left on device") as told:
+        runner.predict(recipe, source, tmp_path / "out.jsonl")
+    assert "--resume" in told.value.problems[0].hint
+    assert (tmp_path / "out.jsonl.partial").exists()
