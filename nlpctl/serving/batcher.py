@@ -115,7 +115,10 @@ class Batcher:
                     self.wait_seconds.observe(started - each.since)
                 if wanted:
                     todo = [each.rows for each in wanted]
-                    results = await loop.run_in_executor(self._thread, self._answer_all, todo)
+                    try:
+                        results = await loop.run_in_executor(self._thread, self._answer_all, todo)
+                    except Exception as error:  # no thread can be had: this task must live on, or requests wait forever
+                        results = [error] * len(wanted)
                     self._note(rows, time.monotonic() - started)
                     self._finish(wanted, results)
                 self._computed_rows -= sum(len(each.rows) for each in batch)

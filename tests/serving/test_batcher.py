@@ -211,3 +211,19 @@ def test_a_batcher_that_is_closed_is_not_alive():
         assert batcher.alive
 
     assert not run(story)[1].alive
+
+
+def test_without_a_thread_requests_fail_and_do_not_wait(monkeypatch):
+    async def story(batcher: Batcher, engine: Engine) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", no_thread)
+            with pytest.raises(Refused) as refused:
+                await asyncio.wait_for(batcher.submit([1]), 5)
+        assert refused.value.status == 500 and batcher.alive
+        engine.go.release(2)  # what could not be begun with is still in the thread's queue
+        assert await batcher.submit([2]) == [{"row": 2}]
+
+    def no_thread(self):
+        raise RuntimeError("can't start new thread")
+
+    assert len(run(story)[2]) == 1
