@@ -44,7 +44,7 @@ COMMANDS = (
     Command("index", "nlpctl.cli.index:app", "Build an index of texts by meaning, and search it."),
     Command("data", "nlpctl.cli.data:app", "Look at data, cut them into splits, make more."),
     Command("params", "nlpctl.cli.params:app", "List, export, set and compare the parameters of a model."),
-    Command("convert-static", "nlpctl.cli.convert_static:convert_static", "Turn static-graph parameters into a model folder."),
+    Command("convert-static", "nlpctl.cli.convert_static:convert_static", "Turn static-graph parameters into a model."),
     Command("runs", "nlpctl.cli.runs:app", "List, show and compare runs."),
     Command("report", "nlpctl.cli.report:report", "Write a run as one HTML page with curves and errors."),
     Command("recipe", "nlpctl.cli.recipe:app", "List, show, copy and check recipes; list the flags."),
