@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 
+from nlpctl.runners.timed_process import peak_mb
 from nlpctl.runners.timing import figures, percentile, timed
 
 
@@ -28,3 +32,10 @@ def test_every_batch_is_timed_in_turn():
     seen = []
     assert len(timed(seen.append, ["a", "b"])) == 2
     assert seen == ["a", "b"]
+
+
+def test_the_peak_of_a_process_is_not_that_of_its_parent():
+    large = bytearray(b"x") * (600 * 1024 * 1024)
+    command = "from nlpctl.runners.timed_process import peak_mb; print(peak_mb())"
+    done = subprocess.run([sys.executable, "-c", command], capture_output=True, text=True, check=True)
+    assert 5 < float(done.stdout) < 400 < peak_mb() and large
