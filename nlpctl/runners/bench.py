@@ -22,7 +22,7 @@ from nlpctl.models.source import resolve_source, weights_file
 from nlpctl.runners.bench_page import bench_page
 from nlpctl.runners.timed_process import Candidate, Texts, TimedProcess
 from nlpctl.runners.timing import Figures, figures
-from nlpctl.runners.trained import find_trained_model, prepared
+from nlpctl.runners.trained import check_export, find_trained_model, prepared
 from nlpctl.runtime import console
 from nlpctl.runtime.cpu import cpu_info, physical_cores
 from nlpctl.runtime.files import write_text_atomic, writing
@@ -195,10 +195,12 @@ def _ways(folder: Path, recipe: Recipe) -> Iterator[tuple[Choice | None, list[Pa
             raise UserError(f"a model folder is run by dygraph, not by {inference.engine}", str(folder), hint)
         yield None, [weights_file(folder)]
         return
-    setup = prepared(recipe)
+    manifest = read_manifest(folder)
+    check_export(recipe, manifest)
+    # threads are for the processes that are timed: this one could have one number only
+    setup = prepared(dataclasses.replace(recipe, runtime=dataclasses.replace(recipe.runtime, threads=None)))
     from nlpctl.inference.choose import choices
 
-    manifest = read_manifest(folder)
     found = [
         choice
         for choice in choices(manifest, setup)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from nlpctl.config.schema import Recipe, RuntimeSection
 from nlpctl.errors import UserError
-from nlpctl.models.export_folder import read_manifest
+from nlpctl.models.export_folder import ExportManifest, read_manifest
 from nlpctl.models.folder import read_trained_card
 from nlpctl.models.source import resolve_source
 from nlpctl.runtime import console
@@ -109,12 +109,7 @@ def open_network(recipe: Recipe, source: str) -> TrainedModel:
 
 def _open_export(recipe: Recipe, folder: Path, batch_size: int) -> TrainedModel:
     manifest = read_manifest(folder)
-    if recipe.task != manifest.task:
-        hint = f"give the export itself in place of a recipe, or say task: {manifest.task}"
-        raise UserError(f"this export is of {manifest.task}, not of {recipe.task}", recipe.where("task"), hint)
-    if recipe.data.max_seq_length > manifest.max_seq_length:
-        message = f"{recipe.data.max_seq_length} tokens are more than the export takes ({manifest.max_seq_length})"
-        raise UserError(message, where=recipe.where("data.max_seq_length"), hint="lower it, or export the model again")
+    check_export(recipe, manifest)
     setup = prepared(recipe)
     from nlpctl.inference.choose import open_predictor
     from nlpctl.inference.samples import read_description
@@ -123,6 +118,16 @@ def _open_export(recipe: Recipe, folder: Path, batch_size: int) -> TrainedModel:
     predictor = open_predictor(folder, manifest, recipe.inference, setup, batch_size)
     console.note(f"export {folder} on {setup.device}: {predictor.engine} {predictor.precision}")
     return TrainedModel(task, encoder, predictor)
+
+
+def check_export(recipe: Recipe, manifest: ExportManifest) -> None:
+    """UserError where the export cannot do what `recipe` asks: it is of another task, or takes shorter texts only."""
+    if recipe.task != manifest.task:
+        hint = f"give the export itself in place of a recipe, or say task: {manifest.task}"
+        raise UserError(f"this export is of {manifest.task}, not of {recipe.task}", recipe.where("task"), hint)
+    if recipe.data.max_seq_length > manifest.max_seq_length:
+        message = f"{recipe.data.max_seq_length} tokens are more than the export takes ({manifest.max_seq_length})"
+        raise UserError(message, where=recipe.where("data.max_seq_length"), hint="lower it, or export the model again")
 
 
 def prepared(recipe: Recipe) -> ProcessSetup:

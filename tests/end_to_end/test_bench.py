@@ -37,9 +37,9 @@ def test_a_model_and_its_export_side_by_side(work, exported):
 
 def test_rows_of_one_length(work, exported):
     words = ("--length", "16", "--rows", "8", "--rounds", "1", "--batch-size", "4", "--engine", "paddle")
-    done = work.nlpctl("bench", "timed-export", *words, "--precision", "fp32")
+    done = work.nlpctl("bench", "timed-export", *words, "--precision", "fp32", "--threads", "1,2")
     assert done.returncode == 0, done.stderr
-    assert "paddle fp32" in done.stdout and "onnxruntime" not in done.stdout
+    assert done.stdout.count("paddle fp32") == 2 and "onnxruntime" not in done.stdout  # with one thread and with two
     assert "length 16" in done.stderr
 
 
@@ -51,6 +51,7 @@ def test_rows_of_one_length(work, exported):
         (("base", "--length", "17"), "--length: 17 tokens are more"),
         (("base", "--data", "nothing.tsv"), "nothing.tsv: no such file"),
         (("base", "--engine", "paddle"), "nlpctl export"),
+        (("timed-export", "--set", "data.max_seq_length=99"), "more than the export takes"),
         (("timed-export", "--precision", "int8"), "cannot run the export that way"),
     ],
 )
