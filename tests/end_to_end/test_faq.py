@@ -18,8 +18,8 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCUMENT = (ROOT / "docs" / "faq.md").read_text(encoding="utf-8")
 PARTS = dict(re.findall(r"^## (.*?)\n(.*?)(?=^## |\Z)", DOCUMENT, re.M | re.S))
 
-# Stands in for `nlpctl`: as it is, but two steps and few rows are enough, a hub model is a tiny one of the same layout, and a server
-# is stopped once it is healthy.
+# Stands in for `nlpctl`: as it is, but two steps and few rows are enough, a hub model is a tiny one of the same layout,
+# and a server is stopped once it is healthy.
 SHIM = """\
 #!/usr/bin/env bash
 more=()
