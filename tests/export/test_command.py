@@ -6,6 +6,8 @@ import dataclasses
 import json
 import os
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -214,6 +216,18 @@ def test_a_layout_takes_a_run_or_an_export(run, capsys, monkeypatch, tmp_path):
     (tmp_path / "repository" / "fake.txt").unlink()
     assert main(["export", str(run / "export"), *words, "-o", str(tmp_path / "repository"), "--overwrite"]) == 2
     assert "is no export, and is not replaced" in capsys.readouterr().err
+
+
+def test_what_is_told_to_end_leaves_nothing(classifier, tmp_path):
+    """In a process of its own: Paddle's import takes SIGTERM for itself."""
+    told = (
+        "import os, signal, sys; from nlpctl.runners import export; from nlpctl.cli.app import main\n"
+        "export.save_description = lambda *words: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "sys.exit(main(sys.argv[1:]))"
+    )
+    words = ["export", str(classifier.run_dir), "--format", "paddle", "-o", str(tmp_path / "x")]
+    done = subprocess.run([sys.executable, "-c", told, *words], capture_output=True, text=True)
+    assert done.returncode == 130 and not any(tmp_path.iterdir()), done.stderr
 
 
 def test_precisions_that_are_no_files():
