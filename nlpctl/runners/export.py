@@ -26,7 +26,7 @@ from nlpctl.runners.trained import prepared
 from nlpctl.runtime import console
 from nlpctl.runtime.files import staged_dir, writing
 from nlpctl.runtime.interrupt import sigterm_interrupts
-from nlpctl.runtime.layout import EXPORT, EXPORT_MANIFEST, MODEL
+from nlpctl.runtime.layout import EXPORT, EXPORT_MANIFEST, MODEL, RECIPE
 from nlpctl.runtime.process import ProcessSetup, quiet_import, quiet_libraries
 from nlpctl.runtime.versions import installed_versions
 
@@ -154,8 +154,11 @@ def _write_layout(name: str, made: Path, manifest: ExportManifest, repository: P
 def _default_output(recipe: Recipe, source: str, layout: str | None) -> Path:
     """export/ in the run directory that holds `source`. UserError for a model that is not of a run."""
     folder = resolve_source(source).folder
-    if folder is not None and folder.name in (MODEL, EXPORT) and folder.parent.resolve() == recipe.run_dir.resolve():
-        return folder.parent / (EXPORT if layout is None else layout)
+    if folder is not None:
+        run = folder.resolve().parent
+        of_run = folder.name in (MODEL, EXPORT) and run == recipe.run_dir.resolve()
+        if of_run or (folder.name == EXPORT and (run / RECIPE).is_file()):  # an export's recipe knows no run directory
+            return folder.parent / (EXPORT if layout is None else layout)
     raise UserError("the model is not in a run: where shall the export go?", where="-o", hint="name it: -o FOLDER")
 
 
@@ -183,7 +186,10 @@ def _replaceable(folder: Path, name: str | None) -> bool:
 def _model_name(recipe: Recipe, source: str) -> str:
     """What another server calls the model: its run, or its folder."""
     folder = resolve_source(source).folder
-    name = recipe.run_dir.name if folder is None or folder.name in (MODEL, EXPORT) else folder.name
+    if folder is None:
+        name = recipe.run_dir.name
+    else:  # RUN/model and RUN/export are called RUN
+        name = folder.resolve().parent.name if folder.name in (MODEL, EXPORT) else folder.name
     return re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_") or "model"
 
 
