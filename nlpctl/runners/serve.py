@@ -10,7 +10,7 @@ from nlpctl.config.schema import Recipe
 from nlpctl.data.kinds import task_rows
 from nlpctl.data.row import BadRow
 from nlpctl.runners.predict import bad_answer
-from nlpctl.runners.trained import find_trained_model, open_trained_model
+from nlpctl.runners.trained import find_trained_model, open_trained_model, prepared
 from nlpctl.runtime import console
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.serving.address import bound_socket, url
@@ -28,6 +28,7 @@ def serve(recipe: Recipe, settings: ServeSettings) -> None:
     """
     source = find_trained_model(recipe)
     with bound_socket(settings) as listening:
+        prepared(recipe)  # Paddle's import would replace the handler of the next line
         with sigterm_interrupts():
             service = make_service(recipe, source, settings)
         from nlpctl.serving.app import make_app
