@@ -115,7 +115,12 @@ def _classify(folder: Path, name: str) -> ModelSource:
             hint=f"a model folder holds config.json, a vocabulary and one of {', '.join(_WEIGHTS)}",
         )
     if weights is None:
-        raise UserError("no weights in this folder", where=str(folder), hint=f"one of {', '.join(_WEIGHTS)} is needed")
+        graphs = any(next(folder.glob(pattern), None) is not None for pattern in ("*.pdmodel", "*.onnx"))
+        if graphs:
+            hint = f"it holds graphs: is it an export that lost its {EXPORT_MANIFEST}? then copy it again"
+        else:
+            hint = f"one of {', '.join(_WEIGHTS)} is needed"
+        raise UserError("no weights in this folder", where=str(folder), hint=hint)
     if weights.stat().st_size == 0:
         raise UserError("the weights file is empty", where=str(weights), hint=_COPY_AGAIN)
     read_config(folder)

@@ -37,7 +37,8 @@ def evaluate(recipe: Recipe, splits: Sequence[str] = ()) -> EvalResult:
     missing = [split for split in wanted if not has_split(recipe.data, split)]
     if missing or not wanted:
         name = missing[0] if missing else "test"
-        raise UserError(f"there is no {name} data", where=f"data.{name}", hint=f"give it: --set data.{name}=FILE")
+        hint = f"give it: nlpctl eval MODEL FILE, or --set data.{name}=FILE"
+        raise UserError(f"there is no {name} data", where=f"data.{name}", hint=hint)
     rows = task_rows(recipe.task, recipe.data)
     if recipe.data.dataset is None:  # a named data set may import Paddle
         for split in wanted:
