@@ -27,7 +27,7 @@ from nlpctl.runtime import console
 from nlpctl.runtime.files import staged_dir, writing
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.layout import EXPORT, EXPORT_MANIFEST, MODEL, RECIPE
-from nlpctl.runtime.process import ProcessSetup, quiet_import, quiet_libraries
+from nlpctl.runtime.process import ProcessSetup, quiet_libraries
 from nlpctl.runtime.versions import installed_versions
 
 if TYPE_CHECKING:
@@ -98,8 +98,6 @@ def export(
     if wanted.data is not None:
         require_rows(task_rows(recipe.task, recipe.data), wanted.data)
     prepared(recipe)
-    with quiet_import():
-        import paddlenlp  # noqa: F401  first: its import takes SIGTERM back, and a staged folder would stay
     with sigterm_interrupts(), ExitStack() as stack:
         with writing(final, _ELSEWHERE):
             folder = stack.enter_context(staged_dir(final))

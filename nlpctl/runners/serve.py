@@ -28,7 +28,7 @@ def serve(recipe: Recipe, settings: ServeSettings) -> None:
     """
     source = find_trained_model(recipe)
     with bound_socket(settings) as listening:
-        prepared(recipe)  # Paddle's import would replace the handler of the next line
+        prepared(recipe)  # before the handler of the next line
         with sigterm_interrupts():
             service = make_service(recipe, source, settings)
         from nlpctl.serving.app import make_app

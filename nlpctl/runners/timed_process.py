@@ -170,8 +170,7 @@ def peak_mb() -> float:
 
 def _open(candidate: Candidate, texts: Texts, batch_sizes: tuple[int, ...]) -> tuple[Opened, _Subject]:
     recipe = candidate.recipe
-    prepared(recipe)
-    import paddlenlp  # noqa: F401  its import is not part of what loading takes
+    prepared(recipe)  # imports are no part of what loading takes
 
     from nlpctl.data.kinds import task_rows
     from nlpctl.export.parity import resized

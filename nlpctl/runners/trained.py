@@ -14,7 +14,7 @@ from nlpctl.models.folder import read_trained_card
 from nlpctl.models.source import resolve_source
 from nlpctl.runtime import console
 from nlpctl.runtime.layout import CHECKPOINTS, MODEL, TASK
-from nlpctl.runtime.process import ProcessSetup, configure_paddle, prepare_process, quiet_libraries
+from nlpctl.runtime.process import ProcessSetup, configure_paddle, prepare_process, quiet_import, quiet_libraries
 
 if TYPE_CHECKING:
     from nlpctl.data.tokenizers import TextEncoder
@@ -131,9 +131,14 @@ def check_export(recipe: Recipe, manifest: ExportManifest) -> None:
 
 
 def prepared(recipe: Recipe) -> ProcessSetup:
-    """The process as the recipe's runtime section wants it. Only then may Paddle be imported."""
+    """The process as the recipe's runtime section wants it, with Paddle and PaddleNLP imported in it.
+
+    Their import takes SIGTERM back: call this before `sigterm_interrupts`.
+    """
     setup = prepare_process(one_process(recipe.runtime), recipe.training.seed)
     configure_paddle(setup, recipe.training.seed)
+    with quiet_import():
+        import paddlenlp  # noqa: F401
     quiet_libraries()
     return setup
 
