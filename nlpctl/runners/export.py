@@ -97,6 +97,8 @@ def export(
     _refuse_output(final, source, layout, overwrite)
     if wanted.data is not None:
         require_rows(task_rows(recipe.task, recipe.data), wanted.data)
+    with writing(final, _ELSEWHERE):
+        final.parent.mkdir(parents=True, exist_ok=True)  # what cannot be written is told before Paddle is imported
     prepared(recipe)
     with sigterm_interrupts(), ExitStack() as stack:
         with writing(final, _ELSEWHERE):

@@ -18,9 +18,14 @@ _ANSWER = (
 
 
 def waiting_connections(listening: socket.socket) -> list[socket.socket]:
-    """Accept what waits in a socket that nobody else listens to any more, and close it at once."""
+    """Accept what waits in a socket that nobody else listens to any more, and close it at once.
+
+    A connection that the kernel makes between the last accept and the close is reset, whatever we do. With a queue of
+    length 0 there is at most one; the others are not made, which their clients see as a server that is gone.
+    """
     found: list[socket.socket] = []
     with listening, contextlib.suppress(OSError):
+        listening.listen(0)
         while True:
             found.append(listening.accept()[0])
     return found

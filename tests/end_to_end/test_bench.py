@@ -7,7 +7,7 @@ import json
 import pytest
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def exported(work, base):
     done = work.nlpctl("export", "base", "-o", "timed-export")
     assert done.returncode == 0, done.stderr

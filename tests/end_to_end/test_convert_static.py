@@ -19,7 +19,7 @@ from nlpctl.tasks.registry import TASKS
 TEXTS = "the room was clean\nbad food and a dirty bed\n"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def inference(work, base: Path) -> Path:
     """The trained model as Paddle's own inference model, without the notes on names."""
     recipe = load_recipe(base / "model", purpose="apply")
@@ -31,7 +31,7 @@ def inference(work, base: Path) -> Path:
     return work / "inference"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def converted(work, base: Path, inference: Path) -> Path:
     done = work.nlpctl("convert-static", "inference", "--to", "base", "-o", "converted")
     assert done.returncode == 0, done.stderr

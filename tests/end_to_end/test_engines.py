@@ -13,21 +13,21 @@ from nlpctl.runtime.cpu import cpu_info
 ENGINES = ("paddle", "onnxruntime")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def export(work, base) -> Path:
     done = work.nlpctl("export", base, "-o", "exported", "--format", "paddle,onnx", "--precision", "fp32,int8-dynamic")
     assert done.returncode == 0, done.stderr
     return work / "exported"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def texts(work) -> Path:
     rows = [line.split("\t")[0] for line in (work / "test.tsv").read_text().splitlines()[1:]]
     (work / "texts.txt").write_text("\n".join(rows) + "\n")
     return work / "texts.txt"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def expected(work, base, texts):
     return answers(work.nlpctl("predict", base, texts))
 

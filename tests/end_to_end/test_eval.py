@@ -7,7 +7,7 @@ import json
 import pytest
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def encoder(work):
     """A folder with an encoder that was never trained for any task."""
     from paddlenlp.transformers import ErnieConfig, ErnieModel, ErnieTokenizer

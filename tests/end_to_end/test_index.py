@@ -42,7 +42,7 @@ def pairs(count: int, seed: int) -> list[dict]:
     return made
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def index(work):
     """The folder of recipe and data, and the run of it."""
     folder = work / "index"
@@ -102,7 +102,7 @@ def test_other_models_make_no_vectors(work, base):
     assert done.returncode == 2 and "sequence_classification makes no vectors" in done.stderr
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def built(work, index):
     done = work.nlpctl("index", "build", index / "run", index / "corpus.txt", "-o", index / "built")
     assert done.returncode == 0, done.stderr

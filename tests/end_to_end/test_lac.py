@@ -17,7 +17,7 @@ SENTENCES = [
 ]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def lac(work):
     """The converted model, and the report of its conversion."""
     done = work.nlpctl("convert-static", SOURCE, "--to", "lac", "-o", "lac", "--json")

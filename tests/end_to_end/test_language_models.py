@@ -57,7 +57,7 @@ def phrases(count: int, seed: int) -> list[tuple[str, str]]:
     return made
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def lm(work):
     """Folder of recipes and data, and the run of a language model that knows which adjectives are good."""
     folder = work / "lm"
@@ -76,12 +76,12 @@ def lm(work):
     return folder
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def few(work, lm):
     return work.train("lm/few", recipe="few.yaml")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def plain(work, lm):
     """The same examples on the same encoder, whose language model's head is dropped."""
     return work.train("lm/plain", recipe="plain.yaml")

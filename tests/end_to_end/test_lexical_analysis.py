@@ -56,7 +56,7 @@ def sentences(count: int, seed: int, kinds: str = "r v n v LOC") -> str:
     return "\n".join(lines) + "\n"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def lexical(work):
     """The folder of recipe and data, and the run of it."""
     folder = work / "lexical"

@@ -36,7 +36,7 @@ def rows(count: int, seed: int) -> str:
     return "\n".join(made) + "\n"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def labels(work):
     folder = work / "labels"
     folder.mkdir()

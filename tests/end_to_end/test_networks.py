@@ -33,7 +33,7 @@ runtime: {device: cpu}
 ARCHITECTURE = "model.from_scratch.architecture"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def bilstm(work):
     (work / "networks.yaml").write_text(RECIPE)
     return work.train("bilstm", recipe="networks.yaml")

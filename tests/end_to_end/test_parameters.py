@@ -24,7 +24,7 @@ training: {weight_decay: 0.01}
 LAST = "training.output_dir=changed-killed"
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def changed(work):
     """A finished run with every change at once."""
     (work / "changes.yaml").write_text(CHANGES)

@@ -77,7 +77,7 @@ def test_what_cannot_be_resumed(work, base):
     assert done.returncode == 2 and "read again" in done.stderr and not (work / "from-pipe.jsonl").exists()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def long_input(work) -> Path:
     """Rows of many lengths, every hundredth bad."""
     source = (work / "train.tsv").read_text().splitlines()[1:]

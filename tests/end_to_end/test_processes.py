@@ -21,13 +21,13 @@ PLAIN = (
 PARTS = ("--per_device_train_batch_size", "4")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def one(work) -> Path:
     """Batches of 8 in one process."""
     return work.train("one", *PLAIN)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def two(work) -> Path:
     """Batches of 4 in each of two processes."""
     return work.train("two", *PLAIN, *PARTS, "--nproc", "2")

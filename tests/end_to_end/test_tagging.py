@@ -57,7 +57,7 @@ def conll(rows) -> str:
     return "\n".join("".join(f"{word}\t{tag}\n" for word, tag in zip(*row, strict=True)) for row in rows)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def ner(work):
     """The folder of recipe and data, and the run of it."""
     folder = work / "ner"
