@@ -21,6 +21,7 @@ from nlpctl.inference.choice import Choice
 from nlpctl.models.source import read_json
 from nlpctl.runtime import console
 from nlpctl.runtime.cache import cache_folder
+from nlpctl.runtime.child import module_path
 from nlpctl.runtime.cpu import cpu_info
 from nlpctl.runtime.files import write_json_atomic
 from nlpctl.runtime.layout import EXPORT_MANIFEST
@@ -68,11 +69,12 @@ def measured_speeds(folder: Path, found: Sequence[Choice], setup: ProcessSetup, 
 def measure(order: Order) -> Speeds:
     """Time the choices in a process of its own; one that ends the process is named in `failed` and the others go on."""
     failed: dict[str, str] = {}
+    environment = {**os.environ, "PYTHONPATH": module_path()}
     while True:
         left = [name for name in order.names if name not in failed]
         words = {**asdict(order), "names": left}
         command = [sys.executable, "-m", "nlpctl.inference.measure", json.dumps(words), str(os.getpid())]
-        done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, env=_environment())
+        done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, env=environment)
         trying, speeds = "", {}
         for line in done.stdout.decode("utf-8", errors="replace").splitlines():
             with contextlib.suppress(ValueError):
@@ -83,12 +85,6 @@ def measure(order: Order) -> Speeds:
         if speeds or not trying or trying in failed:
             return Speeds(speeds, failed)
         failed[trying] = _ended(done.returncode)
-
-
-def _environment() -> dict[str, str]:
-    """Ours, with the nlpctl that runs here."""
-    paths = [str(Path(__file__).resolve().parents[2]), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 
 
 def _cache_file(folder: Path, found: Sequence[Choice], setup: ProcessSetup, batch_size: int) -> Path:

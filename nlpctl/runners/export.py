@@ -22,18 +22,15 @@ from nlpctl.models.export_folder import ExportManifest, read_manifest, write_man
 from nlpctl.models.folder import make_card, save_description
 from nlpctl.models.source import resolve_source
 from nlpctl.names import did_you_mean
-from nlpctl.runners.trained import prepared
+from nlpctl.runners.trained import load_network, prepared
 from nlpctl.runtime import console
 from nlpctl.runtime.files import staged_dir, writing
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.layout import EXPORT, EXPORT_MANIFEST, MODEL, RECIPE
-from nlpctl.runtime.process import ProcessSetup, quiet_libraries
 from nlpctl.runtime.versions import installed_versions
 
 if TYPE_CHECKING:
-    from nlpctl.data.tokenizers import TextEncoder
-    from nlpctl.models.load import LoadedModel
-    from nlpctl.tasks.base import Batch, Task
+    from nlpctl.tasks.base import Batch
 
 ROWS = 256  # that are compared
 QUICK_ROWS = 32  # before a model folder is run by another engine
@@ -202,32 +199,33 @@ def _versions() -> dict[str, str]:
 
 def _write(recipe: Recipe, source: str, folder: Path, final: Path, wanted: Wanted) -> ExportManifest:
     """Everything that an export holds, into an empty folder, which will be called `final`."""
-    model, task, encoder, setup = _loaded(recipe, source)
+    setup = prepared(recipe)
     from nlpctl.export.check import compare_graphs, warn_refused
     from nlpctl.export.graphs import Plan, write_graphs
     from nlpctl.export.parity import Parity, batches_of
     from nlpctl.export.report import write_report
     from nlpctl.export.to_graph import input_specs
-    from nlpctl.inference.engine import DygraphPredictor
 
     plan = Plan(wanted.formats, wanted.precisions)
     plan.check()
+    model = load_network(recipe, source)
+    task, encoder, tokenizer, network = model.task, model.encoder, model.encoder.tokenizer, model.predictor.network
     readers = task_rows(recipe.task, recipe.data)
-    rows = rows_to_compare(readers, wanted.data, model.tokenizer, wanted.rows, masked=task.hides)
+    rows = rows_to_compare(readers, wanted.data, tokenizer, wanted.rows, masked=task.hides)
     if not rows.real:
         console.warn("no row of dev, test or train can be read: compared on made-up text; --data FILE gives real rows")
-    parity = Parity(task, encoder, rows.examples, DygraphPredictor(model.network).outputs)
+    parity = Parity(task, encoder, rows.examples, model.predictor.outputs)
 
     def calibration() -> Iterator[Batch]:
-        examples = rows_to_calibrate(readers, wanted.data, model.tokenizer, CALIBRATION_ROWS, masked=task.hides)
+        examples = rows_to_calibrate(readers, wanted.data, tokenizer, CALIBRATION_ROWS, masked=task.hides)
         return batches_of(task, encoder, examples, CALIBRATION_BATCH)
 
     batch = parity.cases[0].batch
     with writing(final, _ELSEWHERE):
-        save_description(folder, model.tokenizer, make_card(recipe, model.labels, model.thresholds))
-        model.network.config.architectures = [type(model.network).__name__]
-        model.network.config.save_pretrained(str(folder))
-        outputs, refused = write_graphs(folder, model.network, batch, task.output_names, plan, calibration)
+        save_description(folder, tokenizer, make_card(recipe, task.labels.names, task.thresholds))
+        network.config.architectures = [type(network).__name__]
+        network.config.save_pretrained(str(folder))
+        outputs, refused = write_graphs(folder, network, batch, task.output_names, plan, calibration)
     manifest = ExportManifest(
         task=recipe.task,
         inputs=input_specs(batch),
@@ -246,17 +244,3 @@ def _write(recipe: Recipe, source: str, folder: Path, final: Path, wanted: Wante
         write_manifest(folder, manifest)
     return manifest
 
-
-def _loaded(recipe: Recipe, source: str) -> tuple[LoadedModel, Task, TextEncoder, ProcessSetup]:
-    """The network, its task and encoder, in a process set up for them."""
-    setup = prepared(recipe)
-    from nlpctl.data.labels import LabelSet
-    from nlpctl.data.tokenizers import build_encoder
-    from nlpctl.models.length import check_length
-    from nlpctl.tasks.registry import TASKS, make_task
-
-    quiet_libraries()
-    model = TASKS[recipe.task].load_trained(recipe, source)
-    check_length(model.network, recipe.data.max_seq_length, recipe.where("data.max_seq_length"))
-    task = make_task(recipe, LabelSet(model.labels), model.thresholds)
-    return model, task, build_encoder(model.tokenizer, recipe.data.tokenizer), setup

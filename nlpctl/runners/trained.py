@@ -89,19 +89,25 @@ def open_trained_model(recipe: Recipe, source: str, batch_size: int = 64) -> Tra
 def open_network(recipe: Recipe, source: str) -> TrainedModel:
     """`open_trained_model` for what needs the network itself: its predictor is a DygraphPredictor."""
     setup = prepared(recipe)
+    if recipe.inference.precision not in ("auto", "fp32"):
+        message = f"dygraph computes in fp32, not in {recipe.inference.precision}"
+        hint = "leave it out, or take another engine: --engine paddle, --engine onnxruntime"
+        raise UserError(message, where=recipe.where("inference.precision"), hint=hint)
+    model = load_network(recipe, source)
+    console.note(f"model {source} on {setup.device}")
+    return model
+
+
+def load_network(recipe: Recipe, source: str) -> TrainedModel:
+    """The network of `source` with its task, whatever recipe.inference says. Call `prepared` before."""
     from nlpctl.data.labels import LabelSet
     from nlpctl.data.tokenizers import build_encoder
     from nlpctl.inference.engine import DygraphPredictor
     from nlpctl.models.length import check_length
     from nlpctl.tasks.registry import TASKS, make_task
 
-    if recipe.inference.precision not in ("auto", "fp32"):
-        message = f"dygraph computes in fp32, not in {recipe.inference.precision}"
-        hint = "leave it out, or take another engine: --engine paddle, --engine onnxruntime"
-        raise UserError(message, where=recipe.where("inference.precision"), hint=hint)
     model = TASKS[recipe.task].load_trained(recipe, source)
     check_length(model.network, recipe.data.max_seq_length, recipe.where("data.max_seq_length"))
-    console.note(f"model {source} on {setup.device}")
     task = make_task(recipe, LabelSet(model.labels), model.thresholds)
     encoder = build_encoder(model.tokenizer, recipe.data.tokenizer)
     return TrainedModel(task, encoder, DygraphPredictor(model.network))

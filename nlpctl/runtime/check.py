@@ -8,6 +8,8 @@ import sys
 from dataclasses import dataclass
 from typing import Literal
 
+from nlpctl.runtime.child import module_path
+
 Status = Literal["ok", "warning", "failure"]
 IMPORT_SECONDS = 180  # a cold start from a network disk
 
@@ -32,8 +34,7 @@ class Answer:
 
 def ask_python(code: str, environ: dict[str, str] | None = None, seconds: float = IMPORT_SECONDS) -> Answer:
     """Run `code` in a fresh Python that finds the same modules as this one."""
-    path = os.pathsep.join(entry or os.getcwd() for entry in sys.path)
-    env = {**os.environ, **(environ or {}), "PYTHONPATH": path, "PYTHONIOENCODING": "utf-8"}
+    env = {**os.environ, **(environ or {}), "PYTHONPATH": module_path(), "PYTHONIOENCODING": "utf-8"}
     try:
         done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=env, timeout=seconds)
     except subprocess.TimeoutExpired:

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from nlpctl.config.schema import RuntimeSection
 from nlpctl.errors import UserError
+from nlpctl.runtime.child import module_path
 from nlpctl.runtime.cpu import physical_cores
 from nlpctl.runtime.device import choose_device, visible_devices
 from nlpctl.runtime.interrupt import sigterm_interrupts
@@ -107,7 +108,7 @@ def _environment(
     kept = {name: value for name, value in environ.items() if name not in _LAUNCHER_VARIABLES}
     added = {
         # The ranks find the same modules as we do, and none by accident in the current folder.
-        "PYTHONPATH": os.pathsep.join(path or os.getcwd() for path in sys.path),
+        "PYTHONPATH": module_path(),
         "PYTHONSAFEPATH": "1",
         "PYTHONIOENCODING": "utf-8",
         "NLPCTL_PARENT": str(os.getpid()),
