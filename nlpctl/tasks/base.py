@@ -99,6 +99,16 @@ class Task(ABC):
         A mean over the rows makes several processes, or accumulation steps, equal to one large batch.
         """
 
+    def training_loss(
+        self,
+        network: paddle.nn.Layer,
+        run: Callable[..., Any],
+        inputs: Mapping[str, paddle.Tensor],
+        labels: Mapping[str, paddle.Tensor],
+    ) -> paddle.Tensor:
+        """`loss` of one training batch. `run` is the network as the Trainer wraps it; what distils calls it otherwise."""
+        return self.loss(network, as_tuple(run(**inputs)), labels)
+
     @abstractmethod
     def predictions(self, outputs: tuple[np.ndarray, ...], features: Sequence[Any]) -> list[Any]:
         """What the outputs say of each feature, without padding: small, since a whole split is held."""

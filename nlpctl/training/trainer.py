@@ -23,7 +23,7 @@ from nlpctl.models.folder import ModelCard
 from nlpctl.models.load import LoadedModel
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.layout import checkpoint_path
-from nlpctl.tasks.base import Task, as_tuple
+from nlpctl.tasks.base import Task
 from nlpctl.training.batches import ResumableBatches, ResumableStream
 from nlpctl.training.checkpoints import (
     load_training_state,
@@ -140,7 +140,7 @@ class RecipeTrainer(GuardedTrainer):
             inputs = self._hidden(inputs)
         labels = {name: inputs.pop(name) for name in self.task.label_names}
         rows = len(next(iter(inputs.values())))
-        loss = self.task.loss(self.loaded.network, as_tuple(model(**inputs)), labels)
+        loss = self.task.training_loss(self.loaded.network, model, inputs, labels)
         weight = self.batches.loss_weight(self.state.global_step, rows)
         return loss if weight == 1.0 else loss * weight
 
