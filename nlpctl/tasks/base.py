@@ -106,7 +106,7 @@ class Task(ABC):
         inputs: Mapping[str, paddle.Tensor],
         labels: Mapping[str, paddle.Tensor],
     ) -> paddle.Tensor:
-        """`loss` of one training batch. `run` is the network as the Trainer wraps it; what distils calls it otherwise."""
+        """`loss` of one training batch; what distils overrides it. `run`: the network as the Trainer wraps it."""
         return self.loss(network, as_tuple(run(**inputs)), labels)
 
     @abstractmethod
