@@ -7,12 +7,13 @@ from typing import Any
 
 from nlpctl.errors import Problem, UserError
 from nlpctl.models.families import Family, Head
+from nlpctl.models.pruned import KEY, read_shape, shrink
 from nlpctl.names import nearest
 from nlpctl.upstream.parameter_names import fresh_parameter_names
 from nlpctl.upstream.use_cache import without_use_cache
 
-# Set by nlpctl from the labels and the weights; an override would contradict them.
-_NOT_OVERRIDABLE = ("num_labels", "num_classes", "id2label", "label2id", "architectures", "model_type", "dtype")
+# Set by nlpctl from the labels and the weights (and what was pruned); an override would contradict them.
+_NOT_OVERRIDABLE = ("num_labels", "num_classes", "id2label", "label2id", "architectures", "model_type", "dtype", KEY)
 
 
 def make_config(
@@ -36,6 +37,7 @@ def make_config(
 def build_network(family: Family, head: Head, config: Any, where: str) -> Any:
     """A network with new weights, drawn from Paddle's global generator: seed it before.
 
+    Where the config is of a pruned network, so is the result (models/pruned.py).
     Raises UserError when the config describes no network (heads that do not divide the width, ...).
     """
     import paddle
@@ -45,9 +47,15 @@ def build_network(family: Family, head: Head, config: Any, where: str) -> Any:
         hint = "hidden_act: gelu, relu, silu or tanh"
         raise UserError(f"Paddle has no activation {activation!r}", where=where, hint=hint)
     network_class = family.network_class(head, where)
+    shape = read_shape(vars(config), where)
     try:
         with fresh_parameter_names():
-            return network_class(config)
+            network = network_class(config)
+            if shape is not None:
+                shrink(network, shape, where)
+            return network
+    except UserError:
+        raise
     except Exception as error:  # Paddle's layers assert, raise ValueError or TypeError
         reason = (str(error).splitlines() or [""])[0][:200]
         raise UserError(

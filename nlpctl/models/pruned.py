@@ -1,0 +1,178 @@
+"""Transformers with fewer heads, neurons or layers than their sizes say: slicing them, and building them again.
+
+A pruned network keeps its hidden size and the size of a head; each layer has some of its attention heads and some of
+the neurons of its feed-forward part. How many stands in config.json, which tells how to build it again:
+
+    "pruned": {"heads": [9, 9], "neurons": [1152, 1152]}      one number per layer
+
+Works for every network with one `paddle.nn.TransformerEncoder`: ERNIE, BERT, RoBERTa, ELECTRA and their like.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from nlpctl.errors import UserError
+
+KEY = "pruned"  # in config.json
+_HINT = "ERNIE, BERT, RoBERTa, ELECTRA and what is built as they are can be pruned"
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What stays of a network: per layer the places of its heads and of its neurons, in the order they get."""
+
+    heads: tuple[tuple[int, ...], ...]
+    neurons: tuple[tuple[int, ...], ...]
+
+
+@dataclass(frozen=True)
+class PrunedShape:
+    """How many heads and neurons each layer has."""
+
+    heads: tuple[int, ...]
+    neurons: tuple[int, ...]
+
+    @staticmethod
+    def of(network: Any, where: str = "model") -> PrunedShape:
+        """The shape of `network`, pruned or not. UserError: it has no layers of a known kind."""
+        layers = encoder_layers(network, where)
+        return PrunedShape(
+            tuple(layer.self_attn.num_heads for layer in layers),
+            tuple(layer.linear1.weight.shape[1] for layer in layers),
+        )
+
+    def narrowed(self, width: Fraction) -> PrunedShape:
+        """`width` of the heads and neurons of each layer, rounded down, but at least one of each."""
+        return PrunedShape(
+            tuple(max(1, int(count * width)) for count in self.heads),
+            tuple(max(1, int(count * width)) for count in self.neurons),
+        )
+
+    def layers(self, chosen: Iterable[int]) -> PrunedShape:
+        """The shape with the layers that are `chosen`."""
+        chosen = list(chosen)
+        return PrunedShape(
+            tuple(self.heads[layer] for layer in chosen), tuple(self.neurons[layer] for layer in chosen)
+        )
+
+
+def read_shape(config: Mapping[str, Any], where: str) -> PrunedShape | None:
+    """The shape that a config names, for as many layers as it says; None for one of a whole network.
+
+    UserError, blaming `where`: it is damaged.
+    """
+    value = config.get(KEY)
+    if value is None:
+        return None
+    lists = (value.get("heads"), value.get("neurons")) if isinstance(value, Mapping) else (None, None)
+    layers = config.get("num_hidden_layers")
+    for numbers in lists:
+        if not isinstance(numbers, list) or not all(type(number) is int and number > 0 for number in numbers):
+            message = f'its "{KEY}" must hold a list of heads and a list of neurons, one number per layer'
+            raise UserError(message, where=where, hint="copy the model folder again")
+        if not isinstance(layers, int) or len(numbers) < layers:
+            message = f'its "{KEY}" tells of {len(numbers)} layers, but num_hidden_layers is {layers}'
+            raise UserError(message, where=where, hint="copy the model folder again, or ask for fewer layers")
+    heads, neurons = lists
+    return PrunedShape(tuple(heads), tuple(neurons)).layers(range(layers))
+
+
+def write_shape(network: Any) -> None:
+    """Note the shape of `network` in its config, so that it is saved with it."""
+    shape = PrunedShape.of(network)
+    setattr(network.config, KEY, {"heads": list(shape.heads), "neurons": list(shape.neurons)})
+
+
+def encoder_layers(network: Any, where: str = "model") -> list[Any]:
+    """The transformer layers of `network`, from the embedding up.
+
+    UserError, blaming `where`: it has none, or other ones than `paddle.nn.TransformerEncoderLayer`.
+    """
+    encoder = _encoder(network, where)
+    return list(encoder.layers)
+
+
+def prune(network: Any, kept: Kept, where: str = "model") -> None:
+    """Take away in place all heads and neurons but those `kept`; the config then tells of it.
+
+    The kept ones compute what they did before. Parameters are new objects: make optimizers afterwards.
+    UserError, blaming `where`: `encoder_layers` knows none, or `kept` is of another network.
+    """
+    layers = encoder_layers(network, where)
+    for layer, heads, neurons in zip(layers, kept.heads, kept.neurons, strict=True):
+        attention = layer.self_attn
+        if max(heads) >= attention.num_heads or max(neurons) >= layer.linear1.weight.shape[1]:
+            message = f"has {attention.num_heads} heads and {layer.linear1.weight.shape[1]} neurons in a layer"
+            raise UserError(f"{message}: fewer than are to be kept", where=where, hint="prune the network it is for")
+        size = attention.head_dim
+        places = [head * size + place for head in heads for place in range(size)]
+        for name in ("q_proj", "k_proj", "v_proj"):
+            setattr(attention, name, _with_outputs(attention._sub_layers[name], places))
+        attention.out_proj = _with_inputs(attention.out_proj, places)
+        attention.num_heads = len(heads)
+        layer.linear1 = _with_outputs(layer.linear1, neurons)
+        layer.linear2 = _with_inputs(layer.linear2, neurons)
+    write_shape(network)
+
+
+def shrink(network: Any, shape: PrunedShape, where: str) -> None:
+    """Give a network the shape of a pruned one, whose weights are to be read into it."""
+    kept = Kept(
+        tuple(tuple(range(count)) for count in shape.heads), tuple(tuple(range(count)) for count in shape.neurons)
+    )
+    prune(network, kept, where)
+
+
+def keep_layers(network: Any, kept: Sequence[int], where: str = "model") -> None:
+    """Take away in place all layers but those `kept` (counted from 0 at the embedding), in the order given.
+
+    UserError, blaming `where`: `encoder_layers` knows none, or has no such layer.
+    """
+    import paddle
+
+    encoder = _encoder(network, where)
+    layers = list(encoder.layers)
+    if not kept or max(kept) >= len(layers) or min(kept) < 0:
+        hint = f"name some of 0 to {len(layers) - 1}"
+        raise UserError(f"there are no layers {list(kept)}", where=where, hint=hint)
+    was_pruned = KEY in vars(network.config)
+    encoder.layers = paddle.nn.LayerList([layers[layer] for layer in kept])
+    encoder.num_layers = len(kept)
+    network.config.num_hidden_layers = len(kept)
+    if was_pruned:
+        write_shape(network)
+
+
+def _encoder(network: Any, where: str) -> Any:
+    """The network's one TransformerEncoder, made of layers that can be pruned."""
+    import paddle
+
+    found = [layer for layer in network.sublayers() if isinstance(layer, paddle.nn.TransformerEncoder)]
+    if len(found) != 1 or not all(isinstance(layer, paddle.nn.TransformerEncoderLayer) for layer in found[0].layers):
+        raise UserError(f"{type(network).__name__} has no transformer layers to prune", where=where, hint=_HINT)
+    return found[0]
+
+
+def _with_outputs(linear: Any, places: Sequence[int]) -> Any:
+    """The linear layer with those of its outputs that stand at `places`."""
+    bias = None if linear.bias is None else linear.bias.numpy()[list(places)]
+    return _linear(linear.weight.numpy()[:, list(places)], bias)
+
+
+def _with_inputs(linear: Any, places: Sequence[int]) -> Any:
+    """The linear layer with those of its inputs that stand at `places`."""
+    return _linear(linear.weight.numpy()[list(places)], None if linear.bias is None else linear.bias.numpy())
+
+
+def _linear(weight: Any, bias: Any) -> Any:
+    import paddle
+
+    linear = paddle.nn.Linear(*weight.shape, bias_attr=None if bias is not None else False)
+    linear.weight.set_value(weight)
+    if bias is not None:
+        linear.bias.set_value(bias)
+    return linear
