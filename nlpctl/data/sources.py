@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
-import os
-import sys
-import traceback
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from nlpctl.config.schema import DataSection
+from nlpctl.data.functions import import_function, raised
 from nlpctl.data.row import BadRow, Row, missing_key
 from nlpctl.data.rows import file_format, read_rows
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import Problem, UserError
-from nlpctl.names import did_you_mean, nearest
+from nlpctl.names import nearest
 
 SPLITS = ("train", "dev", "test")
 
@@ -121,7 +118,7 @@ class FunctionRows:
         return f"{self.reader}({', '.join(str(path) for path in self.files)})"
 
     def __iter__(self) -> Iterator[Row | BadRow]:
-        function = import_reader(self.reader)
+        function = import_function(self.reader, "data.reader", "a function that yields dicts")
         for arguments in [(str(path),) for path in self.files] or [()]:
             source = f"{self.reader}({', '.join(arguments)})"
             empty = True
@@ -133,32 +130,6 @@ class FunctionRows:
                 raise UserError("the reader yields no rows", where=source, hint="check what it was given and reads")
 
 
-def import_reader(name: str) -> Callable[..., Iterable[Mapping[str, Any]]]:
-    """The function that `package.module:function` names; the current directory is searched first."""
-    where = "data.reader"
-    module_name, colon, function_name = name.partition(":")
-    if not (module_name and colon and function_name):
-        raise UserError(f"{name!r} does not name a function", where=where, hint="write package.module:function")
-    here = os.getcwd()
-    sys.path.insert(0, here)
-    try:
-        importlib.invalidate_caches()
-        module = importlib.import_module(module_name)
-    except Exception as error:
-        hint = f"modules are looked for in the current directory ({here}) and among the installed packages"
-        raise UserError(f"cannot import {module_name!r}: {_told(error)}", where=where, hint=hint) from None
-    finally:
-        sys.path.remove(here)
-    if function_name not in vars(module):
-        guess = did_you_mean(function_name, [key for key, value in vars(module).items() if callable(value)])
-        hint = f"name a function of {vars(module).get('__file__') or module_name}"
-        raise UserError(f"{module_name!r} has no {function_name!r}{guess}", where=where, hint=hint)
-    function = vars(module)[function_name]
-    if not callable(function):
-        raise UserError(f"{name!r} is not a function", where=where, hint="name a function that yields dicts")
-    return function
-
-
 def _call_reader(
     function: Callable[..., Iterable[Mapping[str, Any]]], arguments: tuple[str, ...], source: str
 ) -> Iterator[Mapping[str, Any]]:
@@ -168,14 +139,14 @@ def _call_reader(
         rows = iter(function(*arguments))
     except Exception as error:
         hint = "a reader takes the path of a file (or nothing where data names no files) and yields dicts"
-        raise UserError(f"the reader failed when called: {_told(error)}", where=source, hint=hint) from None
+        raise UserError(f"the reader failed when called: {raised(error, __file__)}", where=source, hint=hint) from None
     while True:
         try:
             values = next(rows)
         except StopIteration:
             return
         except Exception as error:
-            message = f"the reader failed at row {number}: {_told(error)}"
+            message = f"the reader failed at row {number}: {raised(error, __file__)}"
             raise UserError(message, where=source, hint="mend the reader, or the row that it fails at") from None
         if not isinstance(values, Mapping):
             hint = "yield one dict per row, such as {'text': ..., 'label': ...}"
@@ -183,11 +154,3 @@ def _call_reader(
             raise UserError(message, where=source, hint=hint)
         yield values
         number += 1
-
-
-def _told(error: Exception) -> str:
-    """The exception and the line it was raised on, without a traceback."""
-    frames = traceback.extract_tb(error.__traceback__)
-    outside = [frame for frame in frames if frame.filename != __file__ and "importlib" not in frame.filename]
-    place = f" ({outside[-1].filename}:{outside[-1].lineno})" if outside else ""
-    return f"{type(error).__name__}: {error}{place}"

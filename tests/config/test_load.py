@@ -63,11 +63,11 @@ def test_interpolation(load, monkeypatch: pytest.MonkeyPatch) -> None:
     recipe = load(
         GOOD + "training:\n  run_name: ${env:NLPCTL_TEST_NAME}-${training.seed}-${training.logging_steps}$${x}\n"
         "  seed: ${data.max_seq_length}\n  logging_steps: ${training.save_steps}\n  report_to: [visualdl]\n"
-        "compression: {algo_list: '${compression.width_mult_list}', width_mult_list: [mse]}\n"
+        "compression: {batch_size_list: '${compression.batch_num_list}', batch_num_list: [4]}\n"
     )
     assert recipe.training.run_name == "abc-128-500${x}"
     assert recipe.training.seed == 128
-    assert recipe.compression.algo_list == ("mse",)
+    assert recipe.compression.batch_size_list == (4,)
 
 
 def test_interpolated_values_keep_their_place(load) -> None:
