@@ -10,7 +10,9 @@ import operator
 from collections.abc import Collection, Iterator
 from typing import Literal
 
+from nlpctl.config.compression_checks import COMPRESSION_CHECKS
 from nlpctl.config.data_checks import DATA_CHECKS
+from nlpctl.config.distillation_checks import DISTILLATION_FILES
 from nlpctl.config.finding import Check, Finding, value_of
 from nlpctl.config.network_checks import NETWORK_CHECKS
 from nlpctl.config.parameter_checks import PARAMETER_CHECKS
@@ -28,8 +30,8 @@ Purpose = Literal["train", "apply"]  # apply: evaluate, predict or show, where t
 
 def check(recipe: Recipe, purpose: Purpose, broken: Collection[str] = ()) -> list[Problem]:
     """Everything that is wrong with `recipe`. Findings about a key in `broken` are left out."""
-    always = (*CHECKS, *NETWORK_CHECKS)
-    to_train = (*PROCESS_CHECKS, *TASK_CHECKS, *TRAINING_CHECKS, *DATA_CHECKS, *PARAMETER_CHECKS)
+    always = (*CHECKS, *NETWORK_CHECKS, *COMPRESSION_CHECKS, *DISTILLATION_CHECKS)
+    to_train = (*PROCESS_CHECKS, *TASK_CHECKS, *TRAINING_CHECKS, *DATA_CHECKS, *PARAMETER_CHECKS, *DISTILLATION_FILES)
     checks = (*always, *to_train) if purpose == "train" else always
     findings = [finding for each in checks for finding in each(recipe)]
     return [_problem(recipe, finding) for finding in findings if not _touches(finding.keys, broken)]

@@ -13,13 +13,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from nlpctl.config.distillation_section import DistillationSection
+from nlpctl.config.model_section import ModelSection
 from nlpctl.config.schema import (
     CompressionSection,
     DataSection,
     EarlyStoppingSection,
     GuardsSection,
     InferenceSection,
-    ModelSection,
     OptimizerSection,
     RuntimeSection,
     TrainingSection,
@@ -48,6 +49,7 @@ SECTIONS: Mapping[str, type] = {
     "early_stopping": EarlyStoppingSection,
     "guards": GuardsSection,
     "compression": CompressionSection,
+    "distillation": DistillationSection,
     "inference": InferenceSection,
     "runtime": RuntimeSection,
 }

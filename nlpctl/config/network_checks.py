@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nlpctl.config.finding import Finding
-from nlpctl.config.schema import Recipe, ScratchSection
+from nlpctl.config.model_section import ScratchSection
+from nlpctl.config.schema import Recipe
 
 OWN_NETWORKS = ("bilstm", "textcnn", "bag_of_embeddings", "bigru")
 TAGGING_TASKS = ("token_classification", "lexical_analysis")

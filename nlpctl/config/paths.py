@@ -11,8 +11,8 @@ import os
 from pathlib import Path
 
 from nlpctl.config.coerce import resolve_scalar
+from nlpctl.config.model_section import ModelSection
 from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode
-from nlpctl.config.schema import ModelSection
 
 INPUT_PATHS = (
     "data.train",
@@ -24,11 +24,18 @@ INPUT_PATHS = (
     "model.from_scratch.dictionaries",
     "runtime.cache_dir",
     "compression.input_infer_model_path",
+    "distillation.student",
+    "distillation.unlabelled",
+    "distillation.model.embeddings",
+    "distillation.model.from_scratch.dictionaries",
 )
 OUTPUT_PATHS = ("training.output_dir", "training.logging_dir")
-TEXT_PATHS = ("data.labels", "model.add_tokens")  # paths when they are a single text, not when a list
-VALUE_PATHS = ("model.set_parameters",)  # mappings whose values are numbers or paths
-NAMES = ("model.name_or_path", "data.dataset")  # paths when they look like one, or when there is such a folder
+# Paths when they are a single text, not when a list.
+TEXT_PATHS = ("data.labels", "model.add_tokens", "distillation.model.add_tokens")
+# Mappings whose values are numbers or paths.
+VALUE_PATHS = ("model.set_parameters", "distillation.model.set_parameters")
+# Paths when they look like one, or when there is such a folder.
+NAMES = ("model.name_or_path", "data.dataset", "distillation.model.name_or_path")
 
 
 def parameter_files(model: ModelSection) -> list[Path]:

@@ -28,7 +28,7 @@ NOT_NEGATIVE = Range(0)
 POSITIVE = Range(0, above=True)
 SHARE = Range(0, 1)
 
-RANGES: Mapping[str, Range] = {
+_FROM_SCRATCH: Mapping[str, Range] = {
     "model.from_scratch.vocab_size": Range(10),  # the special tokens and a few pieces
     "model.from_scratch.min_frequency": COUNT,
     "model.from_scratch.hidden_size": COUNT,
@@ -38,6 +38,11 @@ RANGES: Mapping[str, Range] = {
     "model.from_scratch.embedding_size": COUNT,
     "model.from_scratch.kernel_sizes": COUNT,  # each of them
     "model.from_scratch.dropout": SHARE,
+}
+
+RANGES: Mapping[str, Range] = {
+    **_FROM_SCRATCH,
+    **{f"distillation.{dotted}": allowed for dotted, allowed in _FROM_SCRATCH.items()},
     "optimizer.layer_decay": Range(0, 1, above=True),
     "data.doc_stride": COUNT,
     "decode.threshold": SHARE,
@@ -77,6 +82,27 @@ RANGES: Mapping[str, Range] = {
     "early_stopping.patience": COUNT,
     "early_stopping.min_delta": NOT_NEGATIVE,
     "compression.moving_rate": SHARE,
+    "compression.batch_num_list": COUNT,
+    "compression.batch_size_list": COUNT,
+    "compression.max_drop": NOT_NEGATIVE,
+    "compression.batch_sizes": COUNT,
+    "distillation.num_hidden_layers": COUNT,
+    "distillation.layers": NOT_NEGATIVE,  # each of them
+    "distillation.hidden_size": COUNT,
+    "distillation.intermediate_size": COUNT,
+    "distillation.learning_rate": POSITIVE,
+    "distillation.num_train_epochs": POSITIVE,
+    "distillation.temperature": POSITIVE,
+    "distillation.hard": SHARE,
+    "distillation.hidden": NOT_NEGATIVE,
+    "distillation.attention": NOT_NEGATIVE,
+    "distillation.relations": NOT_NEGATIVE,
+    "distillation.relation_heads": COUNT,
+    "distillation.generate.copies": NOT_NEGATIVE,
+    "distillation.generate.replace": SHARE,
+    "distillation.generate.mask": SHARE,
+    "distillation.generate.fragment": SHARE,
+    "distillation.generate.cross": SHARE,
     "guards.loss_factor": Range(1, above=True),
     "guards.gradient_factor": Range(1, above=True),
     "inference.min_agreement": SHARE,

@@ -17,7 +17,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nlpctl.config.catalogue import compression_fields, training_fields
+from nlpctl.config.compression_keys import CompressionKeys
 from nlpctl.config.declare import Scalar, key, mapping_key
+from nlpctl.config.distillation_section import DistillationSection
+from nlpctl.config.model_section import ModelSection
 from nlpctl.config.task_sections import (
     DecodeSection,
     LossSection,
@@ -25,68 +28,6 @@ from nlpctl.config.task_sections import (
     PromptSection,
     RetrievalSection,
 )
-
-
-@dataclass(frozen=True)
-class ScratchSection:
-    """A small network trained from nothing, with a vocabulary built from the training text."""
-
-    architecture: Literal[
-        "bert", "ernie", "roberta", "electra", "bilstm", "textcnn", "bag_of_embeddings", "bigru"
-    ] = key("ernie", "Network family: a transformer as PaddleNLP names it, or one of nlpctl's own networks.")
-    vocab_size: int = key(8000, "Upper limit of the vocabulary built from the training text.")
-    min_frequency: int = key(2, "Pieces seen less often than this do not enter the vocabulary.")
-    lowercase: bool = key(True, "Lowercase (transformers: and strip accents) before splitting.")
-    hidden_size: int = key(128, "Width of the hidden states (textcnn: filters per kernel size).")
-    num_hidden_layers: int = key(2, "Number of transformer or recurrent layers.")
-    num_attention_heads: int = key(2, "Attention heads per layer of a transformer; must divide hidden_size.")
-    intermediate_size: int = key(512, "Width of a transformer's feed-forward layer.")
-    unit: Literal["characters", "words"] = key(
-        "characters", "What nlpctl's own networks read: characters, or words as jieba splits them."
-    )
-    embedding_size: int = key(128, "Width of the embedding of nlpctl's own networks.")
-    kernel_sizes: tuple[int, ...] = key((2, 3, 4), "Widths of the kernels of textcnn, in units.")
-    dropout: float = key(0.1, "Share of activations dropped while training.")
-    dictionaries: str | None = key(
-        None, "Folder with word.dic, tag.dic and q2b.dic, in place of a vocabulary from the training text (bigru)."
-    )
-
-
-@dataclass(frozen=True)
-class ModelSection:
-    """Where the network comes from: a name, a folder, or from_scratch."""
-
-    name_or_path: str | None = key(
-        None,
-        "Hub name (ernie-3.0-medium-zh), PaddleNLP or Hugging Face folder, run directory or model folder; "
-        "python:PACKAGE/PATH is a folder inside an installed package.",
-    )
-    from_scratch: ScratchSection | None = key(None, "Build a new encoder instead of loading one.")
-    config: Mapping[str, Scalar] = mapping_key(
-        "Overrides of the network's own config, such as hidden_dropout_prob: 0.1."
-    )
-    head: Literal["linear", "crf"] = key("linear", "Output layer of a tagger: linear, or linear with a CRF over it.")
-    embeddings: str | None = key(
-        None, "Text file of word vectors (word v1 v2 ...) that the embedding of nlpctl's own networks starts from."
-    )
-    add_tokens: tuple[str, ...] | str | None = key(
-        None,
-        "Words that the tokenizer is to keep whole: a list, or a file with one per line. The embedding (and a language "
-        "model's output layer) grows by a row for each, which starts as the mean of the pieces that it was read as.",
-    )
-    tie: tuple[tuple[str, ...], ...] = key(
-        (),
-        "Pairs of parameters, or of layers, that are one from here on: [[ernie.encoder.layers.0, "
-        "ernie.encoder.layers.1]]. Both have the values of the first.",
-    )
-    set_parameters: Mapping[str, Scalar] = mapping_key(
-        "Parameter name or pattern to its starting value: a number, or a .npy file of the same shape."
-    )
-    freeze: tuple[str, ...] = key(
-        (),
-        "Parameters that training leaves as they are: names, layers (ernie.embeddings), ranges of layers "
-        "(ernie.encoder.layers.0-5), or patterns (*.bias). `nlpctl params ls` lists the names.",
-    )
 
 
 @dataclass(frozen=True)
@@ -265,14 +206,15 @@ class InferenceSection:
     tensorrt: bool = key(False, "Paddle Inference on GPU: hand the graph to TensorRT.")
 
 
-def _section_from_catalogue(name: str, doc: str, fields: tuple) -> type:
-    """A frozen dataclass with one field per catalogue entry."""
+def _section_from_catalogue(name: str, doc: str, fields: tuple, own: tuple[type, ...] = ()) -> type:
+    """A frozen dataclass with the fields of `own`, and one per catalogue entry."""
     section = dataclasses.make_dataclass(
         name,
         [
             (f.name, f.annotation, field(default=f.default, metadata={"help": f.help, "choices": f.choices}))
             for f in fields
         ],
+        bases=own,
         frozen=True,
     )
     section.__doc__ = doc
@@ -284,7 +226,10 @@ TrainingSection = _section_from_catalogue(
     "TrainingSection", "Every field of PaddleNLP's TrainingArguments, under its own name.", training_fields()
 )
 CompressionSection = _section_from_catalogue(
-    "CompressionSection", "Every field that PaddleNLP's CompressionArguments adds.", compression_fields()
+    "CompressionSection",
+    "What `nlpctl compress` does: every field that PaddleNLP's CompressionArguments adds, and nlpctl's own keys.",
+    compression_fields(),
+    (CompressionKeys,),
 )
 
 
@@ -316,6 +261,7 @@ class Recipe:
     early_stopping: EarlyStoppingSection
     guards: GuardsSection
     compression: Any  # CompressionSection
+    distillation: DistillationSection
     inference: InferenceSection
     runtime: RuntimeSection
     origins: Mapping[str, Origin] = field(default_factory=dict, compare=False, repr=False)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from nlpctl.config.schema import ScratchSection
+from nlpctl.config.model_section import ScratchSection
 from nlpctl.data.dictionaries import read_dictionaries
 from nlpctl.data.units import UnitSettings, UnitTokenizer, build_unit_vocabulary, tokenizer_of_dictionaries
 from nlpctl.data.vocabulary import build_vocabulary, write_tokenizer

@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from nlpctl.config.schema import ScratchSection
+from nlpctl.config.model_section import ScratchSection
 from nlpctl.data.added_words import AddedWords
 from nlpctl.data.corpus_tokens import CorpusTokens
 from nlpctl.data.piece_spans import read_pieces

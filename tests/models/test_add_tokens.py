@@ -9,7 +9,7 @@ import numpy as np
 import paddle
 import pytest
 
-from nlpctl.config.schema import ModelSection, ScratchSection
+from nlpctl.config.model_section import ModelSection, ScratchSection
 from nlpctl.data.tokenizers import PaddleTextEncoder, build_encoder
 from nlpctl.data.units import UnitSettings, UnitTokenizer
 from nlpctl.errors import UserError

@@ -9,7 +9,7 @@ import paddle
 import pytest
 
 from nlpctl.config.load import load_recipe
-from nlpctl.config.schema import ModelSection, ScratchSection
+from nlpctl.config.model_section import ModelSection, ScratchSection
 from nlpctl.data.tokenizers import build_encoder
 from nlpctl.data.units import UnitEncoder
 from nlpctl.errors import UserError

@@ -1,0 +1,66 @@
+"""The section `distillation`: a student, what it learns from its teacher, and from which texts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+from nlpctl.config.declare import key
+from nlpctl.config.model_section import ModelSection
+
+
+@dataclass(frozen=True)
+class GeneratedSection:
+    """Texts made of the training texts, which the teacher then labels (Tang et al., 2019; Jiao et al., 2020)."""
+
+    copies: int = key(0, "New texts per training text, at most; equal ones are made once.")
+    replace: float = key(
+        0.2, "Share of a text's words that are replaced: by one with a similar vector in the teacher, or by one that "
+        "stands between the same neighbours elsewhere."
+    )
+    mask: float = key(0.05, "Share that is hidden by the mask token, left out where the student has none.")
+    fragment: float = key(0.25, "Share of the texts of which only one to five words in a row are kept.")
+    cross: float = key(0.25, "Share that goes on as another text does, from a word that both have.")
+
+
+@dataclass(frozen=True)
+class DistillationSection:
+    """The strategy distill: a small student that learns from the trained model what it says of many texts."""
+
+    student: str | None = key(
+        None,
+        "Recipe of the student: its model, training, optimizer, early_stopping and data.max_seq_length are taken; "
+        "the rest is the teacher's.",
+    )
+    model: ModelSection = field(
+        default_factory=ModelSection,
+        metadata={"help": "Or its network, as in the section model. Neither: layers of the teacher."},
+    )
+    num_hidden_layers: int | None = key(
+        None, "Student of the teacher's kind: how many of its layers, evenly spread; default: half of them."
+    )
+    layers: tuple[int, ...] = key((), "Or which ones, from 0: [1, 3, 5].")
+    hidden_size: int | None = key(None, "Its width: of the teacher's units those that are largest; default: all.")
+    intermediate_size: int | None = key(None, "Width of its feed-forward layers, cut in the same way; default: all.")
+    learning_rate: float | None = key(None, "Of the student; default: training.learning_rate.")
+    num_train_epochs: float | None = key(None, "Of the student; default: training.num_train_epochs.")
+    loss: Literal["mse", "kl"] = key(
+        "mse", "Between the logits: mean squared error (Tang et al., 2019), or KL divergence (Hinton et al., 2015)."
+    )
+    temperature: float = key(1.0, "kl: divides the logits of both.")
+    hard: float = key(0.0, "Share of the task's own loss; the rest is that of the logits.")
+    hidden: float = key(
+        0.0, "Weight of the squared error of hidden states, embeddings included (TinyBERT, equations 8 and 9)."
+    )
+    attention: float = key(0.0, "Weight of the squared error of attention scores (TinyBERT, equation 7).")
+    relations: float = key(
+        0.0, "Weight of the divergence of relations between queries, keys and values (MiniLMv2, equation 5)."
+    )
+    relation_heads: int = key(12, "Heads that these are cut into, for both networks; more are finer.")
+    embeddings: bool = key(
+        True, "Student that reads words or characters: start its embedding from the teacher's, by principal components."
+    )
+    unlabelled: tuple[str, ...] = key((), "Files of more texts, one per line, or in the format of their ending.")
+    generate: GeneratedSection = field(
+        default_factory=GeneratedSection, metadata={"help": "More texts, made of the training texts."}
+    )
