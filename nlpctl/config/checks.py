@@ -12,7 +12,7 @@ from typing import Literal
 
 from nlpctl.config.compression_checks import COMPRESSION_CHECKS
 from nlpctl.config.data_checks import DATA_CHECKS
-from nlpctl.config.distillation_checks import DISTILLATION_FILES
+from nlpctl.config.distillation_checks import DISTILLATION_CHECKS, DISTILLATION_FILES
 from nlpctl.config.finding import Check, Finding, value_of
 from nlpctl.config.network_checks import NETWORK_CHECKS
 from nlpctl.config.parameter_checks import PARAMETER_CHECKS
