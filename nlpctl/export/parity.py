@@ -77,7 +77,7 @@ class Parity:
         ]
         if any(one.shape != other.shape for one, other in pairs):
             return Difference(math.nan, math.nan, 0.0, tuple(range(len(self.examples))))
-        sizes = [_difference(one, other) for one, other in pairs]
+        sizes = [output_difference(one, other) for one, other in pairs]
         # max() does not see NaN behind a number, NumPy's does
         largest, relative = (float(np.max([size[i] for size in sizes])) for i in range(2))
         both = zip(self._decisions, self._decided(outputs), strict=True)
@@ -92,7 +92,8 @@ class Parity:
         return self.task.decisions(self.examples, [[found[i] for i in sorted(found)] for found in parts])
 
 
-def _difference(expected: np.ndarray, given: np.ndarray) -> tuple[float, float]:
+def output_difference(expected: np.ndarray, given: np.ndarray) -> tuple[float, float]:
+    """The largest absolute difference of two outputs of one shape, and the same as a share of the largest, above 1."""
     if expected.dtype.kind != "f" or not expected.size:  # ids, such as those of guessed words: decisions compare them
         return 0.0, 0.0
     largest = float(np.abs(expected.astype(np.float64) - given.astype(np.float64)).max())

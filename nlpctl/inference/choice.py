@@ -73,6 +73,7 @@ def check_engine(inference: InferenceSection, machine: Machine) -> None:
 def candidates(manifest: ExportManifest, inference: InferenceSection, machine: Machine) -> Candidates:
     """What `inference` allows of `manifest` on `machine`; more than one where it leaves a choice.
 
+    What the export itself says was chosen is taken where that is allowed and the machine can run it. Otherwise
     "auto" takes fp32, and what decided as it does for inference.min_agreement of the rows at export; a precision that
     is asked for is taken however its graphs did, but where some did that well, only these. UserError where nothing is
     left.
@@ -92,6 +93,9 @@ def candidates(manifest: ExportManifest, inference: InferenceSection, machine: M
     possible = [each for each, problem in zip(wanted, obstacles, strict=True) if problem is None]
     if not possible:
         raise UserError(problems=[_first(obstacles)])
+    chosen = next((each for each in possible if is_chosen(each, manifest)), None)
+    if chosen is not None:
+        return Candidates((chosen,))
     reasons = {each.name: doubt(each, inference.min_agreement) for each in possible}
     left_out = tuple((each, reason) for each in possible if (reason := reasons[each.name]) is not None)
     taken = tuple(each for each in possible if reasons[each.name] is None)
@@ -102,6 +106,12 @@ def candidates(manifest: ExportManifest, inference: InferenceSection, machine: M
         hint = f"ask for it: --precision {left_out[0][0].precision}; or lower inference.min_agreement"
         raise UserError(f"auto may take none of this export: {told}", "inference.precision", hint)
     return Candidates(taken, left_out)
+
+
+def is_chosen(choice: Choice, manifest: ExportManifest) -> bool:
+    """Whether the export says that this way was chosen by its score: then no doubt is in place."""
+    chosen = manifest.chosen
+    return chosen is not None and (choice.engine, choice.precision) == (chosen.engine, chosen.precision)
 
 
 def doubt(choice: Choice, least: float) -> str | None:

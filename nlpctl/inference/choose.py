@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from nlpctl.config.schema import InferenceSection
-from nlpctl.inference.choice import Candidates, Choice, candidates, doubt, runnable
+from nlpctl.inference.choice import Candidates, Choice, candidates, doubt, is_chosen, runnable
 from nlpctl.inference.engine import Predictor
 from nlpctl.inference.speeds import Speeds, measured_speeds
 from nlpctl.inference.support import Machine, is_installed
@@ -31,7 +31,7 @@ def open_predictor(
         speeds = measured_speeds(folder, found.choices, setup, batch_size)
         chosen = fastest(found.choices, speeds)
         console.note(_why(chosen, found, speeds, setup, batch_size))
-    reason = doubt(chosen, inference.min_agreement)
+    reason = None if is_chosen(chosen, manifest) else doubt(chosen, inference.min_agreement)
     if reason is not None:  # asked for by name
         console.warn(f"{chosen.name} {reason}")
     return open_choice(folder, manifest, chosen, setup, batch_size, tensorrt=inference.tensorrt)

@@ -66,8 +66,19 @@ class Graph:
 
 
 @dataclass(frozen=True)
+class Chosen:
+    """The way to run an export that was chosen by its score and speed (`nlpctl compress`)."""
+
+    engine: str
+    precision: str
+
+
+@dataclass(frozen=True)
 class ExportManifest:
-    """export.json. `source`: the model folder it was made from, for people. `rows`: how many rows were compared."""
+    """export.json. `source`: the model folder it was made from, for people. `rows`: how many rows were compared.
+
+    `chosen`: what "auto" takes where the machine can; None leaves it to what is fastest.
+    """
 
     task: str
     inputs: tuple[TensorSpec, ...]
@@ -77,6 +88,7 @@ class ExportManifest:
     rows: int
     source: str
     versions: Mapping[str, str]
+    chosen: Chosen | None = None
 
 
 def write_manifest(folder: Path, manifest: ExportManifest) -> None:
@@ -124,7 +136,12 @@ def _parse(content: Mapping[str, Any]) -> ExportManifest:
         rows=int(content["rows"]),
         source=str(content["source"]),
         versions={str(name): str(value) for name, value in content["versions"].items()},
+        chosen=_chosen(content.get("chosen")),  # an export of an older nlpctl has no such entry
     )
+
+
+def _chosen(value: Mapping[str, Any] | None) -> Chosen | None:
+    return None if value is None else Chosen(str(value["engine"]), str(value["precision"]))
 
 
 def _tensor(value: Mapping[str, Any]) -> TensorSpec:

@@ -1,4 +1,4 @@
-"""A process of its own per candidate of a benchmark.
+"""A process of its own per candidate of a benchmark or a compression: timed, and scored on labelled data.
 
 So its memory is its own, its threads are set before Paddle starts, and an engine that dies costs nobody else.
 """
@@ -6,6 +6,7 @@ So its memory is its own, its threads are set before Paddle starts, and an engin
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import multiprocessing
 import os
 import time
@@ -15,13 +16,24 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nlpctl.compression.hooks import Rows, own_scores
+from nlpctl.compression.scores import OWN
 from nlpctl.config.schema import Recipe
+from nlpctl.data.examples import ExampleReader
+from nlpctl.data.kinds import task_rows
+from nlpctl.data.row import BadRow
+from nlpctl.data.sources import open_split
+from nlpctl.data.splits import read_labelled_split
 from nlpctl.errors import NlpctlError, RunFailed
 from nlpctl.models.export_folder import read_manifest
+from nlpctl.runners.evaluate import WINDOW, split_predictions
 from nlpctl.runners.timing import timed
 from nlpctl.runners.trained import TrainedModel, open_network, prepared
+from nlpctl.runtime.orphans import die_with_parent
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from nlpctl.inference.choice import Choice
     from nlpctl.inference.pipeline import Pipeline
     from nlpctl.tasks.base import Batch
@@ -62,6 +74,15 @@ class Texts:
     length: int | None
 
 
+@dataclass(frozen=True)
+class SplitScore:
+    """The task's report on a labelled split, with what compression.evaluate says of it under that name; and what was
+    decided of each row: equal where two would answer alike."""
+
+    report: dict[str, Any]
+    decisions: tuple[str, ...]
+
+
 class TimedProcess:
     """A candidate, opened in a process of its own. Use it as a context; it idles until it is asked."""
 
@@ -74,6 +95,7 @@ class TimedProcess:
         self._process.start()
         child.close()
         self.opened: Opened | None = None
+        self.failed = False  # it answers no more
 
     def __enter__(self) -> TimedProcess:
         return self
@@ -102,33 +124,45 @@ class TimedProcess:
 
     def peak_mb(self) -> float:
         """The most memory that the process has had so far, in MB of 1024 x 1024 bytes."""
-        return self._asked("memory", 0)
+        return self._asked("memory")
 
-    def _asked(self, what: str, batch_size: int) -> Any:
+    def outputs(self, batch_size: int) -> list[tuple[np.ndarray, ...]]:
+        """The network's outputs for the rows, in their order, so many at a time."""
+        return self._asked("outputs", batch_size)
+
+    def score(self, split: str) -> SplitScore:
+        """The score on a labelled split of the recipe's data."""
+        return self._asked("score", split)
+
+    def _asked(self, what: str, *arguments: Any) -> Any:
         with contextlib.suppress(OSError):  # told below
-            self._connection.send((what, batch_size))
+            self._connection.send((what, arguments))
         return self._answer()
 
     def _answer(self) -> Any:
         try:
             answer = self._connection.recv()
         except (EOFError, ConnectionError):
+            self.failed = True
             self._process.join(STOP_SECONDS)
             message = f"its process ended (exit {self._process.exitcode})"
             raise RunFailed(message, self.candidate.name, "out of memory? try it alone: nlpctl predict") from None
         if isinstance(answer, NlpctlError):
+            self.failed = True
             raise answer
         return answer
 
 
 def _serve(connection: Connection, candidate: Candidate, texts: Texts, batch_sizes: tuple[int, ...]) -> None:
     """The process: opens the engine, says so, and answers until None comes."""
+    die_with_parent(multiprocessing.parent_process().pid)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what a library says belongs to no line of the benchmark
     try:
         opened, subject = _open(candidate, texts, batch_sizes)
         connection.send(opened)
         while (asked := connection.recv()) is not None:
-            connection.send(subject.answer(*asked))
+            what, arguments = asked
+            connection.send(getattr(subject, what)(*arguments))
     except NlpctlError as error:
         connection.send(error)
     except (EOFError, BrokenPipeError, KeyboardInterrupt):  # the parent is gone, or was interrupted with us
@@ -139,24 +173,65 @@ def _serve(connection: Connection, candidate: Candidate, texts: Texts, batch_siz
 
 @dataclass(frozen=True)
 class _Subject:
-    """The opened model with what it is timed on."""
+    """The opened model with what it is timed on. Its methods are what can be asked for."""
 
+    recipe: Recipe
+    model: TrainedModel
     pipeline: Pipeline
     examples: tuple[Any, ...]
     batches: Mapping[int, list[Batch]]
 
-    def answer(self, what: str, batch_size: int) -> Any:
-        if what == "engine":
-            return timed(self.pipeline.run, self.batches[batch_size])
-        if what == "memory":
-            return peak_mb()
+    def engine(self, batch_size: int) -> list[float]:
+        return timed(self.pipeline.run, self.batches[batch_size])
+
+    def text(self, batch_size: int) -> float:
         started = time.perf_counter()
         for _ in self.pipeline.stream([list(self.examples)], batch_size, self._answered):
             pass
         return time.perf_counter() - started
 
+    def memory(self) -> float:
+        return peak_mb()
+
+    def outputs(self, batch_size: int) -> list[tuple[np.ndarray, ...]]:
+        from nlpctl.export.parity import batches_of
+
+        batches = batches_of(self.model.task, self.model.encoder, self.examples, batch_size)
+        return [self.model.predictor.outputs(batch) for batch in batches]
+
+    def score(self, split: str) -> SplitScore:
+        recipe, task = self.recipe, self.model.task
+        examples, _, _ = read_labelled_split(task_rows(recipe.task, recipe.data), split, task.labels)
+        predictions = split_predictions(self.model, examples, recipe.training.per_device_eval_batch_size)
+        decisions = tuple(_told(decision) for decision in task.decisions(examples, predictions))
+        report = task.report(examples, predictions)
+        if recipe.compression.evaluate is not None:
+            report[OWN] = self._own_scores(split)
+        return SplitScore(report, decisions)
+
+    def _own_scores(self, split: str) -> dict[str, float]:
+        """What the user's function makes of the good rows of the split and the answers to them."""
+        recipe = self.recipe
+        readers, size = task_rows(recipe.task, recipe.data), recipe.training.per_device_eval_batch_size
+        reader = ExampleReader(readers, self.model.task.labels)
+        good = [row for row in open_split(readers, split) if not isinstance(reader.read(row), BadRow)]
+
+        from nlpctl.inference.pipeline import windows
+
+        def predict(rows: Rows) -> list[dict[str, Any]]:
+            examples = [readers.read(values, None) for values in rows]
+            parts = self.pipeline.stream(windows(examples, max(WINDOW, size)), size, self._answered)
+            return [answer for part in parts for answer in part]
+
+        return own_scores(recipe, predict, [row.values for row in good])
+
     def _answered(self, rows: list[Any], predictions: list[list[Any]]) -> list[Any]:
         return self.pipeline.task.answers(rows, predictions)
+
+
+def _told(decision: Any) -> str:
+    """A decision as a text of some bytes: those of a long tagged text take many."""
+    return hashlib.sha256(repr(decision).encode()).hexdigest()[:16]
 
 
 def peak_mb() -> float:
@@ -172,7 +247,6 @@ def _open(candidate: Candidate, texts: Texts, batch_sizes: tuple[int, ...]) -> t
     recipe = candidate.recipe
     prepared(recipe)  # imports are no part of what loading takes
 
-    from nlpctl.data.kinds import task_rows
     from nlpctl.export.parity import resized
     from nlpctl.export.rows import rows_to_compare
     from nlpctl.inference.pipeline import answering
@@ -191,7 +265,8 @@ def _open(candidate: Candidate, texts: Texts, batch_sizes: tuple[int, ...]) -> t
     pipeline.run(batches[batch_sizes[0]][0])
     loaded += time.perf_counter() - started
     features = sum(len(batch["input_ids"]) for batch in batches[batch_sizes[0]])
-    return Opened(loaded, len(found.examples), features, found.origin), _Subject(pipeline, found.examples, batches)
+    subject = _Subject(recipe, model, pipeline, found.examples, batches)
+    return Opened(loaded, len(found.examples), features, found.origin), subject
 
 
 def _model(candidate: Candidate, batch_size: int) -> TrainedModel:

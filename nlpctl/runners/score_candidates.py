@@ -1,0 +1,304 @@
+"""What compressed exports are worth: each way to run each of them scored and timed here, beside the uncompressed one.
+
+Every way has a process of its own. The uncompressed network in fp32, the reference, stays open beside it and is timed
+in turns with it. What was found is kept, and not measured again as long as nothing that decides about it has changed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from statistics import median
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from nlpctl.compression.scores import (
+    Failure,
+    Metric,
+    Row,
+    Scored,
+    Speed,
+    TestScore,
+    agreement,
+    metric_of,
+    read_row,
+    score_file,
+    write_row,
+)
+from nlpctl.config.load import load_recipe
+from nlpctl.config.schema import Recipe
+from nlpctl.data.sources import has_split
+from nlpctl.errors import NlpctlError, RunFailed, UserError
+from nlpctl.models.export_folder import read_manifest
+from nlpctl.models.source import read_json
+from nlpctl.runners.timed_process import Candidate, SplitScore, Texts, TimedProcess
+from nlpctl.runners.timing import figures
+from nlpctl.runners.trained import prepared
+from nlpctl.runtime import console
+from nlpctl.runtime.cpu import cpu_info
+from nlpctl.runtime.layout import EXPORT_MANIFEST
+from nlpctl.runtime.versions import installed_versions
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from nlpctl.inference.choice import Choice
+
+MB = 1024 * 1024
+REFERENCES = (("paddle", "fp32"), ("onnxruntime", "fp32"))  # the first that the uncompressed export has
+ENGINES = ("paddlepaddle", "paddlepaddle-gpu", "onnxruntime", "onnxruntime-gpu")
+
+
+@dataclass(frozen=True)
+class Timing:
+    """How candidates are timed: `rows` of dev at each batch size, `rounds` in turns with the reference after one that
+    does not count; no new round begins after `seconds`."""
+
+    batch_sizes: tuple[int, ...] = (1, 32)
+    rows: int = 128
+    rounds: int = 5
+    seconds: float = 30.0
+
+
+def check_scorable(recipe: Recipe) -> None:
+    """UserError where candidates could not be compared: there is no dev data, or graphs of the task have no score.
+
+    Imports Paddle; call `prepared` before.
+    """
+    if not has_split(recipe.data, "dev"):
+        message = "there is no dev data: candidates are compared by their score on it"
+        raise UserError(message, recipe.where("data.dev"), "give it: --set data.dev=FILE")
+    from nlpctl.tasks.registry import TASKS
+
+    if not TASKS[recipe.task].graph_scores:
+        message = f"a graph of {recipe.task} answers, but cannot be scored, so no candidate can be chosen"
+        raise UserError(message, recipe.where("task"), "compress the model of the task that is trained on it")
+
+
+class Scorer:
+    """Scores export folders one after the other. Use it as a context: it holds the reference's process.
+
+    The recipe names data, device and threads; how a folder reads text is its own affair. Files in `scores` keep what
+    was found.
+    """
+
+    def __init__(self, recipe: Recipe, original: Path, scores: Path, timing: Timing = Timing()):
+        """`original`: the export of the uncompressed network. UserError where it holds no fp32 graph that runs here."""
+        self.recipe = recipe
+        self.original = original
+        self.scores = scores
+        self.timing = timing
+        self.metric: Metric = metric_of(recipe)
+        self._reference_choice = _reference_choice(original, recipe)
+        self._stack = ExitStack()
+        self._reference: _Reference | None = None
+
+    def __enter__(self) -> Scorer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None):
+        self._close()
+
+    def score(self, folder: Path) -> Scored:
+        """A row for every way in which this machine can run the export `folder`; what fails costs its row only.
+
+        UserError where the folder is no export or damaged.
+        """
+        rows, failures = [], []
+        for choice in _choices(folder, self.recipe):
+            file = score_file(self.scores, folder.name, choice.name)
+            key = self._key(folder, choice)
+            row = read_row(file, key)
+            if row is None:
+                console.note(f"scoring {folder.name}, {choice.name}")
+                try:
+                    row = self._measured(folder, choice)
+                except NlpctlError as error:
+                    if self._reference is not None and self._reference.process.failed:
+                        self._close()  # the next one opens it again
+                    console.warn(f"{folder.name}, {choice.name}: {error}")
+                    failures.append(Failure(folder.name, choice.name, str(error)))
+                    continue
+                write_row(file, row, key)
+            rows.append(row)
+        return Scored(tuple(rows), tuple(failures))
+
+    def reference(self) -> Row:
+        """The row of the uncompressed network in fp32. RunFailed where it cannot be run: nothing can be compared."""
+        found = self.score(self.original)
+        choice = self._reference_choice
+        row = next((row for row in found.rows if row.way == choice.name), None)
+        if row is None:
+            reason = next(failure.reason for failure in found.failures if failure.way == choice.name)
+            raise RunFailed(f"the uncompressed network cannot be scored: {reason}", str(self.original))
+        return row
+
+    def on_test(self, row: Row) -> TestScore | None:
+        """`row` beside the reference on the test split; None where the recipe has no test data.
+
+        RunFailed where an engine fails.
+        """
+        if not has_split(self.recipe.data, "test"):
+            return None
+        reference = self._open_reference().process.score("test")
+        chosen = reference
+        choice = next(each for each in _choices(Path(row.folder), self.recipe) if each.name == row.way)
+        if not self._is_reference(Path(row.folder), choice):
+            with self._process(Path(row.folder), choice) as process:
+                process.open()
+                chosen = process.score("test")
+        return TestScore(
+            int(reference.report["rows"]),
+            self.metric.of(reference.report),
+            self.metric.of(chosen.report),
+            agreement(reference.decisions, chosen.decisions),
+        )
+
+    def _measured(self, folder: Path, choice: Choice) -> Row:
+        started = time.monotonic()
+        reference = self._open_reference()
+        if self._is_reference(folder, choice):
+            return self._row(folder, choice, reference.process, reference, started)
+        with self._process(folder, choice) as process:
+            process.open()
+            return self._row(folder, choice, process, reference, started)
+
+    def _row(
+        self, folder: Path, choice: Choice, process: TimedProcess, reference: _Reference, started: float
+    ) -> Row:
+        speeds = self._speeds(process, reference.process)
+        peak_mb = process.peak_mb()  # before the dev rows, which it holds only here
+        score = process.score("dev")
+        return Row(
+            candidate=folder.name,
+            folder=str(folder),
+            engine=choice.engine,
+            precision=choice.precision,
+            method=choice.graph.method,
+            score=self.metric.of(score.report),
+            report=score.report,
+            difference=_difference(reference.outputs, process.outputs(max(self.timing.batch_sizes))),
+            agreement=agreement(reference.score.decisions, score.decisions),
+            size_mb=sum((folder / name).stat().st_size for name in choice.graph.files) / MB,
+            peak_mb=peak_mb,
+            load_seconds=process.opened.load_seconds,
+            speeds=speeds,
+            seconds=time.monotonic() - started,
+        )
+
+    def _speeds(self, process: TimedProcess, reference: TimedProcess) -> tuple[Speed, ...]:
+        """Rounds in turns. The reference beside itself is timed once."""
+        both = (reference,) if process is reference else (reference, process)
+        rounds: dict[int, list[list[list[float]]]] = {size: [] for size in self.timing.batch_sizes}
+        started = time.monotonic()
+        for round in range(self.timing.rounds + 1):
+            for size in self.timing.batch_sizes:
+                seconds = [each.seconds(size) for each in both]
+                if round:
+                    rounds[size].append([seconds[0], seconds[-1]])
+            if round and time.monotonic() - started > self.timing.seconds:
+                break
+        return tuple(_speed(size, turns, process.opened.features) for size, turns in rounds.items())
+
+    def _open_reference(self) -> _Reference:
+        if self._reference is None:
+            process = self._stack.enter_context(self._process(self.original, self._reference_choice))
+            process.open()
+            outputs = process.outputs(max(self.timing.batch_sizes))
+            self._reference = _Reference(process, outputs, process.score("dev"))
+        return self._reference
+
+    def _close(self) -> None:
+        self._reference = None
+        self._stack.close()
+
+    def _process(self, folder: Path, choice: Choice) -> TimedProcess:
+        texts = Texts(None, self.timing.rows, None)
+        candidate = Candidate(f"{folder.name}, {choice.name}", str(folder), recipe_of(self.recipe, folder), choice)
+        return TimedProcess(candidate, texts, self.timing.batch_sizes)
+
+    def _is_reference(self, folder: Path, choice: Choice) -> bool:
+        return folder.resolve() == self.original.resolve() and choice.name == self._reference_choice.name
+
+    def _key(self, folder: Path, choice: Choice) -> str:
+        """All that decides about a row: both graphs, the dev data, how it is scored and timed, the machine."""
+        data = self.recipe.data
+        files = sorted(Path(name) for name in (*data.train, *data.dev))
+        parts = [
+            [_sums(folder, choice), _sums(self.original, self._reference_choice)],
+            [self.recipe.task, asdict(data), [_stamp(file) for file in files if file.is_file()]],
+            [asdict(self.metric), asdict(self.timing), asdict(self.recipe.decode)],
+            [asdict(cpu_info()), self.recipe.runtime.device, self.recipe.runtime.threads],
+            {name: version for name, version in installed_versions().items() if name in ENGINES},
+        ]
+        return hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class _Reference:
+    """The uncompressed network, open, and what it made of the rows."""
+
+    process: TimedProcess
+    outputs: list[tuple[np.ndarray, ...]]
+    score: SplitScore
+
+
+def recipe_of(recipe: Recipe, folder: Path) -> Recipe:
+    """`recipe` for an export whose network may read text otherwise: a student with a tokenizer of its own."""
+    own = load_recipe(folder, (), "apply")
+    reads = {name: getattr(own.data, name) for name in ("max_seq_length", "doc_stride", "tokenizer")}
+    return dataclasses.replace(recipe, model=own.model, data=dataclasses.replace(recipe.data, **reads))
+
+
+def _choices(folder: Path, recipe: Recipe) -> list[Choice]:
+    setup = prepared(recipe)
+    from nlpctl.inference.choose import choices
+
+    return choices(read_manifest(folder), setup)
+
+
+def _reference_choice(original: Path, recipe: Recipe) -> Choice:
+    found = {(each.engine, each.precision): each for each in _choices(original, recipe)}
+    for pair in REFERENCES:
+        if pair in found:
+            return found[pair]
+    hint = "export the model again: nlpctl export"
+    raise UserError("holds no fp32 graph that runs here, to compare with", str(original), hint)
+
+
+def _speed(size: int, turns: Sequence[Sequence[Sequence[float]]], features: int) -> Speed:
+    """`turns`: per round the seconds of each batch of the reference, and of the candidate."""
+    own = figures([mine for _, mine in turns], features)
+    beside = figures([theirs for theirs, _ in turns], features)
+    times = median(sum(theirs) / sum(mine) for theirs, mine in turns)
+    return Speed(size, own.samples_per_second, own.p50_ms, times, beside.p50_ms / own.p50_ms)
+
+
+def _difference(
+    expected: Sequence[tuple[np.ndarray, ...]], given: Sequence[tuple[np.ndarray, ...]]
+) -> float | None:
+    """The largest absolute difference; None where the shapes differ, as with another tokenizer."""
+    from nlpctl.export.parity import output_difference
+
+    pairs = [pair for one, other in zip(expected, given, strict=False) for pair in zip(one, other, strict=False)]
+    if len(expected) != len(given) or any(one.shape != other.shape for one, other in pairs):
+        return None
+    return max(output_difference(one, other)[0] for one, other in pairs)
+
+
+def _sums(folder: Path, choice: Choice) -> Mapping[str, Any]:
+    """Checksums of the graph, and of whatever decides what is fed to it and how its outputs are read."""
+    content = read_json(folder / EXPORT_MANIFEST)
+    others = {name for graph in content["graphs"] for name in graph["files"]} - set(choice.graph.files)
+    return {"way": choice.name, **{name: value for name, value in content["sha256"].items() if name not in others}}
+
+
+def _stamp(file: Path) -> tuple[str, int, int]:
+    stat = file.stat()
+    return str(file), stat.st_size, stat.st_mtime_ns
