@@ -41,6 +41,24 @@ def compare_graphs(
 
     Only a graph's own precision can fail; bf16 and fp16 are noted for those who choose an engine.
     """
+    findings, problems = run_graphs(folder, manifest, setup, parity)
+    for found in findings:
+        problems[found.graph] += _beyond(found, parity.task, setup)
+    fatal = [each for graph in manifest.graphs if not plan.may_lack(graph) for each in problems[graph]]
+    if fatal:
+        raise RunFailed(problems=fatal)
+    refused = [Refused(graph, tuple(problems[graph])) for graph in manifest.graphs if problems[graph]]
+    for each in refused:
+        remove_graph(folder, each.graph)
+    kept = (graph for graph in manifest.graphs if not problems[graph])
+    graphs = tuple(with_checks(graph, findings) for graph in kept)
+    return dataclasses.replace(manifest, graphs=graphs), findings, refused
+
+
+def run_graphs(
+    folder: Path, manifest: ExportManifest, setup: ProcessSetup, parity: Parity
+) -> tuple[list[Finding], dict[Graph, list[Problem]]]:
+    """What every engine of this machine makes of the graphs, and why it is nothing for some graphs."""
     findings: list[Finding] = []
     problems: dict[Graph, list[Problem]] = defaultdict(list)
     ways = choices(manifest, setup)
@@ -49,7 +67,6 @@ def compare_graphs(
             found = _compared(folder, manifest, choice, setup, parity)
             if isinstance(found, Finding):
                 findings.append(found)
-                problems[choice.graph] += _beyond(found, parity.task, setup)
             else:
                 problems[choice.graph] += _failing(choice, found)
             bar.advance()
@@ -59,15 +76,17 @@ def compare_graphs(
             message = "no engine on this machine runs it, so it could not be compared with the network"
             hint = "export it where one does: `nlpctl doctor` tells what a machine has"
             problems[graph].append(Problem(message, graph.files[0], hint))
-    fatal = [each for graph in manifest.graphs if not plan.may_lack(graph) for each in problems[graph]]
-    if fatal:
-        raise RunFailed(problems=fatal)
-    refused = [Refused(graph, tuple(problems[graph])) for graph in manifest.graphs if problems[graph]]
-    for each in refused:
-        remove_graph(folder, each.graph)
-    kept = (graph for graph in manifest.graphs if not problems[graph])
-    graphs = tuple(dataclasses.replace(graph, checks=_checks(graph, findings)) for graph in kept)
-    return dataclasses.replace(manifest, graphs=graphs), findings, refused
+    return findings, problems
+
+
+def with_checks(graph: Graph, findings: Sequence[Finding]) -> Graph:
+    """`graph` with what was found of it."""
+    checks = tuple(
+        Check(each.engine, each.precision, each.difference.largest, each.difference.agreement)
+        for each in findings
+        if each.graph == graph
+    )
+    return dataclasses.replace(graph, checks=checks)
 
 
 def warn_refused(refused: Sequence[Refused]) -> None:
@@ -97,14 +116,6 @@ def _failing(choice: Choice, reason: str) -> list[Problem]:
         return [Problem(told, choice.graph.files[0], f"leave out --format {choice.graph.format}")]
     console.warn(f"{choice.graph.files[0]}: {told}")
     return []
-
-
-def _checks(graph: Graph, findings: list[Finding]) -> tuple[Check, ...]:
-    return tuple(
-        Check(each.engine, each.precision, each.difference.largest, each.difference.agreement)
-        for each in findings
-        if each.graph == graph
-    )
 
 
 def fp32_tolerance(task: Task, setup: ProcessSetup) -> float:

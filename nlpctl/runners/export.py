@@ -101,7 +101,7 @@ def export(
         with writing(final, _ELSEWHERE):
             folder = stack.enter_context(staged_dir(final))
         if layout is None:
-            return ExportResult(final, _write(recipe, source, folder, final, wanted))
+            return ExportResult(final, write_export(recipe, source, folder, final, wanted))
         made, manifest = stack.enter_context(_exported(recipe, source, wanted))
         _write_layout(layout, made, manifest, folder, _model_name(recipe, source))
     return ExportResult(final, manifest)
@@ -140,7 +140,7 @@ def _exported(recipe: Recipe, source: str, wanted: Wanted) -> Iterator[tuple[Pat
         yield found.folder, read_manifest(found.folder)
         return
     with tempfile.TemporaryDirectory(prefix="nlpctl-export-") as name:
-        yield Path(name), _write(recipe, source, Path(name), Path(name), wanted)
+        yield Path(name), write_export(recipe, source, Path(name), Path(name), wanted)
 
 
 def _write_layout(name: str, made: Path, manifest: ExportManifest, repository: Path, model: str) -> None:
@@ -190,15 +190,18 @@ def _model_name(recipe: Recipe, source: str) -> str:
     return re.sub(r"[^A-Za-z0-9_]+", "_", name).strip("_") or "model"
 
 
-def _versions() -> dict[str, str]:
-    """Of the packages that made the graphs, or ran them."""
+def export_versions() -> dict[str, str]:
+    """Of the packages that make graphs, or run them."""
     installed = installed_versions()
     made_by = ("paddlepaddle", "paddlepaddle-gpu", "paddlenlp", "paddle2onnx", "onnxruntime")
     return {"nlpctl": nlpctl.__version__, **{name: installed[name] for name in made_by if name in installed}}
 
 
-def _write(recipe: Recipe, source: str, folder: Path, final: Path, wanted: Wanted) -> ExportManifest:
-    """Everything that an export holds, into an empty folder, which will be called `final`."""
+def write_export(recipe: Recipe, source: str, folder: Path, final: Path, wanted: Wanted) -> ExportManifest:
+    """Everything that an export holds, into an empty folder, which will be called `final`.
+
+    RunFailed where a graph that is wanted cannot be made, or does not answer as the network does.
+    """
     setup = prepared(recipe)
     from nlpctl.export.check import compare_graphs, warn_refused
     from nlpctl.export.graphs import Plan, write_graphs
@@ -234,7 +237,7 @@ def _write(recipe: Recipe, source: str, folder: Path, final: Path, wanted: Wante
         graphs=tuple(graph for graph in plan.graphs() if graph not in [each.graph for each in refused]),
         rows=len(rows.examples),
         source=source,
-        versions=_versions(),
+        versions=export_versions(),
     )
     manifest, findings, beyond = compare_graphs(folder, manifest, plan, setup, parity)
     refused += beyond
