@@ -8,12 +8,15 @@ from typing import Any
 from nlpctl.errors import Problem, UserError
 from nlpctl.models.families import Family, Head
 from nlpctl.models.pruned import KEY, read_shape, shrink
+from nlpctl.models.simulated_int8 import KEY as SIMULATED_KEY
+from nlpctl.models.simulated_int8 import read_simulation, simulate
 from nlpctl.names import nearest
 from nlpctl.upstream.parameter_names import fresh_parameter_names
 from nlpctl.upstream.use_cache import without_use_cache
 
-# Set by nlpctl from the labels and the weights (and what was pruned); an override would contradict them.
-_NOT_OVERRIDABLE = ("num_labels", "num_classes", "id2label", "label2id", "architectures", "model_type", "dtype", KEY)
+# Set by nlpctl from the labels, the weights and what compression did; an override would contradict them.
+_NOT_OVERRIDABLE = ("num_labels", "num_classes", "id2label", "label2id", "architectures", "model_type", "dtype", KEY,
+                    SIMULATED_KEY)  # fmt: skip
 
 
 def make_config(
@@ -37,7 +40,8 @@ def make_config(
 def build_network(family: Family, head: Head, config: Any, where: str) -> Any:
     """A network with new weights, drawn from Paddle's global generator: seed it before.
 
-    Where the config is of a pruned network, so is the result (models/pruned.py).
+    Where the config is of a pruned network, so is the result (models/pruned.py), and where it is of one that
+    simulates int8 (models/simulated_int8.py).
     Raises UserError when the config describes no network (heads that do not divide the width, ...).
     """
     import paddle
@@ -47,12 +51,14 @@ def build_network(family: Family, head: Head, config: Any, where: str) -> Any:
         hint = "hidden_act: gelu, relu, silu or tanh"
         raise UserError(f"Paddle has no activation {activation!r}", where=where, hint=hint)
     network_class = family.network_class(head, where)
-    shape = read_shape(vars(config), where)
+    shape, simulation = read_shape(vars(config), where), read_simulation(vars(config), where)
     try:
         with fresh_parameter_names():
             network = network_class(config)
             if shape is not None:
                 shrink(network, shape, where)
+            if simulation is not None:
+                simulate(network, simulation, where)
             return network
     except UserError:
         raise
