@@ -6,14 +6,16 @@ Imports neither Paddle nor NumPy.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import scores, task_info
 from nlpctl.runtime.files import write_json_atomic
+
+T = TypeVar("T")
 
 FORMAT = 1
 POINT = 0.01  # one point of a score that is a share: accuracy 0.88 is 88 points
@@ -42,8 +44,9 @@ class Metric:
 class Speed:
     """One batch size: samples per second, the median latency of a batch, and both as a multiple of the reference.
 
-    The reference is the uncompressed network in fp32, timed in turns with this one, so that what else the machine does
-    hurts both: `times` 2 answers twice as many samples, `p50_times` 2 takes half as long.
+    The reference is the uncompressed network in fp32, timed in turns with this one: `times` 2 answers twice as many
+    samples, `p50_times` 2 takes half as long. Of each batch the fastest round counts, so that it changes little what
+    else the machine does.
     """
 
     batch_size: int
@@ -155,17 +158,36 @@ def score_file(folder: Path, candidate: str, way: str, split: str = "dev") -> Pa
 
 def write_row(file: Path, row: Row, key: str) -> None:
     """Keep a row. `key` tells what it was measured on."""
-    write_json_atomic(file, {"format": FORMAT, "key": key, "row": asdict(row)})
+    _keep(file, key, row)
 
 
 def read_row(file: Path, key: str) -> Row | None:
     """What `write_row` wrote; None where nothing was, it is damaged, or of another key."""
+    return _kept(file, key, _row)
+
+
+def write_test_score(file: Path, score: TestScore, key: str) -> None:
+    """Keep a score on test, as `write_row` does."""
+    _keep(file, key, score)
+
+
+def read_test_score(file: Path, key: str) -> TestScore | None:
+    """What `write_test_score` wrote; None as for `read_row`."""
+    return _kept(file, key, lambda values: TestScore(**values))
+
+
+def _row(values: dict[str, Any]) -> Row:
+    return Row(**{**values, "speeds": tuple(Speed(**speed) for speed in values["speeds"])})
+
+
+def _keep(file: Path, key: str, value: Row | TestScore) -> None:
+    write_json_atomic(file, {"format": FORMAT, "key": key, "found": asdict(value)})
+
+
+def _kept(file: Path, key: str, parse: Callable[[dict[str, Any]], T]) -> T | None:
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
-        if (content["format"], content["key"]) != (FORMAT, key):
-            return None
-        values = content["row"]
-        return Row(**{**values, "speeds": tuple(Speed(**speed) for speed in values["speeds"])})
+        return parse(content["found"]) if (content["format"], content["key"]) == (FORMAT, key) else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 

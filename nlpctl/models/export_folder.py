@@ -45,12 +45,12 @@ class Check:
     """What a graph made of the rows seen at export, by one engine and precision.
 
     `agreement`: share of the rows decided as the network decided them. `difference`: the largest absolute one of
-    any output.
+    any output; None where there was none to compare with, as for a student that reads text otherwise.
     """
 
     engine: str  # "paddle", "onnxruntime"
     precision: str  # "fp32", "bf16", "fp16", "int8"
-    difference: float
+    difference: float | None
     agreement: float
 
 

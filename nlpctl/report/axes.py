@@ -104,6 +104,12 @@ class Frame:
         anchor, shift = ("end", -6) if near_end else ("start", 6)
         return joined(line, element("text", label, x=at + shift, y=self.top - 3, text_anchor=anchor))
 
+    def level(self, y: float, label: str) -> Html:
+        """A dashed line from left to right at `y`, with its name above its right end."""
+        at, end = self.y(y), self.width - self.right
+        line = element("line", x1=self.left, x2=end, y1=at, y2=at, class_="mark")
+        return joined(line, element("text", label, x=end, y=at - 5, text_anchor="end"))
+
 
 def svg(width: float, height: float, label: str, *parts: Html) -> Html:
     """A plot that grows with the page up to its own size; `label` is read aloud."""

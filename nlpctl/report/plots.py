@@ -1,9 +1,10 @@
-"""Plots as inline SVG: lines, bars, histograms, and the matrix of what was taken for what."""
+"""Plots as inline SVG: lines, dots, bars, histograms, and the matrix of what was taken for what."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 
 from nlpctl.report.axes import (
     Format,
@@ -54,6 +55,52 @@ def lines(
             if _is_finite((x, y)):
                 told = element("title", f"{name}: {y:.6g} at {x_label} {short_number(x)}")
                 parts.append(element("circle", told, cx=frame.x(x), cy=frame.y(y), r=3, class_=colour(number)))
+    return svg(frame.width, frame.height, f"{y_label} over {x_label}", *parts)
+
+
+@dataclass(frozen=True)
+class Dot:
+    """One point of `scatter`. `name`: what it says when pointed at; `label`: what stands beside it, or ""."""
+
+    x: float
+    y: float
+    name: str
+    label: str = ""
+
+
+def scatter(
+    series: Mapping[str, Sequence[Dot]],
+    x_label: str,
+    y_label: str,
+    *,
+    y_format: Format = short_number,
+    levels: Mapping[str, float] | None = None,
+) -> Html:
+    """Dots of several kinds, such as the score of candidates over their speed. `levels`: name -> y of a dashed line.
+
+    A labelled dot is larger. Dots that are not finite are left out.
+    """
+    drawn = {name: [dot for dot in dots if _is_finite((dot.x, dot.y))] for name, dots in series.items()}
+    drawn = {name: dots for name, dots in drawn.items() if dots}
+    if not drawn:
+        return Html("")
+    every = [dot for dots in drawn.values() for dot in dots]
+    levels = levels or {}
+    names, above = legend(list(drawn), Frame.left)
+    top = above + 14
+    x_range, y_range = _padded([dot.x for dot in every]), _padded([*(dot.y for dot in every), *levels.values()])
+    frame = Frame((min(0.0, x_range[0]), x_range[1]), y_range, top=top, height=300 + top)
+    parts = [frame.axes(x_label, y_label, short_number, y_format), names]
+    parts += [frame.level(y, name) for name, y in levels.items()]
+    for number, dots in enumerate(drawn.values()):
+        for dot in dots:
+            told = element("title", f"{dot.name}: {y_format(dot.y)} at {short_number(dot.x)}")
+            x, y = frame.x(dot.x), frame.y(dot.y)
+            parts.append(element("circle", told, cx=x, cy=y, r=7 if dot.label else 4.5, class_=colour(number)))
+            if dot.label:
+                near_end = x + text_width(dot.label) + 12 > frame.width
+                anchor, shift = ("end", -11) if near_end else ("start", 11)
+                parts.append(element("text", dot.label, x=x + shift, y=y - 8, text_anchor=anchor, class_="name"))
     return svg(frame.width, frame.height, f"{y_label} over {x_label}", *parts)
 
 

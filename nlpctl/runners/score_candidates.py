@@ -28,17 +28,18 @@ from nlpctl.compression.scores import (
     agreement,
     metric_of,
     read_row,
+    read_test_score,
     score_file,
     write_row,
+    write_test_score,
 )
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import Recipe
-from nlpctl.data.sources import has_split
-from nlpctl.errors import NlpctlError, RunFailed, UserError
+from nlpctl.data.sources import files_of, has_split
+from nlpctl.errors import NlpctlError, UserError
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.models.source import read_json
 from nlpctl.runners.timed_process import Candidate, SplitScore, Texts, TimedProcess
-from nlpctl.runners.timing import figures
 from nlpctl.runners.trained import prepared
 from nlpctl.runtime import console
 from nlpctl.runtime.cpu import cpu_info
@@ -97,7 +98,7 @@ class Scorer:
         self.metric: Metric = metric_of(recipe)
         self._reference_choice = _reference_choice(original, recipe)
         self._stack = ExitStack()
-        self._reference: _Reference | None = None
+        self._reference: _Opened | None = None
 
     def __enter__(self) -> Scorer:
         return self
@@ -112,32 +113,17 @@ class Scorer:
         """
         rows, failures = [], []
         for choice in _choices(folder, self.recipe):
-            file = score_file(self.scores, folder.name, choice.name)
-            key = self._key(folder, choice)
-            row = read_row(file, key)
-            if row is None:
-                console.note(f"scoring {folder.name}, {choice.name}")
-                try:
-                    row = self._measured(folder, choice)
-                except NlpctlError as error:
-                    if self._reference is not None and self._reference.process.failed:
-                        self._close()  # the next one opens it again
-                    console.warn(f"{folder.name}, {choice.name}: {error}")
-                    failures.append(Failure(folder.name, choice.name, str(error)))
-                    continue
-                write_row(file, row, key)
-            rows.append(row)
+            try:
+                rows.append(self._row(folder, choice))
+            except NlpctlError as error:
+                console.warn(f"{folder.name}, {choice.name}: {error}")
+                failures.append(Failure(folder.name, choice.name, str(error)))
         return Scored(tuple(rows), tuple(failures))
 
     def reference(self) -> Row:
-        """The row of the uncompressed network in fp32. RunFailed where it cannot be run: nothing can be compared."""
-        found = self.score(self.original)
-        choice = self._reference_choice
-        row = next((row for row in found.rows if row.way == choice.name), None)
-        if row is None:
-            reason = next(failure.reason for failure in found.failures if failure.way == choice.name)
-            raise RunFailed(f"the uncompressed network cannot be scored: {reason}", str(self.original))
-        return row
+        """The row of the uncompressed network in fp32. RunFailed, or the UserError of compression.evaluate, where it
+        cannot be scored: then nothing can be compared."""
+        return self._row(self.original, self._reference_choice)
 
     def on_test(self, row: Row) -> TestScore | None:
         """`row` beside the reference on the test split; None where the recipe has no test data.
@@ -146,48 +132,65 @@ class Scorer:
         """
         if not has_split(self.recipe.data, "test"):
             return None
+        folder = Path(row.folder)
+        choice = next(each for each in _choices(folder, self.recipe) if each.name == row.way)
+        file, key = score_file(self.scores, row.candidate, row.way, "test"), self._key(folder, choice, "test")
+        found = read_test_score(file, key)
+        if found is None:
+            console.note(f"scoring {row.name} on test, beside the uncompressed network")
+            found = self._on_test(folder, choice)
+            write_test_score(file, found, key)
+        return found
+
+    def _on_test(self, folder: Path, choice: Choice) -> TestScore:
         reference = self._open_reference().process.score("test")
         chosen = reference
-        choice = next(each for each in _choices(Path(row.folder), self.recipe) if each.name == row.way)
-        if not self._is_reference(Path(row.folder), choice):
-            with self._process(Path(row.folder), choice) as process:
+        if not self._is_reference(folder, choice):
+            with self._process(folder, choice) as process:
                 process.open()
                 chosen = process.score("test")
-        return TestScore(
-            int(reference.report["rows"]),
-            self.metric.of(reference.report),
-            self.metric.of(chosen.report),
-            agreement(reference.decisions, chosen.decisions),
-        )
+        of = self.metric.of
+        alike = agreement(reference.decisions, chosen.decisions)
+        return TestScore(int(reference.report["rows"]), of(reference.report), of(chosen.report), alike)
+
+    def _row(self, folder: Path, choice: Choice) -> Row:
+        """The row that was kept, or is measured now."""
+        file, key = score_file(self.scores, folder.name, choice.name), self._key(folder, choice, "dev")
+        row = read_row(file, key)
+        if row is None:
+            console.note(f"scoring {folder.name}, {choice.name}")
+            try:
+                row = self._measured(folder, choice)
+            except BaseException:
+                if self._reference is None or self._reference.process.failed:
+                    self._close()  # the next one opens it again
+                raise
+            write_row(file, row, key)
+        return row
 
     def _measured(self, folder: Path, choice: Choice) -> Row:
         started = time.monotonic()
         reference = self._open_reference()
         if self._is_reference(folder, choice):
-            return self._row(folder, choice, reference.process, reference, started)
-        with self._process(folder, choice) as process:
-            process.open()
-            return self._row(folder, choice, process, reference, started)
-
-    def _row(
-        self, folder: Path, choice: Choice, process: TimedProcess, reference: _Reference, started: float
-    ) -> Row:
-        speeds = self._speeds(process, reference.process)
-        peak_mb = process.peak_mb()  # before the dev rows, which it holds only here
-        score = process.score("dev")
+            own, speeds = reference, self._speeds(reference.process, reference.process)
+        else:
+            with self._process(folder, choice) as process:
+                process.open()
+                speeds = self._speeds(process, reference.process)
+                own = _looked_at(process, self.timing)
         return Row(
             candidate=folder.name,
             folder=str(folder),
             engine=choice.engine,
             precision=choice.precision,
             method=choice.graph.method,
-            score=self.metric.of(score.report),
-            report=score.report,
-            difference=_difference(reference.outputs, process.outputs(max(self.timing.batch_sizes))),
-            agreement=agreement(reference.score.decisions, score.decisions),
+            score=self.metric.of(own.score.report),
+            report=own.score.report,
+            difference=_difference(reference.outputs, own.outputs),
+            agreement=agreement(reference.score.decisions, own.score.decisions),
             size_mb=sum((folder / name).stat().st_size for name in choice.graph.files) / MB,
-            peak_mb=peak_mb,
-            load_seconds=process.opened.load_seconds,
+            peak_mb=own.peak_mb,
+            load_seconds=own.process.opened.load_seconds,
             speeds=speeds,
             seconds=time.monotonic() - started,
         )
@@ -195,23 +198,24 @@ class Scorer:
     def _speeds(self, process: TimedProcess, reference: TimedProcess) -> tuple[Speed, ...]:
         """Rounds in turns. The reference beside itself is timed once."""
         both = (reference,) if process is reference else (reference, process)
-        rounds: dict[int, list[list[list[float]]]] = {size: [] for size in self.timing.batch_sizes}
+        rounds: dict[int, list[tuple[list[float], list[float]]]] = {size: [] for size in self.timing.batch_sizes}
         started = time.monotonic()
         for round in range(self.timing.rounds + 1):
             for size in self.timing.batch_sizes:
                 seconds = [each.seconds(size) for each in both]
                 if round:
-                    rounds[size].append([seconds[0], seconds[-1]])
+                    rounds[size].append((seconds[0], seconds[-1]))
             if round and time.monotonic() - started > self.timing.seconds:
                 break
         return tuple(_speed(size, turns, process.opened.features) for size, turns in rounds.items())
 
-    def _open_reference(self) -> _Reference:
+    def _open_reference(self) -> _Opened:
         if self._reference is None:
             process = self._stack.enter_context(self._process(self.original, self._reference_choice))
             process.open()
-            outputs = process.outputs(max(self.timing.batch_sizes))
-            self._reference = _Reference(process, outputs, process.score("dev"))
+            for size in self.timing.batch_sizes:
+                process.seconds(size)
+            self._reference = _looked_at(process, self.timing)
         return self._reference
 
     def _close(self) -> None:
@@ -226,27 +230,33 @@ class Scorer:
     def _is_reference(self, folder: Path, choice: Choice) -> bool:
         return folder.resolve() == self.original.resolve() and choice.name == self._reference_choice.name
 
-    def _key(self, folder: Path, choice: Choice) -> str:
-        """All that decides about a row: both graphs, the dev data, how it is scored and timed, the machine."""
-        data = self.recipe.data
-        files = sorted(Path(name) for name in (*data.train, *data.dev))
+    def _key(self, folder: Path, choice: Choice, split: str) -> str:
+        """All that decides about a score: both graphs, the rows, how it is found and timed, the machine."""
+        recipe, data = self.recipe, self.recipe.data
+        files = [Path(name) for name in files_of(data, split)]
         parts = [
             [_sums(folder, choice), _sums(self.original, self._reference_choice)],
-            [self.recipe.task, asdict(data), [_stamp(file) for file in files if file.is_file()]],
-            [asdict(self.metric), asdict(self.timing), asdict(self.recipe.decode)],
-            [asdict(cpu_info()), self.recipe.runtime.device, self.recipe.runtime.threads],
+            [recipe.task, asdict(data), [_stamp(file) for file in files if file.is_file()]],
+            [asdict(self.metric), recipe.compression.evaluate, asdict(self.timing), asdict(recipe.decode)],
+            [asdict(cpu_info()), recipe.runtime.device, recipe.runtime.threads],
             {name: version for name, version in installed_versions().items() if name in ENGINES},
         ]
         return hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
-class _Reference:
-    """The uncompressed network, open, and what it made of the rows."""
+class _Opened:
+    """An open candidate, after its batches were timed, and what it made of the rows."""
 
     process: TimedProcess
+    peak_mb: float
     outputs: list[tuple[np.ndarray, ...]]
     score: SplitScore
+
+
+def _looked_at(process: TimedProcess, timing: Timing) -> _Opened:
+    peak_mb = process.peak_mb()  # before the dev rows, which it holds only here
+    return _Opened(process, peak_mb, process.outputs(max(timing.batch_sizes)), process.score("dev"))
 
 
 def recipe_of(recipe: Recipe, folder: Path) -> Recipe:
@@ -272,17 +282,14 @@ def _reference_choice(original: Path, recipe: Recipe) -> Choice:
     raise UserError("holds no fp32 graph that runs here, to compare with", str(original), hint)
 
 
-def _speed(size: int, turns: Sequence[Sequence[Sequence[float]]], features: int) -> Speed:
+def _speed(size: int, turns: Sequence[tuple[list[float], list[float]]], features: int) -> Speed:
     """`turns`: per round the seconds of each batch of the reference, and of the candidate."""
-    own = figures([mine for _, mine in turns], features)
-    beside = figures([theirs for theirs, _ in turns], features)
-    times = median(sum(theirs) / sum(mine) for theirs, mine in turns)
-    return Speed(size, own.samples_per_second, own.p50_ms, times, beside.p50_ms / own.p50_ms)
+    theirs, mine = ([min(seconds) for seconds in zip(*rounds, strict=True)] for rounds in zip(*turns, strict=True))
+    p50 = median(mine)
+    return Speed(size, features / sum(mine), 1000 * p50, sum(theirs) / sum(mine), median(theirs) / p50)
 
 
-def _difference(
-    expected: Sequence[tuple[np.ndarray, ...]], given: Sequence[tuple[np.ndarray, ...]]
-) -> float | None:
+def _difference(expected: Sequence[tuple[np.ndarray, ...]], given: Sequence[tuple[np.ndarray, ...]]) -> float | None:
     """The largest absolute difference; None where the shapes differ, as with another tokenizer."""
     from nlpctl.export.parity import output_difference
 
