@@ -9,6 +9,7 @@ A training that was killed goes on from its last checkpoint; a finished one is n
 
 from __future__ import annotations
 
+import io
 from collections.abc import Callable, Mapping
 from copy import copy
 from dataclasses import replace
@@ -26,8 +27,10 @@ from nlpctl.data.tokenizers import build_encoder
 from nlpctl.errors import UserError
 from nlpctl.models.folder import make_card, save_model_folder, write_labels
 from nlpctl.models.load import LoadedModel
+from nlpctl.models.safe_pickle import load_pdparams
+from nlpctl.models.source import WEIGHTS
 from nlpctl.runtime import console
-from nlpctl.runtime.files import staged_dir, write_json_atomic
+from nlpctl.runtime.files import staged_dir, staged_file, write_json_atomic
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.run_directory import RunDirectory, describe_run
 from nlpctl.runtime.versions import installed_versions
@@ -104,11 +107,26 @@ def train_network(
     start: Callable[[], LoadedModel],
     loss: TrainingLoss,
 ) -> Path:
+    """`train_task` with the recipe's own task and another loss."""
+    return train_task(recipe, run, setup, data, start, lambda: with_loss(make_task(recipe, data.labels), loss))
+
+
+def train_task(
+    recipe: Recipe,
+    run: RunDirectory,
+    setup: ProcessSetup,
+    data: TrainingData,
+    start: Callable[[], LoadedModel] | None,
+    make: Callable[[], Task],
+    *,
+    drop: str | None = None,
+) -> Path:
     """Train in `run` as `recipe` (of `network_recipe`) says, and return the folder of the best model.
 
     `start` gives the network to start from; it is called once, and what it gives is saved under the folder that
-    recipe.model.name_or_path names, from which every training, resumed or not, begins. Paddle's generator is seeded.
-    UserError, RunFailed and Interrupted as of `nlpctl train`.
+    recipe.model.name_or_path names, from which every training, resumed or not, begins. None: the recipe's model is it.
+    `make` gives the task to train. `drop`: a layer that the network has only while it learns. Paddle's generator is
+    seeded. UserError, RunFailed and Interrupted as of `nlpctl train`.
     """
     if is_finished(run):
         return run.model
@@ -116,17 +134,32 @@ def train_network(
     facts |= describe_run((), recipe.training.seed, data.files, installed_versions())
     run.begin(facts, dump_recipe(recipe), resume=run.manifest_file.exists(), overwrite=False)
     with run.recorded(), fresh_parameter_names():
-        with fresh_parameter_names():  # a resumed training, which makes no start, names its parameters alike
-            _write_start(recipe, start)
-        task = with_loss(make_task(recipe, data.labels), loss)
+        if start is not None:
+            with fresh_parameter_names():  # a resumed training, which makes no start, names its parameters alike
+                _write_start(recipe, start)
+        task = make()
         paddle.seed(recipe.training.seed)
         model = task.build_model(data.texts)
         checkpoint = run.last_checkpoint()
         if checkpoint is not None:
             console.note(f"going on from {checkpoint}")
         fine_tune(recipe, setup, run, task, model, training_rows(recipe, task, data), checkpoint)
+        if drop is not None:
+            drop_parameters(run.model, drop)
         _score(recipe, run, data)
     return run.model
+
+
+def drop_parameters(folder: Path, layer: str) -> None:
+    """Take the parameters of `layer` out of the weights of a model folder."""
+    file = folder / WEIGHTS
+    weights = load_pdparams(file)
+    kept = {name: paddle.to_tensor(array) for name, array in weights.items() if not name.startswith(f"{layer}.")}
+    if len(kept) < len(weights):
+        stream = io.BytesIO()
+        paddle.save(kept, stream)
+        with staged_file(file) as staged:
+            staged.write(stream.getvalue())
 
 
 def _write_start(recipe: Recipe, start: Callable[[], LoadedModel]) -> None:

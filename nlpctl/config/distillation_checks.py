@@ -13,14 +13,14 @@ from nlpctl.config.positions import display
 from nlpctl.config.schema import Recipe
 
 # What shapes a student that is made of the teacher's layers.
-_OF_LAYERS = ("num_hidden_layers", "layers", "hidden_size", "intermediate_size")
+_OF_LAYERS = ("num_hidden_layers", "layers", "width")
 # What compares the insides of two transformers that read the same tokens.
 _INSIDE = ("hidden", "attention", "relations")
 
 
 def _one_student(recipe: Recipe) -> Iterator[Finding]:
     section = recipe.distillation
-    given = [name for name in _OF_LAYERS if vars(section)[name]]
+    given = [name for name in _OF_LAYERS if vars(section)[name] not in (None, (), 1.0)]
     own_model = section.model != ModelSection()
     if section.student is not None and own_model:
         keys = ("distillation.student", "distillation.model")

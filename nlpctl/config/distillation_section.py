@@ -40,8 +40,9 @@ class DistillationSection:
         None, "Student of the teacher's kind: how many of its layers, evenly spread; default: half of them."
     )
     layers: tuple[int, ...] = key((), "Or which ones, from 0: [1, 3, 5].")
-    hidden_size: int | None = key(None, "Its width: of the teacher's units those that are largest; default: all.")
-    intermediate_size: int | None = key(None, "Width of its feed-forward layers, cut in the same way; default: all.")
+    width: float = key(
+        1.0, "And how many of each layer's attention heads and neurons: this share, the most important ones."
+    )
     learning_rate: float | None = key(None, "Of the student; default: training.learning_rate.")
     num_train_epochs: float | None = key(None, "Of the student; default: training.num_train_epochs.")
     loss: Literal["mse", "kl"] = key(
@@ -56,7 +57,7 @@ class DistillationSection:
     relations: float = key(
         0.0, "Weight of the divergence of relations between queries, keys and values (MiniLMv2, equation 5)."
     )
-    relation_heads: int = key(12, "Heads that these are cut into, for both networks; more are finer.")
+    relation_heads: int | None = key(None, "Heads that these are cut into, in both networks; default: the teacher's.")
     embeddings: bool = key(
         True, "Student that reads words or characters: start its embedding from the teacher's, by principal components."
     )

@@ -88,8 +88,7 @@ RANGES: Mapping[str, Range] = {
     "compression.batch_sizes": COUNT,
     "distillation.num_hidden_layers": COUNT,
     "distillation.layers": NOT_NEGATIVE,  # each of them
-    "distillation.hidden_size": COUNT,
-    "distillation.intermediate_size": COUNT,
+    "distillation.width": Range(0, 1, above=True),
     "distillation.learning_rate": POSITIVE,
     "distillation.num_train_epochs": POSITIVE,
     "distillation.temperature": POSITIVE,

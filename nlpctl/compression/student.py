@@ -1,0 +1,156 @@
+"""The student of a distillation: its recipe, and the network that it starts as."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+
+import numpy as np
+
+from nlpctl.compression.dynabert import narrowed
+from nlpctl.compression.layer_losses import LayerLosses, spread_layers
+from nlpctl.compression.network_training import START, load_source, network_recipe
+from nlpctl.compression.teacher import Teacher
+from nlpctl.config.distillation_section import DistillationSection
+from nlpctl.config.load import load_recipe
+from nlpctl.config.schema import Recipe
+from nlpctl.data.splits import TrainingData
+from nlpctl.data.units import UnitTokenizer
+from nlpctl.errors import UserError
+from nlpctl.models.load import LoadedModel
+from nlpctl.models.pruned import encoder_layers, keep_layers
+from nlpctl.runtime import console
+from nlpctl.runtime.run_directory import RunDirectory
+from nlpctl.tasks.base import Task
+
+
+def is_made_of_layers(section: DistillationSection) -> bool:
+    """Whether the student is the teacher with fewer layers, and not a network of its own."""
+    model = section.model
+    return section.student is None and model.from_scratch is None and model.name_or_path is None
+
+
+def student_recipe(recipe: Recipe, run: RunDirectory, labels: tuple[str, ...]) -> Recipe:
+    """The recipe that the student is trained by, in `run`. UserError: distillation.student cannot be used."""
+    section = recipe.distillation
+    start = str(run.path.resolve() / START)
+    if section.student is not None:
+        given = load_recipe(section.student, purpose="apply")
+        if given.task != recipe.task:
+            message = f"the student's task is {given.task}, the teacher's {recipe.task}"
+            raise UserError(message, section.student, "give it the same task")
+        data = replace(recipe.data, max_seq_length=given.data.max_seq_length)
+        taken = replace(
+            recipe,
+            data=data,
+            training=given.training,
+            optimizer=given.optimizer,
+            early_stopping=given.early_stopping,
+        )
+        own = replace(network_recipe(taken, run, start, labels), model=given.model)
+    else:
+        own = network_recipe(recipe, run, start, labels)
+        if is_made_of_layers(section):
+            own = replace(own, model=replace(section.model, name_or_path=start, head=recipe.model.head))
+        else:
+            own = replace(own, model=section.model)
+    wanted = {"learning_rate": section.learning_rate, "num_train_epochs": section.num_train_epochs}
+    wanted = {name: value for name, value in wanted.items() if value is not None}
+    return replace(own, training=replace(own.training, **wanted))
+
+
+def student_layers(section: DistillationSection, teacher: int) -> tuple[int, ...]:
+    """Which of a teacher's layers the student is made of. UserError: it has no such layers, or not so many."""
+    if section.layers:
+        chosen, key = section.layers, "distillation.layers"
+    else:
+        count = section.num_hidden_layers or max(teacher // 2, 1)
+        chosen, key = tuple(range(teacher)) if count > teacher else spread_layers(teacher, count), ""
+        if count > teacher:
+            chosen, key = (count,), "distillation.num_hidden_layers"
+    if max(chosen) >= teacher:
+        raise UserError(f"the teacher has {teacher} layers, 0 to {teacher - 1}", key, "take some of them")
+    return tuple(chosen)
+
+
+def start_of_layers(
+    recipe: Recipe, source: str, data: TrainingData, task: Task, chosen: tuple[int, ...]
+) -> Callable[[], LoadedModel]:
+    """Makes the teacher in `source` with the layers that are `chosen`, and distillation.width of each."""
+
+    def start() -> LoadedModel:
+        width = Fraction(recipe.distillation.width).limit_denominator(1000)
+        model = load_source(recipe, source) if width == 1 else narrowed(recipe, source, width, data, task)
+        keep_layers(model.network, chosen, "distillation.layers")
+        console.note(f"the student starts as the teacher's layers {', '.join(map(str, chosen))}")
+        return model
+
+    return start
+
+
+def layer_losses(recipe: Recipe, teacher: Teacher, student: LoadedModel) -> LayerLosses | None:
+    """The losses between the layers of teacher and student; None where the recipe wants none.
+
+    UserError: the student does not read the teacher's tokens, or one of them has no transformer layers.
+    """
+    section = recipe.distillation
+    wanted = [name for name in ("hidden", "attention", "relations") if vars(section)[name]]
+    if not wanted:
+        return None
+    where = f"distillation.{wanted[0]}"
+    if _pieces(student.tokenizer) != _pieces(teacher.model.tokenizer):
+        message = "layers can only be compared where both networks read the same tokens"
+        raise UserError(message, where, "set it to 0: such a student learns from the logits")
+    ours, theirs = (len(encoder_layers(network, where)) for network in (student.network, teacher.network))
+    if is_made_of_layers(section):
+        chosen = student_layers(section, theirs)
+    elif ours > theirs:
+        raise UserError(f"the student has {ours} layers, the teacher {theirs}", where, "take a smaller student")
+    else:
+        chosen = spread_layers(theirs, ours)
+    return LayerLosses(teacher.network, student.network, section, chosen)
+
+
+def start_embedding(teacher: Teacher, student: LoadedModel) -> None:
+    """Give the embedding of a network over words or characters the teacher's vectors, as many of their components.
+
+    The vectors are turned to their principal components, of which the first ones are taken, and scaled to what the
+    embedding has. Words of which the teacher knows nothing keep what they have.
+    """
+    embedding = student.network.base_model.get_input_embeddings()
+    values = embedding.weight.numpy()
+    vectors = teacher.word_vectors(student.tokenizer.vocabulary)
+    known = np.abs(vectors).sum(1) > 0
+    for special in (student.tokenizer.pad_token_id, student.tokenizer.unk_token_id, student.tokenizer.sep_token_id):
+        known[special] = False
+    if not known.any():
+        return
+    centred = vectors[known] - vectors[known].mean(0)
+    _, axes = np.linalg.eigh(centred.T @ centred)  # in ascending order of variance
+    parts = centred @ axes[:, ::-1][:, : values.shape[1]]
+    values[known, : parts.shape[1]] = parts * (values.std() / max(float(parts.std()), 1e-12))
+    embedding.weight.set_value(values)
+    console.note(f"embedding: {int(known.sum()):,} of {len(known):,} entries start from the teacher's vectors")
+
+
+def mask_for(teacher: Teacher, own: Recipe) -> str | None:
+    """The teacher's mask token where the student reads it too; None where it has a vocabulary of its own."""
+    if own.model.from_scratch is not None or isinstance(teacher.model.tokenizer, UnitTokenizer):
+        return None
+    return teacher.model.tokenizer.mask_token
+
+
+def reads_units(student: LoadedModel) -> bool:
+    return isinstance(student.tokenizer, UnitTokenizer)
+
+
+def extra_files(recipe: Recipe) -> tuple[Path, ...]:
+    """The files that a distillation reads beside its data."""
+    section = recipe.distillation
+    return tuple(Path(path) for path in (*section.unlabelled, *((section.student,) if section.student else ())))
+
+
+def _pieces(tokenizer: object) -> list[str]:
+    return tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))

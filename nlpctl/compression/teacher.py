@@ -1,0 +1,147 @@
+"""The teacher of a distillation: the trained model, and what it says of every text, computed once and kept."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import paddle
+
+from nlpctl.compression.more_texts import key_of
+from nlpctl.compression.network_training import load_source
+from nlpctl.config.schema import Recipe
+from nlpctl.data.labels import LabelSet
+from nlpctl.data.multi_label_rows import MultiLabelExample
+from nlpctl.data.tagged_features import TaggedWindow
+from nlpctl.data.tagged_rows import TaggedExample
+from nlpctl.data.tokenizers import TextEncoder, build_encoder
+from nlpctl.inference.engine import DygraphPredictor
+from nlpctl.inference.pipeline import answering
+from nlpctl.models.load import LoadedModel
+from nlpctl.runtime import console
+from nlpctl.runtime.files import staged_dir
+from nlpctl.tasks.base import Task
+from nlpctl.tasks.registry import make_task
+
+AT_ONCE = 4096  # texts that are sorted by length together, and told of when they are done
+SIMILAR = 12  # words that stand for a word
+_ROWS = 2048  # words that are compared with all others at a time
+
+Answers = Mapping[Any, np.ndarray]  # key of an example -> its logits: [labels], or [words, tags]
+
+
+@dataclass(frozen=True)
+class Teacher:
+    """A trained model that answers. `task` is that of the teacher's own settings."""
+
+    model: LoadedModel
+    task: Task
+    encoder: TextEncoder
+    fingerprint: str  # of its weights
+
+    @property
+    def network(self) -> paddle.nn.Layer:
+        return self.model.network
+
+    def answers(self, examples: Sequence[Any], batch_size: int) -> list[np.ndarray]:
+        """float32 logits of each example: [labels]; of a tagged one [words, tags], without a CRF's transitions."""
+        pipeline = answering(_giving_logits(self.task), self.encoder, DygraphPredictor(self.network))
+        found: list[np.ndarray] = []
+        for start in range(0, len(examples), AT_ONCE):
+            part = pipeline.predictions(examples[start : start + AT_ONCE], batch_size)
+            found += [np.concatenate(each) if len(each) > 1 else each[0] for each in part]
+            if len(examples) > AT_ONCE:
+                console.note(f"the teacher has answered {len(found):,} of {len(examples):,} texts")
+        return found
+
+    def kept_answers(self, folder: Path, examples: Sequence[Any], batch_size: int) -> list[np.ndarray]:
+        """`answers`, kept in `folder`: those of the same teacher to the same texts are read again."""
+        file, mark = folder / "answers.npz", self._mark(examples)
+        if file.is_file():
+            with np.load(file) as kept:
+                if str(kept["mark"]) == mark:
+                    return np.split(kept["logits"], kept["ends"][:-1])
+        answers = [np.atleast_2d(answer) for answer in self.answers(examples, batch_size)]
+        with staged_dir(folder) as staged:
+            ends = np.cumsum([len(answer) for answer in answers])
+            np.savez(staged / file.name, mark=np.array(mark), logits=np.concatenate(answers), ends=ends)
+        return answers
+
+    def _mark(self, examples: Sequence[Any]) -> str:
+        """What tells these answers from others: the teacher's weights, and the texts in their order."""
+        digest = hashlib.sha256(self.fingerprint.encode())
+        for example in examples:
+            digest.update(repr(key_of(example)).encode())
+        return digest.hexdigest()
+
+    def word_vectors(self, words: Sequence[str]) -> np.ndarray:
+        """float32 [words, width]: the embedding of each word, the mean over its pieces; zero for an unknown one."""
+        table = self.network.base_model.get_input_embeddings().weight.numpy()
+        unknown = self.model.tokenizer.unk_token_id
+        vectors = np.zeros((len(words), table.shape[1]), np.float32)
+        for row, pieces in zip(vectors, self.encoder.pieces(words), strict=True):
+            known = [piece for piece in pieces if piece != unknown]
+            if known:
+                row[:] = table[known].mean(0)
+        return vectors
+
+    def similar_words(self, words: Sequence[str]) -> dict[str, list[str]]:
+        """Word -> those of `words` and of the teacher's whole words that are nearest to it by cosine."""
+        candidates = list(dict.fromkeys([*words, *_whole_words(self.model.tokenizer)]))
+        vectors = self.word_vectors(candidates)
+        norms = np.linalg.norm(vectors, axis=1, keepdims=True)
+        vectors = vectors / np.maximum(norms, 1e-12)
+        found = {}
+        for start in range(0, len(words), _ROWS):  # `words` are the first candidates, each once
+            part = vectors[start : min(start + _ROWS, len(words))] @ vectors.T
+            part[np.arange(len(part)), np.arange(start, start + len(part))] = -1.0
+            count = min(SIMILAR, len(candidates) - 1)
+            best = np.argpartition(-part, count - 1, axis=1)[:, :count]
+            for row, chosen in enumerate(best):
+                near = sorted((-part[row, i], candidates[i]) for i in chosen if part[row, i] > 0)
+                found[words[start + row]] = [word for _, word in near]
+        return found
+
+
+def open_teacher(recipe: Recipe, source: str) -> Teacher:
+    """The trained model in `source`. UserError where there is none."""
+    model = load_source(recipe, source)
+    task = make_task(recipe, LabelSet(model.labels), model.thresholds)
+    digest = hashlib.sha256()
+    for parameter in model.network.parameters():
+        digest.update(parameter.numpy().tobytes())
+    return Teacher(model, task, build_encoder(model.tokenizer, recipe.data.tokenizer), digest.hexdigest())
+
+
+def labelled_by(answer: np.ndarray, example: Any) -> Any:
+    """`example` with the labels that logits [1, labels] or [words, tags] mean."""
+    if isinstance(example, TaggedExample):
+        from array import array
+
+        return replace(example, tags=array("i", answer.argmax(-1).tolist()))
+    if isinstance(example, MultiLabelExample):
+        return replace(example, labels=tuple(np.flatnonzero(answer[0] > 0).tolist()))
+    return replace(example, label=int(answer[0].argmax()))
+
+
+def _giving_logits(task: Task) -> Task:
+    """The same task, with the logits of a feature as its prediction."""
+
+    def predictions(self: Task, outputs: tuple[np.ndarray, ...], features: Sequence[Any]) -> list[np.ndarray]:
+        rows = zip(outputs[0], features, strict=True)
+        return [row[feature.places] if isinstance(feature, TaggedWindow) else row for row, feature in rows]
+
+    kind = type(f"LogitsOf{type(task).__name__}", (type(task),), {"predictions": predictions})
+    return kind(task.recipe, task.labels, task.thresholds)
+
+
+def _whole_words(tokenizer: Any) -> list[str]:
+    """The entries of a vocabulary that are words: no pieces of words, no special tokens."""
+    return [
+        word for word in tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+        if isinstance(word, str) and word.isalpha()
+    ]  # fmt: skip
