@@ -80,7 +80,7 @@ def train_student(recipe: Recipe, source: str, run: RunDirectory, setup: Process
     """
     if is_finished(run):
         return run.model
-    teacher = open_teacher(recipe, source)
+    teacher = open_teacher(recipe, source, setup)
     data = read_data(recipe, teacher.model)
     own = student_recipe(recipe, run, teacher.model.labels)
     start = None

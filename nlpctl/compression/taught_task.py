@@ -127,8 +127,8 @@ def answer_losses(
 def taught(task: Task, recipe: Recipe, answers: Answers, criterion: Loss | None, prepare: Prepare) -> Task:
     """`task` with the losses of recipe.distillation; all else, its scores too, is as it was.
 
-    `criterion`: what distillation.hard weighs in place of the task's loss. `prepare` is given the student when it is built, before it is
-    trained, and gives the losses between layers, where there are any.
+    `criterion`: what distillation.hard weighs in place of the task's loss. `prepare` is given the student when it is
+    built, before it is trained, and gives the losses between layers, where there are any.
     """
     found = type(type(task).__name__, (Taught, type(task)), {})(task.recipe, task.labels, task.thresholds)
     found.label_names = (*task.label_names, ANSWERS)
