@@ -38,6 +38,7 @@ COMMANDS = (
     Command("eval", "nlpctl.cli.evaluate:evaluate", "Score a trained model on labelled data.", True),
     Command("predict", "nlpctl.cli.predict:predict", "Label a file or stdin with a trained model.", True),
     Command("export", "nlpctl.cli.export:export", "Write a trained model as graphs for other engines.", True),
+    Command("compress", "nlpctl.cli.compress:compress", "Make a trained model smaller and faster.", True),
     Command("bench", "nlpctl.cli.bench:bench", "Time models and exports in every engine that runs here.", True),
     Command("serve", "nlpctl.cli.serve:serve", "Serve a trained model over HTTP.", True),
     Command("explain", "nlpctl.cli.explain:explain", "Show what each token contributes to the label of a text.", True),

@@ -1,0 +1,91 @@
+"""`nlpctl compress`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nlpctl.cli.options import load_command_recipe
+from nlpctl.config.load import Override
+from nlpctl.config.located import located
+from nlpctl.runtime import console
+
+if TYPE_CHECKING:
+    from nlpctl.runners.compress import CompressResult
+
+
+def compress(
+    ctx: typer.Context,
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="Run directory, recipe of a run, model folder, or export.")
+    ],
+    strategy: Annotated[
+        str | None,
+        typer.Option(
+            "--strategy",
+            metavar="NAMES",
+            help="What to try: dynabert, distill, ptq, qat, ort-dynamic, ort-static, embeddings, bf16; A+B is B after "
+            "A, a comma separates what is tried beside each other. Default: dynabert+ptq.",
+        ),
+    ] = None,
+    max_drop: Annotated[
+        str | None,
+        typer.Option("--max-drop", metavar="POINTS", help="Most that the best may lose on dev; default: 0.5."),
+    ] = None,
+    target: Annotated[
+        str | None,
+        typer.Option("--target", metavar="WHAT", help="What the best is best at: throughput, latency or size."),
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option("--budget", metavar="TIME", help="Time to explore in: 30m, 1h30m.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FOLDER", help="Where to write; default: RUN/compress.")
+    ] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Begin again where another plan was begun.")] = False,
+) -> None:
+    """Make smaller and faster models of a trained one, score each where it will run, and pick the best.
+
+    Every candidate is scored on dev in every engine and precision of this machine, beside the uncompressed model.
+    FOLDER/best is an export that predict, eval, bench and serve take. An interrupted command goes on when it is given
+    again; the model itself is never written to.
+
+    Examples:
+
+      nlpctl compress outputs/quickstart --strategy ort-dynamic,ptq
+
+      nlpctl compress outputs/quickstart --strategy dynabert+ptq,dynabert+ort-dynamic --width_mult_list 3/4 1/2
+
+      nlpctl compress outputs/quickstart/export -o small --strategy ptq --target latency --max-drop 0.3
+    """
+    given = {"strategy": strategy, "max_drop": max_drop, "target": target, "budget": budget}
+    overrides = [
+        Override(f"compression.{name}", text, f"--{name.replace('_', '-')}")
+        for name, text in given.items()
+        if text is not None
+    ]
+    recipe = load_command_recipe(model, ctx, overrides, purpose="apply")
+    from nlpctl.runners.compress import compress as run_compression
+    from nlpctl.runners.trained import find_trained_model
+
+    with located(recipe):
+        result = run_compression(recipe, find_trained_model(recipe), output=output, overwrite=overwrite)
+    _show(result)
+
+
+def _show(result: CompressResult) -> None:
+    rows = [
+        [
+            ("* " if row == result.best else "") + row.candidate,
+            row.way,
+            f"{row.score:.4f}",
+            *[f"{speed.times:.2f}" for speed in row.speeds],
+            f"{row.size_mb:.1f}",
+        ]
+        for row in result.rows
+    ]
+    speeds = [f"x {speed.batch_size}" for speed in result.best.speeds]
+    console.table(str(result.folder), ["candidate", "engine", result.metric.name, *speeds, "MB"], rows)

@@ -1,0 +1,238 @@
+"""The steps of a compression, each of which makes one folder: done in a process of their own (compress_worker.py)."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nlpctl.compression.steps import EXPORTS, ORIGINAL, Step
+from nlpctl.config.load import load_recipe
+from nlpctl.config.schema import Recipe
+from nlpctl.data.kinds import task_rows
+from nlpctl.errors import RunFailed, UserError
+from nlpctl.export.graph_files import INT8_PREFIX, ONNX_DYNAMIC, ONNX_STATIC, PREFIX, paddle_files
+from nlpctl.export.rows import rows_to_calibrate, rows_to_compare
+from nlpctl.models.export_folder import REPORTS, ExportManifest, Graph, read_manifest, write_manifest
+from nlpctl.models.source import resolve_source
+from nlpctl.runners.export import ROWS, Wanted, export_versions, write_export
+from nlpctl.runners.trained import prepared
+from nlpctl.runtime import console
+from nlpctl.runtime.files import staged_dir
+from nlpctl.runtime.layout import EXPORT_MANIFEST, MODEL, RECIPE
+from nlpctl.runtime.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    from nlpctl.export.parity import Parity
+    from nlpctl.tasks.base import Batch
+
+NOT_GRAPHS = (EXPORT_MANIFEST, *REPORTS)
+
+
+@dataclass
+class Workbench:
+    """Makes the folders of a compression, in `output`, from the model folder or export `source`.
+
+    What several steps need is kept, so that a grid of calibrations opens the fp32 graph once.
+    """
+
+    recipe: Recipe
+    source: str
+    output: Path
+    _parities: dict[Path, Parity] = field(default_factory=dict)
+    _recipes: dict[Path, Recipe] = field(default_factory=dict)
+
+    def make(self, step: Step) -> None:
+        """Make the folder of `step`, whole or not at all. The folders that it needs are there.
+
+        UserError or RunFailed where that cannot be; a training leaves checkpoints, from which it goes on.
+        """
+        final = self.output / step.folder
+        if step.trains:
+            self._train(step, RunDirectory(final))
+            return
+        with staged_dir(final) as folder:
+            if step.kind == EXPORTS:
+                self._export(step, folder, final)
+            else:
+                self._candidate(step, folder)
+
+    # -- networks ----------------------------------------------------------------------------
+
+    def _train(self, step: Step, run: RunDirectory) -> None:
+        setup = prepared(self.recipe)
+        if step.method == "dynabert":
+            from nlpctl.compression.dynabert import train_width
+
+            train_width(self.recipe, self.source, step.width, run, setup)
+        elif step.method == "distill":
+            from nlpctl.compression.distill import train_student
+
+            train_student(self.recipe, self.source, run, setup)
+        else:
+            from nlpctl.compression.qat import train_qat
+
+            train_qat(self.recipe, str(self._network(step)), run, setup)
+
+    def _network(self, step: Step) -> Path | str:
+        """The model folder that a step starts from: of a network that was made, or the source."""
+        return self.output / step.needs[0] / MODEL if step.needs else self.source
+
+    # -- fp32 graphs -------------------------------------------------------------------------
+
+    def _export(self, step: Step, folder: Path, final: Path) -> None:
+        source, recipe = str(self._network(step)), self.recipe
+        if step.name != ORIGINAL:
+            recipe = recipe_of_network(self.recipe, self.output / step.needs[0])
+        elif resolve_source(source).kind == "export":
+            copy_fp32(Path(source), folder)
+            return
+        try:
+            write_export(recipe, source, folder, final, Wanted(("paddle", "onnx"), ("fp32",)))
+        except RunFailed as error:
+            console.warn(f"{step.name} for Paddle alone: {error}")
+            _empty(folder)
+            write_export(recipe, source, folder, final, Wanted(("paddle",), ("fp32",)))
+
+    # -- graphs in 8 bits --------------------------------------------------------------------
+
+    def _candidate(self, step: Step, folder: Path) -> None:
+        """An export with one graph, made of that of the first folder that the step needs."""
+        origin = self.output / step.needs[0]
+        manifest = read_manifest(origin)
+        graphs = {name for graph in manifest.graphs for name in graph.files}
+        for path in origin.iterdir():
+            if path.name not in graphs and path.name not in NOT_GRAPHS:
+                shutil.copyfile(path, folder / path.name)
+        graph = self._graph(step, origin, manifest, folder)
+        made = dataclasses.replace(manifest, graphs=(graph,), versions=export_versions(), chosen=None)
+        write_manifest(folder, self._checked(step, folder, made))
+
+    def _graph(self, step: Step, origin: Path, manifest: ExportManifest, folder: Path) -> Graph:
+        """Write the files of the step's graph into `folder`."""
+        if step.method in ("ort-dynamic", "ort-static"):
+            fp32 = origin / _fp32(manifest, "onnx", origin).files[0]
+            from nlpctl.compression.onnx_quantize import quantize_dynamic, quantize_static
+
+            if step.method == "ort-dynamic":
+                quantize_dynamic(fp32, folder / ONNX_DYNAMIC)
+                return Graph("onnx", "int8", (ONNX_DYNAMIC,), "dynamic")
+            quantize_static(fp32, folder / ONNX_STATIC, self._calibration(step, origin))
+            return Graph("onnx", "int8", (ONNX_STATIC,), "static")
+        if step.method == "ptq":
+            from nlpctl.compression.ptq import Calibration, quantize
+
+            section = self.recipe.compression
+            settings = Calibration(
+                algo=step.calibration.algorithm,
+                weight_quantize_type=section.weight_quantize_type,
+                round_type=section.round_type,
+            )
+            fp32 = _prefix(origin, _fp32(manifest, "paddle", origin))
+            quantize(fp32, folder / INT8_PREFIX, self._calibration(step, origin), settings)
+            return Graph("paddle", "int8", paddle_files(INT8_PREFIX), "ptq")
+        if step.method == "qat":
+            from nlpctl.compression.qat import write_qat_graph
+
+            return write_qat_graph(self.recipe, self.output / step.needs[1], origin, folder)
+        from nlpctl.compression.embeddings import quantize_embeddings
+
+        (before,) = [graph for graph in manifest.graphs if graph.format == "paddle"]
+        name = INT8_PREFIX if before.precision == "int8" else PREFIX
+        quantize_embeddings(_prefix(origin, before), folder / name)
+        method = "embeddings" if before.method is None else f"{before.method}+embeddings"
+        return Graph("paddle", before.precision, paddle_files(name), method)
+
+    def _calibration(self, step: Step, origin: Path) -> Iterator[Batch]:
+        """The batches of training rows that a step's calibration names."""
+        from nlpctl.export.parity import batches_of
+        from nlpctl.inference.samples import read_description
+
+        recipe, wanted = self._reading(origin), step.calibration
+        task, encoder = read_description(origin, recipe)
+        readers = task_rows(recipe.task, recipe.data)
+        count = wanted.batch_size * wanted.batches
+        examples = rows_to_calibrate(readers, None, encoder.tokenizer, count, masked=task.hides)
+        yield from islice(batches_of(task, encoder, examples, wanted.batch_size), wanted.batches)
+
+    def _checked(self, step: Step, folder: Path, manifest: ExportManifest) -> ExportManifest:
+        """`manifest` with what the engines here make of its graph, beside the fp32 graph. RunFailed where none runs it.
+
+        How far it may be from that is not for us to say: the table shows its score.
+        """
+        from nlpctl.export.check import run_graphs, with_checks
+
+        setup, parity = prepared(self.recipe), self._parity(self.output / EXPORTS / step.name.partition("+")[0])
+        findings, problems = run_graphs(folder, manifest, setup, parity)
+        if any(problems.values()):
+            raise RunFailed(problems=[each for found in problems.values() for each in found])
+        return dataclasses.replace(
+            manifest, graphs=tuple(with_checks(graph, findings) for graph in manifest.graphs), rows=len(parity.examples)
+        )
+
+    def _parity(self, export: Path) -> Parity:
+        """What the fp32 graph of an export makes of rows of dev."""
+        if export not in self._parities:
+            from nlpctl.export.parity import LARGEST_BATCH, Parity
+            from nlpctl.inference.choose import choices, open_choice
+            from nlpctl.inference.samples import read_description
+
+            recipe, setup, manifest = self._reading(export), prepared(self.recipe), read_manifest(export)
+            task, encoder = read_description(export, recipe)
+            rows = rows_to_compare(
+                task_rows(recipe.task, recipe.data), None, encoder.tokenizer, ROWS, masked=task.hides
+            )
+            choice = next(each for each in choices(manifest, setup) if each.precision == "fp32")
+            reference = open_choice(export, manifest, choice, setup, LARGEST_BATCH)
+            self._parities[export] = Parity(task, encoder, rows.examples, reference.outputs)
+        return self._parities[export]
+
+    def _reading(self, export: Path) -> Recipe:
+        """The recipe with the data of the source, read as the network of `export` reads them."""
+        if export not in self._recipes:
+            from nlpctl.runners.score_candidates import recipe_of
+
+            self._recipes[export] = recipe_of(self.recipe, export)
+        return self._recipes[export]
+
+
+def recipe_of_network(recipe: Recipe, run: Path) -> Recipe:
+    """The recipe that a network of this compression was trained with, in the process that `recipe` asks for."""
+    own = load_recipe(run / RECIPE, (), "apply")
+    return dataclasses.replace(own, runtime=recipe.runtime, inference=recipe.inference)
+
+
+def copy_fp32(export: Path, folder: Path) -> None:
+    """What `export` holds, without its graphs in 8 bits. The ONNX graph is made where only Paddle's is there.
+
+    UserError where it holds no fp32 graph.
+    """
+    manifest = read_manifest(export)
+    kept = tuple(graph for graph in manifest.graphs if graph.precision == "fp32" and graph.method is None)
+    if not kept:
+        raise UserError("this export holds no fp32 graph to start from", str(export), "export the model again")
+    dropped = {name for graph in manifest.graphs if graph not in kept for name in graph.files}
+    for path in export.iterdir():
+        if path.is_file() and path.name not in dropped and path.name not in NOT_GRAPHS:
+            shutil.copyfile(path, folder / path.name)
+    write_manifest(folder, dataclasses.replace(manifest, graphs=kept, source=str(export), chosen=None))
+
+
+def _fp32(manifest: ExportManifest, format: str, origin: Path) -> Graph:
+    found = next((each for each in manifest.graphs if (each.format, each.precision) == (format, "fp32")), None)
+    if found is None:
+        raise UserError(f"there is no fp32 graph in the format {format}", str(origin), "see the warnings above")
+    return found
+
+
+def _prefix(folder: Path, graph: Graph) -> Path:
+    return (folder / graph.files[0]).with_suffix("")
+
+
+def _empty(folder: Path) -> None:
+    for path in folder.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
