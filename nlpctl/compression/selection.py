@@ -46,6 +46,11 @@ class Aim:
         return speed.p50_times if self.target == "latency" else speed.times
 
 
+def ordered(rows: Sequence[Row], aim: Aim) -> list[Row]:
+    """The rows as a table shows them: what is best at what is aimed at first."""
+    return sorted(rows, key=lambda row: (-aim.gain(row), row.name))
+
+
 def within(row: Row, reference: Row, metric: Metric, aim: Aim) -> bool:
     """Whether a row loses no more than is allowed."""
     return metric.drop(row.score, reference.score) <= aim.max_drop + _ROUNDING

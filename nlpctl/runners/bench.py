@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import os
-import platform
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -21,19 +18,17 @@ from nlpctl.models.export_folder import read_manifest
 from nlpctl.models.source import resolve_source, weights_file
 from nlpctl.runners.bench_page import bench_page
 from nlpctl.runners.timed_process import Candidate, Texts, TimedProcess
-from nlpctl.runners.timing import Figures, figures
+from nlpctl.runners.timing import Figures, conditions, figures
 from nlpctl.runners.trained import check_export, find_trained_model, prepared
 from nlpctl.runtime import console
-from nlpctl.runtime.cpu import cpu_info, physical_cores
+from nlpctl.runtime.cpu import physical_cores
 from nlpctl.runtime.files import write_text_atomic, writing
 from nlpctl.runtime.interrupt import sigterm_interrupts
-from nlpctl.runtime.versions import installed_version
 
 if TYPE_CHECKING:
     from nlpctl.inference.choice import Choice
 
 MB = 1024 * 1024
-PACKAGES = ("paddlepaddle", "paddlepaddle-gpu", "paddlenlp", "onnxruntime")
 
 
 @dataclass(frozen=True)
@@ -228,12 +223,7 @@ def _shown(folder: Path) -> str:
 def _conditions(plan: Plan, origin: str) -> dict[str, Any]:
     texts = plan.texts
     return {
-        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
-        "processor": cpu_info().model or platform.processor(),
-        "cores": physical_cores(),
-        "load": round(os.getloadavg()[0], 2),
-        "python": platform.python_version(),
-        **{name: version for name in PACKAGES if (version := installed_version(name)) is not None},
+        **conditions(),
         "rows": origin,
         "length": "as the rows are" if texts.length is None else texts.length,
         "rounds": plan.rounds,

@@ -5,13 +5,21 @@ Rounds of all candidates take turns (runners/bench.py), so that what else the ma
 
 from __future__ import annotations
 
+import os
+import platform
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from statistics import median
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from nlpctl.runtime.cpu import cpu_info, physical_cores
+from nlpctl.runtime.versions import installed_version
 
 T = TypeVar("T")
+
+PACKAGES = ("paddlepaddle", "paddlepaddle-gpu", "paddlenlp", "onnxruntime")
 
 
 @dataclass(frozen=True)
@@ -57,3 +65,15 @@ def figures(rounds: Sequence[Sequence[float]], rows: int) -> Figures:
 def percentile(ordered: Sequence[float], share: float) -> float:
     """The smallest of the rising values that at least `share` of them do not exceed (nearest rank)."""
     return ordered[max(0, -(-len(ordered) * round(share * 1000) // 1000) - 1)]
+
+
+def conditions() -> dict[str, Any]:
+    """What speeds depend on, as it is now: the processor, its load, the packages."""
+    return {
+        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "processor": cpu_info().model or platform.processor(),
+        "cores": physical_cores(),
+        "load": round(os.getloadavg()[0], 2),
+        "python": platform.python_version(),
+        **{name: version for name in PACKAGES if (version := installed_version(name)) is not None},
+    }
