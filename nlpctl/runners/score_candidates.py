@@ -7,16 +7,15 @@ in turns with it. What was found is kept, and not measured again as long as noth
 from __future__ import annotations
 
 import dataclasses
-import hashlib
-import json
+import os
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from nlpctl.compression.scores import (
     Failure,
@@ -35,16 +34,15 @@ from nlpctl.compression.scores import (
 )
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import Recipe
-from nlpctl.data.sources import files_of, has_split
+from nlpctl.data.sources import has_split
 from nlpctl.errors import NlpctlError, UserError
 from nlpctl.models.export_folder import read_manifest
-from nlpctl.models.source import read_json
+from nlpctl.runners.score_key import score_key
 from nlpctl.runners.timed_process import Candidate, SplitScore, Texts, TimedProcess
 from nlpctl.runners.trained import prepared
 from nlpctl.runtime import console
-from nlpctl.runtime.cpu import cpu_info
-from nlpctl.runtime.layout import EXPORT_MANIFEST
-from nlpctl.runtime.versions import installed_versions
+from nlpctl.runtime.cpu import physical_cores
+from nlpctl.runtime.files import remove_leftovers
 
 if TYPE_CHECKING:
     import numpy as np
@@ -53,7 +51,7 @@ if TYPE_CHECKING:
 
 MB = 1024 * 1024
 REFERENCES = (("paddle", "fp32"), ("onnxruntime", "fp32"))  # the first that the uncompressed export has
-ENGINES = ("paddlepaddle", "paddlepaddle-gpu", "onnxruntime", "onnxruntime-gpu")
+BUSY = 1.0  # load beyond the cores; the candidate before this one may still count as one
 
 
 @dataclass(frozen=True)
@@ -97,14 +95,16 @@ class Scorer:
         self.timing = timing
         self.metric: Metric = metric_of(recipe)
         self._reference_choice = _reference_choice(original, recipe)
+        remove_leftovers(scores)
         self._stack = ExitStack()
+        self._warned = False
         self._reference: _Opened | None = None
 
     def __enter__(self) -> Scorer:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None):
-        self._close()
+        self.release()
 
     def score(self, folder: Path) -> Scored:
         """A row for every way in which this machine can run the export `folder`; what fails costs its row only.
@@ -153,17 +153,23 @@ class Scorer:
         alike = agreement(reference.decisions, chosen.decisions)
         return TestScore(int(reference.report["rows"]), of(reference.report), of(chosen.report), alike)
 
+    def release(self) -> None:
+        """Give back the memory of the reference until it is needed again, as before a training."""
+        self._reference = None
+        self._stack.close()
+
     def _row(self, folder: Path, choice: Choice) -> Row:
         """The row that was kept, or is measured now."""
         file, key = score_file(self.scores, folder.name, choice.name), self._key(folder, choice, "dev")
         row = read_row(file, key)
         if row is None:
             console.note(f"scoring {folder.name}, {choice.name}")
+            self._warn_of_load()
             try:
                 row = self._measured(folder, choice)
             except BaseException:
                 if self._reference is None or self._reference.process.failed:
-                    self._close()  # the next one opens it again
+                    self.release()  # the next one opens it again
                 raise
             write_row(file, row, key)
         return row
@@ -218,9 +224,13 @@ class Scorer:
             self._reference = _looked_at(process, self.timing)
         return self._reference
 
-    def _close(self) -> None:
-        self._reference = None
-        self._stack.close()
+    def _warn_of_load(self) -> None:
+        """Once, where other programs take so much of the machine that speeds say little."""
+        load, cores = os.getloadavg()[0], physical_cores()
+        if self._warned or load <= cores + BUSY:
+            return
+        self._warned = True
+        console.warn(f"the machine is busy (load {load:.1f} on {cores} cores): speeds are less certain")
 
     def _process(self, folder: Path, choice: Choice) -> TimedProcess:
         texts = Texts(None, self.timing.rows, None)
@@ -231,17 +241,8 @@ class Scorer:
         return folder.resolve() == self.original.resolve() and choice.name == self._reference_choice.name
 
     def _key(self, folder: Path, choice: Choice, split: str) -> str:
-        """All that decides about a score: both graphs, the rows, how it is found and timed, the machine."""
-        recipe, data = self.recipe, self.recipe.data
-        files = [Path(name) for name in files_of(data, split)]
-        parts = [
-            [_sums(folder, choice), _sums(self.original, self._reference_choice)],
-            [recipe.task, asdict(data), [_stamp(file) for file in files if file.is_file()]],
-            [asdict(self.metric), recipe.compression.evaluate, asdict(self.timing), asdict(recipe.decode)],
-            [asdict(cpu_info()), recipe.runtime.device, recipe.runtime.threads],
-            {name: version for name, version in installed_versions().items() if name in ENGINES},
-        ]
-        return hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()
+        graphs = ((folder, choice), (self.original, self._reference_choice))
+        return score_key(self.recipe, graphs, split, [asdict(self.metric), asdict(self.timing)])
 
 
 @dataclass(frozen=True)
@@ -297,15 +298,3 @@ def _difference(expected: Sequence[tuple[np.ndarray, ...]], given: Sequence[tupl
     if len(expected) != len(given) or any(one.shape != other.shape for one, other in pairs):
         return None
     return max(output_difference(one, other)[0] for one, other in pairs)
-
-
-def _sums(folder: Path, choice: Choice) -> Mapping[str, Any]:
-    """Checksums of the graph, and of whatever decides what is fed to it and how its outputs are read."""
-    content = read_json(folder / EXPORT_MANIFEST)
-    others = {name for graph in content["graphs"] for name in graph["files"]} - set(choice.graph.files)
-    return {"way": choice.name, **{name: value for name, value in content["sha256"].items() if name not in others}}
-
-
-def _stamp(file: Path) -> tuple[str, int, int]:
-    stat = file.stat()
-    return str(file), stat.st_size, stat.st_mtime_ns
