@@ -1,4 +1,4 @@
-"""Networks that compute as an int8 engine will: what goes into a product with a weight is rounded, and so is the weight.
+"""Networks that compute as an int8 engine will: both sides of a product with a weight are rounded.
 
 Trained so, weights settle where rounding costs little (Jacob et al., 2018, arXiv 1712.05877). Rounding passes
 gradients on as they come, and none where a value is cut off. Nothing but `paddle.nn.Linear` is simulated: its product
@@ -126,8 +126,8 @@ class InputRounding(paddle.nn.Layer):
     """Rounds a tensor to the steps of int8, and learns in training how large its values get.
 
     Training: the largest value of a batch moves `bound`. With PACT (Choi et al., 2018, arXiv 1805.06085) `clip` is
-    trained: first_bound * e^clip is a bound too, and the smaller of the two counts. Its gradient is what reaches the values
-    that are cut off, by the root of the number of values, so that it is of the size of others.
+    trained: first_bound * e^clip is a bound too, and the smaller of the two counts. Its gradient is that of the values
+    that are cut off, divided by the root of the number of values, so that it is of the size of others.
     """
 
     def __init__(self, simulation: Simulation):
@@ -183,14 +183,14 @@ def rounded_weight(weight: paddle.Tensor, per_column: bool) -> paddle.Tensor:
 
 
 class _Rounded(paddle.autograd.PyLayer):
-    """Rounding to 2 * STEPS + 1 values up to `limit`. `clip_limit`: the bound that `clip` gives."""
+    """Rounding to steps of limit / STEPS; int8 has one more below 0. `clip_limit`: the bound that `clip` gives."""
 
     @staticmethod
     def forward(ctx, inputs, clip, limit, clip_limit):
         ctx.limit, ctx.clip_limit, ctx.learns = limit, clip_limit, clip is not None
         ctx.save_for_backward(inputs)
-        step = limit / STEPS
-        return paddle.clip(paddle.round(inputs * (1 / step)), -STEPS, STEPS) * step
+        steps = paddle.round(inputs * (STEPS / limit))
+        return paddle.clip(steps, -STEPS - 1, STEPS) * (limit / STEPS)
 
     @staticmethod
     def backward(ctx, gradient):
