@@ -33,8 +33,9 @@ from nlpctl.config.schema import Recipe
 from nlpctl.data.splits import TrainingData
 from nlpctl.data.tokenizers import build_encoder
 from nlpctl.errors import UserError
-from nlpctl.models.families import OWN
+from nlpctl.models.families import OWN, Head, family_of_config
 from nlpctl.models.load import LoadedModel
+from nlpctl.models.network import build_network, make_config
 from nlpctl.models.pruned import PrunedShape, encoder_layers, prune
 from nlpctl.runtime import console
 from nlpctl.runtime.process import ProcessSetup
@@ -44,18 +45,19 @@ from nlpctl.tasks.registry import make_task
 
 IMPORTANCE_ROWS = 512  # training rows, evenly spread, on which heads and neurons are compared
 HIDDEN_WEIGHT = 0.1  # Hou et al., 2020, section 3; PaddleSlim's too
+_STRATEGY = "compression.strategy"
 _TEXTS = ("input_ids", "pair_ids", "negative_ids")  # of a batch, in the order in which a network reads them
 
 
 def check(recipe: Recipe, config: Mapping[str, Any]) -> None:
-    """UserError where a model with this config.json, for the recipe's task, cannot be narrowed. Before any work."""
+    """UserError where a model with this config.json cannot be narrowed for the recipe's task. Before any work."""
     if config.get("model_type") in OWN.values():
-        raise UserError(
-            f"dynabert takes heads and neurons from transformer layers, of which {config['model_type']} has none",
-            where="compression.strategy",
-            hint="take ptq or ort-dynamic; a network of this kind is small already",
-        )
+        message = f"dynabert takes heads and neurons out of transformer layers; {config['model_type']} has none"
+        raise UserError(message, _STRATEGY, "take ort-dynamic or ptq; this network is small already")
     soft_loss(recipe)
+    family = family_of_config(config, "config.json")
+    one_layer = make_config(family, {**config, "num_hidden_layers": 1}, (), {})
+    encoder_layers(build_network(family, Head("Model"), one_layer, "config.json"), _STRATEGY)
 
 
 def train_width(recipe: Recipe, source: str, width: Fraction, run: RunDirectory, setup: ProcessSetup) -> Path:

@@ -30,6 +30,7 @@ from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.training.trainer import RecipeTrainer
 
 HALF = Fraction(1, 2)
+SIZES = {"vocab_size": 9, "hidden_size": 8, "num_attention_heads": 2, "intermediate_size": 8, "num_hidden_layers": 2}
 CASES = [
     ("sequence_classification", "ernie"),
     ("text_matching", "bert"),
@@ -155,13 +156,15 @@ def test_thresholds_are_tuned_for_the_narrow_network(tmp_path) -> None:
     ("task", "config", "message"),
     [
         ("sequence_classification", {"model_type": "textcnn"}, "textcnn has none"),
+        ("sequence_classification", {"model_type": "albert", **SIZES}, "AlbertModel has no transformer layers"),
         ("masked_language_model", {"model_type": "bert"}, "no answers that another one could learn from"),
     ],
 )
-def test_what_cannot_work_is_refused(tmp_path, task, config, message) -> None:
+def test_what_cannot_work_is_refused_at_once(tmp_path, task, config, message) -> None:
     recipe = dataclasses.replace(make_run(tmp_path, "sequence_classification"), task=task)
     with pytest.raises(UserError, match=message):
         check(recipe, config)
+    check(dataclasses.replace(recipe, task="question_answering"), {"model_type": "electra", **SIZES})
 
 
 def test_no_training_data_is_told_before_anything_is_written(tmp_path) -> None:
