@@ -8,7 +8,7 @@ from nlpctl.config.schema import InferenceSection
 from nlpctl.errors import UserError
 from nlpctl.inference.choice import all_choices, candidates, check_engine, runnable
 from nlpctl.inference.support import Machine
-from nlpctl.models.export_folder import Check, ExportManifest, Graph
+from nlpctl.models.export_folder import Check, Chosen, ExportManifest, Graph
 from nlpctl.runtime.cpu import CpuInfo
 
 MODERN = CpuInfo("GenuineIntel", "Xeon", ("avx2", "avx512f", "avx512_vnni", "avx512_bf16"))
@@ -37,8 +37,8 @@ OF_PADDLE = ["paddle fp32", "paddle bf16", "paddle int8 (ptq)"]
 ALL = (PADDLE, PADDLE_INT8, ONNX, DYNAMIC, STATIC)
 
 
-def manifest(*graphs: Graph) -> ExportManifest:
-    return ExportManifest("sequence_classification", (), (), 64, graphs, 256, "", {})
+def manifest(*graphs: Graph, chosen: Chosen | None = None) -> ExportManifest:
+    return ExportManifest("sequence_classification", (), (), 64, graphs, 256, "", {}, chosen)
 
 
 def names(found) -> list[str]:
@@ -149,3 +149,27 @@ def test_what_no_export_could_give_is_refused_before_there_is_one():
         check_engine(InferenceSection(engine="onnxruntime", precision="bf16"), machine())
     with pytest.raises(UserError, match="not installed"):
         check_engine(InferenceSection(engine="onnxruntime"), machine(onnxruntime=False))
+
+
+CHOSEN = Chosen("paddle", "int8")
+
+
+def test_auto_takes_what_an_export_says_was_chosen_however_it_decided():
+    found = candidates(manifest(*ALL, chosen=CHOSEN), InferenceSection(), machine())
+    assert names(found.choices) == ["paddle int8 (ptq)"] and found.left_out == ()
+    found = candidates(manifest(*ALL, chosen=CHOSEN), InferenceSection(engine="paddle"), machine())
+    assert names(found.choices) == ["paddle int8 (ptq)"]
+
+
+def test_what_is_asked_for_goes_before_what_was_chosen():
+    asked = InferenceSection(engine="onnxruntime", precision="int8")
+    assert names(candidates(manifest(*ALL, chosen=CHOSEN), asked, machine()).choices) == ["onnxruntime int8 (dynamic)"]
+    asked = InferenceSection(precision="bf16")
+    assert names(candidates(manifest(*ALL, chosen=CHOSEN), asked, machine()).choices) == ["paddle bf16"]
+
+
+def test_a_machine_that_cannot_run_what_was_chosen_takes_what_else_there_is():
+    found = candidates(manifest(PADDLE, chosen=Chosen("paddle", "bf16")), InferenceSection(), machine(OLD))
+    assert names(found.choices) == ["paddle fp32"]
+    with pytest.raises(UserError, match="does not compute in int8"):
+        candidates(manifest(PADDLE_INT8, chosen=CHOSEN), InferenceSection(), machine(OLD))

@@ -10,7 +10,7 @@ import pytest
 from nlpctl.report.axes import shortened, text_width, ticks
 from nlpctl.report.html import Html, element, escaped
 from nlpctl.report.page import Section, figures, page, percent, shown, table
-from nlpctl.report.plots import MOST_POINTS, bars, histogram, histogram_edges, lines, matrix, thinned
+from nlpctl.report.plots import MOST_POINTS, Dot, bars, histogram, histogram_edges, lines, matrix, scatter, thinned
 
 VOID = {"meta"}
 
@@ -44,6 +44,7 @@ def full_page() -> str:
         lines({"loss": [(0, 1.0), (1, 0.5)]}, "step", "loss", marks={"best": 1}),
         histogram({"train": [1, 2]}, [0, 10, 20], "tokens", marks={"max": 15}),
         matrix(["a", "b"], ["a", "b"], [[1, 2], [0, 4]]),
+        scatter({"fp32": [Dot(1, 0.9, "original", "<first>")]}, "speed", "score", levels={"least": 0.88}),
     ]
     return page("A & B", "lead", [Section("One", parts), Section("None", [])])
 
@@ -153,3 +154,25 @@ def test_bins_hold_everything(highest: int) -> None:
 def test_a_matrix_shades_by_row() -> None:
     drawn = matrix(["a", "b"], ["a", "b"], [[3, 1], [0, 0]])
     assert re.findall(r"var\(--c0\) (\d+)%", drawn) == ["56", "19", "0", "0"]
+
+
+def circles(plot: str) -> list[tuple[float, float, str]]:
+    found = re.findall(r'<circle cx="([\d.]+)" cy="([\d.]+)" r="[\d.]+" class="(c\d)">', plot)
+    return [(float(x), float(y), kind) for x, y, kind in found]
+
+
+def test_dots_stand_where_their_values_are() -> None:
+    series = {
+        "fp32": [Dot(1, 0.90, "slow"), Dot(2, 0.88, "middle")],
+        "int8": [Dot(4, 0.86, "fast", "best"), Dot(3, float("nan"), "broken")],
+    }
+    plot = scatter(series, "speed", "score", levels={"least": 0.87})
+    (slow, middle, fast) = circles(plot)
+    assert [kind for _, _, kind in (slow, middle, fast)] == ["c0", "c0", "c1"]
+    assert middle[0] - slow[0] == pytest.approx((fast[0] - middle[0]) / 2, abs=0.1)
+    assert slow[1] < middle[1] < fast[1]  # more is higher up
+    assert fast[1] - middle[1] == pytest.approx(middle[1] - slow[1], abs=0.1)
+    assert "broken" not in plot and ">best</text>" in plot and "fast: 0.86 at 4" in plot
+    level = float(re.search(r'<line [^>]*y1="([\d.]+)"[^>]*class="mark"', plot)[1])
+    assert level == pytest.approx((middle[1] + fast[1]) / 2, abs=0.1)
+    assert circles(scatter({"a": [Dot(float("inf"), 1, "x")]}, "x", "y")) == []

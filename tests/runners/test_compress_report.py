@@ -1,0 +1,74 @@
+"""The reports of a compression: what stands in the table, in which order, and what is marked."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from scored import scored
+
+from nlpctl.compression.scores import Failure, Metric, TestScore
+from nlpctl.compression.selection import Aim
+from nlpctl.runners.compress import CompressResult
+from nlpctl.runners.compress_report import cells, columns, markdown, report, summary, write_reports
+
+
+@pytest.fixture
+def result(tmp_path) -> CompressResult:
+    reference = scored("original", 0.880, difference=0.0, agreement=1.0)
+    folder = str(tmp_path / "candidates" / "width-0.75+ptq")
+    int8 = {"precision": "int8", "method": "ptq", "size_mb": 20.0}
+    best = scored("width-0.75+ptq", 0.876, 4.2, single=2.5, folder=folder, difference=None, **int8)
+    wrong = scored("width-0.5+ptq", 0.850, 6.0, **int8)
+    rows = (reference, best, wrong)
+    failures = (Failure("student", "", "no <text>\nto learn from"), Failure("original+qat", "paddle int8", "died"))
+    test = TestScore(1821, 0.8874, 0.8852, 0.981)
+    return CompressResult(tmp_path, rows, failures, Metric("accuracy"), Aim(), reference, best, test)
+
+
+def test_a_line_of_the_table(result):
+    line = dict(zip(columns("accuracy", result.aim), cells(result.best, result), strict=False))
+    assert line["candidate"] == "* width-0.75+ptq" and line["engine"] == "paddle int8 (ptq)"
+    assert (line["accuracy"], line["points"]) == ("0.8760", "-0.40")
+    assert (line["disk MB"], line["memory MB"], line["difference"], line["alike"]) == ("20.0", "700", "-", "99.50%")
+    assert cells(result.best, result)[4:10] == ["250", "2.50", "4.0", "2,100", "4.20", "15.2"]  # batch 1, batch 32
+    assert len(cells(result.best, result)) == len(columns("accuracy", result.aim))
+    assert cells(result.rows[2], result)[0] == "! width-0.5+ptq"
+    assert cells(result.reference, result)[:4] == ["original", "paddle fp32", "0.8800", "+0.00"]
+
+
+def test_the_page_for_reading(result):
+    text = markdown(result, "outputs/run", {"cores": 2})
+    table = [line for line in text.splitlines() if line.startswith("| ")]
+    assert [line.split(" | ")[0] for line in table[2:5]] == ["| ! width-0.5+ptq", "| * width-0.75+ptq", "| original"]
+    assert len({line.count("|") for line in table[:5]}) == 1
+    assert "- student: no <text> to learn from" in text
+    assert "| width-0.75+ptq, paddle int8 (ptq) | 0.8852 | -0.22 | 98.10% |" in text
+    assert "4.2 times at batch 32" in text and "0.40 points below" in text and "20.0 MB in place of 80.0" in text
+
+
+def test_what_programs_read(result):
+    write_reports(result, "outputs/run", "sequence_classification")
+    content = json.loads((result.folder / "report.json").read_text())
+    assert content["best"] == "width-0.75+ptq, paddle int8 (ptq)" and content["reference"] == "original, paddle fp32"
+    rows = {row["name"]: row for row in content["rows"]}
+    best = rows[content["best"]]
+    assert best["folder"] == "candidates/width-0.75+ptq" and best["drop"] == pytest.approx(0.4) and best["allowed"]
+    assert best["speeds"][1]["times"] == 4.2 and best["report"] == {"rows": 200, "accuracy": 0.876}
+    assert not rows["width-0.5+ptq, paddle int8 (ptq)"]["allowed"]
+    assert [failure["candidate"] for failure in content["failures"]] == ["student", "original+qat"]
+    assert content["test"]["chosen"] == 0.8852 and content["conditions"]["cores"] >= 1
+    page = (result.folder / "report.html").read_text()
+    assert page.count("<svg") == 2 and page.count("<circle") == 6
+    assert "best: width-0.75+ptq" in page and "no &lt;text&gt;" in page and "0.5 points below the uncompressed" in page
+    assert (result.folder / "report.md").read_text().startswith("# Compression of outputs/run")
+
+
+def test_nothing_was_better_and_there_is_no_test_data(result):
+    alone = CompressResult(
+        result.folder, (result.reference,), (), result.metric, result.aim, result.reference, result.reference, None
+    )
+    assert "uncompressed model itself in paddle fp32" in summary(alone)
+    assert report(alone, "run", "sequence_classification")["test"] is None
+    text = markdown(alone, "run", {})
+    assert "On test" not in text and "Not in the table" not in text
