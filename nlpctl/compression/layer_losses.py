@@ -80,7 +80,7 @@ class LayerLosses:
         self._projection: nn.Layer | None = None
         widths = [layer.linear1.weight.shape[0] for layer in first]
         if section.hidden and widths[0] != widths[1]:
-            self._projection = nn.Linear(widths[1], widths[0], bias_attr=False)
+            self._projection = nn.Linear(widths[1], widths[0], paddle.ParamAttr(name=PROJECTION), bias_attr=False)
             student.add_sublayer(PROJECTION, self._projection)
 
     def loss(self, inputs: Mapping[str, paddle.Tensor]) -> paddle.Tensor:
