@@ -13,7 +13,7 @@ from nlpctl.export.graph_files import paddle_files
 from nlpctl.static_graph.lod_tensor import read_tensors
 from nlpctl.static_graph.program import read_program
 
-_CODES = {"float32": 5, "int32": 2, "int64": 3, "int8": 21, "uint8": 20}  # VarType.Type of framework.proto
+TYPES = {"float32": 5, "int32": 2, "int64": 3, "int8": 21, "uint8": 20}  # VarType.Type of framework.proto
 
 
 def read_graph(prefix: Path) -> tuple[Any, dict[str, np.ndarray]]:
@@ -48,7 +48,7 @@ def declare(block: Any, name: str, dtype: str, shape: Iterable[int], *, persista
     variable = block.vars.add(name=name, persistable=persistable)
     variable.type.type = _LOD_TENSOR
     tensor = variable.type.lod_tensor.tensor
-    tensor.data_type = _CODES[dtype]
+    tensor.data_type = TYPES[dtype]
     tensor.dims.extend(shape)
     return name
 
@@ -67,16 +67,21 @@ def operator(
             slots.add(parameter=slot, arguments=[name])
     for name, value in attributes.items():
         _set_attribute(made, name, value)
-    copy = _copy(made)
+    copy = copy_message(made)
     del block.ops[-1]
     return copy
 
 
 def replace_operators(block: Any, operators: Iterable[Any]) -> None:
     """Give a block these operators, in this order."""
-    copies = [_copy(each) for each in operators]
+    copies = [copy_message(each) for each in operators]
     del block.ops[:]
     block.ops.extend(copies)
+
+
+def set_argument(slots: Any, name: str, variable: str) -> None:
+    """Put another variable into a slot of an operator."""
+    next(slot.arguments for slot in slots if slot.parameter == name)[:] = [variable]
 
 
 def only(slots: Any, name: str) -> str:
@@ -98,7 +103,8 @@ def _set_attribute(op: Any, name: str, value: int | float) -> None:
 _INT, _FLOAT, _BOOLEAN = 0, 1, 6  # AttrType
 
 
-def _copy(message: Any) -> Any:
+def copy_message(message: Any) -> Any:
+    """A copy of an operator or a variable."""
     copy = type(message)()
     copy.CopyFrom(message)
     return copy

@@ -13,7 +13,15 @@ from typing import Any
 
 import numpy as np
 
-from nlpctl.compression.program_edit import declare, only, operator, read_graph, replace_operators, write_graph
+from nlpctl.compression.program_edit import (
+    declare,
+    only,
+    operator,
+    read_graph,
+    replace_operators,
+    set_argument,
+    write_graph,
+)
 from nlpctl.errors import RunFailed
 from nlpctl.models.simulated_int8 import STEPS
 
@@ -42,8 +50,8 @@ def write_simulated_graph(fp32: Path, out: Path, bounds: Mapping[str, float], *,
                 rounded[given] = f"{given}.quantized.dequantized"
             if name not in done:
                 kept.append(_int8_weight(block, arrays, name, per_column))
-            _set_input(op, "X", rounded[given])
-            _set_input(op, "Y", f"{name}.quantized.dequantized")
+            set_argument(op.inputs, "X", rounded[given])
+            set_argument(op.inputs, "Y", f"{name}.quantized.dequantized")
             done.add(name)
         kept.append(op)
     missing = sorted(bounds.keys() - done)
@@ -85,7 +93,3 @@ def _int8_weight(block: Any, arrays: dict[str, np.ndarray], name: str, per_colum
 def _constant(block: Any, arrays: dict[str, np.ndarray], name: str, value: np.ndarray) -> None:
     declare(block, name, str(value.dtype), value.shape, persistable=True)
     arrays[name] = value
-
-
-def _set_input(op: Any, slot: str, name: str) -> None:
-    next(each for each in op.inputs if each.parameter == slot).arguments[:] = [name]
