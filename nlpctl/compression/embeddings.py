@@ -62,7 +62,8 @@ def _tables(block: Any, arrays: Mapping[str, np.ndarray]) -> tuple[str, ...]:
 
 
 def _is_large(array: np.ndarray) -> bool:
-    return array.dtype == np.float32 and array.ndim == 2 and len(array) >= TABLE_ROWS
+    """Not the scales [rows, 1] of a table that is int8 already."""
+    return array.dtype == np.float32 and array.ndim == 2 and len(array) >= TABLE_ROWS and array.shape[1] > 1
 
 
 def _shrink(block: Any, arrays: dict[str, np.ndarray], name: str) -> None:
