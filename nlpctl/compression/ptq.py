@@ -7,24 +7,24 @@ int8, and say nothing about the engine.
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-import numpy as np
 import paddle
 from paddle.static.quantization import PostTrainingQuantization
 
 from nlpctl.compression import NARROW
+from nlpctl.compression.onednn_program import write_onednn_program
 from nlpctl.compression.static_mode import StaticWorld, quiet_quantisers, static_world
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.export.graph_files import PARAMETERS, PROGRAM
 from nlpctl.export.to_graph import renamed_variables
-from nlpctl.static_graph.lod_tensor import read_tensors
 from nlpctl.static_graph.program import Program, read_program
 from nlpctl.tasks.base import Batch
-from nlpctl.upstream.static_int8 import ProductsOnly, scale_square_weights_by_row
+from nlpctl.upstream.static_int8 import ProductsOnly
 
 PRODUCTS = ("matmul", "matmul_v2", "mul")
 
@@ -52,6 +52,18 @@ def quantize(
     are held in memory. UserError where there are none, or nothing in the graph can be int8; RunFailed where Paddle
     fails. Static mode is left again.
     """
+    with tempfile.TemporaryDirectory(prefix=".ptq-", dir=out.parent) as temporary:
+        simulated = Path(temporary, "simulated")
+        simulate(fp32, simulated, batches, calibration)
+        weights = write_onednn_program(simulated, out)
+    if not weights:
+        message = "nothing in this graph can be int8: it holds no product with a weight matrix"
+        raise UserError(message, str(fp32), "use it in fp32 or bf16")
+    return weights
+
+
+def simulate(fp32: Path, out: Path, batches: Iterable[Batch], calibration: Calibration = Calibration()) -> None:
+    """Write OUT.*, which computes in fp32 and rounds as int8 would; otherwise as `quantize`."""
     program = read_program(_file(fp32, PROGRAM))
     feeds = [{name: batch[name] for name in program.feeds} for batch in batches]
     if not feeds:
@@ -62,19 +74,7 @@ def quantize(
         except (RuntimeError, ValueError, IndexError, AssertionError) as error:
             message = f"Paddle cannot quantise this graph: {type(error).__name__}: {error}"
             raise RunFailed(message.strip(), str(fp32), "use it in fp32 or bf16") from error
-    written = read_program(_file(out, PROGRAM))
-    weights = int8_weights(written)
-    if not weights:
-        message = "nothing in this graph can be int8: it holds no product with a weight matrix"
-        raise UserError(message, str(fp32), "use it in fp32 or bf16")
-    _keep_output_names(written, program)
-    return weights
-
-
-def int8_weights(program: Program) -> tuple[str, ...]:
-    """The weights that a quantised graph holds as int8."""
-    dequantised = [op.inputs["X"][0] for op in program.operators if op.type == "dequantize_linear"]
-    return tuple(name for name in dequantised if program.variables[name].persistable)
+    _keep_output_names(read_program(_file(out, PROGRAM)), program)
 
 
 def _quantize(
@@ -97,8 +97,7 @@ def _quantize(
             skip_tensor_list=[*calibration.skip, *_into_narrow_products(program)],
         )
         ptq.quant_config = ProductsOnly(PRODUCTS)
-        quantised = ptq.quantize()
-        scale_square_weights_by_row(quantised, world.scope, _arrays(program, fp32))
+        ptq.quantize()
         ptq.save_quantized_model(str(out.parent), out.name + PROGRAM, out.name + PARAMETERS)
 
 
@@ -127,11 +126,6 @@ def _loader(batches: Sequence[Batch]) -> paddle.io.DataLoader:
 
 def _as_it_is(batch: Batch) -> Batch:
     return batch
-
-
-def _arrays(program: Program, prefix: Path) -> dict[str, np.ndarray]:
-    """The parameters of a graph by name: the file holds them in the order of their names."""
-    return dict(zip(program.persistables, read_tensors(_file(prefix, PARAMETERS)), strict=True))
 
 
 def _keep_output_names(written: Program, program: Program) -> None:

@@ -104,8 +104,6 @@ def configuration(program: Path, parameters: Path, precision: str, setup: Proces
     if precision == "bf16":
         config.enable_mkldnn_bfloat16()
         keep_casts(config)
-    elif precision == "int8":
-        config.enable_mkldnn_int8()
     return config
 
 

@@ -21,8 +21,6 @@ def load(spec: dict[str, Any]) -> Answer:
     config.set_mkldnn_cache_capacity(200)
     if spec["precision"] == "bf16":
         config.enable_mkldnn_bfloat16()
-    elif spec["precision"] == "int8":
-        config.enable_mkldnn_int8()
     predictor = paddle_inference.create_predictor(config)
     inputs = {name: predictor.get_input_handle(name) for name in predictor.get_input_names()}
     output = predictor.get_output_handle(predictor.get_output_names()[0])

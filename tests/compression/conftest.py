@@ -79,6 +79,17 @@ class Made:
         graph = Graph("paddle", "int8", files, "ptq")
         return PaddlePredictor(prefix.parent, self._manifest(graph), graph, "int8", SETUP).outputs(self.rows)[0]
 
+    def simulated(self, prefix: Path) -> np.ndarray:
+        """What Paddle's own kernels make of `rows`, operator by operator."""
+        config = paddle.inference.Config(f"{prefix}.pdmodel", f"{prefix}.pdiparams")
+        config.disable_gpu()
+        config.disable_glog_info()
+        config.switch_ir_optim(False)
+        predictor = paddle.inference.create_predictor(config)
+        predictor.get_input_handle("input_ids").copy_from_cpu(self.rows["input_ids"])
+        predictor.run()
+        return predictor.get_output_handle("logits").copy_to_cpu()
+
     def onnx(self, file: Path) -> np.ndarray:
         graph = Graph("onnx", "int8", (file.name,), "dynamic")
         return OnnxPredictor(file.parent, self._manifest(graph), graph, SETUP).outputs(self.rows)[0]
