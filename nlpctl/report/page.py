@@ -11,6 +11,12 @@ from nlpctl.report.html import Html, element, joined
 from nlpctl.report.style import STYLE
 
 
+class Number(str):
+    """A number written as it is to be shown in a table."""
+
+    __slots__ = ()
+
+
 @dataclass(frozen=True)
 class Section:
     """A part of a page; every part is Html or a text, which becomes a paragraph."""
@@ -122,7 +128,7 @@ def _short(cell: Any) -> str | None:
 
 
 def _is_number(value: Any) -> bool:
-    """Numbers, and texts that `percent` made."""
+    """Numbers, and texts that stand for one."""
     if isinstance(value, str):
-        return value.endswith(" %") and not isinstance(value, Html)
+        return isinstance(value, Number) or (value.endswith(" %") and not isinstance(value, Html))
     return isinstance(value, int | float) and not isinstance(value, bool)

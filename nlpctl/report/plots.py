@@ -95,12 +95,14 @@ def scatter(
     for number, dots in enumerate(drawn.values()):
         for dot in dots:
             told = element("title", f"{dot.name}: {y_format(dot.y)} at {short_number(dot.x)}")
-            x, y = frame.x(dot.x), frame.y(dot.y)
-            parts.append(element("circle", told, cx=x, cy=y, r=7 if dot.label else 4.5, class_=colour(number)))
-            if dot.label:
-                near_end = x + text_width(dot.label) + 12 > frame.width
-                anchor, shift = ("end", -11) if near_end else ("start", 11)
-                parts.append(element("text", dot.label, x=x + shift, y=y - 8, text_anchor=anchor, class_="name"))
+            radius = 7 if dot.label else 4.5
+            parts.append(element("circle", told, cx=frame.x(dot.x), cy=frame.y(dot.y), r=radius, class_=colour(number)))
+    for place, dot in enumerate(sorted((dot for dot in every if dot.label), key=lambda dot: dot.x)):
+        x, below = frame.x(dot.x), place % 2 == 0  # by turns below and above, since labels are longer than gaps
+        near_end = x + text_width(dot.label) + 12 > frame.width
+        anchor, shift = ("end", -9) if near_end else ("start", 9)
+        y = frame.y(dot.y) + (20 if below else -9)
+        parts.append(element("text", dot.label, x=x + shift, y=y, text_anchor=anchor, class_="name"))
     return svg(frame.width, frame.height, f"{y_label} over {x_label}", *parts)
 
 

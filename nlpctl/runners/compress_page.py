@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 from nlpctl.compression.scores import Row
 from nlpctl.compression.selection import ordered
 from nlpctl.report.html import Html
-from nlpctl.report.page import Section, figures, page, table, warnings
+from nlpctl.report.page import Number, Section, figures, page, side_by_side, table, warnings
 from nlpctl.report.plots import Dot, scatter
+from nlpctl.runners.compress_table import NAMES, cells, columns, points_text
 
 if TYPE_CHECKING:
     from nlpctl.runners.compress import CompressResult
@@ -20,7 +21,7 @@ def compress_page(result: CompressResult, source: str, how: str, told: Mapping[s
     failed = [f"{each.name}: {each.reason}" for each in result.failures]
     sections = [
         Section("Best", [figures(_best(result)), *_test(result)]),
-        Section("Score against speed", list(_plots(result))),
+        Section("Score against speed", [_plots(result)]),
         Section("All candidates", [_table(result), how]),
         Section("Not in the table", [warnings(failed)] if failed else []),
         Section("Conditions", [table(["what", "value"], [[name, str(value)] for name, value in told.items()])]),
@@ -43,27 +44,30 @@ def _test(result: CompressResult) -> Iterator[Html]:
     test = result.test
     if test is None:
         return
+    points = points_text(result.metric.drop(test.chosen, test.reference))
     rows = [
-        [result.reference.name, test.reference, None, None],
-        [result.best.name, test.chosen, _points(result, test.chosen, test.reference), f"{test.agreement:.2%}"],
+        [result.reference.name, Number(f"{test.reference:.4f}"), None, None],
+        [result.best.name, Number(f"{test.chosen:.4f}"), Number(points), Number(f"{test.agreement:.2%}")],
     ]
     caption = f"on test, which decided nothing: {test.rows:,} rows"
     yield table(["", result.metric.name, "points", "decided alike"], rows, caption)
 
 
-def _plots(result: CompressResult) -> Iterator[Html]:
+def _plots(result: CompressResult) -> Html:
     """One plot per batch size, the largest first; a colour for each way to compute."""
     reference, metric = result.reference, result.metric
     points = result.aim.max_drop * 0.01
     least = reference.score - points if metric.greater_is_better else reference.score + points
     levels = {f"{result.aim.max_drop:g} points below the uncompressed": least}
+    plots = []
     for size in sorted(result.aim.batch_sizes, reverse=True):
         series: dict[str, list[Dot]] = {}
         for row in result.rows:
             dot = Dot(row.speed(size).times, row.score, row.name, _label(row, result))
             series.setdefault(f"{row.engine} {row.precision}", []).append(dot)
         speed = f"times the uncompressed model's samples/s, {size} at a time"
-        yield scatter(series, speed, metric.name, y_format=lambda value: f"{value:.4g}", levels=levels)
+        plots.append(scatter(series, speed, metric.name, y_format=lambda value: f"{value:.4g}", levels=levels))
+    return side_by_side(*plots)
 
 
 def _label(row: Row, result: CompressResult) -> str:
@@ -73,21 +77,6 @@ def _label(row: Row, result: CompressResult) -> str:
 
 
 def _table(result: CompressResult) -> Html:
-    sizes = result.aim.batch_sizes
-    speeds = [head for size in sizes for head in (f"samples/s, {size}", "times", "p50 ms")]
-    names = ["candidate", "engine", result.metric.name, "points", *speeds]
-    rows = []
-    for row in ordered(result.rows, result.aim):
-        times = [
-            value
-            for speed in map(row.speed, sizes)
-            for value in (round(speed.samples_per_second), round(speed.times, 2), round(speed.p50_ms, 1))
-        ]
-        points = _points(result, row.score, result.reference.score)
-        costs = [round(row.size_mb, 1), round(row.peak_mb), row.difference, row.agreement]
-        rows.append([row.candidate, row.way, row.score, points, *times, *costs])
-    return table([*names, "disk MB", "memory MB", "difference", "alike"], rows)
-
-
-def _points(result: CompressResult, score: float, reference: float) -> float:
-    return round(-result.metric.drop(score, reference), 2) + 0.0
+    lines = [cells(row, result) for row in ordered(result.rows, result.aim)]
+    rows = [[*line[:NAMES], *map(Number, line[NAMES:])] for line in lines]
+    return table(columns(result.metric.name, result.aim), rows, "*: the best; !: loses more than is allowed")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from nlpctl.compression.scores import Row
 from nlpctl.compression.selection import Aim, ordered, within
 from nlpctl.runners.compress_page import compress_page
+from nlpctl.runners.compress_table import NAMES, cells, columns, points_text
 from nlpctl.runners.timing import conditions
 from nlpctl.runtime.files import write_json_atomic, write_text_atomic
 
@@ -67,35 +68,6 @@ def _entry(row: Row, result: CompressResult) -> dict[str, Any]:
     return values
 
 
-def columns(metric: str, aim: Aim) -> list[str]:
-    """The heads of the table for people."""
-    speeds = [head for size in aim.batch_sizes for head in (f"samples/s, {size}", "times", "p50 ms")]
-    return ["candidate", "engine", metric, "points", *speeds, "disk MB", "memory MB", "difference", "alike"]
-
-
-def cells(row: Row, result: CompressResult) -> list[str]:
-    """One line of the table: the best is marked by *, a score that is not allowed by !."""
-    drop = result.metric.drop(row.score, result.reference.score)
-    mark = "* " if row == result.best else "" if within(row, result.reference, result.metric, result.aim) else "! "
-    speeds = [
-        cell
-        for size in result.aim.batch_sizes
-        for speed in [row.speed(size)]
-        for cell in (f"{speed.samples_per_second:,.0f}", f"{speed.times:.2f}", f"{speed.p50_ms:,.1f}")
-    ]
-    return [
-        mark + row.candidate,
-        row.way,
-        f"{row.score:.4f}",
-        f"{-drop + 0:+.2f}",
-        *speeds,
-        f"{row.size_mb:,.1f}",
-        f"{row.peak_mb:,.0f}",
-        "-" if row.difference is None else f"{row.difference:.2g}",
-        f"{row.agreement:.2%}",
-    ]
-
-
 def summary(result: CompressResult) -> str:
     """The best in a sentence."""
     best, aim, reference = result.best, result.aim, result.reference
@@ -127,7 +99,7 @@ def markdown(result: CompressResult, source: str, told: dict[str, Any]) -> str:
         f"Wanted: {allowed}. `*`: the best; `!`: loses more than is allowed.",
         "",
         _line(heads),
-        _line(["---", "---", *["---:"] * (len(heads) - 2)]),
+        _line(["---"] * NAMES + ["---:"] * (len(heads) - NAMES)),
         *[_line(cells(row, result)) for row in ordered(result.rows, result.aim)],
         "",
     ]
@@ -153,7 +125,7 @@ def _test_table(result: CompressResult) -> list[str]:
         _line(["", result.metric.name, "points", "alike"]),
         _line(["---", "---:", "---:", "---:"]),
         _line([result.reference.name, f"{test.reference:.4f}", "", ""]),
-        _line([result.best.name, f"{test.chosen:.4f}", f"{-drop + 0:+.2f}", f"{test.agreement:.2%}"]),
+        _line([result.best.name, f"{test.chosen:.4f}", points_text(drop), f"{test.agreement:.2%}"]),
         "",
     ]
 

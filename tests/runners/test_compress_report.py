@@ -10,7 +10,8 @@ from scored import scored
 from nlpctl.compression.scores import Failure, Metric, TestScore
 from nlpctl.compression.selection import Aim
 from nlpctl.runners.compress import CompressResult
-from nlpctl.runners.compress_report import cells, columns, markdown, report, summary, write_reports
+from nlpctl.runners.compress_report import markdown, report, summary, write_reports
+from nlpctl.runners.compress_table import cells, columns
 
 
 @pytest.fixture
