@@ -73,19 +73,21 @@ def compress(
 
     with located(recipe):
         result = run_compression(recipe, find_trained_model(recipe), output=output, overwrite=overwrite)
-    _show(result)
+    _show(result, json)
 
 
-def _show(result: CompressResult) -> None:
-    rows = [
-        [
-            ("* " if row == result.best else "") + row.candidate,
-            row.way,
-            f"{row.score:.4f}",
-            *[f"{speed.times:.2f}" for speed in row.speeds],
-            f"{row.size_mb:.1f}",
-        ]
-        for row in result.rows
-    ]
-    speeds = [f"x {speed.batch_size}" for speed in result.best.speeds]
-    console.table(str(result.folder), ["candidate", "engine", result.metric.name, *speeds, "MB"], rows)
+def _show(result: CompressResult, json: bool) -> None:
+    from nlpctl.compression.selection import ordered
+    from nlpctl.runners.compress_report import JSON, cells, columns, summary
+
+    if json:
+        console.result((result.folder / JSON).read_text(encoding="utf-8").rstrip("\n"))
+        return
+    lines = [cells(row, result) for row in ordered(result.rows, result.aim)]
+    console.table("", columns(result.metric.name, result.aim), lines)
+    for failure in result.failures:
+        console.warn(f"{failure.name}: {failure.reason}")
+    console.note(f"{result.folder / 'best'}: {summary(result)}")
+    if result.test is not None:
+        test = result.test
+        console.note(f"on test: {test.chosen:.4f}, the uncompressed model {test.reference:.4f}")

@@ -57,6 +57,11 @@ class Step:
         return f"{self.kind}/{self.name}"
 
     @property
+    def work(self) -> str:
+        """What is done, whatever to: steps of the same work take about as long."""
+        return self.method if self.calibration is None else f"{self.method}-{self.calibration.name}"
+
+    @property
     def scored(self) -> bool:
         """Whether it is in the table: every export is."""
         return self.kind != NETWORKS

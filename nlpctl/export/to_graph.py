@@ -42,11 +42,14 @@ def write_paddle_graph(
         raise RunFailed(message.strip(), hint="use the model folder itself: --engine dygraph") from error
     finally:
         network.forward.rollback()
-    return _name_outputs(prefix.with_name(prefix.name + PROGRAM), outputs)
+    return name_outputs(prefix.with_name(prefix.name + PROGRAM), outputs)
 
 
-def _name_outputs(file: Path, names: Sequence[str]) -> tuple[TensorSpec, ...]:
-    """Give the outputs of a program names that say what they are; Paddle calls them save_infer_model/scale_0.tmp_0."""
+def name_outputs(file: Path, names: Sequence[str]) -> tuple[TensorSpec, ...]:
+    """Give the outputs of a program names that say what they are; Paddle calls them save_infer_model/scale_0.tmp_0.
+
+    Returns them.
+    """
     program = read_program(file)
     renamed = dict(zip(program.fetches, names, strict=True))
     file.write_bytes(renamed_variables(program.serialized, renamed))

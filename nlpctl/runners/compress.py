@@ -10,32 +10,36 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nlpctl.compression.hooks import check_hooks
-from nlpctl.compression.plan_file import PLAN, check_plan, make_plan, write_plan
+from nlpctl.compression.best import write_best
+from nlpctl.compression.costs import Clock, Costs, read_times, told, trained_rows, write_times
+from nlpctl.compression.explore import Explorer, Option
+from nlpctl.compression.plan_file import make_plan, write_plan
 from nlpctl.compression.scores import Failure, Metric, Row, TestScore
 from nlpctl.compression.selection import Aim, select
-from nlpctl.compression.steps import CANDIDATES, EXPORTS, NETWORKS, ORIGINAL, Step, plan_steps, trains
-from nlpctl.compression.strategy import KEY, TRAINED, Chain, parse_strategy
-from nlpctl.config.checks import check
+from nlpctl.compression.steps import CANDIDATES, EXPORTS, NETWORKS, Step, plan_steps
+from nlpctl.compression.strategy import TRAINED, parse_strategy
+from nlpctl.config.compression_keys import parse_budget
 from nlpctl.config.schema import Recipe
-from nlpctl.data.sources import has_split
-from nlpctl.errors import Interrupted, NlpctlError, UserError
-from nlpctl.inference.support import is_installed
-from nlpctl.models.export_folder import read_manifest
-from nlpctl.models.source import resolve_source
+from nlpctl.errors import Interrupted, NlpctlError, RunFailed, UserError
+from nlpctl.runners.compress_refusals import (
+    ELSEWHERE,
+    check_strategies,
+    default_output,
+    refuse_early,
+    refuse_output,
+)
+from nlpctl.runners.compress_report import write_reports
 from nlpctl.runners.compress_worker import Workshop
 from nlpctl.runners.score_candidates import Scorer, Timing, check_scorable
-from nlpctl.runners.trained import check_export, one_process, prepared
+from nlpctl.runners.trained import one_process, prepared
 from nlpctl.runtime import console
 from nlpctl.runtime.files import remove_dir, remove_leftovers, writing
 from nlpctl.runtime.interrupt import sigterm_interrupts
-from nlpctl.runtime.layout import EXPORT, MODEL, RECIPE
 from nlpctl.runtime.lock import take_lock
 from nlpctl.runtime.run_directory import RunDirectory
 
-COMPRESS = "compress"
-SCORES = "scores"
-_ELSEWHERE = "name another folder: -o FOLDER"
+SCORES, BEST = "scores", "best"
+AT_THE_END = 2  # scorings that are kept free of a budget: the best on test, beside the uncompressed network
 
 
 @dataclass(frozen=True)
@@ -61,17 +65,21 @@ def compress(
     else. UserError, before anything is made, where a strategy cannot work with this model, task or machine;
     Interrupted after Ctrl-C: the same call goes on.
     """
+    budget = recipe.compression.budget
+    clock = Clock(None if budget is None else parse_budget(budget))
     chains = parse_strategy(recipe.compression.strategy)
-    _refuse_early(recipe, source, chains)
-    folder = output if output is not None else _default_output(source)
+    refuse_early(recipe, source, chains)
+    folder = output if output is not None else default_output(source)
     plan = make_plan(recipe, source)
-    _refuse_output(folder, source, plan, recipe, overwrite)
+    refuse_output(folder, source, plan, recipe, overwrite)
     prepared(recipe)
     check_scorable(recipe)
-    steps = plan_steps(chains, recipe.compression)
+    check_strategies(recipe, source, chains)
+    steps = {step.folder: step for step in plan_steps(chains, recipe.compression)}
+    recipe = dataclasses.replace(recipe, runtime=one_process(recipe.runtime))
     with _taken(folder, overwrite, plan), sigterm_interrupts():
         try:
-            return _Compression(recipe, source, folder, steps).run()
+            return _Compression(recipe, source, folder, steps, clock).run()
         except KeyboardInterrupt:
             hint = "the same command goes on from here"
             raise Interrupted("interrupted", where=str(folder), hint=hint) from None
@@ -79,69 +87,127 @@ def compress(
 
 @dataclass
 class _Compression:
-    """One call: which folders are made, and what they are worth."""
+    """One call: which folders are there, and what they are worth."""
 
     recipe: Recipe
     source: str
     folder: Path
-    steps: Sequence[Step]
-    rows: list[Row] = field(default_factory=list)
-    failures: list[Failure] = field(default_factory=list)
-    lost: set[str] = field(default_factory=set)  # folders that could not be made
+    steps: dict[str, Step]
+    clock: Clock
+    rows: dict[str, tuple[Row, ...]] = field(default_factory=dict)  # by the folder of a candidate
+    failures: dict[str, tuple[Failure, ...]] = field(default_factory=dict)
+    lost: dict[str, NlpctlError] = field(default_factory=dict)  # folders that could not be made
+    kept: str | None = None  # the row that best/ was made of
 
     def run(self) -> CompressResult:
+        """Score what is there, then make what is missing, the most promising first, as long as there is time."""
         section = self.recipe.compression
         aim = Aim(section.max_drop, section.target, section.batch_sizes)
-        original = self.folder / EXPORTS / ORIGINAL
-        recipe = _in_one_process(self.recipe)
-        with Workshop(recipe, self.source, self.folder) as workshop:
-            self._make(workshop, self.steps[0])
+        first = next(iter(self.steps.values()))  # the uncompressed network: everything is compared with it
+        with Workshop(self.recipe, self.source, self.folder) as workshop:
+            if not is_made(self.folder, first):
+                self._make(workshop, first)
             if self.lost:
-                raise self.error
+                raise self.lost[first.folder]
             timing = Timing(batch_sizes=section.batch_sizes)
-            with Scorer(recipe, original, self.folder / SCORES, timing) as scorer:
-                reference = scorer.reference()
-                for step in self.steps:
-                    self._make(workshop, step)
-                    if step.scored and step.folder not in self.lost:
-                        scored = scorer.score(self.folder / step.folder)
-                        self.rows += scored.rows
-                        self.failures += scored.failures
-                best = select(self.rows, reference, scorer.metric, aim)
-                test = scorer.on_test(best)
-                return CompressResult(
-                    self.folder,
-                    tuple(self.rows),
-                    tuple(self.failures),
-                    scorer.metric,
-                    aim,
-                    reference,
-                    best,
-                    test,
-                )
+            with Scorer(self.recipe, self.folder / first.folder, self.folder / SCORES, timing) as scorer:
+                self.reference, self.metric, self.aim = scorer.reference(), scorer.metric, aim
+                for folder in sorted(self._finished()):
+                    self._score(scorer, folder)
+                self._settle(None)
+                self._explore(workshop, scorer)
+                result = self._settle(scorer)
+        asked = [folder for folder, step in self.steps.items() if step.scored and step != first]
+        if asked and all(folder in self.lost for folder in asked):
+            raise next(iter(self.lost.values()))
+        return result
 
-    def _make(self, workshop: Workshop, step: Step) -> None:
-        """Make a folder that is not there; what fails is told and noted."""
-        if is_made(self.folder, step):
-            return
-        missing = [name for name in step.needs if name in self.lost]
-        if missing:
-            self._lose(step, f"needs {missing[0]}, which could not be made")
-            return
+    def _explore(self, workshop: Workshop, scorer: Scorer) -> None:
+        costs = self._costs()
+        explorer = Explorer(self.steps, self.reference, self.metric, self.aim, costs)
+        reserve = AT_THE_END * costs.scoring
+        while True:
+            made = {step.folder for step in self.steps.values() if is_made(self.folder, step)}
+            rows = [row for rows in self.rows.values() for row in rows]
+            options = explorer.options(made, set(self.lost), rows)
+            left = self.clock.left()
+            option = next((each for each in options if left is None or each.seconds + reserve <= left), None)
+            if option is None:
+                self._tell_untried(options, left)
+                return
+            for step in option.missing:
+                started = time.monotonic()
+                self._make(workshop, step, None if left is None else self.clock.left() - reserve)
+                if step.folder in self.lost:
+                    break
+                costs.measured[step.work] = time.monotonic() - started
+                write_times(self.folder, costs.measured)
+            else:
+                self._score(scorer, option.step.folder)
+                self._settle(None)
+
+    def _costs(self) -> Costs:
+        """What steps are expected to take; without a budget nobody asks for it."""
+        speed = self.reference.speed(max(self.aim.batch_sizes)).samples_per_second
+        budgeted = self.clock.left() is not None and any(step.trains for step in self.steps.values())
+        rows = trained_rows(self.recipe) if budgeted else dict.fromkeys(TRAINED, 0.0)
+        return Costs(speed, rows, self.reference.seconds, read_times(self.folder))
+
+    def _finished(self) -> list[str]:
+        """The complete folders of the table, those of earlier calls too, but for the uncompressed network's: first."""
+        kinds = (EXPORTS, CANDIDATES)
+        return [f"{kind}/{path.name}" for kind in kinds for path in (self.folder / kind).glob("*") if path.is_dir()]
+
+    def _make(self, workshop: Workshop, step: Step, seconds: float | None = None) -> None:
+        """Make a folder; what fails is told and noted, with all that needs it."""
         console.note(f"making {step.folder}")
         started = time.monotonic()
         try:
-            workshop.make(step)
+            workshop.make(step, seconds)
         except NlpctlError as error:
-            self.error = error
-            self._lose(step, str(error))
             console.warn(f"{step.name}: {error}")
+            self._lose(step, error)
         else:
             console.note(f"{step.folder} made in {time.monotonic() - started:.0f} s")
 
-    def _lose(self, step: Step, reason: str) -> None:
-        self.lost.add(step.folder)
-        self.failures.append(Failure(step.name, "", reason))
+    def _lose(self, step: Step, error: NlpctlError) -> None:
+        self.lost[step.folder] = error
+        self.failures[step.folder] = (Failure(step.name, "", str(error)),)
+        for each in self.steps.values():
+            if step.folder in each.needs:
+                self._lose(each, RunFailed(f"needs {step.folder}, which could not be made"))
+
+    def _score(self, scorer: Scorer, folder: str) -> None:
+        scored = scorer.score(self.folder / folder)
+        self.rows[folder], self.failures[folder] = scored.rows, scored.failures
+
+    def _tell_untried(self, options: Sequence[Option], left: float | None) -> None:
+        for option in options:
+            reason = f"not tried: it would take about {told(option.seconds)}, and {told(max(0.0, left))} were left"
+            self.failures[option.step.folder] = (Failure(option.step.name, "", reason),)
+        if options:
+            names = ", ".join(option.step.name for option in options)
+            console.note(f"no time for {names}: the same command with a longer --budget goes on")
+
+    def _settle(self, scorer: Scorer | None) -> CompressResult:
+        """Write best/ and the reports from what is known; with `scorer` the best is scored on test too."""
+        rows = tuple(row for rows in self.rows.values() for row in rows)
+        best = select(rows, self.reference, self.metric, self.aim)
+        if best.name != self.kept:
+            write_best(best, self.folder / BEST)
+            self.kept = best.name
+        result = CompressResult(
+            folder=self.folder,
+            rows=rows,
+            failures=tuple(each for failures in self.failures.values() for each in failures),
+            metric=self.metric,
+            aim=self.aim,
+            reference=self.reference,
+            best=best,
+            test=None if scorer is None else scorer.on_test(best),
+        )
+        write_reports(result, self.source, self.recipe.task)
+        return result
 
 
 def is_made(folder: Path, step: Step) -> bool:
@@ -152,81 +218,16 @@ def is_made(folder: Path, step: Step) -> bool:
     return run.manifest_file.is_file() and run.read_manifest()["state"] == "finished" and run.model.is_dir()
 
 
-def _in_one_process(recipe: Recipe) -> Recipe:
-    return dataclasses.replace(recipe, runtime=one_process(recipe.runtime))
-
-
-# -- what is refused before anything is made -------------------------------------------------
-
-
-def _refuse_early(recipe: Recipe, source: str, chains: Sequence[Chain]) -> None:
-    """UserError for what can be told without Paddle."""
-    check_hooks(recipe)
-    if not has_split(recipe.data, "dev"):
-        check_scorable(recipe)  # tells so
-    found = resolve_source(source)
-    if found.kind == "export":
-        _refuse_for_export(recipe, found.folder, chains)
-    if trains(chains):
-        problems = check(recipe, "train")
-        if problems:
-            raise UserError(problems=problems)
-    if any(chain.int8 in ("ort-dynamic", "ort-static") for chain in chains):
-        from nlpctl.export.onnx import require_paddle2onnx
-
-        require_paddle2onnx()
-        if not is_installed("onnxruntime"):
-            raise UserError("ONNX Runtime is not installed", KEY, "pip install onnxruntime, or take ptq")
-
-
-def _refuse_for_export(recipe: Recipe, folder: Path, chains: Sequence[Chain]) -> None:
-    """UserError where a strategy needs more than the graphs of an export."""
-    manifest = read_manifest(folder)
-    check_export(recipe, manifest)
-    training = [part for chain in chains for part in chain.parts if part in TRAINED]
-    if training:
-        message = f"{training[0]} trains a network, and an export holds graphs only"
-        hint = "give the run or the model folder that it was made from, or take ptq, ort-dynamic"
-        raise UserError(message, KEY, hint)
-
-
-def _default_output(source: str) -> Path:
-    """compress/ in the run that holds `source`. UserError for a model that is not of a run."""
-    folder = resolve_source(source).folder
-    if folder is not None:
-        run = folder.resolve().parent
-        if folder.name in (MODEL, EXPORT) and (run / RECIPE).is_file():
-            return folder.parent / COMPRESS
-    raise UserError("the model is not in a run: where shall the results go?", where="-o", hint="name it: -o FOLDER")
-
-
-def _refuse_output(folder: Path, source: str, plan: dict, recipe: Recipe, overwrite: bool) -> None:
-    """UserError where `folder` is something else, or holds what another plan made."""
-    if not folder.exists():
-        return
-    if not folder.is_dir():
-        raise UserError("this is a file, not a folder", where=str(folder), hint=_ELSEWHERE)
-    model = resolve_source(source).folder
-    if model is not None and folder.resolve() in (model, *model.parents):
-        raise UserError("this holds the model itself", where=str(folder), hint=_ELSEWHERE)
-    if not any(folder.iterdir()):
-        return
-    if not (folder / PLAN).is_file():
-        raise UserError("is no folder of compressed models, and is not touched", where=str(folder), hint=_ELSEWHERE)
-    if not overwrite:
-        check_plan(folder, plan, recipe)
-
-
 @contextlib.contextmanager
 def _taken(folder: Path, overwrite: bool, plan: dict) -> Iterator[None]:
     """Hold `folder` for this command alone, without what a killed one left behind."""
-    with writing(folder, _ELSEWHERE):
+    with writing(folder, ELSEWHERE):
         folder.mkdir(parents=True, exist_ok=True)
     lock = take_lock(folder)
     if lock is None:
         raise UserError("another command is at work here", where=str(folder), hint="wait for it, or stop it")
     try:
-        with writing(folder, _ELSEWHERE):
+        with writing(folder, ELSEWHERE):
             if overwrite:
                 for path in [path for path in folder.iterdir() if path.is_dir()]:
                     remove_dir(path)

@@ -17,20 +17,19 @@ from nlpctl.data.kinds import task_rows
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.export.graph_files import INT8_PREFIX, ONNX_DYNAMIC, ONNX_STATIC, PREFIX, paddle_files
 from nlpctl.export.rows import rows_to_calibrate, rows_to_compare
-from nlpctl.models.export_folder import REPORTS, ExportManifest, Graph, read_manifest, write_manifest
+from nlpctl.models.export_folder import ExportManifest, Graph, read_manifest, write_manifest
 from nlpctl.models.source import resolve_source
+from nlpctl.runners.compress_source import add_onnx, copy_files, copy_fp32, import_static, static_model
 from nlpctl.runners.export import ROWS, Wanted, export_versions, write_export
 from nlpctl.runners.trained import prepared
 from nlpctl.runtime import console
 from nlpctl.runtime.files import staged_dir
-from nlpctl.runtime.layout import EXPORT_MANIFEST, MODEL, RECIPE
+from nlpctl.runtime.layout import MODEL, RECIPE
 from nlpctl.runtime.run_directory import RunDirectory
 
 if TYPE_CHECKING:
     from nlpctl.export.parity import Parity
     from nlpctl.tasks.base import Batch
-
-NOT_GRAPHS = (EXPORT_MANIFEST, *REPORTS)
 
 
 @dataclass
@@ -88,8 +87,12 @@ class Workbench:
         source, recipe = str(self._network(step)), self.recipe
         if step.name != ORIGINAL:
             recipe = recipe_of_network(self.recipe, self.output / step.needs[0])
-        elif resolve_source(source).kind == "export":
-            copy_fp32(Path(source), folder)
+        elif (prefix := static_model(recipe)) is not None or resolve_source(source).kind == "export":
+            if prefix is None:
+                copy_fp32(Path(source), folder)
+            else:
+                import_static(recipe, prefix, source, folder)
+            add_onnx(recipe, folder)
             return
         try:
             write_export(recipe, source, folder, final, Wanted(("paddle", "onnx"), ("fp32",)))
@@ -105,9 +108,7 @@ class Workbench:
         origin = self.output / step.needs[0]
         manifest = read_manifest(origin)
         graphs = {name for graph in manifest.graphs for name in graph.files}
-        for path in origin.iterdir():
-            if path.name not in graphs and path.name not in NOT_GRAPHS:
-                shutil.copyfile(path, folder / path.name)
+        copy_files(origin, folder, graphs)
         graph = self._graph(step, origin, manifest, folder)
         made = dataclasses.replace(manifest, graphs=(graph,), versions=export_versions(), chosen=None)
         write_manifest(folder, self._checked(step, folder, made))
@@ -204,22 +205,6 @@ def recipe_of_network(recipe: Recipe, run: Path) -> Recipe:
     """The recipe that a network of this compression was trained with, in the process that `recipe` asks for."""
     own = load_recipe(run / RECIPE, (), "apply")
     return dataclasses.replace(own, runtime=recipe.runtime, inference=recipe.inference)
-
-
-def copy_fp32(export: Path, folder: Path) -> None:
-    """What `export` holds, without its graphs in 8 bits. The ONNX graph is made where only Paddle's is there.
-
-    UserError where it holds no fp32 graph.
-    """
-    manifest = read_manifest(export)
-    kept = tuple(graph for graph in manifest.graphs if graph.precision == "fp32" and graph.method is None)
-    if not kept:
-        raise UserError("this export holds no fp32 graph to start from", str(export), "export the model again")
-    dropped = {name for graph in manifest.graphs if graph not in kept for name in graph.files}
-    for path in export.iterdir():
-        if path.is_file() and path.name not in dropped and path.name not in NOT_GRAPHS:
-            shutil.copyfile(path, folder / path.name)
-    write_manifest(folder, dataclasses.replace(manifest, graphs=kept, source=str(export), chosen=None))
 
 
 def _fp32(manifest: ExportManifest, format: str, origin: Path) -> Graph:

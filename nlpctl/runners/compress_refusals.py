@@ -1,0 +1,100 @@
+"""What `nlpctl compress` refuses before anything is made, and where its results go."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nlpctl.compression.hooks import check_hooks
+from nlpctl.compression.plan_file import PLAN, check_plan
+from nlpctl.compression.steps import trains
+from nlpctl.compression.strategy import KEY, TRAINED, Chain
+from nlpctl.config.checks import check
+from nlpctl.config.schema import Recipe
+from nlpctl.data.sources import has_split
+from nlpctl.errors import UserError
+from nlpctl.inference.support import is_installed
+from nlpctl.models.export_folder import read_manifest
+from nlpctl.models.source import read_config, resolve_source
+from nlpctl.runners.compress_source import static_model
+from nlpctl.runners.score_candidates import check_scorable
+from nlpctl.runners.trained import check_export
+from nlpctl.runtime.layout import EXPORT, MODEL, RECIPE
+
+COMPRESS = "compress"
+ELSEWHERE = "name another folder: -o FOLDER"
+CHECKED = {
+    "dynabert": "nlpctl.compression.dynabert",
+    "distill": "nlpctl.compression.distill",
+    "qat": "nlpctl.compression.qat",
+}
+
+
+
+def refuse_early(recipe: Recipe, source: str, chains: Sequence[Chain]) -> None:
+    """UserError for what can be told without Paddle."""
+    check_hooks(recipe)
+    if not has_split(recipe.data, "dev"):
+        check_scorable(recipe)  # tells so
+    found = resolve_source(source)
+    if static_model(recipe) is not None:
+        _refuse_training(chains, "a static model")
+    elif found.kind == "export":
+        check_export(recipe, read_manifest(found.folder))
+        _refuse_training(chains, "an export")
+    if trains(chains):
+        problems = check(recipe, "train")
+        if problems:
+            raise UserError(problems=problems)
+    if any(chain.int8 in ("ort-dynamic", "ort-static") for chain in chains):
+        from nlpctl.export.onnx import require_paddle2onnx
+
+        require_paddle2onnx()
+        if not is_installed("onnxruntime"):
+            raise UserError("ONNX Runtime is not installed", KEY, "pip install onnxruntime, or take ptq")
+
+
+def _refuse_training(chains: Sequence[Chain], what: str) -> None:
+    """UserError where a strategy needs more than graphs."""
+    training = [part for chain in chains for part in chain.parts if part in TRAINED]
+    if training:
+        hint = "give the run or the model folder that it was made from, or take ptq, ort-dynamic"
+        raise UserError(f"{training[0]} trains a network, and {what} holds graphs only", KEY, hint)
+
+
+def check_strategies(recipe: Recipe, source: str, chains: Sequence[Chain]) -> None:
+    """UserError where a strategy says that it cannot work with this network. Imports Paddle."""
+    folder = resolve_source(source).folder
+    config = {} if folder is None else read_config(folder)
+    for part, module in CHECKED.items():
+        if any(part in chain.parts for chain in chains):
+            importlib.import_module(module).check(recipe, config)
+
+
+def default_output(source: str) -> Path:
+    """compress/ in the run that holds `source`. UserError for a model that is not of a run."""
+    folder = resolve_source(source).folder
+    if folder is not None:
+        run = folder.resolve().parent
+        if folder.name in (MODEL, EXPORT) and (run / RECIPE).is_file():
+            return folder.parent / COMPRESS
+    raise UserError("the model is not in a run: where shall the results go?", where="-o", hint="name it: -o FOLDER")
+
+
+def refuse_output(folder: Path, source: str, plan: Mapping[str, Any], recipe: Recipe, overwrite: bool) -> None:
+    """UserError where `folder` is something else, or holds what another plan made."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise UserError("this is a file, not a folder", where=str(folder), hint=ELSEWHERE)
+    model = resolve_source(source).folder
+    if model is not None and folder.resolve() in (model, *model.parents):
+        raise UserError("this holds the model itself", where=str(folder), hint=ELSEWHERE)
+    if not any(folder.iterdir()):
+        return
+    if not (folder / PLAN).is_file():
+        raise UserError("is no folder of compressed models, and is not touched", where=str(folder), hint=ELSEWHERE)
+    if not overwrite:
+        check_plan(folder, plan, recipe)
