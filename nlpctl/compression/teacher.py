@@ -30,12 +30,12 @@ from nlpctl.inference.pipeline import answering
 from nlpctl.models.export_folder import ExportManifest, Graph
 from nlpctl.models.load import LoadedModel
 from nlpctl.runtime import console
-from nlpctl.runtime.files import staged_dir
+from nlpctl.runtime.files import staged_file
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.tasks.base import Task
 from nlpctl.tasks.registry import make_task
 
-AT_ONCE = 4096  # texts that are sorted by length together, and told of when they are done
+AT_ONCE = 2048  # texts that are sorted by length together, and whose answers are one file
 SIMILAR = 12  # words that stand for a word
 _ROWS = 2048  # words that are compared with all others at a time
 
@@ -58,15 +58,29 @@ class Teacher:
 
     def answers(self, examples: Sequence[Any], batch_size: int) -> list[np.ndarray]:
         """float32 logits of each example: [1, labels]; of a tagged one [words, tags], without a CRF's transitions."""
-        found: list[np.ndarray] = []
         with self._engine(examples[0]) as predictor:
-            pipeline = answering(_giving_logits(self.task), self.encoder, predictor)
+            return self._answers(predictor, examples, batch_size)
+
+    def kept_answers(self, folder: Path, examples: Sequence[Any], batch_size: int) -> list[np.ndarray]:
+        """`answers`, kept in `folder`: those of the same teacher to the same texts are read again."""
+        found: list[np.ndarray] = []
+        with contextlib.ExitStack() as stack:
+            predictor = None
             for start in range(0, len(examples), AT_ONCE):
-                parts = pipeline.predictions(examples[start : start + AT_ONCE], batch_size)
-                found += [np.concatenate([np.atleast_2d(logits) for logits in each]) for each in parts]
-                if len(examples) > AT_ONCE:
-                    console.note(f"the teacher has answered {len(found):,} of {len(examples):,} texts")
+                part = examples[start : start + AT_ONCE]
+                file, mark = folder / f"{start // AT_ONCE:05d}.npz", self._mark(part)
+                answers = _read(file, mark)
+                if answers is None:
+                    predictor = predictor or stack.enter_context(self._engine(examples[0]))
+                    answers = self._answers(predictor, part, batch_size)
+                    _write(file, mark, answers)
+                    console.note(f"the teacher has answered {start + len(part):,} of {len(examples):,} texts")
+                found += answers
         return found
+
+    def _answers(self, predictor: Predictor, examples: Sequence[Any], batch_size: int) -> list[np.ndarray]:
+        parts = answering(_giving_logits(self.task), self.encoder, predictor).predictions(examples, batch_size)
+        return [np.concatenate([np.atleast_2d(logits) for logits in each]) for each in parts]
 
     @contextlib.contextmanager
     def _engine(self, example: Any) -> Iterator[Predictor]:
@@ -81,19 +95,6 @@ class Teacher:
             length = self.task.data.max_seq_length
             manifest = ExportManifest(self.task.name, input_specs(batch), outputs, length, (graph,), 0, "", {})
             yield PaddlePredictor(Path(name), manifest, graph, "fp32", self.setup)
-
-    def kept_answers(self, folder: Path, examples: Sequence[Any], batch_size: int) -> list[np.ndarray]:
-        """`answers`, kept in `folder`: those of the same teacher to the same texts are read again."""
-        file, mark = folder / "answers.npz", self._mark(examples)
-        if file.is_file():
-            with np.load(file) as kept:
-                if str(kept["mark"]) == mark:
-                    return np.split(kept["logits"], kept["ends"][:-1])
-        answers = self.answers(examples, batch_size)
-        with staged_dir(folder) as staged:
-            ends = np.cumsum([len(answer) for answer in answers])
-            np.savez(staged / file.name, mark=np.array(mark), logits=np.concatenate(answers), ends=ends)
-        return answers
 
     def _mark(self, examples: Sequence[Any]) -> str:
         """What tells these answers from others: the teacher's weights, and the texts in their order."""
@@ -129,6 +130,20 @@ class Teacher:
                 near = sorted((-part[row, i], candidates[i]) for i in chosen if part[row, i] > 0)
                 found[words[start + row]] = [word for _, word in near]
         return found
+
+
+def _read(file: Path, mark: str) -> list[np.ndarray] | None:
+    """The answers in `file`; None where it has no such answers."""
+    if not file.is_file():
+        return None
+    with np.load(file) as kept:
+        return np.split(kept["logits"], kept["ends"][:-1]) if str(kept["mark"]) == mark else None
+
+
+def _write(file: Path, mark: str, answers: Sequence[np.ndarray]) -> None:
+    ends = np.cumsum([len(answer) for answer in answers])
+    with staged_file(file) as stream:
+        np.savez(stream, mark=np.array(mark), logits=np.concatenate(answers), ends=ends)
 
 
 def open_teacher(recipe: Recipe, source: str, setup: ProcessSetup) -> Teacher:
