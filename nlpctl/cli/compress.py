@@ -78,7 +78,8 @@ def compress(
 
 def _show(result: CompressResult, json: bool) -> None:
     from nlpctl.compression.selection import ordered
-    from nlpctl.runners.compress_report import JSON, cells, columns, summary
+    from nlpctl.runners.compress_report import JSON, summary
+    from nlpctl.runners.compress_table import cells, columns
 
     if json:
         console.result((result.folder / JSON).read_text(encoding="utf-8").rstrip("\n"))

@@ -14,7 +14,7 @@ from statistics import median
 from nlpctl.compression.costs import Costs
 from nlpctl.compression.scores import Metric, Row
 from nlpctl.compression.selection import Aim
-from nlpctl.compression.steps import ORIGINAL, STUDENT, Step
+from nlpctl.compression.steps import ORIGINAL, Step
 
 SAFETY = 1.2  # what a step is taken to need, as a multiple of what is expected
 # What a method is expected to gain, as a multiple of the speed, before it was tried.
@@ -93,12 +93,11 @@ class Explorer:
 
     def _too_narrow(self, network: str, gains: Mapping[str, tuple[float, float]]) -> bool:
         """Whether the network, or a wider one, lost too much in fp32 already."""
-        if network in (ORIGINAL, STUDENT):
-            tried = {network}
-        else:
-            width = self._width(network)
+        width = self._width(network)
+        tried = {network} - {ORIGINAL}
+        if width < 1:
             networks = {step.name for step in self.steps.values() if step.width is not None}
-            tried = {name for name in networks if self._width(name) >= width}
+            tried |= {name for name in networks if self._width(name) >= width}
         return any(gains[name][1] > self.aim.max_drop for name in tried if name in gains)
 
     def _width(self, network: str) -> float:

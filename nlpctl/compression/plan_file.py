@@ -38,6 +38,7 @@ _FREE = (
     "compression.algo_list",
     "compression.batch_size_list",
     "compression.batch_num_list",
+    "compression.prune_embeddings",
     "compression.evaluate",
     "compression.max_drop",
     "compression.target",
@@ -56,10 +57,14 @@ _OF_TRAINING = (
 )
 
 
-def make_plan(recipe: Recipe, source: Path | str) -> dict[str, Any]:
-    """What decides about the folders that are made: the files of the source, those of the data, and the settings."""
+def make_plan(recipe: Recipe, source: Path | str, static_model: Path | None = None) -> dict[str, Any]:
+    """What decides about the folders that are made: the files of the source, those of the data, and the settings.
+
+    `static_model`: the prefix of the graph that is taken in place of the source's own.
+    """
     folder = Path(source)
     files = sorted(path for path in folder.iterdir() if path.is_file()) if folder.is_dir() else []
+    files += [] if static_model is None else sorted(static_model.parent.glob(f"{static_model.name}.pd*"))
     data = [Path(name) for name in (*recipe.data.train, *recipe.data.dev, *recipe.data.test)]
     values = flat(recipe_values(recipe, everything=True))
     return {

@@ -1,7 +1,7 @@
 """Which folders a strategy needs, and which of them are made of which.
 
-    networks/NAME     a training: width-0.75, student, original+qat
-    exports/NAME      a network's fp32 graphs: original, width-0.75, student
+    networks/NAME     a network that was made of the source: width-0.75, student, original+qat, fewer-words
+    exports/NAME      a network's fp32 graphs: original, width-0.75, student, fewer-words
     candidates/NAME   one graph in 8 bits, or with smaller embeddings, and what an export holds beside it
 
 Names say what a folder was made with, so that a folder that is there need not be made again. Imports no Paddle.
@@ -18,8 +18,8 @@ from nlpctl.compression.strategy import CALIBRATED, EMBEDDINGS, TRAINED, Chain
 from nlpctl.config.compression_keys import parse_width
 
 NETWORKS, EXPORTS, CANDIDATES = "networks", "exports", "candidates"
-ORIGINAL, STUDENT = "original", "student"
-EXPORT = "export"  # the method of a step that writes graphs
+ORIGINAL, STUDENT, FEWER_WORDS = "original", "student", "fewer-words"
+EXPORT, VOCABULARY = "export", "prune_embeddings"  # methods of steps that no strategy names
 
 # What the notes on int8 found best (docs/compression.md); PaddleNLP's own defaults cost accuracy.
 WIDTHS, ALGORITHMS, BATCH_SIZES, BATCH_NUMBERS = ("3/4",), ("avg", "mse"), (32,), (16,)
@@ -67,8 +67,12 @@ class Step:
         return self.kind != NETWORKS
 
     @property
-    def trains(self) -> bool:
+    def is_network(self) -> bool:
         return self.kind == NETWORKS
+
+    @property
+    def trains(self) -> bool:
+        return self.is_network and self.method in TRAINED
 
 
 def plan_steps(chains: Sequence[Chain], section: Any) -> tuple[Step, ...]:
@@ -79,11 +83,10 @@ def plan_steps(chains: Sequence[Chain], section: Any) -> tuple[Step, ...]:
         return steps.setdefault(step.folder, step)
 
     add(_export(ORIGINAL, ()))
+    base = add(Step(NETWORKS, FEWER_WORDS, VOCABULARY)) if section.prune_embeddings else None
     for chain in chains:
-        for network in _networks(chain, section):
-            needs = ()
-            if network is not None:
-                needs = (add(network).folder,)
+        for network in _networks(chain, section, base):
+            needs = () if network is None else (add(network).folder,)
             export = add(_export(ORIGINAL if network is None else network.name, needs))
             for made in _int8(chain, export, needs, section):
                 for step in made:
@@ -103,16 +106,18 @@ def _export(name: str, needs: tuple[str, ...]) -> Step:
     return Step(EXPORTS, name, EXPORT, needs)
 
 
-def _networks(chain: Chain, section: Any) -> Iterator[Step | None]:
-    """The networks that a chain starts from; None stands for the source itself."""
+def _networks(chain: Chain, section: Any, base: Step | None) -> Iterator[Step | None]:
+    """The networks that a chain starts from; `base`: what they are made of. None stands for the source itself."""
+    needs = () if base is None else (base.folder,)
+    before = "" if base is None else f"{base.name}-"
     if chain.network is None:
-        yield None
+        yield base
     elif chain.network == "distill":
-        yield Step(NETWORKS, STUDENT, "distill")
+        yield Step(NETWORKS, f"{before}{STUDENT}", "distill", needs)
     else:
         for text in section.width_mult_list or WIDTHS:
             width = parse_width(text)
-            yield Step(NETWORKS, width_name(width), chain.network, width=width)
+            yield Step(NETWORKS, f"{before}{width_name(width)}", chain.network, needs, width=width)
 
 
 def _int8(chain: Chain, export: Step, network: tuple[str, ...], section: Any) -> Iterator[tuple[Step, ...]]:

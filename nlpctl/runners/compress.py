@@ -29,6 +29,7 @@ from nlpctl.runners.compress_refusals import (
     refuse_output,
 )
 from nlpctl.runners.compress_report import write_reports
+from nlpctl.runners.compress_source import static_model
 from nlpctl.runners.compress_worker import Workshop
 from nlpctl.runners.score_candidates import Scorer, Timing, check_scorable
 from nlpctl.runners.trained import one_process, prepared
@@ -70,7 +71,7 @@ def compress(
     chains = parse_strategy(recipe.compression.strategy)
     refuse_early(recipe, source, chains)
     folder = output if output is not None else default_output(source)
-    plan = make_plan(recipe, source)
+    plan = make_plan(recipe, source, static_model(recipe))
     refuse_output(folder, source, plan, recipe, overwrite)
     prepared(recipe)
     check_scorable(recipe)
@@ -212,7 +213,7 @@ class _Compression:
 
 def is_made(folder: Path, step: Step) -> bool:
     """Whether the folder of `step` is complete."""
-    if not step.trains:
+    if not step.is_network:
         return (folder / step.folder).is_dir()
     run = RunDirectory(folder / step.folder)
     return run.manifest_file.is_file() and run.read_manifest()["state"] == "finished" and run.model.is_dir()

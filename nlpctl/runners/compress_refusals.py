@@ -71,6 +71,10 @@ def check_strategies(recipe: Recipe, source: str, chains: Sequence[Chain]) -> No
     for part, module in CHECKED.items():
         if any(part in chain.parts for chain in chains):
             importlib.import_module(module).check(recipe, config)
+    if recipe.compression.prune_embeddings:
+        from nlpctl.compression import vocabulary
+
+        vocabulary.check(recipe)
 
 
 def default_output(source: str) -> Path:

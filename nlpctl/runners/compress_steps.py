@@ -10,7 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nlpctl.compression.steps import EXPORTS, ORIGINAL, Step
+from nlpctl.compression.steps import EXPORTS, ORIGINAL, VOCABULARY, Step
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.data.kinds import task_rows
@@ -51,8 +51,8 @@ class Workbench:
         UserError or RunFailed where that cannot be; a training leaves checkpoints, from which it goes on.
         """
         final = self.output / step.folder
-        if step.trains:
-            self._train(step, RunDirectory(final))
+        if step.is_network:
+            self._network(step, RunDirectory(final))
             return
         with staged_dir(final) as folder:
             if step.kind == EXPORTS:
@@ -62,29 +62,33 @@ class Workbench:
 
     # -- networks ----------------------------------------------------------------------------
 
-    def _train(self, step: Step, run: RunDirectory) -> None:
-        setup = prepared(self.recipe)
+    def _network(self, step: Step, run: RunDirectory) -> None:
+        setup, source = prepared(self.recipe), str(self._origin(step))
         if step.method == "dynabert":
             from nlpctl.compression.dynabert import train_width
 
-            train_width(self.recipe, self.source, step.width, run, setup)
+            train_width(self.recipe, source, step.width, run, setup)
         elif step.method == "distill":
             from nlpctl.compression.distill import train_student
 
-            train_student(self.recipe, self.source, run, setup)
+            train_student(self.recipe, source, run, setup)
+        elif step.method == VOCABULARY:
+            from nlpctl.compression.vocabulary import prune_vocabulary
+
+            prune_vocabulary(self.recipe, source, run)
         else:
             from nlpctl.compression.qat import train_qat
 
-            train_qat(self.recipe, str(self._network(step)), run, setup)
+            train_qat(self.recipe, source, run, setup)
 
-    def _network(self, step: Step) -> Path | str:
+    def _origin(self, step: Step) -> Path | str:
         """The model folder that a step starts from: of a network that was made, or the source."""
         return self.output / step.needs[0] / MODEL if step.needs else self.source
 
     # -- fp32 graphs -------------------------------------------------------------------------
 
     def _export(self, step: Step, folder: Path, final: Path) -> None:
-        source, recipe = str(self._network(step)), self.recipe
+        source, recipe = str(self._origin(step)), self.recipe
         if step.name != ORIGINAL:
             recipe = recipe_of_network(self.recipe, self.output / step.needs[0])
         elif (prefix := static_model(recipe)) is not None or resolve_source(source).kind == "export":
