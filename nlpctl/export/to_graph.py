@@ -8,9 +8,10 @@ from pathlib import Path
 
 import paddle
 
-from nlpctl.errors import RunFailed
+from nlpctl.errors import RunFailed, UserError
 from nlpctl.export.graph_files import PROGRAM
 from nlpctl.models.export_folder import TensorSpec
+from nlpctl.models.simulated_int8 import is_simulated
 from nlpctl.models.static_inputs import static_inputs
 from nlpctl.static_graph.program import read_program
 from nlpctl.tasks.base import Batch
@@ -26,8 +27,12 @@ def write_paddle_graph(
 ) -> tuple[TensorSpec, ...]:
     """Translate `network` and write PREFIX.pdmodel and PREFIX.pdiparams, with its outputs called `outputs`.
 
-    `batch` is one that it takes. Returns the outputs; the network is as it was. RunFailed where Paddle cannot.
+    `batch` is one that it takes. Returns the outputs; the network is as it was. RunFailed where Paddle cannot;
+    UserError for a network that only simulates int8.
     """
+    if is_simulated(network):
+        message = "this network was trained for int8, which it simulates: a graph of that would be slow"
+        raise UserError(message, hint="take its int8 graph, which `nlpctl compress` wrote, or its source")
     network.eval()
     specs = static_inputs(network, batch)
     try:

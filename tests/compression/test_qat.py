@@ -83,6 +83,9 @@ def test_the_engine_decides_as_the_simulated_network(tmp_path, task, architectur
                                                              (folder, "model.int8.pdiparams"))]  # fmt: skip
     inside = sum(layer.weight.size for _, layer in simulated_layers(model.predictor.network))
     assert sizes[0] - sizes[1] > 2 * inside
+    with pytest.raises(UserError, match="trained for int8, which it simulates"):
+        export(recipe, str(run.model), Wanted(), output=tmp_path / "elsewhere")
+    assert not (tmp_path / "elsewhere").exists()
 
 
 def test_interrupted_and_continued(tmp_path, monkeypatch):
