@@ -1,0 +1,252 @@
+"""Does every strategy work with every family and task, and do engines compute int8 as it was simulated?
+
+    python scripts/check_compression.py                                  # the tables, about 15 minutes
+    python scripts/check_compression.py --task question --family roberta --results table.json
+
+Small networks are trained for some steps on the real data in ../shared/data (parity_models.py), compressed by every
+strategy and sum of strategies with trainings of STEPS steps, and loaded by each engine of this machine. A cell says
+how many decisions on real rows each engine made as the fp32 graph of the same network, the worst of the engines. For
+int8 by Paddle the second number counts decisions of oneDNN that are those of the simulated graph, run operator by
+operator in Paddle's own kernels. --results keeps what was found: a second call goes on from there.
+Exits 1 where a strategy failed that was not refused with a reason, or oneDNN and the simulation agree on less than
+SIMULATED of the rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from bench_common import conditions, conditions_line
+from parity_models import KINDS, Kind, make_run
+
+from nlpctl.compression.steps import CANDIDATES, EXPORTS, NETWORKS, Step, plan_steps
+from nlpctl.compression.strategy import parse_strategy
+from nlpctl.config.load import Override, load_recipe
+from nlpctl.config.schema import Recipe
+from nlpctl.errors import NlpctlError, UserError
+from nlpctl.models.export_folder import read_manifest
+from nlpctl.runners.compress_refusals import check_strategies
+from nlpctl.runners.compress_steps import Workbench
+from nlpctl.runners.trained import find_trained_model
+from nlpctl.runtime.files import STAGING_PREFIX
+
+FAMILIES = ("ernie", "bert", "roberta", "electra", "bilstm")
+TASKS = ("sequence classification", "text matching", "token classification", "token classification, CRF",
+         "question answering")  # fmt: skip
+STRATEGIES = (
+    "bf16", "ort-dynamic", "ort-static", "ptq", "embeddings", "ptq+embeddings", "qat", "qat+embeddings",
+    "dynabert", "dynabert+ort-dynamic", "dynabert+ort-static", "dynabert+ptq", "dynabert+embeddings",
+    "dynabert+ptq+embeddings", "dynabert+qat", "dynabert+qat+embeddings",
+    "distill", "distill+ort-dynamic", "distill+ptq", "distill+qat",
+)  # fmt: skip
+STEPS = 12  # of each training
+SIMULATED = 0.97  # least share of decisions alike; of some 60 rows two may lie on the edge between two answers
+Results = dict[str, Any]  # "task / family" -> strategy -> what was found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--task", default="", help="tasks whose name holds this")
+    parser.add_argument("--family", default=",".join(FAMILIES), help="families, between commas")
+    parser.add_argument("--results", type=Path, help="JSON file of what was found so far")
+    options = parser.parse_args()
+    kinds = [kind for kind in KINDS if kind.name in TASKS and options.task in kind.name]
+    families = [name for name in options.family.split(",") if name]
+    results: Results = {}
+    if options.results is not None and options.results.exists():
+        results = json.loads(options.results.read_text(encoding="utf-8"))
+    for kind in kinds:
+        for family in families:
+            key = f"{kind.name} / {family}"
+            if key in results:
+                continue
+            began = time.monotonic()
+            results[key] = measured(kind, family)
+            print(f"{key}: {time.monotonic() - began:.0f} s", file=sys.stderr)
+            if options.results is not None:
+                options.results.write_text(json.dumps(results, indent=1, ensure_ascii=False), encoding="utf-8")
+    print(conditions_line(conditions()), end="\n\n")
+    bad = []
+    for kind in kinds:
+        print(table(kind, families, results), end="\n\n")
+        for key in (f"{kind.name} / {name}" for name in families):
+            bad += [f"{key}: {each}" for each in faults(results[key])]
+    print("Refused:", *sorted(refusals(results)), sep="\n- ")
+    print("\nFailed:", *(bad or ["none"]), sep="\n- ")
+    return 1 if bad else 0
+
+
+def measured(kind: Kind, family: str) -> dict[str, Any]:
+    """What became of every strategy on one small network: {"refused": ...}, {"failed": ...} or its agreements."""
+    with tempfile.TemporaryDirectory(prefix="nlpctl-compress-") as name:
+        folder = Path(name)
+        try:
+            recipe = _recipe(make_run(folder, kind, family))
+        except UserError as error:
+            return dict.fromkeys(STRATEGIES, {"refused": error.problems[0].message})
+        source = find_trained_model(recipe)
+        bench = Workbench(recipe, source, folder / "compress")
+        for part in (NETWORKS, EXPORTS, CANDIDATES):
+            (bench.output / part).mkdir(parents=True)
+        made: dict[str, str | None] = {}  # folder: why it could not be made
+        with kept_simulations(folder / "simulated"):
+            return {strategy: _tried(bench, strategy, made, folder / "simulated") for strategy in STRATEGIES}
+
+
+def _recipe(recipe: Recipe) -> Recipe:
+    """The run's recipe with the shortest trainings and calibrations."""
+    values = {
+        "training.max_steps": STEPS, "training.per_device_train_batch_size": 8, "training.evaluation_strategy": "no",
+        "training.save_strategy": "no", "training.warmup_ratio": 0.1, "compression.width_mult_list": "[1/2]",
+        "compression.algo_list": "[avg]", "compression.batch_size_list": "[16]", "compression.batch_num_list": "[4]",
+        "distillation.num_hidden_layers": 1,
+    }  # fmt: skip
+    overrides = [Override(name, str(value), "--set") for name, value in values.items()]
+    return load_recipe(recipe.run_dir, overrides, "apply")
+
+
+def _tried(bench: Workbench, strategy: str, made: dict[str, str | None], simulated: Path) -> dict[str, Any]:
+    """One strategy, whose folders may be there from another one."""
+    chains = parse_strategy(strategy)
+    try:
+        check_strategies(bench.recipe, bench.source, chains)
+    except UserError as error:
+        return {"refused": error.problems[0].message}
+    steps = plan_steps(chains, bench.recipe.compression)
+    for step in steps:
+        if step.folder not in made:
+            made[step.folder] = _make(bench, step)
+        if made[step.folder] is not None:
+            kind = "refused" if made[step.folder].startswith("refused: ") else "failed"
+            return {kind: f"{step.folder}: {made[step.folder].removeprefix('refused: ')}"}
+    return _agreements(bench, steps[-1], simulated)
+
+
+def _make(bench: Workbench, step: Step) -> str | None:
+    try:
+        bench.make(step)
+    except UserError as error:
+        return f"refused: {error.problems[0].message}"
+    except NlpctlError as error:
+        return str(error)
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+def _agreements(bench: Workbench, step: Step, simulated: Path) -> dict[str, Any]:
+    """Decisions alike with the fp32 graph by engine, and with the simulated int8 graph where there is one."""
+    folder = bench.output / step.folder
+    checks = [check for graph in read_manifest(folder).graphs for check in graph.checks]
+    found: dict[str, Any] = {"engines": {f"{each.engine} {each.precision}": each.agreement for each in checks}}
+    if (simulated / f"{step.name}.pdmodel").is_file():
+        found["simulated"] = _alike(bench, folder, simulated / step.name)
+    return found
+
+
+def _alike(bench: Workbench, folder: Path, simulated: Path) -> float:
+    """Share of the rows that oneDNN decides as the simulated graph."""
+    from nlpctl.data.kinds import task_rows
+    from nlpctl.export.parity import Parity
+    from nlpctl.export.rows import rows_to_compare
+    from nlpctl.inference.choose import choices, open_choice
+    from nlpctl.inference.samples import read_description
+    from nlpctl.runners.score_candidates import recipe_of
+    from nlpctl.runners.trained import prepared
+
+    recipe, manifest, setup = recipe_of(bench.recipe, folder), read_manifest(folder), prepared(bench.recipe)
+    task, encoder = read_description(folder, recipe)
+    rows = rows_to_compare(task_rows(recipe.task, recipe.data), None, encoder.tokenizer, 64, masked=task.hides)
+    parity = Parity(task, encoder, rows.examples, own_kernels(simulated))
+    (choice,) = choices(manifest, setup)
+    return parity.difference(open_choice(folder, manifest, choice, setup, 16).outputs).agreement
+
+
+def own_kernels(prefix: Path) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
+    """A graph as Paddle's own kernels compute it, operator by operator."""
+    import paddle
+
+    config = paddle.inference.Config(f"{prefix}.pdmodel", f"{prefix}.pdiparams")
+    config.disable_gpu()
+    config.disable_glog_info()
+    config.switch_ir_optim(False)
+    predictor = paddle.inference.create_predictor(config)
+
+    def run(batch: dict[str, Any]) -> tuple[Any, ...]:
+        for name in predictor.get_input_names():
+            predictor.get_input_handle(name).copy_from_cpu(batch[name])
+        predictor.run()
+        return tuple(predictor.get_output_handle(name).copy_to_cpu() for name in predictor.get_output_names())
+
+    return run
+
+
+@contextlib.contextmanager
+def kept_simulations(folder: Path) -> Iterator[None]:
+    """Simulated graphs, from which those for oneDNN are made, are kept in `folder` under the candidate's name."""
+    from nlpctl.compression import ptq, qat
+
+    folder.mkdir()
+    write = ptq.write_onednn_program
+
+    def keep(simulated: Path, out: Path) -> tuple[str, ...]:
+        name = out.parent.name.removeprefix(STAGING_PREFIX).rpartition("-")[0]  # of the staged folder
+        for ending in (".pdmodel", ".pdiparams"):
+            shutil.copyfile(f"{simulated}{ending}", folder / f"{name}{ending}")
+        return write(simulated, out)
+
+    with mock.patch.object(ptq, "write_onednn_program", keep), mock.patch.object(qat, "write_onednn_program", keep):
+        yield
+
+
+def table(kind: Kind, families: list[str], results: Results) -> str:
+    """Markdown."""
+    lines = [f"| {kind.name} | {' | '.join(families)} |", f"|---|{'---|' * len(families)}"]
+    for strategy in STRATEGIES:
+        cells = [_cell(results[f"{kind.name} / {name}"][strategy]) for name in families]
+        lines.append(f"| {strategy} | {' | '.join(cells)} |")
+    return "\n".join(lines)
+
+
+def _cell(found: dict[str, Any]) -> str:
+    if "refused" in found:
+        return "refused"
+    if "failed" in found:
+        return "failed!"
+    worst = f"{min(found['engines'].values()):.0%}"
+    return f"{worst}, {found['simulated']:.0%}" if "simulated" in found else worst
+
+
+def refusals(results: Results) -> set[str]:
+    """Each reason once, with the cells that it belongs to."""
+    cells: dict[str, set[str]] = {}
+    for key, strategies in results.items():
+        for strategy, found in strategies.items():
+            if "refused" in found:
+                cells.setdefault(found["refused"], set()).add(f"{strategy} ({key.partition(' / ')[2]})")
+    return {f"{', '.join(sorted(names))}: {reason}" for reason, names in cells.items()}
+
+
+def faults(strategies: dict[str, Any]) -> list[str]:
+    """What went wrong in one column."""
+    failed = [f"{name}: {found['failed']}" for name, found in strategies.items() if "failed" in found]
+    apart = [
+        f"{name}: oneDNN decides {found['simulated']:.1%} as the simulated graph"
+        for name, found in strategies.items()
+        if found.get("simulated", 1.0) < SIMULATED
+    ]
+    return failed + apart
+
+
+if __name__ == "__main__":
+    sys.exit(main())
