@@ -86,8 +86,6 @@ def _show(result: CompressResult, json: bool) -> None:
         return
     lines = [cells(row, result) for row in ordered(result.rows, result.aim)]
     console.table("", columns(result.metric.name, result.aim), lines)
-    for failure in result.failures:
-        console.warn(f"{failure.name}: {failure.reason}")
     console.note(f"{result.folder / 'best'}: {summary(result)}")
     if result.test is not None:
         test = result.test

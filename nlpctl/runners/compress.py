@@ -179,8 +179,11 @@ class _Compression:
                 self._lose(each, RunFailed(f"needs {step.folder}, which could not be made"))
 
     def _score(self, scorer: Scorer, folder: str) -> None:
-        scored = scorer.score(self.folder / folder)
-        self.rows[folder], self.failures[folder] = scored.rows, scored.failures
+        here = self.folder / folder
+        scored = scorer.score(here)
+        # what is kept of earlier scorings may be of before the folder was moved
+        self.rows[folder] = tuple(dataclasses.replace(row, folder=str(here)) for row in scored.rows)
+        self.failures[folder] = scored.failures
 
     def _tell_untried(self, options: Sequence[Option], left: float | None) -> None:
         for option in options:
