@@ -63,16 +63,11 @@ def student_recipe(recipe: Recipe, run: RunDirectory, labels: tuple[str, ...]) -
 
 def student_layers(section: DistillationSection, teacher: int) -> tuple[int, ...]:
     """Which of a teacher's layers the student is made of. UserError: it has no such layers, or not so many."""
-    if section.layers:
-        chosen, key = section.layers, "distillation.layers"
-    else:
-        count = section.num_hidden_layers or max(teacher // 2, 1)
-        chosen, key = tuple(range(teacher)) if count > teacher else spread_layers(teacher, count), ""
-        if count > teacher:
-            chosen, key = (count,), "distillation.num_hidden_layers"
-    if max(chosen) >= teacher:
+    count = section.num_hidden_layers or max(teacher // 2, 1)
+    key = "distillation.layers" if section.layers else "distillation.num_hidden_layers"
+    if max(section.layers, default=count - 1) >= teacher:
         raise UserError(f"the teacher has {teacher} layers, 0 to {teacher - 1}", key, "take some of them")
-    return tuple(chosen)
+    return section.layers or spread_layers(teacher, count)
 
 
 def start_of_layers(

@@ -194,6 +194,21 @@ def test_answers_are_kept_and_the_engine_gives_those_of_the_network(tmp_path: Pa
     assert len(others) == 5
 
 
+def test_files_of_more_texts(tmp_path: Path) -> None:
+    (tmp_path / "more.txt").write_text("a very clean bed\nbad food\n", encoding="utf-8")
+    settings = (f"distillation.unlabelled={tmp_path / 'more.txt'}", "distillation.hard=0.5")
+    recipe, source, setup = opened(tmp_path, ("sequence_classification", "bert"), *settings)
+    run = RunDirectory(tmp_path / "student")
+    train_student(recipe, source, run, setup)
+    with np.load(tmp_path / "student.answers" / "00000.npz") as kept:
+        assert kept["logits"].shape[0] == 20 + 2
+        found = kept["logits"][20:]
+    rows = [TextExample(text, None, None) for text in ("a very clean bed", "bad food")]
+    answers = np.concatenate(open_teacher(recipe, source, setup).answers(rows, 2))
+    np.testing.assert_allclose(found, answers, atol=1e-3)
+    assert str(tmp_path / "more.txt") in run.read_manifest()["data"]
+
+
 def test_embedding_starts_from_the_teachers_vectors(tmp_path: Path) -> None:
     recipe, source, setup = opened(tmp_path, ("sequence_classification", "bert"))
     teacher = open_teacher(recipe, source, setup)
