@@ -49,6 +49,8 @@ if TYPE_CHECKING:
 
     from nlpctl.inference.choice import Choice
 
+    Outputs = Sequence[tuple[np.ndarray, ...]]  # one per batch
+
 MB = 1024 * 1024
 REFERENCES = (("paddle", "fp32"), ("onnxruntime", "fp32"))  # the first that the uncompressed export has
 BUSY = 1.0  # load beyond the cores; the candidate before this one may still count as one
@@ -192,7 +194,7 @@ class Scorer:
             method=choice.graph.method,
             score=self.metric.of(own.score.report),
             report=own.score.report,
-            difference=_difference(reference.outputs, own.outputs),
+            difference=largest_difference(reference.outputs, own.outputs),
             agreement=agreement(reference.score.decisions, own.score.decisions),
             size_mb=sum((folder / name).stat().st_size for name in choice.graph.files) / MB,
             peak_mb=own.peak_mb,
@@ -213,7 +215,7 @@ class Scorer:
                     rounds[size].append((seconds[0], seconds[-1]))
             if round and time.monotonic() - started > self.timing.seconds:
                 break
-        return tuple(_speed(size, turns, process.opened.features) for size, turns in rounds.items())
+        return tuple(speed_of(size, turns, process.opened.features) for size, turns in rounds.items())
 
     def _open_reference(self) -> _Opened:
         if self._reference is None:
@@ -251,7 +253,7 @@ class _Opened:
 
     process: TimedProcess
     peak_mb: float
-    outputs: list[tuple[np.ndarray, ...]]
+    outputs: Outputs
     score: SplitScore
 
 
@@ -283,14 +285,14 @@ def _reference_choice(original: Path, recipe: Recipe) -> Choice:
     raise UserError("holds no fp32 graph that runs here, to compare with", str(original), hint)
 
 
-def _speed(size: int, turns: Sequence[tuple[list[float], list[float]]], features: int) -> Speed:
+def speed_of(size: int, turns: Sequence[tuple[list[float], list[float]]], features: int) -> Speed:
     """`turns`: per round the seconds of each batch of the reference, and of the candidate."""
     theirs, mine = ([min(seconds) for seconds in zip(*rounds, strict=True)] for rounds in zip(*turns, strict=True))
     p50 = median(mine)
     return Speed(size, features / sum(mine), 1000 * p50, sum(theirs) / sum(mine), median(theirs) / p50)
 
 
-def _difference(expected: Sequence[tuple[np.ndarray, ...]], given: Sequence[tuple[np.ndarray, ...]]) -> float | None:
+def largest_difference(expected: Outputs, given: Outputs) -> float | None:
     """The largest absolute difference; None where the shapes differ, as with another tokenizer."""
     from nlpctl.export.parity import output_difference
 

@@ -6,6 +6,7 @@ import dataclasses
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 from made_runs import make_run
 
@@ -15,7 +16,14 @@ from nlpctl.models.export_folder import read_manifest, write_manifest
 from nlpctl.runners import score_candidates
 from nlpctl.runners.evaluate import evaluate
 from nlpctl.runners.export import Wanted, export
-from nlpctl.runners.score_candidates import Scorer, Timing, check_scorable
+from nlpctl.runners.score_candidates import (
+    Scorer,
+    Timing,
+    check_scorable,
+    largest_difference,
+    recipe_of,
+    speed_of,
+)
 from nlpctl.runners.trained import find_trained_model
 from nlpctl.runtime.layout import EXPORT_MANIFEST
 
@@ -124,3 +132,28 @@ def test_what_cannot_be_compared_is_told_before_anything_is_made(run):
     with pytest.raises(UserError, match="cannot be scored"):
         check_scorable(dataclasses.replace(run, task="masked_language_model"))
     check_scorable(run)
+
+
+def test_of_every_batch_the_fastest_round_counts():
+    """Two batches, two rounds; in each round one of the two was held up by something else."""
+    turns = [([0.4, 0.9], [0.1, 0.7]), ([0.8, 0.4], [0.3, 0.1])]
+    speed = speed_of(32, turns, features=40)
+    assert (speed.times, speed.p50_times) == (pytest.approx(4.0), pytest.approx(4.0))
+    assert speed.samples_per_second == pytest.approx(40 / 0.2) and speed.p50_ms == pytest.approx(100)
+
+
+def test_outputs_of_other_shapes_are_not_compared():
+    logits, other = np.zeros((2, 3), np.float32), np.float32([[0, 0, 0.25], [-0.5, 0, 0]])
+    assert largest_difference([(logits, logits)], [(logits, other)]) == 0.5
+    assert largest_difference([(logits,)], [(np.zeros((2, 4), np.float32),)]) is None
+    assert largest_difference([(logits,)], [(logits,), (logits,)]) is None
+
+
+def test_a_student_reads_text_its_own_way(run, original, tmp_path):
+    """Where rows come from is for the recipe to say, how long a text may be for the student."""
+    student = candidate(original, tmp_path / "student")
+    task = student / "task.json"
+    task.write_text(task.read_text().replace('"max_seq_length": 24', '"max_seq_length": 12'))
+    recipe = recipe_of(run, student)
+    assert (recipe.data.max_seq_length, run.data.max_seq_length) == (12, 24)
+    assert (recipe.data.dev, recipe.data.columns, recipe.runtime) == (run.data.dev, run.data.columns, run.runtime)
