@@ -1,4 +1,4 @@
-"""An fp32 ONNX graph in int8, by ONNX Runtime's own quantisers.
+"""An fp32 ONNX graph in int8, for ONNX Runtime.
 
 paddle2onnx cannot carry Paddle's quantised graphs over: it writes fp32 products with rounded weights. So the fp32
 graph is carried over, and quantised here. Only products with weights become int8: between two activations (attention)
@@ -16,10 +16,17 @@ from pathlib import Path
 
 import onnx
 from onnxruntime import quantization
-from onnxruntime.quantization import CalibrationDataReader, QuantType
+from onnxruntime.quantization import QuantType
 from onnxruntime.quantization.quant_utils import add_pre_process_metadata
 
-from nlpctl.compression.onnx_graph import name_nodes, products_with_weights, read_graph, shrink_embeddings
+from nlpctl.compression.onnx_graph import (
+    name_nodes,
+    products_with_weights,
+    read_graph,
+    shrink_embeddings,
+    sum_residuals,
+)
+from nlpctl.compression.onnx_static import products_to_int8, seen_bounds
 from nlpctl.errors import UserError
 from nlpctl.runtime.files import staged_file
 from nlpctl.tasks.base import Batch
@@ -58,23 +65,15 @@ def quantize_static(fp32: Path, out: Path, batches: Iterable[Batch], *, reduce_r
 
     The bounds are the mean of those of each batch, so that one odd row does not stretch them; outputs of products
     stay fp32. 16 batches of 32 rows are enough. Batches may hold more than the graph takes.
+    The file holds operators of ONNX Runtime's own (com.microsoft), so nothing else reads it.
     UserError where nothing in the graph can be int8, or there are no batches. `out` is written whole or not at all.
     """
     model, names, tables = _prepared(fp32, recurrent=False)
-    reader = _Reader(_some(batches), [tensor.name for tensor in model.graph.input])
-    with _written(out) as file:
-        quantization.quantize_static(
-            model,
-            file,
-            reader,
-            nodes_to_quantize=names,
-            op_types_to_quantize=["MatMul"],
-            per_channel=True,
-            reduce_range=reduce_range,
-            activation_type=QuantType.QUInt8,
-            weight_type=QuantType.QInt8,
-            extra_options={"CalibMovingAverage": True, "OpTypesToExcludeOutputQuantization": ["MatMul"]},
-        )
+    activations = {node.input[0]: None for node in model.graph.node if node.name in names}  # ordered, each once
+    bounds = seen_bounds(model, activations, _some(batches))
+    products_to_int8(model, names, bounds, reduce_range=reduce_range)
+    with staged_file(out) as stream:
+        stream.write(model.SerializeToString())
     return Int8Graph(len(names), tables)
 
 
@@ -89,7 +88,8 @@ def _prepared(fp32: Path, *, recurrent: bool) -> tuple[onnx.ModelProto, list[str
         message = "nothing in this graph can be int8: it holds no product with a weight matrix"
         raise UserError(message, str(fp32), "use it in fp32")
     tables = shrink_embeddings(model.graph)
-    add_pre_process_metadata(model)  # or the quantisers advise to do what was done here
+    sum_residuals(model.graph)
+    add_pre_process_metadata(model)  # or the quantiser advises to do what was done here
     return model, names, tables
 
 
@@ -103,23 +103,9 @@ def _some(batches: Iterable[Batch]) -> Iterable[Batch]:
 
 @contextlib.contextmanager
 def _written(out: Path) -> Iterator[str]:
-    """A file for a quantiser to write, which becomes `out` when it is done."""
+    """A file for the quantiser to write, which becomes `out` when it is done."""
     with tempfile.TemporaryDirectory(prefix="nlpctl-int8-") as folder:
         file = Path(folder) / "model.onnx"
         yield str(file)
         with staged_file(out) as stream:
             stream.write(file.read_bytes())
-
-
-class _Reader(CalibrationDataReader):
-    """Batches as the calibrator asks for them."""
-
-    def __init__(self, batches: Iterable[Batch], inputs: list[str]):
-        self.batches = iter(batches)
-        self.inputs = inputs
-
-    def get_next(self) -> Batch | None:
-        batch = next(self.batches, None)
-        if batch is None:
-            return None
-        return {name: batch[name] for name in self.inputs}

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from nlpctl.compression.onnx_graph import constants_to_initializers, fold_constants
 from nlpctl.export.graph_files import PARAMETERS, PROGRAM
 from nlpctl.upstream.onnx_lengths import give_lengths
 
@@ -28,6 +29,8 @@ def main(argv: Sequence[str]) -> None:
         sys.exit("paddle2onnx gave nothing")
     model = onnx.load_from_string(content)
     give_lengths(model, int(pad_id))
+    constants_to_initializers(model.graph)
+    fold_constants(model, ("Mul",))  # word embeddings, or the file holds them and a table of as many ones
     onnx.checker.check_model(model)
     try:
         Path(file).write_bytes(model.SerializeToString())

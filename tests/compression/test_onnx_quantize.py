@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import numpy as np
 import onnx
 import pytest
@@ -9,6 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from nlpctl.compression.onnx_graph import read_graph, shrink_embeddings
 from nlpctl.compression.onnx_quantize import Int8Graph, quantize_dynamic, quantize_static
+from nlpctl.compression.onnx_static import seen_bounds
 from nlpctl.errors import UserError
 
 
@@ -51,11 +54,34 @@ def test_weights_are_int8_in_the_file(attention, tmp_path, method):
 def test_products_of_activations_stay_fp32(attention, tmp_path):
     """Scores and states of attention: what is multiplied there was not int8 before."""
     quantised(attention, tmp_path / "int8.onnx", "static")
-    graph = onnx.load(str(tmp_path / "int8.onnx")).graph
-    made_by = {name: node.op_type for node in graph.node for name in node.output}
-    kinds = [{made_by.get(name) for name in node.input} for node in graph.node if node.op_type == "MatMul"]
-    assert sum(kind == {"DequantizeLinear"} for kind in kinds) == 5
-    assert sum("DequantizeLinear" not in kind for kind in kinds) == 3  # scores, states, the head
+    kinds = Counter(node.op_type for node in onnx.load(str(tmp_path / "int8.onnx")).graph.node)
+    assert kinds["MatMulIntegerToFloat"] == 5
+    assert kinds["MatMul"] == 3  # scores, states, the head
+    assert kinds["QuantizeLinear"] == 3  # what query, key and value share, and what each half of the rest takes
+
+
+def test_bounds_are_the_mean_of_those_of_batches():
+    value = helper.make_tensor_value_info("value", TensorProto.FLOAT, [None])
+    out = helper.make_tensor_value_info("out", TensorProto.FLOAT, [None])
+    graph = helper.make_graph([helper.make_node("Neg", ["value"], ["out"])], "g", [value], [out])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 13)], ir_version=8)
+    batches = [{"value": np.array(each, np.float32), "more": None} for each in ([1, 2], [3, -4, 0], [2])]
+    bounds = seen_bounds(model, ["out", "value"], batches)
+    assert bounds == {"out": pytest.approx((-7 / 3, 1 / 3)), "value": pytest.approx((-1 / 3, 7 / 3))}
+    assert [each.name for each in model.graph.output] == ["out"]
+
+
+@pytest.mark.parametrize("reduce_range", [False, True])
+def test_a_weight_has_a_scale_per_column(attention, tmp_path, reduce_range):
+    out = tmp_path / "int8.onnx"
+    quantize_static(attention.folder / "model.onnx", out, attention.batches, reduce_range=reduce_range)
+    found = {each.name: numpy_helper.to_array(each) for each in onnx.load(str(out)).graph.initializer}
+    expected = attention.network.inner.weight.numpy()
+    (name,) = [name for name, each in found.items() if each.dtype == np.int8 and each.shape == expected.shape]
+    scales = found[name.replace(".int8", ".scales")]
+    largest = 64 if reduce_range else 127
+    assert (np.abs(found[name]).max(0) == largest).all() and scales.shape == expected.shape[1:]
+    assert (np.abs(found[name] * scales - expected) <= scales * 0.5001).all()
 
 
 def test_recurrent_layers(recurrent, tmp_path):

@@ -135,12 +135,12 @@ def test_int8_goes_without_what_cannot_be_quantised(made_run, tmp_path):
 
 
 def test_a_quantiser_that_fails_costs_its_graph_alone(classifier, tmp_path, monkeypatch):
-    from onnxruntime import quantization
+    from nlpctl.compression import onnx_quantize
 
     def fails(*words, **options):
         raise KeyError("scale")
 
-    monkeypatch.setattr(quantization, "quantize_static", fails)
+    monkeypatch.setattr(onnx_quantize, "quantize_static", fails)
     monkeypatch.setattr("nlpctl.tasks.base.Task.int8_agreement", 0.5)
     source = find_trained_model(classifier)
     result = export(classifier, source, Wanted(("onnx",), ("int8",), rows=8), output=tmp_path / "x")
