@@ -24,6 +24,7 @@ Rows = Sequence[Mapping[str, Any]]
 Predict = Callable[[Rows], list[dict[str, Any]]]  # rows of the data file to the answers of `nlpctl predict`
 Scores = dict[str, float]
 
+_SPAN = ("start_positions", "end_positions")  # PaddleNLP's labels of an answer; our batches hold more
 _CRITERION, _EVALUATE = "compression.criterion", "compression.evaluate"
 
 
@@ -46,12 +47,13 @@ def training_loss(recipe: Recipe, task: Task) -> Loss:
     if name is None:
         return task.loss
     function = import_function(name, _CRITERION, "a function of (outputs, labels) that gives a loss")
+    names = _SPAN if set(_SPAN) <= set(task.label_names) else task.label_names
 
     def loss(
         network: paddle.nn.Layer, outputs: tuple[paddle.Tensor, ...], labels: Mapping[str, paddle.Tensor]
     ) -> paddle.Tensor:
         try:
-            found = function(_plain(outputs), _plain([labels[each] for each in task.label_names]))
+            found = function(_plain(outputs), _plain([labels[each] for each in names]))
         except Exception as error:
             raise RunFailed(f"{name} failed: {raised(error, __file__)}", _CRITERION, "mend the function") from None
         if not hasattr(found, "backward") or found.size != 1:
