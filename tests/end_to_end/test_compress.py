@@ -1,0 +1,209 @@
+"""`nlpctl compress` with the real engines: what it leaves, that it goes on, and that it ends well."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from made_runs import make_run
+
+from nlpctl.cli.app import main
+from nlpctl.compression.steps import CANDIDATES, EXPORTS, Step
+from nlpctl.errors import RunFailed
+from nlpctl.models.export_folder import read_manifest
+from nlpctl.runners.compress_worker import Workshop
+
+ROOT = Path(__file__).resolve().parents[2]
+GRID = "--strategy ort-dynamic,embeddings,ptq --algo_list avg --batch_size_list 4 --batch_num_list 2".split()
+GRID += ["--batch_sizes", "2"]
+
+
+def sums(folder: Path) -> dict[str, str]:
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
+
+
+def compressed(run: Path, *words: str) -> dict[str, Any]:
+    """report.json of a command that succeeds."""
+    assert main(["compress", str(run), *words]) == 0
+    return json.loads((run / "compress" / "report.json").read_text())
+
+
+def table(report: dict[str, Any]) -> list[tuple[str, float, float]]:
+    """What does not depend on the speed of the machine."""
+    return sorted((row["name"], row["score"], row["difference"]) for row in report["rows"])
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    recipe = make_run(tmp_path_factory.mktemp("compress"), "sequence_classification")
+    return recipe.run_dir
+
+
+@pytest.fixture(scope="session")
+def whole(run: Path) -> dict[str, Any]:
+    """The report of a command that nobody disturbed."""
+    before = sums(run / "model")
+    report = compressed(run, *GRID)
+    assert sums(run / "model") == before
+    return report
+
+
+def test_the_table_and_the_best(run, whole, capsys):
+    import paddle
+
+    assert paddle.in_dynamic_mode()
+    ways = {name for name, _, _ in table(whole)}
+    assert {"original, paddle fp32", "original, onnxruntime fp32"} <= ways
+    assert {"original+ort-dynamic, onnxruntime int8 (dynamic)", "original+ptq-avg-4x2, paddle int8 (ptq)"} <= ways
+    (failure,) = whole["failures"]  # one candidate cannot be made; the others are there
+    assert failure["candidate"] == "original+embeddings" and "no embedding table" in failure["reason"]
+    (best,) = [row for row in whole["rows"] if row["name"] == whole["best"]]
+    manifest = read_manifest(run / "compress" / "best")
+    assert (manifest.chosen.engine, manifest.chosen.precision) == (best["engine"], best["precision"])
+    capsys.readouterr()
+    dev = f"data.dev={run.parent / 'dev.jsonl'}"
+    assert main(["eval", str(run / "compress" / "best"), "--set", dev, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["metrics"]["dev"]["accuracy"] == best["score"]
+
+
+def test_the_same_command_makes_nothing_anew(run, whole, capsys):
+    capsys.readouterr()
+    made = {path: path.stat().st_mtime_ns for path in (run / "compress").glob("*/*") if path.parent.name != "best"}
+    again = compressed(run, *GRID)
+    told = capsys.readouterr().err
+    assert "making candidates/original+embeddings" in told  # what failed is tried again
+    assert told.count("making ") == 1 and "scoring " not in told
+    assert {path: path.stat().st_mtime_ns for path in made} == made
+    assert table(again) == table(whole) and again["best"] == whole["best"]
+
+
+def test_no_time(run, whole, tmp_path, capsys):
+    """Without time for anything new the best of what is there is given."""
+    other = shutil.copytree(run, tmp_path / "run")
+    _move(other, run)
+    for name in (CANDIDATES, "best"):
+        shutil.rmtree(other / "compress" / name)
+    report = compressed(other, *GRID, "--budget", "1s")
+    assert {row["candidate"] for row in report["rows"]} == {"original"}
+    assert len(report["failures"]) == 3
+    assert all("not tried: it would take about" in failure["reason"] for failure in report["failures"])
+    assert report["best"].startswith("original, ") and read_manifest(other / "compress" / "best").chosen is not None
+    assert "longer --budget" in capsys.readouterr().err
+
+
+def test_another_plan_is_refused(run, whole, tmp_path, capsys):
+    other = shutil.copytree(run, tmp_path / "run")
+    _move(other, run)
+    before = sums(other / "compress" / "best")
+    assert main(["compress", str(other), *GRID, "--weight_quantize_type", "abs_max"]) == 2
+    assert "made with another compression.weight_quantize_type" in capsys.readouterr().err
+    (other / "model" / "labels.json").write_text('{"labels": ["x", "y", "other"]}')
+    assert main(["compress", str(other), *GRID]) == 2
+    assert "of another model" in capsys.readouterr().err
+    assert sums(other / "compress" / "best") == before
+
+
+def _move(copy: Path, run: Path) -> None:
+    """A run knows where it lies."""
+    for name in ("recipe.yaml", "compress/plan.json"):
+        file = copy / name
+        file.write_text(file.read_text().replace(f"{run}", f"{copy}"))
+
+
+KILLS: tuple[tuple[str, Callable[[Path], object], signal.Signals], ...] = (
+    ("while the network is exported", lambda folder: list(folder.glob("exports/.staging-*")), signal.SIGKILL),
+    ("while it is scored", lambda folder: list(folder.glob("scores/original.*")), signal.SIGKILL),
+    ("while a candidate is made", lambda folder: list(folder.glob("candidates/*")), signal.SIGINT),
+)
+
+
+def test_a_killed_command_goes_on_to_the_same_table(run, whole, tmp_path):
+    """Killed at several points, the last time asked politely; nothing of the first lives makes a difference."""
+    other = shutil.copytree(run, tmp_path / "run", ignore=lambda *_: ["compress"])
+    _move_recipe(other, run)
+    before = sums(other / "model")
+    folder = other / "compress"
+    command = [sys.executable, "-m", "nlpctl", "compress", str(other), *GRID]
+    for told, reached, number in KILLS:
+        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        while not reached(folder) and process.poll() is None:
+            time.sleep(0.02)
+        process.send_signal(number)
+        _, said = process.communicate(timeout=120)
+        assert process.returncode == (130 if number == signal.SIGINT else -number), f"{told}: {said}"
+        assert "Traceback" not in said, said
+    assert "the same command goes on" in said
+    report = compressed(other, *GRID)
+    assert table(report) == table(whole)
+    assert sums(other / "model") == before
+    assert not list(folder.rglob(".staging-*"))
+
+
+def _move_recipe(copy: Path, run: Path) -> None:
+    file = copy / "recipe.yaml"
+    file.write_text(file.read_text().replace(f"{run}", f"{copy}"))
+
+
+def test_a_process_that_dies_costs_its_step_alone(run, whole, tmp_path):
+    from nlpctl.config.load import load_recipe
+
+    folder = tmp_path / "made"
+    shutil.copytree(run / "compress" / EXPORTS, folder / EXPORTS)
+    step = Step(CANDIDATES, "original+ort-dynamic", "ort-dynamic", ("exports/original",))
+    with Workshop(load_recipe(run, (), "apply"), str(run / "model"), folder) as workshop:
+        killer = threading.Thread(target=_kill_when_there, args=(workshop,))
+        killer.start()
+        with pytest.raises(RunFailed, match="its process ended .killed by SIGKILL"):
+            workshop.make(step)
+        killer.join()
+        assert not (folder / step.folder).exists()
+        workshop.make(step)
+    assert sums(folder / step.folder) == sums(run / "compress" / step.folder)
+
+
+def _kill_when_there(workshop: Workshop) -> None:
+    while workshop._process is None or workshop._process.pid is None:
+        time.sleep(0.01)
+    os.kill(workshop._process.pid, signal.SIGKILL)
+
+
+@pytest.fixture(scope="session")
+def static(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The prefix of a graph as PaddleNLP exports one: outputs named by Paddle, no token types, nothing beside it."""
+    import paddle
+
+    from nlpctl.config.load import load_recipe
+    from nlpctl.runners.trained import load_network
+
+    network = load_network(load_recipe(run, (), "apply"), str(run / "model")).predictor.network
+    prefix = tmp_path_factory.mktemp("static") / "inference" / "model"
+    specs = [paddle.static.InputSpec([None, None], "int64", "input_ids")]
+    paddle.jit.save(paddle.jit.to_static(network, input_spec=specs), str(prefix))
+    network.forward.rollback()
+    return prefix
+
+
+def test_a_static_model_as_the_source(run, static, tmp_path, capsys):
+    """Its parameters are those of the run, so it scores as the run does; ONNX Runtime gets a graph of it too."""
+    before = sums(static.parent)
+    words = ["--strategy", "ort-dynamic", "--input_infer_model_path", str(static), "--batch_sizes", "2"]
+    assert main(["compress", str(run), *words, "-o", str(tmp_path / "small"), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    scores = {row["name"]: row["score"] for row in told["rows"]}
+    capsys.readouterr()
+    assert main(["eval", str(run), "--split", "dev", "--json"]) == 0
+    assert scores["original, paddle fp32"] == json.loads(capsys.readouterr().out)["metrics"]["dev"]["accuracy"]
+    assert "original+ort-dynamic, onnxruntime int8 (dynamic)" in scores and not told["failures"]
+    assert [spec.name for spec in read_manifest(tmp_path / "small" / "best").inputs] == ["input_ids"]
+    assert sums(static.parent) == before
