@@ -80,3 +80,25 @@ def _table(result: CompressResult) -> Html:
     lines = [cells(row, result) for row in ordered(result.rows, result.aim)]
     rows = [[*line[:NAMES], *map(Number, line[NAMES:])] for line in lines]
     return table(columns(result.metric.name, result.aim), rows, "*: the best; !: loses more than is allowed")
+
+
+def compression_of_run(content: Mapping[str, Any]) -> list[Html]:
+    """The uncompressed model and the best, for the page of the run: `content` is that of report.json.
+
+    KeyError or TypeError where it is not.
+    """
+    sizes = [int(speed["batch_size"]) for speed in content["rows"][0]["speeds"]]
+    rows = [
+        [
+            entry["name"],
+            float(entry["score"]),
+            *[Number(f"{speed['times']:.2f}") for speed in entry["speeds"]],
+            Number(f"{entry['size_mb']:,.1f}"),
+        ]
+        for name in dict.fromkeys([content["reference"], content["best"]])
+        for entry in content["rows"]
+        if entry["name"] == name
+    ]
+    heads = ["", content["metric"]["name"], *[f"times the samples/s, batch {size}" for size in sizes], "disk MB"]
+    caption = f"the best of {len(content['rows'])} candidates; compress/report.html shows all"
+    return [table(heads, rows, caption)]

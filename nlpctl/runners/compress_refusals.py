@@ -21,9 +21,8 @@ from nlpctl.models.source import read_config, resolve_source
 from nlpctl.runners.compress_source import static_model
 from nlpctl.runners.score_candidates import check_scorable
 from nlpctl.runners.trained import check_export
-from nlpctl.runtime.layout import EXPORT, MODEL, RECIPE
+from nlpctl.runtime.layout import COMPRESS, EXPORT, MODEL, RECIPE
 
-COMPRESS = "compress"
 ELSEWHERE = "name another folder: -o FOLDER"
 CHECKED = {
     "dynabert": "nlpctl.compression.dynabert",

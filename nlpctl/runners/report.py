@@ -7,9 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.errors import UserError
+from nlpctl.report.html import Html
+from nlpctl.runners.compress_page import compression_of_run
+from nlpctl.runners.compress_report import JSON
 from nlpctl.runners.run_page import run_page
 from nlpctl.runners.runs import RunRecord, open_run
 from nlpctl.runtime.files import write_text_atomic, writing
+from nlpctl.runtime.layout import COMPRESS
 
 
 def write_report(run: Path, output: Path | None = None, *, overwrite: bool = False) -> Path:
@@ -23,7 +27,8 @@ def write_report(run: Path, output: Path | None = None, *, overwrite: bool = Fal
         raise UserError("this is a folder", where=str(file), hint="name a file in it: -o REPORT.html")
     if output is not None and file.exists() and not overwrite:
         raise UserError("the output file exists", where=str(file), hint="use --overwrite, or name another file")
-    page = run_page(record, record.run.recipe_file.read_text(encoding="utf-8"), read_mistakes(record))
+    recipe = record.run.recipe_file.read_text(encoding="utf-8")
+    page = run_page(record, recipe, read_mistakes(record), read_compression(record))
     with writing(file, "name another file: -o REPORT.html"):
         write_text_atomic(file, page)
     return file
@@ -40,3 +45,14 @@ def read_mistakes(record: RunRecord) -> dict[str, Any] | None:
     except (OSError, ValueError) as error:
         hint = "delete the file to see the rest"
         raise UserError(f"the mistakes cannot be read ({error})", where=str(file), hint=hint) from None
+
+
+def read_compression(record: RunRecord) -> list[Html]:
+    """What `nlpctl compress` made of the run's model; nothing where it was not called."""
+    file = record.run.path / COMPRESS / JSON
+    try:
+        return compression_of_run(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else []
+    except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
+        hint = "delete the file to see the rest, or call `nlpctl compress` again, which writes it anew"
+        told = f"{type(error).__name__}: {error}"
+        raise UserError(f"the compression cannot be read ({told})", where=str(file), hint=hint) from None

@@ -37,14 +37,17 @@ _WRONG = {
 OVERFITTED = 1.1  # times its lowest, a loss on dev is told
 
 
-def run_page(record: RunRecord, recipe_yaml: str, mistakes: Mapping[str, Any] | None) -> str:
-    """The text of the page. `mistakes`: what mistakes.json holds."""
+def run_page(
+    record: RunRecord, recipe_yaml: str, mistakes: Mapping[str, Any] | None, compression: Sequence[Html] = ()
+) -> str:
+    """The text of the page. `mistakes`: what mistakes.json holds; `compression`: what was made of the model."""
     sections = [
         Section("Summary", [_tiles(record), warnings(list(advice(record)))]),
         Section("Curves", list(_curves(record))),
         Section("Scores", list(_scores(record))),
         Section("Confusions", list(_confusions(record))),
         Section("Worst errors", list(_mistakes(mistakes, record.recipe.task))),
+        Section("Compression", compression),
         Section("Recipe", [code(recipe_yaml)]),
         Section("Manifest", list(_manifest(record))),
     ]

@@ -5,6 +5,12 @@ from __future__ import annotations
 import json
 import re
 
+from scored import scored
+
+from nlpctl.compression.scores import Metric
+from nlpctl.compression.selection import Aim
+from nlpctl.runners.compress import CompressResult
+from nlpctl.runners.compress_report import write_reports
 from nlpctl.runtime.event_log import EventLog
 
 MISTAKES = {
@@ -117,3 +123,19 @@ def test_what_cannot_be_read_is_told(nlpctl, made, tmp_path):
         assert ended.code == 2 and "mistakes.json: the mistakes cannot be read" in ended.err
     ended = nlpctl("report", tmp_path)
     assert ended.code == 2 and "there is no run here" in ended.err
+
+
+def test_the_page_of_a_run_that_was_compressed(nlpctl, made, tmp_path):
+    run = made("compressed")
+    reference = scored("original", 0.88)
+    best = scored("original+ptq", 0.876, 4.2, precision="int8", method="ptq", size_mb=20.0)
+    rows, folder = (reference, best, scored("width-0.5", 0.8, 1.5)), run.path / "compress"
+    result = CompressResult(folder, rows, (), Metric("accuracy"), Aim(), reference, best, None)
+    write_reports(result, str(run.path), "sequence_classification")
+    assert nlpctl("report", run.path).code == 0
+    page = text_of(run)
+    assert "Compression" in sections(page) and "the best of 3 candidates" in page
+    assert "original+ptq, paddle int8 (ptq)" in page and ">4.20<" in page and "width-0.5" not in page
+    (folder / "report.json").write_text('{"rows": []}')
+    ended = nlpctl("report", run.path)
+    assert ended.code == 2 and "compress/report.json" in ended.err.replace("\n", "")
