@@ -73,9 +73,9 @@ def compress(
     folder = output if output is not None else default_output(source)
     plan = make_plan(recipe, source, static_model(recipe))
     refuse_output(folder, source, plan, recipe, overwrite)
-    prepared(recipe)
+    setup = prepared(recipe)
     check_scorable(recipe)
-    check_strategies(recipe, source, chains)
+    check_strategies(recipe, source, chains, setup)
     steps = {step.folder: step for step in plan_steps(chains, recipe.compression)}
     recipe = dataclasses.replace(recipe, runtime=one_process(recipe.runtime))
     with _taken(folder, overwrite, plan), sigterm_interrupts():
@@ -236,7 +236,7 @@ def _taken(folder: Path, overwrite: bool, plan: dict) -> Iterator[None]:
                 for path in [path for path in folder.iterdir() if path.is_dir()]:
                     remove_dir(path)
             write_plan(folder, plan)
-            for name in (".", NETWORKS, EXPORTS, CANDIDATES):
+            for name in (".", NETWORKS, EXPORTS, CANDIDATES, SCORES):
                 remove_leftovers(folder / name)
         yield
     finally:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import importlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -11,7 +12,9 @@ from nlpctl.compression.hooks import check_hooks
 from nlpctl.compression.plan_file import PLAN, check_plan
 from nlpctl.compression.steps import trains
 from nlpctl.compression.strategy import KEY, TRAINED, Chain
-from nlpctl.config.checks import check
+from nlpctl.config.checks import check, refuse_half_precision_on_cpu
+from nlpctl.config.load import load_recipe
+from nlpctl.config.model_section import ModelSection
 from nlpctl.config.schema import Recipe
 from nlpctl.data.sources import has_split
 from nlpctl.errors import UserError
@@ -22,6 +25,7 @@ from nlpctl.runners.compress_source import static_model
 from nlpctl.runners.score_candidates import check_scorable
 from nlpctl.runners.trained import check_export
 from nlpctl.runtime.layout import COMPRESS, EXPORT, MODEL, RECIPE
+from nlpctl.runtime.process import ProcessSetup
 
 ELSEWHERE = "name another folder: -o FOLDER"
 CHECKED = {
@@ -44,7 +48,9 @@ def refuse_early(recipe: Recipe, source: str, chains: Sequence[Chain]) -> None:
         check_export(recipe, read_manifest(found.folder))
         _refuse_training(chains, "an export")
     if trains(chains):
-        problems = check(recipe, "train")
+        # whatever the network was made of once, it is the source that is trained
+        model = recipe.model if found.folder is None else ModelSection(name_or_path=str(found.folder))
+        problems = check(dataclasses.replace(recipe, model=model), "train")
         if problems:
             raise UserError(problems=problems)
     if any(chain.int8 in ("ort-dynamic", "ort-static") for chain in chains):
@@ -63,17 +69,31 @@ def _refuse_training(chains: Sequence[Chain], what: str) -> None:
         raise UserError(f"{training[0]} trains a network, and {what} holds graphs only", KEY, hint)
 
 
-def check_strategies(recipe: Recipe, source: str, chains: Sequence[Chain]) -> None:
-    """UserError where a strategy says that it cannot work with this network. Imports Paddle."""
+def check_strategies(recipe: Recipe, source: str, chains: Sequence[Chain], setup: ProcessSetup) -> None:
+    """UserError where a strategy says that it cannot work with this network, or here. Imports Paddle."""
+    if trains(chains) and setup.device == "cpu":
+        refuse_half_precision_on_cpu(recipe)
     folder = resolve_source(source).folder
     config = {} if folder is None else read_config(folder)
     for part, module in CHECKED.items():
         if any(part in chain.parts for chain in chains):
             importlib.import_module(module).check(recipe, config)
+    if Chain("distill", "qat") in [dataclasses.replace(chain, embeddings=False) for chain in chains]:
+        importlib.import_module(CHECKED["qat"]).check(recipe, _student_config(recipe))
     if recipe.compression.prune_embeddings:
         from nlpctl.compression import vocabulary
 
         vocabulary.check(recipe)
+
+
+def _student_config(recipe: Recipe) -> dict[str, Any]:
+    """What config.json of a student says of its kind, where it is one of nlpctl's own networks."""
+    from nlpctl.models.families import OWN  # imports Paddle
+
+    section = recipe.distillation
+    model = section.model if section.student is None else load_recipe(section.student, (), "apply").model
+    own = model.from_scratch is not None and model.from_scratch.architecture in OWN
+    return {"model_type": OWN[model.from_scratch.architecture]} if own else {}
 
 
 def default_output(source: str) -> Path:

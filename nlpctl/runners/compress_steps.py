@@ -63,23 +63,26 @@ class Workbench:
     # -- networks ----------------------------------------------------------------------------
 
     def _network(self, step: Step, run: RunDirectory) -> None:
-        setup, source = prepared(self.recipe), str(self._origin(step))
+        setup, source, recipe = prepared(self.recipe), str(self._origin(step)), self.recipe
+        if step.needs:  # it may read text otherwise than the source does: a student
+            made = recipe_of_network(recipe, self.output / step.needs[0])
+            recipe = dataclasses.replace(recipe, data=made.data, model=made.model)
         if step.method == "dynabert":
             from nlpctl.compression.dynabert import train_width
 
-            train_width(self.recipe, source, step.width, run, setup)
+            train_width(recipe, source, step.width, run, setup)
         elif step.method == "distill":
             from nlpctl.compression.distill import train_student
 
-            train_student(self.recipe, source, run, setup)
+            train_student(recipe, source, run, setup)
         elif step.method == VOCABULARY:
             from nlpctl.compression.vocabulary import prune_vocabulary
 
-            prune_vocabulary(self.recipe, source, run)
+            prune_vocabulary(recipe, source, run)
         else:
             from nlpctl.compression.qat import train_qat
 
-            train_qat(self.recipe, source, run, setup)
+            train_qat(recipe, source, run, setup)
 
     def _origin(self, step: Step) -> Path | str:
         """The model folder that a step starts from: of a network that was made, or the source."""

@@ -86,6 +86,9 @@ def test_the_same_command_makes_nothing_anew(run, whole, capsys):
     assert told.count("making ") == 1 and "scoring " not in told
     assert {path: path.stat().st_mtime_ns for path in made} == made
     assert table(again) == table(whole) and again["best"] == whole["best"]
+    assert main(["compress", str(run), *GRID, "--strategy", "embeddings"]) == 2  # all that was asked for failed
+    assert "no embedding table" in capsys.readouterr().err
+    assert json.loads((run / "compress" / "report.json").read_text())["best"] == whole["best"]
 
 
 def test_no_time(run, whole, tmp_path, capsys):
