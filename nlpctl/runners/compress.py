@@ -16,8 +16,9 @@ from nlpctl.compression.explore import Explorer, Option
 from nlpctl.compression.plan_file import make_plan, write_plan
 from nlpctl.compression.scores import Failure, Metric, Row, TestScore
 from nlpctl.compression.selection import Aim, select
-from nlpctl.compression.steps import CANDIDATES, EXPORTS, NETWORKS, Step, plan_steps
+from nlpctl.compression.steps import CANDIDATES, EXPORTS, NETWORKS, Step, plan_steps, trains
 from nlpctl.compression.strategy import TRAINED, parse_strategy
+from nlpctl.config.checks import refuse_half_precision_on_cpu
 from nlpctl.config.compression_keys import parse_budget
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import Interrupted, NlpctlError, RunFailed, UserError
@@ -75,7 +76,9 @@ def compress(
     refuse_output(folder, source, plan, recipe, overwrite)
     setup = prepared(recipe)
     check_scorable(recipe)
-    check_strategies(recipe, source, chains, setup)
+    check_strategies(recipe, source, chains)
+    if trains(chains) and setup.device == "cpu":
+        refuse_half_precision_on_cpu(recipe)
     steps = {step.folder: step for step in plan_steps(chains, recipe.compression)}
     recipe = dataclasses.replace(recipe, runtime=one_process(recipe.runtime))
     with _taken(folder, overwrite, plan), sigterm_interrupts():

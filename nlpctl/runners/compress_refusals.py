@@ -12,7 +12,7 @@ from nlpctl.compression.hooks import check_hooks
 from nlpctl.compression.plan_file import PLAN, check_plan
 from nlpctl.compression.steps import trains
 from nlpctl.compression.strategy import KEY, TRAINED, Chain
-from nlpctl.config.checks import check, refuse_half_precision_on_cpu
+from nlpctl.config.checks import check
 from nlpctl.config.load import load_recipe
 from nlpctl.config.model_section import ModelSection
 from nlpctl.config.schema import Recipe
@@ -25,7 +25,6 @@ from nlpctl.runners.compress_source import static_model
 from nlpctl.runners.score_candidates import check_scorable
 from nlpctl.runners.trained import check_export
 from nlpctl.runtime.layout import COMPRESS, EXPORT, MODEL, RECIPE
-from nlpctl.runtime.process import ProcessSetup
 
 ELSEWHERE = "name another folder: -o FOLDER"
 CHECKED = {
@@ -69,10 +68,8 @@ def _refuse_training(chains: Sequence[Chain], what: str) -> None:
         raise UserError(f"{training[0]} trains a network, and {what} holds graphs only", KEY, hint)
 
 
-def check_strategies(recipe: Recipe, source: str, chains: Sequence[Chain], setup: ProcessSetup) -> None:
-    """UserError where a strategy says that it cannot work with this network, or here. Imports Paddle."""
-    if trains(chains) and setup.device == "cpu":
-        refuse_half_precision_on_cpu(recipe)
+def check_strategies(recipe: Recipe, source: str, chains: Sequence[Chain]) -> None:
+    """UserError where a strategy says that it cannot work with this network. Imports Paddle."""
     folder = resolve_source(source).folder
     config = {} if folder is None else read_config(folder)
     for part, module in CHECKED.items():
