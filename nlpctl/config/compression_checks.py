@@ -45,9 +45,22 @@ def _algorithms(recipe: Recipe) -> Iterator[Finding]:
         yield Finding(("compression.algo_list",), message, "take avg, mse, emd, hist, abs_max or KL")
 
 
+def _input_type(recipe: Recipe) -> Iterator[Finding]:
+    if recipe.compression.input_dtype == "int32":
+        message = "compression.input_dtype: graphs take the int64 ids that the tokenizers give"
+        yield Finding(("compression.input_dtype",), message, "leave it out")
+
+
 def _batch_sizes(recipe: Recipe) -> Iterator[Finding]:
     if not recipe.compression.batch_sizes:
         yield Finding(("compression.batch_sizes",), "compression.batch_sizes names none", "write [1, 32]")
 
 
-COMPRESSION_CHECKS: tuple[Check, ...] = (_widths, _budget, _functions, _algorithms, _batch_sizes)
+COMPRESSION_CHECKS: tuple[Check, ...] = (
+    _widths,
+    _budget,
+    _functions,
+    _algorithms,
+    _input_type,
+    _batch_sizes,
+)
