@@ -9,61 +9,26 @@ file. It needs `enable_mkldnn()` and no more. Weights stay int8 on disk: loading
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import paddle.inference as paddle_inference
 
-from nlpctl.compression.parameter_file import write_tensors
-from nlpctl.export.graph_files import PARAMETERS, PROGRAM
+from nlpctl.compression.int8_weights import (
+    Int8Weight,
+    copied,
+    graph_files,
+    int8_weights,
+    only,
+    read_parameters,
+    write_parameters,
+)
 from nlpctl.runtime.silence import silent_stderr
-from nlpctl.static_graph.lod_tensor import read_tensors
-from nlpctl.static_graph.program import read_program
-from nlpctl.upstream.static_int8 import LARGEST, set_weight_scales
+from nlpctl.upstream.static_int8 import set_weight_scales
 
 FLOAT32 = 5  # VarType.Type of framework.proto
-
-
-@dataclass(frozen=True)
-class Int8Weight:
-    """A weight that is int8 in the file: `steps` * `bounds` / 127 along `axis`; `operator` multiplies it out."""
-
-    steps: np.ndarray
-    bounds: np.ndarray
-    axis: int
-    operator: Any
-
-    @property
-    def name(self) -> str:
-        return only(self.operator.inputs, "X")
-
-    @property
-    def product(self) -> str:
-        """The variable that holds the values."""
-        return only(self.operator.outputs, "Y")
-
-    @property
-    def values(self) -> np.ndarray:
-        return self.steps.astype(np.float32) * (self._along(self.bounds) / LARGEST)
-
-    @property
-    def column_bounds(self) -> np.ndarray:
-        """The largest value that each column may hold, whatever the bounds belong to."""
-        if self.axis == 1:
-            return self.bounds
-        if self.bounds.size == 1:
-            return np.full(self.steps.shape[1], self.bounds.item(), np.float32)
-        return np.abs(self.values).max(axis=0)
-
-    def _along(self, bounds: np.ndarray) -> np.ndarray:
-        if bounds.size == 1:
-            return bounds.reshape(()).astype(np.float32)
-        shape = [1] * self.steps.ndim
-        shape[self.axis] = -1
-        return bounds.astype(np.float32).reshape(shape)
 
 
 def write_onednn_program(simulated: Path, out: Path) -> tuple[str, ...]:
@@ -71,33 +36,25 @@ def write_onednn_program(simulated: Path, out: Path) -> tuple[str, ...]:
 
     Returns the weights that are multiplied in int8. Inputs and outputs keep their names and order.
     """
+    simulated_desc, simulated_arrays = read_parameters(simulated)
+    weights = {weight.name: weight for weight in int8_weights(simulated_desc, simulated_arrays)}
     with tempfile.TemporaryDirectory(prefix=".int8-", dir=out.parent) as temporary:
         plain, made = Path(temporary, "plain"), Path(temporary, "_optimized")
-        desc, arrays = _read(simulated)
-        weights = {weight.name: weight for weight in _int8_weights(desc, arrays)}
-        variables = {variable.name: variable for variable in desc.blocks[0].vars}
-        _write(plain, *_multiplied_out(desc, arrays, weights))
+        write_parameters(plain, *_multiplied_out(simulated_desc, simulated_arrays, weights))
         _optimise(plain, made.parent)
-        desc, arrays = _read(made)
+        desc, arrays = read_parameters(made)
     int8 = _mend_scales(desc, arrays, weights)
-    _restore(desc, arrays, weights, variables)
-    _write(out, desc, arrays)
+    untouched = [each for name, each in weights.items() if np.array_equal(arrays.get(name), each.values)]
+    _restore(desc, arrays, untouched, simulated_desc, simulated_arrays)
+    write_parameters(out, desc, arrays)
     return int8
-
-
-def _int8_weights(desc: Any, arrays: Mapping[str, np.ndarray]) -> Iterable[Int8Weight]:
-    for op in desc.blocks[0].ops:
-        if op.type == "dequantize_linear" and only(op.inputs, "X") in arrays:
-            axis = next(attribute.i for attribute in op.attrs if attribute.name == "quant_axis")
-            bounds = arrays[only(op.inputs, "Scale")].reshape(-1)
-            yield Int8Weight(arrays[only(op.inputs, "X")], bounds, axis, _copy(op))
 
 
 def _multiplied_out(
     desc: Any, arrays: Mapping[str, np.ndarray], weights: Mapping[str, Int8Weight]
 ) -> tuple[Any, dict[str, np.ndarray]]:
     """The same program with its weights in float32, so that nobody else has to tell rows from columns."""
-    desc = _copy(desc)
+    desc = copied(desc)
     block = desc.blocks[0]
     kept = [op for op in block.ops if op.type != "dequantize_linear" or only(op.inputs, "X") not in weights]
     _replace(block.ops, kept)
@@ -110,7 +67,7 @@ def _multiplied_out(
 
 def _optimise(prefix: Path, folder: Path) -> None:
     """Have Paddle Inference write what it makes of a program for int8, as FOLDER/_optimized.*."""
-    config = paddle_inference.Config(*map(str, _files(prefix)))
+    config = paddle_inference.Config(*map(str, graph_files(prefix)))
     config.disable_glog_info()
     config.disable_gpu()
     config.enable_mkldnn()
@@ -134,40 +91,24 @@ def _mend_scales(desc: Any, arrays: Mapping[str, np.ndarray], weights: Mapping[s
 
 
 def _restore(
-    desc: Any, arrays: dict[str, np.ndarray], weights: Mapping[str, Int8Weight], variables: Mapping[str, Any]
+    desc: Any,
+    arrays: dict[str, np.ndarray],
+    weights: Sequence[Int8Weight],
+    simulated_desc: Any,
+    simulated_arrays: Mapping[str, np.ndarray],
 ) -> None:
-    """Put the int8 weights back, with the operators that multiply them out; `variables`: those of the first program."""
+    """Put int8 weights back as the simulated program has them, with the operators that multiply them out."""
     block = desc.blocks[0]
-    kept = {name: each for name, each in weights.items() if np.array_equal(arrays.get(name), each.values)}
-    _rename_inputs(block, {name: weight.product for name, weight in kept.items()})
+    _rename_inputs(block, {weight.name: weight.product for weight in weights})
     first = next(index for index, op in enumerate(block.ops) if op.type != "feed")
-    _replace(block.ops, [*block.ops[:first], *(weight.operator for weight in kept.values()), *block.ops[first:]])
+    _replace(block.ops, [*block.ops[:first], *(weight.operator for weight in weights), *block.ops[first:]])
     there = {variable.name: variable for variable in block.vars}
-    for name, weight in kept.items():
-        slots = {only(weight.operator.inputs, slot) for slot in ("X", "Scale", "ZeroPoint")}
-        for each in (*slots, weight.product):
-            (there[each] if each in there else block.vars.add()).CopyFrom(variables[each])
-        arrays[name] = weight.steps
-        arrays[only(weight.operator.inputs, "Scale")] = weight.bounds
-        zeros = only(weight.operator.inputs, "ZeroPoint")
-        arrays[zeros] = np.zeros_like(weight.bounds)
-
-
-def _read(prefix: Path) -> tuple[Any, dict[str, np.ndarray]]:
-    """A program as Paddle's protobuf message, and its parameters by name."""
-    from paddle.base.proto import framework_pb2
-
-    program, parameters = _files(prefix)
-    described = read_program(program)
-    desc = framework_pb2.ProgramDesc()
-    desc.ParseFromString(described.serialized)
-    return desc, dict(zip(described.persistables, map(np.array, read_tensors(parameters)), strict=True))
-
-
-def _write(prefix: Path, desc: Any, arrays: Mapping[str, np.ndarray]) -> None:
-    program, parameters = _files(prefix)
-    write_tensors(parameters, arrays)
-    program.write_bytes(desc.SerializeToString())
+    wanted = {name for weight in weights for slot in (*weight.operator.inputs, *weight.operator.outputs)
+              for name in slot.arguments}  # fmt: skip
+    for variable in simulated_desc.blocks[0].vars:
+        if variable.name in wanted:
+            (there[variable.name] if variable.name in there else block.vars.add()).CopyFrom(variable)
+    arrays.update({name: array for name, array in simulated_arrays.items() if name in wanted})
 
 
 def _rename_inputs(block: Any, names: Mapping[str, str]) -> None:
@@ -177,22 +118,6 @@ def _rename_inputs(block: Any, names: Mapping[str, str]) -> None:
 
 
 def _replace(field: Any, messages: list[Any]) -> None:
-    copies = [_copy(each) for each in messages]
+    copies = [copied(each) for each in messages]
     del field[:]
     field.extend(copies)
-
-
-def _copy(message: Any) -> Any:
-    copy = type(message)()
-    copy.CopyFrom(message)
-    return copy
-
-
-def only(slots: Any, name: str) -> str:
-    """The one variable in a slot of an operator."""
-    (found,) = next(slot.arguments for slot in slots if slot.parameter == name)
-    return found
-
-
-def _files(prefix: Path) -> tuple[Path, Path]:
-    return prefix.with_name(prefix.name + PROGRAM), prefix.with_name(prefix.name + PARAMETERS)

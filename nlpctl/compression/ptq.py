@@ -9,43 +9,29 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
 import paddle
 from paddle.static.quantization import PostTrainingQuantization
 
 from nlpctl.compression import NARROW
+from nlpctl.compression.calibration import Calibration
 from nlpctl.compression.onednn_program import write_onednn_program
+from nlpctl.compression.rounding import refine
 from nlpctl.compression.static_mode import StaticWorld, quiet_quantisers, static_world
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.export.graph_files import PARAMETERS, PROGRAM
 from nlpctl.export.to_graph import renamed_variables
 from nlpctl.static_graph.program import Program, read_program
 from nlpctl.tasks.base import Batch
+from nlpctl.upstream.kl_threshold import fast_kl
 from nlpctl.upstream.static_int8 import ProductsOnly
 
 PRODUCTS = ("matmul", "matmul_v2", "mul")
+STANDARD = Calibration()
 
 
-@dataclass(frozen=True)
-class Calibration:
-    """How scales are found; names and values are those of PaddleNLP's CompressionArguments.
-
-    `algo`: the bound of an activation. avg: the mean over rows of the largest value, so that outliers are cut off.
-    `skip`: variables whose products stay fp32.
-    """
-
-    algo: Literal["avg", "abs_max", "mse", "emd", "hist", "KL"] = "avg"
-    weight_quantize_type: Literal["channel_wise_abs_max", "abs_max"] = "channel_wise_abs_max"
-    round_type: Literal["round", "adaround"] = "round"
-    skip: tuple[str, ...] = ()
-
-
-def quantize(
-    fp32: Path, out: Path, batches: Iterable[Batch], calibration: Calibration = Calibration()
-) -> tuple[str, ...]:
+def quantize(fp32: Path, out: Path, batches: Iterable[Batch], calibration: Calibration = STANDARD) -> tuple[str, ...]:
     """Write OUT.pdmodel and OUT.pdiparams, the graph FP32.pdmodel in int8; returns the weights that became int8.
 
     Inputs and outputs keep their names. Batches may hold more than the graph takes; 16 of 32 rows are enough. They
@@ -62,8 +48,9 @@ def quantize(
     return weights
 
 
-def simulate(fp32: Path, out: Path, batches: Iterable[Batch], calibration: Calibration = Calibration()) -> None:
+def simulate(fp32: Path, out: Path, batches: Iterable[Batch], calibration: Calibration = STANDARD) -> None:
     """Write OUT.*, which computes in fp32 and rounds as int8 would; otherwise as `quantize`."""
+    calibration.check()
     program = read_program(_file(fp32, PROGRAM))
     feeds = [{name: batch[name] for name in program.feeds} for batch in batches]
     if not feeds:
@@ -75,12 +62,15 @@ def simulate(fp32: Path, out: Path, batches: Iterable[Batch], calibration: Calib
             message = f"Paddle cannot quantise this graph: {type(error).__name__}: {error}"
             raise RunFailed(message.strip(), str(fp32), "use it in fp32 or bf16") from error
     _keep_output_names(read_program(_file(out, PROGRAM)), program)
+    if calibration.round_type == "adaround" or calibration.bias_correction:
+        wanted = {"adaround": calibration.round_type == "adaround", "bias_correction": calibration.bias_correction}
+        refine(fp32, program, out, feeds, **wanted)
 
 
 def _quantize(
     world: StaticWorld, program: Program, fp32: Path, out: Path, feeds: list[Batch], calibration: Calibration
 ) -> None:
-    with quiet_quantisers():
+    with quiet_quantisers(), fast_kl():
         ptq = PostTrainingQuantization(
             world.executor,
             str(fp32.parent),
@@ -90,7 +80,6 @@ def _quantize(
             data_loader=_loader(feeds),
             batch_nums=len(feeds),
             algo=calibration.algo,
-            round_type=calibration.round_type,
             quantizable_op_type=list(PRODUCTS),
             weight_quantize_type=calibration.weight_quantize_type,
             onnx_format=True,

@@ -52,7 +52,7 @@ class Batches(paddle.io.Dataset):
         return {"x": ROWS[4 * index : 4 * index + 4]}
 
 
-def quantised(network, folder, config=None):
+def quantised(network, folder, config=None, **settings):
     """Write the network's graph as int8.*, simulated; returns its outputs in fp32 and by oneDNN's int8."""
     with paddle.utils.unique_name.guard():
         network = network()
@@ -67,7 +67,7 @@ def quantised(network, folder, config=None):
             ptq = PostTrainingQuantization(
                 paddle.static.Executor(paddle.CPUPlace()), str(folder), scope, "fp32.pdmodel", "fp32.pdiparams",
                 data_loader=paddle.io.DataLoader(Batches(), batch_size=None, collate_fn=lambda x: x, return_list=True),
-                batch_nums=4, algo="abs_max", quantizable_op_type=PRODUCTS, onnx_format=True,
+                batch_nums=4, algo="abs_max", quantizable_op_type=PRODUCTS, onnx_format=True, **settings,
             )  # fmt: skip
             if config is not None:
                 ptq.quant_config = config
@@ -125,3 +125,16 @@ def test_onednn_still_takes_the_scales_of_weights_from_other_entries(tmp_path, s
 
 def test_columns_of_one_size_are_right_by_chance(tmp_path):
     assert column_error(quantised(lambda: Product(32), tmp_path, ProductsOnly(PRODUCTS))) < 0.05
+
+
+def test_adaround_still_quantises_weights_twice(tmp_path):
+    assert error(quantised(lambda: Product(32), tmp_path, ProductsOnly(PRODUCTS), round_type="adaround")) > 0.1
+
+
+@pytest.mark.parametrize("setting", [{"bias_correction": True}, {"activation_quantize_type": "abs_max"}])
+def test_some_settings_still_do_nothing(tmp_path, setting):
+    for name, settings in (("without", {}), ("with", setting)):
+        (tmp_path / name).mkdir()
+        quantised(lambda: Product(32), tmp_path / name, ProductsOnly(PRODUCTS), **settings)
+    files = [tmp_path / name / "int8.pdiparams" for name in ("without", "with")]
+    assert files[0].read_bytes() == files[1].read_bytes()

@@ -1,0 +1,52 @@
+"""The algorithm KL of Paddle's calibration in seconds instead of minutes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import numpy as np
+from paddle.static.quantization import post_training_quantization
+
+
+@contextlib.contextmanager
+def fast_kl() -> Iterator[None]:
+    """Have PostTrainingQuantization find its thresholds with `kl_threshold`.
+
+    paddlepaddle 2.6.2, static/quantization/cal_kl_threshold.py:83: for each of 1,025 bounds some 2,000 numbers are gone
+    through in Python, four times: seconds for a variable, minutes for a network of six layers.
+    Test: tests/upstream/test_kl_threshold.py.
+    """
+    slow = post_training_quantization.cal_kl_threshold
+    post_training_quantization.cal_kl_threshold = kl_threshold
+    try:
+        yield
+    finally:
+        post_training_quantization.cal_kl_threshold = slow
+
+
+def kl_threshold(hist: np.ndarray, bin_width: float, bits: int) -> float:
+    """The bound at which the values of a histogram, cut off there and put into 2^(bits-1) - 1 steps, are distributed
+    most like those before; Paddle's own choice, bin by bin."""
+    steps = 2 ** (bits - 1) - 1
+    first = int((len(hist) - 1) * 0.5)
+    ends = [end for end in range(first, len(hist)) if hist[end - 1]]
+    if not ends:
+        while first > 0 and not hist[first]:
+            first -= 1
+        return (first + 0.5) * bin_width
+    found = [_divergence(hist, end, steps) for end in ends]
+    return (ends[int(np.argmin(found))] + 0.5) * bin_width
+
+
+def _divergence(hist: np.ndarray, end: int, steps: int) -> float:
+    """Of the distribution that is cut off at bin `end` and put into so many steps."""
+    kept, total = hist[:end].astype(np.float64), hist.sum()
+    starts = np.arange(steps) * (end // steps)
+    filled = np.add.reduceat(kept > 0, starts, dtype=np.int64)
+    level = np.add.reduceat(kept, starts) / np.maximum(filled, 1)
+    spread = np.repeat(level, np.diff([*starts, end]))
+    there = kept > 0
+    kept[-1] += hist[end:].sum()
+    whole, coarse = kept[there], spread[there]
+    return float((whole * (np.log(coarse.sum() * whole) - np.log(total * coarse))).sum() / total)
