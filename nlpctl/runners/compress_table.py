@@ -27,7 +27,7 @@ def cells(row: Row, result: CompressResult) -> list[str]:
         cell
         for size in result.aim.batch_sizes
         for speed in [row.speed(size)]
-        for cell in (f"{speed.samples_per_second:,.0f}", f"{speed.times:.2f}", f"{speed.p50_ms:,.1f}")
+        for cell in (f"{speed.samples_per_second:,.0f}", f"{speed.times:.2f}", milliseconds(speed.p50_ms))
     ]
     return [
         mark + row.candidate,
@@ -45,3 +45,8 @@ def cells(row: Row, result: CompressResult) -> list[str]:
 def points_text(drop: float) -> str:
     """How many points a score is above the reference: "+0.12"."""
     return f"{-drop + 0:+.2f}"
+
+
+def milliseconds(value: float) -> str:
+    """Three digits: 0.0412, 9.31, 128."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

@@ -13,7 +13,6 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from statistics import median
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -22,7 +21,6 @@ from nlpctl.compression.scores import (
     Metric,
     Row,
     Scored,
-    Speed,
     TestScore,
     agreement,
     metric_of,
@@ -40,6 +38,7 @@ from nlpctl.models.export_folder import read_manifest
 from nlpctl.runners.score_key import score_key
 from nlpctl.runners.timed_process import Candidate, SplitScore, Texts, TimedProcess
 from nlpctl.runners.trained import prepared
+from nlpctl.runners.turns import Timing, timed_in_turns
 from nlpctl.runtime import console
 from nlpctl.runtime.cpu import physical_cores
 from nlpctl.runtime.files import remove_leftovers
@@ -54,17 +53,6 @@ if TYPE_CHECKING:
 MB = 1024 * 1024
 REFERENCES = (("paddle", "fp32"), ("onnxruntime", "fp32"))  # the first that the uncompressed export has
 BUSY = 1.0  # load beyond the cores; the candidate before this one may still count as one
-
-
-@dataclass(frozen=True)
-class Timing:
-    """How candidates are timed: `rows` of dev at each batch size, `rounds` in turns with the reference after one that
-    does not count; no new round begins after `seconds`."""
-
-    batch_sizes: tuple[int, ...] = (1, 32)
-    rows: int = 128
-    rounds: int = 5
-    seconds: float = 30.0
 
 
 def check_scorable(recipe: Recipe) -> None:
@@ -89,7 +77,7 @@ class Scorer:
     was found.
     """
 
-    def __init__(self, recipe: Recipe, original: Path, scores: Path, timing: Timing = Timing()):
+    def __init__(self, recipe: Recipe, original: Path, scores: Path, timing: Timing):
         """`original`: the export of the uncompressed network. UserError where it holds no fp32 graph that runs here."""
         self.recipe = recipe
         self.original = original
@@ -180,11 +168,11 @@ class Scorer:
         started = time.monotonic()
         reference = self._open_reference()
         if self._is_reference(folder, choice):
-            own, speeds = reference, self._speeds(reference.process, reference.process)
+            own, speeds = reference, timed_in_turns(reference.process, reference.process, self.timing)
         else:
             with self._process(folder, choice) as process:
                 process.open()
-                speeds = self._speeds(process, reference.process)
+                speeds = timed_in_turns(process, reference.process, self.timing)
                 own = _looked_at(process, self.timing)
         return Row(
             candidate=folder.name,
@@ -202,20 +190,6 @@ class Scorer:
             speeds=speeds,
             seconds=time.monotonic() - started,
         )
-
-    def _speeds(self, process: TimedProcess, reference: TimedProcess) -> tuple[Speed, ...]:
-        """Rounds in turns. The reference beside itself is timed once."""
-        both = (reference,) if process is reference else (reference, process)
-        rounds: dict[int, list[tuple[list[float], list[float]]]] = {size: [] for size in self.timing.batch_sizes}
-        started = time.monotonic()
-        for round in range(self.timing.rounds + 1):
-            for size in self.timing.batch_sizes:
-                seconds = [each.seconds(size) for each in both]
-                if round:
-                    rounds[size].append((seconds[0], seconds[-1]))
-            if round and time.monotonic() - started > self.timing.seconds:
-                break
-        return tuple(speed_of(size, turns, process.opened.features) for size, turns in rounds.items())
 
     def _open_reference(self) -> _Opened:
         if self._reference is None:
@@ -283,13 +257,6 @@ def _reference_choice(original: Path, recipe: Recipe) -> Choice:
             return found[pair]
     hint = "export the model again: nlpctl export"
     raise UserError("holds no fp32 graph that runs here, to compare with", str(original), hint)
-
-
-def speed_of(size: int, turns: Sequence[tuple[list[float], list[float]]], features: int) -> Speed:
-    """`turns`: per round the seconds of each batch of the reference, and of the candidate."""
-    theirs, mine = ([min(seconds) for seconds in zip(*rounds, strict=True)] for rounds in zip(*turns, strict=True))
-    p50 = median(mine)
-    return Speed(size, features / sum(mine), 1000 * p50, sum(theirs) / sum(mine), median(theirs) / p50)
 
 
 def largest_difference(expected: Outputs, given: Outputs) -> float | None:

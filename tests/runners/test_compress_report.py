@@ -32,7 +32,7 @@ def test_a_line_of_the_table(result):
     assert line["candidate"] == "* width-0.75+ptq" and line["engine"] == "paddle int8 (ptq)"
     assert (line["accuracy"], line["points"]) == ("0.8760", "-0.40")
     assert (line["disk MB"], line["memory MB"], line["difference"], line["alike"]) == ("20.0", "700", "-", "99.50%")
-    assert cells(result.best, result)[4:10] == ["250", "2.50", "4.0", "2,100", "4.20", "15.2"]  # batch 1, batch 32
+    assert cells(result.best, result)[4:10] == ["250", "2.50", "4", "2,100", "4.20", "15.2"]  # batch 1, batch 32
     assert len(cells(result.best, result)) == len(columns("accuracy", result.aim))
     assert cells(result.rows[2], result)[0] == "! width-0.5+ptq"
     assert cells(result.reference, result)[:4] == ["original", "paddle fp32", "0.8800", "+0.00"]

@@ -22,7 +22,6 @@ from nlpctl.runners.score_candidates import (
     check_scorable,
     largest_difference,
     recipe_of,
-    speed_of,
 )
 from nlpctl.runners.trained import find_trained_model
 from nlpctl.runtime.layout import EXPORT_MANIFEST
@@ -132,14 +131,6 @@ def test_what_cannot_be_compared_is_told_before_anything_is_made(run):
     with pytest.raises(UserError, match="cannot be scored"):
         check_scorable(dataclasses.replace(run, task="masked_language_model"))
     check_scorable(run)
-
-
-def test_of_every_batch_the_fastest_round_counts():
-    """Two batches, two rounds; in each round one of the two was held up by something else."""
-    turns = [([0.4, 0.9], [0.1, 0.7]), ([0.8, 0.4], [0.3, 0.1])]
-    speed = speed_of(32, turns, features=40)
-    assert (speed.times, speed.p50_times) == (pytest.approx(4.0), pytest.approx(4.0))
-    assert speed.samples_per_second == pytest.approx(40 / 0.2) and speed.p50_ms == pytest.approx(100)
 
 
 def test_outputs_of_other_shapes_are_not_compared():
