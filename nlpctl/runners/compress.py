@@ -140,6 +140,8 @@ class _Compression:
                 self._tell_untried(options, left)
                 return
             for step in option.missing:
+                if step.trains:
+                    scorer.release()
                 started = time.monotonic()
                 self._make(workshop, step, None if left is None else self.clock.left() - reserve)
                 if step.folder in self.lost:
