@@ -10,7 +10,7 @@ from typing import Any
 
 from nlpctl.compression.hooks import check_hooks
 from nlpctl.compression.plan_file import PLAN, check_plan
-from nlpctl.compression.steps import trains
+from nlpctl.compression.steps import ALGORITHMS, trains
 from nlpctl.compression.strategy import KEY, TRAINED, Chain
 from nlpctl.config.checks import check
 from nlpctl.config.load import load_recipe
@@ -22,6 +22,7 @@ from nlpctl.inference.support import is_installed
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.models.source import read_config, resolve_source
 from nlpctl.runners.compress_source import static_model
+from nlpctl.runners.compress_steps import calibration
 from nlpctl.runners.score_candidates import check_scorable
 from nlpctl.runners.trained import check_export
 from nlpctl.runtime.layout import COMPRESS, EXPORT, MODEL, RECIPE
@@ -52,6 +53,9 @@ def refuse_early(recipe: Recipe, source: str, chains: Sequence[Chain]) -> None:
         problems = check(dataclasses.replace(recipe, model=model), "train")
         if problems:
             raise UserError(problems=problems)
+    if any(chain.int8 == "ptq" for chain in chains):
+        for algorithm in recipe.compression.algo_list or ALGORITHMS:
+            calibration(recipe, algorithm).check()
     if any(chain.int8 in ("ort-dynamic", "ort-static") for chain in chains):
         from nlpctl.export.onnx import require_paddle2onnx
 

@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nlpctl.compression.calibration import Calibration
 from nlpctl.compression.steps import EXPORTS, ORIGINAL, VOCABULARY, Step
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import Recipe
@@ -132,14 +133,9 @@ class Workbench:
             quantize_static(fp32, folder / ONNX_STATIC, self._calibration(step, origin))
             return Graph("onnx", "int8", (ONNX_STATIC,), "static")
         if step.method == "ptq":
-            from nlpctl.compression.ptq import Calibration, quantize
+            from nlpctl.compression.ptq import quantize
 
-            section = self.recipe.compression
-            settings = Calibration(
-                algo=step.calibration.algorithm,
-                weight_quantize_type=section.weight_quantize_type,
-                round_type=section.round_type,
-            )
+            settings = calibration(self.recipe, step.calibration.algorithm)
             fp32 = _prefix(origin, _fp32(manifest, "paddle", origin))
             quantize(fp32, folder / INT8_PREFIX, self._calibration(step, origin), settings)
             return Graph("paddle", "int8", paddle_files(INT8_PREFIX), "ptq")
@@ -212,6 +208,13 @@ def recipe_of_network(recipe: Recipe, run: Path) -> Recipe:
     """The recipe that a network of this compression was trained with, in the process that `recipe` asks for."""
     own = load_recipe(run / RECIPE, (), "apply")
     return dataclasses.replace(own, runtime=recipe.runtime, inference=recipe.inference)
+
+
+def calibration(recipe: Recipe, algorithm: str) -> Calibration:
+    """How scales are found by an algorithm, with the settings of the recipe; null stands for the default."""
+    names = ("weight_quantize_type", "activation_quantize_type", "round_type", "bias_correction", "onnx_format")
+    given = {name: getattr(recipe.compression, name) for name in names}
+    return Calibration(algorithm, **{name: value for name, value in given.items() if value is not None})
 
 
 def _fp32(manifest: ExportManifest, format: str, origin: Path) -> Graph:
