@@ -41,6 +41,7 @@ from nlpctl.runtime.lock import take_lock
 from nlpctl.runtime.run_directory import RunDirectory
 
 SCORES, BEST = "scores", "best"
+FREE_SPACE = "free some space; then the same command goes on"
 AT_THE_END = 2  # scorings that are kept free of a budget: the best on test, beside the uncompressed network
 
 
@@ -147,10 +148,11 @@ class _Compression:
                 if step.folder in self.lost:
                     break
                 costs.measured[step.work] = time.monotonic() - started
-                write_times(self.folder, costs.measured)
-            else:
-                self._score(scorer, option.step.folder)
-                self._settle(None)
+                with writing(self.folder, FREE_SPACE):
+                    write_times(self.folder, costs.measured)
+                if step.scored:
+                    self._score(scorer, step.folder)
+                    self._settle(None)
 
     def _costs(self) -> Costs:
         """What steps are expected to take; without a budget nobody asks for it."""
@@ -170,6 +172,8 @@ class _Compression:
         started = time.monotonic()
         try:
             workshop.make(step, seconds)
+            if not is_made(self.folder, step):
+                raise RunFailed("nothing was made", step.folder, "this is a bug of nlpctl")
         except NlpctlError as error:
             console.warn(f"{step.name}: {error}")
             self._lose(step, error)
@@ -177,15 +181,23 @@ class _Compression:
             console.note(f"{step.folder} made in {time.monotonic() - started:.0f} s")
 
     def _lose(self, step: Step, error: NlpctlError) -> None:
+        """Note that a folder cannot be made, and neither what needs it."""
         self.lost[step.folder] = error
         self.failures[step.folder] = (Failure(step.name, "", str(error)),)
         for each in self.steps.values():
-            if step.folder in each.needs:
+            if step.folder in each.needs and each.folder not in self.lost:
                 self._lose(each, RunFailed(f"needs {step.folder}, which could not be made"))
+                if each.name == step.name:  # the export of a network
+                    del self.failures[each.folder]
 
     def _score(self, scorer: Scorer, folder: str) -> None:
         here = self.folder / folder
-        scored = scorer.score(here)
+        try:
+            scored = scorer.score(here)
+        except NlpctlError as error:  # it was damaged since it was made
+            console.warn(f"{here.name}: {error}")
+            self.failures[folder] = (Failure(here.name, "", str(error)),)
+            return
         # what is kept of earlier scorings may be of before the folder was moved
         self.rows[folder] = tuple(dataclasses.replace(row, folder=str(here)) for row in scored.rows)
         self.failures[folder] = scored.failures
@@ -203,7 +215,8 @@ class _Compression:
         rows = tuple(row for rows in self.rows.values() for row in rows)
         best = select(rows, self.reference, self.metric, self.aim)
         if best.name != self.kept:
-            write_best(best, self.folder / BEST)
+            with writing(self.folder, FREE_SPACE):
+                write_best(best, self.folder / BEST)
             self.kept = best.name
         result = CompressResult(
             folder=self.folder,
@@ -215,7 +228,8 @@ class _Compression:
             best=best,
             test=None if scorer is None else scorer.on_test(best),
         )
-        write_reports(result, self.source, self.recipe.task)
+        with writing(self.folder, FREE_SPACE):
+            write_reports(result, self.source, self.recipe.task)
         return result
 
 

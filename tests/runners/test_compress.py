@@ -1,0 +1,186 @@
+"""The course of a compression: what is made and scored in which order, with stand-ins for both."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+from scored import scored
+
+from nlpctl.compression.costs import Clock
+from nlpctl.compression.scores import Metric, Scored
+from nlpctl.compression.steps import Step, plan_steps
+from nlpctl.compression.strategy import parse_strategy
+from nlpctl.config.load import load_recipe
+from nlpctl.errors import RunFailed, UserError
+from nlpctl.runners import compress
+
+STRATEGY = "dynabert+ort-dynamic,ort-dynamic,ptq"
+TABLE = {  # what is made is worth: score, times
+    "original": (0.880, 1.0),
+    "original+ort-dynamic": (0.879, 2.0),
+    "original+ptq-avg-32x16": (0.850, 3.0),
+    "width-0.75": (0.878, 1.3),
+    "width-0.75+ort-dynamic": (0.877, 2.5),
+}
+
+
+class Bench:
+    """Makes and scores in the place of processes. `breaks`: folders that cannot be made."""
+
+    def __init__(self, folder: Path, breaks: tuple[str, ...] = ()):
+        self.folder = folder
+        self.breaks = breaks
+        self.made: list[str] = []
+        self.scored: list[str] = []
+        self.metric = Metric("accuracy")
+
+    def __call__(self, *_):
+        return self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        return None
+
+    def make(self, step: Step, seconds: float | None = None) -> None:
+        self.made.append(step.folder)
+        if step.folder in self.breaks:
+            raise UserError("cannot be made", step.folder, "do something else")
+        folder = self.folder / step.folder
+        folder.mkdir(parents=True)
+        if step.is_network:
+            (folder / "model").mkdir()
+            (folder / "manifest.json").write_text(json.dumps({"format": 1, "state": "finished"}))
+
+    def reference(self):
+        return self._row("original")
+
+    def score(self, folder: Path) -> Scored:
+        if folder.name not in TABLE:
+            raise UserError("no export", str(folder))
+        self.scored.append(f"{folder.parent.name}/{folder.name}")
+        return Scored((self._row(folder.name),))
+
+    def on_test(self, row):
+        return None
+
+    def release(self) -> None:
+        return None
+
+    def _row(self, name: str):
+        score, times = TABLE[name]
+        return scored(name, score, times, seconds=1.0, folder="/where/it/was/made")
+
+
+@pytest.fixture
+def compression(tmp_path, monkeypatch):
+    """A compression into tmp_path, with its bench."""
+
+    def make(strategy: str = STRATEGY, budget: float | None = None, breaks: tuple[str, ...] = ()):
+        (tmp_path / "train.tsv").write_text("text\tlabel\n" + "a\tx\nb\ty\n" * 1500)
+        (tmp_path / "recipe.yaml").write_text("task: sequence_classification\ndata: {train: train.tsv}\n")
+        recipe = load_recipe(tmp_path / "recipe.yaml", (), "apply")
+        section = dataclasses.replace(recipe.compression, strategy=strategy, algo_list=("avg",))
+        recipe = dataclasses.replace(recipe, compression=section)
+        bench = Bench(tmp_path, breaks)
+        best: list[str] = []
+        for name in ("Workshop", "Scorer"):
+            monkeypatch.setattr(compress, name, bench)
+        monkeypatch.setattr(compress, "write_best", lambda row, folder: best.append(row.candidate))
+        monkeypatch.setattr(compress, "write_reports", lambda *_: None)
+        steps = {step.folder: step for step in plan_steps(parse_strategy(strategy), section)}
+        return SimpleNamespace(
+            run=compress._Compression(recipe, "model", tmp_path, steps, Clock(budget)).run, bench=bench, best=best
+        )
+
+    return make
+
+
+def test_cheap_ones_first_and_every_export_is_scored(compression, tmp_path):
+    found = compression()
+    result = found.run()
+    assert found.bench.made == [
+        "exports/original",
+        "candidates/original+ort-dynamic",
+        "candidates/original+ptq-avg-32x16",
+        "networks/width-0.75",
+        "exports/width-0.75",
+        "candidates/width-0.75+ort-dynamic",
+    ]
+    assert found.bench.scored == [name for name in found.bench.made if not name.startswith("networks")]
+    assert {row.candidate for row in result.rows} == set(TABLE) and not result.failures
+    assert result.best.candidate == "width-0.75+ort-dynamic"
+    assert result.best.folder == str(tmp_path / "candidates" / "width-0.75+ort-dynamic")
+    assert found.best == ["original", "original+ort-dynamic", "width-0.75+ort-dynamic"]  # always the best so far
+
+
+def test_what_is_there_is_scored_before_the_best_is_written(compression):
+    compression().run()
+    again = compression()
+    assert again.run().best.candidate == "width-0.75+ort-dynamic"
+    assert not again.bench.made and again.best == ["width-0.75+ort-dynamic"]
+
+
+def test_what_fails_costs_only_what_needs_it(compression):
+    found = compression(breaks=("networks/width-0.75",))
+    result = found.run()
+    assert {row.candidate for row in result.rows} == {name for name in TABLE if "width" not in name}
+    reasons = {failure.name: failure.reason for failure in result.failures}
+    assert set(reasons) == {"width-0.75", "width-0.75+ort-dynamic"}
+    assert "cannot be made" in reasons["width-0.75"] and "could not be made" in reasons["width-0.75+ort-dynamic"]
+
+
+def test_all_that_was_asked_for_fails(compression):
+    found = compression("dynabert+ort-dynamic", breaks=("networks/width-0.75",))
+    with pytest.raises(UserError, match="cannot be made"):
+        found.run()
+    assert found.best == ["original"]
+
+
+def test_without_the_original_nothing_can_be_compared(compression):
+    found = compression(breaks=("exports/original",))
+    with pytest.raises(UserError, match="cannot be made"):
+        found.run()
+    assert found.bench.made == ["exports/original"] and not found.best
+
+
+def test_a_budget_leaves_out_what_does_not_fit(compression, capsys):
+    """3,000 rows at 500 per second take about a minute to train on; without a training it is 10 to 30 s."""
+    found = compression(budget=60.0)
+    result = found.run()
+    assert [name for name in found.bench.made if name.startswith("networks")] == []
+    assert result.best.candidate == "original+ort-dynamic"
+    assert {failure.name for failure in result.failures} == {"width-0.75", "width-0.75+ort-dynamic"}
+    assert all("not tried: it would take about" in failure.reason for failure in result.failures)
+    assert "no time for width-0.75" in capsys.readouterr().err
+
+
+def test_a_damaged_folder_is_told(compression, tmp_path):
+    (tmp_path / "candidates" / "something").mkdir(parents=True)
+    result = compression().run()
+    assert [(each.name, each.reason.splitlines()[0].endswith("no export")) for each in result.failures] == [
+        ("something", True)
+    ]
+
+
+def test_a_step_that_makes_nothing_ends_nothing(compression, monkeypatch):
+    found = compression("ort-dynamic,ptq")
+    make = found.bench.make
+    monkeypatch.setattr(found.bench, "make", lambda step, seconds=None: "ort" in step.name or make(step))
+    result = found.run()
+    assert [failure.name for failure in result.failures] == ["original+ort-dynamic"]
+    assert result.best.candidate == "original"
+
+
+def test_one_command_at_a_time(tmp_path):
+    with compress._taken(tmp_path / "out", False, {"format": 1}):
+        with pytest.raises(UserError, match="another command is at work here"):
+            with compress._taken(tmp_path / "out", False, {"format": 1}):
+                raise RunFailed("never")
+    with compress._taken(tmp_path / "out", False, {"format": 1}):
+        assert (tmp_path / "out" / "plan.json").is_file()
