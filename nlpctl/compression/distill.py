@@ -87,7 +87,7 @@ def train_student(recipe: Recipe, source: str, run: RunDirectory, setup: Process
     if is_made_of_layers(recipe.distillation):
         chosen = student_layers(recipe.distillation, len(encoder_layers(teacher.network, source)))
         task = make_task(own, data.labels)
-        start = start_of_layers(recipe, source, data, task, chosen)
+        start = start_of_layers(recipe, source, teacher, data, task, chosen)
     lessons, answers = _lessons(own, teacher, data, run.path.with_name(run.path.name + ANSWERS))
     return train_task(own, run, setup, lessons, start, lambda: _task(own, teacher, lessons, answers), drop=PROJECTION)
 

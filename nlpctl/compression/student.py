@@ -6,10 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
+from random import Random
 
 import numpy as np
 
 from nlpctl.compression.dynabert import narrowed
+from nlpctl.compression.fitted_layers import fit_layers
 from nlpctl.compression.layer_losses import LayerLosses, spread_layers
 from nlpctl.compression.network_training import START, load_source, network_recipe
 from nlpctl.compression.teacher import Teacher
@@ -23,7 +25,7 @@ from nlpctl.models.load import LoadedModel
 from nlpctl.models.pruned import encoder_layers, keep_layers
 from nlpctl.runtime import console
 from nlpctl.runtime.run_directory import RunDirectory
-from nlpctl.tasks.base import Task
+from nlpctl.tasks.base import Batch, Task
 
 
 def is_made_of_layers(section: DistillationSection) -> bool:
@@ -71,18 +73,34 @@ def student_layers(section: DistillationSection, teacher: int) -> tuple[int, ...
 
 
 def start_of_layers(
-    recipe: Recipe, source: str, data: TrainingData, task: Task, chosen: tuple[int, ...]
+    recipe: Recipe, source: str, teacher: Teacher, data: TrainingData, task: Task, chosen: tuple[int, ...]
 ) -> Callable[[], LoadedModel]:
-    """Makes the teacher in `source` with the layers that are `chosen`, and distillation.width of each."""
+    """Makes the teacher in `source` with the layers that are `chosen`, distillation.width of each, fitted to it."""
+    section = recipe.distillation
 
     def start() -> LoadedModel:
-        width = Fraction(recipe.distillation.width).limit_denominator(1000)
+        width = Fraction(section.width).limit_denominator(1000)
         model = load_source(recipe, source) if width == 1 else narrowed(recipe, source, width, data, task)
         keep_layers(model.network, chosen, "distillation.layers")
         console.note(f"the student starts as the teacher's layers {', '.join(map(str, chosen))}")
+        if section.fit:
+            fit_layers(teacher.network, model.network, chosen, _batches(recipe, teacher, data))
         return model
 
     return start
+
+
+def _batches(recipe: Recipe, teacher: Teacher, data: TrainingData) -> list[Batch]:
+    """distillation.fit training rows, evenly spread, in batches of similar length; batches of any length come first."""
+    rows, wanted = list(data.training_examples()), recipe.distillation.fit
+    spread = rows[:: max(1, len(rows) // wanted)][:wanted]
+    features = [feature for row in spread for feature in teacher.task.features(row, teacher.encoder)]
+    features.sort(key=lambda feature: feature.byte_length)
+    size = recipe.training.per_device_eval_batch_size
+    collate = teacher.task.collator(teacher.encoder, labelled=False)
+    batches = [collate(features[start : start + size]) for start in range(0, len(features), size)]
+    Random(recipe.training.seed).shuffle(batches)
+    return batches
 
 
 def layer_losses(recipe: Recipe, teacher: Teacher, student: LoadedModel) -> LayerLosses | None:

@@ -43,6 +43,11 @@ class DistillationSection:
     width: float = key(
         1.0, "And how many of each layer's attention heads and neurons: this share, the most important ones."
     )
+    fit: int = key(
+        2048,
+        "Training rows on which its layers are first fitted, by least squares, to where the teacher is after the "
+        "layers that each stands for; 0: not.",
+    )
     learning_rate: float | None = key(None, "Of the student; default: training.learning_rate.")
     num_train_epochs: float | None = key(None, "Of the student; default: training.num_train_epochs.")
     loss: Literal["mse", "kl"] = key(

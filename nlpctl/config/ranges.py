@@ -89,6 +89,7 @@ RANGES: Mapping[str, Range] = {
     "distillation.num_hidden_layers": COUNT,
     "distillation.layers": NOT_NEGATIVE,  # each of them
     "distillation.width": Range(0, 1, above=True),
+    "distillation.fit": NOT_NEGATIVE,
     "distillation.learning_rate": POSITIVE,
     "distillation.num_train_epochs": POSITIVE,
     "distillation.temperature": POSITIVE,
