@@ -1,0 +1,134 @@
+"""Exports and static models that a compression starts from."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from pathlib import Path
+
+import pytest
+from made_runs import make_run
+
+from nlpctl.compression.plan_file import check_plan, make_plan, write_plan
+from nlpctl.compression.steps import CANDIDATES, EXPORTS, Calibration, Step
+from nlpctl.config.load import Override, load_recipe
+from nlpctl.config.schema import Recipe
+from nlpctl.errors import UserError
+from nlpctl.models.export_folder import read_manifest, write_manifest
+from nlpctl.runners.compress_source import static_model
+from nlpctl.runners.compress_steps import Workbench
+from nlpctl.runners.export import Wanted, export
+from nlpctl.runners.trained import find_trained_model, open_trained_model
+
+ORIGINAL = Step(EXPORTS, "original", "export")
+
+
+@pytest.fixture(scope="session")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
+    return make_run(tmp_path_factory.mktemp("source"), "sequence_classification")
+
+
+@pytest.fixture(scope="session")
+def exported(run: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An export for Paddle alone."""
+    folder = tmp_path_factory.mktemp("exported") / "model"
+    export(run, find_trained_model(run), Wanted(rows=8), output=folder)
+    return folder
+
+
+def given(run: Recipe, exported: Path) -> Recipe:
+    """The recipe of an export with the data of the run."""
+    own = load_recipe(exported, (), "apply")
+    data = dataclasses.replace(own.data, train=run.data.train, dev=run.data.dev)
+    return dataclasses.replace(own, data=data, runtime=run.runtime)
+
+
+def sums(folder: Path) -> dict[str, str]:
+    return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
+
+
+def test_an_export_is_copied_and_gets_the_graph_that_it_lacks(run, exported, tmp_path):
+    before = sums(exported)
+    bench = Workbench(given(run, exported), str(exported), tmp_path)
+    bench.make(ORIGINAL)
+    manifest = read_manifest(tmp_path / "exports" / "original")
+    assert [(graph.format, graph.precision) for graph in manifest.graphs] == [("paddle", "fp32"), ("onnx", "fp32")]
+    assert (tmp_path / "exports/original/model.pdmodel").read_bytes() == (exported / "model.pdmodel").read_bytes()
+    step = Step(CANDIDATES, "x", "ort-static", ("exports/original",), calibration=Calibration(None, 4, 2))
+    bench.make(dataclasses.replace(step, name="original+ort-static-4x2"))
+    (graph,) = read_manifest(tmp_path / "candidates" / "original+ort-static-4x2").graphs
+    assert (graph.format, graph.precision, graph.method) == ("onnx", "int8", "static")
+    (check,) = graph.checks
+    assert check.agreement > 0.8 and check.difference > 0
+    assert sums(exported) == before
+
+
+def test_graphs_in_8_bits_do_not_count(run, exported, tmp_path):
+    """Of an export only what was not made smaller is taken; without that it is no source."""
+    manifest = read_manifest(exported)
+    small = dataclasses.replace(manifest.graphs[0], precision="int8", method="ptq")
+    for name, graphs in (("both", (*manifest.graphs, small)), ("small", (small,))):
+        copy = tmp_path / name
+        copy.mkdir()
+        for path in exported.iterdir():
+            (copy / path.name).write_bytes(path.read_bytes())
+        write_manifest(copy, dataclasses.replace(manifest, graphs=graphs))
+    with pytest.raises(UserError, match="no fp32 graph to start from"):
+        Workbench(given(run, exported), str(tmp_path / "small"), tmp_path / "out").make(ORIGINAL)
+    assert not (tmp_path / "out" / "exports" / "original").exists()
+
+
+def test_a_static_model_of_another_task(run, exported, tmp_path):
+    other = make_run(tmp_path, "question_answering")
+    section = dataclasses.replace(other.compression, input_infer_model_path=str(exported / "model"))
+    recipe = dataclasses.replace(other, compression=section)
+    with pytest.raises(UserError, match="has 1 outputs; question_answering gives .* and reads 2"):
+        Workbench(recipe, find_trained_model(other), tmp_path / "out").make(ORIGINAL)
+
+
+def test_a_static_model_answers_as_its_export(run, exported, tmp_path):
+    section = dataclasses.replace(run.compression, input_infer_model_path=str(exported / "model.pdmodel"))
+    recipe = dataclasses.replace(run, compression=section)
+    assert static_model(recipe) == exported / "model" and static_model(run) is None
+    Workbench(recipe, find_trained_model(run), tmp_path).make(ORIGINAL)
+    made = tmp_path / "exports" / "original"
+    manifest = read_manifest(made)
+    assert manifest.inputs == read_manifest(exported).inputs and manifest.outputs == read_manifest(exported).outputs
+    assert not [path.name for path in made.iterdir() if path.name.startswith("model_state")]
+    paddle = load_recipe(made, [Override("inference.engine", "paddle", "--engine")], "apply")
+    fp32 = dataclasses.replace(paddle, inference=dataclasses.replace(paddle.inference, precision="fp32"))
+    assert open_trained_model(fp32, str(made)).predictor.precision == "fp32"
+
+
+def test_what_may_differ_between_two_calls(run, exported, tmp_path):
+    source = find_trained_model(run)
+    write_plan(tmp_path, make_plan(run, source))
+
+    def changed(name: str, value: object, section: str = "compression") -> Recipe:
+        return dataclasses.replace(run, **{section: dataclasses.replace(getattr(run, section), **{name: value})})
+
+    for name, value in {"strategy": "qat", "width_mult_list": ("1/3",), "budget": "1h", "max_drop": 2.0}.items():
+        recipe = changed(name, value)
+        check_plan(tmp_path, make_plan(recipe, source), recipe)
+    faster = changed("learning_rate", 0.1, "training")
+    check_plan(tmp_path, make_plan(faster, source), faster)  # nothing was trained yet
+    (tmp_path / "networks").mkdir()
+    for recipe, told in (
+        (faster, "made with another training.learning_rate"),
+        (changed("round_type", "adaround"), "another compression.round_type"),
+        (changed("max_seq_length", 12, "data"), "another data.max_seq_length"),
+    ):
+        with pytest.raises(UserError, match=told):
+            check_plan(tmp_path, make_plan(recipe, source), recipe)
+    with pytest.raises(UserError, match="of another model"):
+        check_plan(tmp_path, make_plan(run, exported), run)
+    with pytest.raises(UserError, match="of another model"):
+        check_plan(tmp_path, make_plan(run, source, exported / "model"), run)
+    dev = Path(run.data.dev[0])
+    before = dev.read_text()
+    dev.write_text(before + before)
+    try:
+        with pytest.raises(UserError, match="the data changed .*dev.jsonl"):
+            check_plan(tmp_path, make_plan(run, source), run)
+    finally:
+        dev.write_text(before)
