@@ -16,14 +16,14 @@ import numpy as np
 from nlpctl.compression import TABLE_ROWS
 from nlpctl.compression.program_edit import (
     TYPES,
-    copy_message,
+    copied,
     declare,
     only,
     operator,
-    read_graph,
+    read_parameters,
     replace_operators,
     set_argument,
-    write_graph,
+    write_parameters,
 )
 from nlpctl.errors import UserError
 
@@ -37,7 +37,7 @@ def quantize_embeddings(graph: Path, out: Path) -> tuple[str, ...]:
     What else reads a table, such as an output layer that is tied to it, needs it as it is: that one stays. UserError
     where no table is left, or GRAPH is none.
     """
-    desc, arrays = read_graph(graph)
+    desc, arrays = read_parameters(graph)
     block = desc.blocks[0]
     names = _tables(block, arrays)
     if not names:
@@ -50,7 +50,7 @@ def quantize_embeddings(graph: Path, out: Path) -> tuple[str, ...]:
         looks_up = op.type == LOOKUP and only(op.inputs, "W") in names
         kept += _looked_up(block, op) if looks_up else [op]
     replace_operators(block, kept)
-    write_graph(out, desc, arrays)
+    write_parameters(out, desc, arrays)
     return names
 
 
@@ -83,7 +83,7 @@ def _looked_up(block: Any, lookup: Any) -> list[Any]:
     steps = declare(block, f"{out}.row_int8", "int8", shape)
     wide = declare(block, f"{out}.row_wide", "float32", shape)
     scale = declare(block, f"{out}.row_scale", "float32", [*shape[:-1], 1])
-    row = copy_message(lookup)  # it may know a padding id, whose row is 0
+    row = copied(lookup)  # it may know a padding id, whose row is 0
     set_argument(row.outputs, "Out", steps)
     types = {"in_dtype": TYPES["int8"], "out_dtype": TYPES["float32"]}
     return [

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from nlpctl.compression.parameter_file import write_tensors
-from nlpctl.export.graph_files import PARAMETERS, PROGRAM
-from nlpctl.static_graph.lod_tensor import read_tensors
-from nlpctl.static_graph.program import read_program
+from nlpctl.compression.program_edit import copied, only
 from nlpctl.upstream.static_int8 import LARGEST
 
 
@@ -42,8 +38,16 @@ class Int8Weight:
         return only(self.operator.outputs, "Y")
 
     @property
+    def step(self) -> np.ndarray:
+        """What one step is worth, in a shape that multiplies `steps`."""
+        shape = [1] * self.steps.ndim
+        if self.bounds.size > 1:
+            shape[self.axis] = -1
+        return self.bounds.astype(np.float32).reshape(shape) / LARGEST
+
+    @property
     def values(self) -> np.ndarray:
-        return self.steps.astype(np.float32) * (self._along(self.bounds) / LARGEST)
+        return self.steps.astype(np.float32) * self.step
 
     @property
     def column_bounds(self) -> np.ndarray:
@@ -51,12 +55,6 @@ class Int8Weight:
         if self.bounds.size == 1:
             return np.full(self.steps.shape[1], self.bounds.item(), np.float32)
         return self.bounds if self.axis == 1 else np.abs(self.values).max(axis=0)
-
-    def _along(self, bounds: np.ndarray) -> np.ndarray:
-        shape = [1] * self.steps.ndim
-        if bounds.size > 1:
-            shape[self.axis] = -1
-        return bounds.astype(np.float32).reshape(shape)
 
 
 def int8_weights(desc: Any, arrays: Mapping[str, np.ndarray]) -> Iterable[Int8Weight]:
@@ -66,38 +64,3 @@ def int8_weights(desc: Any, arrays: Mapping[str, np.ndarray]) -> Iterable[Int8We
             axis = next(attribute.i for attribute in op.attrs if attribute.name == "quant_axis")
             bounds = arrays[only(op.inputs, "Scale")].reshape(-1)
             yield Int8Weight(arrays[only(op.inputs, "X")], bounds, axis, copied(op))
-
-
-def read_parameters(prefix: Path) -> tuple[Any, dict[str, np.ndarray]]:
-    """PREFIX.pdmodel as Paddle's protobuf message, and the parameters of PREFIX.pdiparams by name."""
-    from paddle.base.proto import framework_pb2
-
-    program, parameters = graph_files(prefix)
-    described = read_program(program)
-    desc = framework_pb2.ProgramDesc()
-    desc.ParseFromString(described.serialized)
-    return desc, dict(zip(described.persistables, map(np.array, read_tensors(parameters)), strict=True))
-
-
-def write_parameters(prefix: Path, desc: Any, arrays: Mapping[str, np.ndarray]) -> None:
-    """The other way round."""
-    program, parameters = graph_files(prefix)
-    write_tensors(parameters, arrays)
-    program.write_bytes(desc.SerializeToString())
-
-
-def copied(message: Any) -> Any:
-    """A protobuf message of its own."""
-    copy = type(message)()
-    copy.CopyFrom(message)
-    return copy
-
-
-def only(slots: Any, name: str) -> str:
-    """The one variable in a slot of an operator."""
-    (found,) = next(slot.arguments for slot in slots if slot.parameter == name)
-    return found
-
-
-def graph_files(prefix: Path) -> tuple[Path, Path]:
-    return prefix.with_name(prefix.name + PROGRAM), prefix.with_name(prefix.name + PARAMETERS)

@@ -9,26 +9,27 @@ file. It needs `enable_mkldnn()` and no more. Weights stay int8 on disk: loading
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import paddle.inference as paddle_inference
 
-from nlpctl.compression.int8_weights import (
-    Int8Weight,
+from nlpctl.compression.int8_weights import Int8Weight, int8_weights
+from nlpctl.compression.program_edit import (
+    TYPES,
     copied,
+    declare,
     graph_files,
-    int8_weights,
     only,
+    operator,
     read_parameters,
+    replace_operators,
     write_parameters,
 )
 from nlpctl.runtime.silence import silent_stderr
 from nlpctl.upstream.static_int8 import set_weight_scales
-
-FLOAT32 = 5  # VarType.Type of framework.proto
 
 
 def write_onednn_program(simulated: Path, out: Path) -> tuple[str, ...]:
@@ -44,8 +45,7 @@ def write_onednn_program(simulated: Path, out: Path) -> tuple[str, ...]:
         _optimise(plain, made.parent)
         desc, arrays = read_parameters(made)
     int8 = _mend_scales(desc, arrays, weights)
-    untouched = [each for name, each in weights.items() if np.array_equal(arrays.get(name), each.values)]
-    _restore(desc, arrays, untouched, simulated_desc, simulated_arrays)
+    _restore(desc, arrays, [each for name, each in weights.items() if np.array_equal(arrays.get(name), each.values)])
     write_parameters(out, desc, arrays)
     return int8
 
@@ -57,11 +57,11 @@ def _multiplied_out(
     desc = copied(desc)
     block = desc.blocks[0]
     kept = [op for op in block.ops if op.type != "dequantize_linear" or only(op.inputs, "X") not in weights]
-    _replace(block.ops, kept)
+    replace_operators(block, kept)
     _rename_inputs(block, {weight.product: name for name, weight in weights.items()})
     for variable in block.vars:
         if variable.name in weights:
-            variable.type.lod_tensor.tensor.data_type = FLOAT32
+            variable.type.lod_tensor.tensor.data_type = TYPES["float32"]
     return desc, {name: weights[name].values if name in weights else array for name, array in arrays.items()}
 
 
@@ -90,34 +90,37 @@ def _mend_scales(desc: Any, arrays: Mapping[str, np.ndarray], weights: Mapping[s
     return tuple(dict.fromkeys(found))
 
 
-def _restore(
-    desc: Any,
-    arrays: dict[str, np.ndarray],
-    weights: Sequence[Int8Weight],
-    simulated_desc: Any,
-    simulated_arrays: Mapping[str, np.ndarray],
-) -> None:
-    """Put int8 weights back as the simulated program has them, with the operators that multiply them out."""
+def _restore(desc: Any, arrays: dict[str, np.ndarray], weights: Sequence[Int8Weight]) -> None:
+    """Put int8 weights back, with operators that multiply them out.
+
+    These are cast and elementwise_mul: Paddle Inference computes what depends on no input once, when it loads, but
+    leaves dequantize_linear to every batch.
+    """
     block = desc.blocks[0]
     _rename_inputs(block, {weight.name: weight.product for weight in weights})
+    replaced = {name for weight in weights for name in (weight.name, weight.scale_name)}
+    variables = [copied(variable) for variable in block.vars if variable.name not in replaced]
+    del block.vars[:]
+    block.vars.extend(variables)
+    made = [op for weight in weights for op in _multiplying_out(block, weight)]
     first = next(index for index, op in enumerate(block.ops) if op.type != "feed")
-    _replace(block.ops, [*block.ops[:first], *(weight.operator for weight in weights), *block.ops[first:]])
-    there = {variable.name: variable for variable in block.vars}
-    wanted = {name for weight in weights for slot in (*weight.operator.inputs, *weight.operator.outputs)
-              for name in slot.arguments}  # fmt: skip
-    for variable in simulated_desc.blocks[0].vars:
-        if variable.name in wanted:
-            (there[variable.name] if variable.name in there else block.vars.add()).CopyFrom(variable)
-    arrays.update({name: array for name, array in simulated_arrays.items() if name in wanted})
+    replace_operators(block, [*block.ops[:first], *made, *block.ops[first:]])
+    for weight in weights:
+        arrays[weight.name], arrays[weight.scale_name] = weight.steps, weight.step
+
+
+def _multiplying_out(block: Any, weight: Int8Weight) -> Iterable[Any]:
+    """Declare the variables of a weight and yield the operators that make its values."""
+    shape = weight.steps.shape
+    kept = declare(block, weight.name, "int8", shape, persistable=True)
+    step = declare(block, weight.scale_name, "float32", weight.step.shape, persistable=True)
+    steps = declare(block, f"{weight.name}.steps", "float32", shape)
+    product = declare(block, weight.product, "float32", shape)
+    yield operator(block, "cast", {"X": kept}, {"Out": steps}, in_dtype=TYPES["int8"], out_dtype=TYPES["float32"])
+    yield operator(block, "elementwise_mul", {"X": steps, "Y": step}, {"Out": product}, axis=-1)
 
 
 def _rename_inputs(block: Any, names: Mapping[str, str]) -> None:
     for op in block.ops:
         for slot in op.inputs:
             slot.arguments[:] = [names.get(name, name) for name in slot.arguments]
-
-
-def _replace(field: Any, messages: list[Any]) -> None:
-    copies = [copied(each) for each in messages]
-    del field[:]
-    field.extend(copies)

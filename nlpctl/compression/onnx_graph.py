@@ -11,10 +11,8 @@ import onnx
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from nlpctl.compression import NARROW
+from nlpctl.compression import NARROW, TABLE_ROWS
 from nlpctl.errors import UserError
-
-TABLE_ROWS = 1024  # a smaller embedding (positions, token types) is not worth an int8 table
 
 FOLDED = ("Concat", "Slice", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Identity", "Mul")
 

@@ -16,7 +16,7 @@ from nlpctl.static_graph.program import read_program
 TYPES = {"float32": 5, "int32": 2, "int64": 3, "int8": 21, "uint8": 20}  # VarType.Type of framework.proto
 
 
-def read_graph(prefix: Path) -> tuple[Any, dict[str, np.ndarray]]:
+def read_parameters(prefix: Path) -> tuple[Any, dict[str, np.ndarray]]:
     """PREFIX.pdmodel as Paddle's protobuf message (a ProgramDesc), and its parameters by name.
 
     UserError: a file is damaged.
@@ -30,7 +30,7 @@ def read_graph(prefix: Path) -> tuple[Any, dict[str, np.ndarray]]:
     return desc, dict(zip(described.persistables, map(np.array, read_tensors(parameters)), strict=True))
 
 
-def write_graph(prefix: Path, desc: Any, arrays: Mapping[str, np.ndarray]) -> None:
+def write_parameters(prefix: Path, desc: Any, arrays: Mapping[str, np.ndarray]) -> None:
     """Write PREFIX.pdmodel and PREFIX.pdiparams; every persistable variable of the program has an array."""
     program, parameters = graph_files(prefix)
     write_tensors(parameters, arrays)
@@ -44,12 +44,13 @@ def graph_files(prefix: Path) -> tuple[Path, Path]:
 
 
 def declare(block: Any, name: str, dtype: str, shape: Iterable[int], *, persistable: bool = False) -> str:
-    """Add a variable to a block, -1 for a size that may change; its name."""
-    variable = block.vars.add(name=name, persistable=persistable)
+    """Say what a variable of a block is, new or not; -1 for a size that may change. Returns its name."""
+    variable = next((each for each in block.vars if each.name == name), None) or block.vars.add(name=name)
+    variable.persistable = persistable
     variable.type.type = _LOD_TENSOR
     tensor = variable.type.lod_tensor.tensor
     tensor.data_type = TYPES[dtype]
-    tensor.dims.extend(shape)
+    tensor.dims[:] = shape
     return name
 
 
@@ -67,14 +68,14 @@ def operator(
             slots.add(parameter=slot, arguments=[name])
     for name, value in attributes.items():
         _set_attribute(made, name, value)
-    copy = copy_message(made)
+    copy = copied(made)
     del block.ops[-1]
     return copy
 
 
 def replace_operators(block: Any, operators: Iterable[Any]) -> None:
     """Give a block these operators, in this order."""
-    copies = [copy_message(each) for each in operators]
+    copies = [copied(each) for each in operators]
     del block.ops[:]
     block.ops.extend(copies)
 
@@ -103,7 +104,7 @@ def _set_attribute(op: Any, name: str, value: int | float) -> None:
 _INT, _FLOAT, _BOOLEAN = 0, 1, 6  # AttrType
 
 
-def copy_message(message: Any) -> Any:
+def copied(message: Any) -> Any:
     """A copy of an operator or a variable."""
     copy = type(message)()
     copy.CopyFrom(message)

@@ -17,7 +17,8 @@ from pathlib import Path
 import numpy as np
 import paddle
 
-from nlpctl.compression.int8_weights import Int8Weight, int8_weights, read_parameters, write_parameters
+from nlpctl.compression.int8_weights import Int8Weight, int8_weights
+from nlpctl.compression.program_edit import read_parameters, write_parameters
 from nlpctl.compression.static_mode import static_world
 from nlpctl.static_graph.program import Operator, Program
 from nlpctl.tasks.base import Batch

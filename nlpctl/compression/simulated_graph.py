@@ -17,10 +17,10 @@ from nlpctl.compression.program_edit import (
     declare,
     only,
     operator,
-    read_graph,
+    read_parameters,
     replace_operators,
     set_argument,
-    write_graph,
+    write_parameters,
 )
 from nlpctl.errors import RunFailed
 from nlpctl.models.simulated_int8 import STEPS
@@ -35,7 +35,7 @@ def write_simulated_graph(fp32: Path, out: Path, bounds: Mapping[str, float], *,
     `bounds`: of each weight that becomes int8, by its name in the graph, the largest input of its product.
     `per_column`: whether weights have a scale per column, or one. RunFailed: a weight is in no product of the graph.
     """
-    desc, arrays = read_graph(fp32)
+    desc, arrays = read_parameters(fp32)
     block = desc.blocks[0]
     shapes = {variable.name: list(variable.type.lod_tensor.tensor.dims) for variable in block.vars}
     rounded: dict[str, str] = {}  # an input to what it is after rounding
@@ -58,7 +58,7 @@ def write_simulated_graph(fp32: Path, out: Path, bounds: Mapping[str, float], *,
     if missing:
         raise RunFailed(f"no product of the graph has the weight {missing[0]}", str(fp32), "use it in fp32 or bf16")
     replace_operators(block, kept)
-    write_graph(out, desc, arrays)
+    write_parameters(out, desc, arrays)
 
 
 def _rounding(block: Any, arrays: dict[str, np.ndarray], name: str, shape: list[int], bound: float) -> list[Any]:

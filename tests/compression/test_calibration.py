@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from nlpctl.compression.calibration import ALGORITHMS, Calibration
-from nlpctl.compression.int8_weights import read_parameters
+from nlpctl.compression.program_edit import read_parameters
 from nlpctl.compression.ptq import quantize
 from nlpctl.errors import UserError
 

@@ -7,7 +7,7 @@ import paddle
 import pytest
 
 from nlpctl.compression.embeddings import quantize_embeddings
-from nlpctl.compression.program_edit import read_graph
+from nlpctl.compression.program_edit import read_parameters
 from nlpctl.compression.ptq import quantize
 from nlpctl.errors import UserError
 from nlpctl.export.to_graph import write_paddle_graph
@@ -58,7 +58,7 @@ def size(prefix):
 def test_an_fp32_graph(attention, tmp_path, precision):
     (name,) = quantize_embeddings(attention.prefix, tmp_path / "small")
     table = attention.network.table.weight
-    assert name == table.name and read_graph(tmp_path / "small")[1][name].dtype == np.int8
+    assert name == table.name and read_parameters(tmp_path / "small")[1][name].dtype == np.int8
     saved = size(attention.prefix) - size(tmp_path / "small")
     assert 0.99 * saved < 3 * table.size - 4 * len(table) <= 1.01 * saved  # 4 bytes became 1, and a scale per row
     before = outputs(attention.prefix, precision, attention.rows)[0]

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from nlpctl.compression.calibration import Calibration
-from nlpctl.compression.int8_weights import Int8Weight, int8_weights, read_parameters
+from nlpctl.compression.int8_weights import Int8Weight, int8_weights
+from nlpctl.compression.program_edit import read_parameters
 from nlpctl.compression.ptq import quantize, simulate
 from nlpctl.compression.rounding import Inputs, lost, rounded, spread_as
 
