@@ -11,6 +11,7 @@ import paddle
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.export.graph_files import PROGRAM
 from nlpctl.models.export_folder import TensorSpec
+from nlpctl.models.first_token import first_token_only
 from nlpctl.models.simulated_int8 import is_simulated
 from nlpctl.models.static_inputs import static_inputs
 from nlpctl.static_graph.program import read_program
@@ -27,6 +28,7 @@ def write_paddle_graph(
 ) -> tuple[TensorSpec, ...]:
     """Translate `network` and write PREFIX.pdmodel and PREFIX.pdiparams, with its outputs called `outputs`.
 
+    What no output depends on is left out (models/first_token.py).
     `batch` is one that it takes. Returns the outputs; the network is as it was. RunFailed where Paddle cannot;
     UserError for a network that only simulates int8.
     """
@@ -36,7 +38,7 @@ def write_paddle_graph(
     network.eval()
     specs = static_inputs(network, batch)
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), first_token_only(network):
             warnings.simplefilter("ignore")  # of operators that Paddle's own layers use
             static = paddle.jit.to_static(network, input_spec=specs, full_graph=True)
             paddle.jit.save(static, str(prefix))
