@@ -19,6 +19,7 @@ from nlpctl.config.schema import Recipe
 from nlpctl.errors import Interrupted, NlpctlError, RunFailed
 from nlpctl.runners.compress_steps import Workbench
 from nlpctl.runners.trained import prepared
+from nlpctl.runtime.child import listen_for_interrupts, undisturbed
 from nlpctl.runtime.interrupt import STOP_SECONDS
 from nlpctl.runtime.orphans import die_with_parent
 
@@ -77,7 +78,8 @@ class Workshop:
         context = multiprocessing.get_context("spawn")  # a fork would share what this process has imported
         self._connection, child = context.Pipe()
         self._process = context.Process(target=_serve, args=(child, os.getpid(), *self._arguments), daemon=False)
-        self._process.start()
+        with undisturbed():
+            self._process.start()
         child.close()
 
     def _end(self, hurry: bool = False) -> None:
@@ -103,8 +105,8 @@ def _serve(connection: Connection, parent: int, recipe: Recipe, source: str, out
     """The process: makes what it is sent, and says None or what went wrong."""
     die_with_parent(parent)
     os.setsid()  # a terminal's Ctrl-C reaches the parent alone, which passes it on once
-    signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
+        listen_for_interrupts()
         prepared(recipe)
         bench = Workbench(recipe, source, output)
         while (step := connection.recv()) is not None:

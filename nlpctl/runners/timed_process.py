@@ -29,6 +29,7 @@ from nlpctl.models.export_folder import read_manifest
 from nlpctl.runners.evaluate import WINDOW, split_predictions
 from nlpctl.runners.timing import timed
 from nlpctl.runners.trained import TrainedModel, open_network, prepared
+from nlpctl.runtime.child import listen_for_interrupts, undisturbed
 from nlpctl.runtime.orphans import die_with_parent
 
 if TYPE_CHECKING:
@@ -92,7 +93,8 @@ class TimedProcess:
         self._connection, child = context.Pipe()
         arguments = (child, candidate, texts, batch_sizes)
         self._process = context.Process(target=_serve, args=arguments, daemon=True)
-        self._process.start()
+        with undisturbed():
+            self._process.start()
         child.close()
         self.opened: Opened | None = None
         self.failed = False  # it answers no more
@@ -158,6 +160,7 @@ def _serve(connection: Connection, candidate: Candidate, texts: Texts, batch_siz
     die_with_parent(multiprocessing.parent_process().pid)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what a library says belongs to no line of the benchmark
     try:
+        listen_for_interrupts()
         opened, subject = _open(candidate, texts, batch_sizes)
         connection.send(opened)
         while (asked := connection.recv()) is not None:

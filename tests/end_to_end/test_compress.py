@@ -22,7 +22,7 @@ from nlpctl.cli.app import main
 from nlpctl.compression.steps import CANDIDATES, EXPORTS, Step
 from nlpctl.errors import RunFailed
 from nlpctl.models.export_folder import read_manifest
-from nlpctl.runners.compress_worker import Workshop
+from nlpctl.runners.compress_worker import TimeIsUp, Workshop
 
 ROOT = Path(__file__).resolve().parents[2]
 GRID = "--strategy ort-dynamic,embeddings,ptq --algo_list avg --batch_size_list 4 --batch_num_list 2".split()
@@ -139,10 +139,14 @@ def test_a_killed_command_goes_on_to_the_same_table(run, whole, tmp_path):
     folder = other / "compress"
     command = [sys.executable, "-m", "nlpctl", "compress", str(other), *GRID]
     for told, reached, number in KILLS:
-        process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+        process = subprocess.Popen(command, cwd=ROOT, **pipes, text=True, start_new_session=True)
         while not reached(folder) and process.poll() is None:
             time.sleep(0.02)
-        process.send_signal(number)
+        if number == signal.SIGINT:  # a terminal sends it to the whole group
+            os.killpg(process.pid, number)
+        else:
+            process.send_signal(number)
         _, said = process.communicate(timeout=120)
         assert process.returncode == (130 if number == signal.SIGINT else -number), f"{told}: {said}"
         assert "Traceback" not in said, said
@@ -172,7 +176,10 @@ def test_a_process_that_dies_costs_its_step_alone(run, whole, tmp_path):
         killer.join()
         assert not (folder / step.folder).exists()
         workshop.make(step)
+        with pytest.raises(TimeIsUp, match="was ended after 0 s"):
+            workshop.make(Step(CANDIDATES, "late", "ort-dynamic", ("exports/original",)), 0.001)
     assert sums(folder / step.folder) == sums(run / "compress" / step.folder)
+    assert not (folder / CANDIDATES / "late").exists()
 
 
 def _kill_when_there(workshop: Workshop) -> None:
