@@ -58,9 +58,10 @@ def fp32_graphs(manifest: ExportManifest) -> tuple[Graph, ...]:
 
 
 def copy_files(export: Path, folder: Path, dropped: Collection[str]) -> None:
-    """The files of an export but the `dropped`, export.json and reports."""
+    """The files of an export but the `dropped`, with what Paddle writes beside them, export.json and reports."""
+    left = {*dropped, *(f"{name}.info" for name in dropped), *NOT_GRAPHS}
     for path in export.iterdir():
-        if path.is_file() and path.name not in dropped and path.name not in NOT_GRAPHS:
+        if path.is_file() and path.name not in left:
             shutil.copyfile(path, folder / path.name)
 
 

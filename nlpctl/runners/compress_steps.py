@@ -92,6 +92,8 @@ class Workbench:
     # -- fp32 graphs -------------------------------------------------------------------------
 
     def _export(self, step: Step, folder: Path, final: Path) -> None:
+        from nlpctl.export.onnx import require_paddle2onnx
+
         source, recipe = str(self._origin(step)), self.recipe
         if step.name != ORIGINAL:
             recipe = recipe_of_network(self.recipe, self.output / step.needs[0])
@@ -103,8 +105,9 @@ class Workbench:
             add_onnx(recipe, folder)
             return
         try:
+            require_paddle2onnx()
             write_export(recipe, source, folder, final, Wanted(("paddle", "onnx"), ("fp32",)))
-        except RunFailed as error:
+        except (RunFailed, UserError) as error:
             console.warn(f"{step.name} for Paddle alone: {error}")
             _empty(folder)
             write_export(recipe, source, folder, final, Wanted(("paddle",), ("fp32",)))
