@@ -33,7 +33,8 @@ def write_simulated_graph(fp32: Path, out: Path, bounds: Mapping[str, float], *,
     """Write OUT.pdmodel and OUT.pdiparams: FP32.* with products rounded.
 
     `bounds`: of each weight that becomes int8, by its name in the graph, the largest input of its product.
-    `per_column`: whether weights have a scale per column, or one. RunFailed: a weight is in no product of the graph.
+    A weight that the graph has not is passed over: a pooler that no output needs. `per_column`: whether weights have a
+    scale per column, or one. RunFailed: a weight is in no product that is known here.
     """
     desc, arrays = read_parameters(fp32)
     block = desc.blocks[0]
@@ -54,7 +55,7 @@ def write_simulated_graph(fp32: Path, out: Path, bounds: Mapping[str, float], *,
             set_argument(op.inputs, "Y", f"{name}.quantized.dequantized")
             done.add(name)
         kept.append(op)
-    missing = sorted(bounds.keys() - done)
+    missing = sorted((bounds.keys() & arrays.keys()) - done)
     if missing:
         raise RunFailed(f"no product of the graph has the weight {missing[0]}", str(fp32), "use it in fp32 or bf16")
     replace_operators(block, kept)
