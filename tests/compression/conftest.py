@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -72,6 +72,10 @@ class Made:
     @property
     def expected(self) -> np.ndarray:
         return DygraphPredictor(self.network).outputs(self.rows)[0]
+
+    def cut(self, rows: int, length: int) -> Made:
+        """The same with fewer and shorter rows."""
+        return replace(self, rows={"input_ids": self.rows["input_ids"][:rows, :length]})
 
     def paddle_int8(self, prefix: Path) -> np.ndarray:
         """What Paddle Inference makes of `rows` with oneDNN's int8."""
