@@ -37,6 +37,7 @@ from nlpctl.runners.trained import one_process, prepared
 from nlpctl.runtime import console
 from nlpctl.runtime.files import remove_dir, remove_leftovers, writing
 from nlpctl.runtime.interrupt import sigterm_interrupts
+from nlpctl.runtime.kept import process_kept
 from nlpctl.runtime.lock import take_lock
 from nlpctl.runtime.run_directory import RunDirectory
 
@@ -65,9 +66,15 @@ def compress(
     """Make every candidate that recipe.compression names of the model folder or export `source`, and score it.
 
     Folders and scores that are there from an earlier call are taken as they are. A candidate that fails costs nobody
-    else. UserError, before anything is made, where a strategy cannot work with this model, task or machine;
-    Interrupted after Ctrl-C: the same call goes on.
+    else. Device and random states of this process stay as they are.
+    UserError, before anything is made, where a strategy cannot work with this model, task or machine; Interrupted after
+    Ctrl-C: the same call goes on.
     """
+    with process_kept():
+        return _compress(recipe, source, output, overwrite)
+
+
+def _compress(recipe: Recipe, source: str, output: Path | None, overwrite: bool) -> CompressResult:
     budget = recipe.compression.budget
     clock = Clock(None if budget is None else parse_budget(budget))
     chains = parse_strategy(recipe.compression.strategy)
