@@ -150,7 +150,7 @@ def test_a_killed_command_goes_on_to_the_same_table(run, whole, tmp_path):
             os.killpg(process.pid, number)
         else:
             process.send_signal(number)
-        _, said = process.communicate(timeout=120)
+        _, said = process.communicate(timeout=300)
         assert process.returncode == (130 if number == signal.SIGINT else -number), f"{told}: {said}"
         assert "Traceback" not in said, said
     assert "the same command goes on" in said
@@ -189,34 +189,3 @@ def _kill_when_there(workshop: Workshop) -> None:
     while workshop._process is None or workshop._process.pid is None:
         time.sleep(0.01)
     os.kill(workshop._process.pid, signal.SIGKILL)
-
-
-@pytest.fixture(scope="session")
-def static(run: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The prefix of a graph as PaddleNLP exports one: outputs named by Paddle, no token types, nothing beside it."""
-    import paddle
-
-    from nlpctl.config.load import load_recipe
-    from nlpctl.runners.trained import load_network
-
-    network = load_network(load_recipe(run, (), "apply"), str(run / "model")).predictor.network
-    prefix = tmp_path_factory.mktemp("static") / "inference" / "model"
-    specs = [paddle.static.InputSpec([None, None], "int64", "input_ids")]
-    paddle.jit.save(paddle.jit.to_static(network, input_spec=specs), str(prefix))
-    network.forward.rollback()
-    return prefix
-
-
-def test_a_static_model_as_the_source(run, static, tmp_path, capsys):
-    """Its parameters are those of the run, so it scores as the run does; ONNX Runtime gets a graph of it too."""
-    before = sums(static.parent)
-    words = ["--strategy", "ort-dynamic", "--input_infer_model_path", str(static), "--batch_sizes", "2"]
-    assert main(["compress", str(run), *words, "-o", str(tmp_path / "small"), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    scores = {row["name"]: row["score"] for row in told["rows"]}
-    capsys.readouterr()
-    assert main(["eval", str(run), "--split", "dev", "--json"]) == 0
-    assert scores["original, paddle fp32"] == json.loads(capsys.readouterr().out)["metrics"]["dev"]["accuracy"]
-    assert "original+ort-dynamic, onnxruntime int8 (dynamic)" in scores and not told["failures"]
-    assert [spec.name for spec in read_manifest(tmp_path / "small" / "best").inputs] == ["input_ids"]
-    assert sums(static.parent) == before

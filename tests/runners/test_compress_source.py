@@ -6,19 +6,23 @@ import dataclasses
 import hashlib
 from pathlib import Path
 
+import numpy as np
+import paddle
 import pytest
 from made_runs import make_run
 
 from nlpctl.compression.plan_file import check_plan, make_plan, write_plan
 from nlpctl.compression.steps import CANDIDATES, EXPORTS, Calibration, Step
-from nlpctl.config.load import Override, load_recipe
+from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
+from nlpctl.inference.choice import Choice
+from nlpctl.inference.choose import open_choice
 from nlpctl.models.export_folder import read_manifest, write_manifest
 from nlpctl.runners.compress_source import static_model
 from nlpctl.runners.compress_steps import Workbench
 from nlpctl.runners.export import Wanted, export
-from nlpctl.runners.trained import find_trained_model, open_trained_model
+from nlpctl.runners.trained import find_trained_model, load_network, prepared
 
 ORIGINAL = Step(EXPORTS, "original", "export")
 
@@ -86,18 +90,35 @@ def test_a_static_model_of_another_task(run, exported, tmp_path):
         Workbench(recipe, find_trained_model(other), tmp_path / "out").make(ORIGINAL)
 
 
-def test_a_static_model_answers_as_its_export(run, exported, tmp_path):
-    section = dataclasses.replace(run.compression, input_infer_model_path=str(exported / "model.pdmodel"))
+@pytest.fixture(scope="session")
+def static(run: Recipe, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The prefix of a graph as PaddleNLP exports one: outputs named by Paddle, no token types, nothing beside it."""
+    network = load_network(run, find_trained_model(run)).predictor.network
+    prefix = tmp_path_factory.mktemp("static") / "inference" / "model"
+    specs = [paddle.static.InputSpec([None, None], "int64", "input_ids")]
+    paddle.jit.save(paddle.jit.to_static(network, input_spec=specs), str(prefix))
+    network.forward.rollback()
+    return prefix
+
+
+def test_a_static_model_answers_as_the_network(run, static, tmp_path):
+    before = sums(static.parent)
+    section = dataclasses.replace(run.compression, input_infer_model_path=f"{static}.pdmodel")
     recipe = dataclasses.replace(run, compression=section)
-    assert static_model(recipe) == exported / "model" and static_model(run) is None
+    assert static_model(recipe) == static and static_model(run) is None
     Workbench(recipe, find_trained_model(run), tmp_path).make(ORIGINAL)
     made = tmp_path / "exports" / "original"
     manifest = read_manifest(made)
-    assert manifest.inputs == read_manifest(exported).inputs and manifest.outputs == read_manifest(exported).outputs
+    assert [spec.name for spec in manifest.inputs] == ["input_ids"]
+    assert [(spec.name, spec.shape) for spec in manifest.outputs] == [("logits", (None, 3))]
+    assert [graph.format for graph in manifest.graphs] == ["paddle", "onnx"]
     assert not [path.name for path in made.iterdir() if path.name.startswith("model_state")]
-    paddle = load_recipe(made, [Override("inference.engine", "paddle", "--engine")], "apply")
-    fp32 = dataclasses.replace(paddle, inference=dataclasses.replace(paddle.inference, precision="fp32"))
-    assert open_trained_model(fp32, str(made)).predictor.precision == "fp32"
+    ids = np.random.default_rng(1).integers(5, 12, (3, 7))
+    expected = load_network(run, find_trained_model(run)).predictor.outputs({"input_ids": ids})[0]
+    for graph, engine in zip(manifest.graphs, ("paddle", "onnxruntime"), strict=True):
+        predictor = open_choice(made, manifest, Choice(engine, "fp32", graph), prepared(run), 3)
+        np.testing.assert_allclose(predictor.outputs({"input_ids": ids})[0], expected, atol=1e-4)
+    assert sums(static.parent) == before
 
 
 def test_what_may_differ_between_two_calls(run, exported, tmp_path):
