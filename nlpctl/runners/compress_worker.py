@@ -12,14 +12,16 @@ import os
 import signal
 from multiprocessing.connection import Connection
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
 from nlpctl.compression.steps import Step
 from nlpctl.config.schema import Recipe
-from nlpctl.errors import Interrupted, NlpctlError, RunFailed
+from nlpctl.errors import EXIT_INTERRUPTED, Interrupted, NlpctlError, RunFailed
 from nlpctl.runners.compress_steps import Workbench
 from nlpctl.runners.trained import prepared
 from nlpctl.runtime.child import listen_for_interrupts, undisturbed
+from nlpctl.runtime.files import remove_leftovers
 from nlpctl.runtime.interrupt import STOP_SECONDS
 from nlpctl.runtime.orphans import die_with_parent
 
@@ -35,6 +37,7 @@ class Workshop:
 
     def __init__(self, recipe: Recipe, source: str, output: Path):
         self._arguments = (recipe, source, output)
+        self._output = output
         self._process: Any = None
         self._connection: Connection | None = None
 
@@ -55,6 +58,7 @@ class Workshop:
             answer = self._asked(step, seconds)
         except BaseException:
             self._end(hurry=True)
+            remove_leftovers(self._output / step.kind)  # of a process that could not do so itself
             raise
         if step.trains or answer is not None:
             self._end()
@@ -106,7 +110,7 @@ def _serve(connection: Connection, parent: int, recipe: Recipe, source: str, out
     die_with_parent(parent)
     os.setsid()  # a terminal's Ctrl-C reaches the parent alone, which passes it on once
     try:
-        listen_for_interrupts()
+        listen_for_interrupts(_leave)
         prepared(recipe)
         bench = Workbench(recipe, source, output)
         while (step := connection.recv()) is not None:
@@ -125,6 +129,14 @@ def _made(bench: Workbench, step: Step) -> NlpctlError | None:
     except Exception as error:  # a library's own: it costs this step alone
         return RunFailed(f"{type(error).__name__}: {error}", step.name)
     return None
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    """Ctrl-C outside the loop of a training, which saves a checkpoint (runtime/interrupt.py): nothing is lost.
+
+    No exception: C++ that calls Python, as while onnx is imported, would end the process with a traceback.
+    """
+    os._exit(EXIT_INTERRUPTED)
 
 
 def _ended(code: int | None) -> str:

@@ -6,8 +6,9 @@ import contextlib
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from multiprocessing import resource_tracker
+from types import FrameType
 
 
 def module_path() -> str:
@@ -29,7 +30,7 @@ def undisturbed() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def listen_for_interrupts() -> None:
-    """From here on Ctrl-C is a KeyboardInterrupt; one that came since the process was started comes now."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+def listen_for_interrupts(handler: Callable[[int, FrameType | None], object] = signal.default_int_handler) -> None:
+    """From here on Ctrl-C calls `handler`; one that came since the process was started comes now."""
+    signal.signal(signal.SIGINT, handler)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
