@@ -22,6 +22,7 @@ from nlpctl.config.schema import ModelSection, Recipe
 from nlpctl.config.tasks import scores
 from nlpctl.data.kinds import task_rows
 from nlpctl.data.labels import LabelSet
+from nlpctl.data.sources import has_split
 from nlpctl.data.splits import TrainingData, read_training_data
 from nlpctl.data.tokenizers import build_encoder
 from nlpctl.errors import UserError
@@ -49,7 +50,7 @@ START = "start"
 
 def is_finished(run: RunDirectory) -> bool:
     """Whether the training in `run` ended well, so that its model can be taken."""
-    return run.manifest_file.is_file() and run.read_manifest()["state"] == "finished" and run.model.is_dir()
+    return run.is_finished
 
 
 def network_recipe(recipe: Recipe, run: RunDirectory, model: str, labels: tuple[str, ...]) -> Recipe:
@@ -60,8 +61,7 @@ def network_recipe(recipe: Recipe, run: RunDirectory, model: str, labels: tuple[
     """
     keep = recipe.training.save_total_limit or 1
     training = replace(recipe.training, output_dir=str(run.path), save_total_limit=keep)
-    has_dev = bool(recipe.data.dev) or (recipe.data.dataset is not None and recipe.data.splits.dev is not None)
-    if has_dev:
+    if has_split(recipe.data, "dev"):
         if not training.load_best_model_at_end:
             training = replace(
                 training, evaluation_strategy="epoch", save_strategy="epoch", load_best_model_at_end=True

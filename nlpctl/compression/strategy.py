@@ -17,7 +17,7 @@ INT8 = ("ptq", "qat", "ort-dynamic", "ort-static")
 EMBEDDINGS, BF16 = "embeddings", "bf16"
 PARTS = (*NETWORKS, *INT8, EMBEDDINGS, BF16)
 TRAINED = ("dynabert", "distill", "qat")
-CALIBRATED = ("ptq", "qat", "ort-static")
+CALIBRATED = ("ptq", "ort-static")
 
 
 @dataclass(frozen=True)

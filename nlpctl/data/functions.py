@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import os
 import sys
 import traceback
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from nlpctl.errors import UserError
@@ -39,6 +41,19 @@ def import_function(name: str, where: str, purpose: str) -> Callable[..., Any]:
     if not callable(function):
         raise UserError(f"{name!r} is not a function", where=where, hint=f"name {purpose}")
     return function
+
+
+def module_file(name: str) -> Path | None:
+    """The file of the module that `package.module:function` names; None where it has none. It is not run."""
+    here = os.getcwd()
+    sys.path.insert(0, here)
+    try:
+        found = importlib.util.find_spec(name.partition(":")[0])
+    except (ImportError, ValueError):
+        return None
+    finally:
+        sys.path.remove(here)
+    return None if found is None or found.origin is None or not os.path.isfile(found.origin) else Path(found.origin)
 
 
 def raised(error: Exception, *callers: str) -> str:

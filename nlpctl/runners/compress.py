@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nlpctl.compression.best import write_best
-from nlpctl.compression.costs import Clock, Costs, read_times, told, trained_rows, write_times
+from nlpctl.compression.costs import TIMES, Clock, Costs, read_times, told, trained_rows, write_times
 from nlpctl.compression.explore import Explorer, Option
 from nlpctl.compression.plan_file import make_plan, write_plan
 from nlpctl.compression.scores import Failure, Metric, Row, TestScore
@@ -24,6 +24,7 @@ from nlpctl.config.schema import Recipe
 from nlpctl.errors import Interrupted, NlpctlError, RunFailed, UserError
 from nlpctl.runners.compress_refusals import (
     ELSEWHERE,
+    check_bf16,
     check_strategies,
     default_output,
     refuse_early,
@@ -31,7 +32,7 @@ from nlpctl.runners.compress_refusals import (
 )
 from nlpctl.runners.compress_report import write_reports
 from nlpctl.runners.compress_source import static_model
-from nlpctl.runners.compress_worker import Workshop
+from nlpctl.runners.compress_worker import TimeIsUp, Workshop
 from nlpctl.runners.score_candidates import Scorer, Timing, check_scorable
 from nlpctl.runners.trained import one_process, prepared
 from nlpctl.runtime import console
@@ -85,6 +86,7 @@ def _compress(recipe: Recipe, source: str, output: Path | None, overwrite: bool)
     setup = prepared(recipe)
     check_scorable(recipe)
     check_strategies(recipe, source, chains)
+    check_bf16(recipe, setup)
     if trains(chains) and setup.device == "cpu":
         refuse_half_precision_on_cpu(recipe)
     steps = {step.folder: step for step in plan_steps(chains, recipe.compression)}
@@ -123,14 +125,15 @@ class _Compression:
                 raise self.lost[first.folder]
             timing = Timing(batch_sizes=section.batch_sizes)
             with Scorer(self.recipe, self.folder / first.folder, self.folder / SCORES, timing) as scorer:
-                self.reference, self.metric, self.aim = scorer.reference(), scorer.metric, aim
+                self.metric, self.aim = scorer.metric, aim
+                self.reference = dataclasses.replace(scorer.reference(), folder=str(self.folder / first.folder))
                 for folder in sorted(self._finished()):
                     self._score(scorer, folder)
                 self._settle(None)
                 self._explore(workshop, scorer)
                 result = self._settle(scorer)
-        asked = [folder for folder, step in self.steps.items() if step.scored and step != first]
-        if asked and all(folder in self.lost for folder in asked):
+        asked = [self.lost.get(folder) for folder, step in self.steps.items() if step.scored and step != first]
+        if asked and all(error is not None and not isinstance(error, TimeIsUp) for error in asked):
             raise next(iter(self.lost.values()))
         return result
 
@@ -148,15 +151,19 @@ class _Compression:
                 self._tell_untried(options, left)
                 return
             for step in option.missing:
+                left = self.clock.left()
+                if left is not None and left <= reserve:  # a step before it took longer than expected
+                    break
                 if step.trains:
                     scorer.release()
-                started = time.monotonic()
-                self._make(workshop, step, None if left is None else self.clock.left() - reserve)
+                started, goes_on = time.monotonic(), (self.folder / step.folder).exists()
+                self._make(workshop, step, None if left is None else left - reserve)
                 if step.folder in self.lost:
                     break
-                costs.measured[step.work] = time.monotonic() - started
-                with writing(self.folder, FREE_SPACE):
-                    write_times(self.folder, costs.measured)
+                if not goes_on:  # the rest of an interrupted training says little of a whole one
+                    costs.measured[step.work] = time.monotonic() - started
+                    with writing(self.folder, FREE_SPACE):
+                        write_times(self.folder, costs.measured)
                 if step.scored:
                     self._score(scorer, step.folder)
                     self._settle(None)
@@ -188,12 +195,14 @@ class _Compression:
             console.note(f"{step.folder} made in {time.monotonic() - started:.0f} s")
 
     def _lose(self, step: Step, error: NlpctlError) -> None:
-        """Note that a folder cannot be made, and neither what needs it."""
+        """Note that a folder cannot be made, or not in time, and neither what needs it."""
         self.lost[step.folder] = error
         self.failures[step.folder] = (Failure(step.name, "", str(error)),)
+        late = isinstance(error, TimeIsUp)
+        kind, reason = (TimeIsUp, "was not finished in time") if late else (RunFailed, "could not be made")
         for each in self.steps.values():
             if step.folder in each.needs and each.folder not in self.lost:
-                self._lose(each, RunFailed(f"needs {step.folder}, which could not be made"))
+                self._lose(each, kind(f"needs {step.folder}, which {reason}"))
                 if each.name == step.name:  # the export of a network
                     del self.failures[each.folder]
 
@@ -244,8 +253,7 @@ def is_made(folder: Path, step: Step) -> bool:
     """Whether the folder of `step` is complete."""
     if not step.is_network:
         return (folder / step.folder).is_dir()
-    run = RunDirectory(folder / step.folder)
-    return run.manifest_file.is_file() and run.read_manifest()["state"] == "finished" and run.model.is_dir()
+    return RunDirectory(folder / step.folder).is_finished
 
 
 @contextlib.contextmanager
@@ -259,8 +267,9 @@ def _taken(folder: Path, overwrite: bool, plan: dict) -> Iterator[None]:
     try:
         with writing(folder, ELSEWHERE):
             if overwrite:
-                for path in [path for path in folder.iterdir() if path.is_dir()]:
-                    remove_dir(path)
+                for name in (NETWORKS, EXPORTS, CANDIDATES, SCORES, BEST):
+                    remove_dir(folder / name)
+                (folder / TIMES).unlink(missing_ok=True)
             write_plan(folder, plan)
             for name in (".", NETWORKS, EXPORTS, CANDIDATES, SCORES):
                 remove_leftovers(folder / name)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import importlib
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -11,14 +12,14 @@ from typing import Any
 from nlpctl.compression.hooks import check_hooks
 from nlpctl.compression.plan_file import PLAN, check_plan
 from nlpctl.compression.steps import ALGORITHMS, trains
-from nlpctl.compression.strategy import KEY, TRAINED, Chain
+from nlpctl.compression.strategy import BF16, KEY, TRAINED, Chain
 from nlpctl.config.checks import check
 from nlpctl.config.load import load_recipe
 from nlpctl.config.model_section import ModelSection
 from nlpctl.config.schema import Recipe
 from nlpctl.data.sources import has_split
 from nlpctl.errors import UserError
-from nlpctl.inference.support import is_installed
+from nlpctl.inference.support import is_installed, obstacle
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.models.source import read_config, resolve_source
 from nlpctl.runners.compress_source import static_model
@@ -26,6 +27,7 @@ from nlpctl.runners.compress_steps import calibration
 from nlpctl.runners.score_candidates import check_scorable
 from nlpctl.runners.trained import check_export
 from nlpctl.runtime.layout import COMPRESS, EXPORT, MODEL, RECIPE
+from nlpctl.runtime.process import ProcessSetup
 
 ELSEWHERE = "name another folder: -o FOLDER"
 CHECKED = {
@@ -35,7 +37,6 @@ CHECKED = {
 }
 
 
-
 def refuse_early(recipe: Recipe, source: str, chains: Sequence[Chain]) -> None:
     """UserError for what can be told without Paddle."""
     check_hooks(recipe)
@@ -43,10 +44,10 @@ def refuse_early(recipe: Recipe, source: str, chains: Sequence[Chain]) -> None:
         check_scorable(recipe)  # tells so
     found = resolve_source(source)
     if static_model(recipe) is not None:
-        _refuse_training(chains, "a static model")
+        _refuse_training(recipe, chains, "a static model")
     elif found.kind == "export":
         check_export(recipe, read_manifest(found.folder))
-        _refuse_training(chains, "an export")
+        _refuse_training(recipe, chains, "an export")
     if trains(chains):
         # whatever the network was made of once, it is the source that is trained
         model = recipe.model if found.folder is None else ModelSection(name_or_path=str(found.folder))
@@ -64,12 +65,15 @@ def refuse_early(recipe: Recipe, source: str, chains: Sequence[Chain]) -> None:
             raise UserError("ONNX Runtime is not installed", KEY, "pip install onnxruntime, or take ptq")
 
 
-def _refuse_training(chains: Sequence[Chain], what: str) -> None:
+def _refuse_training(recipe: Recipe, chains: Sequence[Chain], what: str) -> None:
     """UserError where a strategy needs more than graphs."""
+    hint = "give the run or the model folder that it was made from, or take ptq, ort-dynamic"
     training = [part for chain in chains for part in chain.parts if part in TRAINED]
     if training:
-        hint = "give the run or the model folder that it was made from, or take ptq, ort-dynamic"
         raise UserError(f"{training[0]} trains a network, and {what} holds graphs only", KEY, hint)
+    if recipe.compression.prune_embeddings:
+        where = recipe.where("compression.prune_embeddings")
+        raise UserError(f"words are left out of a network, and {what} holds graphs only", where, hint)
 
 
 def check_strategies(recipe: Recipe, source: str, chains: Sequence[Chain]) -> None:
@@ -85,6 +89,17 @@ def check_strategies(recipe: Recipe, source: str, chains: Sequence[Chain]) -> No
         from nlpctl.compression import vocabulary
 
         vocabulary.check(recipe)
+
+
+def check_bf16(recipe: Recipe, setup: ProcessSetup) -> None:
+    """UserError where the strategy names bf16, and this machine does not compute in it. Imports Paddle."""
+    if BF16 not in re.split(r"[+,\s]+", recipe.compression.strategy or ""):
+        return
+    from nlpctl.inference.choose import this_machine
+
+    problem = obstacle("paddle", "bf16", this_machine(setup))
+    if problem is not None:
+        raise UserError(problem.message, KEY, "leave bf16 out")
 
 
 def _student_config(recipe: Recipe) -> dict[str, Any]:
@@ -122,3 +137,18 @@ def refuse_output(folder: Path, source: str, plan: Mapping[str, Any], recipe: Re
         raise UserError("is no folder of compressed models, and is not touched", where=str(folder), hint=ELSEWHERE)
     if not overwrite:
         check_plan(folder, plan, recipe)
+        return
+    for key, path in _inputs(recipe).items():
+        if folder.resolve() in path.resolve().parents:
+            raise UserError("--overwrite would delete this, which is to be read", recipe.where(key), ELSEWHERE)
+
+
+def _inputs(recipe: Recipe) -> dict[str, Path]:
+    """What a compression reads beside its source and the data, by key."""
+    section, static = recipe.distillation, static_model(recipe)
+    found = {
+        "compression.input_infer_model_path": None if static is None else str(static),
+        "distillation.student": section.student,
+        "distillation.model.name_or_path": section.model.name_or_path,
+    }
+    return {key: Path(path) for key, path in found.items() if path is not None}

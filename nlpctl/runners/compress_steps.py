@@ -15,6 +15,7 @@ from nlpctl.compression.steps import EXPORTS, ORIGINAL, VOCABULARY, Step
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.data.kinds import task_rows
+from nlpctl.data.sources import has_split
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.export.graph_files import INT8_PREFIX, ONNX_DYNAMIC, ONNX_STATIC, PREFIX, paddle_files
 from nlpctl.export.rows import rows_to_calibrate, rows_to_compare
@@ -162,6 +163,8 @@ class Workbench:
         recipe, wanted = self._reading(origin), step.calibration
         task, encoder = read_description(origin, recipe)
         readers = task_rows(recipe.task, recipe.data)
+        if not has_split(recipe.data, "train"):
+            console.warn("there are no training rows: calibrated on dev, by which candidates are chosen too")
         count = wanted.batch_size * wanted.batches
         examples = rows_to_calibrate(readers, None, encoder.tokenizer, count, masked=task.hides)
         yield from islice(batches_of(task, encoder, examples, wanted.batch_size), wanted.batches)

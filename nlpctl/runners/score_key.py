@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nlpctl.config.schema import Recipe
+from nlpctl.data.functions import module_file
 from nlpctl.data.sources import files_of
 from nlpctl.models.source import read_json
 from nlpctl.runtime.cpu import cpu_info
 from nlpctl.runtime.layout import EXPORT_MANIFEST
+from nlpctl.runtime.run_directory import sha256_of
 from nlpctl.runtime.versions import installed_version
 
 if TYPE_CHECKING:
@@ -31,7 +33,7 @@ def score_key(recipe: Recipe, graphs: Iterable[tuple[Path, Choice]], split: str,
     parts = [
         [_sums(folder, choice) for folder, choice in graphs],
         [recipe.task, asdict(recipe.data), [_stamp(file) for file in files if file.is_file()]],
-        [how, recipe.compression.evaluate, asdict(recipe.decode)],
+        [how, _evaluation(recipe.compression.evaluate), asdict(recipe.decode), recipe.inference.tensorrt],
         [asdict(cpu_info()), recipe.runtime.device, recipe.runtime.threads],
         {name: installed_version(name) for name in ENGINES},
     ]
@@ -43,6 +45,12 @@ def _sums(folder: Path, choice: Choice) -> Mapping[str, Any]:
     content = read_json(folder / EXPORT_MANIFEST)
     others = {name for graph in content["graphs"] for name in graph["files"]} - set(choice.graph.files)
     return {"way": choice.name, **{name: value for name, value in content["sha256"].items() if name not in others}}
+
+
+def _evaluation(name: str | None) -> list[str] | None:
+    """The user's function that scores, with the checksum of its module's file."""
+    file = None if name is None else module_file(name)
+    return None if name is None else [name, "" if file is None else sha256_of(file)]
 
 
 def _stamp(file: Path) -> tuple[str, int, int]:

@@ -87,6 +87,11 @@ class RunDirectory:
     def logs(self) -> Path:
         return self.path / LOGS
 
+    @property
+    def is_finished(self) -> bool:
+        """Whether a training ended well here, so that its model can be taken."""
+        return self.manifest_file.is_file() and self.read_manifest()["state"] == "finished" and self.model.is_dir()
+
     def read_manifest(self) -> dict[str, Any]:
         """The manifest as written; UserError when it cannot be read."""
         try:

@@ -17,6 +17,8 @@ from nlpctl.compression.strategy import parse_strategy
 from nlpctl.config.load import load_recipe
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.runners import compress
+from nlpctl.runners.compress_refusals import refuse_output
+from nlpctl.runners.compress_worker import TimeIsUp
 
 STRATEGY = "dynabert+ort-dynamic,ort-dynamic,ptq"
 TABLE = {  # what is made is worth: score, times
@@ -142,6 +144,22 @@ def test_all_that_was_asked_for_fails(compression):
     assert found.best == ["original"]
 
 
+def test_what_is_not_finished_in_time_is_no_failure_of_the_command(compression, monkeypatch):
+    found = compression("dynabert+ort-dynamic")
+    make = found.bench.make
+
+    def late(step: Step, seconds: float | None = None) -> None:
+        if step.is_network:
+            raise TimeIsUp("was ended after 60 s", step.name)
+        make(step)
+
+    monkeypatch.setattr(found.bench, "make", late)
+    result = found.run()
+    assert result.best.candidate == "original"
+    assert [failure.name for failure in result.failures] == ["width-0.75", "width-0.75+ort-dynamic"]
+    assert result.failures[1].reason == "needs exports/width-0.75, which was not finished in time"
+
+
 def test_without_the_original_nothing_can_be_compared(compression):
     found = compression(breaks=("exports/original",))
     with pytest.raises(UserError, match="cannot be made"):
@@ -184,3 +202,26 @@ def test_one_command_at_a_time(tmp_path):
                 raise RunFailed("never")
     with compress._taken(tmp_path / "out", False, {"format": 1}):
         assert (tmp_path / "out" / "plan.json").is_file()
+
+
+def test_overwriting_leaves_what_is_not_ours(tmp_path):
+    for name in ("networks/width-0.5", "best", "another-run"):
+        (tmp_path / name).mkdir(parents=True)
+    (tmp_path / "times.json").write_text("{}")
+    with compress._taken(tmp_path, True, {"format": 1}):
+        assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"another-run"}
+        assert not (tmp_path / "times.json").exists()
+
+
+def test_what_is_to_be_read_is_not_deleted(tmp_path):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "plan.json").write_text("{}")
+    (tmp_path / "recipe.yaml").write_text(
+        "task: sequence_classification\ndistillation: {student: out/student.yaml}\n"
+    )
+    recipe = load_recipe(tmp_path / "recipe.yaml", (), "apply")
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text('{"model_type": "ernie"}')
+    (tmp_path / "model" / "model_state.pdparams").touch()
+    with pytest.raises(UserError, match="--overwrite would delete this"):
+        refuse_output(tmp_path / "out", str(tmp_path / "model"), {}, recipe, overwrite=True)
