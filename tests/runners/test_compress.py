@@ -222,6 +222,7 @@ def test_what_is_to_be_read_is_not_deleted(tmp_path):
     recipe = load_recipe(tmp_path / "recipe.yaml", (), "apply")
     (tmp_path / "model").mkdir()
     (tmp_path / "model" / "config.json").write_text('{"model_type": "ernie"}')
-    (tmp_path / "model" / "model_state.pdparams").touch()
+    for name in ("model_state.pdparams", "vocab.txt"):
+        (tmp_path / "model" / name).write_text("something")
     with pytest.raises(UserError, match="--overwrite would delete this"):
         refuse_output(tmp_path / "out", str(tmp_path / "model"), {}, recipe, overwrite=True)
