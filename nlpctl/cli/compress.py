@@ -59,7 +59,7 @@ def compress(
 
       nlpctl compress outputs/quickstart --strategy dynabert+ptq,dynabert+ort-dynamic --width_mult_list 3/4 1/2
 
-      nlpctl compress outputs/quickstart/export -o small --strategy ptq --target latency --max-drop 0.3
+      nlpctl compress outputs/quickstart/export -o small --strategy ort-dynamic --set data.dev=dev.tsv
     """
     given = {"strategy": strategy, "max_drop": max_drop, "target": target, "budget": budget}
     overrides = [

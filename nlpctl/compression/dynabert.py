@@ -104,7 +104,7 @@ def narrowed(recipe: Recipe, source: str, width: Fraction, data: TrainingData, t
     prune(model.network, importance.keep(after))
     console.note(
         f"width {width}: {sum(after.heads)} of {sum(before.heads)} heads and {sum(after.neurons):,} of "
-        f"{sum(before.neurons):,} neurons kept, by their importance on {len(features)} training rows"
+        f"{sum(before.neurons):,} neurons kept in {len(before.heads)} layers, by importance on {len(features)} rows"
     )
     return model
 

@@ -50,7 +50,7 @@ def _chain(text: str) -> Chain:
     parts = [part.strip() for part in text.split("+")]
     for part in parts:
         if part not in PARTS:
-            hint = f"of {', '.join(PARTS)}"
+            hint = f"one of {', '.join(PARTS)}"
             raise UserError(f"there is no strategy {part!r}{did_you_mean(part, PARTS)}", KEY, hint)
     _check_kinds(text, parts)
     network = next((part for part in parts if part in NETWORKS), None)

@@ -40,14 +40,14 @@ CHECKED = {
 def refuse_early(recipe: Recipe, source: str, chains: Sequence[Chain]) -> None:
     """UserError for what can be told without Paddle."""
     check_hooks(recipe)
-    if not has_split(recipe.data, "dev"):
-        check_scorable(recipe)  # tells so
     found = resolve_source(source)
     if static_model(recipe) is not None:
         _refuse_training(recipe, chains, "a static model")
     elif found.kind == "export":
         check_export(recipe, read_manifest(found.folder))
         _refuse_training(recipe, chains, "an export")
+    if not has_split(recipe.data, "dev"):
+        check_scorable(recipe)  # tells so
     if trains(chains):
         # whatever the network was made of once, it is the source that is trained
         model = recipe.model if found.folder is None else ModelSection(name_or_path=str(found.folder))
