@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from nlpctl.config.schema import Recipe
@@ -98,7 +97,3 @@ def _joined(texts: Sequence[Words]) -> Iterator[str]:
 
 def _unspaced(text: str) -> bool:
     return any(map(is_ideograph, text))
-
-
-def unlabelled_files(recipe: Recipe) -> list[Path]:
-    return [Path(path) for path in recipe.distillation.unlabelled]
