@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from nlpctl.compression.files import read_student
 from nlpctl.compression.steps import CANDIDATES, EXPORTS, Step
-from nlpctl.config.schema import Recipe
+from nlpctl.config.schema import Recipe, TrainingSection
 from nlpctl.data.kinds import task_rows
 from nlpctl.data.sources import open_split
 from nlpctl.runtime.files import write_json_atomic
@@ -65,15 +66,30 @@ class Costs:
 
 def trained_rows(recipe: Recipe) -> dict[str, float]:
     """How many rows each training strategy reads, every epoch counted."""
-    training = recipe.training
+    section, student = recipe.distillation, read_student(recipe)
+    taught = recipe.training if student is None else student.training
+    if section.num_train_epochs is not None:
+        taught = replace(taught, num_train_epochs=section.num_train_epochs)
+    if recipe.training.max_steps > 0 and taught.max_steps > 0:
+        count = texts = 0  # which nobody has to know
+    else:
+        count = sum(1 for _ in open_split(task_rows(recipe.task, recipe.data), "train"))
+        texts = (count + sum(map(_lines, section.unlabelled))) * (1 + section.generate.copies)
+    rows = _read(recipe.training, count)
+    return {"dynabert": rows, "qat": rows, "distill": _read(taught, texts)}
+
+
+def _read(training: TrainingSection, rows: int) -> float:
+    """How many rows a training on so many reads."""
     if training.max_steps > 0:
-        once = training.max_steps * training.per_device_train_batch_size * training.gradient_accumulation_steps
-        return dict.fromkeys(("dynabert", "qat", "distill"), float(once))
-    count = sum(1 for _ in open_split(task_rows(recipe.task, recipe.data), "train"))
-    rows = count * training.num_train_epochs
-    section = recipe.distillation
-    epochs = training.num_train_epochs if section.num_train_epochs is None else section.num_train_epochs
-    return {"dynabert": rows, "qat": rows, "distill": count * epochs * (1 + section.generate.copies)}
+        return float(training.max_steps * training.per_device_train_batch_size * training.gradient_accumulation_steps)
+    return float(rows * training.num_train_epochs)
+
+
+def _lines(path: str) -> int:
+    """About as many as there are rows in a file."""
+    with open(path, "rb") as stream:
+        return sum(1 for _ in stream)
 
 
 def read_times(folder: Path) -> dict[str, float]:

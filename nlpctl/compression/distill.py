@@ -14,12 +14,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from nlpctl.compression.files import extra_files, read_student
 from nlpctl.compression.hooks import training_loss
 from nlpctl.compression.layer_losses import PROJECTION, LayerLosses
 from nlpctl.compression.more_texts import key_of, texts_of, unlabelled_examples, varied_examples, without_label
 from nlpctl.compression.network_training import is_finished, read_data, train_task
 from nlpctl.compression.student import (
-    extra_files,
+    check_layer_losses,
+    check_tokens,
     is_made_of_layers,
     layer_losses,
     mask_for,
@@ -30,7 +32,7 @@ from nlpctl.compression.student import (
     student_recipe,
 )
 from nlpctl.compression.taught_task import taught
-from nlpctl.compression.teacher import Answers, Teacher, labelled_by, open_teacher
+from nlpctl.compression.teacher import Answers, Teacher, open_teacher
 from nlpctl.config.schema import Recipe
 from nlpctl.data.examples import ExampleList
 from nlpctl.data.splits import TrainingData
@@ -63,6 +65,8 @@ def check(recipe: Recipe, config: Mapping[str, Any]) -> None:
     if recipe.data.streaming:
         message = "distill holds the texts in memory, with the teacher's answers to them"
         raise UserError(message, recipe.where("data.streaming"), "set it to false")
+    read_student(recipe)
+    check_layer_losses(recipe, config.get("num_hidden_layers"))
     if not is_made_of_layers(section):
         return
     if config.get("model_type") in OWN.values():
@@ -88,6 +92,8 @@ def train_student(recipe: Recipe, source: str, run: RunDirectory, setup: Process
         chosen = student_layers(recipe.distillation, len(encoder_layers(teacher.network, source)))
         task = make_task(own, data.labels)
         start = start_of_layers(recipe, source, teacher, data, task, chosen)
+    else:
+        check_tokens(own, teacher)
     lessons, answers = _lessons(own, teacher, data, run.path.with_name(run.path.name + ANSWERS))
     return train_task(own, run, setup, lessons, start, lambda: _task(own, teacher, lessons, answers), drop=PROJECTION)
 
@@ -119,6 +125,7 @@ def _lessons(recipe: Recipe, teacher: Teacher, data: TrainingData, folder: Path)
     examples = list(asked.values())
     given = teacher.kept_answers(folder, examples, recipe.training.per_device_eval_batch_size)
     answers = dict(zip(asked, given, strict=True))
-    labelled = [labelled_by(answers[key], asked[key]) for key in asked if key not in known]
+    new = [key for key in asked if key not in known]
+    labelled = teacher.labelled([asked[key] for key in new], [answers[key] for key in new])
     train = ExampleList([*rows, *labelled])
     return replace(data, train=train, files=(*data.files, *extra_files(recipe))), answers

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from nlpctl.compression.files import files_of_networks
 from nlpctl.compression.steps import NETWORKS
 from nlpctl.config.dump import flat, recipe_values
 from nlpctl.config.schema import Recipe
@@ -58,7 +59,7 @@ _OF_TRAINING = (
 
 
 def make_plan(recipe: Recipe, source: Path | str, static_model: Path | None = None) -> dict[str, Any]:
-    """What decides about the folders that are made: the files of the source, those of the data, and the settings.
+    """What decides about the folders that are made: the files of the source, of the data and of students, the settings.
 
     `static_model`: the prefix of the graph that is taken in place of the source's own.
     """
@@ -66,6 +67,7 @@ def make_plan(recipe: Recipe, source: Path | str, static_model: Path | None = No
     files = sorted(path for path in folder.iterdir() if path.is_file()) if folder.is_dir() else []
     files += [] if static_model is None else sorted(static_model.parent.glob(f"{static_model.name}.pd*"))
     data = [Path(name) for name in (*recipe.data.train, *recipe.data.dev, *recipe.data.test)]
+    data += files_of_networks(recipe)
     values = flat(recipe_values(recipe, everything=True))
     return {
         "format": FORMAT,

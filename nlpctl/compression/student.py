@@ -5,24 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 from random import Random
 
 import numpy as np
 
 from nlpctl.compression.dynabert import narrowed
+from nlpctl.compression.files import read_student
 from nlpctl.compression.fitted_layers import fit_layers
 from nlpctl.compression.layer_losses import LayerLosses, spread_layers
 from nlpctl.compression.network_training import START, load_source, network_recipe
 from nlpctl.compression.teacher import Teacher
 from nlpctl.config.distillation_section import DistillationSection
-from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.data.splits import TrainingData
 from nlpctl.data.units import UnitTokenizer
 from nlpctl.errors import UserError
+from nlpctl.models.families import OWN, family_of_config
 from nlpctl.models.load import LoadedModel
 from nlpctl.models.pruned import encoder_layers, keep_layers
+from nlpctl.models.source import read_config, resolve_source
+from nlpctl.models.tokenizer import load_tokenizer
 from nlpctl.runtime import console
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.base import Batch, Task
@@ -38,11 +40,8 @@ def student_recipe(recipe: Recipe, run: RunDirectory, labels: tuple[str, ...]) -
     """The recipe that the student is trained by, in `run`. UserError: distillation.student cannot be used."""
     section = recipe.distillation
     start = str(run.path.resolve() / START)
-    if section.student is not None:
-        given = load_recipe(section.student, purpose="apply")
-        if given.task != recipe.task:
-            message = f"the student's task is {given.task}, the teacher's {recipe.task}"
-            raise UserError(message, section.student, "give it the same task")
+    given = read_student(recipe)
+    if given is not None:
         data = replace(recipe.data, max_seq_length=given.data.max_seq_length)
         taken = replace(
             recipe,
@@ -103,24 +102,61 @@ def _batches(recipe: Recipe, teacher: Teacher, data: TrainingData) -> list[Batch
     return batches
 
 
+def compares_layers(section: DistillationSection) -> str | None:
+    """The first key that asks for losses between layers; None where none does."""
+    wanted = (name for name in ("hidden", "attention", "relations") if vars(section)[name])
+    return next((f"distillation.{name}" for name in wanted), None)
+
+
+def check_layer_losses(recipe: Recipe, teacher_layers: object) -> None:
+    """UserError where files show that a student has no layers to compare with a teacher of so many."""
+    section = recipe.distillation
+    where, given = compares_layers(section), read_student(recipe)
+    model = section.model if given is None else given.model
+    if where is None or is_made_of_layers(section):
+        return
+    if model.from_scratch is not None:
+        raise _other_tokens(where)
+    folder = None if model.name_or_path is None else resolve_source(model.name_or_path).folder
+    config = {} if folder is None else read_config(folder)
+    if config.get("model_type") in OWN.values():
+        raise _other_tokens(where)
+    ours = model.config.get("num_hidden_layers", config.get("num_hidden_layers"))
+    if isinstance(ours, int) and isinstance(teacher_layers, int) and ours > teacher_layers:
+        raise _too_many_layers(ours, teacher_layers, where)
+
+
+def check_tokens(own: Recipe, teacher: Teacher) -> None:
+    """UserError where layers are to be compared, and the folder of the student has another vocabulary than the teacher.
+
+    `own`: of `student_recipe`, for a student that is not made of the teacher's layers.
+    """
+    where = compares_layers(own.distillation)
+    if where is None or own.model.name_or_path is None or own.model.add_tokens is not None:
+        return
+    folder = resolve_source(own.model.name_or_path).folder
+    if folder is not None:
+        tokenizer = load_tokenizer(folder, family_of_config(read_config(folder), str(folder)))
+        if _pieces(tokenizer) != _pieces(teacher.model.tokenizer):
+            raise _other_tokens(where)
+
+
 def layer_losses(recipe: Recipe, teacher: Teacher, student: LoadedModel) -> LayerLosses | None:
     """The losses between the layers of teacher and student; None where the recipe wants none.
 
     UserError: the student does not read the teacher's tokens, or one of them has no transformer layers.
     """
     section = recipe.distillation
-    wanted = [name for name in ("hidden", "attention", "relations") if vars(section)[name]]
-    if not wanted:
+    where = compares_layers(section)
+    if where is None:
         return None
-    where = f"distillation.{wanted[0]}"
     if _pieces(student.tokenizer) != _pieces(teacher.model.tokenizer):
-        message = "layers can only be compared where both networks read the same tokens"
-        raise UserError(message, where, "set it to 0: such a student learns from the logits")
+        raise _other_tokens(where)
     ours, theirs = (len(encoder_layers(network, where)) for network in (student.network, teacher.network))
     if is_made_of_layers(section):
         chosen = student_layers(section, theirs)
     elif ours > theirs:
-        raise UserError(f"the student has {ours} layers, the teacher {theirs}", where, "take a smaller student")
+        raise _too_many_layers(ours, theirs, where)
     else:
         chosen = spread_layers(theirs, ours)
     return LayerLosses(teacher.network, student.network, section, chosen)
@@ -159,10 +195,13 @@ def reads_units(student: LoadedModel) -> bool:
     return isinstance(student.tokenizer, UnitTokenizer)
 
 
-def extra_files(recipe: Recipe) -> tuple[Path, ...]:
-    """The files that a distillation reads beside its data."""
-    section = recipe.distillation
-    return tuple(Path(path) for path in (*section.unlabelled, *((section.student,) if section.student else ())))
+def _other_tokens(where: str) -> UserError:
+    message = "layers can only be compared where both networks read the same tokens"
+    return UserError(message, where, "set it to 0: such a student learns from the logits")
+
+
+def _too_many_layers(ours: int, theirs: int, where: str) -> UserError:
+    return UserError(f"the student has {ours} layers, the teacher {theirs}", where, "take a smaller student")
 
 
 def _pieces(tokenizer: object) -> list[str]:

@@ -26,7 +26,8 @@ from nlpctl.export.graph_files import PREFIX, paddle_files
 from nlpctl.export.to_graph import input_specs, write_paddle_graph
 from nlpctl.inference.engine import DygraphPredictor, Predictor
 from nlpctl.inference.paddle_inference import PaddlePredictor
-from nlpctl.inference.pipeline import answering
+from nlpctl.inference.pipeline import answering, windows
+from nlpctl.models.crf import viterbi
 from nlpctl.models.export_folder import ExportManifest, Graph
 from nlpctl.models.load import LoadedModel
 from nlpctl.runtime import console
@@ -96,6 +97,31 @@ class Teacher:
             manifest = ExportManifest(self.task.name, input_specs(batch), outputs, length, (graph,), 0, "", {})
             yield PaddlePredictor(Path(name), manifest, graph, "fp32", self.setup)
 
+    def labelled(self, examples: Sequence[Any], answers: Sequence[np.ndarray]) -> list[Any]:
+        """Examples with what the teacher decides by its `answers` to them: by its thresholds, and by a CRF's paths."""
+        parts = windows(zip(examples, answers, strict=True), AT_ONCE)
+        return [each for part in parts for each in self._labelled(*map(list, zip(*part, strict=True)))]
+
+    def _labelled(self, examples: list[Any], answers: list[np.ndarray]) -> list[Any]:
+        if isinstance(examples[0], TaggedExample):
+            tags = map(self._tags, examples, answers)
+            return [replace(each, tags=array("i", found.tolist())) for each, found in zip(examples, tags, strict=True)]
+        labels = self.task.labels
+        decided = self.task.answers(examples, [[answer[0]] for answer in answers])
+        if isinstance(examples[0], MultiLabelExample):
+            found = [{"labels": tuple(labels.id(name) for name in each["labels"])} for each in decided]
+        else:
+            found = [{"label": labels.id(each["label"])} for each in decided]
+        return [replace(example, **each) for example, each in zip(examples, found, strict=True)]
+
+    def _tags(self, example: TaggedExample, answer: np.ndarray) -> np.ndarray:
+        """int [words]; a CRF decides in each window by itself."""
+        if self.task.recipe.model.head != "crf":
+            return answer.argmax(-1)
+        features = self.task.features(example, self.encoder)
+        chains = [answer[part.first : part.first + len(part.places)] for part in features]
+        return np.concatenate(viterbi(chains, self.network.crf.transitions.numpy()))
+
     def _mark(self, examples: Sequence[Any]) -> str:
         """What tells these answers from others: the teacher's weights, and the texts in their order."""
         digest = hashlib.sha256(self.fingerprint.encode())
@@ -155,15 +181,6 @@ def open_teacher(recipe: Recipe, source: str, setup: ProcessSetup) -> Teacher:
         digest.update(parameter.numpy().tobytes())
     encoder = build_encoder(model.tokenizer, recipe.data.tokenizer)
     return Teacher(model, task, encoder, setup, digest.hexdigest())
-
-
-def labelled_by(answer: np.ndarray, example: Any) -> Any:
-    """`example` with the labels that logits [1, labels] or [words, tags] mean."""
-    if isinstance(example, TaggedExample):
-        return replace(example, tags=array("i", answer.argmax(-1).tolist()))
-    if isinstance(example, MultiLabelExample):
-        return replace(example, labels=tuple(np.flatnonzero(answer[0] > 0).tolist()))
-    return replace(example, label=int(answer[0].argmax()))
 
 
 def _giving_logits(task: Task) -> Task:

@@ -11,9 +11,11 @@ import paddle
 import pytest
 from made_runs import make_run
 
+from nlpctl.compression.costs import trained_rows
 from nlpctl.compression.distill import check, train_student
 from nlpctl.compression.more_texts import key_of, varied_examples
 from nlpctl.compression.network_training import load_source, read_data
+from nlpctl.compression.plan_file import make_plan
 from nlpctl.compression.student import spread_layers, start_embedding, student_layers
 from nlpctl.compression.taught_task import answer_losses
 from nlpctl.compression.teacher import open_teacher
@@ -22,6 +24,8 @@ from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.model_section import ModelSection, ScratchSection
 from nlpctl.data.text_rows import TextExample
 from nlpctl.errors import Interrupted, UserError
+from nlpctl.inference.engine import DygraphPredictor
+from nlpctl.inference.pipeline import answering
 from nlpctl.models.folder import make_card, save_model_folder
 from nlpctl.models.load import load_to_train
 from nlpctl.models.pruned import PrunedShape
@@ -276,10 +280,18 @@ def test_generated_examples_are_new_and_the_same_again(tmp_path: Path) -> None:
         (("question_answering", "bert"), (), "distill does not know question_answering"),
         (("sequence_classification", "bilstm"), (), "bilstm has no layers to take for a student"),
         (("sequence_classification", "bert"), ("distillation.num_hidden_layers=3",), "the teacher has 2 layers"),
+        (("token_classification", "bert"), ("distillation.student={}",), "the student's task is sequence_class"),
+        (
+            ("sequence_classification", "bert"),
+            ("distillation.student={}", "distillation.hidden=1"),
+            "read the same tokens",
+        ),
     ],
 )
 def test_refused_before_any_work(words, settings, message: str, tmp_path: Path) -> None:
-    recipe, source, _ = opened(tmp_path, words, *settings)
+    student = tmp_path / "student.yaml"
+    student.write_text("task: sequence_classification\nmodel: {from_scratch: {architecture: textcnn}}\n")
+    recipe, source, _ = opened(tmp_path, words, *(setting.format(student) for setting in settings))
     with pytest.raises(UserError, match=message):
         check(recipe, read_config(Path(source)))
 
@@ -289,3 +301,47 @@ def test_relation_heads_that_do_not_fit(tmp_path: Path) -> None:
     recipe, source, setup = opened(tmp_path, ("sequence_classification", "bert"), *settings)
     with pytest.raises(UserError, match="5 relation heads do not divide"):
         train_student(recipe, source, RunDirectory(tmp_path / "student"), setup)
+
+
+def test_labels_are_what_the_teacher_decides(tmp_path: Path) -> None:
+    for name in ("many", "crf"):
+        (tmp_path / name).mkdir()
+    recipe, source, setup = opened(tmp_path / "many", ("multi_label_classification", "bert"))
+    teacher = open_teacher(recipe, source, setup)
+    teacher.task.thresholds = (0.9,) * len(teacher.task.labels)
+    row = read_data(recipe, teacher.model).train[0]
+    logits = np.full((1, len(teacher.task.labels)), 1.0, np.float32)  # 0.73
+    logits[0, 1] = 4.0
+    assert teacher.labelled([row], [logits])[0].labels == (1,)
+    recipe, source, setup = opened(tmp_path / "crf", ("token_classification", "bert", "crf"))
+    teacher = open_teacher(recipe, source, setup)
+    rows = list(read_data(recipe, teacher.model).train)
+    found = teacher.labelled(rows, teacher.answers(rows, 4))
+    predictor = DygraphPredictor(teacher.network)
+    wanted = answering(teacher.task, teacher.encoder, predictor).predictions(rows, 4)
+    assert [list(each.tags) for each in found] == [np.concatenate(each).tolist() for each in wanted]
+
+
+def test_plan_knows_the_files_of_students(tmp_path: Path) -> None:
+    more = tmp_path / "more.txt"
+    more.write_text("bad food\n")
+    recipe, source, _ = opened(tmp_path, ("sequence_classification", "bert"), f"distillation.unlabelled={more}")
+    recipe = dataclasses.replace(
+        recipe,
+        distillation=dataclasses.replace(recipe.distillation, model=ModelSection(name_or_path=source)),
+        compression=dataclasses.replace(recipe.compression, criterion="made_runs:make_run"),
+    )
+    data = make_plan(recipe, source)["data"]
+    names = {Path(name).name for name in data}
+    assert {"more.txt", "model_state.pdparams", "config.json", "made_runs.py"} <= names
+    more.write_text("good food\n")
+    assert make_plan(recipe, source)["data"][str(more)] != data[str(more)]
+
+
+def test_rows_that_a_student_reads(tmp_path: Path) -> None:
+    student = tmp_path / "student.yaml"
+    student.write_text("task: sequence_classification\ntraining: {num_train_epochs: 5}\n")
+    (tmp_path / "more.txt").write_text("bad food\n" * 4)
+    recipe, _, _ = opened(tmp_path, ("sequence_classification", "bert"), f"distillation.student={student}",
+                          f"distillation.unlabelled={tmp_path / 'more.txt'}", MORE_TEXTS)  # fmt: skip
+    assert trained_rows(recipe)["distill"] == 5 * 3 * (20 + 4)
