@@ -18,7 +18,7 @@ from nlpctl.compression.files import extra_files, read_student
 from nlpctl.compression.hooks import training_loss
 from nlpctl.compression.layer_losses import PROJECTION, LayerLosses
 from nlpctl.compression.more_texts import key_of, texts_of, unlabelled_examples, varied_examples, without_label
-from nlpctl.compression.network_training import is_finished, read_data, train_task
+from nlpctl.compression.network_training import read_data, train_task
 from nlpctl.compression.student import (
     check_layer_losses,
     check_tokens,
@@ -82,7 +82,7 @@ def train_student(recipe: Recipe, source: str, run: RunDirectory, setup: Process
     A training that was interrupted goes on; one that is finished is left as it is. The source is only read.
     UserError: student, teacher and data do not fit together. RunFailed, Interrupted: see `train`.
     """
-    if is_finished(run):
+    if run.is_finished:
         return run.model
     teacher = open_teacher(recipe, source, setup)
     data = read_data(recipe, teacher.model)

@@ -22,7 +22,6 @@ from nlpctl.compression.hooks import training_loss
 from nlpctl.compression.importance import measure_importance
 from nlpctl.compression.network_training import (
     START,
-    is_finished,
     load_source,
     network_recipe,
     read_data,
@@ -66,7 +65,7 @@ def train_width(recipe: Recipe, source: str, width: Fraction, run: RunDirectory,
     A training that was interrupted goes on; one that is finished is left as it is. The source is only read.
     UserError: it has no layers that can be narrowed, or the data do not fit. RunFailed, Interrupted: see `train`.
     """
-    if is_finished(run):
+    if run.is_finished:
         return run.model
     teacher = load_source(recipe, source)
     encoder_layers(teacher.network, str(source))

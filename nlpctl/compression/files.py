@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
-import os
-import sys
 from pathlib import Path
 
 from nlpctl.config.load import load_recipe
 from nlpctl.config.model_section import ModelSection
 from nlpctl.config.schema import Recipe
+from nlpctl.data.functions import module_file
 from nlpctl.errors import UserError
 from nlpctl.models.source import resolve_source
 
@@ -40,7 +38,8 @@ def files_of_networks(recipe: Recipe) -> list[Path]:
     elif Path(section.student).is_file():
         found += _of_model(load_recipe(section.student, purpose="apply").model)
     if recipe.compression.criterion is not None:
-        found += _of_module(recipe.compression.criterion.partition(":")[0])
+        module = module_file(recipe.compression.criterion)  # hooks tell what is wrong with it
+        found += [] if module is None else [module]
     return [path for path in found if path.is_file()]
 
 
@@ -53,16 +52,3 @@ def _of_model(model: ModelSection) -> list[Path]:
     if model.name_or_path is not None and Path(model.name_or_path).is_dir():
         paths.append(resolve_source(model.name_or_path).folder)
     return [file for path in paths for file in (sorted(path.iterdir()) if path.is_dir() else [path])]
-
-
-def _of_module(name: str) -> list[Path]:
-    """The file of a module, looked for as hooks do: the current directory first."""
-    here = os.getcwd()
-    sys.path.insert(0, here)
-    try:
-        spec = importlib.util.find_spec(name)
-    except (ImportError, ValueError):  # hooks tell what is wrong with it
-        return []
-    finally:
-        sys.path.remove(here)
-    return [] if spec is None or spec.origin is None else [Path(spec.origin)]

@@ -1,4 +1,4 @@
-"""Programs with weights in int8, as Paddle's quantisers write them: reading, changing, writing."""
+"""The weights in int8 of a program, as Paddle's quantisers write them."""
 
 from __future__ import annotations
 

@@ -48,11 +48,6 @@ TrainingLoss = Callable[
 START = "start"
 
 
-def is_finished(run: RunDirectory) -> bool:
-    """Whether the training in `run` ended well, so that its model can be taken."""
-    return run.is_finished
-
-
 def network_recipe(recipe: Recipe, run: RunDirectory, model: str, labels: tuple[str, ...]) -> Recipe:
     """`recipe` for a training in `run` that starts from the model folder `model`, trained on `labels`.
 
@@ -128,7 +123,7 @@ def train_task(
     `make` gives the task to train. `drop`: a layer that the network has only while it learns. Paddle's generator is
     seeded. UserError, RunFailed and Interrupted as of `nlpctl train`.
     """
-    if is_finished(run):
+    if run.is_finished:
         return run.model
     facts = {"device": setup.device, "processes": setup.world_size, "skipped_rows": data.skipped}
     facts |= describe_run((), recipe.training.seed, data.files, installed_versions())

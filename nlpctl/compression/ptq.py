@@ -17,6 +17,7 @@ from paddle.static.quantization import PostTrainingQuantization
 from nlpctl.compression import NARROW
 from nlpctl.compression.calibration import Calibration
 from nlpctl.compression.onednn_program import write_onednn_program
+from nlpctl.compression.program_edit import graph_files
 from nlpctl.compression.rounding import refine
 from nlpctl.compression.static_mode import StaticWorld, quiet_quantisers, static_world
 from nlpctl.errors import RunFailed, UserError
@@ -51,7 +52,7 @@ def quantize(fp32: Path, out: Path, batches: Iterable[Batch], calibration: Calib
 def simulate(fp32: Path, out: Path, batches: Iterable[Batch], calibration: Calibration = STANDARD) -> None:
     """Write OUT.*, which computes in fp32 and rounds as int8 would; otherwise as `quantize`."""
     calibration.check()
-    program = read_program(_file(fp32, PROGRAM))
+    program = read_program(graph_files(fp32)[0])
     feeds = [{name: batch[name] for name in program.feeds} for batch in batches]
     if not feeds:
         raise UserError("there are no rows to calibrate with", hint="give training rows: data.train, or --data FILE")
@@ -61,7 +62,7 @@ def simulate(fp32: Path, out: Path, batches: Iterable[Batch], calibration: Calib
         except (RuntimeError, ValueError, IndexError, AssertionError) as error:
             message = f"Paddle cannot quantise this graph: {type(error).__name__}: {error}"
             raise RunFailed(message.strip(), str(fp32), "use it in fp32 or bf16") from error
-    _keep_output_names(read_program(_file(out, PROGRAM)), program)
+    _keep_output_names(read_program(graph_files(out)[0]), program)
     if calibration.round_type == "adaround" or calibration.bias_correction:
         wanted = {"adaround": calibration.round_type == "adaround", "bias_correction": calibration.bias_correction}
         refine(fp32, program, out, feeds, **wanted)
@@ -122,7 +123,3 @@ def _keep_output_names(written: Program, program: Program) -> None:
     pairs = [(new, old) for new, old in zip(written.fetches, program.fetches, strict=True) if new != old]
     names = dict(pairs) | {old: f"{old}.unscaled" for _, old in pairs}
     written.file.write_bytes(renamed_variables(written.serialized, names))
-
-
-def _file(prefix: Path, ending: str) -> Path:
-    return prefix.with_name(prefix.name + ending)

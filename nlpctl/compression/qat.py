@@ -24,7 +24,6 @@ from nlpctl.compression import NARROW
 from nlpctl.compression.hooks import training_loss
 from nlpctl.compression.network_training import (
     START,
-    is_finished,
     load_source,
     network_recipe,
     read_data,
@@ -81,7 +80,7 @@ def train_qat(recipe: Recipe, source: str, run: RunDirectory, setup: ProcessSetu
     task's. A training that was interrupted goes on; one that is finished is left as it is. The source is only read.
     UserError: nothing in it can be int8, or the data do not fit. RunFailed, Interrupted: see `train`.
     """
-    if is_finished(run):
+    if run.is_finished:
         return run.model
     model = load_source(recipe, source)
     data = read_data(recipe, model)

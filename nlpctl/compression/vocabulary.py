@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from nlpctl.compression.network_training import is_finished, load_source, network_recipe, read_data
+from nlpctl.compression.network_training import load_source, network_recipe, read_data
 from nlpctl.config.dump import dump_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.data.splits import TrainingData
@@ -60,7 +60,7 @@ def prune_vocabulary(recipe: Recipe, source: str, run: RunDirectory) -> Path:
     What is there already is left. The network answers the training rows as before; nothing is trained.
     UserError: the tokenizer's vocabulary is no list of words, or there are no training rows.
     """
-    if is_finished(run):
+    if run.is_finished:
         return run.model
     check(recipe)
     model = load_source(recipe, source)

@@ -44,7 +44,7 @@ def import_function(name: str, where: str, purpose: str) -> Callable[..., Any]:
 
 
 def module_file(name: str) -> Path | None:
-    """The file of the module that `package.module:function` names; None where it has none. It is not run."""
+    """The file of the module that `package.module:function` names, or None. Only packages around it are run."""
     here = os.getcwd()
     sys.path.insert(0, here)
     try:

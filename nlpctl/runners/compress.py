@@ -23,7 +23,6 @@ from nlpctl.config.compression_keys import parse_budget
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import Interrupted, NlpctlError, RunFailed, UserError
 from nlpctl.runners.compress_refusals import (
-    ELSEWHERE,
     check_bf16,
     check_strategies,
     default_output,
@@ -33,6 +32,7 @@ from nlpctl.runners.compress_refusals import (
 from nlpctl.runners.compress_report import write_reports
 from nlpctl.runners.compress_source import static_model
 from nlpctl.runners.compress_worker import TimeIsUp, Workshop
+from nlpctl.runners.export import ELSEWHERE
 from nlpctl.runners.score_candidates import Scorer, Timing, check_scorable
 from nlpctl.runners.trained import one_process, prepared
 from nlpctl.runtime import console

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
-from nlpctl.compression.scores import Row
+from nlpctl.compression.scores import POINT, Row
 from nlpctl.compression.selection import ordered
 from nlpctl.report.html import Html
 from nlpctl.report.page import Number, Section, figures, page, side_by_side, table, warnings
@@ -56,7 +56,7 @@ def _test(result: CompressResult) -> Iterator[Html]:
 def _plots(result: CompressResult) -> Html:
     """One plot per batch size, the largest first; a colour for each way to compute."""
     reference, metric = result.reference, result.metric
-    points = result.aim.max_drop * 0.01
+    points = result.aim.max_drop * POINT
     least = reference.score - points if metric.greater_is_better else reference.score + points
     levels = {f"{result.aim.max_drop:g} points below the uncompressed": least}
     plots = []

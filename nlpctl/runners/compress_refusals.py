@@ -9,12 +9,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from nlpctl.compression.files import read_student
 from nlpctl.compression.hooks import check_hooks
 from nlpctl.compression.plan_file import PLAN, check_plan
 from nlpctl.compression.steps import ALGORITHMS, trains
 from nlpctl.compression.strategy import BF16, KEY, TRAINED, Chain
 from nlpctl.config.checks import check
-from nlpctl.config.load import load_recipe
 from nlpctl.config.model_section import ModelSection
 from nlpctl.config.schema import Recipe
 from nlpctl.data.sources import has_split
@@ -24,12 +24,12 @@ from nlpctl.models.export_folder import read_manifest
 from nlpctl.models.source import read_config, resolve_source
 from nlpctl.runners.compress_source import static_model
 from nlpctl.runners.compress_steps import calibration
+from nlpctl.runners.export import ELSEWHERE, is_free
 from nlpctl.runners.score_candidates import check_scorable
 from nlpctl.runners.trained import check_export
 from nlpctl.runtime.layout import COMPRESS, EXPORT, MODEL, RECIPE
 from nlpctl.runtime.process import ProcessSetup
 
-ELSEWHERE = "name another folder: -o FOLDER"
 CHECKED = {
     "dynabert": "nlpctl.compression.dynabert",
     "distill": "nlpctl.compression.distill",
@@ -106,8 +106,8 @@ def _student_config(recipe: Recipe) -> dict[str, Any]:
     """What config.json of a student says of its kind, where it is one of nlpctl's own networks."""
     from nlpctl.models.families import OWN  # imports Paddle
 
-    section = recipe.distillation
-    model = section.model if section.student is None else load_recipe(section.student, (), "apply").model
+    student = read_student(recipe)
+    model = recipe.distillation.model if student is None else student.model
     own = model.from_scratch is not None and model.from_scratch.architecture in OWN
     return {"model_type": OWN[model.from_scratch.architecture]} if own else {}
 
@@ -124,14 +124,7 @@ def default_output(source: str) -> Path:
 
 def refuse_output(folder: Path, source: str, plan: Mapping[str, Any], recipe: Recipe, overwrite: bool) -> None:
     """UserError where `folder` is something else, or holds what another plan made."""
-    if not folder.exists():
-        return
-    if not folder.is_dir():
-        raise UserError("this is a file, not a folder", where=str(folder), hint=ELSEWHERE)
-    model = resolve_source(source).folder
-    if model is not None and folder.resolve() in (model, *model.parents):
-        raise UserError("this holds the model itself", where=str(folder), hint=ELSEWHERE)
-    if not any(folder.iterdir()):
+    if is_free(folder, source):
         return
     if not (folder / PLAN).is_file():
         raise UserError("is no folder of compressed models, and is not touched", where=str(folder), hint=ELSEWHERE)

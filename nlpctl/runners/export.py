@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 ROWS = 256  # that are compared
 QUICK_ROWS = 32  # before a model folder is run by another engine
 CALIBRATION_ROWS, CALIBRATION_BATCH = 512, 32
-_ELSEWHERE = "name another folder: -o FOLDER"
+ELSEWHERE = "name another folder: -o FOLDER"
 
 
 @dataclass(frozen=True)
@@ -94,11 +94,11 @@ def export(
     _refuse_output(final, source, layout, overwrite)
     if wanted.data is not None:
         require_rows(task_rows(recipe.task, recipe.data), wanted.data)
-    with writing(final, _ELSEWHERE):
+    with writing(final, ELSEWHERE):
         final.parent.mkdir(parents=True, exist_ok=True)  # what cannot be written is told before Paddle is imported
     prepared(recipe)
     with sigterm_interrupts(), ExitStack() as stack:
-        with writing(final, _ELSEWHERE):
+        with writing(final, ELSEWHERE):
             folder = stack.enter_context(staged_dir(final))
         if layout is None:
             return ExportResult(final, write_export(recipe, source, folder, final, wanted))
@@ -144,7 +144,7 @@ def _exported(recipe: Recipe, source: str, wanted: Wanted) -> Iterator[tuple[Pat
 
 
 def _write_layout(name: str, made: Path, manifest: ExportManifest, repository: Path, model: str) -> None:
-    with writing(repository, _ELSEWHERE):
+    with writing(repository, ELSEWHERE):
         layout(name).write_repository(made, manifest, repository, model)
 
 
@@ -161,19 +161,24 @@ def _default_output(recipe: Recipe, source: str, layout: str | None) -> Path:
 
 def _refuse_output(output: Path, source: str, layout: str | None, overwrite: bool) -> None:
     """UserError where `output` is the model, is there already and not to be replaced, or is something else."""
-    if not output.exists():
-        return
-    if not output.is_dir():
-        raise UserError("this is a file, not a folder", where=str(output), hint=_ELSEWHERE)
-    folder = resolve_source(source).folder
-    if folder is not None and output.resolve() in (folder, *folder.parents):
-        raise UserError("this holds the model itself", where=str(output), hint=_ELSEWHERE)
-    if not any(output.iterdir()):
+    if is_free(output, source):
         return
     if not overwrite:
         raise UserError("is there already", where=str(output), hint="use --overwrite, or name another folder: -o")
     if not _replaceable(output, layout):
-        raise UserError("is no export, and is not replaced", where=str(output), hint=_ELSEWHERE)
+        raise UserError("is no export, and is not replaced", where=str(output), hint=ELSEWHERE)
+
+
+def is_free(output: Path, source: str) -> bool:
+    """Whether nothing lies in `output` yet. UserError where it is a file, or holds the model `source`."""
+    if not output.exists():
+        return True
+    if not output.is_dir():
+        raise UserError("this is a file, not a folder", where=str(output), hint=ELSEWHERE)
+    folder = resolve_source(source).folder
+    if folder is not None and output.resolve() in (folder, *folder.parents):
+        raise UserError("this holds the model itself", where=str(output), hint=ELSEWHERE)
+    return not any(output.iterdir())
 
 
 def _replaceable(folder: Path, name: str | None) -> bool:
@@ -224,7 +229,7 @@ def write_export(recipe: Recipe, source: str, folder: Path, final: Path, wanted:
         return batches_of(task, encoder, examples, CALIBRATION_BATCH)
 
     batch = parity.cases[0].batch
-    with writing(final, _ELSEWHERE):
+    with writing(final, ELSEWHERE):
         save_description(folder, tokenizer, make_card(recipe, task.labels.names, task.thresholds))
         network.config.architectures = [type(network).__name__]
         network.config.save_pretrained(str(folder))
@@ -242,7 +247,7 @@ def write_export(recipe: Recipe, source: str, folder: Path, final: Path, wanted:
     manifest, findings, beyond = compare_graphs(folder, manifest, plan, setup, parity)
     refused += beyond
     warn_refused(refused)
-    with writing(final, _ELSEWHERE):
+    with writing(final, ELSEWHERE):
         write_report(folder, manifest, rows, parity, findings, refused, setup)
         write_manifest(folder, manifest)
     return manifest
