@@ -8,8 +8,8 @@ strategy and sum of strategies with trainings of STEPS steps, and loaded by each
 how many decisions on real rows each engine made as the fp32 graph of the same network, the worst of the engines. For
 int8 by Paddle the second number counts decisions of oneDNN that are those of the simulated graph, run operator by
 operator in Paddle's own kernels. --results keeps what was found: a second call goes on from there.
-Exits 1 where a strategy failed that was not refused with a reason, or oneDNN and the simulation agree on less than
-SIMULATED of the rows.
+Exits 1 where a strategy failed that was not refused with a reason, oneDNN and the simulation agree on less than
+SIMULATED of the rows, or a network decides all rows alike, so that agreement says nothing.
 """
 
 from __future__ import annotations
@@ -51,6 +51,7 @@ STRATEGIES = (
 )  # fmt: skip
 STEPS = 12  # of each training
 SIMULATED = 0.97  # least share of decisions alike; of some 60 rows two may lie on the edge between two answers
+EXACT = 1e-4  # a difference of outputs, as a share of the largest, below which no value was rounded otherwise
 Results = dict[str, Any]  # "task / family" -> strategy -> what was found
 
 
@@ -81,6 +82,7 @@ def main() -> int:
         print(table(kind, families, results), end="\n\n")
         for key in (f"{kind.name} / {name}" for name in families):
             bad += [f"{key}: {each}" for each in faults(results[key])]
+    print(exactness(results), end="\n\n")
     print("Refused:", *sorted(refusals(results)), sep="\n- ")
     print("\nFailed:", *(bad or ["none"]), sep="\n- ")
     return 1 if bad else 0
@@ -150,12 +152,14 @@ def _agreements(bench: Workbench, step: Step, simulated: Path) -> dict[str, Any]
     checks = [check for graph in read_manifest(folder).graphs for check in graph.checks]
     found: dict[str, Any] = {"engines": {f"{each.engine} {each.precision}": each.agreement for each in checks}}
     if (simulated / f"{step.name}.pdmodel").is_file():
-        found["simulated"] = _alike(bench, folder, simulated / step.name)
+        found |= _compared(bench, folder, simulated / step.name)
     return found
 
 
-def _alike(bench: Workbench, folder: Path, simulated: Path) -> float:
-    """Share of the rows that oneDNN decides as the simulated graph."""
+def _compared(bench: Workbench, folder: Path, simulated: Path) -> dict[str, Any]:
+    """Share of the rows that oneDNN decides as the simulated graph, its largest difference as a share of the largest
+    output, and how many different decisions there are.
+    """
     from nlpctl.data.kinds import task_rows
     from nlpctl.export.parity import Parity
     from nlpctl.export.rows import rows_to_compare
@@ -169,7 +173,12 @@ def _alike(bench: Workbench, folder: Path, simulated: Path) -> float:
     rows = rows_to_compare(task_rows(recipe.task, recipe.data), None, encoder.tokenizer, 64, masked=task.hides)
     parity = Parity(task, encoder, rows.examples, own_kernels(simulated))
     (choice,) = choices(manifest, setup)
-    return parity.difference(open_choice(folder, manifest, choice, setup, 16).outputs).agreement
+    difference = parity.difference(open_choice(folder, manifest, choice, setup, 16).outputs)
+    return {
+        "simulated": difference.agreement,
+        "difference": difference.relative,
+        "decisions": parity.distinct_decisions,
+    }
 
 
 def own_kernels(prefix: Path) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
@@ -227,6 +236,19 @@ def _cell(found: dict[str, Any]) -> str:
     return f"{worst}, {found['simulated']:.0%}" if "simulated" in found else worst
 
 
+def exactness(results: Results) -> str:
+    """What the worst of all networks in int8 shows."""
+    found = [each for column in results.values() for each in column.values() if "simulated" in each]
+    if not found:
+        return "No network in int8."
+    exact = sum(each["difference"] < EXACT for each in found)
+    largest, fewest = max(each["difference"] for each in found), min(each["decisions"] for each in found)
+    return (
+        f"{len(found)} networks in int8 for oneDNN. The outputs of {exact} differ from the simulated ones by less than "
+        f"{EXACT:g} of the largest output, of all by {largest:.2g} at most. Each decides in {fewest} ways or more."
+    )
+
+
 def refusals(results: Results) -> set[str]:
     """Each reason once, with the cells that it belongs to."""
     cells: dict[str, set[str]] = {}
@@ -245,7 +267,8 @@ def faults(strategies: dict[str, Any]) -> list[str]:
         for name, found in strategies.items()
         if found.get("simulated", 1.0) < SIMULATED
     ]
-    return failed + apart
+    idle = [f"{name}: all rows are decided alike" for name, found in strategies.items() if found.get("decisions") == 1]
+    return failed + apart + idle
 
 
 if __name__ == "__main__":

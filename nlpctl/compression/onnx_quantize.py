@@ -40,10 +40,9 @@ class Int8Graph:
     tables: int
 
 
-def quantize_dynamic(fp32: Path, out: Path, *, reduce_range: bool = False) -> Int8Graph:
+def quantize_dynamic(fp32: Path, out: Path) -> Int8Graph:
     """Weights in int8 with a scale per column; activations are scaled as they come, so nothing is calibrated.
 
-    `reduce_range`: weights in 7 bits, for processors without VNNI, whose 16-bit sums overflow.
     UserError where nothing in the graph can be int8. `out` is written whole or not at all.
     """
     model, names, tables = _prepared(fp32, recurrent=True)
@@ -54,13 +53,12 @@ def quantize_dynamic(fp32: Path, out: Path, *, reduce_range: bool = False) -> In
             nodes_to_quantize=names,
             op_types_to_quantize=["MatMul", "LSTM"],
             per_channel=True,
-            reduce_range=reduce_range,
             weight_type=QuantType.QInt8,
         )
     return Int8Graph(len(names), tables)
 
 
-def quantize_static(fp32: Path, out: Path, batches: Iterable[Batch], *, reduce_range: bool = False) -> Int8Graph:
+def quantize_static(fp32: Path, out: Path, batches: Iterable[Batch]) -> Int8Graph:
     """Weights in int8 with a scale per column, activations in uint8 between the bounds seen in `batches`.
 
     The bounds are the mean of those of each batch, so that one odd row does not stretch them; outputs of products
@@ -71,7 +69,7 @@ def quantize_static(fp32: Path, out: Path, batches: Iterable[Batch], *, reduce_r
     model, names, tables = _prepared(fp32, recurrent=False)
     activations = {node.input[0]: None for node in model.graph.node if node.name in names}  # ordered, each once
     bounds = seen_bounds(model, activations, _some(batches))
-    products_to_int8(model, names, bounds, reduce_range=reduce_range)
+    products_to_int8(model, names, bounds)
     with staged_file(out) as stream:
         stream.write(model.SerializeToString())
     return Int8Graph(len(names), tables)

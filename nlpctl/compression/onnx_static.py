@@ -42,14 +42,12 @@ def seen_bounds(model: onnx.ModelProto, names: Collection[str], batches: Iterabl
     return {name: (float(low), float(high)) for name, (low, high) in zip(names, means, strict=True)}
 
 
-def products_to_int8(
-    model: onnx.ModelProto, products: Collection[str], bounds: Mapping[str, Bounds], *, reduce_range: bool
-) -> None:
+def products_to_int8(model: onnx.ModelProto, products: Collection[str], bounds: Mapping[str, Bounds]) -> None:
     """Quantise the MatMul nodes `products`, whose second factor is a constant [inputs, columns] with a scale per
-    column. `bounds` of their first factors. `reduce_range`: weights in 7 bits.
+    column. `bounds` of their first factors.
     """
     graph = model.graph
-    made = _Made(graph, bounds, 64 if reduce_range else 127)
+    made = _Made(graph, bounds)
     biases = _biases(graph, set(products))
     added, nodes = {node.name for node in biases.values()}, []
     for node in graph.node:
@@ -83,8 +81,8 @@ def _biases(graph: onnx.GraphProto, products: Collection[str]) -> dict[str, onnx
 class _Made:
     """Quantised weights and activations, each made once."""
 
-    def __init__(self, graph: onnx.GraphProto, bounds: Mapping[str, Bounds], largest: int):
-        self._graph, self._bounds, self._largest = graph, bounds, largest
+    def __init__(self, graph: onnx.GraphProto, bounds: Mapping[str, Bounds]):
+        self._graph, self._bounds = graph, bounds
         self._matrices = {tensor.name: tensor for tensor in graph.initializer if len(tensor.dims) == 2}
         self._done: set[str] = set()
 
@@ -115,7 +113,7 @@ class _Made:
 
     def _add_weight(self, name: str) -> None:
         weight = numpy_helper.to_array(self._matrices[name])
-        scales = np.maximum(np.abs(weight).max(axis=0), _TINY) / self._largest
+        scales = np.maximum(np.abs(weight).max(axis=0), _TINY) / 127
         self._constant(np.round(weight / scales).astype(np.int8), f"{name}.int8")
         self._constant(scales.astype(np.float32), f"{name}.scales")
 

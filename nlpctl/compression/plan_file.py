@@ -96,7 +96,8 @@ def check_plan(folder: Path, plan: Mapping[str, Any], recipe: Recipe) -> None:
     names = [name for name in sorted(before.keys() | now.keys()) if before.get(name) != now.get(name)]
     changed = [name for name in names if trained or not name.startswith(_OF_TRAINING)]
     if changed:
-        message = f"these models were made with another {', '.join(changed)}"
+        made = ", ".join(f"{name}: {'the default' if before.get(name) is None else before[name]}" for name in changed)
+        message = f"these models were made with {made}"
         raise UserError(message, recipe.where(changed[0]), hint)
 
 

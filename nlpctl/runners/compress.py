@@ -28,10 +28,12 @@ from nlpctl.runners.compress_refusals import (
     default_output,
     refuse_early,
     refuse_output,
+    warn_unread,
 )
 from nlpctl.runners.compress_report import write_reports
 from nlpctl.runners.compress_source import static_model
-from nlpctl.runners.compress_worker import TimeIsUp, Workshop
+from nlpctl.runners.compress_table import line
+from nlpctl.runners.compress_worker import FREE_SPACE, TimeIsUp, Workshop
 from nlpctl.runners.export import ELSEWHERE
 from nlpctl.runners.score_candidates import Scorer, Timing, check_scorable
 from nlpctl.runners.trained import one_process, prepared
@@ -43,7 +45,6 @@ from nlpctl.runtime.lock import take_lock
 from nlpctl.runtime.run_directory import RunDirectory
 
 SCORES, BEST = "scores", "best"
-FREE_SPACE = "free some space; then the same command goes on"
 AT_THE_END = 2  # scorings that are kept free of a budget: the best on test, beside the uncompressed network
 
 
@@ -83,6 +84,7 @@ def _compress(recipe: Recipe, source: str, output: Path | None, overwrite: bool)
     folder = output if output is not None else default_output(source)
     plan = make_plan(recipe, source, static_model(recipe))
     refuse_output(folder, source, plan, recipe, overwrite)
+    warn_unread(recipe, chains)
     setup = prepared(recipe)
     check_scorable(recipe)
     check_strategies(recipe, source, chains)
@@ -216,6 +218,8 @@ class _Compression:
             return
         # what is kept of earlier scorings may be of before the folder was moved
         self.rows[folder] = tuple(dataclasses.replace(row, folder=str(here)) for row in scored.rows)
+        for row in self.rows[folder]:
+            console.note(line(row, self.reference, self.metric))
         self.failures[folder] = scored.failures
 
     def _tell_untried(self, options: Sequence[Option], left: float | None) -> None:

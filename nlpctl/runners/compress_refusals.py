@@ -27,9 +27,22 @@ from nlpctl.runners.compress_steps import calibration
 from nlpctl.runners.export import ELSEWHERE, is_free
 from nlpctl.runners.score_candidates import check_scorable
 from nlpctl.runners.trained import check_export
+from nlpctl.runtime import console
 from nlpctl.runtime.layout import COMPRESS, EXPORT, MODEL, RECIPE
 from nlpctl.runtime.process import ProcessSetup
 
+READ_BY = {  # settings, and the strategies that read them
+    "width_mult_list": ("dynabert",),
+    "algo_list": ("ptq",),
+    "batch_size_list": ("ptq", "ort-static"),
+    "batch_num_list": ("ptq", "ort-static"),
+    "round_type": ("ptq",),
+    "bias_correction": ("ptq",),
+    "weight_quantize_type": ("ptq", "qat"),
+    "activation_quantize_type": ("ptq", "qat"),
+    "moving_rate": ("qat",),
+    "use_pact": ("qat",),
+}
 CHECKED = {
     "dynabert": "nlpctl.compression.dynabert",
     "distill": "nlpctl.compression.distill",
@@ -63,6 +76,15 @@ def refuse_early(recipe: Recipe, source: str, chains: Sequence[Chain]) -> None:
         require_paddle2onnx()
         if not is_installed("onnxruntime"):
             raise UserError("ONNX Runtime is not installed", KEY, "pip install onnxruntime, or take ptq")
+
+
+def warn_unread(recipe: Recipe, chains: Sequence[Chain]) -> None:
+    """Tell which flags no strategy reads. A recipe's own settings may be there for other strategies."""
+    parts = {part for chain in chains for part in chain.parts}
+    for name, readers in READ_BY.items():
+        origin = recipe.origins.get(f"compression.{name}")
+        if origin is not None and origin.source.startswith("--") and not parts.intersection(readers):
+            console.warn(f"{origin.source} changes nothing: it is for {' and '.join(readers)}")
 
 
 def _refuse_training(recipe: Recipe, chains: Sequence[Chain], what: str) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from nlpctl.compression.scores import Row
+from nlpctl.compression.scores import Metric, Row
 from nlpctl.compression.selection import Aim, within
 
 if TYPE_CHECKING:
@@ -40,6 +40,16 @@ def cells(row: Row, result: CompressResult) -> list[str]:
         "-" if row.difference is None else f"{row.difference:.2g}",
         f"{row.agreement:.2%}",
     ]
+
+
+def line(row: Row, reference: Row, metric: Metric) -> str:
+    """A row in short, while the others are made: what it is worth at the largest batch."""
+    speed = max(row.speeds, key=lambda each: each.batch_size)
+    drop = points_text(metric.drop(row.score, reference.score))
+    return (
+        f"{row.name}: {metric.name} {row.score:.4f} ({drop}), {speed.times:.2f} times as fast "
+        f"({speed.batch_size} at a time), {row.size_mb:,.1f} MB"
+    )
 
 
 def points_text(drop: float) -> str:

@@ -10,6 +10,7 @@ import contextlib
 import multiprocessing
 import os
 import signal
+import tempfile
 from multiprocessing.connection import Connection
 from pathlib import Path
 from types import FrameType
@@ -21,10 +22,11 @@ from nlpctl.errors import EXIT_INTERRUPTED, Interrupted, NlpctlError, RunFailed
 from nlpctl.runners.compress_steps import Workbench
 from nlpctl.runners.trained import prepared
 from nlpctl.runtime.child import listen_for_interrupts, undisturbed
-from nlpctl.runtime.files import remove_leftovers
+from nlpctl.runtime.files import STAGING_PREFIX, remove_leftovers, writing
 from nlpctl.runtime.interrupt import STOP_SECONDS
 from nlpctl.runtime.orphans import die_with_parent
 
+FREE_SPACE = "free some space; then the same command goes on"
 GRACE = STOP_SECONDS + 5.0  # a training saves a checkpoint when it is told to end
 
 
@@ -42,10 +44,16 @@ class Workshop:
         self._connection: Connection | None = None
 
     def __enter__(self) -> Workshop:
+        prefix = f"{STAGING_PREFIX}temporary-"  # the next command removes it where this one is killed
+        with writing(self._output, FREE_SPACE):
+            self._temporary = tempfile.TemporaryDirectory(None, prefix, self._output, ignore_cleanup_errors=True)
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._end()
+        try:
+            self._end()
+        finally:
+            self._temporary.cleanup()  # what a process left there that ended in the middle of a step
 
     def make(self, step: Step, seconds: float | None = None) -> None:
         """Make the folder of `step`. RunFailed or the error of the step where that fails; TimeIsUp after `seconds`.
@@ -81,7 +89,8 @@ class Workshop:
         self._end()
         context = multiprocessing.get_context("spawn")  # a fork would share what this process has imported
         self._connection, child = context.Pipe()
-        self._process = context.Process(target=_serve, args=(child, os.getpid(), *self._arguments), daemon=False)
+        arguments = (child, os.getpid(), self._temporary.name, *self._arguments)
+        self._process = context.Process(target=_serve, args=arguments)
         with undisturbed():
             self._process.start()
         child.close()
@@ -105,9 +114,10 @@ class Workshop:
             self._connection.close()
 
 
-def _serve(connection: Connection, parent: int, recipe: Recipe, source: str, output: Path) -> None:
+def _serve(connection: Connection, parent: int, temporary: str, recipe: Recipe, source: str, output: Path) -> None:
     """The process: makes what it is sent, and says None or what went wrong."""
     die_with_parent(parent)
+    tempfile.tempdir = temporary
     os.setsid()  # a terminal's Ctrl-C reaches the parent alone, which passes it on once
     try:
         listen_for_interrupts(_leave)

@@ -14,10 +14,10 @@ from nlpctl.compression.costs import Clock
 from nlpctl.compression.scores import Metric, Scored
 from nlpctl.compression.steps import Step, plan_steps
 from nlpctl.compression.strategy import parse_strategy
-from nlpctl.config.load import load_recipe
+from nlpctl.config.load import Override, load_recipe
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.runners import compress
-from nlpctl.runners.compress_refusals import refuse_output
+from nlpctl.runners.compress_refusals import refuse_output, warn_unread
 from nlpctl.runners.compress_worker import TimeIsUp
 
 STRATEGY = "dynabert+ort-dynamic,ort-dynamic,ptq"
@@ -226,3 +226,14 @@ def test_what_is_to_be_read_is_not_deleted(tmp_path):
         (tmp_path / "model" / name).write_text("something")
     with pytest.raises(UserError, match="--overwrite would delete this"):
         refuse_output(tmp_path / "out", str(tmp_path / "model"), {}, recipe, overwrite=True)
+
+
+def test_a_flag_that_no_strategy_reads_is_told(tmp_path, capsys):
+    file = tmp_path / "recipe.yaml"
+    file.write_text("task: sequence_classification\ncompression: {algo_list: [avg]}\n")
+    flags = [Override("compression.width_mult_list", "1/2", "--width_mult_list")]
+    flags += [Override("compression.batch_num_list", "4", "--batch_num_list")]
+    warn_unread(load_recipe(file, flags, "apply"), parse_strategy("ort-static,distill"))
+    told = capsys.readouterr().err
+    assert "--width_mult_list changes nothing: it is for dynabert" in told
+    assert told.count("changes nothing") == 1  # a recipe's own settings may be there for other strategies

@@ -135,9 +135,9 @@ def test_what_may_differ_between_two_calls(run, exported, tmp_path):
     check_plan(tmp_path, make_plan(faster, source), faster)  # nothing was trained yet
     (tmp_path / "networks").mkdir()
     for recipe, told in (
-        (faster, "made with another training.learning_rate"),
-        (changed("round_type", "adaround"), "another compression.round_type"),
-        (changed("max_seq_length", 12, "data"), "another data.max_seq_length"),
+        (faster, "made with training.learning_rate: "),
+        (changed("round_type", "adaround"), "made with compression.round_type: round"),
+        (changed("max_seq_length", 12, "data"), "made with data.max_seq_length: "),
     ):
         with pytest.raises(UserError, match=told):
             check_plan(tmp_path, make_plan(recipe, source), recipe)

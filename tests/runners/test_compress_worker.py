@@ -1,0 +1,39 @@
+"""The process that makes folders; killing it is in end_to_end/test_compress.py."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import tempfile
+
+from nlpctl.compression.steps import CANDIDATES, Step
+from nlpctl.errors import UserError
+from nlpctl.runners import compress_worker
+
+
+class Bench:
+    def __init__(self, *_):
+        self.folders: list[str] = []
+
+    def make(self, step: Step) -> None:
+        if step.name == "ill":
+            raise ValueError("a library's own")
+        if step.name == "wrong":
+            raise UserError("the user's")
+        raise UserError(tempfile.mkdtemp())
+
+
+def test_what_a_process_answers_and_where_its_temporary_files_lie(monkeypatch, tmp_path):
+    monkeypatch.setattr(tempfile, "tempdir", None)  # restored afterwards
+    for name in ("die_with_parent", "listen_for_interrupts", "prepared"):
+        monkeypatch.setattr(compress_worker, name, lambda *_: None)
+    monkeypatch.setattr(os, "setsid", lambda: None)
+    monkeypatch.setattr(compress_worker, "Workbench", Bench)
+    here, there = multiprocessing.Pipe()
+    for name in ("ill", "wrong", "good"):
+        here.send(Step(CANDIDATES, name, "ort-dynamic", ()))
+    here.send(None)
+    compress_worker._serve(there, os.getpid(), str(tmp_path), None, "source", tmp_path)
+    ill, wrong, folder = (here.recv() for _ in range(3))
+    assert str(ill) == "ill: ValueError: a library's own" and str(wrong) == "the user's"
+    assert os.path.dirname(str(folder)) == str(tmp_path)
