@@ -82,19 +82,22 @@ HELP = {
     "skip_profile_timer": "Leave the timing of forward, backward and step out of the log.",
     "to_static": "Train the network as a static graph.",
     "force_reshard_pp": "Reshard the pipeline even where the degrees agree.",
-    "strategy": "What to do, joined by +: dynabert, ptq, qat, embeddings.",
+    "prune_embeddings": "Leave out the words that training rows do not hold, before anything else.",
+    "strategy": "Alternatives between commas, of dynabert, distill, ptq, qat, ort-dynamic, ort-static, embeddings, "
+    "bf16; A+B is B after A.",
     "width_mult_list": "Widths kept by DynaBERT, such as 3/4; default: [3/4].",
-    "onnx_format": "Export the quantised model in the ONNX format of quantisation operators.",
+    "onnx_format": "Paddle's format of int8 graphs; false, the older one, is refused.",
     "weight_quantize_type": "How weights are quantised.",
-    "activation_quantize_type": "How activations are quantised; default: range_abs_max (ptq), else moving average.",
-    "algo_list": "Calibration algorithms to try; default: [mse, KL].",
-    "batch_num_list": "Numbers of calibration batches to try; default: [1].",
-    "batch_size_list": "Calibration batch sizes to try; default: [4, 8, 16].",
+    "activation_quantize_type": "How activations are quantised by qat: moving_average_abs_max (the default) or "
+    "range_abs_max.",
+    "algo_list": "Calibration algorithms to try; default: [avg, mse]. min_max is refused: it quantises nothing.",
+    "batch_num_list": "Numbers of calibration batches to try; default: [16].",
+    "batch_size_list": "Calibration batch sizes to try; default: [32].",
     "round_type": "How weights are rounded to integers.",
     "bias_correction": "Correct the bias that quantisation adds (arXiv 1810.05723).",
     "input_infer_model_path": "Prefix of an exported model to quantise instead of training one.",
     "use_pact": "Learn the clipping range of activations during qat (PACT).",
-    "input_dtype": "Type of the exported model's inputs.",
+    "input_dtype": "Type of the exported model's inputs: int64; int32 is refused.",
 }
 
 

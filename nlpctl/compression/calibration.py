@@ -62,3 +62,9 @@ class Calibration:
 
 def _unknown(value: str, key: str, known: tuple[str, ...]) -> Problem:
     return Problem(f"{value!r} is not one of {', '.join(known)}", key, f"take {known[0]}")
+
+
+def no_rows() -> UserError:
+    """What is said where nothing is there to calibrate with."""
+    hint = "give training rows: --set data.train=FILE (nlpctl export: --data FILE)"
+    return UserError("there are no rows to calibrate with", hint=hint)

@@ -38,7 +38,7 @@ def check_hooks(recipe: Recipe) -> None:
 
 
 def training_loss(recipe: Recipe, task: Task) -> Loss:
-    """The loss (network, outputs, labels) that a strategy trains with: compression.criterion, else that of the task.
+    """The loss (network, outputs, labels) of a strategy that reads labels: compression.criterion, else the task's.
 
     The criterion is called as PaddleNLP's Trainer calls one: with the outputs as the network gives them, and with the
     labels; each is a tensor where there is one, else a tuple. RunFailed where it fails or gives no scalar.

@@ -19,6 +19,7 @@ from onnxruntime import quantization
 from onnxruntime.quantization import QuantType
 from onnxruntime.quantization.quant_utils import add_pre_process_metadata
 
+from nlpctl.compression.calibration import no_rows
 from nlpctl.compression.onnx_graph import (
     name_nodes,
     products_with_weights,
@@ -95,7 +96,7 @@ def _some(batches: Iterable[Batch]) -> Iterable[Batch]:
     """`batches`, of which there has to be one."""
     first = next(stream := iter(batches), None)
     if first is None:
-        raise UserError("there are no rows to calibrate with", hint="give training rows: data.train, or --data FILE")
+        raise no_rows()
     return chain([first], stream)
 
 

@@ -28,7 +28,9 @@ _FREE = (
     "guards",
     "model",  # of the source, which says itself what it is
     "training.output_dir",
-    "training.logging_dir",
+    "training.logging_",
+    "training.run_name",
+    "training.skip_",
     "training.disable_tqdm",
     "training.dataloader_num_workers",
     "training.save_total_limit",

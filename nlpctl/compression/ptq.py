@@ -15,7 +15,7 @@ import paddle
 from paddle.static.quantization import PostTrainingQuantization
 
 from nlpctl.compression import NARROW
-from nlpctl.compression.calibration import Calibration
+from nlpctl.compression.calibration import Calibration, no_rows
 from nlpctl.compression.onednn_program import write_onednn_program
 from nlpctl.compression.program_edit import graph_files
 from nlpctl.compression.rounding import refine
@@ -55,7 +55,7 @@ def simulate(fp32: Path, out: Path, batches: Iterable[Batch], calibration: Calib
     program = read_program(graph_files(fp32)[0])
     feeds = [{name: batch[name] for name in program.feeds} for batch in batches]
     if not feeds:
-        raise UserError("there are no rows to calibrate with", hint="give training rows: data.train, or --data FILE")
+        raise no_rows()
     with static_world() as world:
         try:
             _quantize(world, program, fp32, out, feeds, calibration)

@@ -1,4 +1,6 @@
-"""How far a student's outputs are from its teacher's, in the terms of each task; scalars, means over the rows.
+"""How far a narrowed network's outputs are from its source's, in the terms of each task; scalars, means over the rows.
+
+DynaBERT's; the losses of distill are in taught_task.py (answers) and layer_losses.py (layers).
 
 Probabilities are compared by the cross entropy with the teacher's (Hinton et al., 2015), as DynaBERT compares its
 logits (Hou et al., 2020, section 2.2). Positions that answer nothing, such as padding, do not count.
@@ -52,16 +54,16 @@ def _many_labels(student: Outputs, teacher: Outputs, labels: Labels) -> paddle.T
 
 
 def _tags(student: Outputs, teacher: Outputs, labels: Labels) -> paddle.Tensor:
-    return _mean_over_words(cross_entropy(student[0], teacher[0]), labels)
+    return mean_over_words(cross_entropy(student[0], teacher[0]), labels)
 
 
 def _chains(student: Outputs, teacher: Outputs, labels: Labels) -> paddle.Tensor:
     """Squared differences of the emissions, and the CRF's own loss, from which the transitions learn."""
     difference = (student[0] - teacher[0]).astype("float32")
-    return _mean_over_words((difference**2).mean(-1), labels) + crf_loss(*student, labels["labels"]).mean()
+    return mean_over_words((difference**2).mean(-1), labels) + crf_loss(*student, labels["labels"]).mean()
 
 
-def _mean_over_words(losses: paddle.Tensor, labels: Labels) -> paddle.Tensor:
+def mean_over_words(losses: paddle.Tensor, labels: Labels) -> paddle.Tensor:
     """The mean over the rows of the mean over a row's words, of losses [rows, length]."""
     counted = (labels["labels"] != IGNORED).astype("float32")
     return ((losses * counted).sum(1) / counted.sum(1)).mean()

@@ -21,14 +21,14 @@ NETWORKS, EXPORTS, CANDIDATES = "networks", "exports", "candidates"
 ORIGINAL, STUDENT, FEWER_WORDS = "original", "student", "fewer-words"
 EXPORT, VOCABULARY = "export", "prune_embeddings"  # methods of steps that no strategy names
 
-# What the notes on int8 found best (docs/compression.md); PaddleNLP's own defaults cost accuracy.
+# Measured: docs/compression.md, Calibration; PaddleNLP's own (mse and KL of 4, 8, 16 rows) calibrate on a few rows.
 WIDTHS, ALGORITHMS, BATCH_SIZES, BATCH_NUMBERS = ("3/4",), ("avg", "mse"), (32,), (16,)
 
 Kind = Literal["networks", "exports", "candidates"]
 
 
 @dataclass(frozen=True)
-class Calibration:
+class CalibrationRows:
     """Rows that are run to find the range of activations; `algorithm` None where the method has but one."""
 
     algorithm: str | None
@@ -50,7 +50,7 @@ class Step:
     method: str
     needs: tuple[str, ...] = ()
     width: Fraction | None = None
-    calibration: Calibration | None = None
+    calibration: CalibrationRows | None = None
 
     @property
     def folder(self) -> str:
@@ -114,7 +114,7 @@ def _networks(chain: Chain, section: Any, base: Step | None) -> Iterator[Step | 
         yield base
     elif chain.network == "distill":
         yield Step(NETWORKS, f"{before}{STUDENT}", "distill", needs)
-    else:
+    else:  # dynabert
         for text in section.width_mult_list or WIDTHS:
             width = parse_width(text)
             yield Step(NETWORKS, f"{before}{width_name(width)}", chain.network, needs, width=width)
@@ -138,7 +138,7 @@ def _int8(chain: Chain, export: Step, network: tuple[str, ...], section: Any) ->
         yield (Step(CANDIDATES, name, method, (export.folder,), calibration=calibration),)
 
 
-def _calibrations(method: str, section: Any) -> Iterator[Calibration | None]:
+def _calibrations(method: str, section: Any) -> Iterator[CalibrationRows | None]:
     if method not in CALIBRATED:
         yield None
         return
@@ -146,7 +146,7 @@ def _calibrations(method: str, section: Any) -> Iterator[Calibration | None]:
     for algorithm in dict.fromkeys(algorithms):
         for size in dict.fromkeys(section.batch_size_list or BATCH_SIZES):
             for number in dict.fromkeys(section.batch_num_list or BATCH_NUMBERS):
-                yield Calibration(algorithm, size, number)
+                yield CalibrationRows(algorithm, size, number)
 
 
 def trains(chains: Sequence[Chain]) -> bool:

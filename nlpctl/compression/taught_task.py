@@ -12,10 +12,11 @@ import paddle.nn.functional as F
 from nlpctl.compression.hooks import Loss
 from nlpctl.compression.layer_losses import LayerLosses
 from nlpctl.compression.more_texts import key_of
+from nlpctl.compression.soft_targets import mean_over_words
 from nlpctl.compression.teacher import Answers
 from nlpctl.config.distillation_section import DistillationSection
 from nlpctl.config.schema import Recipe
-from nlpctl.data.tagged_features import IGNORED, TaggedWindow
+from nlpctl.data.tagged_features import TaggedWindow
 from nlpctl.data.tokenizers import TextEncoder
 from nlpctl.models.load import LoadedModel
 from nlpctl.tasks.base import Batch, Task, Texts, as_tuple
@@ -94,10 +95,7 @@ class Taught:
     def _answer_loss(self, logits: paddle.Tensor, labels: Mapping[str, paddle.Tensor]) -> paddle.Tensor:
         """The mean over the rows of the distance to the teacher's logits; of a tagger, of the mean over the words."""
         losses = answer_losses(logits, labels[ANSWERS], self.section, independent=self.name in _INDEPENDENT)
-        if losses.ndim == 1:
-            return losses.mean()
-        counted = (labels["labels"] != IGNORED).astype("float32")
-        return ((losses * counted).sum(1) / counted.sum(1)).mean()
+        return losses.mean() if losses.ndim == 1 else mean_over_words(losses, labels)
 
 
 _INDEPENDENT = ("multi_label_classification",)  # labels are decided one by one
@@ -115,7 +113,7 @@ def answer_losses(
     student = student.astype("float32")
     if section.loss == "mse":
         return ((student - teacher) ** 2).mean(-1)
-    temperature = section.temperature
+    temperature = section.temperature  # kl
     student, teacher = student / temperature, teacher / temperature
     if independent:
         student, teacher = (paddle.stack([each, paddle.zeros_like(each)], -1) for each in (student, teacher))

@@ -24,8 +24,8 @@ class CompressionKeys:
     )
     criterion: str | None = key(
         None,
-        "Your own loss, package.module:function(outputs, labels) -> scalar, for the strategies that train. It runs "
-        "with your rights: name only code you trust.",
+        "Your own loss, package.module:function(outputs, labels) -> scalar: what qat trains with, what dynabert "
+        "measures importance by, what distillation.hard weighs. It runs with your rights: name only code you trust.",
     )
     max_drop: float = key(0.5, "Most that the best may score below the uncompressed model on dev, in points (0.5 %).")
     target: Literal["throughput", "latency", "size"] = key(

@@ -33,7 +33,7 @@ from nlpctl.runners.compress_refusals import (
 from nlpctl.runners.compress_report import write_reports
 from nlpctl.runners.compress_source import static_model
 from nlpctl.runners.compress_table import line
-from nlpctl.runners.compress_worker import FREE_SPACE, TimeIsUp, Workshop
+from nlpctl.runners.compress_worker import FREE_SPACE, StepProcess, TimeIsUp
 from nlpctl.runners.export import ELSEWHERE
 from nlpctl.runners.score_candidates import Scorer, Timing, check_scorable
 from nlpctl.runners.trained import one_process, prepared
@@ -120,9 +120,9 @@ class _Compression:
         section = self.recipe.compression
         aim = Aim(section.max_drop, section.target, section.batch_sizes)
         first = next(iter(self.steps.values()))  # the uncompressed network: everything is compared with it
-        with Workshop(self.recipe, self.source, self.folder) as workshop:
+        with StepProcess(self.recipe, self.source, self.folder) as maker:
             if not is_made(self.folder, first):
-                self._make(workshop, first)
+                self._make(maker, first)
             if self.lost:
                 raise self.lost[first.folder]
             timing = Timing(batch_sizes=section.batch_sizes)
@@ -132,14 +132,14 @@ class _Compression:
                 for folder in sorted(self._finished()):
                     self._score(scorer, folder)
                 self._settle(None)
-                self._explore(workshop, scorer)
+                self._explore(maker, scorer)
                 result = self._settle(scorer)
         asked = [self.lost.get(folder) for folder, step in self.steps.items() if step.scored and step != first]
         if asked and all(error is not None and not isinstance(error, TimeIsUp) for error in asked):
             raise next(iter(self.lost.values()))
         return result
 
-    def _explore(self, workshop: Workshop, scorer: Scorer) -> None:
+    def _explore(self, maker: StepProcess, scorer: Scorer) -> None:
         costs = self._costs()
         explorer = Explorer(self.steps, self.reference, self.metric, self.aim, costs)
         reserve = AT_THE_END * costs.scoring
@@ -159,7 +159,7 @@ class _Compression:
                 if step.trains:
                     scorer.release()
                 started, goes_on = time.monotonic(), (self.folder / step.folder).exists()
-                self._make(workshop, step, None if left is None else left - reserve)
+                self._make(maker, step, None if left is None else left - reserve)
                 if step.folder in self.lost:
                     break
                 if not goes_on:  # the rest of an interrupted training says little of a whole one
@@ -182,12 +182,12 @@ class _Compression:
         kinds = (EXPORTS, CANDIDATES)
         return [f"{kind}/{path.name}" for kind in kinds for path in (self.folder / kind).glob("*") if path.is_dir()]
 
-    def _make(self, workshop: Workshop, step: Step, seconds: float | None = None) -> None:
+    def _make(self, maker: StepProcess, step: Step, seconds: float | None = None) -> None:
         """Make a folder; what fails is told and noted, with all that needs it."""
         console.note(f"making {step.folder}")
         started = time.monotonic()
         try:
-            workshop.make(step, seconds)
+            maker.make(step, seconds)
             if not is_made(self.folder, step):
                 raise RunFailed("nothing was made", step.folder, "this is a bug of nlpctl")
         except NlpctlError as error:

@@ -23,7 +23,7 @@ from nlpctl.inference.support import is_installed, obstacle
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.models.source import read_config, resolve_source
 from nlpctl.runners.compress_source import static_model
-from nlpctl.runners.compress_steps import calibration
+from nlpctl.runners.compress_steps import ptq_settings
 from nlpctl.runners.export import ELSEWHERE, is_free
 from nlpctl.runners.score_candidates import check_scorable
 from nlpctl.runners.trained import check_export
@@ -69,7 +69,7 @@ def refuse_early(recipe: Recipe, source: str, chains: Sequence[Chain]) -> None:
             raise UserError(problems=problems)
     if any(chain.int8 == "ptq" for chain in chains):
         for algorithm in recipe.compression.algo_list or ALGORITHMS:
-            calibration(recipe, algorithm).check()
+            ptq_settings(recipe, algorithm).check()
     if any(chain.int8 in ("ort-dynamic", "ort-static") for chain in chains):
         from nlpctl.export.onnx import require_paddle2onnx
 
@@ -85,6 +85,8 @@ def warn_unread(recipe: Recipe, chains: Sequence[Chain]) -> None:
         origin = recipe.origins.get(f"compression.{name}")
         if origin is not None and origin.source.startswith("--") and not parts.intersection(readers):
             console.warn(f"{origin.source} changes nothing: it is for {' and '.join(readers)}")
+    if recipe.compression.criterion is not None and not (parts & {"dynabert", "qat"} or recipe.distillation.hard):
+        console.warn("compression.criterion changes nothing: distill weighs it by distillation.hard, which is 0")
 
 
 def _refuse_training(recipe: Recipe, chains: Sequence[Chain], what: str) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 from nlpctl.compression.calibration import Calibration
 from nlpctl.compression.steps import EXPORTS, ORIGINAL, VOCABULARY, Step
+from nlpctl.compression.strategy import EMBEDDINGS
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.data.kinds import task_rows
@@ -81,10 +82,12 @@ class Workbench:
             from nlpctl.compression.vocabulary import prune_vocabulary
 
             prune_vocabulary(recipe, source, run)
-        else:
+        elif step.method == "qat":
             from nlpctl.compression.qat import train_qat
 
             train_qat(recipe, source, run, setup)
+        else:
+            raise ValueError(f"no network is made by {step.method}")
 
     def _origin(self, step: Step) -> Path | str:
         """The model folder that a step starts from: of a network that was made, or the source."""
@@ -134,19 +137,21 @@ class Workbench:
             if step.method == "ort-dynamic":
                 quantize_dynamic(fp32, folder / ONNX_DYNAMIC)
                 return Graph("onnx", "int8", (ONNX_DYNAMIC,), "dynamic")
-            quantize_static(fp32, folder / ONNX_STATIC, self._calibration(step, origin))
+            quantize_static(fp32, folder / ONNX_STATIC, self._calibration_batches(step, origin))
             return Graph("onnx", "int8", (ONNX_STATIC,), "static")
         if step.method == "ptq":
             from nlpctl.compression.ptq import quantize
 
-            settings = calibration(self.recipe, step.calibration.algorithm)
+            settings = ptq_settings(self.recipe, step.calibration.algorithm)
             fp32 = _prefix(origin, _fp32(manifest, "paddle", origin))
-            quantize(fp32, folder / INT8_PREFIX, self._calibration(step, origin), settings)
+            quantize(fp32, folder / INT8_PREFIX, self._calibration_batches(step, origin), settings)
             return Graph("paddle", "int8", paddle_files(INT8_PREFIX), "ptq")
         if step.method == "qat":
             from nlpctl.compression.qat import write_qat_graph
 
             return write_qat_graph(self.recipe, self.output / step.needs[1], origin, folder)
+        if step.method != EMBEDDINGS:
+            raise ValueError(f"no graph is made by {step.method}")
         from nlpctl.compression.embeddings import quantize_embeddings
 
         (before,) = [graph for graph in manifest.graphs if graph.format == "paddle"]
@@ -155,7 +160,7 @@ class Workbench:
         method = "embeddings" if before.method is None else f"{before.method}+embeddings"
         return Graph("paddle", before.precision, paddle_files(name), method)
 
-    def _calibration(self, step: Step, origin: Path) -> Iterator[Batch]:
+    def _calibration_batches(self, step: Step, origin: Path) -> Iterator[Batch]:
         """The batches of training rows that a step's calibration names."""
         from nlpctl.export.parity import batches_of
         from nlpctl.inference.samples import read_description
@@ -216,7 +221,7 @@ def recipe_of_network(recipe: Recipe, run: Path) -> Recipe:
     return dataclasses.replace(own, runtime=recipe.runtime, inference=recipe.inference)
 
 
-def calibration(recipe: Recipe, algorithm: str) -> Calibration:
+def ptq_settings(recipe: Recipe, algorithm: str) -> Calibration:
     """How scales are found by an algorithm, with the settings of the recipe; null stands for the default."""
     names = ("weight_quantize_type", "activation_quantize_type", "round_type", "bias_correction", "onnx_format")
     given = {name: getattr(recipe.compression, name) for name in names}

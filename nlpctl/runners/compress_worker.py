@@ -34,7 +34,7 @@ class TimeIsUp(RunFailed):
     """A step was ended because it took longer than it was given."""
 
 
-class Workshop:
+class StepProcess:
     """Makes steps in another process. Use it as a context."""
 
     def __init__(self, recipe: Recipe, source: str, output: Path):
@@ -43,7 +43,7 @@ class Workshop:
         self._process: Any = None
         self._connection: Connection | None = None
 
-    def __enter__(self) -> Workshop:
+    def __enter__(self) -> StepProcess:
         prefix = f"{STAGING_PREFIX}temporary-"  # the next command removes it where this one is killed
         with writing(self._output, FREE_SPACE):
             self._temporary = tempfile.TemporaryDirectory(None, prefix, self._output, ignore_cleanup_errors=True)

@@ -118,15 +118,15 @@ class TimedProcess:
 
     def seconds(self, batch_size: int) -> list[float]:
         """What each batch of the engine's input takes, once through all of them."""
-        return self._asked("engine", batch_size)
+        return self._asked("seconds", batch_size)
 
     def text_seconds(self, batch_size: int) -> float:
         """What all rows take from text to answers."""
-        return self._asked("text", batch_size)
+        return self._asked("text_seconds", batch_size)
 
     def peak_mb(self) -> float:
         """The most memory that the process has had so far, in MB of 1024 x 1024 bytes."""
-        return self._asked("memory")
+        return self._asked("peak_mb")
 
     def outputs(self, batch_size: int) -> list[tuple[np.ndarray, ...]]:
         """The network's outputs for the rows, in their order, so many at a time."""
@@ -184,16 +184,16 @@ class _Subject:
     examples: tuple[Any, ...]
     batches: Mapping[int, list[Batch]]
 
-    def engine(self, batch_size: int) -> list[float]:
+    def seconds(self, batch_size: int) -> list[float]:
         return timed(self.pipeline.run, self.batches[batch_size])
 
-    def text(self, batch_size: int) -> float:
+    def text_seconds(self, batch_size: int) -> float:
         started = time.perf_counter()
         for _ in self.pipeline.stream([list(self.examples)], batch_size, self._answered):
             pass
         return time.perf_counter() - started
 
-    def memory(self) -> float:
+    def peak_mb(self) -> float:
         return peak_mb()
 
     def outputs(self, batch_size: int) -> list[tuple[np.ndarray, ...]]:

@@ -22,7 +22,7 @@ from nlpctl.cli.app import main
 from nlpctl.compression.steps import CANDIDATES, EXPORTS, Step
 from nlpctl.errors import RunFailed
 from nlpctl.models.export_folder import read_manifest
-from nlpctl.runners.compress_worker import TimeIsUp, Workshop
+from nlpctl.runners.compress_worker import StepProcess, TimeIsUp
 
 ROOT = Path(__file__).resolve().parents[2]
 GRID = "--strategy ort-dynamic,embeddings,ptq --algo_list avg --batch_size_list 4 --batch_num_list 2".split()
@@ -171,23 +171,23 @@ def test_a_process_that_dies_costs_its_step_alone(run, whole, tmp_path):
     folder = tmp_path / "made"
     shutil.copytree(run / "compress" / EXPORTS, folder / EXPORTS)
     step = Step(CANDIDATES, "original+ort-dynamic", "ort-dynamic", ("exports/original",))
-    with Workshop(load_recipe(run, (), "apply"), str(run / "model"), folder) as workshop:
-        killer = threading.Thread(target=_kill_when_there, args=(workshop,))
+    with StepProcess(load_recipe(run, (), "apply"), str(run / "model"), folder) as maker:
+        killer = threading.Thread(target=_kill_when_there, args=(maker,))
         killer.start()
         with pytest.raises(RunFailed, match="its process ended .killed by SIGKILL"):
-            workshop.make(step)
+            maker.make(step)
         killer.join()
         assert not (folder / step.folder).exists()
-        workshop.make(step)
+        maker.make(step)
         with pytest.raises(TimeIsUp, match="was ended after 0 s"):
-            workshop.make(Step(CANDIDATES, "late", "ort-dynamic", ("exports/original",)), 0.001)
+            maker.make(Step(CANDIDATES, "late", "ort-dynamic", ("exports/original",)), 0.001)
         (temporary,) = folder.glob(".staging-temporary-*")
         (temporary / "left").touch()
     assert sums(folder / step.folder) == sums(run / "compress" / step.folder)
     assert not (folder / CANDIDATES / "late").exists() and not temporary.exists()
 
 
-def _kill_when_there(workshop: Workshop) -> None:
-    while workshop._process is None or workshop._process.pid is None:
+def _kill_when_there(maker: StepProcess) -> None:
+    while maker._process is None or maker._process.pid is None:
         time.sleep(0.01)
-    os.kill(workshop._process.pid, signal.SIGKILL)
+    os.kill(maker._process.pid, signal.SIGKILL)

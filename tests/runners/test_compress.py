@@ -91,7 +91,7 @@ def compression(tmp_path, monkeypatch):
         recipe = dataclasses.replace(recipe, compression=section)
         bench = Bench(tmp_path, breaks)
         best: list[str] = []
-        for name in ("Workshop", "Scorer"):
+        for name in ("StepProcess", "Scorer"):
             monkeypatch.setattr(compress, name, bench)
         monkeypatch.setattr(compress, "write_best", lambda row, folder: best.append(row.candidate))
         monkeypatch.setattr(compress, "write_reports", lambda *_: None)
