@@ -23,7 +23,7 @@ from nlpctl.config.compression_keys import parse_budget
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import Interrupted, NlpctlError, RunFailed, UserError
 from nlpctl.runners.compress_refusals import (
-    check_bf16,
+    check_engines,
     check_strategies,
     default_output,
     refuse_early,
@@ -88,7 +88,7 @@ def _compress(recipe: Recipe, source: str, output: Path | None, overwrite: bool)
     setup = prepared(recipe)
     check_scorable(recipe)
     check_strategies(recipe, source, chains)
-    check_bf16(recipe, setup)
+    check_engines(recipe, setup, chains)
     if trains(chains) and setup.device == "cpu":
         refuse_half_precision_on_cpu(recipe)
     steps = {step.folder: step for step in plan_steps(chains, recipe.compression)}
@@ -129,6 +129,8 @@ class _Compression:
             with Scorer(self.recipe, self.folder / first.folder, self.folder / SCORES, timing) as scorer:
                 self.metric, self.aim = scorer.metric, aim
                 self.reference = dataclasses.replace(scorer.reference(), folder=str(self.folder / first.folder))
+                if self.metric.own and abs(self.reference.score) > 1:
+                    console.warn("compression.evaluate gives more than 1: --max-drop counts in points of 0.01")
                 for folder in sorted(self._finished()):
                     self._score(scorer, folder)
                 self._settle(None)
@@ -179,8 +181,8 @@ class _Compression:
 
     def _finished(self) -> list[str]:
         """The complete folders of the table, those of earlier calls too, but for the uncompressed network's: first."""
-        kinds = (EXPORTS, CANDIDATES)
-        return [f"{kind}/{path.name}" for kind in kinds for path in (self.folder / kind).glob("*") if path.is_dir()]
+        found = [path for kind in (EXPORTS, CANDIDATES) for path in (self.folder / kind).glob("*") if path.is_dir()]
+        return [f"{path.parent.name}/{path.name}" for path in found if not path.name.startswith(".")]
 
     def _make(self, maker: StepProcess, step: Step, seconds: float | None = None) -> None:
         """Make a folder; what fails is told and noted, with all that needs it."""
@@ -230,6 +232,15 @@ class _Compression:
             names = ", ".join(option.step.name for option in options)
             console.note(f"no time for {names}: the same command with a longer --budget goes on")
 
+    def _on_test(self, scorer: Scorer, best: Row) -> TestScore | None:
+        """What fails there costs nobody the table."""
+        try:
+            return scorer.on_test(best)
+        except NlpctlError as error:
+            console.warn(f"{best.name} on test: {error}")
+            self.failures["test"] = (Failure(best.candidate, f"{best.way} on test", str(error)),)
+            return None
+
     def _settle(self, scorer: Scorer | None) -> CompressResult:
         """Write best/ and the reports from what is known; with `scorer` the best is scored on test too."""
         rows = tuple(row for rows in self.rows.values() for row in rows)
@@ -238,6 +249,7 @@ class _Compression:
             with writing(self.folder, FREE_SPACE):
                 write_best(best, self.folder / BEST)
             self.kept = best.name
+        test = None if scorer is None else self._on_test(scorer, best)
         result = CompressResult(
             folder=self.folder,
             rows=rows,
@@ -246,7 +258,7 @@ class _Compression:
             aim=self.aim,
             reference=self.reference,
             best=best,
-            test=None if scorer is None else scorer.on_test(best),
+            test=test,
         )
         with writing(self.folder, FREE_SPACE):
             write_reports(result, self.source, self.recipe.task)

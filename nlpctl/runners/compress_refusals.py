@@ -17,7 +17,8 @@ from nlpctl.compression.strategy import BF16, KEY, TRAINED, Chain
 from nlpctl.config.checks import check
 from nlpctl.config.model_section import ModelSection
 from nlpctl.config.schema import Recipe
-from nlpctl.data.sources import has_split
+from nlpctl.data.kinds import task_rows
+from nlpctl.data.sources import files_of, has_split, open_split
 from nlpctl.errors import UserError
 from nlpctl.inference.support import is_installed, obstacle
 from nlpctl.models.export_folder import read_manifest
@@ -61,6 +62,7 @@ def refuse_early(recipe: Recipe, source: str, chains: Sequence[Chain]) -> None:
         _refuse_training(recipe, chains, "an export")
     if not has_split(recipe.data, "dev"):
         check_scorable(recipe)  # tells so
+    _check_files(recipe, chains)
     if trains(chains):
         # whatever the network was made of once, it is the source that is trained
         model = recipe.model if found.folder is None else ModelSection(name_or_path=str(found.folder))
@@ -76,6 +78,14 @@ def refuse_early(recipe: Recipe, source: str, chains: Sequence[Chain]) -> None:
         require_paddle2onnx()
         if not is_installed("onnxruntime"):
             raise UserError("ONNX Runtime is not installed", KEY, "pip install onnxruntime, or take ptq")
+
+
+def _check_files(recipe: Recipe, chains: Sequence[Chain]) -> None:
+    """UserError where a file that will be read is missing: on test, that would cost the table at the very end."""
+    reads_train = trains(chains) or any(chain.int8 in ("ptq", "ort-static") for chain in chains)
+    for split in ("train", "dev", "test") if reads_train else ("dev", "test"):
+        if files_of(recipe.data, split):
+            open_split(task_rows(recipe.task, recipe.data), split)
 
 
 def warn_unread(recipe: Recipe, chains: Sequence[Chain]) -> None:
@@ -115,15 +125,17 @@ def check_strategies(recipe: Recipe, source: str, chains: Sequence[Chain]) -> No
         vocabulary.check(recipe)
 
 
-def check_bf16(recipe: Recipe, setup: ProcessSetup) -> None:
-    """UserError where the strategy names bf16, and this machine does not compute in it. Imports Paddle."""
-    if BF16 not in re.split(r"[+,\s]+", recipe.compression.strategy or ""):
-        return
+def check_engines(recipe: Recipe, setup: ProcessSetup, chains: Sequence[Chain]) -> None:
+    """UserError where no engine of this machine computes what a strategy makes. Imports Paddle."""
     from nlpctl.inference.choose import this_machine
 
-    problem = obstacle("paddle", "bf16", this_machine(setup))
-    if problem is not None:
-        raise UserError(problem.message, KEY, "leave bf16 out")
+    named = [BF16] if BF16 in re.split(r"[+,\s]+", recipe.compression.strategy or "") else []
+    for part in (*named, *(chain.int8 for chain in chains if chain.int8 is not None)):
+        engine = "onnxruntime" if part.startswith("ort-") else "paddle"
+        problem = obstacle(engine, BF16 if part == BF16 else "int8", this_machine(setup))
+        if problem is not None:
+            cpu = "" if setup.device == "cpu" else ", or --device cpu: networks that a card trained are kept"
+            raise UserError(problem.message, KEY, f"leave {part} out{cpu}")
 
 
 def _student_config(recipe: Recipe) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nlpctl.compression.scores import Row
+from nlpctl.compression.scores import OWN, Row
 from nlpctl.compression.selection import Aim, ordered, within
 from nlpctl.runners.compress_page import compress_page
 from nlpctl.runners.compress_table import NAMES, cells, columns, points_text
@@ -55,6 +55,7 @@ def report(result: CompressResult, source: str, task: str) -> dict[str, Any]:
 
 def _entry(row: Row, result: CompressResult) -> dict[str, Any]:
     figures = {name: value for name, value in row.report.items() if isinstance(value, int | float)}
+    figures |= {f"{OWN}.{name}": value for name, value in row.report.get(OWN, {}).items()}
     folder = Path(row.folder)
     values = {
         "name": row.name,

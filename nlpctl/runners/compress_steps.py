@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from nlpctl.compression.calibration import Calibration
 from nlpctl.compression.steps import EXPORTS, ORIGINAL, VOCABULARY, Step
-from nlpctl.compression.strategy import EMBEDDINGS
+from nlpctl.compression.strategy import EMBEDDINGS, parse_strategy
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.data.kinds import task_rows
@@ -81,7 +81,7 @@ class Workbench:
         elif step.method == VOCABULARY:
             from nlpctl.compression.vocabulary import prune_vocabulary
 
-            prune_vocabulary(recipe, source, run)
+            prune_vocabulary(recipe, source, run, setup)
         elif step.method == "qat":
             from nlpctl.compression.qat import train_qat
 
@@ -222,8 +222,13 @@ def recipe_of_network(recipe: Recipe, run: Path) -> Recipe:
 
 
 def ptq_settings(recipe: Recipe, algorithm: str) -> Calibration:
-    """How scales are found by an algorithm, with the settings of the recipe; null stands for the default."""
-    names = ("weight_quantize_type", "activation_quantize_type", "round_type", "bias_correction", "onnx_format")
+    """How scales are found by an algorithm, with the settings of the recipe; null stands for the default.
+
+    Beside qat, activation_quantize_type is a setting of qat.
+    """
+    names = ["weight_quantize_type", "round_type", "bias_correction", "onnx_format"]
+    if all(chain.int8 != "qat" for chain in parse_strategy(recipe.compression.strategy)):
+        names.append("activation_quantize_type")
     given = {name: getattr(recipe.compression, name) for name in names}
     return Calibration(algorithm, **{name: value for name, value in given.items() if value is not None})
 

@@ -118,6 +118,7 @@ def _serve(connection: Connection, parent: int, temporary: str, recipe: Recipe, 
     """The process: makes what it is sent, and says None or what went wrong."""
     die_with_parent(parent)
     tempfile.tempdir = temporary
+    os.dup2(2, 1)  # what the user's own function prints is no result
     os.setsid()  # a terminal's Ctrl-C reaches the parent alone, which passes it on once
     try:
         listen_for_interrupts(_leave)

@@ -158,6 +158,7 @@ class TimedProcess:
 def _serve(connection: Connection, candidate: Candidate, texts: Texts, batch_sizes: tuple[int, ...]) -> None:
     """The process: opens the engine, says so, and answers until None comes."""
     die_with_parent(multiprocessing.parent_process().pid)
+    os.dup2(2, 1)  # what the user's own function prints is no result
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what a library says belongs to no line of the benchmark
     try:
         listen_for_interrupts()

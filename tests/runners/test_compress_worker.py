@@ -28,6 +28,7 @@ def test_what_a_process_answers_and_where_its_temporary_files_lie(monkeypatch, t
     for name in ("die_with_parent", "listen_for_interrupts", "prepared"):
         monkeypatch.setattr(compress_worker, name, lambda *_: None)
     monkeypatch.setattr(os, "setsid", lambda: None)
+    monkeypatch.setattr(os, "dup2", lambda *_: None)
     monkeypatch.setattr(compress_worker, "Workbench", Bench)
     here, there = multiprocessing.Pipe()
     for name in ("ill", "wrong", "good"):

@@ -1,0 +1,92 @@
+"""What is told before anything is made."""
+
+from __future__ import annotations
+
+import dataclasses
+from types import SimpleNamespace
+
+import pytest
+from scored import scored
+
+from nlpctl.compression.scores import OWN, Failure, Metric
+from nlpctl.compression.selection import Aim
+from nlpctl.compression.strategy import parse_strategy
+from nlpctl.config.load import Override, load_recipe
+from nlpctl.config.schema import Recipe
+from nlpctl.errors import RunFailed, UserError
+from nlpctl.inference.support import Machine
+from nlpctl.runners import compress
+from nlpctl.runners.compress import CompressResult
+from nlpctl.runners.compress_refusals import check_engines, refuse_early
+from nlpctl.runners.compress_report import report
+from nlpctl.runners.compress_steps import ptq_settings
+from nlpctl.runtime.cpu import CpuInfo
+
+CPU = CpuInfo("AuthenticAMD", "an older one", ("avx2",))
+OLDER = Machine(CPU, "cpu", onnxruntime=True, onnxruntime_gpu=True, gpu_bf16=True, tensorrt=False)
+
+
+@pytest.fixture
+def recipe(tmp_path):
+    def make(strategy: str, *flags: Override) -> Recipe:
+        for name in ("train.tsv", "dev.tsv"):
+            (tmp_path / name).write_text("text\tlabel\na\tx\nb\ty\n")
+        text = "task: sequence_classification\ndata: {train: train.tsv, dev: dev.tsv, test: test.tsv}\n"
+        (tmp_path / "recipe.yaml").write_text(text)
+        return load_recipe(tmp_path / "recipe.yaml", (Override("compression.strategy", strategy, "-"), *flags), "apply")
+
+    return make
+
+
+def test_files_that_will_be_read_are_there(recipe, tmp_path):
+    (tmp_path / "config.json").write_text("{}")
+    for name in ("model_state.pdparams", "vocab.txt"):
+        (tmp_path / name).write_text("x")
+    with pytest.raises(UserError, match="test.tsv does not exist"):
+        refuse_early(recipe("ort-dynamic"), str(tmp_path), parse_strategy("ort-dynamic"))
+    (tmp_path / "test.tsv").write_text("text\tlabel\na\tx\n")
+    given = recipe("ort-dynamic,ptq")
+    (tmp_path / "train.tsv").unlink()
+    refuse_early(given, str(tmp_path), parse_strategy("ort-dynamic"))  # reads no training rows
+    with pytest.raises(UserError, match="train.tsv does not exist"):
+        refuse_early(given, str(tmp_path), parse_strategy("ptq"))
+
+
+@pytest.mark.parametrize("part", ["dynabert+ptq", "qat", "ort-static", "bf16"])
+def test_a_machine_that_computes_no_8_bits(recipe, monkeypatch, part):
+    monkeypatch.setattr("nlpctl.inference.choose.this_machine", lambda _: OLDER)
+    check_engines(recipe("dynabert,distill"), SimpleNamespace(device="cpu"), parse_strategy("dynabert,distill"))
+    with pytest.raises(UserError, match="does not compute in (int8|bf16) natively"):
+        check_engines(recipe(part), SimpleNamespace(device="cpu"), parse_strategy(part))
+
+
+def test_a_card_is_told_how_to_go_on(recipe, monkeypatch):
+    monkeypatch.setattr("nlpctl.inference.choose.this_machine", lambda _: dataclasses.replace(OLDER, device="gpu:0"))
+    with pytest.raises(UserError) as told:
+        check_engines(recipe("dynabert+ptq"), SimpleNamespace(device="gpu"), parse_strategy("dynabert+ptq"))
+    assert "on a GPU" in str(told.value) and "--device cpu" in told.value.problems[0].hint
+
+
+def test_beside_qat_the_type_of_activations_is_its_own(recipe):
+    flag = Override("compression.activation_quantize_type", "moving_average_abs_max", "--activation_quantize_type")
+    ptq_settings(recipe("ptq,qat", flag), "avg").check()
+    with pytest.raises(UserError, match="no effect on calibration"):
+        ptq_settings(recipe("ptq", flag), "avg").check()
+
+
+def test_what_fails_on_test_does_not_cost_the_table():
+    def fails(_):
+        raise RunFailed("out of memory")
+
+    course = SimpleNamespace(failures={})
+    best = scored("original+ort-dynamic", 0.88, 2.0)
+    assert compress._Compression._on_test(course, SimpleNamespace(on_test=fails), best) is None
+    assert course.failures == {"test": (Failure(best.candidate, f"{best.way} on test", "out of memory"),)}
+
+
+def test_all_scores_of_the_users_function_are_reported(tmp_path):
+    row = scored("original", 0.88)
+    row = dataclasses.replace(row, report={**row.report, OWN: {"f1": 0.9, "recall": 0.8}})
+    result = CompressResult(tmp_path, (row,), (), Metric("f1", own=True), Aim(), row, row, None)
+    (entry,) = report(result, "outputs/run", "sequence_classification")["rows"]
+    assert entry["report"]["compression.evaluate.f1"] == 0.9 and entry["report"]["compression.evaluate.recall"] == 0.8
