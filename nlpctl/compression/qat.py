@@ -52,6 +52,7 @@ from nlpctl.tasks.registry import make_task
 
 ROWS = 512  # training rows on which the first bounds are measured
 CLIP_RATE = 3e-3  # learning rate of PACT's bounds, which are logarithms: a step changes a bound by 0.3 % or so
+MOVING_RATE = 0.9  # PaddleNLP's; null in a recipe stands for it, as for the other defaults
 _STRATEGY = "compression.strategy"
 
 
@@ -85,7 +86,7 @@ def train_qat(recipe: Recipe, source: str, run: RunDirectory, setup: ProcessSetu
     model = load_source(recipe, source)
     data = read_data(recipe, model)
     own = network_recipe(recipe, run, str(run.path.resolve() / START), model.labels)
-    if recipe.compression.use_pact:
+    if _learns_bounds(recipe):
         group = GroupSection(match=(f"*.{CLIP}",), learning_rate=CLIP_RATE, weight_decay=0.0)
         own = replace(own, optimizer=replace(own.optimizer, groups=(*own.optimizer.groups, group)))
     loss = training_loss(own, make_task(own, data.labels))
@@ -119,7 +120,8 @@ def simulated(recipe: Recipe, model: LoadedModel, source: str, data: TrainingDat
     section, inputs = recipe.compression, _inputs(recipe)
     bounds = largest_inputs(model.network, [names[0] for names in shared], batches)
     weights = section.weight_quantize_type or "channel_wise_abs_max"
-    settings = Simulation(weights, inputs, section.moving_rate, bool(section.use_pact), shared)
+    rate = MOVING_RATE if section.moving_rate is None else section.moving_rate
+    settings = Simulation(weights, inputs, rate, _learns_bounds(recipe), shared)
     simulate(model.network, settings, source)
     layers = dict(simulated_layers(model.network))
     for names in shared:
@@ -170,7 +172,7 @@ def write_qat_graph(recipe: Recipe, run: Path, export: Path, folder: Path) -> Gr
     per_column = all(layer.per_column for layer in layers.values())
     make_plain(network)
     batch = sample_batches(export, batch_size=2, rows=2)[0]
-    with tempfile.TemporaryDirectory(prefix=".qat-", dir=folder.parent) as temporary:
+    with tempfile.TemporaryDirectory(prefix=".qat-", dir=folder) as temporary:
         plain, rounded = Path(temporary, PREFIX), Path(temporary, INT8_PREFIX)
         write_paddle_graph(network, batch, task.output_names, plain)
         write_simulated_graph(plain, rounded, bounds, per_column=per_column)
@@ -180,6 +182,11 @@ def write_qat_graph(recipe: Recipe, run: Path, export: Path, folder: Path) -> Gr
 
 def _inputs(recipe: Recipe) -> str:
     return recipe.compression.activation_quantize_type or "moving_average_abs_max"
+
+
+def _learns_bounds(recipe: Recipe) -> bool:
+    """Whether PACT is wanted, as it is by default."""
+    return recipe.compression.use_pact is not False
 
 
 def _wide_layers(network: paddle.nn.Layer) -> list[str]:

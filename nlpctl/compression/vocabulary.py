@@ -19,8 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from nlpctl.compression.network_training import load_source, network_recipe, read_data
-from nlpctl.config.dump import dump_recipe
+from nlpctl.compression.network_training import begin_network, load_source, network_recipe, read_data
 from nlpctl.config.schema import Recipe
 from nlpctl.data.splits import TrainingData
 from nlpctl.data.tokenizers import TextEncoder, build_encoder
@@ -36,8 +35,8 @@ from nlpctl.models.source import read_config
 from nlpctl.models.tokenizer import load_tokenizer
 from nlpctl.runtime import console
 from nlpctl.runtime.files import staged_dir
-from nlpctl.runtime.run_directory import RunDirectory, describe_run
-from nlpctl.runtime.versions import installed_versions
+from nlpctl.runtime.process import ProcessSetup
+from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.base import Task
 from nlpctl.tasks.registry import TASKS, make_task
 
@@ -54,7 +53,7 @@ def check(recipe: Recipe) -> None:
         raise UserError(message, recipe.where(KEY), "leave prune_embeddings out")
 
 
-def prune_vocabulary(recipe: Recipe, source: str, run: RunDirectory) -> Path:
+def prune_vocabulary(recipe: Recipe, source: str, run: RunDirectory, setup: ProcessSetup) -> Path:
     """Write RUN/model, the model folder `source` with the words that its training rows need; returns it.
 
     What is there already is left. The network answers the training rows as before; nothing is trained.
@@ -66,8 +65,7 @@ def prune_vocabulary(recipe: Recipe, source: str, run: RunDirectory) -> Path:
     model = load_source(recipe, source)
     data = read_data(recipe, model)
     own = network_recipe(recipe, run, source, model.labels)
-    facts = {"skipped_rows": data.skipped, **describe_run((), own.training.seed, data.files, installed_versions())}
-    run.begin(facts, dump_recipe(own), resume=run.manifest_file.exists(), overwrite=False)
+    begin_network(own, run, setup, data)
     with run.recorded():
         task, encoder = make_task(own, data.labels), build_encoder(model.tokenizer, own.data.tokenizer)
         small = with_words(model, used_ids(task, encoder, data), task, source)

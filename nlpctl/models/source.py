@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from nlpctl.errors import UserError
 from nlpctl.runtime.layout import CHECKPOINTS, EXPORT_MANIFEST, MANIFEST, MODEL, TASK, checkpoints_in
+from nlpctl.runtime.run_directory import RunDirectory
 
 Kind = Literal["hub", "paddlenlp", "huggingface", "nlpctl", "export"]
 
@@ -144,11 +145,12 @@ def _run_model(folder: Path) -> Path | None:
         return None
     if (folder / MODEL).is_dir():
         return folder / MODEL
-    checkpoints = checkpoints_in(folder / CHECKPOINTS)
+    run, checkpoints = RunDirectory(folder), checkpoints_in(folder / CHECKPOINTS)
     if checkpoints:
-        hint = f"finish it with --resume, or name one of its checkpoints, such as {checkpoints[-1]}"
+        hint = f"finish it with {run.to_go_on()}, or name one of its checkpoints, such as {checkpoints[-1]}"
     else:
-        hint = f"it has no checkpoint: go on with `nlpctl train {folder} --resume`, or train it again with --overwrite"
+        hint = f"it has no checkpoint: go on with {run.to_go_on()}"
+        hint += "" if run.is_of_compress else ", or train it again with --overwrite"
     raise UserError("this run has not finished, so it has no model yet", where=str(folder), hint=hint)
 
 

@@ -171,11 +171,23 @@ def _read_data(recipe: Recipe, processes: int) -> TrainingData:
 
 def _refuse_early(recipe: Recipe, run: RunDirectory, resume: bool, overwrite: bool) -> None:
     """What can be told before the data are read and Paddle is imported."""
+    _refuse_network_of_compress(run)
     run.check(resume=resume, overwrite=overwrite)
     if recipe.model.name_or_path is not None:
         resolve_source(recipe.model.name_or_path)
     if resume and run.recipe_file.exists():
         _refuse_changed_recipe(recipe, run)
+
+
+def _refuse_network_of_compress(run: RunDirectory) -> None:
+    """What it learns from, such as a teacher, is not in its recipe: trained here, it would only look like the same."""
+    if run.is_of_compress:
+        further = "to train it further, name it as model.name_or_path, with another training.output_dir"
+        raise UserError(
+            "`nlpctl compress` makes this network; `nlpctl train` neither goes on with it nor replaces it",
+            where=str(run.path),
+            hint=further if run.is_finished else f"{run.to_go_on()} goes on",
+        )
 
 
 def _device(recipe: Recipe, processes: int) -> str:

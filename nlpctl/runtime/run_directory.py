@@ -42,6 +42,7 @@ from nlpctl.runtime.layout import (
 from nlpctl.runtime.lock import take_lock
 
 FORMAT = 1
+MADE_BY, COMPRESS = "made_by", "compress"  # in the manifest of a network that `nlpctl compress` makes
 
 
 class RunDirectory:
@@ -91,6 +92,20 @@ class RunDirectory:
     def is_finished(self) -> bool:
         """Whether a training ended well here, so that its model can be taken."""
         return self.manifest_file.is_file() and self.read_manifest()["state"] == "finished" and self.model.is_dir()
+
+    @property
+    def is_of_compress(self) -> bool:
+        """Whether `nlpctl compress` makes the network here. Its recipe does not hold what it learns from."""
+        try:
+            return self.read_manifest().get(MADE_BY) == COMPRESS
+        except UserError:  # there is none, or whoever needs it tells that it cannot be read
+            return False
+
+    def to_go_on(self, change: str = "") -> str:
+        """For hints: the command that goes on with this run, with the flags `change`."""
+        if self.is_of_compress:
+            return "the same `nlpctl compress` command" + (f" with `{change}`" if change else "")
+        return f"`nlpctl train {self.path} --resume{f' {change}' if change else ''}`"
 
     def read_manifest(self) -> dict[str, Any]:
         """The manifest as written; UserError when it cannot be read."""
@@ -279,7 +294,7 @@ class RunDirectory:
     def _resume_hint(self) -> str:
         checkpoint = self.last_checkpoint()
         place = "the start, for there is no checkpoint yet" if checkpoint is None else checkpoint.name
-        return f"`nlpctl train {self.path} --resume` goes on from {place}"
+        return f"{self.to_go_on()} goes on from {place}"
 
     def update_manifest(self, **values: Any) -> None:
         """Add facts that are known only during the run, such as the rows that were skipped."""

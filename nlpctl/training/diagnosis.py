@@ -13,6 +13,7 @@ from paddlenlp.trainer import Trainer
 from nlpctl.data.collate import raise_failure
 from nlpctl.data.places import Placed
 from nlpctl.errors import Problem, RunFailed
+from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.training.dev_scores import outputs_and_loss
 from nlpctl.training.guards import BadStep, StepPart
 from nlpctl.upstream.finite_check import finite_check, non_finite
@@ -35,7 +36,8 @@ def diagnosed(bad: BadStep, trainer: RecipeTrainer, rows: Rows) -> RunFailed:
     told = [Problem(told, where) for where, told in found[:SHOWN]]
     if len(found) > SHOWN:
         told.append(Problem(f"and {len(found) - SHOWN} rows more, which events.jsonl names"))
-    return RunFailed(problems=[Problem(_what(bad), hint=_remedy(bad)), *map(Problem, (*origin, verdict)), *told])
+    head = Problem(_what(bad), hint=_remedy(bad, trainer))
+    return RunFailed(problems=[head, *map(Problem, (*origin, verdict)), *told])
 
 
 def _what(bad: BadStep) -> str:
@@ -48,12 +50,13 @@ def _what(bad: BadStep) -> str:
     )
 
 
-def _remedy(bad: BadStep) -> str:
+def _remedy(bad: BadStep, trainer: RecipeTrainer) -> str:
     remedy = "look at these rows; lower training.learning_rate or training.max_grad_norm, or lengthen the warm-up"
     if bad.usual is None:
         return f"{remedy}; then train again with --overwrite"
     factor = "guards.loss_factor" if bad.figure == "loss" else "guards.gradient_factor"
-    return f"{remedy}; or go on regardless: --resume --set {factor}=null"
+    command = RunDirectory(trainer.recipe.run_dir).to_go_on(f"--set {factor}=null")
+    return f"{remedy}; or go on regardless: {command}"
 
 
 # -- rows ------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from nlpctl.runtime import console
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.interrupt import StopRequest
 from nlpctl.runtime.layout import checkpoint_path, checkpoint_step, checkpoints_in
+from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.training.checkpoints import read_state
 from nlpctl.training.guards import StepGuard
 from nlpctl.training.oom import Division, OutOfMemory, is_out_of_memory, record_division
@@ -105,7 +106,8 @@ class GuardedTrainer(Trainer):
         smaller = current.smaller()
         message = f"out of memory in step {step + 1}, with {current.batch_size} rows at a time"
         if self.recipe.runtime.on_oom == "fail" or smaller is None:
-            hint = "`--resume --set runtime.on_oom=halve` goes on with fewer rows at a time, same effective batch"
+            command = RunDirectory(self.recipe.run_dir).to_go_on("--set runtime.on_oom=halve")
+            hint = f"{command} goes on with fewer rows at a time, same effective batch"
             if smaller is None:
                 hint = "shorten data.max_seq_length, set training.recompute: true, or take a smaller model"
             raise RunFailed(f"{message}: {reason.strip()}", where="runtime.on_oom", hint=hint)

@@ -13,11 +13,13 @@ from made_runs import make_run
 from nlpctl.compression.onednn_program import write_onednn_program
 from nlpctl.compression.qat import check, train_qat, watched, write_qat_graph
 from nlpctl.compression.simulated_graph import write_simulated_graph
+from nlpctl.config.load import load_recipe
 from nlpctl.errors import Interrupted, RunFailed, UserError
 from nlpctl.models.folder import read_card
 from nlpctl.models.simulated_int8 import KEY, Simulation, make_plain, simulate, simulated_layers
 from nlpctl.models.source import read_config
 from nlpctl.runners.export import Wanted, export
+from nlpctl.runners.train import train
 from nlpctl.runners.trained import load_network, prepared
 from nlpctl.runtime.run_directory import RunDirectory
 
@@ -103,10 +105,13 @@ def test_interrupted_and_continued(tmp_path, monkeypatch):
         return loss(*arguments)
 
     monkeypatch.setattr(SequenceClassification, "loss", stopped)
-    with pytest.raises(Interrupted):
+    with pytest.raises(Interrupted, match="the same `nlpctl compress` command goes on from checkpoint-"):
         trained(recipe, "parts")
     monkeypatch.undo()
     run = RunDirectory(recipe.run_dir / "parts")
+    for how in ({"resume": True}, {"overwrite": True}):  # its recipe does not tell of its loss
+        with pytest.raises(UserError, match="(?s)neither goes on with it.*the same `nlpctl compress` command goes on"):
+            train(load_recipe(run.path), **how)
     checkpoint = run.last_checkpoint()
     assert checkpoint is not None and checkpoint.name != "checkpoint-3"
     assert any(name.endswith("input_rounding.bound") for name in weights(checkpoint))
@@ -115,6 +120,8 @@ def test_interrupted_and_continued(tmp_path, monkeypatch):
     assert one.keys() == other.keys() and all(one[name].tobytes() == other[name].tobytes() for name in one)
     before = (run.model / "model_state.pdparams").stat().st_mtime
     trained(recipe, "parts")  # finished: nothing is done again
+    with pytest.raises(UserError, match="neither goes on with it.*\n.*name it as model.name_or_path"):
+        train(load_recipe(run.path), overwrite=True)
     assert (run.model / "model_state.pdparams").stat().st_mtime == before
 
 
@@ -136,6 +143,31 @@ def test_arguments(tmp_path):
     result = export(recipe, str(recipe.run_dir / "model"), Wanted())
     write_qat_graph(recipe, fixed.path, result.folder, fixed.path)
     assert (fixed.path / "model.int8.pdmodel").is_file()
+
+
+def test_null_stands_for_the_default(tmp_path):
+    run = trained(make_run(tmp_path, "sequence_classification"), moving_rate=None, use_pact=None)
+    settings = read_config(run.model)[KEY]
+    assert (settings["moving_rate"], settings["clipped"]) == (0.9, True)
+    assert any(name.endswith("input_rounding.clip") for name in weights(run.model))
+
+
+def test_killed_while_the_graph_is_made(tmp_path, monkeypatch):
+    """What is left lies in the folder that is being made, which the next command clears away; not beside it."""
+    recipe = make_run(tmp_path, "sequence_classification")
+    run, result = trained(recipe), export(recipe, str(recipe.run_dir / "model"), Wanted())
+    folder = tmp_path / "candidates" / ".staged"
+    folder.mkdir(parents=True)
+    beside = []
+
+    def watch(*arguments, **options):
+        beside.extend(path.name for path in folder.parent.iterdir())
+        return write_simulated_graph(*arguments, **options)
+
+    monkeypatch.setattr("nlpctl.compression.qat.write_simulated_graph", watch)
+    graph = write_qat_graph(recipe, run.path, result.folder, folder)
+    assert beside == [".staged"]
+    assert sorted(path.name for path in folder.iterdir()) == sorted(graph.files)
 
 
 def test_refused_before_any_work(tmp_path):

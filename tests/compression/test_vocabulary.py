@@ -12,10 +12,13 @@ from made_runs import make_run
 
 from nlpctl.compression.network_training import load_source, read_data
 from nlpctl.compression.vocabulary import check, prune_vocabulary, used_ids, with_words
+from nlpctl.config.load import load_recipe
 from nlpctl.data.tokenizers import build_encoder
-from nlpctl.errors import UserError
+from nlpctl.errors import Interrupted, UserError
 from nlpctl.inference.engine import DygraphPredictor
 from nlpctl.models.folder import read_card
+from nlpctl.runners.train import train
+from nlpctl.runners.trained import prepared
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.registry import make_task
 
@@ -47,7 +50,7 @@ def test_training_rows_are_answered_as_before(few_words, architecture):
     recipe = few_words("sequence_classification", architecture)
     source = str(recipe.run_dir / "model")
     run = RunDirectory(recipe.run_dir / "words")
-    assert prune_vocabulary(recipe, source, run) == run.model
+    assert prune_vocabulary(recipe, source, run, prepared(recipe)) == run.model
     before, after = load_source(recipe, source), load_source(recipe, str(run.model))
     assert after.network.config.vocab_size == len(after.tokenizer)
     fewer = len(before.tokenizer) - len(after.tokenizer)
@@ -57,7 +60,23 @@ def test_training_rows_are_answered_as_before(few_words, architecture):
     for one, other in zip(outputs(before, texts), outputs(after, texts), strict=True):
         assert one.tobytes() == other.tobytes()
     assert read_card(run.model).labels == read_card(Path(source)).labels
-    prune_vocabulary(recipe, "gone", run)  # it is there
+    prune_vocabulary(recipe, "gone", run, prepared(recipe))  # it is there
+
+
+def test_interrupted_and_continued(few_words, monkeypatch):
+    """By the command that began it: a training with its recipe would make another network."""
+    recipe = few_words("sequence_classification", "ernie")
+    source, run, setup = str(recipe.run_dir / "model"), RunDirectory(recipe.run_dir / "words"), prepared(recipe)
+
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched, pytest.raises(Interrupted, match="the same `nlpctl compress` command"):
+        patched.setattr("nlpctl.compression.vocabulary.save_model_folder", stopped)
+        prune_vocabulary(recipe, source, run, setup)
+    with pytest.raises(UserError, match="(?s)neither goes on with it.*the same `nlpctl compress` command goes on"):
+        train(load_recipe(run.path), resume=True)
+    assert prune_vocabulary(recipe, source, run, setup) == run.model and run.is_finished
 
 
 def test_other_words_are_read_by_letters(few_words):

@@ -186,6 +186,11 @@ def test_a_damaged_folder_is_told(compression, tmp_path):
     ]
 
 
+def test_what_a_killed_command_left_is_no_candidate(compression, tmp_path):
+    (tmp_path / "candidates" / ".qat-x1y2").mkdir(parents=True)
+    assert not compression().run().failures
+
+
 def test_a_step_that_makes_nothing_ends_nothing(compression, monkeypatch):
     found = compression("ort-dynamic,ptq")
     make = found.bench.make

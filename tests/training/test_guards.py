@@ -142,7 +142,7 @@ def test_an_exploding_loss(tiny, changed_loss, settings, weights_at_the_end):
         tiny(name, *settings, *every)
     head, verdict, *rows = messages(caught)
     assert re.match(r"the loss exploded in step 25: [\d.e+]+, [\d,]+ times the usual [\d.]+; the weights", head)
-    assert "--resume --set guards.loss_factor=null" in head
+    assert f"`nlpctl train {tiny.folder / name} --resume --set guards.loss_factor=null`" in head
     losses = [float(re.search(r"the loss of this row alone is ([\d.e-]+)", row)[1]) for row in rows]
     lines = lines_named(rows)
     assert len(rows) == len(set(lines)) == 8 and losses == sorted(losses, reverse=True)

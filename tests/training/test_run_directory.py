@@ -13,6 +13,7 @@ import pytest
 
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.errors import Interrupted, RunFailed, UserError
+from nlpctl.models.source import resolve_source
 from nlpctl.runtime import run_directory
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.files import STAGING_PREFIX
@@ -245,6 +246,17 @@ def test_what_the_machine_lacks_is_told_as_a_failed_run(run, error):
     with pytest.raises(RunFailed) as caught:
         recorded(run, error)
     assert "--resume" in str(caught.value) and run.read_manifest()["state"] == "failed"
+
+
+def test_a_network_of_compress_goes_on_with_that_command(run):
+    assert run.to_go_on("--set a=b") == f"`nlpctl train {run.path} --resume --set a=b`"  # there is no manifest yet
+    run.begin(facts() | {"made_by": "compress"}, "task: x\n", resume=False, overwrite=False)
+    assert run.to_go_on("--set a=b") == "the same `nlpctl compress` command with `--set a=b`"
+    with pytest.raises(RunFailed, match="then: the same `nlpctl compress` command goes on from the start"):
+        with run.recorded():
+            raise OSError(28, "No space left on device")
+    with pytest.raises(UserError, match="go on with the same `nlpctl compress` command$"):
+        resolve_source(str(run.path))
 
 
 def test_a_full_disk_does_not_hide_what_went_wrong(run, monkeypatch):
