@@ -1,4 +1,4 @@
-"""The files that the networks of a compression are made of, beside the source and its data. Imports no Paddle."""
+"""The files that a compression reads beside its source: data, and what networks are made of. Imports no Paddle."""
 
 from __future__ import annotations
 
@@ -8,8 +8,17 @@ from nlpctl.config.load import load_recipe
 from nlpctl.config.model_section import ModelSection
 from nlpctl.config.schema import Recipe
 from nlpctl.data.functions import module_file
+from nlpctl.data.sources import SPLITS, files_of
 from nlpctl.errors import UserError
 from nlpctl.models.source import resolve_source
+
+
+def data_files(recipe: Recipe) -> list[tuple[str, Path]]:
+    """The files that decide about rows, the module of data.reader among them; each with what names it: Recipe.where."""
+    data = recipe.data
+    found = [(recipe.where(f"data.{split}"), Path(name)) for split in SPLITS for name in files_of(data, split)]
+    found += _of_function(recipe, "data.reader", data.reader)
+    return [(where, path) for where, path in found if path.is_file()]
 
 
 def extra_files(recipe: Recipe) -> tuple[Path, ...]:
@@ -29,26 +38,48 @@ def read_student(recipe: Recipe) -> Recipe | None:
     return given
 
 
-def files_of_networks(recipe: Recipe) -> list[Path]:
-    """All files that decide about networks: those of a distillation, its student's model, compression.criterion."""
-    found = list(extra_files(recipe))
-    section = recipe.distillation
+def named_student(recipe: Recipe) -> Recipe | None:
+    """The recipe that distillation.student names, whatever its task; None where there is none."""
+    student = recipe.distillation.student
+    return load_recipe(student, purpose="apply") if student is not None and Path(student).exists() else None
+
+
+def files_of_networks(recipe: Recipe) -> list[tuple[str, Path]]:
+    """All files that decide about networks: those of a distillation, its student's model, compression.criterion.
+
+    Each with what names it: Recipe.where, of the student's recipe for the files of its model.
+    """
+    section, student = recipe.distillation, named_student(recipe)
+    found = [(recipe.where("distillation.unlabelled"), Path(path)) for path in section.unlabelled]
     if section.student is None:
-        found += _of_model(section.model)
-    elif Path(section.student).is_file():
-        found += _of_model(load_recipe(section.student, purpose="apply").model)
-    if recipe.compression.criterion is not None:
-        module = module_file(recipe.compression.criterion)  # hooks tell what is wrong with it
-        found += [] if module is None else [module]
-    return [path for path in found if path.is_file()]
+        found += _of_model(section.model, "distillation.model", recipe)
+    else:
+        found.append((recipe.where("distillation.student"), Path(section.student)))
+        found += [] if student is None else _of_model(student.model, "model", student)
+    found += _of_function(recipe, "compression.criterion", recipe.compression.criterion)
+    return [(where, path) for where, path in found if path.is_file()]
 
 
-def _of_model(model: ModelSection) -> list[Path]:
-    """The files that a section model names, those in its folders too."""
+def _of_model(model: ModelSection, key: str, recipe: Recipe) -> list[tuple[str, Path]]:
+    """The files that a section model, `key` of `recipe`, names, those in its folders too."""
     scratch = model.from_scratch
-    names = [model.embeddings, None if scratch is None else scratch.dictionaries, *model.set_parameters.values()]
-    names.append(model.add_tokens)
-    paths = [Path(name) for name in names if isinstance(name, str)]
+    names = [
+        ("embeddings", model.embeddings),
+        ("from_scratch.dictionaries", None if scratch is None else scratch.dictionaries),
+        *((f"set_parameters.{name}", value) for name, value in model.set_parameters.items()),
+        ("add_tokens", model.add_tokens),
+    ]
+    paths = [(name, Path(value)) for name, value in names if isinstance(value, str)]
     if model.name_or_path is not None and Path(model.name_or_path).is_dir():
-        paths.append(resolve_source(model.name_or_path).folder)
-    return [file for path in paths for file in (sorted(path.iterdir()) if path.is_dir() else [path])]
+        paths.append(("name_or_path", resolve_source(model.name_or_path).folder))
+    return [
+        (recipe.where(f"{key}.{name}"), file)
+        for name, path in paths
+        for file in (sorted(path.iterdir()) if path.is_dir() else [path])
+    ]
+
+
+def _of_function(recipe: Recipe, key: str, name: str | None) -> list[tuple[str, Path]]:
+    """The file of the module of a function that `key` names; what is wrong with the name is told elsewhere."""
+    module = None if name is None else module_file(name)
+    return [] if module is None else [(recipe.where(key), module)]

@@ -7,12 +7,12 @@ only chooses among candidates, may differ: the folder then gets more candidates.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from nlpctl.compression.files import files_of_networks
-from nlpctl.compression.steps import NETWORKS
+from nlpctl.compression.files import data_files, files_of_networks, named_student
+from nlpctl.compression.steps import CANDIDATES, EXPORTS, NETWORKS, ORIGINAL
 from nlpctl.config.dump import flat, recipe_values
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
@@ -26,7 +26,6 @@ _FREE = (
     "runtime",
     "inference",
     "guards",
-    "model",  # of the source, which says itself what it is
     "training.output_dir",
     "training.logging_",
     "training.run_name",
@@ -48,6 +47,9 @@ _FREE = (
     "compression.budget",
     "compression.batch_sizes",
 )
+_OF_SOURCE = "model"  # the source says itself what it is
+_STUDENT = "distillation.student"
+_OF_STUDENT = ("model", "training", "optimizer", "early_stopping", "data.max_seq_length")  # what its recipe decides
 _OF_TRAINING = (
     "training",
     "optimizer",
@@ -68,15 +70,15 @@ def make_plan(recipe: Recipe, source: Path | str, static_model: Path | None = No
     folder = Path(source)
     files = sorted(path for path in folder.iterdir() if path.is_file()) if folder.is_dir() else []
     files += [] if static_model is None else sorted(static_model.parent.glob(f"{static_model.name}.pd*"))
-    data = [Path(name) for name in (*recipe.data.train, *recipe.data.dev, *recipe.data.test)]
-    data += files_of_networks(recipe)
     values = flat(recipe_values(recipe, everything=True))
     return {
         "format": FORMAT,
         "source": str(source),
         "sha256": {path.name: sha256_of(path) for path in files},
-        "data": {str(path): sha256_of(path) for path in data if path.is_file()},
-        "settings": {name: value for name, value in values.items() if not name.startswith(_FREE)},
+        "data": _sums(data_files(recipe)),
+        "networks": _sums(files_of_networks(recipe)),
+        "settings": {name: value for name, value in values.items() if not name.startswith((*_FREE, _OF_SOURCE))}
+        | _of_student(recipe),
     }
 
 
@@ -89,23 +91,64 @@ def check_plan(folder: Path, plan: Mapping[str, Any], recipe: Recipe) -> None:
         raise UserError("is not a plan of this nlpctl", str(file), hint)
     if old["sha256"] != plan["sha256"]:
         raise UserError(f"holds compressed models of another model ({old['source']})", str(folder), hint)
-    changed = sorted(name for name in old["data"].keys() | plan["data"].keys()
-                     if old["data"].get(name) != plan["data"].get(name))  # fmt: skip
-    if changed:
-        raise UserError(f"the data changed since these models were made: {changed[0]}", str(folder), hint)
+    trained = _is_trained(folder)
+    if "networks" not in old:
+        old = _with_networks(old, plan)
+    for kind, message in {"data": "the data", "networks": "what networks are made of"}.items():
+        changed = _differing(old[kind], plan[kind]) if trained or kind == "data" else []
+        if changed:
+            raise UserError(f"{message} changed since these models were made: {changed[0]}", str(folder), hint)
     before, now = old["settings"], _as_read(plan["settings"])
-    trained = (folder / NETWORKS).is_dir()
-    names = [name for name in sorted(before.keys() | now.keys()) if before.get(name) != now.get(name)]
-    changed = [name for name in names if trained or not name.startswith(_OF_TRAINING)]
+    changed = [name for name in _differing(before, now) if trained or not name.startswith(_OF_TRAINING)]
     if changed:
         made = ", ".join(f"{name}: {'the default' if before.get(name) is None else before[name]}" for name in changed)
         message = f"these models were made with {made}"
-        raise UserError(message, recipe.where(changed[0]), hint)
+        where = _STUDENT if changed[0].startswith(f"{_STUDENT}.") else changed[0]
+        raise UserError(message, recipe.where(where), hint)
 
 
 def write_plan(folder: Path, plan: Mapping[str, Any]) -> None:
     """Write plan.json: from then on the folder is one of ours."""
     write_json_atomic(folder / PLAN, plan)
+
+
+def _sums(files: Iterable[tuple[str, Path]]) -> dict[str, str]:
+    return {str(path): sha256_of(path) for _, path in files}
+
+
+def _of_student(recipe: Recipe) -> dict[str, Any]:
+    """What the student's own recipe decides, whatever files it extends; {} where there is none."""
+    student = named_student(recipe)
+    values = {} if student is None else flat(recipe_values(student, everything=True))
+    names = [name for name in values if name.startswith(_OF_STUDENT) and not name.startswith(_FREE)]
+    return {f"{_STUDENT}.{name}": values[name] for name in names}
+
+
+def _is_trained(folder: Path) -> bool:
+    """Whether anything of a training is in `folder`. Networks may have been deleted, and what was made of them not."""
+    names = [path.name for kind in (EXPORTS, CANDIDATES) for path in (folder / kind).glob("[!.]*")]
+    parts = [name.split("+") for name in names]
+    return (folder / NETWORKS).is_dir() or any(base != ORIGINAL or "qat" in made for base, *made in parts)
+
+
+def _with_networks(old: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, Any]:
+    """A plan of before networks had a key of their own: their files were among the data; of a student it knew the file.
+
+    Data files that are no longer named end among the networks' too: the settings tell of them.
+    """
+    files, data, now = old["data"], plan["data"], _as_read(plan["settings"])
+    student = {name: value for name, value in now.items() if name.startswith(f"{_STUDENT}.")}
+    return {
+        **old,
+        "data": {name: value for name, value in files.items() if name in data},
+        "networks": {name: value for name, value in files.items() if name in plan["networks"] or name not in data},
+        "settings": {**old["settings"], **student},
+    }
+
+
+def _differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
+    """The names whose values are not the same, or are on one side only."""
+    return [name for name in sorted(before.keys() | now.keys()) if before.get(name) != now.get(name)]
 
 
 def _as_read(settings: Mapping[str, Any]) -> dict[str, Any]:

@@ -283,7 +283,7 @@ def _taken(folder: Path, overwrite: bool, plan: dict) -> Iterator[None]:
     try:
         with writing(folder, ELSEWHERE):
             if overwrite:
-                for name in (NETWORKS, EXPORTS, CANDIDATES, SCORES, BEST):
+                for name in (BEST, SCORES, CANDIDATES, EXPORTS, NETWORKS):  # networks tell that the rest was trained
                     remove_dir(folder / name)
                 (folder / TIMES).unlink(missing_ok=True)
             write_plan(folder, plan)

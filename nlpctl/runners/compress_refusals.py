@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nlpctl.compression.files import read_student
+from nlpctl.compression.files import data_files, files_of_networks, read_student
 from nlpctl.compression.hooks import check_hooks
 from nlpctl.compression.plan_file import PLAN, check_plan
 from nlpctl.compression.steps import ALGORITHMS, trains
@@ -167,17 +167,16 @@ def refuse_output(folder: Path, source: str, plan: Mapping[str, Any], recipe: Re
     if not overwrite:
         check_plan(folder, plan, recipe)
         return
-    for key, path in _inputs(recipe).items():
+    for where, path in _inputs(recipe):
         if folder.resolve() in path.resolve().parents:
-            raise UserError("--overwrite would delete this, which is to be read", recipe.where(key), ELSEWHERE)
+            raise UserError("--overwrite would delete this, which is to be read", where, ELSEWHERE)
 
 
-def _inputs(recipe: Recipe) -> dict[str, Path]:
-    """What a compression reads beside its source and the data, by key."""
-    section, static = recipe.distillation, static_model(recipe)
-    found = {
-        "compression.input_infer_model_path": None if static is None else str(static),
-        "distillation.student": section.student,
-        "distillation.model.name_or_path": section.model.name_or_path,
+def _inputs(recipe: Recipe) -> list[tuple[str, Path]]:
+    """What a compression reads beside its source, each with what names it: `file:line` or a key."""
+    named = {  # these may be folders, or prefixes of files
+        "compression.input_infer_model_path": static_model(recipe),
+        "distillation.student": recipe.distillation.student,
     }
-    return {key: Path(path) for key, path in found.items() if path is not None}
+    found = [(recipe.where(key), Path(path)) for key, path in named.items() if path is not None]
+    return [*found, *data_files(recipe), *files_of_networks(recipe)]

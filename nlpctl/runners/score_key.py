@@ -33,7 +33,8 @@ def score_key(recipe: Recipe, graphs: Iterable[tuple[Path, Choice]], split: str,
     parts = [
         [_sums(folder, choice) for folder, choice in graphs],
         [recipe.task, asdict(recipe.data), [_stamp(file) for file in files if file.is_file()]],
-        [how, _evaluation(recipe.compression.evaluate), asdict(recipe.decode), recipe.inference.tensorrt],
+        _function(recipe.data.reader),
+        [how, _function(recipe.compression.evaluate), asdict(recipe.decode), recipe.inference.tensorrt],
         [asdict(cpu_info()), recipe.runtime.device, recipe.runtime.threads],
         {name: installed_version(name) for name in ENGINES},
     ]
@@ -47,8 +48,8 @@ def _sums(folder: Path, choice: Choice) -> Mapping[str, Any]:
     return {"way": choice.name, **{name: value for name, value in content["sha256"].items() if name not in others}}
 
 
-def _evaluation(name: str | None) -> list[str] | None:
-    """The user's function that scores, with the checksum of its module's file."""
+def _function(name: str | None) -> list[str] | None:
+    """A function of the user's own, with the checksum of its module's file."""
     file = None if name is None else module_file(name)
     return None if name is None else [name, "" if file is None else sha256_of(file)]
 
