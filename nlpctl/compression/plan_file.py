@@ -21,7 +21,7 @@ from nlpctl.runtime.files import write_json_atomic
 from nlpctl.runtime.run_directory import sha256_of
 
 PLAN = "plan.json"
-FORMAT = 1
+FORMAT = 2
 _FREE = (
     "runtime",
     "inference",
@@ -92,10 +92,9 @@ def check_plan(folder: Path, plan: Mapping[str, Any], recipe: Recipe) -> None:
     if old["sha256"] != plan["sha256"]:
         raise UserError(f"holds compressed models of another model ({old['source']})", str(folder), hint)
     trained = _is_trained(folder)
-    if "networks" not in old:
-        old = _with_networks(old, plan)
-    for kind, message in {"data": "the data", "networks": "what networks are made of"}.items():
-        changed = _differing(old[kind], plan[kind]) if trained or kind == "data" else []
+    files = {"data": "the data"} | ({"networks": "what networks are made of"} if trained else {})
+    for kind, message in files.items():
+        changed = _differing(old[kind], plan[kind])
         if changed:
             raise UserError(f"{message} changed since these models were made: {changed[0]}", str(folder), hint)
     before, now = old["settings"], _as_read(plan["settings"])
@@ -129,21 +128,6 @@ def _is_trained(folder: Path) -> bool:
     names = [path.name for kind in (EXPORTS, CANDIDATES) for path in (folder / kind).glob("[!.]*")]
     parts = [name.split("+") for name in names]
     return (folder / NETWORKS).is_dir() or any(base != ORIGINAL or "qat" in made for base, *made in parts)
-
-
-def _with_networks(old: Mapping[str, Any], plan: Mapping[str, Any]) -> dict[str, Any]:
-    """A plan of before networks had a key of their own: their files were among the data; of a student it knew the file.
-
-    Data files that are no longer named end among the networks' too: the settings tell of them.
-    """
-    files, data, now = old["data"], plan["data"], _as_read(plan["settings"])
-    student = {name: value for name, value in now.items() if name.startswith(f"{_STUDENT}.")}
-    return {
-        **old,
-        "data": {name: value for name, value in files.items() if name in data},
-        "networks": {name: value for name, value in files.items() if name in plan["networks"] or name not in data},
-        "settings": {**old["settings"], **student},
-    }
 
 
 def _differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
 
-from nlpctl.compression.plan_file import PLAN, check_plan, make_plan, write_plan
+from nlpctl.compression.plan_file import check_plan, make_plan, write_plan
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
@@ -116,36 +115,22 @@ def test_networks_go_last(tmp_path, monkeypatch):
     assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"networks"}
 
 
-@pytest.mark.parametrize("old", [False, True])
-def test_a_student_counts_once_something_was_trained(tmp_path, source, old):
-    """`old`: plan.json of before networks had a key of their own."""
+def test_a_student_counts_once_something_was_trained(tmp_path, source):
     student = tmp_path / "student.yaml"
     student.write_text(STUDENT)
     taught = recipe_in(tmp_path, f"distillation.student={student}")
     out = planned(tmp_path / "out", recipe_in(tmp_path), source)
-    if old:
-        before_networks(out)
     check(out, taught, source)
     (out / "networks").mkdir()
     with pytest.raises(UserError, match="what networks are made of changed .*student.yaml"):
         check(out, taught, source)
     write_plan(out, make_plan(taught, source))
-    if old:
-        before_networks(out)
     check(out, taught, source)
     student.write_text(f"{STUDENT}training: {{num_train_epochs: 9}}\n")
     with pytest.raises(UserError, match="what networks are made of changed .*student.yaml"):
         check(out, taught, source)
     (out / "networks").rmdir()
     check(out, taught, source)
-
-
-def before_networks(out: Path) -> None:
-    """Write plan.json as it was before."""
-    plan = json.loads((out / PLAN).read_text())
-    plan["data"] |= plan.pop("networks")
-    plan["settings"] = {name: each for name, each in plan["settings"].items() if "distillation.student." not in name}
-    (out / PLAN).write_text(json.dumps(plan))
 
 
 def test_what_the_student_extends_counts(tmp_path, source):
