@@ -62,13 +62,13 @@ def refuse_early(recipe: Recipe, source: str, chains: Sequence[Chain]) -> None:
         _refuse_training(recipe, chains, "an export")
     if not has_split(recipe.data, "dev"):
         check_scorable(recipe)  # tells so
-    _check_files(recipe, chains)
     if trains(chains):
         # whatever the network was made of once, it is the source that is trained
         model = recipe.model if found.folder is None else ModelSection(name_or_path=str(found.folder))
         problems = check(dataclasses.replace(recipe, model=model), "train")
         if problems:
             raise UserError(problems=problems)
+    _check_files(recipe, chains)
     if any(chain.int8 == "ptq" for chain in chains):
         for algorithm in recipe.compression.algo_list or ALGORITHMS:
             ptq_settings(recipe, algorithm).check()
