@@ -51,13 +51,14 @@ def compress(
 
     Every candidate is scored on dev in every engine and precision of this machine, beside the uncompressed model.
     FOLDER/best is an export that predict, eval, bench and serve take. An interrupted command goes on when it is given
-    again; the model itself is never written to.
+    again; the model itself is never written to. What strategies read are flags too: --width_mult_list 3/4 1/2,
+    --algo_list avg, --num_train_epochs 2, --evaluate my_module:score and so on; docs/compression.md tells of them.
 
     Examples:
 
       nlpctl compress outputs/quickstart --strategy ort-dynamic,ptq
 
-      nlpctl compress outputs/quickstart --strategy dynabert+ptq,dynabert+ort-dynamic --width_mult_list 3/4 1/2
+      nlpctl compress outputs/quickstart --strategy dynabert+ptq --width_mult_list 3/4 1/2
 
       nlpctl compress outputs/quickstart/export -o small --strategy ort-dynamic --set data.dev=dev.tsv
     """

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from nlpctl.config.schema import Recipe
 from nlpctl.data.functions import import_function, raised
-from nlpctl.errors import RunFailed, UserError
+from nlpctl.errors import UserError
 
 if TYPE_CHECKING:
     import paddle
@@ -41,7 +41,7 @@ def training_loss(recipe: Recipe, task: Task) -> Loss:
     """The loss (network, outputs, labels) of a strategy that reads labels: compression.criterion, else the task's.
 
     The criterion is called as PaddleNLP's Trainer calls one: with the outputs as the network gives them, and with the
-    labels; each is a tensor where there is one, else a tuple. RunFailed where it fails or gives no scalar.
+    labels; each is a tensor where there is one, else a tuple. UserError where it fails or gives no scalar.
     """
     name = recipe.compression.criterion
     if name is None:
@@ -55,9 +55,9 @@ def training_loss(recipe: Recipe, task: Task) -> Loss:
         try:
             found = function(_plain(outputs), _plain([labels[each] for each in names]))
         except Exception as error:
-            raise RunFailed(f"{name} failed: {raised(error, __file__)}", _CRITERION, "mend the function") from None
+            raise UserError(f"{name} failed: {raised(error, __file__)}", _CRITERION, "mend the function") from None
         if not hasattr(found, "backward") or found.size != 1:
-            raise RunFailed(f"{name} gave no scalar tensor", _CRITERION, "return the mean loss of the batch")
+            raise UserError(f"{name} gave no scalar tensor", _CRITERION, "return the mean loss of the batch")
         return found.reshape([])
 
     return loss

@@ -12,16 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.compression.files import data_files, files_of_networks, named_student
-from nlpctl.compression.steps import CANDIDATES, EXPORTS, NETWORKS, ORIGINAL
+from nlpctl.compression.steps import CANDIDATES, EXPORTS, FEWER_WORDS, NETWORKS, ORIGINAL
 from nlpctl.config.dump import flat, recipe_values
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
 from nlpctl.models.source import read_json
 from nlpctl.runtime.files import write_json_atomic
-from nlpctl.runtime.run_directory import sha256_of
+from nlpctl.runtime.run_directory import RunDirectory, sha256_of
 
 PLAN = "plan.json"
 FORMAT = 2
+SHOWN = 3  # settings that a message names
 _FREE = (
     "runtime",
     "inference",
@@ -48,6 +49,7 @@ _FREE = (
     "compression.batch_sizes",
 )
 _OF_SOURCE = "model"  # the source says itself what it is
+_STATIC = "compression.input_infer_model_path"
 _STUDENT = "distillation.student"
 _OF_STUDENT = ("model", "training", "optimizer", "early_stopping", "data.max_seq_length")  # what its recipe decides
 _OF_TRAINING = (
@@ -82,28 +84,47 @@ def make_plan(recipe: Recipe, source: Path | str, static_model: Path | None = No
     }
 
 
-def check_plan(folder: Path, plan: Mapping[str, Any], recipe: Recipe) -> None:
-    """UserError where `folder` holds compressed models of another source, or made with other settings."""
+def check_plan(folder: Path, plan: Mapping[str, Any], recipe: Recipe, training: bool) -> None:
+    """UserError where `folder` holds compressed models of another source, or made with other settings.
+
+    `training`: whether this command trains; one that does not leaves the networks as they are, however they were made.
+    """
     file = folder / PLAN
     old = read_json(file)
-    hint = "use --overwrite to begin again, or name another folder: -o FOLDER"
+    hint = "give it again, or use --overwrite to begin again, or name another folder: -o FOLDER"
     if old.get("format") != FORMAT or not isinstance(old.get("settings"), dict):
         raise UserError("is not a plan of this nlpctl", str(file), hint)
+    before, now = old["settings"], _as_read(plan["settings"])
     if old["sha256"] != plan["sha256"]:
-        raise UserError(f"holds compressed models of another model ({old['source']})", str(folder), hint)
-    trained = _is_trained(folder)
+        what = f"another model ({old['source']})"
+        if before.get(_STATIC) != now.get(_STATIC):
+            what = f"another graph ({_STATIC}: {before.get(_STATIC)})"
+        elif old["source"] == plan["source"]:
+            what = "another state of this model: its files have changed since"
+        raise UserError(f"holds compressed models of {what}", str(folder), hint)
+    trained = training and _is_trained(folder)
     files = {"data": "the data"} | ({"networks": "what networks are made of"} if trained else {})
     for kind, message in files.items():
         changed = _differing(old[kind], plan[kind])
         if changed:
             raise UserError(f"{message} changed since these models were made: {changed[0]}", str(folder), hint)
-    before, now = old["settings"], _as_read(plan["settings"])
     changed = [name for name in _differing(before, now) if trained or not name.startswith(_OF_TRAINING)]
     if changed:
-        made = ", ".join(f"{name}: {'the default' if before.get(name) is None else before[name]}" for name in changed)
-        message = f"these models were made with {made}"
+        made = [f"{name}: {'the default' if before.get(name) is None else before[name]}" for name in changed[:SHOWN]]
+        more = f", and {len(changed) - SHOWN} settings more are others" if len(changed) > SHOWN else ""
+        message = f"these models were made with {', '.join(made)}{more}"
         where = _STUDENT if changed[0].startswith(f"{_STUDENT}.") else changed[0]
         raise UserError(message, recipe.where(where), hint)
+
+
+def carried_over(folder: Path, plan: Mapping[str, Any]) -> dict[str, Any]:
+    """`plan` of a command that trains nothing, with what the plan in `folder` says of the networks that are there."""
+    if not (folder / PLAN).is_file() or not _is_trained(folder):
+        return dict(plan)
+    old = read_json(folder / PLAN)
+    rest = {name: value for name, value in plan["settings"].items() if not name.startswith(_OF_TRAINING)}
+    trained = {name: value for name, value in old["settings"].items() if name.startswith(_OF_TRAINING)}
+    return {**plan, "networks": old["networks"], "settings": rest | trained}
 
 
 def write_plan(folder: Path, plan: Mapping[str, Any]) -> None:
@@ -125,9 +146,12 @@ def _of_student(recipe: Recipe) -> dict[str, Any]:
 
 def _is_trained(folder: Path) -> bool:
     """Whether anything of a training is in `folder`. Networks may have been deleted, and what was made of them not."""
+    networks = [path for path in (folder / NETWORKS).glob("[!.]*") if path.name != FEWER_WORDS]
+    if any(RunDirectory(path).model.is_dir() or RunDirectory(path).last_checkpoint() for path in networks):
+        return True
     names = [path.name for kind in (EXPORTS, CANDIDATES) for path in (folder / kind).glob("[!.]*")]
     parts = [name.split("+") for name in names]
-    return (folder / NETWORKS).is_dir() or any(base != ORIGINAL or "qat" in made for base, *made in parts)
+    return any(base not in (ORIGINAL, FEWER_WORDS) or "qat" in made for base, *made in parts)
 
 
 def _differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

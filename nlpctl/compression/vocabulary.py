@@ -110,6 +110,8 @@ def with_words(model: LoadedModel, used: Collection[int], task: Task, source: st
         small = _rewritten(tokenizer, words, kept, source)
     rows = [*kept, *range(len(words), len(tokenizer))]  # words that were added stay
     console.note(f"{len(rows):,} of {len(tokenizer):,} words kept: those of the training texts, and letters and marks")
+    if len(rows) == len(tokenizer):
+        console.warn("the training texts need all words: prune_embeddings changes nothing here")
     network = _with_rows(model.network, rows, task, source)
     return LoadedModel(network, small, model.labels, (), (), model.source, model.thresholds)
 

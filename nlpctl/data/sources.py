@@ -78,7 +78,8 @@ def _missing_file(path: Path, where: str) -> Problem | None:
     if not path.parent.is_dir():
         return Problem(f"{path} does not exist: there is no folder {path.parent}", where, "check the path")
     guess = nearest(path.name, [entry.name for entry in path.parent.iterdir()])
-    hint = f"did you mean {path.parent / guess}?" if guess else "paths in a recipe are relative to the recipe file"
+    hint = "a recipe's paths begin at its file, those of the command line at the current folder"
+    hint = f"did you mean {path.parent / guess}?" if guess else hint
     return Problem(f"{path} does not exist", where, hint)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from nlpctl.compression.best import write_best
 from nlpctl.compression.costs import TIMES, Clock, Costs, read_times, told, trained_rows, write_times
 from nlpctl.compression.explore import Explorer, Option
-from nlpctl.compression.plan_file import make_plan, write_plan
+from nlpctl.compression.plan_file import carried_over, make_plan, write_plan
 from nlpctl.compression.scores import Failure, Metric, Row, TestScore
 from nlpctl.compression.selection import Aim, select
 from nlpctl.compression.steps import CANDIDATES, EXPORTS, NETWORKS, Step, plan_steps, trains
@@ -83,7 +83,8 @@ def _compress(recipe: Recipe, source: str, output: Path | None, overwrite: bool)
     refuse_early(recipe, source, chains)
     folder = output if output is not None else default_output(source)
     plan = make_plan(recipe, source, static_model(recipe))
-    refuse_output(folder, source, plan, recipe, overwrite)
+    refuse_output(folder, source, plan, recipe, overwrite=overwrite, training=trains(chains))
+    plan = plan if overwrite or trains(chains) else carried_over(folder, plan)
     warn_unread(recipe, chains)
     setup = prepared(recipe)
     check_scorable(recipe)
@@ -126,7 +127,8 @@ class _Compression:
             if self.lost:
                 raise self.lost[first.folder]
             timing = Timing(batch_sizes=section.batch_sizes)
-            with Scorer(self.recipe, self.folder / first.folder, self.folder / SCORES, timing) as scorer:
+            scorer = Scorer(self.recipe, self.folder / first.folder, self.folder / SCORES, timing)
+            with scorer, _stop_told():
                 self.metric, self.aim = scorer.metric, aim
                 self.reference = dataclasses.replace(scorer.reference(), folder=str(self.folder / first.folder))
                 if self.metric.own and abs(self.reference.score) > 1:
@@ -230,7 +232,8 @@ class _Compression:
             self.failures[option.step.folder] = (Failure(option.step.name, "", reason),)
         if options:
             names = ", ".join(option.step.name for option in options)
-            console.note(f"no time for {names}: the same command with a longer --budget goes on")
+            need = f"{options[0].step.name} would take about {told(options[0].seconds)}"
+            console.note(f"no time for {names}: {need}; the same command with a longer --budget goes on")
 
     def _on_test(self, scorer: Scorer, best: Row) -> TestScore | None:
         """What fails there costs nobody the table."""
@@ -273,6 +276,16 @@ def is_made(folder: Path, step: Step) -> bool:
 
 
 @contextlib.contextmanager
+def _stop_told() -> Iterator[None]:
+    """Say at once that Ctrl-C was heard: processes take their time to end."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        console.note("stopping")
+        raise
+
+
+@contextlib.contextmanager
 def _taken(folder: Path, overwrite: bool, plan: dict) -> Iterator[None]:
     """Hold `folder` for this command alone, without what a killed one left behind."""
     with writing(folder, ELSEWHERE):
@@ -286,6 +299,9 @@ def _taken(folder: Path, overwrite: bool, plan: dict) -> Iterator[None]:
                 for name in (BEST, SCORES, CANDIDATES, EXPORTS, NETWORKS):  # networks tell that the rest was trained
                     remove_dir(folder / name)
                 (folder / TIMES).unlink(missing_ok=True)
+            for path in (folder / NETWORKS).glob("*/manifest.json"):
+                if not (run := RunDirectory(path.parent)).model.is_dir() and run.last_checkpoint() is None:
+                    remove_dir(run.path)  # it has learned nothing, and may have begun with other settings
             write_plan(folder, plan)
             for name in (".", NETWORKS, EXPORTS, CANDIDATES, SCORES):
                 remove_leftovers(folder / name)

@@ -23,7 +23,7 @@ from nlpctl.errors import UserError
 from nlpctl.inference.support import is_installed, obstacle
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.models.source import read_config, resolve_source
-from nlpctl.runners.compress_source import static_model
+from nlpctl.runners.compress_source import require_fp32, static_model
 from nlpctl.runners.compress_steps import ptq_settings
 from nlpctl.runners.export import ELSEWHERE, is_free
 from nlpctl.runners.score_candidates import check_scorable
@@ -58,7 +58,8 @@ def refuse_early(recipe: Recipe, source: str, chains: Sequence[Chain]) -> None:
     if static_model(recipe) is not None:
         _refuse_training(recipe, chains, "a static model")
     elif found.kind == "export":
-        check_export(recipe, read_manifest(found.folder))
+        check_export(recipe, manifest := read_manifest(found.folder))
+        require_fp32(manifest, found.folder)
         _refuse_training(recipe, chains, "an export")
     if not has_split(recipe.data, "dev"):
         check_scorable(recipe)  # tells so
@@ -158,14 +159,16 @@ def default_output(source: str) -> Path:
     raise UserError("the model is not in a run: where shall the results go?", where="-o", hint="name it: -o FOLDER")
 
 
-def refuse_output(folder: Path, source: str, plan: Mapping[str, Any], recipe: Recipe, overwrite: bool) -> None:
-    """UserError where `folder` is something else, or holds what another plan made."""
+def refuse_output(
+    folder: Path, source: str, plan: Mapping[str, Any], recipe: Recipe, *, overwrite: bool, training: bool
+) -> None:
+    """UserError where `folder` is something else, or holds what another plan made. `training`: see check_plan."""
     if is_free(folder, source):
         return
     if not (folder / PLAN).is_file():
         raise UserError("is no folder of compressed models, and is not touched", where=str(folder), hint=ELSEWHERE)
     if not overwrite:
-        check_plan(folder, plan, recipe)
+        check_plan(folder, plan, recipe, training)
         return
     for where, path in _inputs(recipe):
         if folder.resolve() in path.resolve().parents:

@@ -22,9 +22,9 @@ JSON, MARKDOWN, HTML = "report.json", "report.md", "report.html"
 HOW = (
     "Scores are of the dev data, computed by the engine that the row names. Speeds are of the engine alone, on dev "
     "rows of similar length together; of every batch the fastest round counts. `times` compares with the uncompressed "
-    "model in fp32, which took turns with every candidate. Difference: the largest of any output; alike: the share of "
-    "the dev rows decided as the uncompressed model decides them. Disk: the graph; memory: the peak of a process, "
-    "Paddle included; both in MB of 1024 x 1024 bytes."
+    "model in fp32, which took turns with every candidate: no quotient of two rows of this table. Difference: the "
+    "largest of any output; alike: the share of the dev rows decided as the uncompressed model decides them. Disk: the "
+    "graph; memory: the peak of a process, Paddle included; both in MB of 1024 x 1024 bytes."
 )
 
 

@@ -44,12 +44,18 @@ def static_model(recipe: Recipe) -> Path | None:
 def copy_fp32(export: Path, folder: Path) -> None:
     """What the export holds, without its graphs in 8 bits. UserError where it holds no fp32 graph."""
     manifest = read_manifest(export)
-    kept = fp32_graphs(manifest)
-    if not kept:
-        raise UserError("this export holds no fp32 graph to start from", str(export), "export the model again")
+    kept = require_fp32(manifest, export)
     dropped = {name for graph in manifest.graphs if graph not in kept for name in graph.files}
     copy_files(export, folder, dropped)
     write_manifest(folder, dataclasses.replace(manifest, graphs=kept, source=str(export), chosen=None))
+
+
+def require_fp32(manifest: ExportManifest, export: Path) -> tuple[Graph, ...]:
+    """The graphs that compression starts from. UserError where the export holds none, as a compressed one does."""
+    if not (found := fp32_graphs(manifest)):
+        hint = "give the run, the model folder or the export that it was made of"
+        raise UserError("this export holds no fp32 graph to start from", str(export), hint)
+    return found
 
 
 def fp32_graphs(manifest: ExportManifest) -> tuple[Graph, ...]:

@@ -16,7 +16,9 @@ import contextlib
 import io
 import os
 import random
+import signal
 import sys
+import threading
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -111,10 +113,13 @@ def amd_variables(cpu: CpuInfo) -> dict[str, str]:
 
 def configure_paddle(setup: ProcessSetup, seed: int) -> None:
     """Import Paddle without its noise, choose the device and seed Python, NumPy and Paddle. After prepare_process."""
+    terminated = signal.getsignal(signal.SIGTERM)
     with quiet_import():
         import numpy
         import paddle
 
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, terminated or signal.SIG_DFL)  # Paddle's prints a C++ stack
     paddle.set_device(setup.device)
     random.seed(seed)
     numpy.random.seed(seed % 2**32)

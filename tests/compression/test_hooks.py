@@ -12,7 +12,7 @@ from made_runs import make_run
 from nlpctl.compression.hooks import check_hooks, own_scores, training_loss
 from nlpctl.config.schema import Recipe
 from nlpctl.data.labels import LabelSet
-from nlpctl.errors import RunFailed, UserError
+from nlpctl.errors import UserError
 from nlpctl.tasks.registry import make_task
 
 CODE = """
@@ -110,7 +110,7 @@ def test_several_outputs_and_labels_are_tuples(given):
 )
 def test_what_is_wrong_with_a_criterion_is_told(recipe, given, name, told):
     task = make_task(recipe, LabelSet(("x", "y")))
-    with pytest.raises(RunFailed, match=told) as caught:
+    with pytest.raises(UserError, match=told) as caught:
         training_loss(given(criterion=name), task)(None, *batch())
     assert caught.value.problems[0].where == "compression.criterion"
 

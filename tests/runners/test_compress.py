@@ -230,7 +230,7 @@ def test_what_is_to_be_read_is_not_deleted(tmp_path):
     for name in ("model_state.pdparams", "vocab.txt"):
         (tmp_path / "model" / name).write_text("something")
     with pytest.raises(UserError, match="--overwrite would delete this"):
-        refuse_output(tmp_path / "out", str(tmp_path / "model"), {}, recipe, overwrite=True)
+        refuse_output(tmp_path / "out", str(tmp_path / "model"), {}, recipe, overwrite=True, training=True)
 
 
 def test_a_flag_that_no_strategy_reads_is_told(tmp_path, capsys):

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
-from nlpctl.compression.plan_file import check_plan, make_plan, write_plan
+from nlpctl.compression.plan_file import carried_over, check_plan, make_plan, write_plan
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
@@ -16,6 +17,8 @@ from nlpctl.runners.score_key import score_key
 
 STUDENT = "task: sequence_classification\nmodel:\n  from_scratch: {architecture: bilstm}\n"
 READER = 'def read(path):\n    yield {"text": "a", "label": "x"}\n'
+
+TRAINED = "networks/student/model"
 
 
 def model_folder(folder: Path) -> Path:
@@ -46,7 +49,7 @@ def planned(folder: Path, recipe: Recipe, source: str) -> Path:
 
 
 def check(folder: Path, recipe: Recipe, source: str) -> None:
-    check_plan(folder, make_plan(recipe, source), recipe)
+    check_plan(folder, make_plan(recipe, source), recipe, training=True)
 
 
 def test_overwriting_spares_what_the_student_starts_from(tmp_path, source):
@@ -55,12 +58,12 @@ def test_overwriting_spares_what_the_student_starts_from(tmp_path, source):
     (tmp_path / "student.yaml").write_text(f"task: sequence_classification\nmodel:\n  name_or_path: {start}\n")
     recipe = recipe_in(tmp_path, f"distillation.student={tmp_path / 'student.yaml'}")
     with pytest.raises(UserError, match="--overwrite would delete this") as told:
-        refuse_output(out, source, {}, recipe, overwrite=True)
+        refuse_output(out, source, {}, recipe, overwrite=True, training=True)
     assert "student.yaml:3 (model.name_or_path)" in str(told.value)
     recipe = recipe_in(tmp_path, f"distillation.model.name_or_path={start}")
     with pytest.raises(UserError, match="distillation.model.name_or_path.*would delete this"):
-        refuse_output(out, source, {}, recipe, overwrite=True)
-    refuse_output(out, source, {}, recipe_in(tmp_path), overwrite=True)
+        refuse_output(out, source, {}, recipe, overwrite=True, training=True)
+    refuse_output(out, source, {}, recipe_in(tmp_path), overwrite=True, training=True)
 
 
 @pytest.mark.parametrize("key", ["data.dev", "distillation.unlabelled"])
@@ -70,13 +73,17 @@ def test_overwriting_spares_rows(tmp_path, source, key):
     (out / "best" / "rows.tsv").write_text("text\tlabel\na\tx\n")
     recipe = recipe_in(tmp_path, f"{key}={out / 'best' / 'rows.tsv'}")
     with pytest.raises(UserError, match=f"{key}.*would delete this"):
-        refuse_output(out, source, {}, recipe, overwrite=True)
+        refuse_output(out, source, {}, recipe, overwrite=True, training=True)
 
 
 @pytest.mark.parametrize(
     ("folder", "trained"),
     [
-        ("networks", True),
+        ("networks/width-0.75/model", True),
+        ("networks/width-0.75/checkpoints/checkpoint-8", True),
+        ("networks/width-0.75/start", False),
+        ("networks/fewer-words/model", False),
+        ("exports/fewer-words", False),
         ("exports/original", False),
         ("exports/.staging-width-0.75-x1", False),
         ("exports/width-0.75", True),
@@ -121,7 +128,7 @@ def test_a_student_counts_once_something_was_trained(tmp_path, source):
     taught = recipe_in(tmp_path, f"distillation.student={student}")
     out = planned(tmp_path / "out", recipe_in(tmp_path), source)
     check(out, taught, source)
-    (out / "networks").mkdir()
+    (out / TRAINED).mkdir(parents=True)
     with pytest.raises(UserError, match="what networks are made of changed .*student.yaml"):
         check(out, taught, source)
     write_plan(out, make_plan(taught, source))
@@ -129,7 +136,7 @@ def test_a_student_counts_once_something_was_trained(tmp_path, source):
     student.write_text(f"{STUDENT}training: {{num_train_epochs: 9}}\n")
     with pytest.raises(UserError, match="what networks are made of changed .*student.yaml"):
         check(out, taught, source)
-    (out / "networks").rmdir()
+    shutil.rmtree(out / "networks")
     check(out, taught, source)
 
 
@@ -141,7 +148,7 @@ def test_what_the_student_extends_counts(tmp_path, source):
     out = planned(tmp_path / "out", recipe, source)
     base.write_text(f"{STUDENT}training: {{num_train_epochs: 5, logging_steps: 7}}\nruntime: {{threads: 1}}\n")
     check(out, recipe, source)
-    (out / "networks").mkdir()
+    (out / TRAINED).mkdir(parents=True)
     with pytest.raises(UserError, match=r"--set dist.*made with distillation.student.training.num_train_epochs: 9\.0"):
         check(out, recipe, source)
     base.write_text(f"{STUDENT.replace('bilstm', 'textcnn')}training: {{num_train_epochs: 9}}\n")
@@ -162,3 +169,45 @@ def test_the_code_of_a_reader_counts(tmp_path, source, monkeypatch):
     assert score_key(recipe, [], "train", None) != key
     with pytest.raises(UserError, match="the data changed .*rows_of_mine.py"):
         check(out, recipe, source)
+
+
+def test_a_command_that_does_not_train_leaves_networks_as_they_are(tmp_path, source):
+    """It needs no flags of theirs, and what it writes still tells how they were trained."""
+    fast = recipe_in(tmp_path, "training.learning_rate=0.1")
+    out = planned(tmp_path / "out", fast, source)
+    (out / TRAINED).mkdir(parents=True)
+    plain = recipe_in(tmp_path)
+    plan = make_plan(plain, source)
+    check_plan(out, plan, plain, training=False)
+    write_plan(out, carried_over(out, plan))
+    check(out, fast, source)
+    with pytest.raises(UserError, match="made with training.learning_rate: 0.1"):
+        check(out, plain, source)
+
+
+def test_a_long_list_of_changes_is_cut(tmp_path, source):
+    names = ("learning_rate", "num_train_epochs", "weight_decay", "warmup_ratio", "seed")
+    out = planned(tmp_path / "out", recipe_in(tmp_path, *(f"training.{name}=0.5" for name in names[:-1])), source)
+    (out / TRAINED).mkdir(parents=True)
+    with pytest.raises(UserError, match=r"learning_rate: 0.5, .*, and 1 settings more are others"):
+        check(out, recipe_in(tmp_path), source)
+
+
+def test_another_static_model_is_told(tmp_path, source):
+    out = planned(tmp_path / "out", recipe_in(tmp_path, f"compression.input_infer_model_path={tmp_path}/model"), source)
+    plan = make_plan(plain := recipe_in(tmp_path), source, Path(source) / "graph")
+    plan["sha256"]["graph.pdmodel"] = "1"
+    with pytest.raises(UserError, match=r"another graph \(compression.input_infer_model_path: .*/model\)"):
+        check_plan(out, plan, plain, training=True)
+
+
+def test_what_has_learned_nothing_begins_anew(tmp_path):
+    """A training that failed at its first step, by a mistake in a loss, must not go on with the old start."""
+    for name in ("failed", "begun", "done"):
+        (tmp_path / "networks" / name / "start").mkdir(parents=True)
+        (tmp_path / "networks" / name / "manifest.json").write_text("{}")
+    (tmp_path / "networks" / "begun" / "checkpoints" / "checkpoint-4").mkdir(parents=True)
+    (tmp_path / "networks" / "done" / "model").mkdir()
+    (tmp_path / "networks" / "student.answers").mkdir()
+    with compress._taken(tmp_path, False, {"format": 1}):
+        assert {path.name for path in (tmp_path / "networks").iterdir()} == {"begun", "done", "student.answers"}

@@ -130,26 +130,26 @@ def test_what_may_differ_between_two_calls(run, exported, tmp_path):
 
     for name, value in {"strategy": "qat", "width_mult_list": ("1/3",), "budget": "1h", "max_drop": 2.0}.items():
         recipe = changed(name, value)
-        check_plan(tmp_path, make_plan(recipe, source), recipe)
+        check_plan(tmp_path, make_plan(recipe, source), recipe, training=True)
     faster = changed("learning_rate", 0.1, "training")
-    check_plan(tmp_path, make_plan(faster, source), faster)  # nothing was trained yet
-    (tmp_path / "networks").mkdir()
+    check_plan(tmp_path, make_plan(faster, source), faster, training=True)  # nothing was trained yet
+    (tmp_path / "networks" / "width-0.75" / "model").mkdir(parents=True)
     for recipe, told in (
         (faster, "made with training.learning_rate: "),
         (changed("round_type", "adaround"), "made with compression.round_type: round"),
         (changed("max_seq_length", 12, "data"), "made with data.max_seq_length: "),
     ):
         with pytest.raises(UserError, match=told):
-            check_plan(tmp_path, make_plan(recipe, source), recipe)
+            check_plan(tmp_path, make_plan(recipe, source), recipe, training=True)
     with pytest.raises(UserError, match="of another model"):
-        check_plan(tmp_path, make_plan(run, exported), run)
-    with pytest.raises(UserError, match="of another model"):
-        check_plan(tmp_path, make_plan(run, source, exported / "model"), run)
+        check_plan(tmp_path, make_plan(run, exported), run, training=True)
+    with pytest.raises(UserError, match="its files have changed"):
+        check_plan(tmp_path, make_plan(run, source, exported / "model"), run, training=True)
     dev = Path(run.data.dev[0])
     before = dev.read_text()
     dev.write_text(before + before)
     try:
         with pytest.raises(UserError, match="the data changed .*dev.jsonl"):
-            check_plan(tmp_path, make_plan(run, source), run)
+            check_plan(tmp_path, make_plan(run, source), run, training=True)
     finally:
         dev.write_text(before)
