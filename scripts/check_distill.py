@@ -77,7 +77,7 @@ def main() -> int:
         call([sys.executable, "-c", TEACH, str(given.teacher), str(taught), *settings], given.seconds)
     runs = {"student alone": alone, "student taught": taught, "teacher": given.teacher}
     scores = {name: evaluated(run, files) for name, run in runs.items()}
-    speeds = timed(runs, files["dev"])
+    speeds = timed({name: exported(run, given.work) for name, run in runs.items()}, files["dev"])
     gain = {split: scores["student taught"][split] - scores["student alone"][split] for split in ("dev", "test")}
     facts = conditions()
     if given.json:
@@ -114,6 +114,14 @@ def evaluated(run: Path, files: dict[str, str]) -> dict[str, float]:
     told = subprocess.run(command, env=environment(), check=True, capture_output=True, text=True).stdout
     metrics = json.loads(told)
     return {split: 100 * metrics["metrics"][split]["accuracy"] for split in ("dev", "test")}
+
+
+def exported(run: Path, work: Path) -> Path:
+    """The fp32 graph of a run, for Paddle Inference."""
+    folder = work / "exports" / run.resolve().name
+    if not folder.exists():
+        call([*NLPCTL, "export", str(run), "-o", str(folder), "--precision", "fp32", "--format", "paddle"], None)
+    return folder
 
 
 def timed(runs: dict[str, Path], rows: str) -> dict[str, dict[str, float]]:
