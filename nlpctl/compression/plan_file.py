@@ -28,7 +28,9 @@ _FREE = (
     "inference",
     "guards",
     "training.output_dir",
-    "training.logging_",
+    "training.logging_dir",
+    "training.logging_first_step",
+    "training.logging_strategy",
     "training.run_name",
     "training.skip_",
     "training.disable_tqdm",
@@ -61,6 +63,9 @@ _OF_TRAINING = (
     "data.balance",
     "data.length_grouped",
     "compression.criterion",
+    "compression.use_pact",
+    "compression.moving_rate",
+    "compression.activation_quantize_type",  # of qat: for ptq there is but one
 )
 
 
@@ -91,7 +96,7 @@ def check_plan(folder: Path, plan: Mapping[str, Any], recipe: Recipe, training: 
     """
     file = folder / PLAN
     old = read_json(file)
-    hint = "give it again, or use --overwrite to begin again, or name another folder: -o FOLDER"
+    hint = "use --overwrite to begin again, or name another folder: -o FOLDER"
     if old.get("format") != FORMAT or not isinstance(old.get("settings"), dict):
         raise UserError("is not a plan of this nlpctl", str(file), hint)
     before, now = old["settings"], _as_read(plan["settings"])
@@ -114,7 +119,7 @@ def check_plan(folder: Path, plan: Mapping[str, Any], recipe: Recipe, training: 
         more = f", and {len(changed) - SHOWN} settings more are others" if len(changed) > SHOWN else ""
         message = f"these models were made with {', '.join(made)}{more}"
         where = _STUDENT if changed[0].startswith(f"{_STUDENT}.") else changed[0]
-        raise UserError(message, recipe.where(where), hint)
+        raise UserError(message, recipe.where(where), f"give the same settings again, {hint}")
 
 
 def carried_over(folder: Path, plan: Mapping[str, Any]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from nlpctl.runners.compress_refusals import (
     check_strategies,
     default_output,
     refuse_early,
+    refuse_missing,
     refuse_output,
     warn_unread,
 )
@@ -82,6 +83,9 @@ def _compress(recipe: Recipe, source: str, output: Path | None, overwrite: bool)
     chains = parse_strategy(recipe.compression.strategy)
     refuse_early(recipe, source, chains)
     folder = output if output is not None else default_output(source)
+    steps = {step.folder: step for step in plan_steps(chains, recipe.compression)}
+    training = any(step.trains and (overwrite or not is_made(folder, step)) for step in steps.values())
+    refuse_missing(recipe, source, chains, training)
     plan = make_plan(recipe, source, static_model(recipe))
     refuse_output(folder, source, plan, recipe, overwrite=overwrite, training=trains(chains))
     plan = plan if overwrite or trains(chains) else carried_over(folder, plan)
@@ -90,9 +94,8 @@ def _compress(recipe: Recipe, source: str, output: Path | None, overwrite: bool)
     check_scorable(recipe)
     check_strategies(recipe, source, chains)
     check_engines(recipe, setup, chains)
-    if trains(chains) and setup.device == "cpu":
+    if training and setup.device == "cpu":
         refuse_half_precision_on_cpu(recipe)
-    steps = {step.folder: step for step in plan_steps(chains, recipe.compression)}
     recipe = dataclasses.replace(recipe, runtime=one_process(recipe.runtime))
     with _taken(folder, overwrite, plan), sigterm_interrupts():
         try:

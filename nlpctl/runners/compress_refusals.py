@@ -12,7 +12,7 @@ from typing import Any
 from nlpctl.compression.files import data_files, files_of_networks, read_student
 from nlpctl.compression.hooks import check_hooks
 from nlpctl.compression.plan_file import PLAN, check_plan
-from nlpctl.compression.steps import ALGORITHMS, trains
+from nlpctl.compression.steps import ALGORITHMS
 from nlpctl.compression.strategy import BF16, KEY, TRAINED, Chain
 from nlpctl.config.checks import check
 from nlpctl.config.model_section import ModelSection
@@ -43,7 +43,9 @@ READ_BY = {  # settings, and the strategies that read them
     "activation_quantize_type": ("ptq", "qat"),
     "moving_rate": ("qat",),
     "use_pact": ("qat",),
+    "criterion": ("dynabert", "qat", "distill"),
 }
+_DATA = "give them: --set data.train=FILE"
 CHECKED = {
     "dynabert": "nlpctl.compression.dynabert",
     "distill": "nlpctl.compression.distill",
@@ -52,7 +54,7 @@ CHECKED = {
 
 
 def refuse_early(recipe: Recipe, source: str, chains: Sequence[Chain]) -> None:
-    """UserError for what can be told without Paddle."""
+    """UserError for what can be told without Paddle, wherever the results go."""
     check_hooks(recipe)
     found = resolve_source(source)
     if static_model(recipe) is not None:
@@ -63,13 +65,6 @@ def refuse_early(recipe: Recipe, source: str, chains: Sequence[Chain]) -> None:
         _refuse_training(recipe, chains, "an export")
     if not has_split(recipe.data, "dev"):
         check_scorable(recipe)  # tells so
-    if trains(chains):
-        # whatever the network was made of once, it is the source that is trained
-        model = recipe.model if found.folder is None else ModelSection(name_or_path=str(found.folder))
-        problems = check(dataclasses.replace(recipe, model=model), "train")
-        if problems:
-            raise UserError(problems=problems)
-    _check_files(recipe, chains)
     if any(chain.int8 == "ptq" for chain in chains):
         for algorithm in recipe.compression.algo_list or ALGORITHMS:
             ptq_settings(recipe, algorithm).check()
@@ -81,9 +76,22 @@ def refuse_early(recipe: Recipe, source: str, chains: Sequence[Chain]) -> None:
             raise UserError("ONNX Runtime is not installed", KEY, "pip install onnxruntime, or take ptq")
 
 
-def _check_files(recipe: Recipe, chains: Sequence[Chain]) -> None:
-    """UserError where a file that will be read is missing: on test, that would cost the table at the very end."""
-    reads_train = trains(chains) or any(chain.int8 in ("ptq", "ort-static") for chain in chains)
+def refuse_missing(recipe: Recipe, source: str, chains: Sequence[Chain], training: bool) -> None:
+    """UserError where a training cannot work, or a file is missing: on test, that would cost the table at the end.
+
+    `training`: whether a network is still to be trained.
+    """
+    if training:
+        # whatever the network was made of once, it is the source that is trained
+        folder = resolve_source(source).folder
+        model = recipe.model if folder is None else ModelSection(name_or_path=str(folder))
+        problems = check(dataclasses.replace(recipe, model=model), "train")
+        if problems:
+            raise UserError(problems=problems)
+    words = recipe.compression.prune_embeddings
+    if words and not has_split(recipe.data, "train"):
+        raise UserError("words are left out that training rows do not hold, and there are none", "data.train", _DATA)
+    reads_train = training or words or any(chain.int8 in ("ptq", "ort-static") for chain in chains)
     for split in ("train", "dev", "test") if reads_train else ("dev", "test"):
         if files_of(recipe.data, split):
             open_split(task_rows(recipe.task, recipe.data), split)
@@ -96,7 +104,8 @@ def warn_unread(recipe: Recipe, chains: Sequence[Chain]) -> None:
         origin = recipe.origins.get(f"compression.{name}")
         if origin is not None and origin.source.startswith("--") and not parts.intersection(readers):
             console.warn(f"{origin.source} changes nothing: it is for {' and '.join(readers)}")
-    if recipe.compression.criterion is not None and not (parts & {"dynabert", "qat"} or recipe.distillation.hard):
+    only_distill = "distill" in parts and not parts & {"dynabert", "qat"}
+    if recipe.compression.criterion is not None and only_distill and not recipe.distillation.hard:
         console.warn("compression.criterion changes nothing: distill weighs it by distillation.hard, which is 0")
 
 
@@ -131,7 +140,10 @@ def check_engines(recipe: Recipe, setup: ProcessSetup, chains: Sequence[Chain]) 
     from nlpctl.inference.choose import this_machine
 
     named = [BF16] if BF16 in re.split(r"[+,\s]+", recipe.compression.strategy or "") else []
-    for part in (*named, *(chain.int8 for chain in chains if chain.int8 is not None)):
+    parts = [chain.int8 for chain in chains if chain.int8 is not None]
+    if setup.device != "cpu":
+        parts = [part for part in parts if part != "qat"]  # a card trains it; its graph is made with --device cpu
+    for part in (*named, *parts):
         engine = "onnxruntime" if part.startswith("ort-") else "paddle"
         problem = obstacle(engine, BF16 if part == BF16 else "int8", this_machine(setup))
         if problem is not None:

@@ -137,10 +137,7 @@ def check_export(recipe: Recipe, manifest: ExportManifest) -> None:
 
 
 def prepared(recipe: Recipe) -> ProcessSetup:
-    """The process as the recipe's runtime section wants it, with Paddle and PaddleNLP imported in it.
-
-    Their import takes SIGTERM back: call this before `sigterm_interrupts`.
-    """
+    """The process as the recipe's runtime section wants it, with Paddle and PaddleNLP imported in it."""
     setup = prepare_process(one_process(recipe.runtime), recipe.training.seed)
     configure_paddle(setup, recipe.training.seed)
     with quiet_import():

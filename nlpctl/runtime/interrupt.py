@@ -24,8 +24,8 @@ STOP_SECONDS = 25.0  # from the first signal until the process stops whatever it
 def sigterm_interrupts() -> Iterator[None]:
     """In the body, SIGTERM raises KeyboardInterrupt.
 
-    Enter it after `import paddle`, which installs a handler that ends the process with a C++ stack. In a thread
-    other than the main one, where Python allows no handlers, nothing changes.
+    In a thread other than the main one, where Python allows no handlers, nothing changes. `import paddle` installs a
+    handler that ends the process with a C++ stack: `configure_paddle` puts back what was there.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

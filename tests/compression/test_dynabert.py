@@ -183,5 +183,5 @@ def test_criterion_decides_what_is_important(tmp_path, monkeypatch) -> None:
     recipe = dataclasses.replace(
         recipe, compression=dataclasses.replace(recipe.compression, criterion="own_loss:loss")
     )
-    with pytest.raises(RunFailed, match="asked"):
+    with pytest.raises(UserError, match="asked"):
         train_width(recipe, source, HALF, run, prepared(recipe))

@@ -31,6 +31,7 @@ if [ "$1" = train ]; then
   esac
 fi
 if [ "$1" = export ] || [ "$1" = bench ]; then more=(--rows 16); fi
+if [ "$1" = compress ]; then more=(--batch_sizes 1); fi
 if [ "$1" = serve ]; then exec "{python}" "{answers}" "$@"; fi
 exec "{python}" -m nlpctl "$@" "${{more[@]}}"
 """
@@ -59,8 +60,8 @@ QUESTIONS = (
     "same result", "inner layers", "LAC", "CRF", "batched=True", "Semantic indexing or matching", "wordtag",
     "CUDA versions", "set a parameter", "CPU or GPU", "plot loss", "explain a prediction", "large data",
     "several cards", "out of memory", "CPU is slow", "different lengths", "NaN", "word vectors", "share weights",
-    "own learning rate", "weights of one layer", "predictions faster", "the same results", "to a server",
-    "static-graph model",
+    "own learning rate", "weights of one layer", "predictions faster", "compress a big model",
+    "the same results", "to a server", "static-graph model",
 )  # fmt: skip
 
 

@@ -219,7 +219,7 @@ def test_a_layout_takes_a_run_or_an_export(run, capsys, monkeypatch, tmp_path):
 
 
 def test_what_is_told_to_end_leaves_nothing(classifier, tmp_path):
-    """In a process of its own: Paddle's import takes SIGTERM for itself."""
+    """In a process of its own, with Paddle freshly imported."""
     told = (
         "import os, signal, sys; from nlpctl.runners import export; from nlpctl.cli.app import main\n"
         "export.save_description = lambda *words: os.kill(os.getpid(), signal.SIGTERM)\n"

@@ -146,7 +146,7 @@ def test_what_the_student_extends_counts(tmp_path, source):
     student.write_text("extends: base.yaml\n")
     recipe = recipe_in(tmp_path, f"distillation.student={student}")
     out = planned(tmp_path / "out", recipe, source)
-    base.write_text(f"{STUDENT}training: {{num_train_epochs: 5, logging_steps: 7}}\nruntime: {{threads: 1}}\n")
+    base.write_text(f"{STUDENT}training: {{num_train_epochs: 5, logging_dir: elsewhere}}\nruntime: {{threads: 1}}\n")
     check(out, recipe, source)
     (out / TRAINED).mkdir(parents=True)
     with pytest.raises(UserError, match=r"--set dist.*made with distillation.student.training.num_train_epochs: 9\.0"):
@@ -182,6 +182,16 @@ def test_a_command_that_does_not_train_leaves_networks_as_they_are(tmp_path, sou
     write_plan(out, carried_over(out, plan))
     check(out, fast, source)
     with pytest.raises(UserError, match="made with training.learning_rate: 0.1"):
+        check(out, plain, source)
+
+
+def test_settings_of_qat_count_for_trainings(tmp_path, source):
+    plain, given = recipe_in(tmp_path), recipe_in(tmp_path, "compression.use_pact=false")
+    out = planned(tmp_path / "out", given, source)
+    check(out, plain, source)
+    (out / TRAINED).mkdir(parents=True)
+    check_plan(out, make_plan(plain, source), plain, training=False)
+    with pytest.raises(UserError, match="made with compression.use_pact: False"):
         check(out, plain, source)
 
 

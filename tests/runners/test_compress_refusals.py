@@ -17,7 +17,7 @@ from nlpctl.errors import RunFailed, UserError
 from nlpctl.inference.support import Machine
 from nlpctl.runners import compress
 from nlpctl.runners.compress import CompressResult
-from nlpctl.runners.compress_refusals import check_engines, refuse_early
+from nlpctl.runners.compress_refusals import check_engines, refuse_missing, warn_unread
 from nlpctl.runners.compress_report import report
 from nlpctl.runners.compress_steps import ptq_settings
 from nlpctl.runtime.cpu import CpuInfo
@@ -39,17 +39,18 @@ def recipe(tmp_path):
 
 
 def test_files_that_will_be_read_are_there(recipe, tmp_path):
-    (tmp_path / "config.json").write_text("{}")
-    for name in ("model_state.pdparams", "vocab.txt"):
-        (tmp_path / name).write_text("x")
     with pytest.raises(UserError, match="test.tsv does not exist"):
-        refuse_early(recipe("ort-dynamic"), str(tmp_path), parse_strategy("ort-dynamic"))
+        refuse_missing(recipe("ort-dynamic"), str(tmp_path), parse_strategy("ort-dynamic"), False)
     (tmp_path / "test.tsv").write_text("text\tlabel\na\tx\n")
     given = recipe("ort-dynamic,ptq")
     (tmp_path / "train.tsv").unlink()
-    refuse_early(given, str(tmp_path), parse_strategy("ort-dynamic"))  # reads no training rows
+    refuse_missing(given, str(tmp_path), parse_strategy("ort-dynamic"), False)  # reads no training rows
     with pytest.raises(UserError, match="train.tsv does not exist"):
-        refuse_early(given, str(tmp_path), parse_strategy("ptq"))
+        refuse_missing(given, str(tmp_path), parse_strategy("ptq"), False)
+    words = Override("compression.prune_embeddings", "true", "--prune_embeddings")
+    with pytest.raises(UserError, match="train.tsv does not exist"):
+        fewer = load_recipe(tmp_path / "recipe.yaml", (words,), "apply")
+        refuse_missing(fewer, str(tmp_path), parse_strategy("ort-dynamic"), False)
 
 
 @pytest.mark.parametrize("part", ["dynabert+ptq", "qat", "ort-static", "bf16"])
@@ -90,3 +91,20 @@ def test_all_scores_of_the_users_function_are_reported(tmp_path):
     result = CompressResult(tmp_path, (row,), (), Metric("f1", own=True), Aim(), row, row, None)
     (entry,) = report(result, "outputs/run", "sequence_classification")["rows"]
     assert entry["report"]["compression.evaluate.f1"] == 0.9 and entry["report"]["compression.evaluate.recall"] == 0.8
+
+
+def test_a_card_trains_for_8_bits(recipe, monkeypatch):
+    """Its graph is made in the same folder with --device cpu."""
+    monkeypatch.setattr("nlpctl.inference.choose.this_machine", lambda _: dataclasses.replace(OLDER, device="gpu:0"))
+    check_engines(recipe("dynabert+qat"), SimpleNamespace(device="gpu"), parse_strategy("dynabert+qat"))
+
+
+@pytest.mark.parametrize(
+    ("strategy", "hard", "told"),
+    [("distill", 0.0, True), ("distill", 0.5, False), ("distill,qat", 0.0, False), ("ptq", 0.0, False)],
+)
+def test_a_loss_that_nothing_weighs_is_told(recipe, capsys, strategy, hard, told):
+    given = {"compression.criterion": "my_losses:mine", "distillation.hard": str(hard)}
+    of_the_recipe = [Override(name, text, "recipe.yaml:3") for name, text in given.items()]
+    warn_unread(recipe(strategy, *of_the_recipe), parse_strategy(strategy))
+    assert ("distill weighs it" in capsys.readouterr().err) is told

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 
@@ -189,3 +190,16 @@ def test_nothing_heavy_is_imported_by_preparing():
         "prepare_process(RuntimeSection(device='cpu'), 7); print([m for m in ('paddle', 'numpy') if m in sys.modules])"
     )
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout == "[]\n"
+
+
+def test_the_import_of_paddle_leaves_sigterm_as_it_was():
+    """Paddle's own handler prints a C++ stack and says FatalError."""
+    told = (
+        "import os, signal, nlpctl\n"
+        "from nlpctl.config.schema import RuntimeSection\n"
+        "from nlpctl.runtime.process import configure_paddle, prepare_process\n"
+        "configure_paddle(prepare_process(RuntimeSection(device='cpu'), 1), 1)\n"
+        "os.kill(os.getpid(), signal.SIGTERM)\n"
+    )
+    ended = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True)
+    assert ended.returncode == -signal.SIGTERM and "FatalError" not in ended.stderr and "Signal" not in ended.stderr
