@@ -3,6 +3,7 @@
 #
 #   bash scripts/test.sh                       # everything
 #   bash scripts/test.sh tests/config -x       # arguments go to pytest
+#   NLPCTL_SLOW=1 bash scripts/test.sh         # also every command of docs/faq.md, 4 minutes more
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/venv.sh"
 
