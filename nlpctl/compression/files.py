@@ -38,6 +38,12 @@ def read_student(recipe: Recipe) -> Recipe | None:
     return given
 
 
+def student_model(recipe: Recipe) -> ModelSection:
+    """What the student is: the section model of its own recipe, else distillation.model. UserError as read_student."""
+    student = read_student(recipe)
+    return recipe.distillation.model if student is None else student.model
+
+
 def named_student(recipe: Recipe) -> Recipe | None:
     """The recipe that distillation.student names, whatever its task; None where there is none."""
     student = recipe.distillation.student

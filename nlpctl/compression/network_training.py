@@ -33,7 +33,7 @@ from nlpctl.models.source import WEIGHTS
 from nlpctl.runtime import console
 from nlpctl.runtime.files import staged_dir, staged_file, write_json_atomic
 from nlpctl.runtime.process import ProcessSetup
-from nlpctl.runtime.run_directory import COMPRESS, MADE_BY, RunDirectory, describe_run
+from nlpctl.runtime.run_directory import OF_COMPRESS, RunDirectory, describe_run
 from nlpctl.runtime.versions import installed_versions
 from nlpctl.tasks.base import Task
 from nlpctl.tasks.registry import TASKS, make_task
@@ -145,7 +145,7 @@ def train_task(
 
 def begin_network(recipe: Recipe, run: RunDirectory, setup: ProcessSetup, data: TrainingData) -> None:
     """Take `run` for a network of this command, which alone can go on with it. UserError as of `RunDirectory.begin`."""
-    facts = {MADE_BY: COMPRESS, "device": setup.device, "processes": setup.world_size, "skipped_rows": data.skipped}
+    facts = {**OF_COMPRESS, "device": setup.device, "processes": setup.world_size, "skipped_rows": data.skipped}
     facts |= describe_run((), recipe.training.seed, data.files, installed_versions())
     run.begin(facts, dump_recipe(recipe), resume=run.manifest_file.exists(), overwrite=False)
 

@@ -149,10 +149,16 @@ def _of_student(recipe: Recipe) -> dict[str, Any]:
     return {f"{_STUDENT}.{name}": values[name] for name in names}
 
 
+def has_learned(network: Path) -> bool:
+    """Whether the run directory of a network holds anything of a training: a model or a checkpoint."""
+    run = RunDirectory(network)
+    return run.model.is_dir() or run.last_checkpoint() is not None
+
+
 def _is_trained(folder: Path) -> bool:
     """Whether anything of a training is in `folder`. Networks may have been deleted, and what was made of them not."""
     networks = [path for path in (folder / NETWORKS).glob("[!.]*") if path.name != FEWER_WORDS]
-    if any(RunDirectory(path).model.is_dir() or RunDirectory(path).last_checkpoint() for path in networks):
+    if any(has_learned(path) for path in networks):
         return True
     names = [path.name for kind in (EXPORTS, CANDIDATES) for path in (folder / kind).glob("[!.]*")]
     parts = [name.split("+") for name in names]

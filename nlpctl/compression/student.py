@@ -10,7 +10,7 @@ from random import Random
 import numpy as np
 
 from nlpctl.compression.dynabert import narrowed
-from nlpctl.compression.files import read_student
+from nlpctl.compression.files import read_student, student_model
 from nlpctl.compression.fitted_layers import fit_layers
 from nlpctl.compression.layer_losses import LayerLosses, spread_layers
 from nlpctl.compression.network_training import START, load_source, network_recipe
@@ -111,8 +111,7 @@ def compares_layers(section: DistillationSection) -> str | None:
 def check_layer_losses(recipe: Recipe, teacher_layers: object) -> None:
     """UserError where files show that a student has no layers to compare with a teacher of so many."""
     section = recipe.distillation
-    where, given = compares_layers(section), read_student(recipe)
-    model = section.model if given is None else given.model
+    where, model = compares_layers(section), student_model(recipe)
     if where is None or is_made_of_layers(section):
         return
     if model.from_scratch is not None:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import importlib.util
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +24,12 @@ def import_function(name: str, where: str, purpose: str) -> Callable[..., Any]:
     module_name, colon, function_name = name.partition(":")
     if not (module_name and colon and function_name):
         raise UserError(f"{name!r} does not name a function", where=where, hint="write package.module:function")
-    here = os.getcwd()
-    sys.path.insert(0, here)
     try:
-        importlib.invalidate_caches()
-        module = importlib.import_module(module_name)
+        with _current_directory_first():
+            module = importlib.import_module(module_name)
     except Exception as error:
-        hint = f"modules are looked for in the current directory ({here}) and among the installed packages"
+        hint = f"modules are looked for in the current directory ({os.getcwd()}) and among the installed packages"
         raise UserError(f"cannot import {module_name!r}: {raised(error)}", where=where, hint=hint) from None
-    finally:
-        sys.path.remove(here)
     if function_name not in vars(module):
         guess = did_you_mean(function_name, [key for key, value in vars(module).items() if callable(value)])
         hint = f"name a function of {vars(module).get('__file__') or module_name}"
@@ -45,15 +42,24 @@ def import_function(name: str, where: str, purpose: str) -> Callable[..., Any]:
 
 def module_file(name: str) -> Path | None:
     """The file of the module that `package.module:function` names, or None. Only packages around it are run."""
+    try:
+        with _current_directory_first():
+            found = importlib.util.find_spec(name.partition(":")[0])
+    except Exception:  # of a package around it: whoever runs the function tells
+        return None
+    return None if found is None or found.origin is None or not os.path.isfile(found.origin) else Path(found.origin)
+
+
+@contextlib.contextmanager
+def _current_directory_first() -> Iterator[None]:
+    """In the body, modules are looked for in the current directory first, new ones included."""
     here = os.getcwd()
     sys.path.insert(0, here)
     try:
-        found = importlib.util.find_spec(name.partition(":")[0])
-    except Exception:  # of a package around it: whoever runs the function tells
-        return None
+        importlib.invalidate_caches()
+        yield
     finally:
         sys.path.remove(here)
-    return None if found is None or found.origin is None or not os.path.isfile(found.origin) else Path(found.origin)
 
 
 def raised(error: Exception, *callers: str) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nlpctl.errors import UserError
-from nlpctl.runtime.layout import CHECKPOINTS, EXPORT_MANIFEST, MANIFEST, MODEL, TASK, checkpoints_in
+from nlpctl.runtime.layout import CHECKPOINTS, EXPORT_MANIFEST, MANIFEST, MODEL, TASK
 from nlpctl.runtime.run_directory import RunDirectory
 
 Kind = Literal["hub", "paddlenlp", "huggingface", "nlpctl", "export"]
@@ -145,9 +145,9 @@ def _run_model(folder: Path) -> Path | None:
         return None
     if (folder / MODEL).is_dir():
         return folder / MODEL
-    run, checkpoints = RunDirectory(folder), checkpoints_in(folder / CHECKPOINTS)
-    if checkpoints:
-        hint = f"finish it with {run.to_go_on()}, or name one of its checkpoints, such as {checkpoints[-1]}"
+    run = RunDirectory(folder)
+    if (checkpoint := run.last_checkpoint()) is not None:
+        hint = f"finish it with {run.to_go_on()}, or name one of its checkpoints, such as {checkpoint}"
     else:
         hint = f"it has no checkpoint: go on with {run.to_go_on()}"
         hint += "" if run.is_of_compress else ", or train it again with --overwrite"

@@ -13,7 +13,7 @@ from pathlib import Path
 from nlpctl.compression.best import write_best
 from nlpctl.compression.costs import TIMES, Clock, Costs, read_times, told, trained_rows, write_times
 from nlpctl.compression.explore import Explorer, Option
-from nlpctl.compression.plan_file import carried_over, make_plan, write_plan
+from nlpctl.compression.plan_file import carried_over, has_learned, make_plan, write_plan
 from nlpctl.compression.scores import Failure, Metric, Row, TestScore
 from nlpctl.compression.selection import Aim, select
 from nlpctl.compression.steps import CANDIDATES, EXPORTS, NETWORKS, Step, plan_steps, trains
@@ -303,8 +303,8 @@ def _taken(folder: Path, overwrite: bool, plan: dict) -> Iterator[None]:
                     remove_dir(folder / name)
                 (folder / TIMES).unlink(missing_ok=True)
             for path in (folder / NETWORKS).glob("*/manifest.json"):
-                if not (run := RunDirectory(path.parent)).model.is_dir() and run.last_checkpoint() is None:
-                    remove_dir(run.path)  # it has learned nothing, and may have begun with other settings
+                if not has_learned(path.parent):  # and may have begun with other settings
+                    remove_dir(path.parent)
             write_plan(folder, plan)
             for name in (".", NETWORKS, EXPORTS, CANDIDATES, SCORES):
                 remove_leftovers(folder / name)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nlpctl.compression.files import data_files, files_of_networks, read_student
+from nlpctl.compression.files import data_files, files_of_networks, student_model
 from nlpctl.compression.hooks import check_hooks
 from nlpctl.compression.plan_file import PLAN, check_plan
 from nlpctl.compression.steps import ALGORITHMS
@@ -155,8 +155,7 @@ def _student_config(recipe: Recipe) -> dict[str, Any]:
     """What config.json of a student says of its kind, where it is one of nlpctl's own networks."""
     from nlpctl.models.families import OWN  # imports Paddle
 
-    student = read_student(recipe)
-    model = recipe.distillation.model if student is None else student.model
+    model = student_model(recipe)
     own = model.from_scratch is not None and model.from_scratch.architecture in OWN
     return {"model_type": OWN[model.from_scratch.architecture]} if own else {}
 

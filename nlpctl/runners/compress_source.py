@@ -52,15 +52,11 @@ def copy_fp32(export: Path, folder: Path) -> None:
 
 def require_fp32(manifest: ExportManifest, export: Path) -> tuple[Graph, ...]:
     """The graphs that compression starts from. UserError where the export holds none, as a compressed one does."""
-    if not (found := fp32_graphs(manifest)):
+    found = tuple(graph for graph in manifest.graphs if graph.precision == "fp32" and graph.method is None)
+    if not found:
         hint = "give the run, the model folder or the export that it was made of"
         raise UserError("this export holds no fp32 graph to start from", str(export), hint)
     return found
-
-
-def fp32_graphs(manifest: ExportManifest) -> tuple[Graph, ...]:
-    """The graphs that were not made smaller."""
-    return tuple(graph for graph in manifest.graphs if graph.precision == "fp32" and graph.method is None)
 
 
 def copy_files(export: Path, folder: Path, dropped: Collection[str]) -> None:

@@ -42,7 +42,7 @@ from nlpctl.runtime.layout import (
 from nlpctl.runtime.lock import take_lock
 
 FORMAT = 1
-MADE_BY, COMPRESS = "made_by", "compress"  # in the manifest of a network that `nlpctl compress` makes
+OF_COMPRESS = {"made_by": "compress"}  # in the manifest of a network that `nlpctl compress` makes
 
 
 class RunDirectory:
@@ -97,7 +97,7 @@ class RunDirectory:
     def is_of_compress(self) -> bool:
         """Whether `nlpctl compress` makes the network here. Its recipe does not hold what it learns from."""
         try:
-            return self.read_manifest().get(MADE_BY) == COMPRESS
+            return self.read_manifest().get("made_by") == OF_COMPRESS["made_by"]
         except UserError:  # there is none, or whoever needs it tells that it cannot be read
             return False
 
