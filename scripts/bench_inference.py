@@ -158,10 +158,10 @@ def _ours(
 ) -> list[Asked]:
     """nlpctl in every way that this machine can run the export; auto is the fastest that it may take."""
     recipe = load_recipe(export, [Override("runtime.device", "cpu", "--device")], "apply")
-    from nlpctl.runners.trained import prepared
+    from nlpctl.inference.trained import prepared
 
     setup, manifest = prepared(recipe), read_manifest(export)  # first: an import of Paddle would settle for one thread
-    from nlpctl.inference.choose import candidates, choices, this_machine
+    from nlpctl.inference.auto import candidates, choices, this_machine
 
     least = 0.0 if any_precision else recipe.inference.min_agreement
     inference = dataclasses.replace(recipe.inference, min_agreement=least)

@@ -30,7 +30,7 @@ from retag_lexical import read_sentences
 
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.data.kinds import task_rows
-from nlpctl.runners.trained import open_trained_model
+from nlpctl.runners.open_model import open_trained_model
 
 Segment = Callable[[list[str]], int]  # texts to the number of their words
 

@@ -30,16 +30,16 @@ from unittest import mock
 from bench_common import conditions, conditions_line
 from parity_models import KINDS, Kind, make_run
 
-from nlpctl.compression.steps import CANDIDATES, EXPORTS, NETWORKS, Step, plan_steps
-from nlpctl.compression.strategy import parse_strategy
+from nlpctl.compression.plan.steps import CANDIDATES, EXPORTS, NETWORKS, Step, plan_steps
+from nlpctl.compression.plan.strategy import parse_strategy
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import NlpctlError, UserError
+from nlpctl.files import STAGING_PREFIX
+from nlpctl.inference.trained import find_trained_model
 from nlpctl.models.export_folder import read_manifest
-from nlpctl.runners.compress_refusals import check_strategies
-from nlpctl.runners.compress_steps import Workbench
-from nlpctl.runners.trained import find_trained_model
-from nlpctl.runtime.files import STAGING_PREFIX
+from nlpctl.runners.compress.refusals import check_strategies
+from nlpctl.runners.compress.workbench import Workbench
 
 FAMILIES = ("ernie", "bert", "roberta", "electra", "bilstm")
 TASKS = ("sequence classification", "text matching", "token classification", "token classification, CRF",
@@ -168,12 +168,12 @@ def _compared(bench: Workbench, folder: Path, simulated: Path) -> dict[str, Any]
     output, and how many different decisions there are.
     """
     from nlpctl.data.kinds import task_rows
-    from nlpctl.export.parity import Parity
-    from nlpctl.export.rows import rows_to_compare
-    from nlpctl.inference.choose import choices, open_choice
+    from nlpctl.data.sample_rows import rows_to_compare
+    from nlpctl.inference.auto import choices, open_choice
+    from nlpctl.inference.parity import Parity
     from nlpctl.inference.samples import read_description
-    from nlpctl.runners.score_candidates import recipe_of
-    from nlpctl.runners.trained import prepared
+    from nlpctl.inference.trained import prepared
+    from nlpctl.runners.compress.scorer import recipe_of
 
     recipe, manifest, setup = recipe_of(bench.recipe, folder), read_manifest(folder), prepared(bench.recipe)
     task, encoder = read_description(folder, recipe)
@@ -210,7 +210,8 @@ def own_kernels(prefix: Path) -> Callable[[dict[str, Any]], tuple[Any, ...]]:
 @contextlib.contextmanager
 def kept_simulations(folder: Path) -> Iterator[None]:
     """Simulated graphs, from which those for oneDNN are made, are kept in `folder` under the candidate's name."""
-    from nlpctl.compression import ptq, qat
+    from nlpctl.compression.networks import qat
+    from nlpctl.graphs import ptq
 
     folder.mkdir()
     write = ptq.write_onednn_program

@@ -46,12 +46,12 @@ TEACH = """
 import sys
 from pathlib import Path
 from nlpctl.config.load import Override, load_recipe
-from nlpctl.runners.trained import find_trained_model, prepared
+from nlpctl.inference.trained import find_trained_model, prepared
 from nlpctl.runtime.run_directory import RunDirectory
 source, run, *settings = sys.argv[1:]
 recipe = load_recipe(source, [Override(*setting.split("=", 1), "--set") for setting in settings])
 setup = prepared(recipe)
-from nlpctl.compression.distill import train_student
+from nlpctl.compression.networks.distill import train_student
 train_student(recipe, find_trained_model(recipe), RunDirectory(Path(run)), setup)
 """
 

@@ -115,8 +115,8 @@ def questions(file: Path) -> Iterator[Any]:
     from nlpctl.data.examples import ExampleReader
     from nlpctl.data.kinds import task_rows
     from nlpctl.data.labels import LabelSet
+    from nlpctl.data.readers import read_rows
     from nlpctl.data.row import BadRow
-    from nlpctl.data.rows import read_rows
 
     rows = task_rows("question_answering", DataSection())
     reader = ExampleReader(rows, LabelSet(()))

@@ -18,8 +18,8 @@ from nlpctl.config.schema import Recipe
 from nlpctl.data.collate import raise_failure
 from nlpctl.data.kinds import task_rows
 from nlpctl.data.splits import read_training_data
+from nlpctl.inference.trained import prepared
 from nlpctl.models.folder import make_card, save_model_folder
-from nlpctl.runners.trained import prepared
 
 TRAINING_ROWS, DEV_ROWS = 600, 256
 BATCH = 16

@@ -1,4 +1,4 @@
-"""Write nlpctl/runtime/data/paddle_flags.json: the FLAGS_* that the installed Paddle knows, with their types.
+"""Write nlpctl/config/data/paddle_flags.json: the FLAGS_* that the installed Paddle knows, with their types.
 
     python scripts/update_paddle_flags.py
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import nlpctl  # noqa: F401  (zlib before paddle)
 
-FLAGS_FILE = Path(__file__).resolve().parent.parent / "nlpctl/runtime/data/paddle_flags.json"
+FLAGS_FILE = Path(__file__).resolve().parent.parent / "nlpctl/config/data/paddle_flags.json"
 READ_FROM_ENVIRONMENT = re.compile(r"""(?:getenv\(|environ\.get\(|environ\[)\s*['"](FLAGS_\w*[a-zA-Z])['"]""")
 
 

@@ -14,13 +14,25 @@ from nlpctl.cli.app import COMMANDS
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "nlpctl"
 
-# Imports point to a later layer or stay inside their own, and modules never import in a circle.
-LAYERS = (
-    ("cli",),
-    ("runners",),
-    ("tasks", "training", "compression", "inference", "serving", "export", "static_graph"),
-    ("models", "data"),
-    ("config", "runtime", "report", "upstream"),
+# The rooms in order: a module imports from its own room or from a later one, and modules never import in a circle.
+ORDER = (
+    "cli",
+    "runners",
+    "serving",
+    "static_graph",
+    "export",
+    "compression",
+    "training",
+    "inference",
+    "tasks",
+    "graphs",
+    "models",
+    "data",
+    "runtime",
+    "config",
+    "report",
+    "formats",
+    "upstream",
 )
 LIGHT = ("config", "runtime", "cli")
 HEAVY = {"paddle", "paddlenlp", "paddleslim", "numpy", "onnxruntime", "tokenizers", "datasets", "visualdl"}
@@ -45,7 +57,7 @@ def imports(path: Path, *, module_level_only: bool = False) -> set[str]:
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            # `from nlpctl.data import rows` imports nlpctl.data and nlpctl.data.rows
+            # `from nlpctl.data import rows` imports nlpctl.data and nlpctl.data.readers
             found.add(node.module)
             found.update(f"{node.module}.{alias.name}" for alias in node.names)
         inside = module_level_only and isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
@@ -59,9 +71,9 @@ def imports(path: Path, *, module_level_only: bool = False) -> set[str]:
 
 
 def layer_of(module: str) -> int | None:
-    """Index of the layer of `nlpctl.FOLDER...`; None for the package itself, errors.py and names.py."""
+    """The place of `nlpctl.FOLDER...` in the order; None for the package itself, errors.py and names.py."""
     folder = module.removeprefix("nlpctl.").split(".")[0]
-    return next((index for index, folders in enumerate(LAYERS) if folder in folders), None)
+    return ORDER.index(folder) if folder in ORDER else None
 
 
 def wrong_direction(importer: str, imported: str) -> bool:
@@ -69,9 +81,9 @@ def wrong_direction(importer: str, imported: str) -> bool:
     return here is not None and there is not None and there < here
 
 
-def test_every_folder_has_a_layer() -> None:
+def test_every_folder_has_its_place() -> None:
     folders = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
-    assert folders == {name for names in LAYERS for name in names}
+    assert folders == set(ORDER)
 
 
 def test_imports_point_one_way() -> None:
@@ -85,8 +97,8 @@ def test_imports_point_one_way() -> None:
 
 
 def test_the_direction_check_sees_a_wrong_import() -> None:
-    assert wrong_direction("nlpctl.config.load", "nlpctl.data.rows")
-    assert wrong_direction("nlpctl.data.rows", "nlpctl.tasks.base")
+    assert wrong_direction("nlpctl.config.load", "nlpctl.data.readers")
+    assert wrong_direction("nlpctl.data.readers", "nlpctl.tasks.base")
     assert not wrong_direction("nlpctl.cli.train", "nlpctl.config.load")
 
 

@@ -13,7 +13,7 @@ from nlpctl.config.located import located
 from nlpctl.runtime import console
 
 if TYPE_CHECKING:
-    from nlpctl.runners.compress import CompressResult
+    from nlpctl.runners.compress.command import CompressResult
 
 
 def compress(
@@ -69,8 +69,8 @@ def compress(
         if text is not None
     ]
     recipe = load_command_recipe(model, ctx, overrides, purpose="apply")
-    from nlpctl.runners.compress import compress as run_compression
-    from nlpctl.runners.trained import find_trained_model
+    from nlpctl.inference.trained import find_trained_model
+    from nlpctl.runners.compress.command import compress as run_compression
 
     with located(recipe):
         result = run_compression(recipe, find_trained_model(recipe), output=output, overwrite=overwrite)
@@ -78,9 +78,9 @@ def compress(
 
 
 def _show(result: CompressResult, json: bool) -> None:
-    from nlpctl.compression.selection import ordered
-    from nlpctl.runners.compress_report import JSON, summary
-    from nlpctl.runners.compress_table import cells, columns
+    from nlpctl.compression.plan.selection import ordered
+    from nlpctl.runners.compress.report import JSON, summary
+    from nlpctl.runners.compress.table import cells, columns
 
     if json:
         console.result((result.folder / JSON).read_text(encoding="utf-8").rstrip("\n"))

@@ -9,8 +9,8 @@ import typer
 
 from nlpctl.cli.options import load_command_recipe
 from nlpctl.config.located import located
+from nlpctl.layout import EXPORT_REPORT
 from nlpctl.runtime import console
-from nlpctl.runtime.layout import EXPORT_REPORT
 
 
 def export(
@@ -56,9 +56,9 @@ def export(
       nlpctl export outputs/quickstart/model -o quickstart-export --data reviews.tsv
     """
     recipe = load_command_recipe(model, ctx, purpose="apply")
+    from nlpctl.inference.trained import find_trained_model
     from nlpctl.runners.export import Wanted
     from nlpctl.runners.export import export as run_export
-    from nlpctl.runners.trained import find_trained_model
 
     with located(recipe):
         wanted = Wanted(_names(format), _names(precision), data, rows)

@@ -15,6 +15,7 @@ from nlpctl.config.data_checks import DATA_CHECKS
 from nlpctl.config.distillation_checks import DISTILLATION_CHECKS, DISTILLATION_FILES
 from nlpctl.config.finding import Check, Finding, value_of
 from nlpctl.config.network_checks import NETWORK_CHECKS
+from nlpctl.config.paddle_flags import flag_environment
 from nlpctl.config.parameter_checks import PARAMETER_CHECKS
 from nlpctl.config.positions import display
 from nlpctl.config.ranges import RANGES
@@ -23,7 +24,6 @@ from nlpctl.config.task_checks import TASK_CHECKS
 from nlpctl.config.tasks import task_info
 from nlpctl.config.training_checks import TRAINING_CHECKS
 from nlpctl.errors import Problem, UserError
-from nlpctl.runtime.flags import flag_environment
 
 Purpose = Literal["train", "apply"]  # apply: evaluate, predict or show, where the training data may be gone
 

@@ -6,9 +6,9 @@ import math
 import re
 from typing import Any
 
-from nlpctl.config.findings import Findings
 from nlpctl.config.keys import SECTIONS, Key, keys_of, nearest_key
 from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode
+from nlpctl.config.reading import Findings
 from nlpctl.config.schema import Origin, Scalar
 from nlpctl.errors import Problem
 from nlpctl.names import nearest

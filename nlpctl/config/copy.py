@@ -11,7 +11,7 @@ import yaml
 from nlpctl.config.library import PREFIX, ShippedRecipe, find_recipe, shipped_recipes, shipped_root
 from nlpctl.config.positions import display
 from nlpctl.errors import UserError
-from nlpctl.runtime.files import STAGING_PREFIX, write_text_atomic
+from nlpctl.files import STAGING_PREFIX, write_text_atomic
 
 
 def copy_recipe(name: str, folder: Path, *, overwrite: bool) -> list[Path]:

@@ -9,9 +9,9 @@ import re
 from pathlib import Path
 from typing import Any, NoReturn
 
-from nlpctl.config.findings import Findings
 from nlpctl.config.keys import all_keys, nearest_key
 from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode
+from nlpctl.config.reading import Findings
 
 _PATTERN = re.compile(r"\$\$\{|\$\{([^{}]*)\}|\$\{")
 

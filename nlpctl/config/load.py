@@ -14,12 +14,12 @@ from typing import Any
 from nlpctl.config.checks import Purpose, check
 from nlpctl.config.coerce import coerce_sections
 from nlpctl.config.dump import dump_recipe
-from nlpctl.config.findings import Findings
 from nlpctl.config.interpolate import interpolate
 from nlpctl.config.keys import find_key
 from nlpctl.config.managed import MANAGED
 from nlpctl.config.paths import absolute, resolve_paths
 from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode, merge, parse_yaml
+from nlpctl.config.reading import Findings
 from nlpctl.config.schema import DataSection, ModelSection, Origin, Recipe
 from nlpctl.config.sources import read_source
 from nlpctl.config.tasks import KNOWN_TASKS, task_info

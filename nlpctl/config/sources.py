@@ -7,13 +7,13 @@ import os
 from pathlib import Path
 from typing import Any
 
-from nlpctl.config.findings import Findings
 from nlpctl.config.library import PREFIX, find_recipe, shipped_path, shipped_recipes
 from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode, display, merge, read_yaml
+from nlpctl.config.reading import Findings
 from nlpctl.config.schema import Origin
 from nlpctl.errors import UserError
+from nlpctl.layout import RECIPE, TASK
 from nlpctl.names import nearest
-from nlpctl.runtime.layout import RECIPE, TASK
 
 DATA_SUFFIXES = (".tsv", ".csv", ".jsonl", ".txt")  # .json is YAML too
 

@@ -22,6 +22,8 @@ from nlpctl.errors import NlpctlError, Problem, RunFailed, UserError
 if TYPE_CHECKING:
     from nlpctl.data.tokenizers import Encoding, TextEncoder
 
+Batch = dict[str, np.ndarray]  # what a network takes, by name
+
 FAILURE_KEY = "loader_failure"
 
 

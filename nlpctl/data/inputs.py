@@ -13,8 +13,8 @@ from typing import Any, BinaryIO
 
 from nlpctl.data.examples import BadRowLog, ExampleReader
 from nlpctl.data.lines import numbered_lines
+from nlpctl.data.readers import no_rows, parse_rows, plain_rows
 from nlpctl.data.row import BadRow, Row
-from nlpctl.data.rows import no_rows, parse_rows, plain_rows
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import UserError
 

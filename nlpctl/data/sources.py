@@ -9,8 +9,8 @@ from typing import Any, Protocol
 
 from nlpctl.config.schema import DataSection
 from nlpctl.data.functions import import_function, raised
+from nlpctl.data.readers import file_format, read_rows
 from nlpctl.data.row import BadRow, Row, missing_key
-from nlpctl.data.rows import file_format, read_rows
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import Problem, UserError
 from nlpctl.names import nearest

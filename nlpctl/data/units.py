@@ -17,7 +17,7 @@ from nlpctl.data.jieba_words import load_jieba
 from nlpctl.data.tokenizers import Encoding, TextEncoder, longest_first
 from nlpctl.data.vocabulary import count_bounded
 from nlpctl.errors import UserError
-from nlpctl.runtime.files import write_json_atomic, write_text_atomic
+from nlpctl.files import write_json_atomic, write_text_atomic
 
 Unit = Literal["characters", "words"]
 

@@ -22,7 +22,7 @@ from tokenizers.trainers import WordPieceTrainer
 
 from nlpctl.data.wordpiece import HARD, CharacterTable
 from nlpctl.errors import UserError
-from nlpctl.runtime.files import write_json_atomic, write_text_atomic
+from nlpctl.files import write_json_atomic, write_text_atomic
 
 SPECIAL_TOKENS = {
     "pad_token": "[PAD]",

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import paddle
 
+from nlpctl.data.collate import Batch
 from nlpctl.errors import NlpctlError, Problem, RunFailed
-from nlpctl.export.graph_files import INT8_PREFIX, ONNX, ONNX_DYNAMIC, ONNX_STATIC, PREFIX, paddle_files
-from nlpctl.export.onnx import require_paddle2onnx, write_onnx_graph
-from nlpctl.export.onnx_gru import is_own_onnx, write_onnx_gru
-from nlpctl.export.to_graph import write_paddle_graph
+from nlpctl.graphs.graph_files import INT8_PREFIX, ONNX, ONNX_DYNAMIC, ONNX_STATIC, PREFIX, paddle_files
+from nlpctl.graphs.onnx import require_paddle2onnx, write_onnx_graph
+from nlpctl.graphs.onnx_gru import is_own_onnx, write_onnx_gru
+from nlpctl.graphs.to_static import write_paddle_graph
 from nlpctl.models.export_folder import Graph, TensorSpec
-from nlpctl.tasks.base import Batch
 
 
 @dataclass(frozen=True)
@@ -125,11 +125,11 @@ def _problems(graph: Graph, error: Exception) -> tuple[Problem, ...]:
 def _quantize(folder: Path, graph: Graph, calibration: Callable[[], Iterable[Batch]]) -> None:
     """Write an int8 graph from the fp32 graph of its format."""
     if graph.method == "ptq":
-        from nlpctl.compression.ptq import quantize
+        from nlpctl.graphs.ptq import quantize
 
         quantize(folder / PREFIX, folder / INT8_PREFIX, calibration())
         return
-    from nlpctl.compression.onnx_quantize import quantize_dynamic, quantize_static
+    from nlpctl.graphs.onnx_quantize import quantize_dynamic, quantize_static
 
     file = folder / graph.files[0]
     if graph.method == "dynamic":

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from nlpctl.data.sample_rows import ComparedRows
 from nlpctl.export.check import FP32_AGREEMENT, Finding, fp32_tolerance
 from nlpctl.export.graphs import Refused
-from nlpctl.export.parity import Parity
-from nlpctl.export.rows import ComparedRows
+from nlpctl.files import write_json_atomic, write_text_atomic
+from nlpctl.inference.parity import Parity
+from nlpctl.layout import EXPORT_REPORT
 from nlpctl.models.export_folder import ExportManifest, Graph
-from nlpctl.runtime.files import write_json_atomic, write_text_atomic
-from nlpctl.runtime.layout import EXPORT_REPORT
 from nlpctl.runtime.process import ProcessSetup
 
 SHOWN = 20  # rows that are decided otherwise

@@ -7,7 +7,8 @@ from typing import Protocol
 import numpy as np
 import paddle
 
-from nlpctl.tasks.base import Batch, as_tuple
+from nlpctl.data.collate import Batch
+from nlpctl.tasks.base import as_tuple
 
 
 class Predictor(Protocol):

@@ -19,9 +19,10 @@ from typing import Any, Literal
 import numpy as np
 import paddle
 
+from nlpctl.data.collate import Batch
 from nlpctl.data.units import UnitTokenizer, special_ids
 from nlpctl.errors import UserError
-from nlpctl.tasks.base import Batch, as_tuple
+from nlpctl.tasks.base import as_tuple
 from nlpctl.upstream.input_gradient import differentiable
 
 Method = Literal["integrated_gradients", "occlusion"]

@@ -10,10 +10,10 @@ from typing import Any
 import numpy as np
 import paddle
 
+from nlpctl.data.collate import Batch
 from nlpctl.errors import UserError
 from nlpctl.models.network import max_positions
 from nlpctl.models.parameters import no_match, whole_name
-from nlpctl.tasks.base import Batch
 
 
 class LayerOutputs:

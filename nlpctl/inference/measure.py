@@ -31,7 +31,7 @@ def main(argv: Sequence[str]) -> None:
     with quiet_import():
         import paddle
 
-        from nlpctl.inference.choose import choices, open_choice
+        from nlpctl.inference.auto import choices, open_choice
         from nlpctl.inference.samples import sample_batches
     paddle.set_device(order.device)
     manifest = read_manifest(folder)

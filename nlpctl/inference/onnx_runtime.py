@@ -7,11 +7,11 @@ from pathlib import Path
 import numpy as np
 import onnxruntime
 
+from nlpctl.data.collate import Batch
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.inference.foreign import AGAIN, check_graph
 from nlpctl.models.export_folder import ExportManifest, Graph
 from nlpctl.runtime.process import ProcessSetup
-from nlpctl.tasks.base import Batch
 
 CPU_PROVIDER, CUDA_PROVIDER = "CPUExecutionProvider", "CUDAExecutionProvider"
 _ERRORS_ONLY = 3  # severity

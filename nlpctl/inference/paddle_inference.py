@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 import paddle.inference as paddle_inference
 
+from nlpctl.data.collate import Batch
 from nlpctl.errors import RunFailed, UserError
+from nlpctl.formats.program import read_program
 from nlpctl.inference.foreign import AGAIN, check_graph
 from nlpctl.models.export_folder import ExportManifest, Graph
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.silence import silent_stderr
-from nlpctl.static_graph.program import read_program
-from nlpctl.tasks.base import Batch
 from nlpctl.upstream.bfloat16_cast import keep_casts
 
 CARD_MEMORY_MB = 256  # what the memory pool of a card starts with; it grows

@@ -6,16 +6,16 @@ from pathlib import Path
 
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import Recipe
-from nlpctl.data.collate import raise_failure
+from nlpctl.data.collate import Batch, raise_failure
 from nlpctl.data.kinds import task_rows
 from nlpctl.data.labels import LabelSet
+from nlpctl.data.sample_rows import rows_to_compare
 from nlpctl.data.tokenizers import TextEncoder, build_encoder
-from nlpctl.export.rows import rows_to_compare
 from nlpctl.models.families import family_of_config
 from nlpctl.models.folder import read_trained_card
 from nlpctl.models.source import read_config
 from nlpctl.models.tokenizer import load_tokenizer
-from nlpctl.tasks.base import Batch, Task
+from nlpctl.tasks.base import Task
 from nlpctl.tasks.registry import make_task
 
 

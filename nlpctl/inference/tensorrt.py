@@ -18,14 +18,14 @@ from typing import Any
 
 import paddle.inference as paddle_inference
 
+from nlpctl.data.collate import Batch
 from nlpctl.inference.paddle_inference import configuration, create, feed
+from nlpctl.layout import EXPORT_MANIFEST
 from nlpctl.models.export_folder import Graph
 from nlpctl.models.source import read_json
 from nlpctl.runtime import console
 from nlpctl.runtime.cache import cache_folder
-from nlpctl.runtime.layout import EXPORT_MANIFEST
 from nlpctl.runtime.process import ProcessSetup
-from nlpctl.tasks.base import Batch
 
 WORKSPACE = 1 << 30  # bytes that TensorRT may use while it builds
 SMALLEST_SUBGRAPH = 3  # operators; smaller ones are left to Paddle

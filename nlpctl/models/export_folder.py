@@ -19,9 +19,9 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nlpctl.errors import UserError
+from nlpctl.files import write_json_atomic
+from nlpctl.layout import EXPORT_MANIFEST, EXPORT_REPORT
 from nlpctl.models.source import read_json
-from nlpctl.runtime.files import write_json_atomic
-from nlpctl.runtime.layout import EXPORT_MANIFEST, EXPORT_REPORT
 from nlpctl.runtime.run_directory import sha256_of
 
 FORMAT = 1

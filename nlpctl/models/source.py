@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nlpctl.errors import UserError
-from nlpctl.runtime.layout import CHECKPOINTS, EXPORT_MANIFEST, MANIFEST, MODEL, TASK
+from nlpctl.layout import CHECKPOINTS, EXPORT_MANIFEST, MANIFEST, MODEL, TASK
 from nlpctl.runtime.run_directory import RunDirectory
 
 Kind = Literal["hub", "paddlenlp", "huggingface", "nlpctl", "export"]

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from nlpctl.errors import UserError
-from nlpctl.models.safe_pickle import BROKEN_HINT, load_pdparams
+from nlpctl.formats.safe_pickle import BROKEN_HINT, load_pdparams
+from nlpctl.formats.torch_file import load_torch_file
 from nlpctl.models.source import read_json
-from nlpctl.models.torch_file import load_torch_file
 
 _SAFETENSORS_DTYPES = {
     "F64": np.float64,

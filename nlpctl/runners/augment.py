@@ -12,8 +12,8 @@ from nlpctl.data.sources import open_split
 from nlpctl.data.split_rows import read_readable
 from nlpctl.data.splits import resolve_labels
 from nlpctl.errors import UserError
+from nlpctl.files import staged_file, writing
 from nlpctl.runners.data import prepare_to_read, refuse_files
-from nlpctl.runtime.files import staged_file, writing
 
 # Tasks whose labels are those of the whole text, so that a changed text keeps them.
 AUGMENTABLE = (

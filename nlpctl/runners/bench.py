@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Any
 
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import NlpctlError, UserError
+from nlpctl.files import write_text_atomic, writing
+from nlpctl.inference.trained import check_export, find_trained_model, prepared
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.models.source import resolve_source, weights_file
-from nlpctl.runners.bench_page import bench_page
+from nlpctl.runners.pages.bench import bench_page
 from nlpctl.runners.timed_process import Candidate, Texts, TimedProcess
 from nlpctl.runners.timing import Figures, conditions, figures
-from nlpctl.runners.trained import check_export, find_trained_model, prepared
 from nlpctl.runtime import console
 from nlpctl.runtime.cpu import physical_cores
-from nlpctl.runtime.files import write_text_atomic, writing
 from nlpctl.runtime.interrupt import sigterm_interrupts
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def _ways(folder: Path, recipe: Recipe) -> Iterator[tuple[Choice | None, list[Pa
     check_export(recipe, manifest)
     # threads are for the processes that are timed: this one could have one number only
     setup = prepared(dataclasses.replace(recipe, runtime=dataclasses.replace(recipe.runtime, threads=None)))
-    from nlpctl.inference.choose import choices
+    from nlpctl.inference.auto import choices
 
     found = [
         choice

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from nlpctl.config.schema import RuntimeSection
 from nlpctl.errors import Problem, RunFailed, UserError
-from nlpctl.runtime.files import write_text_atomic, writing
+from nlpctl.files import write_text_atomic, writing
 from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_import, quiet_libraries
 
 if TYPE_CHECKING:
@@ -100,7 +100,7 @@ def plan_static(request: ConversionRequest, map_file: Path, *, overwrite: bool =
     if map_file.exists() and not overwrite:
         raise UserError("this exists already", str(map_file), "use --overwrite, or name another file: -o FILE.yaml")
     _prepare()
-    from nlpctl.static_graph.plan_file import plan_text
+    from nlpctl.static_graph.map_file import plan_text
     from nlpctl.static_graph.report import make_report
 
     report = make_report(_planned(request), None)

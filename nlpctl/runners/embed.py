@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 from nlpctl.config.schema import Recipe
 from nlpctl.data.inputs import PredictInput
+from nlpctl.data.readers import no_rows
 from nlpctl.data.retrieval_rows import RetrievalExample
 from nlpctl.data.row import BadRow
-from nlpctl.data.rows import no_rows
 from nlpctl.errors import UserError
+from nlpctl.files import staged_file
+from nlpctl.inference.trained import TrainedModel, find_trained_model
+from nlpctl.runners.open_model import open_trained_model
 from nlpctl.runners.predict import WINDOW_BATCHES, PredictResult, check_bad_row, refuse_output
-from nlpctl.runners.trained import TrainedModel, find_trained_model, open_trained_model
 from nlpctl.runtime import console
-from nlpctl.runtime.files import staged_file
 from nlpctl.runtime.interrupt import sigterm_interrupts
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def write_embeddings(
     refuse_output(output, source, overwrite)
     total = source.check() if source.rereadable else None  # a bad row in the last line should not cost an hour
     model = open_trained_model(recipe, model_source, batch_size)
-    from nlpctl.inference.array_file import ArrayFile
+    from nlpctl.formats.npy_writer import ArrayFile
 
     started, file, bad = time.monotonic(), None, 0
     try:

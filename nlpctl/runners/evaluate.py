@@ -13,7 +13,8 @@ from nlpctl.data.sources import has_split, open_split
 from nlpctl.data.splits import read_labelled_split
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import UserError
-from nlpctl.runners.trained import TrainedModel, find_trained_model, open_trained_model
+from nlpctl.inference.trained import TrainedModel, find_trained_model
+from nlpctl.runners.open_model import open_trained_model
 from nlpctl.runtime.interrupt import sigterm_interrupts
 
 WINDOW = 16_384  # examples that are sorted by length together

@@ -13,12 +13,12 @@ from nlpctl.config.schema import Recipe
 from nlpctl.data.inputs import PredictInput
 from nlpctl.data.row import BadRow
 from nlpctl.errors import UserError
+from nlpctl.files import write_text_atomic, writing
+from nlpctl.inference.trained import TrainedModel, find_trained_model, open_network
 from nlpctl.names import did_you_mean
-from nlpctl.runners.explain_page import explanations_page
+from nlpctl.runners.pages.explain import explanations_page
 from nlpctl.runners.predict import check_bad_row, refuse_output
-from nlpctl.runners.trained import TrainedModel, find_trained_model, open_network
 from nlpctl.runtime import console
-from nlpctl.runtime.files import write_text_atomic, writing
 from nlpctl.runtime.interrupt import sigterm_interrupts
 
 if TYPE_CHECKING:

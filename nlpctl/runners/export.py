@@ -14,23 +14,23 @@ from typing import TYPE_CHECKING
 import nlpctl
 from nlpctl.config.schema import Recipe
 from nlpctl.data.kinds import task_rows
+from nlpctl.data.sample_rows import require_rows, rows_to_calibrate, rows_to_compare
 from nlpctl.errors import RunFailed, UserError
-from nlpctl.export.graph_files import FORMATS, PRECISIONS
 from nlpctl.export.layouts import LAYOUTS, layout
-from nlpctl.export.rows import require_rows, rows_to_calibrate, rows_to_compare
+from nlpctl.files import staged_dir, writing
+from nlpctl.graphs.graph_files import FORMATS, PRECISIONS
+from nlpctl.inference.trained import load_network, prepared
+from nlpctl.layout import EXPORT, EXPORT_MANIFEST, MODEL, RECIPE
 from nlpctl.models.export_folder import ExportManifest, read_manifest, write_manifest
 from nlpctl.models.folder import make_card, save_description
 from nlpctl.models.source import resolve_source
 from nlpctl.names import did_you_mean
-from nlpctl.runners.trained import load_network, prepared
 from nlpctl.runtime import console
-from nlpctl.runtime.files import staged_dir, writing
 from nlpctl.runtime.interrupt import sigterm_interrupts
-from nlpctl.runtime.layout import EXPORT, EXPORT_MANIFEST, MODEL, RECIPE
 from nlpctl.runtime.versions import installed_versions
 
 if TYPE_CHECKING:
-    from nlpctl.tasks.base import Batch
+    from nlpctl.data.collate import Batch
 
 ROWS = 256  # that are compared
 QUICK_ROWS = 32  # before a model folder is run by another engine
@@ -210,9 +210,9 @@ def write_export(recipe: Recipe, source: str, folder: Path, final: Path, wanted:
     setup = prepared(recipe)
     from nlpctl.export.check import compare_graphs, warn_refused
     from nlpctl.export.graphs import Plan, write_graphs
-    from nlpctl.export.parity import Parity, batches_of
     from nlpctl.export.report import write_report
-    from nlpctl.export.to_graph import input_specs
+    from nlpctl.graphs.to_static import input_specs
+    from nlpctl.inference.parity import Parity, batches_of
 
     plan = Plan(wanted.formats, wanted.precisions)
     plan.check()

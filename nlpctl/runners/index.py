@@ -12,9 +12,10 @@ from nlpctl.config.dump import dump_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.data.inputs import PredictInput, open_input
 from nlpctl.data.kinds import task_rows
+from nlpctl.data.readers import no_rows
 from nlpctl.data.row import BadRow
-from nlpctl.data.rows import no_rows
 from nlpctl.errors import UserError
+from nlpctl.files import staged_dir
 from nlpctl.inference.index_folder import (
     RECIPE,
     TEXTS,
@@ -26,10 +27,10 @@ from nlpctl.inference.index_folder import (
     read_manifest,
     write_manifest,
 )
+from nlpctl.inference.trained import find_trained_model
 from nlpctl.runners.embed import embedded, require_vectors
+from nlpctl.runners.open_model import open_trained_model
 from nlpctl.runners.predict import bad_answer
-from nlpctl.runners.trained import find_trained_model, open_trained_model
-from nlpctl.runtime.files import staged_dir
 from nlpctl.runtime.interrupt import sigterm_interrupts
 
 

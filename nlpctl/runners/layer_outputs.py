@@ -15,13 +15,13 @@ import numpy as np
 
 from nlpctl.config.schema import Recipe
 from nlpctl.data.inputs import PredictInput
+from nlpctl.data.readers import no_rows
 from nlpctl.data.row import BadRow
-from nlpctl.data.rows import no_rows
 from nlpctl.errors import UserError
+from nlpctl.files import staged_file
+from nlpctl.inference.trained import TrainedModel, find_trained_model, open_network
 from nlpctl.runners.predict import PredictResult, check_bad_row, refuse_output
-from nlpctl.runners.trained import TrainedModel, find_trained_model, open_network
 from nlpctl.runtime import console
-from nlpctl.runtime.files import staged_file
 from nlpctl.runtime.interrupt import sigterm_interrupts
 
 ROW, OFFSETS, INPUT_IDS = "row", "offsets", "input_ids"
@@ -147,7 +147,7 @@ class _Arrays(ExitStack):
         return {name: (file.rows, *file.shape) for name, file in self._files.items()}
 
     def append(self, name: str, rows: np.ndarray) -> None:
-        from nlpctl.inference.array_file import ArrayFile
+        from nlpctl.formats.npy_writer import ArrayFile
 
         if name not in self._files:
             stream = self.enter_context((self._folder / f"{name}.npy").open("w+b"))

@@ -13,10 +13,10 @@ import numpy as np
 
 from nlpctl.config.schema import RuntimeSection
 from nlpctl.errors import UserError
+from nlpctl.files import staged_dir, staged_file, writing
 from nlpctl.models.parameters import select, value_for
 from nlpctl.models.source import HUGGINGFACE_WEIGHTS, PADDLE_WEIGHTS, WEIGHTS, ModelSource, resolve_source, weights_file
 from nlpctl.models.weights import Weights, read_weights_file, to_float32
-from nlpctl.runtime.files import staged_dir, staged_file, writing
 from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_libraries
 
 BFLOAT16 = np.dtype(np.uint16)  # how the bits of bfloat16 are kept

@@ -16,10 +16,11 @@ from nlpctl.config.schema import Recipe
 from nlpctl.data.inputs import PredictInput
 from nlpctl.data.row import BadRow
 from nlpctl.errors import UserError
+from nlpctl.files import write_json_atomic, writing
+from nlpctl.inference.trained import TrainedModel, find_trained_model, model_fingerprint
 from nlpctl.models.folder import kept_values
-from nlpctl.runners.trained import TrainedModel, find_trained_model, model_fingerprint, open_trained_model
+from nlpctl.runners.open_model import open_trained_model
 from nlpctl.runtime import console
-from nlpctl.runtime.files import write_json_atomic, writing
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import take_lock
 

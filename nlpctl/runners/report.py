@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.errors import UserError
+from nlpctl.files import write_text_atomic, writing
+from nlpctl.layout import COMPRESS
 from nlpctl.report.html import Html
-from nlpctl.runners.compress_page import compression_of_run
-from nlpctl.runners.compress_report import JSON
-from nlpctl.runners.run_page import run_page
+from nlpctl.runners.compress.report import JSON
+from nlpctl.runners.pages.compress import compression_of_run
+from nlpctl.runners.pages.run import run_page
 from nlpctl.runners.runs import RunRecord, open_run
-from nlpctl.runtime.files import write_text_atomic, writing
-from nlpctl.runtime.layout import COMPRESS
 
 
 def write_report(run: Path, output: Path | None = None, *, overwrite: bool = False) -> Path:

@@ -16,9 +16,9 @@ from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import scores, task_info
 from nlpctl.errors import UserError
+from nlpctl.layout import MANIFEST, RECIPE
 from nlpctl.names import nearest
 from nlpctl.runtime.event_log import EventLog
-from nlpctl.runtime.layout import MANIFEST, RECIPE
 from nlpctl.runtime.orphans import is_alive
 from nlpctl.runtime.run_directory import RunDirectory
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from nlpctl.config.schema import Recipe
 from nlpctl.data.kinds import task_rows
 from nlpctl.data.row import BadRow
+from nlpctl.inference.trained import find_trained_model, prepared
+from nlpctl.runners.open_model import open_trained_model
 from nlpctl.runners.predict import bad_answer
-from nlpctl.runners.trained import find_trained_model, open_trained_model, prepared
 from nlpctl.runtime import console
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.serving.address import bound_socket, url

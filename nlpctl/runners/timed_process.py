@@ -16,8 +16,8 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nlpctl.compression.hooks import Rows, own_scores
-from nlpctl.compression.scores import OWN
+from nlpctl.compression.plan.hooks import Rows, own_scores
+from nlpctl.compression.plan.scores import OWN
 from nlpctl.config.schema import Recipe
 from nlpctl.data.examples import ExampleReader
 from nlpctl.data.kinds import task_rows
@@ -25,19 +25,19 @@ from nlpctl.data.row import BadRow
 from nlpctl.data.sources import open_split
 from nlpctl.data.splits import read_labelled_split
 from nlpctl.errors import NlpctlError, RunFailed
+from nlpctl.inference.trained import TrainedModel, open_network, prepared
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.runners.evaluate import WINDOW, split_predictions
 from nlpctl.runners.timing import timed
-from nlpctl.runners.trained import TrainedModel, open_network, prepared
 from nlpctl.runtime.child import listen_for_interrupts, undisturbed
 from nlpctl.runtime.orphans import die_with_parent
 
 if TYPE_CHECKING:
     import numpy as np
 
+    from nlpctl.data.collate import Batch
     from nlpctl.inference.choice import Choice
     from nlpctl.inference.pipeline import Pipeline
-    from nlpctl.tasks.base import Batch
 
 STOP_SECONDS = 5.0  # for a process that is told to end
 
@@ -198,7 +198,7 @@ class _Subject:
         return peak_mb()
 
     def outputs(self, batch_size: int) -> list[tuple[np.ndarray, ...]]:
-        from nlpctl.export.parity import batches_of
+        from nlpctl.inference.parity import batches_of
 
         batches = batches_of(self.model.task, self.model.encoder, self.examples, batch_size)
         return [self.model.predictor.outputs(batch) for batch in batches]
@@ -251,8 +251,8 @@ def _open(candidate: Candidate, texts: Texts, batch_sizes: tuple[int, ...]) -> t
     recipe = candidate.recipe
     prepared(recipe)  # imports are no part of what loading takes
 
-    from nlpctl.export.parity import resized
-    from nlpctl.export.rows import rows_to_compare
+    from nlpctl.data.sample_rows import rows_to_compare
+    from nlpctl.inference.parity import resized
     from nlpctl.inference.pipeline import answering
 
     started = time.perf_counter()
@@ -276,7 +276,7 @@ def _open(candidate: Candidate, texts: Texts, batch_sizes: tuple[int, ...]) -> t
 def _model(candidate: Candidate, batch_size: int) -> TrainedModel:
     if candidate.choice is None:
         return open_network(candidate.recipe, candidate.source)
-    from nlpctl.inference.choose import open_choice
+    from nlpctl.inference.auto import open_choice
     from nlpctl.inference.samples import read_description
 
     recipe, folder = candidate.recipe, Path(candidate.source)

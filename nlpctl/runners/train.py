@@ -18,16 +18,16 @@ from nlpctl.data.examples import require_full_batch
 from nlpctl.data.kinds import task_rows
 from nlpctl.data.splits import TrainingData, read_training_data
 from nlpctl.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, RunFailed, UserError
+from nlpctl.files import write_json_atomic
+from nlpctl.inference.trained import TrainedModel, open_network
 from nlpctl.models.folder import write_labels
 from nlpctl.models.source import resolve_source
 from nlpctl.runners.evaluate import split_predictions
 from nlpctl.runners.mistakes import describe_mistakes
 from nlpctl.runners.report import write_report
-from nlpctl.runners.trained import TrainedModel, open_network
 from nlpctl.runtime import console
 from nlpctl.runtime.device import choose_device
 from nlpctl.runtime.event_log import EventLog
-from nlpctl.runtime.files import write_json_atomic
 from nlpctl.runtime.launch import launch, processes_wanted
 from nlpctl.runtime.process import ProcessSetup, configure_paddle, prepare_process, quiet_libraries
 from nlpctl.runtime.ranks import is_child

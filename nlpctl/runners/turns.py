@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import median
 
-from nlpctl.compression.scores import Speed
+from nlpctl.compression.plan.scores import Speed
 from nlpctl.runners.timed_process import TimedProcess
 
 SETTLED = 1.02  # less than this is no gain

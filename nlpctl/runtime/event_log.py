@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from nlpctl.runtime.files import write_text_atomic
+from nlpctl.files import write_text_atomic
 
 
 class EventLog:

@@ -25,12 +25,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+from nlpctl.config.paddle_flags import flag_environment
 from nlpctl.config.schema import RuntimeSection
 from nlpctl.errors import Problem, UserError
 from nlpctl.runtime.cache import usable_cache_folder
 from nlpctl.runtime.cpu import CpuInfo, cpu_info, physical_cores
 from nlpctl.runtime.device import choose_device, visible_devices
-from nlpctl.runtime.flags import flag_environment
 from nlpctl.runtime.ranks import is_child, local_size, rank, world_size
 
 # Both are known to GPU builds only; a CPU build ignores them and is deterministic without.

@@ -25,9 +25,8 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.errors import Interrupted, NlpctlError, RunFailed, UserError
-from nlpctl.runtime.files import STAGING_PREFIX, remove_dir, remove_leftovers, write_json_atomic, write_text_atomic
-from nlpctl.runtime.interrupt import sigterm_interrupts
-from nlpctl.runtime.layout import (
+from nlpctl.files import STAGING_PREFIX, remove_dir, remove_leftovers, write_json_atomic, write_text_atomic
+from nlpctl.layout import (
     CHECKPOINTS,
     EVENTS,
     LOGS,
@@ -39,6 +38,7 @@ from nlpctl.runtime.layout import (
     REPORT,
     checkpoints_in,
 )
+from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import take_lock
 
 FORMAT = 1

@@ -18,7 +18,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from nlpctl.errors import UserError
-from nlpctl.models.safe_pickle import BROKEN_HINT
+from nlpctl.formats.safe_pickle import BROKEN_HINT
 
 MOST_FILES = 20_000
 MOST_GROWTH = 200  # parameters hardly compress; a bomb of zeros grows by a thousand

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from nlpctl.static_graph.program import Operator
+from nlpctl.formats.program import Operator
 
 Shape = tuple[int, ...]
 Role = tuple[str, ...]

@@ -11,10 +11,10 @@ import yaml
 
 from nlpctl.config.load import load_recipe
 from nlpctl.errors import UserError
+from nlpctl.files import staged_dir, write_json_atomic, write_text_atomic, writing
 from nlpctl.models.crf import CRF_SUFFIX
 from nlpctl.models.folder import ModelCard, make_card, save_model_folder
 from nlpctl.models.network import max_positions
-from nlpctl.runtime.files import staged_dir, write_json_atomic, write_text_atomic, writing
 from nlpctl.static_graph.convert import Conversion
 from nlpctl.static_graph.report import ConversionReport, markdown
 

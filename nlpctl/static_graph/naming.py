@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 
 from nlpctl.errors import UserError
-from nlpctl.static_graph.array_files import Pickled
+from nlpctl.formats.array_files import Pickled
+from nlpctl.formats.program import Program, ProgramVariable
 from nlpctl.static_graph.optimizer_state import optimizer_state
-from nlpctl.static_graph.program import Program, ProgramVariable
 from nlpctl.static_graph.variables import dtype_name
 
 _PAIR_HINT = "give the program that was saved together with this file (__model__ or .pdmodel)"

@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 
 from nlpctl.errors import UserError
+from nlpctl.formats.array_files import Pickled, read_numpy, read_pickle
+from nlpctl.formats.lod_tensor import read_tensors
+from nlpctl.formats.program import Program
 from nlpctl.names import listed
-from nlpctl.static_graph.array_files import Pickled, read_numpy, read_pickle
 from nlpctl.static_graph.byte_order import check_byte_order
-from nlpctl.static_graph.lod_tensor import read_tensors
 from nlpctl.static_graph.naming import misfit, name_tensors
 from nlpctl.static_graph.optimizer_state import optimizer_state
-from nlpctl.static_graph.program import Program
 from nlpctl.static_graph.sniff import Kind
 
 ONE_SET_HINT = "give the one you mean: its folder, or its parameter file"

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import paddle
 
+from nlpctl.formats.program import Program
 from nlpctl.models.weights import to_float32
 from nlpctl.static_graph.graph import forward_part, leaves, needed_for
-from nlpctl.static_graph.program import Program
 from nlpctl.static_graph.run_program import CannotRun, run_program
 from nlpctl.static_graph.variables import StaticModel
 

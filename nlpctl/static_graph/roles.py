@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from nlpctl.formats.program import Program
 from nlpctl.static_graph.graph import ATTENTION, Place, Role, Shape, forward_part, in_line, needed_for, places
 from nlpctl.static_graph.match import Candidate, Matcher
-from nlpctl.static_graph.program import Program
 from nlpctl.static_graph.trace import NotTraceable, trace
 
 HOW = "place in the graph"

@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from nlpctl.formats.program import Program
 from nlpctl.runtime.check import ask_python
 from nlpctl.static_graph.operators import OPERATORS
-from nlpctl.static_graph.program import Program
 
 SECONDS = 600.0
 MEMORY = 8 << 30  # bytes beside four times the arrays

@@ -5,9 +5,9 @@ from __future__ import annotations
 import enum
 from pathlib import Path
 
+from nlpctl.formats.lod_tensor import looks_like_tensor
+from nlpctl.formats.program import looks_like_program
 from nlpctl.static_graph.archive import looks_like_archive
-from nlpctl.static_graph.lod_tensor import looks_like_tensor
-from nlpctl.static_graph.program import looks_like_program
 
 
 class Kind(enum.StrEnum):

@@ -14,12 +14,12 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from nlpctl.errors import Problem, UserError
+from nlpctl.formats.program import read_program
 from nlpctl.names import listed
 from nlpctl.static_graph.archive import unpack
 from nlpctl.static_graph.gather import files_of, walk
 from nlpctl.static_graph.optimizer_state import optimizer_state
 from nlpctl.static_graph.parameter_sets import ONE_SET_HINT, parameter_sets
-from nlpctl.static_graph.program import read_program
 from nlpctl.static_graph.sniff import Kind, kind_of
 from nlpctl.static_graph.variables import StaticModel, StaticVariable
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nlpctl.formats.program import Operator, read_program
 from nlpctl.static_graph.graph import needed_for
-from nlpctl.static_graph.program import Operator, read_program
 
 INPUTS = ("input_ids", "token_type_ids")
 

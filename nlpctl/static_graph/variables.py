@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nlpctl.static_graph.program import Program
+from nlpctl.formats.program import Program
 
 
 def dtype_name(array: np.ndarray) -> str:

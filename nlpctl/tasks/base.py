@@ -15,13 +15,13 @@ import numpy as np
 import paddle
 
 from nlpctl.config.schema import Recipe
+from nlpctl.data.collate import Batch
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.tokenizers import TextEncoder
 from nlpctl.models.families import Head
 from nlpctl.models.load import LoadedModel, load_to_train, load_trained
 from nlpctl.tasks.mistakes import Mistake
 
-Batch = dict[str, np.ndarray]
 Texts = Callable[[], Iterable[str]]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nlpctl.config.prompt_template import parse_template
 from nlpctl.config.schema import Recipe
-from nlpctl.data.collate import Collator
+from nlpctl.data.collate import Batch, Collator
 from nlpctl.data.text_rows import TextExample
 from nlpctl.data.tokenizers import Encoding, TextEncoder
 from nlpctl.errors import UserError
@@ -16,7 +16,7 @@ from nlpctl.models.families import Head
 from nlpctl.models.load import LoadedModel
 from nlpctl.models.masked_lm import mixed
 from nlpctl.models.prompt import LabelWords, PromptClassifier, PromptEncoder
-from nlpctl.tasks.base import Batch, Texts
+from nlpctl.tasks.base import Texts
 from nlpctl.tasks.sequence_classification import SequenceClassification
 
 

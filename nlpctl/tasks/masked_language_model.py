@@ -14,7 +14,7 @@ import numpy as np
 import paddle
 
 from nlpctl.config.schema import Recipe
-from nlpctl.data.collate import Collator, padded
+from nlpctl.data.collate import Batch, Collator, padded
 from nlpctl.data.corpus_rows import CorpusExample
 from nlpctl.data.corpus_tokens import CorpusTokens, Window
 from nlpctl.data.labels import LabelSet
@@ -24,7 +24,7 @@ from nlpctl.errors import UserError
 from nlpctl.models.families import Head
 from nlpctl.models.load import LoadedModel
 from nlpctl.models.masked_lm import NO_TARGET, MaskedWords, mixed
-from nlpctl.tasks.base import Batch, Task
+from nlpctl.tasks.base import Task
 from nlpctl.tasks.mistakes import Mistake
 
 EVALUATION_SEED = 20190703  # masks of an evaluation depend on this and on the row, on nothing else

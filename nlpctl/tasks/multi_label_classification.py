@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import paddle
 
-from nlpctl.data.collate import Collator
+from nlpctl.data.collate import Batch, Collator
 from nlpctl.data.multi_label_rows import MultiLabelExample
 from nlpctl.data.tokenizers import TextEncoder
-from nlpctl.tasks.base import Batch
 from nlpctl.tasks.losses import label_losses
 from nlpctl.tasks.mistakes import Mistake
 from nlpctl.tasks.multi_label_scores import consistent, multi_label_report, tuned_thresholds

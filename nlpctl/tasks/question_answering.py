@@ -10,6 +10,7 @@ import paddle
 import paddle.nn.functional as F
 
 from nlpctl.config.schema import Recipe
+from nlpctl.data.collate import Batch
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.piece_spans import Pieces, read_pieces
 from nlpctl.data.question_features import Window, WindowCollator, check_stride, free_window, question_windows
@@ -18,7 +19,7 @@ from nlpctl.data.tokenizers import TextEncoder
 from nlpctl.models.families import Head
 from nlpctl.runtime import console
 from nlpctl.tasks.answer_spans import Candidate, WindowScores, best_answers, probabilities, window_scores
-from nlpctl.tasks.base import Batch, Task
+from nlpctl.tasks.base import Task
 from nlpctl.tasks.mistakes import Mistake
 from nlpctl.tasks.squad_scores import Judgement, score, squad_report
 

@@ -11,13 +11,13 @@ import paddle
 import paddle.nn.functional as F
 
 from nlpctl.config.schema import Recipe
-from nlpctl.data.collate import Collator
+from nlpctl.data.collate import Batch, Collator
 from nlpctl.data.retrieval_rows import RetrievalExample
 from nlpctl.data.tokenizers import Encoding, TextEncoder
 from nlpctl.errors import UserError
 from nlpctl.models.families import Head
 from nlpctl.models.two_tower import two_tower
-from nlpctl.tasks.base import Batch, Task
+from nlpctl.tasks.base import Task
 from nlpctl.tasks.mistakes import Mistake
 from nlpctl.tasks.retrieval_scores import missed_queries, retrieval_report
 

@@ -10,13 +10,13 @@ import numpy as np
 import paddle
 
 from nlpctl.config.schema import Recipe
-from nlpctl.data.collate import Collator
+from nlpctl.data.collate import Batch, Collator
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.text_rows import TextExample
 from nlpctl.data.tokenizers import TextEncoder
 from nlpctl.models.families import Head
 from nlpctl.models.load import LoadedModel
-from nlpctl.tasks.base import Batch, Task, Texts
+from nlpctl.tasks.base import Task, Texts
 from nlpctl.tasks.losses import balanced_weights, class_losses, given_weights, require_two_labels
 from nlpctl.tasks.mistakes import Mistake
 from nlpctl.tasks.scores import classification_report

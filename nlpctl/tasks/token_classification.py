@@ -11,6 +11,7 @@ import paddle
 import paddle.nn.functional as F
 
 from nlpctl.config.schema import Recipe
+from nlpctl.data.collate import Batch
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.tag_scheme import Span, detect_scheme
 from nlpctl.data.tagged_features import IGNORED, TaggedCollator, TaggedWindow, tagged_windows
@@ -18,7 +19,7 @@ from nlpctl.data.tagged_rows import TaggedExample
 from nlpctl.data.tokenizers import TextEncoder
 from nlpctl.models.crf import crf_loss, viterbi, with_crf
 from nlpctl.models.families import Head
-from nlpctl.tasks.base import Batch, Task
+from nlpctl.tasks.base import Task
 from nlpctl.tasks.entity_scores import entity_report
 from nlpctl.tasks.mistakes import Mistake
 from nlpctl.tasks.terms import TermDictionary

@@ -10,9 +10,9 @@ from paddlenlp.trainer import TrainerCallback, TrainingArguments
 from paddlenlp.trainer.trainer_callback import TrainerControl, TrainerState
 
 from nlpctl.config.schema import EarlyStoppingSection
+from nlpctl.layout import checkpoint_path
 from nlpctl.runtime import console
 from nlpctl.runtime.event_log import EventLog
-from nlpctl.runtime.layout import checkpoint_path
 
 TRAIN_FIGURES = ("loss", "learning_rate", "interval_samples_per_second", "current_memory_allocated")
 

@@ -15,12 +15,12 @@ from paddlenlp.trainer.trainer import OPTIMIZER_NAME, SCALER_NAME, SCHEDULER_NAM
 from paddlenlp.trainer.trainer_callback import TrainerState
 
 from nlpctl.errors import UserError
+from nlpctl.files import remove_dir, staged_dir
+from nlpctl.formats.safe_pickle import load_pdparams, load_state
+from nlpctl.layout import checkpoint_path, checkpoints_in
 from nlpctl.models.folder import ModelCard, save_model_folder
 from nlpctl.models.load import LoadedModel
-from nlpctl.models.safe_pickle import load_pdparams, load_state
 from nlpctl.models.source import WEIGHTS
-from nlpctl.runtime.files import remove_dir, staged_dir
-from nlpctl.runtime.layout import checkpoint_path, checkpoints_in
 
 # What a checkpoint holds beside the model folder.
 TRAINING_STATE_FILES = frozenset({OPTIMIZER_NAME, SCHEDULER_NAME, SCALER_NAME, TRAINER_STATE_NAME})

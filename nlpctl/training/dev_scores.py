@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 import paddle
 
+from nlpctl.data.collate import Batch
 from nlpctl.data.tokenizers import TextEncoder
 from nlpctl.inference.pipeline import Pipeline
-from nlpctl.tasks.base import Batch, Task, as_tuple
+from nlpctl.tasks.base import Task, as_tuple
 
 
 class DevScores:

@@ -18,13 +18,13 @@ from nlpctl.data.places import FeatureList
 from nlpctl.data.splits import TrainingData
 from nlpctl.data.streaming import StreamingExamples
 from nlpctl.data.tokenizers import TextEncoder, build_encoder
+from nlpctl.files import staged_dir
 from nlpctl.models.changes import describe_changes
 from nlpctl.models.folder import ModelCard, make_card, save_model_folder
 from nlpctl.models.length import check_length
 from nlpctl.models.load import LoadedModel
 from nlpctl.runtime import console
 from nlpctl.runtime.event_log import EventLog
-from nlpctl.runtime.files import staged_dir
 from nlpctl.runtime.interrupt import stops_later
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.run_directory import RunDirectory

@@ -16,10 +16,10 @@ from paddlenlp.trainer.trainer_utils import TrainOutput
 
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import RunFailed
+from nlpctl.layout import checkpoint_path, checkpoint_step, checkpoints_in
 from nlpctl.runtime import console
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.interrupt import StopRequest
-from nlpctl.runtime.layout import checkpoint_path, checkpoint_step, checkpoints_in
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.training.checkpoints import read_state
 from nlpctl.training.guards import StepGuard

@@ -19,10 +19,10 @@ from nlpctl.data.batching import CheckedDataLoader, LengthGroupedBatchSampler
 from nlpctl.data.examples import ExampleList
 from nlpctl.data.streaming import StreamingExamples
 from nlpctl.data.tokenizers import TextEncoder
+from nlpctl.layout import checkpoint_path
 from nlpctl.models.folder import ModelCard
 from nlpctl.models.load import LoadedModel
 from nlpctl.runtime.event_log import EventLog
-from nlpctl.runtime.layout import checkpoint_path
 from nlpctl.tasks.base import Task
 from nlpctl.training.batches import ResumableBatches, ResumableStream
 from nlpctl.training.checkpoints import (

@@ -7,10 +7,10 @@ import re
 
 from scored import scored
 
-from nlpctl.compression.scores import Metric
-from nlpctl.compression.selection import Aim
-from nlpctl.runners.compress import CompressResult
-from nlpctl.runners.compress_report import write_reports
+from nlpctl.compression.plan.scores import Metric
+from nlpctl.compression.plan.selection import Aim
+from nlpctl.runners.compress.command import CompressResult
+from nlpctl.runners.compress.report import write_reports
 from nlpctl.runtime.event_log import EventLog
 
 MISTAKES = {

@@ -9,8 +9,8 @@ import numpy as np
 import paddle
 import pytest
 
-from nlpctl.export.onnx import write_onnx_graph
-from nlpctl.export.to_graph import write_paddle_graph
+from nlpctl.graphs.onnx import write_onnx_graph
+from nlpctl.graphs.to_static import write_paddle_graph
 from nlpctl.inference.engine import DygraphPredictor
 from nlpctl.inference.onnx_runtime import OnnxPredictor
 from nlpctl.inference.paddle_inference import PaddlePredictor

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from scored import scored
 
-from nlpctl.compression.best import write_best
+from nlpctl.compression.plan.best_folder import write_best
 from nlpctl.models.export_folder import Check, Chosen, ExportManifest, Graph, read_manifest, write_manifest
 
 PADDLE = Graph("paddle", "fp32", ("model.pdmodel", "model.pdiparams"), checks=(Check("paddle", "fp32", 1e-6, 1.0),))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nlpctl.compression.calibration import ALGORITHMS, Calibration
-from nlpctl.compression.program_edit import read_parameters
-from nlpctl.compression.ptq import quantize
 from nlpctl.errors import UserError
+from nlpctl.graphs.calibration import ALGORITHMS, Calibration
+from nlpctl.graphs.program_edit import read_parameters
+from nlpctl.graphs.ptq import quantize
 
 REFUSED = [
     ({"algo": "min_max"}, "compression.algo_list", "quantises nothing"),

@@ -11,14 +11,14 @@ import paddle
 import pytest
 from made_runs import make_run
 
-from nlpctl.compression.costs import trained_rows
-from nlpctl.compression.distill import check, train_student
-from nlpctl.compression.more_texts import key_of, varied_examples
-from nlpctl.compression.network_training import load_source, read_data
-from nlpctl.compression.plan_file import make_plan
-from nlpctl.compression.student import spread_layers, start_embedding, student_layers
-from nlpctl.compression.taught_task import answer_losses
-from nlpctl.compression.teacher import open_teacher
+from nlpctl.compression.networks.distill import check, train_student
+from nlpctl.compression.networks.more_texts import key_of, varied_examples
+from nlpctl.compression.networks.student import spread_layers, start_embedding, student_layers
+from nlpctl.compression.networks.taught_task import answer_losses
+from nlpctl.compression.networks.teacher import open_teacher
+from nlpctl.compression.networks.training import load_source, read_data
+from nlpctl.compression.plan.costs import trained_rows
+from nlpctl.compression.plan.plan_file import make_plan
 from nlpctl.config.distillation_section import DistillationSection
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.model_section import ModelSection, ScratchSection
@@ -26,12 +26,12 @@ from nlpctl.data.text_rows import TextExample
 from nlpctl.errors import Interrupted, UserError
 from nlpctl.inference.engine import DygraphPredictor
 from nlpctl.inference.pipeline import answering
+from nlpctl.inference.trained import prepared
 from nlpctl.models.folder import make_card, save_model_folder
 from nlpctl.models.load import load_to_train
 from nlpctl.models.pruned import PrunedShape
 from nlpctl.models.source import read_config
 from nlpctl.runners.evaluate import evaluate
-from nlpctl.runners.trained import prepared
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.registry import TASKS
 from nlpctl.training.trainer import RecipeTrainer

@@ -14,18 +14,19 @@ import paddle
 import pytest
 from made_runs import make_run
 
-from nlpctl.compression.dynabert import check, state_distance, train_width
+from nlpctl.compression.networks.dynabert import check, state_distance, train_width
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import InferenceSection
 from nlpctl.data.examples import ExampleReader
 from nlpctl.data.kinds import task_rows
 from nlpctl.data.sources import open_split
 from nlpctl.errors import RunFailed, UserError
+from nlpctl.inference.trained import prepared
 from nlpctl.models.pruned import PrunedShape
 from nlpctl.models.source import read_config
 from nlpctl.runners.evaluate import evaluate
 from nlpctl.runners.export import Wanted, export
-from nlpctl.runners.trained import open_trained_model, prepared
+from nlpctl.runners.open_model import open_trained_model
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.training.trainer import RecipeTrainer
 

@@ -6,15 +6,15 @@ import numpy as np
 import paddle
 import pytest
 
-from nlpctl.compression.embeddings import quantize_embeddings
-from nlpctl.compression.program_edit import read_parameters
-from nlpctl.compression.ptq import quantize
 from nlpctl.errors import UserError
-from nlpctl.export.to_graph import write_paddle_graph
+from nlpctl.formats.program import read_program
+from nlpctl.graphs.embeddings import quantize_embeddings
+from nlpctl.graphs.program_edit import read_parameters
+from nlpctl.graphs.ptq import quantize
+from nlpctl.graphs.to_static import write_paddle_graph
 from nlpctl.inference.paddle_inference import PaddlePredictor
 from nlpctl.models.export_folder import ExportManifest, Graph, TensorSpec
 from nlpctl.runtime.process import ProcessSetup
-from nlpctl.static_graph.program import read_program
 
 SETUP = ProcessSetup("cpu", threads=1, rank=0, world_size=1)
 ROWS = 1500

@@ -9,8 +9,8 @@ import paddle
 import pytest
 from paddlenlp.transformers import BertConfig, BertForSequenceClassification
 
-from nlpctl.compression import fitted_layers
-from nlpctl.compression.fitted_layers import fit_layers
+from nlpctl.compression.networks import fitted_layers
+from nlpctl.compression.networks.fitted_layers import fit_layers
 from nlpctl.models.pruned import encoder_layers, keep_layers
 
 CHOSEN = (1, 3)

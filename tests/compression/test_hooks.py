@@ -9,7 +9,7 @@ import paddle
 import pytest
 from made_runs import make_run
 
-from nlpctl.compression.hooks import check_hooks, own_scores, training_loss
+from nlpctl.compression.plan.hooks import check_hooks, own_scores, training_loss
 from nlpctl.config.schema import Recipe
 from nlpctl.data.labels import LabelSet
 from nlpctl.errors import UserError

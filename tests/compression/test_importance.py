@@ -7,7 +7,7 @@ import paddle
 import pytest
 from made_runs import make_run
 
-from nlpctl.compression.importance import Importance, measure_importance
+from nlpctl.compression.networks.importance import Importance, measure_importance
 from nlpctl.data.kinds import task_rows
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.splits import read_training_data

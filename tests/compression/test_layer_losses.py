@@ -7,7 +7,7 @@ import paddle
 import pytest
 from paddlenlp.transformers import BertConfig, BertForSequenceClassification
 
-from nlpctl.compression.layer_losses import LayerLosses
+from nlpctl.compression.networks.layer_losses import LayerLosses
 from nlpctl.config.distillation_section import DistillationSection
 
 WIDTH, HEADS = 16, 2

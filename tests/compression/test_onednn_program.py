@@ -7,11 +7,11 @@ from collections import Counter
 import numpy as np
 import paddle
 
-from nlpctl.compression.int8_weights import Int8Weight
-from nlpctl.compression.onednn_program import write_onednn_program
-from nlpctl.compression.ptq import quantize, simulate
-from nlpctl.static_graph.lod_tensor import read_tensors
-from nlpctl.static_graph.program import read_program
+from nlpctl.formats.lod_tensor import read_tensors
+from nlpctl.formats.program import read_program
+from nlpctl.graphs.int8_weights import Int8Weight
+from nlpctl.graphs.onednn_program import write_onednn_program
+from nlpctl.graphs.ptq import quantize, simulate
 
 
 def test_weights_are_int8_in_the_file_and_multiplied_out_once(attention, tmp_path):

@@ -14,11 +14,11 @@ import pytest
 from onnx import numpy_helper
 from paddlenlp import transformers
 
-from nlpctl.compression import onnx_quantize
-from nlpctl.compression.onnx_graph import read_graph, sum_residuals
-from nlpctl.compression.onnx_quantize import quantize_dynamic, quantize_static
-from nlpctl.export.onnx import write_onnx_graph
-from nlpctl.export.to_graph import write_paddle_graph
+from nlpctl.graphs import onnx_quantize
+from nlpctl.graphs.onnx import write_onnx_graph
+from nlpctl.graphs.onnx_graph import read_graph, sum_residuals
+from nlpctl.graphs.onnx_quantize import quantize_dynamic, quantize_static
+from nlpctl.graphs.to_static import write_paddle_graph
 from nlpctl.inference.engine import DygraphPredictor
 from nlpctl.models.crf import with_crf
 from nlpctl.models.pruned import Kept, prune

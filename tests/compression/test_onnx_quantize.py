@@ -9,10 +9,10 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
-from nlpctl.compression.onnx_graph import read_graph, shrink_embeddings
-from nlpctl.compression.onnx_quantize import Int8Graph, quantize_dynamic, quantize_static
-from nlpctl.compression.onnx_static import seen_bounds
 from nlpctl.errors import UserError
+from nlpctl.graphs.onnx_graph import read_graph, shrink_embeddings
+from nlpctl.graphs.onnx_quantize import Int8Graph, quantize_dynamic, quantize_static
+from nlpctl.graphs.onnx_static import seen_bounds
 
 
 def largest_error(found, expected):

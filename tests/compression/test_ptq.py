@@ -6,10 +6,10 @@ import numpy as np
 import paddle
 import pytest
 
-from nlpctl.compression.onednn_program import write_onednn_program
-from nlpctl.compression.ptq import Calibration, quantize, simulate
 from nlpctl.errors import RunFailed, UserError
-from nlpctl.static_graph.program import read_program
+from nlpctl.formats.program import read_program
+from nlpctl.graphs.onednn_program import write_onednn_program
+from nlpctl.graphs.ptq import Calibration, quantize, simulate
 
 ALGORITHMS = ("avg", "abs_max", "mse", "emd", "hist")
 
@@ -97,7 +97,7 @@ def test_nothing_to_quantise(tmp_path):
         def forward(self, input_ids):
             return self.table(input_ids).sum(1)
 
-    from nlpctl.export.to_graph import write_paddle_graph
+    from nlpctl.graphs.to_static import write_paddle_graph
 
     batch = {"input_ids": np.ones((2, 3), np.int64)}
     write_paddle_graph(Table(), batch, ("sums",), tmp_path / "model")

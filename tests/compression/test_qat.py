@@ -10,17 +10,17 @@ import paddle
 import pytest
 from made_runs import make_run
 
-from nlpctl.compression.onednn_program import write_onednn_program
-from nlpctl.compression.qat import check, train_qat, watched, write_qat_graph
-from nlpctl.compression.simulated_graph import write_simulated_graph
+from nlpctl.compression.networks.qat import check, train_qat, watched, write_qat_graph
 from nlpctl.config.load import load_recipe
 from nlpctl.errors import Interrupted, RunFailed, UserError
+from nlpctl.graphs.onednn_program import write_onednn_program
+from nlpctl.graphs.simulated_graph import write_simulated_graph
+from nlpctl.inference.trained import load_network, prepared
 from nlpctl.models.folder import read_card
 from nlpctl.models.simulated_int8 import KEY, Simulation, make_plain, simulate, simulated_layers
 from nlpctl.models.source import read_config
 from nlpctl.runners.export import Wanted, export
 from nlpctl.runners.train import train
-from nlpctl.runners.trained import load_network, prepared
 from nlpctl.runtime.run_directory import RunDirectory
 
 CASES = [
@@ -69,9 +69,9 @@ def test_the_engine_decides_as_the_simulated_network(tmp_path, task, architectur
     assert sorted(path.name for path in folder.iterdir()) == sorted(graph.files)
     model = load_network(recipe, str(run.model))
     from nlpctl.data.kinds import task_rows
-    from nlpctl.export.parity import Parity
-    from nlpctl.export.rows import rows_to_compare
+    from nlpctl.data.sample_rows import rows_to_compare
     from nlpctl.inference.paddle_inference import PaddlePredictor
+    from nlpctl.inference.parity import Parity
 
     rows = rows_to_compare(task_rows(task, recipe.data), None, model.encoder.tokenizer, 40, masked=False)
     parity = Parity(model.task, model.encoder, rows.examples, model.predictor.outputs)
@@ -164,7 +164,7 @@ def test_killed_while_the_graph_is_made(tmp_path, monkeypatch):
         beside.extend(path.name for path in folder.parent.iterdir())
         return write_simulated_graph(*arguments, **options)
 
-    monkeypatch.setattr("nlpctl.compression.qat.write_simulated_graph", watch)
+    monkeypatch.setattr("nlpctl.compression.networks.qat.write_simulated_graph", watch)
     graph = write_qat_graph(recipe, run.path, result.folder, folder)
     assert beside == [".staged"]
     assert sorted(path.name for path in folder.iterdir()) == sorted(graph.files)
@@ -188,7 +188,7 @@ def test_refused_before_any_work(tmp_path):
 
 def test_nothing_is_wide_enough(tmp_path, monkeypatch):
     recipe = make_run(tmp_path, "sequence_classification")
-    monkeypatch.setattr("nlpctl.compression.qat.NARROW", 1000)
+    monkeypatch.setattr("nlpctl.compression.networks.qat.NARROW", 1000)
     with pytest.raises(UserError, match="nothing here can be int8"):
         trained(recipe)
 

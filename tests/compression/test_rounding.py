@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from nlpctl.compression.calibration import Calibration
-from nlpctl.compression.int8_weights import Int8Weight, int8_weights
-from nlpctl.compression.program_edit import read_parameters
-from nlpctl.compression.ptq import quantize, simulate
-from nlpctl.compression.rounding import Inputs, lost, rounded, spread_as
+from nlpctl.graphs.calibration import Calibration
+from nlpctl.graphs.int8_weights import Int8Weight, int8_weights
+from nlpctl.graphs.program_edit import read_parameters
+from nlpctl.graphs.ptq import quantize, simulate
+from nlpctl.graphs.rounding import Inputs, lost, rounded, spread_as
 
 DRAW = np.random.default_rng(0)
 ORIGINAL = DRAW.normal(size=(96, 5)).astype(np.float32)

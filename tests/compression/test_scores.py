@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from scored import scored
 
-from nlpctl.compression.scores import (
+from nlpctl.compression.plan.scores import (
     OWN,
     Metric,
     TestScore,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from scored import scored
 
-from nlpctl.compression.scores import Metric
-from nlpctl.compression.selection import Aim, ordered, select, within
+from nlpctl.compression.plan.scores import Metric
+from nlpctl.compression.plan.selection import Aim, ordered, select, within
 
 ACCURACY = Metric("accuracy")
 REFERENCE = scored("original", 0.880)

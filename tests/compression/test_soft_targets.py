@@ -8,7 +8,7 @@ import numpy as np
 import paddle
 import pytest
 
-from nlpctl.compression.soft_targets import soft_loss
+from nlpctl.compression.networks.soft_targets import soft_loss
 from nlpctl.config.load import load_recipe
 from nlpctl.config.tasks import KNOWN_TASKS
 from nlpctl.data.tagged_features import IGNORED

@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from nlpctl.compression.steps import plan_steps, trains
-from nlpctl.compression.strategy import Chain, parse_strategy
+from nlpctl.compression.plan.steps import plan_steps, trains
+from nlpctl.compression.plan.strategy import Chain, parse_strategy
 from nlpctl.errors import UserError
 
 # Those that PaddleNLP's trainer_compress.py names, and ours.

@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 from made_runs import make_run
 
-from nlpctl.compression.network_training import load_source, read_data
-from nlpctl.compression.vocabulary import check, prune_vocabulary, used_ids, with_words
+from nlpctl.compression.networks.training import load_source, read_data
+from nlpctl.compression.networks.vocabulary import check, prune_vocabulary, used_ids, with_words
 from nlpctl.config.load import load_recipe
 from nlpctl.data.tokenizers import build_encoder
 from nlpctl.errors import Interrupted, UserError
 from nlpctl.inference.engine import DygraphPredictor
+from nlpctl.inference.trained import prepared
 from nlpctl.models.folder import read_card
 from nlpctl.runners.train import train
-from nlpctl.runners.trained import prepared
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.registry import make_task
 
@@ -72,7 +72,7 @@ def test_interrupted_and_continued(few_words, monkeypatch):
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched, pytest.raises(Interrupted, match="the same `nlpctl compress` command"):
-        patched.setattr("nlpctl.compression.vocabulary.save_model_folder", stopped)
+        patched.setattr("nlpctl.compression.networks.vocabulary.save_model_folder", stopped)
         prune_vocabulary(recipe, source, run, setup)
     with pytest.raises(UserError, match="(?s)neither goes on with it.*the same `nlpctl compress` command goes on"):
         train(load_recipe(run.path), resume=True)

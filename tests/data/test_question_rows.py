@@ -13,8 +13,8 @@ from nlpctl.config.schema import DataSection
 from nlpctl.data.examples import ExampleList, ExampleReader
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.question_rows import GoldAnswer, QuestionExample, QuestionRows
+from nlpctl.data.readers import parse_rows, read_rows
 from nlpctl.data.row import BadRow, Row
-from nlpctl.data.rows import parse_rows, read_rows
 from nlpctl.errors import UserError
 
 CONTEXT = "Café Müller  opened in 1985, in Paris. 巴黎很美。"

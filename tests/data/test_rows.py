@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from nlpctl.data.readers import file_format, parse_rows, read_rows
 from nlpctl.data.row import BadRow, Row
-from nlpctl.data.rows import file_format, parse_rows, read_rows
 from nlpctl.data.task_rows import TABLES
 from nlpctl.errors import UserError
 
@@ -192,7 +192,7 @@ def test_constant_memory(tmp_path: Path, kind):
     script = (
         "import sys, tracemalloc\n"
         "from pathlib import Path\n"
-        "from nlpctl.data.rows import read_rows\n"
+        "from nlpctl.data.readers import read_rows\n"
         "tracemalloc.start()\n"
         "path = Path(sys.argv[1])\n"
         "count = sum(1 for _ in read_rows(path, path.suffix[1:], True, ('text', 'label')))\n"

@@ -19,10 +19,10 @@ import pytest
 from made_runs import make_run
 
 from nlpctl.cli.app import main
-from nlpctl.compression.steps import CANDIDATES, EXPORTS, Step
+from nlpctl.compression.plan.steps import CANDIDATES, EXPORTS, Step
 from nlpctl.errors import RunFailed
 from nlpctl.models.export_folder import read_manifest
-from nlpctl.runners.compress_worker import StepProcess, TimeIsUp
+from nlpctl.runners.compress.worker import StepProcess, TimeIsUp
 
 ROOT = Path(__file__).resolve().parents[2]
 GRID = "--strategy ort-dynamic,embeddings,ptq --algo_list avg --batch_size_list 4 --batch_num_list 2".split()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nlpctl.runtime.layout import checkpoint_step, checkpoints_in
+from nlpctl.layout import checkpoint_step, checkpoints_in
 
 STREAMING = (
     "--set data.streaming=true --set data.labels=neg,pos --set data.shuffle_buffer=20 --max_steps 14 "

@@ -17,9 +17,10 @@ from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import InferenceSection
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.export import layouts
+from nlpctl.inference.trained import find_trained_model
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.runners.export import Wanted, export
-from nlpctl.runners.trained import find_trained_model, open_trained_model
+from nlpctl.runners.open_model import open_trained_model
 
 
 @pytest.fixture
@@ -135,7 +136,7 @@ def test_int8_goes_without_what_cannot_be_quantised(made_run, tmp_path):
 
 
 def test_a_quantiser_that_fails_costs_its_graph_alone(classifier, tmp_path, monkeypatch):
-    from nlpctl.compression import onnx_quantize
+    from nlpctl.graphs import onnx_quantize
 
     def fails(*words, **options):
         raise KeyError("scale")

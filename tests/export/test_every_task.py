@@ -12,8 +12,9 @@ from nlpctl.config.tasks import KNOWN_TASKS
 from nlpctl.data.examples import ExampleReader
 from nlpctl.data.kinds import task_rows
 from nlpctl.data.sources import open_split
+from nlpctl.inference.trained import find_trained_model
 from nlpctl.runners.export import Wanted, export
-from nlpctl.runners.trained import find_trained_model, open_trained_model
+from nlpctl.runners.open_model import open_trained_model
 
 CASES = [
     *((info.name, "ernie", "linear") for info in KNOWN_TASKS),

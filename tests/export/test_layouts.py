@@ -14,9 +14,9 @@ import pytest
 
 from nlpctl.errors import UserError
 from nlpctl.export.layouts import LAYOUTS, layout, paddle_serving, triton
+from nlpctl.inference.trained import find_trained_model
 from nlpctl.models.export_folder import ExportManifest, Graph, TensorSpec
 from nlpctl.runners.export import Wanted, export
-from nlpctl.runners.trained import find_trained_model
 
 ROWS = TensorSpec("input_ids", "int64", (None, None))
 NUMPY = {"TYPE_INT64": np.int64, "TYPE_INT32": np.int32, "TYPE_FP32": np.float32}

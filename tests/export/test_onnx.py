@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from nlpctl.errors import RunFailed, UserError
-from nlpctl.export import onnx
+from nlpctl.graphs import onnx
+from nlpctl.inference.trained import find_trained_model
 from nlpctl.runners.export import Wanted, export
-from nlpctl.runners.trained import find_trained_model
 
 
 @pytest.fixture(scope="module")

@@ -12,18 +12,18 @@ from nlpctl.config.schema import InferenceSection
 from nlpctl.data.kinds import task_rows
 from nlpctl.data.labels import LabelSet
 from nlpctl.errors import RunFailed
+from nlpctl.inference.trained import find_trained_model, prepared
 from nlpctl.runners.export import Wanted, export
-from nlpctl.runners.trained import find_trained_model, prepared
 
 
 @pytest.fixture(scope="module")
 def network(classifier):
     """The network's run function and a Parity of it."""
     prepared(classifier)
+    from nlpctl.data.sample_rows import rows_to_compare
     from nlpctl.data.tokenizers import build_encoder
-    from nlpctl.export.parity import Parity
-    from nlpctl.export.rows import rows_to_compare
     from nlpctl.inference.engine import DygraphPredictor
+    from nlpctl.inference.parity import Parity
     from nlpctl.tasks.registry import TASKS, make_task
 
     model = TASKS[classifier.task].load_trained(classifier, find_trained_model(classifier))
@@ -101,7 +101,7 @@ def test_nothing_is_left_beyond_the_tolerance(classifier, tmp_path, monkeypatch,
 def test_a_temporary_export_goes(classifier, monkeypatch, tmp_path):
     import tempfile
 
-    from nlpctl.runners.trained import open_trained_model
+    from nlpctl.runners.open_model import open_trained_model
 
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     for engine in ("paddle", "onnxruntime"):

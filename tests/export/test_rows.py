@@ -7,9 +7,9 @@ import dataclasses
 import pytest
 
 from nlpctl.data.kinds import task_rows
+from nlpctl.data.sample_rows import require_rows, rows_to_compare
 from nlpctl.errors import UserError
-from nlpctl.export.rows import require_rows, rows_to_compare
-from nlpctl.runners.trained import find_trained_model, prepared
+from nlpctl.inference.trained import find_trained_model, prepared
 
 
 @pytest.fixture(scope="module")

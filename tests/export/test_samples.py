@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from nlpctl.inference.trained import find_trained_model, prepared
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.runners.export import Wanted, export
-from nlpctl.runners.trained import find_trained_model, prepared
 
 
 @pytest.mark.parametrize("task", ["question_answering", "few_shot_classification", "masked_language_model"])
@@ -14,7 +14,7 @@ def test_samples_suit_the_graph(made_run, task):
     recipe = made_run(task)
     folder = export(recipe, find_trained_model(recipe), Wanted(("paddle",), ("fp32",))).folder
     manifest, setup = read_manifest(folder), prepared(recipe)
-    from nlpctl.inference.choose import choices, open_choice
+    from nlpctl.inference.auto import choices, open_choice
     from nlpctl.inference.samples import sample_batches
 
     for batch_size in (1, 7):

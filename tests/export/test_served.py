@@ -10,9 +10,9 @@ import pytest
 from nlpctl.config.tasks import KNOWN_TASKS
 from nlpctl.data.inputs import open_input
 from nlpctl.data.kinds import task_rows
+from nlpctl.inference.trained import find_trained_model
 from nlpctl.runners.predict import predict
 from nlpctl.runners.serve import make_service
-from nlpctl.runners.trained import find_trained_model
 from nlpctl.serving.settings import ServeSettings
 
 ROWS = 40

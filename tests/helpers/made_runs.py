@@ -13,8 +13,8 @@ from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.data.kinds import task_rows
 from nlpctl.data.splits import read_training_data
+from nlpctl.inference.trained import prepared
 from nlpctl.models.folder import make_card, save_model_folder
-from nlpctl.runners.trained import prepared
 
 WORDS = "the room bed was staff view food very a and good bad clean dirty".split()
 ENCODER = "{{architecture: {}, min_frequency: 1, hidden_size: 32, num_hidden_layers: 2, intermediate_size: 64}}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nlpctl.compression.scores import Row, Speed
+from nlpctl.compression.plan.scores import Row, Speed
 
 
 def scored(candidate: str, score: float, times: float = 1.0, **given: Any) -> Row:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from nlpctl.config.schema import InferenceSection
-from nlpctl.inference import choose
-from nlpctl.inference.choose import open_predictor
+from nlpctl.inference import auto as choose
+from nlpctl.inference.auto import open_predictor
 from nlpctl.inference.speeds import Speeds
 from nlpctl.inference.support import Machine
 from nlpctl.models.export_folder import Check, ExportManifest, Graph

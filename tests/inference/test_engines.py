@@ -12,11 +12,11 @@ import paddle
 import pytest
 
 from nlpctl.errors import RunFailed, UserError
-from nlpctl.export.onnx import write_onnx_graph
-from nlpctl.export.to_graph import write_paddle_graph
+from nlpctl.graphs.onnx import write_onnx_graph
+from nlpctl.graphs.to_static import write_paddle_graph
 from nlpctl.inference import paddle_inference
+from nlpctl.inference.auto import choices, open_choice
 from nlpctl.inference.choice import all_choices
-from nlpctl.inference.choose import choices, open_choice
 from nlpctl.inference.engine import DygraphPredictor
 from nlpctl.inference.tensorrt import collect_shapes
 from nlpctl.models.export_folder import ExportManifest, Graph, TensorSpec

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from nlpctl.errors import UserError
-from nlpctl.models.safe_pickle import load_pdparams, load_state
-from nlpctl.models.torch_file import load_torch_file
+from nlpctl.formats.safe_pickle import load_pdparams, load_state
+from nlpctl.formats.torch_file import load_torch_file
 
 
 class Malicious:

@@ -10,15 +10,15 @@ from types import SimpleNamespace
 import pytest
 from scored import scored
 
-from nlpctl.compression.costs import Clock
-from nlpctl.compression.scores import Metric, Scored
-from nlpctl.compression.steps import Step, plan_steps
-from nlpctl.compression.strategy import parse_strategy
+from nlpctl.compression.plan.costs import Clock
+from nlpctl.compression.plan.scores import Metric, Scored
+from nlpctl.compression.plan.steps import Step, plan_steps
+from nlpctl.compression.plan.strategy import parse_strategy
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.errors import RunFailed, UserError
-from nlpctl.runners import compress
-from nlpctl.runners.compress_refusals import refuse_output, warn_unread
-from nlpctl.runners.compress_worker import TimeIsUp
+from nlpctl.runners.compress import command as compress
+from nlpctl.runners.compress.refusals import refuse_output, warn_unread
+from nlpctl.runners.compress.worker import TimeIsUp
 
 STRATEGY = "dynabert+ort-dynamic,ort-dynamic,ptq"
 TABLE = {  # what is made is worth: score, times

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from nlpctl.compression.plan_file import carried_over, check_plan, make_plan, write_plan
+from nlpctl.compression.plan.plan_file import carried_over, check_plan, make_plan, write_plan
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
-from nlpctl.runners import compress
-from nlpctl.runners.compress_refusals import refuse_output
-from nlpctl.runners.score_key import score_key
+from nlpctl.runners.compress import command as compress
+from nlpctl.runners.compress.refusals import refuse_output
+from nlpctl.runners.compress.score_key import score_key
 
 STUDENT = "task: sequence_classification\nmodel:\n  from_scratch: {architecture: bilstm}\n"
 READER = 'def read(path):\n    yield {"text": "a", "label": "x"}\n'

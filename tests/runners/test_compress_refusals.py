@@ -8,18 +8,18 @@ from types import SimpleNamespace
 import pytest
 from scored import scored
 
-from nlpctl.compression.scores import OWN, Failure, Metric
-from nlpctl.compression.selection import Aim
-from nlpctl.compression.strategy import parse_strategy
+from nlpctl.compression.plan.scores import OWN, Failure, Metric
+from nlpctl.compression.plan.selection import Aim
+from nlpctl.compression.plan.strategy import parse_strategy
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.inference.support import Machine
-from nlpctl.runners import compress
-from nlpctl.runners.compress import CompressResult
-from nlpctl.runners.compress_refusals import check_engines, refuse_missing, warn_unread
-from nlpctl.runners.compress_report import report
-from nlpctl.runners.compress_steps import ptq_settings
+from nlpctl.runners.compress import command as compress
+from nlpctl.runners.compress.command import CompressResult
+from nlpctl.runners.compress.refusals import check_engines, refuse_missing, warn_unread
+from nlpctl.runners.compress.report import report
+from nlpctl.runners.compress.workbench import ptq_settings
 from nlpctl.runtime.cpu import CpuInfo
 
 CPU = CpuInfo("AuthenticAMD", "an older one", ("avx2",))
@@ -55,14 +55,14 @@ def test_files_that_will_be_read_are_there(recipe, tmp_path):
 
 @pytest.mark.parametrize("part", ["dynabert+ptq", "qat", "ort-static", "bf16"])
 def test_a_machine_that_computes_no_8_bits(recipe, monkeypatch, part):
-    monkeypatch.setattr("nlpctl.inference.choose.this_machine", lambda _: OLDER)
+    monkeypatch.setattr("nlpctl.inference.auto.this_machine", lambda _: OLDER)
     check_engines(recipe("dynabert,distill"), SimpleNamespace(device="cpu"), parse_strategy("dynabert,distill"))
     with pytest.raises(UserError, match="does not compute in (int8|bf16) natively"):
         check_engines(recipe(part), SimpleNamespace(device="cpu"), parse_strategy(part))
 
 
 def test_a_card_is_told_how_to_go_on(recipe, monkeypatch):
-    monkeypatch.setattr("nlpctl.inference.choose.this_machine", lambda _: dataclasses.replace(OLDER, device="gpu:0"))
+    monkeypatch.setattr("nlpctl.inference.auto.this_machine", lambda _: dataclasses.replace(OLDER, device="gpu:0"))
     with pytest.raises(UserError) as told:
         check_engines(recipe("dynabert+ptq"), SimpleNamespace(device="gpu"), parse_strategy("dynabert+ptq"))
     assert "on a GPU" in str(told.value) and "--device cpu" in told.value.problems[0].hint
@@ -95,7 +95,7 @@ def test_all_scores_of_the_users_function_are_reported(tmp_path):
 
 def test_a_card_trains_for_8_bits(recipe, monkeypatch):
     """Its graph is made in the same folder with --device cpu."""
-    monkeypatch.setattr("nlpctl.inference.choose.this_machine", lambda _: dataclasses.replace(OLDER, device="gpu:0"))
+    monkeypatch.setattr("nlpctl.inference.auto.this_machine", lambda _: dataclasses.replace(OLDER, device="gpu:0"))
     check_engines(recipe("dynabert+qat"), SimpleNamespace(device="gpu"), parse_strategy("dynabert+qat"))
 
 

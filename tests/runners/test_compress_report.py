@@ -7,11 +7,11 @@ import json
 import pytest
 from scored import scored
 
-from nlpctl.compression.scores import Failure, Metric, TestScore
-from nlpctl.compression.selection import Aim
-from nlpctl.runners.compress import CompressResult
-from nlpctl.runners.compress_report import markdown, report, summary, write_reports
-from nlpctl.runners.compress_table import cells, columns
+from nlpctl.compression.plan.scores import Failure, Metric, TestScore
+from nlpctl.compression.plan.selection import Aim
+from nlpctl.runners.compress.command import CompressResult
+from nlpctl.runners.compress.report import markdown, report, summary, write_reports
+from nlpctl.runners.compress.table import cells, columns
 
 
 @pytest.fixture

@@ -11,18 +11,18 @@ import paddle
 import pytest
 from made_runs import make_run
 
-from nlpctl.compression.plan_file import check_plan, make_plan, write_plan
-from nlpctl.compression.steps import CANDIDATES, EXPORTS, CalibrationRows, Step
+from nlpctl.compression.plan.plan_file import check_plan, make_plan, write_plan
+from nlpctl.compression.plan.steps import CANDIDATES, EXPORTS, CalibrationRows, Step
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
+from nlpctl.inference.auto import open_choice
 from nlpctl.inference.choice import Choice
-from nlpctl.inference.choose import open_choice
+from nlpctl.inference.trained import find_trained_model, load_network, prepared
 from nlpctl.models.export_folder import read_manifest, write_manifest
-from nlpctl.runners.compress_source import static_model
-from nlpctl.runners.compress_steps import Workbench
+from nlpctl.runners.compress.source import static_model
+from nlpctl.runners.compress.workbench import Workbench
 from nlpctl.runners.export import Wanted, export
-from nlpctl.runners.trained import find_trained_model, load_network, prepared
 
 ORIGINAL = Step(EXPORTS, "original", "export")
 

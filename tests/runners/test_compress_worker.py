@@ -6,9 +6,9 @@ import multiprocessing
 import os
 import tempfile
 
-from nlpctl.compression.steps import CANDIDATES, Step
+from nlpctl.compression.plan.steps import CANDIDATES, Step
 from nlpctl.errors import UserError
-from nlpctl.runners import compress_worker
+from nlpctl.runners.compress import worker as compress_worker
 
 
 class Bench:

@@ -14,8 +14,8 @@ from nlpctl.cli.app import main
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.data.kinds import KINDS
+from nlpctl.files import write_text_atomic
 from nlpctl.runners.data import inspect_data, part_sizes, split_data, write_page
-from nlpctl.runtime.files import write_text_atomic
 
 ADJECTIVES = ("clean", "noisy", "large", "dark", "cheap", "old", "modern", "cosy", "damp", "bright")
 NOUNS = ("room", "lobby", "garden", "kitchen", "terrace", "bathroom")

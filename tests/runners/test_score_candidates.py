@@ -12,19 +12,19 @@ from made_runs import make_run
 
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
+from nlpctl.inference.trained import find_trained_model
+from nlpctl.layout import EXPORT_MANIFEST
 from nlpctl.models.export_folder import read_manifest, write_manifest
-from nlpctl.runners import score_candidates
-from nlpctl.runners.evaluate import evaluate
-from nlpctl.runners.export import Wanted, export
-from nlpctl.runners.score_candidates import (
+from nlpctl.runners.compress import scorer as score_candidates
+from nlpctl.runners.compress.scorer import (
     Scorer,
     Timing,
     check_scorable,
     largest_difference,
     recipe_of,
 )
-from nlpctl.runners.trained import find_trained_model
-from nlpctl.runtime.layout import EXPORT_MANIFEST
+from nlpctl.runners.evaluate import evaluate
+from nlpctl.runners.export import Wanted, export
 
 TIMING = Timing(batch_sizes=(1, 4), rows=8, rounds=2)
 OWN = '''

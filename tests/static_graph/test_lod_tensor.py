@@ -10,8 +10,8 @@ import paddle
 import pytest
 
 from nlpctl.errors import UserError
+from nlpctl.formats.lod_tensor import looks_like_tensor, read_tensors
 from nlpctl.static_graph.byte_order import check_byte_order
-from nlpctl.static_graph.lod_tensor import looks_like_tensor, read_tensors
 from nlpctl.static_graph.sniff import Kind, kind_of
 
 FLOAT32, BOOL, BFLOAT16 = 5, 0, 22

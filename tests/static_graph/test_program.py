@@ -10,7 +10,7 @@ import pytest
 from paddle.base.proto import framework_pb2
 
 from nlpctl.errors import UserError
-from nlpctl.static_graph.program import read_program
+from nlpctl.formats.program import read_program
 from nlpctl.static_graph.sniff import Kind, kind_of
 from nlpctl.static_graph.static_mode import static_mode
 

@@ -11,7 +11,7 @@ import numpy as np
 import paddle
 import pytest
 
-from nlpctl.static_graph.program import Program, read_program
+from nlpctl.formats.program import Program, read_program
 from nlpctl.static_graph.run_program import CannotRun, run_program
 from nlpctl.static_graph.sources import read_static
 from nlpctl.static_graph.static_mode import static_mode

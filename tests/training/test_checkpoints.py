@@ -9,7 +9,7 @@ import pytest
 
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.errors import UserError
-from nlpctl.runtime.files import remove_leftovers
+from nlpctl.files import remove_leftovers
 from nlpctl.training.checkpoints import load_training_state, rotate_checkpoints
 
 

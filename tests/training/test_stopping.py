@@ -10,8 +10,8 @@ import pytest
 
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.errors import Interrupted
+from nlpctl.layout import checkpoint_step, checkpoints_in
 from nlpctl.runtime.event_log import EventLog
-from nlpctl.runtime.layout import checkpoint_step, checkpoints_in
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.sequence_classification import SequenceClassification
 from nlpctl.training import checkpoints

@@ -13,9 +13,9 @@ import pytest
 from paddlenlp.transformers import BertForSequenceClassification, ErnieConfig, ErnieForSequenceClassification
 
 from nlpctl.config.schema import ModelSection
+from nlpctl.formats.torch_file import load_torch_file
 from nlpctl.models.families import Head
 from nlpctl.models.load import load_to_train
-from nlpctl.models.torch_file import load_torch_file
 
 HEAD = Head("SequenceClassification")
 

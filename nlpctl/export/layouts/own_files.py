@@ -5,8 +5,8 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
+from nlpctl.layout import EXPORT_MANIFEST, TASK
 from nlpctl.models.export_folder import REPORTS, ExportManifest
-from nlpctl.runtime.layout import EXPORT_MANIFEST, TASK
 
 OWN = "nlpctl"
 _OF_GRAPHS = (".pdmodel", ".pdiparams", ".info", ".onnx")

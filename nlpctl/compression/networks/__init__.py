@@ -1,0 +1,1 @@
+"""The networks of a compression: pruned, distilled, trained for int8."""

@@ -1,0 +1,215 @@
+"""Quantisation-aware training: the network is trained on as int8 will compute it, and becomes the graph that does.
+
+    source --bounds measured on training rows--> simulated network --training--> model folder --> int8 graph for oneDNN
+
+PaddleSlim's QAT is not used: it wraps layers so that their parameters have other names and encoders no longer run, it
+takes moving_average_abs_max alone, its PACT starts at 100, where it never cuts anything off, and its graphs observe
+what no engine may round (docs/upstream.md). The arguments are PaddleNLP's, and mean what they say there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import paddle
+
+from nlpctl.compression.networks.training import (
+    START,
+    load_source,
+    network_recipe,
+    read_data,
+    train_network,
+)
+from nlpctl.compression.plan.hooks import training_loss
+from nlpctl.config.schema import GroupSection, Recipe
+from nlpctl.data.collate import Batch
+from nlpctl.data.labels import LabelSet
+from nlpctl.data.splits import TrainingData
+from nlpctl.data.tokenizers import build_encoder
+from nlpctl.errors import UserError
+from nlpctl.graphs import NARROW
+from nlpctl.graphs.graph_files import INT8_PREFIX, PREFIX, paddle_files
+from nlpctl.graphs.onednn_program import write_onednn_program
+from nlpctl.graphs.simulated_graph import write_simulated_graph
+from nlpctl.graphs.to_static import write_paddle_graph
+from nlpctl.inference.parity import batches_of
+from nlpctl.inference.samples import sample_batches
+from nlpctl.models.export_folder import Graph
+from nlpctl.models.families import OWN
+from nlpctl.models.load import LoadedModel
+from nlpctl.models.simulated_int8 import CLIP, INPUTS, KEY, Simulation, make_plain, simulate, simulated_layers
+from nlpctl.runtime import console
+from nlpctl.runtime.process import ProcessSetup
+from nlpctl.runtime.run_directory import RunDirectory
+from nlpctl.tasks.base import Task, as_tuple
+from nlpctl.tasks.registry import make_task
+
+ROWS = 512  # training rows on which the first bounds are measured
+CLIP_RATE = 3e-3  # learning rate of PACT's bounds, which are logarithms: a step changes a bound by 0.3 % or so
+MOVING_RATE = 0.9  # PaddleNLP's; null in a recipe stands for it, as for the other defaults
+_STRATEGY = "compression.strategy"
+
+
+def check(recipe: Recipe, config: Mapping[str, Any]) -> None:
+    """UserError where a model with this config.json cannot be trained for int8 as the recipe says. Before any work."""
+    if config.get("model_type") in OWN.values():
+        message = f"qat trains the products of a transformer for int8; {config['model_type']} has next to none"
+        raise UserError(message, _STRATEGY, "take ort-dynamic, which knows recurrent layers")
+    if KEY in config:
+        message = "this network was trained for int8 already"
+        raise UserError(message, _STRATEGY, "give the network that it was made of")
+    for name in ("fp16", "bf16"):
+        if vars(recipe.training)[name]:
+            message = f"qat rounds in fp32, which training.{name} would round again"
+            raise UserError(message, recipe.where(f"training.{name}"), f"--{name} false")
+    if _inputs(recipe) not in INPUTS:
+        message = f"{_inputs(recipe)} takes the bound of each batch from itself: no graph for oneDNN can"
+        where = recipe.where("compression.activation_quantize_type")
+        raise UserError(message, where, f"for qat take {' or '.join(INPUTS)}")
+
+
+def train_qat(recipe: Recipe, source: str, run: RunDirectory, setup: ProcessSetup) -> Path:
+    """Train `source`, a model folder, in `run` as int8 will compute it; returns the folder of the best model.
+
+    That simulates int8 in every command; `make_plain` takes it back. The loss is compression.criterion, or the
+    task's. A training that was interrupted goes on; one that is finished is left as it is. The source is only read.
+    UserError: nothing in it can be int8, or the data do not fit. RunFailed, Interrupted: see `train`.
+    """
+    if run.is_finished:
+        return run.model
+    model = load_source(recipe, source)
+    data = read_data(recipe, model)
+    own = network_recipe(recipe, run, str(run.path.resolve() / START), model.labels)
+    if _learns_bounds(recipe):
+        group = GroupSection(match=(f"*.{CLIP}",), learning_rate=CLIP_RATE, weight_decay=0.0)
+        own = replace(own, optimizer=replace(own.optimizer, groups=(*own.optimizer.groups, group)))
+    loss = training_loss(own, make_task(own, data.labels))
+
+    def in_int8(
+        task: Task,
+        network: paddle.nn.Layer,
+        run: Callable[..., Any],
+        inputs: Mapping[str, paddle.Tensor],
+        labels: Mapping[str, paddle.Tensor],
+    ) -> paddle.Tensor:
+        return loss(network, as_tuple(run(**inputs)), labels)
+
+    return train_network(own, run, setup, data, start=lambda: simulated(own, model, source, data), loss=in_int8)
+
+
+def simulated(recipe: Recipe, model: LoadedModel, source: str, data: TrainingData) -> LoadedModel:
+    """`model`, changed in place to compute as int8 will, with bounds measured on training rows; not trained yet.
+
+    A bound is what calibration by "avg" gives: the mean over batches of the largest value; for range_abs_max it is
+    the largest of all. UserError, naming `source`: it has no product with a weight that is wide enough.
+    """
+    task, encoder = make_task(recipe, data.labels), build_encoder(model.tokenizer, recipe.data.tokenizer)
+    rows = list(islice(data.training_examples(), ROWS)) if data.train is None else data.train[:ROWS]
+    size = recipe.training.per_device_train_batch_size  # a moving average goes on from these bounds
+    batches = list(batches_of(task, encoder, rows, size))
+    shared = layers_by_input(model.network, batches[0])
+    if not shared:
+        message = f"nothing here can be int8: no linear layer has {NARROW} outputs or more"
+        raise UserError(message, source, "use it in fp32 or bf16")
+    section, inputs = recipe.compression, _inputs(recipe)
+    bounds = largest_inputs(model.network, [names[0] for names in shared], batches)
+    weights = section.weight_quantize_type or "channel_wise_abs_max"
+    rate = MOVING_RATE if section.moving_rate is None else section.moving_rate
+    settings = Simulation(weights, inputs, rate, _learns_bounds(recipe), shared)
+    simulate(model.network, settings, source)
+    layers = dict(simulated_layers(model.network))
+    for names in shared:
+        seen = bounds[names[0]]
+        layers[names[0]].input_rounding.start(float(np.max(seen) if inputs == "range_abs_max" else np.mean(seen)))
+    count = sum(map(len, shared))
+    console.note(f"{count} products are computed as in int8, their bounds measured on {len(rows)} training rows")
+    return model
+
+
+@paddle.no_grad()
+def layers_by_input(network: paddle.nn.Layer, batch: Batch) -> tuple[tuple[str, ...], ...]:
+    """The names of the linear layers that int8 is worth while for; those that read one tensor are in one group."""
+    readers: dict[int, list[str]] = {}
+    seen: list[paddle.Tensor] = []  # so that no id is given twice
+
+    def note(name: str, tensor: paddle.Tensor) -> None:
+        if not any(name in names for names in readers.values()):
+            seen.append(tensor)
+            readers.setdefault(id(tensor), []).append(name)
+
+    with watched(network, _wide_layers(network), note):
+        network(**{name: paddle.to_tensor(array) for name, array in batch.items()})
+    return tuple(map(tuple, readers.values()))
+
+
+@paddle.no_grad()
+def largest_inputs(network: paddle.nn.Layer, names: Iterable[str], batches: Iterable[Batch]) -> dict[str, list[float]]:
+    """The largest absolute input of each of the layers `names`: one number per batch and call."""
+    found: dict[str, list[float]] = {name: [] for name in names}
+    with watched(network, found, lambda name, tensor: found[name].append(float(tensor.abs().max()))):
+        for batch in batches:
+            network(**{name: paddle.to_tensor(array) for name, array in batch.items()})
+    return found
+
+
+def write_qat_graph(recipe: Recipe, run: Path, export: Path, folder: Path) -> Graph:
+    """Write the int8 graph of the network that `train_qat` trained in `run` into `folder`; oneDNN runs it.
+
+    It computes what the network simulates. `export`: of the network that was trained further; it tells what batches
+    look like. RunFailed where Paddle cannot translate it.
+    """
+    source = RunDirectory(run).model
+    model = load_source(recipe, str(source))
+    task, network = make_task(recipe, LabelSet(model.labels)), model.network
+    layers = dict(simulated_layers(network))
+    bounds = {layer.weight.name: layer.input_rounding.limit() for layer in layers.values()}
+    per_column = all(layer.per_column for layer in layers.values())
+    make_plain(network)
+    batch = sample_batches(export, batch_size=2, rows=2)[0]
+    with tempfile.TemporaryDirectory(prefix=".qat-", dir=folder) as temporary:
+        plain, rounded = Path(temporary, PREFIX), Path(temporary, INT8_PREFIX)
+        write_paddle_graph(network, batch, task.output_names, plain)
+        write_simulated_graph(plain, rounded, bounds, per_column=per_column)
+        write_onednn_program(rounded, folder / INT8_PREFIX)
+    return Graph("paddle", "int8", paddle_files(INT8_PREFIX), "qat")
+
+
+def _inputs(recipe: Recipe) -> str:
+    return recipe.compression.activation_quantize_type or "moving_average_abs_max"
+
+
+def _learns_bounds(recipe: Recipe) -> bool:
+    """Whether PACT is wanted, as it is by default."""
+    return recipe.compression.use_pact is not False
+
+
+def _wide_layers(network: paddle.nn.Layer) -> list[str]:
+    """Linear layers with as many outputs as calibration asks for."""
+    return [
+        name
+        for name, layer in network.named_sublayers()
+        if type(layer) is paddle.nn.Linear and layer.weight.shape[-1] >= NARROW
+    ]
+
+
+@contextlib.contextmanager
+def watched(
+    network: paddle.nn.Layer, names: Iterable[str], note: Callable[[str, paddle.Tensor], None]
+) -> Iterator[None]:
+    """Inside, `note` is called with the name and the input of each of the layers `names` when it is called."""
+    layers = dict(network.named_sublayers())
+    hooks = [
+        layers[name].register_forward_pre_hook(lambda _, inputs, name=name: note(name, inputs[0])) for name in names
+    ]
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()

@@ -1,0 +1,208 @@
+"""The student of a distillation: its recipe, and the network that it starts as."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from fractions import Fraction
+from random import Random
+
+import numpy as np
+
+from nlpctl.compression.networks.dynabert import narrowed
+from nlpctl.compression.networks.fitted_layers import fit_layers
+from nlpctl.compression.networks.layer_losses import LayerLosses, spread_layers
+from nlpctl.compression.networks.teacher import Teacher
+from nlpctl.compression.networks.training import START, load_source, network_recipe
+from nlpctl.compression.plan.files import read_student, student_model
+from nlpctl.config.distillation_section import DistillationSection
+from nlpctl.config.schema import Recipe
+from nlpctl.data.collate import Batch
+from nlpctl.data.splits import TrainingData
+from nlpctl.data.units import UnitTokenizer
+from nlpctl.errors import UserError
+from nlpctl.models.families import OWN, family_of_config
+from nlpctl.models.load import LoadedModel
+from nlpctl.models.pruned import encoder_layers, keep_layers
+from nlpctl.models.source import read_config, resolve_source
+from nlpctl.models.tokenizer import load_tokenizer
+from nlpctl.runtime import console
+from nlpctl.runtime.run_directory import RunDirectory
+from nlpctl.tasks.base import Task
+
+
+def is_made_of_layers(section: DistillationSection) -> bool:
+    """Whether the student is the teacher with fewer layers, and not a network of its own."""
+    model = section.model
+    return section.student is None and model.from_scratch is None and model.name_or_path is None
+
+
+def student_recipe(recipe: Recipe, run: RunDirectory, labels: tuple[str, ...]) -> Recipe:
+    """The recipe that the student is trained by, in `run`. UserError: distillation.student cannot be used."""
+    section = recipe.distillation
+    start = str(run.path.resolve() / START)
+    given = read_student(recipe)
+    if given is not None:
+        data = replace(recipe.data, max_seq_length=given.data.max_seq_length)
+        taken = replace(
+            recipe,
+            data=data,
+            training=given.training,
+            optimizer=given.optimizer,
+            early_stopping=given.early_stopping,
+        )
+        own = replace(network_recipe(taken, run, start, labels), model=given.model)
+    else:
+        own = network_recipe(recipe, run, start, labels)
+        if is_made_of_layers(section):
+            own = replace(own, model=replace(section.model, name_or_path=start, head=recipe.model.head))
+        else:
+            own = replace(own, model=section.model)
+    wanted = {"learning_rate": section.learning_rate, "num_train_epochs": section.num_train_epochs}
+    wanted = {name: value for name, value in wanted.items() if value is not None}
+    return replace(own, training=replace(own.training, **wanted))
+
+
+def student_layers(section: DistillationSection, teacher: int) -> tuple[int, ...]:
+    """Which of a teacher's layers the student is made of. UserError: it has no such layers, or not so many."""
+    count = section.num_hidden_layers or max(teacher // 2, 1)
+    key = "distillation.layers" if section.layers else "distillation.num_hidden_layers"
+    if max(section.layers, default=count - 1) >= teacher:
+        raise UserError(f"the teacher has {teacher} layers, 0 to {teacher - 1}", key, "take some of them")
+    return section.layers or spread_layers(teacher, count)
+
+
+def start_of_layers(
+    recipe: Recipe, source: str, teacher: Teacher, data: TrainingData, task: Task, chosen: tuple[int, ...]
+) -> Callable[[], LoadedModel]:
+    """Makes the teacher in `source` with the layers that are `chosen`, distillation.width of each, fitted to it."""
+    section = recipe.distillation
+
+    def start() -> LoadedModel:
+        width = Fraction(section.width).limit_denominator(1000)
+        model = load_source(recipe, source) if width == 1 else narrowed(recipe, source, width, data, task)
+        keep_layers(model.network, chosen, "distillation.layers")
+        console.note(f"the student starts as the teacher's layers {', '.join(map(str, chosen))}")
+        if section.fit:
+            fit_layers(teacher.network, model.network, chosen, _batches(recipe, teacher, data))
+        return model
+
+    return start
+
+
+def _batches(recipe: Recipe, teacher: Teacher, data: TrainingData) -> list[Batch]:
+    """distillation.fit training rows, evenly spread, in batches of similar length; batches of any length come first."""
+    rows, wanted = list(data.training_examples()), recipe.distillation.fit
+    spread = rows[:: max(1, len(rows) // wanted)][:wanted]
+    features = [feature for row in spread for feature in teacher.task.features(row, teacher.encoder)]
+    features.sort(key=lambda feature: feature.byte_length)
+    size = recipe.training.per_device_eval_batch_size
+    collate = teacher.task.collator(teacher.encoder, labelled=False)
+    batches = [collate(features[start : start + size]) for start in range(0, len(features), size)]
+    Random(recipe.training.seed).shuffle(batches)
+    return batches
+
+
+def compares_layers(section: DistillationSection) -> str | None:
+    """The first key that asks for losses between layers; None where none does."""
+    wanted = (name for name in ("hidden", "attention", "relations") if vars(section)[name])
+    return next((f"distillation.{name}" for name in wanted), None)
+
+
+def check_layer_losses(recipe: Recipe, teacher_layers: object) -> None:
+    """UserError where files show that a student has no layers to compare with a teacher of so many."""
+    section = recipe.distillation
+    where, model = compares_layers(section), student_model(recipe)
+    if where is None or is_made_of_layers(section):
+        return
+    if model.from_scratch is not None:
+        raise _other_tokens(where)
+    folder = None if model.name_or_path is None else resolve_source(model.name_or_path).folder
+    config = {} if folder is None else read_config(folder)
+    if config.get("model_type") in OWN.values():
+        raise _other_tokens(where)
+    ours = model.config.get("num_hidden_layers", config.get("num_hidden_layers"))
+    if isinstance(ours, int) and isinstance(teacher_layers, int) and ours > teacher_layers:
+        raise _too_many_layers(ours, teacher_layers, where)
+
+
+def check_tokens(own: Recipe, teacher: Teacher) -> None:
+    """UserError where layers are to be compared, and the folder of the student has another vocabulary than the teacher.
+
+    `own`: of `student_recipe`, for a student that is not made of the teacher's layers.
+    """
+    where = compares_layers(own.distillation)
+    if where is None or own.model.name_or_path is None or own.model.add_tokens is not None:
+        return
+    folder = resolve_source(own.model.name_or_path).folder
+    if folder is not None:
+        tokenizer = load_tokenizer(folder, family_of_config(read_config(folder), str(folder)))
+        if _pieces(tokenizer) != _pieces(teacher.model.tokenizer):
+            raise _other_tokens(where)
+
+
+def layer_losses(recipe: Recipe, teacher: Teacher, student: LoadedModel) -> LayerLosses | None:
+    """The losses between the layers of teacher and student; None where the recipe wants none.
+
+    UserError: the student does not read the teacher's tokens, or one of them has no transformer layers.
+    """
+    section = recipe.distillation
+    where = compares_layers(section)
+    if where is None:
+        return None
+    if _pieces(student.tokenizer) != _pieces(teacher.model.tokenizer):
+        raise _other_tokens(where)
+    ours, theirs = (len(encoder_layers(network, where)) for network in (student.network, teacher.network))
+    if is_made_of_layers(section):
+        chosen = student_layers(section, theirs)
+    elif ours > theirs:
+        raise _too_many_layers(ours, theirs, where)
+    else:
+        chosen = spread_layers(theirs, ours)
+    return LayerLosses(teacher.network, student.network, section, chosen)
+
+
+def start_embedding(teacher: Teacher, student: LoadedModel) -> None:
+    """Give the embedding of a network over words or characters the teacher's vectors, as many of their components.
+
+    The vectors are turned to their principal components, of which the first ones are taken, and scaled to what the
+    embedding has. Words of which the teacher knows nothing keep what they have.
+    """
+    embedding = student.network.base_model.get_input_embeddings()
+    values = embedding.weight.numpy()
+    vectors = teacher.word_vectors(student.tokenizer.vocabulary)
+    known = np.abs(vectors).sum(1) > 0
+    for special in (student.tokenizer.pad_token_id, student.tokenizer.unk_token_id, student.tokenizer.sep_token_id):
+        known[special] = False
+    if not known.any():
+        return
+    centred = vectors[known] - vectors[known].mean(0)
+    _, axes = np.linalg.eigh(centred.T @ centred)  # in ascending order of variance
+    parts = centred @ axes[:, ::-1][:, : values.shape[1]]
+    values[known, : parts.shape[1]] = parts * (values.std() / max(float(parts.std()), 1e-12))
+    embedding.weight.set_value(values)
+    console.note(f"embedding: {int(known.sum()):,} of {len(known):,} entries start from the teacher's vectors")
+
+
+def mask_for(teacher: Teacher, own: Recipe) -> str | None:
+    """The teacher's mask token where the student reads it too; None where it has a vocabulary of its own."""
+    if own.model.from_scratch is not None or isinstance(teacher.model.tokenizer, UnitTokenizer):
+        return None
+    return teacher.model.tokenizer.mask_token
+
+
+def reads_units(student: LoadedModel) -> bool:
+    return isinstance(student.tokenizer, UnitTokenizer)
+
+
+def _other_tokens(where: str) -> UserError:
+    message = "layers can only be compared where both networks read the same tokens"
+    return UserError(message, where, "set it to 0: such a student learns from the logits")
+
+
+def _too_many_layers(ours: int, theirs: int, where: str) -> UserError:
+    return UserError(f"the student has {ours} layers, the teacher {theirs}", where, "take a smaller student")
+
+
+def _pieces(tokenizer: object) -> list[str]:
+    return tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))

@@ -1,0 +1,1 @@
+"""What is planned, and what candidates are worth. Imports no Paddle."""

@@ -1,0 +1,197 @@
+"""What a candidate is worth: its score, speed, size and memory in one engine and precision, and where that is kept.
+
+Imports neither Paddle nor NumPy.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from nlpctl.config.schema import Recipe
+from nlpctl.config.tasks import scores, task_info
+from nlpctl.files import write_json_atomic
+
+T = TypeVar("T")
+
+FORMAT = 1
+POINT = 0.01  # one point of a score that is a share: accuracy 0.88 is 88 points
+OWN = "compression.evaluate"  # where a report holds the user's own scores
+
+
+@dataclass(frozen=True)
+class Metric:
+    """The figure of a report that candidates are compared by; `own`: the first of the user's own function `name`."""
+
+    name: str
+    greater_is_better: bool = True
+    own: bool = False
+
+    def of(self, report: Mapping[str, Any]) -> float:
+        """The figure in a report on dev or test."""
+        return float(next(iter(report[OWN].values())) if self.own else report[self.name])
+
+    def drop(self, score: float, reference: float) -> float:
+        """How many points `score` is worse than `reference`; negative where it is better."""
+        worse = reference - score if self.greater_is_better else score - reference
+        return worse / POINT
+
+
+@dataclass(frozen=True)
+class Speed:
+    """One batch size: samples per second, the median latency of a batch, and both as a multiple of the reference.
+
+    The reference is the uncompressed network in fp32, timed in turns with this one: `times` 2 answers twice as many
+    samples, `p50_times` 2 takes half as long. Of each batch the fastest round counts, so that it changes little what
+    else the machine does.
+    """
+
+    batch_size: int
+    samples_per_second: float
+    p50_ms: float
+    times: float
+    p50_times: float
+
+
+@dataclass(frozen=True)
+class Row:
+    """One candidate (a folder) in one engine and precision.
+
+    `report`: the task's, on dev. `difference`: the largest absolute one of any output from the reference; None where
+    the two read text differently. `agreement`: share of the dev rows decided as the reference decides them.
+    `size_mb`: graph files; `peak_mb`: of the process, Paddle included; MB of 1024 x 1024 bytes. `seconds`: what it took
+    to find all this out.
+    """
+
+    candidate: str
+    folder: str
+    engine: str
+    precision: str
+    method: str | None
+    score: float
+    report: Mapping[str, Any]
+    difference: float | None
+    agreement: float
+    size_mb: float
+    peak_mb: float
+    load_seconds: float
+    speeds: tuple[Speed, ...]
+    seconds: float
+
+    @property
+    def way(self) -> str:
+        """The engine as inference/choice.py names it: "onnxruntime int8 (dynamic)"."""
+        return way_name(self.engine, self.precision, self.method)
+
+    @property
+    def name(self) -> str:
+        return f"{self.candidate}, {self.way}"
+
+    @property
+    def rows(self) -> int:
+        """How many dev rows were scored."""
+        return int(self.report["rows"])
+
+    def speed(self, batch_size: int) -> Speed:
+        """At one of the batch sizes that were timed."""
+        return next(speed for speed in self.speeds if speed.batch_size == batch_size)
+
+
+@dataclass(frozen=True)
+class Failure:
+    """A candidate that could not be made, or a way to run it that failed. `way`: "" where it was not made."""
+
+    candidate: str
+    way: str
+    reason: str
+
+    @property
+    def name(self) -> str:
+        return f"{self.candidate}, {self.way}" if self.way else self.candidate
+
+
+@dataclass(frozen=True)
+class Scored:
+    """What one folder gave."""
+
+    rows: tuple[Row, ...]
+    failures: tuple[Failure, ...] = ()
+
+
+@dataclass(frozen=True)
+class TestScore:
+    """The reference and the chosen one on the test split: the metric of each, and the share decided alike."""
+
+    __test__ = False  # no class of tests, whatever pytest thinks
+
+    rows: int
+    reference: float
+    chosen: float
+    agreement: float
+
+
+def way_name(engine: str, precision: str, method: str | None) -> str:
+    return f"{engine} {precision}" + ("" if method is None else f" ({method})")
+
+
+def metric_of(recipe: Recipe) -> Metric:
+    """What the recipe's compression.evaluate gives, else training.metric_for_best_model where a report holds it, else
+    the task's most telling score."""
+    if recipe.compression.evaluate is not None:
+        return Metric(recipe.compression.evaluate.rpartition(":")[2], own=True)
+    wanted = (recipe.training.metric_for_best_model or "").removeprefix("eval_")
+    known = scores(recipe.task)
+    if wanted not in known:
+        return Metric(known[0], task_info(recipe.task).greater_is_better(known[0]))
+    given = recipe.training.greater_is_better
+    return Metric(wanted, task_info(recipe.task).greater_is_better(wanted) if given is None else given)
+
+
+def score_file(folder: Path, candidate: str, way: str, split: str = "dev") -> Path:
+    """Where the score of a candidate is kept: scores/width-0.75+ptq.paddle-int8-ptq.json."""
+    told = way.replace(" (", "-").replace(")", "").replace(" ", "-")
+    return folder / f"{candidate}.{told}{'' if split == 'dev' else f'.{split}'}.json"
+
+
+def write_row(file: Path, row: Row, key: str) -> None:
+    """Keep a row. `key` tells what it was measured on."""
+    _keep(file, key, row)
+
+
+def read_row(file: Path, key: str) -> Row | None:
+    """What `write_row` wrote; None where nothing was, it is damaged, or of another key."""
+    return _kept(file, key, _row)
+
+
+def write_test_score(file: Path, score: TestScore, key: str) -> None:
+    """Keep a score on test, as `write_row` does."""
+    _keep(file, key, score)
+
+
+def read_test_score(file: Path, key: str) -> TestScore | None:
+    """What `write_test_score` wrote; None as for `read_row`."""
+    return _kept(file, key, lambda values: TestScore(**values))
+
+
+def _row(values: dict[str, Any]) -> Row:
+    return Row(**{**values, "speeds": tuple(Speed(**speed) for speed in values["speeds"])})
+
+
+def _keep(file: Path, key: str, value: Row | TestScore) -> None:
+    write_json_atomic(file, {"format": FORMAT, "key": key, "found": asdict(value)})
+
+
+def _kept(file: Path, key: str, parse: Callable[[dict[str, Any]], T]) -> T | None:
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        return parse(content["found"]) if (content["format"], content["key"]) == (FORMAT, key) else None
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return None
+
+
+def agreement(one: Sequence[str], other: Sequence[str]) -> float:
+    """Share of the decisions that are equal."""
+    return sum(a == b for a, b in zip(one, other, strict=True)) / max(1, len(one))

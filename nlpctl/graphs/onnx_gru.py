@@ -1,0 +1,106 @@
+"""An ONNX graph of a BiGRU whose reset gate acts before the matrix product, written operator by operator.
+
+Paddle's graph of it is a loop, which paddle2onnx cannot convert. ONNX has that very GRU (linear_before_reset 0), which
+ONNX Runtime runs far faster than a loop. Its new state is (1 - z) * candidate + z * old, so that its z is 1 - update:
+weights and biases of the update gate change their sign.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import paddle
+
+from nlpctl.graphs.onnx import OPSET
+from nlpctl.models.networks.bigru import BiGRUForTokenClassification
+
+_IR_VERSION = 8
+
+
+def is_own_onnx(network: paddle.nn.Layer) -> bool:
+    """Whether `write_onnx_gru` writes the graph of `network`."""
+    return isinstance(network, BiGRUForTokenClassification) and network.config.reset_gate == "before"
+
+
+def write_onnx_gru(network: paddle.nn.Layer, input_name: str, output_names: Sequence[str], file: Path) -> None:
+    """Write `network`, with or without a CRF, to `file`: int64 ids [batch, length] to float32 scores
+    [batch, length, tags] and, of a CRF, its transitions.
+    """
+    import onnx
+    from onnx import TensorProto, helper
+
+    graph = _Graph({name: value.numpy() for name, value in network.state_dict().items()})
+    ids, config = input_name, network.config
+    inside = graph.cast(graph.op("Not", graph.op("Equal", ids, graph.constant(np.int64(config.pad_token_id)))), "FLOAT")
+    counts = graph.op("ReduceSum", graph.cast(inside, "INT32"), graph.constant(np.array([1])), keepdims=0)
+    lengths = graph.op("Max", counts, graph.constant(np.array([1], np.int32)))
+    embedded = graph.op("Gather", graph.parameter("bigru.embeddings.weight"), ids)
+    mask = graph.op("Unsqueeze", inside, graph.constant(np.array([2])))
+    sequence = graph.op("Transpose", graph.op("Mul", embedded, mask), perm=[1, 0, 2])  # time first
+    for layer in range(config.num_hidden_layers):
+        both = graph.gru(sequence, lengths, f"bigru.gru.layers.{layer}", config.hidden_size)
+        side_by_side = graph.op("Transpose", both, perm=[0, 2, 1, 3])  # [length, 2, batch, h] to [length, batch, 2, h]
+        sequence = graph.op("Reshape", side_by_side, graph.constant(np.array([0, 0, -1])))
+    rows = graph.op("Transpose", sequence, perm=[1, 0, 2])
+    scored = graph.op("MatMul", rows, graph.parameter("classifier.weight"))
+    graph.op("Add", scored, graph.parameter("classifier.bias"), output=output_names[0])
+    free = ["batch", "length"]
+    outputs = [helper.make_tensor_value_info(output_names[0], TensorProto.FLOAT, [*free, config.num_labels])]
+    if len(output_names) > 1:
+        graph.op("Identity", graph.parameter("crf.transitions"), output=output_names[1])
+        size = config.num_labels + 2
+        outputs.append(helper.make_tensor_value_info(output_names[1], TensorProto.FLOAT, [size, size]))
+    inputs = [helper.make_tensor_value_info(ids, TensorProto.INT64, free)]
+    made = helper.make_graph(graph.nodes, "bigru", inputs, outputs, graph.tensors)
+    opsets = [helper.make_opsetid("", OPSET)]
+    model = helper.make_model(made, opset_imports=opsets, producer_name="nlpctl", ir_version=_IR_VERSION)
+    onnx.checker.check_model(model, full_check=True)
+    onnx.save(model, str(file))
+
+
+class _Graph:
+    """Nodes and constants as they are added. Every method returns the name of a value."""
+
+    def __init__(self, parameters: dict[str, np.ndarray]):
+        self.nodes: list[Any] = []
+        self.tensors: list[Any] = []
+        self._parameters = parameters
+
+    def op(self, kind: str, *inputs: str, output: str | None = None, **attributes: Any) -> str:
+        from onnx import helper
+
+        name = output or f"{kind}_{len(self.nodes)}"
+        self.nodes.append(helper.make_node(kind, list(inputs), [name], name=f"node_{name}", **attributes))
+        return name
+
+    def cast(self, value: str, to: str) -> str:
+        from onnx import TensorProto
+
+        return self.op("Cast", value, to=TensorProto.DataType.Value(to))
+
+    def constant(self, array: np.ndarray, name: str | None = None) -> str:
+        from onnx import numpy_helper
+
+        name = name or f"constant_{len(self.tensors)}"
+        self.tensors.append(numpy_helper.from_array(np.ascontiguousarray(array), name))
+        return name
+
+    def parameter(self, name: str) -> str:
+        return self.constant(self._parameters[name], name)
+
+    def gru(self, sequence: str, lengths: str, name: str, size: int) -> str:
+        """[length, 2, batch, size] of a layer, 0 behind a row's end."""
+        weights = self._parameters[f"{name}.input_weight"].transpose(0, 2, 1)  # [2, 3h, input]
+        gates = self._parameters[f"{name}.gate_weight"].transpose(0, 2, 1)  # [2, 2h, h]
+        candidate = self._parameters[f"{name}.candidate_weight"].transpose(0, 2, 1)
+        recurrent = np.concatenate([gates, candidate], axis=1)
+        bias = self._parameters[f"{name}.bias"][:, 0]  # [2, 3h]
+        sign = np.ones(3 * size, np.float32)
+        sign[:size] = -1
+        values = [weights * sign[:, None], recurrent * sign[:, None], np.pad(bias * sign, [(0, 0), (0, 3 * size)])]
+        names = [self.constant(value, f"{name}.{part}") for value, part in zip(values, "WRB", strict=True)]
+        return self.op("GRU", sequence, *names, lengths, direction="bidirectional", hidden_size=size,
+                       linear_before_reset=0)  # fmt: skip

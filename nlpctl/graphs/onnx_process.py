@@ -1,0 +1,43 @@
+"""The process that paddle2onnx runs in: python -m nlpctl.graphs.onnx_process PREFIX FILE OPSET PAD_ID."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from nlpctl.graphs.graph_files import PARAMETERS, PROGRAM
+from nlpctl.graphs.onnx_graph import constants_to_initializers, fold_constants
+from nlpctl.upstream.onnx_lengths import give_lengths
+
+CANNOT_WRITE = 74  # exit code
+
+
+def main(argv: Sequence[str]) -> None:
+    prefix, file, opset, pad_id = argv
+    import onnx
+    import paddle2onnx
+
+    content = paddle2onnx.export(
+        model_filename=prefix + PROGRAM,
+        params_filename=prefix + PARAMETERS,
+        opset_version=int(opset),
+        auto_upgrade_opset=False,
+        verbose=False,
+    )
+    if not content:
+        sys.exit("paddle2onnx gave nothing")
+    model = onnx.load_from_string(content)
+    give_lengths(model, int(pad_id))
+    constants_to_initializers(model.graph)
+    fold_constants(model, ("Mul",))  # word embeddings, or the file holds them and a table of as many ones
+    onnx.checker.check_model(model)
+    try:
+        Path(file).write_bytes(model.SerializeToString())
+    except OSError as error:
+        print(error.strerror)
+        sys.exit(CANNOT_WRITE)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,111 @@
+"""Reading a Paddle program with its parameters, changing it, and writing it: what the makers of graphs here share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from nlpctl.formats.lod_tensor import read_tensors
+from nlpctl.formats.parameter_file import write_tensors
+from nlpctl.formats.program import read_program
+from nlpctl.graphs.graph_files import paddle_files
+
+TYPES = {"float32": 5, "int32": 2, "int64": 3, "int8": 21, "uint8": 20}  # VarType.Type of framework.proto
+
+
+def read_parameters(prefix: Path) -> tuple[Any, dict[str, np.ndarray]]:
+    """PREFIX.pdmodel as Paddle's protobuf message (a ProgramDesc), and its parameters by name.
+
+    UserError: a file is damaged.
+    """
+    from paddle.base.proto import framework_pb2
+
+    program, parameters = graph_files(prefix)
+    described = read_program(program)
+    desc = framework_pb2.ProgramDesc()
+    desc.ParseFromString(described.serialized)
+    return desc, dict(zip(described.persistables, map(np.array, read_tensors(parameters)), strict=True))
+
+
+def write_parameters(prefix: Path, desc: Any, arrays: Mapping[str, np.ndarray]) -> None:
+    """Write PREFIX.pdmodel and PREFIX.pdiparams; every persistable variable of the program has an array."""
+    program, parameters = graph_files(prefix)
+    write_tensors(parameters, arrays)
+    program.write_bytes(desc.SerializeToString())
+
+
+def graph_files(prefix: Path) -> tuple[Path, Path]:
+    """The two files of a graph."""
+    program, parameters = paddle_files(prefix.name)
+    return prefix.with_name(program), prefix.with_name(parameters)
+
+
+def declare(block: Any, name: str, dtype: str, shape: Iterable[int], *, persistable: bool = False) -> str:
+    """Say what a variable of a block is, new or not; -1 for a size that may change. Returns its name."""
+    variable = next((each for each in block.vars if each.name == name), None) or block.vars.add(name=name)
+    variable.persistable = persistable
+    variable.type.type = _LOD_TENSOR
+    tensor = variable.type.lod_tensor.tensor
+    tensor.data_type = TYPES[dtype]
+    tensor.dims[:] = shape
+    return name
+
+
+_LOD_TENSOR = 7  # VarType.Type
+
+
+def operator(
+    block: Any, type: str, inputs: Mapping[str, str], outputs: Mapping[str, str], **attributes: int | float
+) -> Any:
+    """An operator with one variable per slot, not yet in the block."""
+    made = block.ops.add()
+    made.type = type
+    for slots, variables in ((made.inputs, inputs), (made.outputs, outputs)):
+        for slot, name in variables.items():
+            slots.add(parameter=slot, arguments=[name])
+    for name, value in attributes.items():
+        _set_attribute(made, name, value)
+    copy = copied(made)
+    del block.ops[-1]
+    return copy
+
+
+def replace_operators(block: Any, operators: Iterable[Any]) -> None:
+    """Give a block these operators, in this order."""
+    copies = [copied(each) for each in operators]
+    del block.ops[:]
+    block.ops.extend(copies)
+
+
+def set_argument(slots: Any, name: str, variable: str) -> None:
+    """Put another variable into a slot of an operator."""
+    next(slot.arguments for slot in slots if slot.parameter == name)[:] = [variable]
+
+
+def only(slots: Any, name: str) -> str:
+    """The one variable in a slot of an operator."""
+    (found,) = next(slot.arguments for slot in slots if slot.parameter == name)
+    return found
+
+
+def _set_attribute(op: Any, name: str, value: int | float) -> None:
+    attribute = op.attrs.add(name=name)
+    if isinstance(value, bool):
+        attribute.type, attribute.b = _BOOLEAN, value
+    elif isinstance(value, int):
+        attribute.type, attribute.i = _INT, value
+    else:
+        attribute.type, attribute.f = _FLOAT, value
+
+
+_INT, _FLOAT, _BOOLEAN = 0, 1, 6  # AttrType
+
+
+def copied(message: Any) -> Any:
+    """A copy of an operator or a variable."""
+    copy = type(message)()
+    copy.CopyFrom(message)
+    return copy

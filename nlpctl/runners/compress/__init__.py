@@ -1,0 +1,1 @@
+"""`nlpctl compress`."""

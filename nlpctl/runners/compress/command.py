@@ -1,0 +1,313 @@
+"""`nlpctl compress`: smaller and faster models of a trained one, each scored where it will run, and the best."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from nlpctl.compression.plan.best_folder import write_best
+from nlpctl.compression.plan.costs import TIMES, Clock, Costs, read_times, told, trained_rows, write_times
+from nlpctl.compression.plan.explore import Explorer, Option
+from nlpctl.compression.plan.plan_file import carried_over, has_learned, make_plan, write_plan
+from nlpctl.compression.plan.scores import Failure, Metric, Row, TestScore
+from nlpctl.compression.plan.selection import Aim, select
+from nlpctl.compression.plan.steps import CANDIDATES, EXPORTS, NETWORKS, Step, plan_steps, trains
+from nlpctl.compression.plan.strategy import TRAINED, parse_strategy
+from nlpctl.config.checks import refuse_half_precision_on_cpu
+from nlpctl.config.compression_keys import parse_budget
+from nlpctl.config.schema import Recipe
+from nlpctl.errors import Interrupted, NlpctlError, RunFailed, UserError
+from nlpctl.files import remove_dir, remove_leftovers, writing
+from nlpctl.inference.trained import one_process, prepared
+from nlpctl.runners.compress.refusals import (
+    check_engines,
+    check_strategies,
+    default_output,
+    refuse_early,
+    refuse_missing,
+    refuse_output,
+    warn_unread,
+)
+from nlpctl.runners.compress.report import write_reports
+from nlpctl.runners.compress.scorer import Scorer, Timing, check_scorable
+from nlpctl.runners.compress.source import static_model
+from nlpctl.runners.compress.table import line
+from nlpctl.runners.compress.worker import FREE_SPACE, StepProcess, TimeIsUp
+from nlpctl.runners.export import ELSEWHERE
+from nlpctl.runtime import console
+from nlpctl.runtime.interrupt import sigterm_interrupts
+from nlpctl.runtime.kept import process_kept
+from nlpctl.runtime.lock import take_lock
+from nlpctl.runtime.run_directory import RunDirectory
+
+SCORES, BEST = "scores", "best"
+AT_THE_END = 2  # scorings that are kept free of a budget: the best on test, beside the uncompressed network
+
+
+@dataclass(frozen=True)
+class CompressResult:
+    """Where everything lies, the table, what is missing in it and why, and the best row, also on test data."""
+
+    folder: Path
+    rows: tuple[Row, ...]
+    failures: tuple[Failure, ...]
+    metric: Metric
+    aim: Aim
+    reference: Row
+    best: Row
+    test: TestScore | None
+
+
+def compress(
+    recipe: Recipe, source: str, *, output: Path | None = None, overwrite: bool = False
+) -> CompressResult:
+    """Make every candidate that recipe.compression names of the model folder or export `source`, and score it.
+
+    Folders and scores that are there from an earlier call are taken as they are. A candidate that fails costs nobody
+    else. Device and random states of this process stay as they are.
+    UserError, before anything is made, where a strategy cannot work with this model, task or machine; Interrupted after
+    Ctrl-C: the same call goes on.
+    """
+    with process_kept():
+        return _compress(recipe, source, output, overwrite)
+
+
+def _compress(recipe: Recipe, source: str, output: Path | None, overwrite: bool) -> CompressResult:
+    budget = recipe.compression.budget
+    clock = Clock(None if budget is None else parse_budget(budget))
+    chains = parse_strategy(recipe.compression.strategy)
+    refuse_early(recipe, source, chains)
+    folder = output if output is not None else default_output(source)
+    steps = {step.folder: step for step in plan_steps(chains, recipe.compression)}
+    training = any(step.trains and (overwrite or not is_made(folder, step)) for step in steps.values())
+    refuse_missing(recipe, source, chains, training)
+    plan = make_plan(recipe, source, static_model(recipe))
+    refuse_output(folder, source, plan, recipe, overwrite=overwrite, training=trains(chains))
+    plan = plan if overwrite or trains(chains) else carried_over(folder, plan)
+    warn_unread(recipe, chains)
+    setup = prepared(recipe)
+    check_scorable(recipe)
+    check_strategies(recipe, source, chains)
+    check_engines(recipe, setup, chains)
+    if training and setup.device == "cpu":
+        refuse_half_precision_on_cpu(recipe)
+    recipe = dataclasses.replace(recipe, runtime=one_process(recipe.runtime))
+    with _taken(folder, overwrite, plan), sigterm_interrupts():
+        try:
+            return _Compression(recipe, source, folder, steps, clock).run()
+        except KeyboardInterrupt:
+            hint = "the same command goes on from here"
+            raise Interrupted("interrupted", where=str(folder), hint=hint) from None
+
+
+@dataclass
+class _Compression:
+    """One call: which folders are there, and what they are worth."""
+
+    recipe: Recipe
+    source: str
+    folder: Path
+    steps: dict[str, Step]
+    clock: Clock
+    rows: dict[str, tuple[Row, ...]] = field(default_factory=dict)  # by the folder of a candidate
+    failures: dict[str, tuple[Failure, ...]] = field(default_factory=dict)
+    lost: dict[str, NlpctlError] = field(default_factory=dict)  # folders that could not be made
+    kept: str | None = None  # the row that best/ was made of
+
+    def run(self) -> CompressResult:
+        """Score what is there, then make what is missing, the most promising first, as long as there is time."""
+        section = self.recipe.compression
+        aim = Aim(section.max_drop, section.target, section.batch_sizes)
+        first = next(iter(self.steps.values()))  # the uncompressed network: everything is compared with it
+        with StepProcess(self.recipe, self.source, self.folder) as maker:
+            if not is_made(self.folder, first):
+                self._make(maker, first)
+            if self.lost:
+                raise self.lost[first.folder]
+            timing = Timing(batch_sizes=section.batch_sizes)
+            scorer = Scorer(self.recipe, self.folder / first.folder, self.folder / SCORES, timing)
+            with scorer, _stop_told():
+                self.metric, self.aim = scorer.metric, aim
+                self.reference = dataclasses.replace(scorer.reference(), folder=str(self.folder / first.folder))
+                if self.metric.own and abs(self.reference.score) > 1:
+                    console.warn("compression.evaluate gives more than 1: --max-drop counts in points of 0.01")
+                for folder in sorted(self._finished()):
+                    self._score(scorer, folder)
+                self._settle(None)
+                self._explore(maker, scorer)
+                result = self._settle(scorer)
+        asked = [self.lost.get(folder) for folder, step in self.steps.items() if step.scored and step != first]
+        if asked and all(error is not None and not isinstance(error, TimeIsUp) for error in asked):
+            raise next(iter(self.lost.values()))
+        return result
+
+    def _explore(self, maker: StepProcess, scorer: Scorer) -> None:
+        costs = self._costs()
+        explorer = Explorer(self.steps, self.reference, self.metric, self.aim, costs)
+        reserve = AT_THE_END * costs.scoring
+        while True:
+            made = {step.folder for step in self.steps.values() if is_made(self.folder, step)}
+            rows = [row for rows in self.rows.values() for row in rows]
+            options = explorer.options(made, set(self.lost), rows)
+            left = self.clock.left()
+            option = next((each for each in options if left is None or each.seconds + reserve <= left), None)
+            if option is None:
+                self._tell_untried(options, left)
+                return
+            for step in option.missing:
+                left = self.clock.left()
+                if left is not None and left <= reserve:  # a step before it took longer than expected
+                    break
+                if step.trains:
+                    scorer.release()
+                started, goes_on = time.monotonic(), (self.folder / step.folder).exists()
+                self._make(maker, step, None if left is None else left - reserve)
+                if step.folder in self.lost:
+                    break
+                if not goes_on:  # the rest of an interrupted training says little of a whole one
+                    costs.measured[step.work] = time.monotonic() - started
+                    with writing(self.folder, FREE_SPACE):
+                        write_times(self.folder, costs.measured)
+                if step.scored:
+                    self._score(scorer, step.folder)
+                    self._settle(None)
+
+    def _costs(self) -> Costs:
+        """What steps are expected to take; without a budget nobody asks for it."""
+        speed = self.reference.speed(max(self.aim.batch_sizes)).samples_per_second
+        budgeted = self.clock.left() is not None and any(step.trains for step in self.steps.values())
+        rows = trained_rows(self.recipe) if budgeted else dict.fromkeys(TRAINED, 0.0)
+        return Costs(speed, rows, self.reference.seconds, read_times(self.folder))
+
+    def _finished(self) -> list[str]:
+        """The complete folders of the table, those of earlier calls too, but for the uncompressed network's: first."""
+        found = [path for kind in (EXPORTS, CANDIDATES) for path in (self.folder / kind).glob("*") if path.is_dir()]
+        return [f"{path.parent.name}/{path.name}" for path in found if not path.name.startswith(".")]
+
+    def _make(self, maker: StepProcess, step: Step, seconds: float | None = None) -> None:
+        """Make a folder; what fails is told and noted, with all that needs it."""
+        console.note(f"making {step.folder}")
+        started = time.monotonic()
+        try:
+            maker.make(step, seconds)
+            if not is_made(self.folder, step):
+                raise RunFailed("nothing was made", step.folder, "this is a bug of nlpctl")
+        except NlpctlError as error:
+            console.warn(f"{step.name}: {error}")
+            self._lose(step, error)
+        else:
+            console.note(f"{step.folder} made in {time.monotonic() - started:.0f} s")
+
+    def _lose(self, step: Step, error: NlpctlError) -> None:
+        """Note that a folder cannot be made, or not in time, and neither what needs it."""
+        self.lost[step.folder] = error
+        self.failures[step.folder] = (Failure(step.name, "", str(error)),)
+        late = isinstance(error, TimeIsUp)
+        kind, reason = (TimeIsUp, "was not finished in time") if late else (RunFailed, "could not be made")
+        for each in self.steps.values():
+            if step.folder in each.needs and each.folder not in self.lost:
+                self._lose(each, kind(f"needs {step.folder}, which {reason}"))
+                if each.name == step.name:  # the export of a network
+                    del self.failures[each.folder]
+
+    def _score(self, scorer: Scorer, folder: str) -> None:
+        here = self.folder / folder
+        try:
+            scored = scorer.score(here)
+        except NlpctlError as error:  # it was damaged since it was made
+            console.warn(f"{here.name}: {error}")
+            self.failures[folder] = (Failure(here.name, "", str(error)),)
+            return
+        # what is kept of earlier scorings may be of before the folder was moved
+        self.rows[folder] = tuple(dataclasses.replace(row, folder=str(here)) for row in scored.rows)
+        for row in self.rows[folder]:
+            console.note(line(row, self.reference, self.metric))
+        self.failures[folder] = scored.failures
+
+    def _tell_untried(self, options: Sequence[Option], left: float | None) -> None:
+        for option in options:
+            reason = f"not tried: it would take about {told(option.seconds)}, and {told(max(0.0, left))} were left"
+            self.failures[option.step.folder] = (Failure(option.step.name, "", reason),)
+        if options:
+            names = ", ".join(option.step.name for option in options)
+            need = f"{options[0].step.name} would take about {told(options[0].seconds)}"
+            console.note(f"no time for {names}: {need}; the same command with a longer --budget goes on")
+
+    def _on_test(self, scorer: Scorer, best: Row) -> TestScore | None:
+        """What fails there costs nobody the table."""
+        try:
+            return scorer.on_test(best)
+        except NlpctlError as error:
+            console.warn(f"{best.name} on test: {error}")
+            self.failures["test"] = (Failure(best.candidate, f"{best.way} on test", str(error)),)
+            return None
+
+    def _settle(self, scorer: Scorer | None) -> CompressResult:
+        """Write best/ and the reports from what is known; with `scorer` the best is scored on test too."""
+        rows = tuple(row for rows in self.rows.values() for row in rows)
+        best = select(rows, self.reference, self.metric, self.aim)
+        if best.name != self.kept:
+            with writing(self.folder, FREE_SPACE):
+                write_best(best, self.folder / BEST)
+            self.kept = best.name
+        test = None if scorer is None else self._on_test(scorer, best)
+        result = CompressResult(
+            folder=self.folder,
+            rows=rows,
+            failures=tuple(each for failures in self.failures.values() for each in failures),
+            metric=self.metric,
+            aim=self.aim,
+            reference=self.reference,
+            best=best,
+            test=test,
+        )
+        with writing(self.folder, FREE_SPACE):
+            write_reports(result, self.source, self.recipe.task)
+        return result
+
+
+def is_made(folder: Path, step: Step) -> bool:
+    """Whether the folder of `step` is complete."""
+    if not step.is_network:
+        return (folder / step.folder).is_dir()
+    return RunDirectory(folder / step.folder).is_finished
+
+
+@contextlib.contextmanager
+def _stop_told() -> Iterator[None]:
+    """Say at once that Ctrl-C was heard: processes take their time to end."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        console.note("stopping")
+        raise
+
+
+@contextlib.contextmanager
+def _taken(folder: Path, overwrite: bool, plan: dict) -> Iterator[None]:
+    """Hold `folder` for this command alone, without what a killed one left behind."""
+    with writing(folder, ELSEWHERE):
+        folder.mkdir(parents=True, exist_ok=True)
+    lock = take_lock(folder)
+    if lock is None:
+        raise UserError("another command is at work here", where=str(folder), hint="wait for it, or stop it")
+    try:
+        with writing(folder, ELSEWHERE):
+            if overwrite:
+                for name in (BEST, SCORES, CANDIDATES, EXPORTS, NETWORKS):  # networks tell that the rest was trained
+                    remove_dir(folder / name)
+                (folder / TIMES).unlink(missing_ok=True)
+            for path in (folder / NETWORKS).glob("*/manifest.json"):
+                if not has_learned(path.parent):  # and may have begun with other settings
+                    remove_dir(path.parent)
+            write_plan(folder, plan)
+            for name in (".", NETWORKS, EXPORTS, CANDIDATES, SCORES):
+                remove_leftovers(folder / name)
+        yield
+    finally:
+        os.close(lock)

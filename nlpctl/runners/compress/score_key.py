@@ -1,0 +1,59 @@
+"""What a score of a compressed export depends on, as one text: where that has changed, it is found again."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nlpctl.config.schema import Recipe
+from nlpctl.data.functions import module_file
+from nlpctl.data.sources import files_of
+from nlpctl.layout import EXPORT_MANIFEST
+from nlpctl.models.source import read_json
+from nlpctl.runtime.cpu import cpu_info
+from nlpctl.runtime.run_directory import sha256_of
+from nlpctl.runtime.versions import installed_version
+
+if TYPE_CHECKING:
+    from nlpctl.inference.choice import Choice
+
+ENGINES = ("paddlepaddle", "paddlepaddle-gpu", "onnxruntime", "onnxruntime-gpu")
+
+
+def score_key(recipe: Recipe, graphs: Iterable[tuple[Path, Choice]], split: str, how: Any) -> str:
+    """A digest of the graphs (an export and how it is run), the rows of the split, the machine, the packages.
+
+    `how`: what else is decided about scoring, JSON-ready. Of rows in files the sizes and times count.
+    """
+    files = [Path(name) for name in files_of(recipe.data, split)]
+    parts = [
+        [_sums(folder, choice) for folder, choice in graphs],
+        [recipe.task, asdict(recipe.data), [_stamp(file) for file in files if file.is_file()]],
+        _function(recipe.data.reader),
+        [how, _function(recipe.compression.evaluate), asdict(recipe.decode), recipe.inference.tensorrt],
+        [asdict(cpu_info()), recipe.runtime.device, recipe.runtime.threads],
+        {name: installed_version(name) for name in ENGINES},
+    ]
+    return hashlib.sha256(json.dumps(parts, default=str).encode()).hexdigest()
+
+
+def _sums(folder: Path, choice: Choice) -> Mapping[str, Any]:
+    """Checksums of the graph, and of whatever decides what is fed to it and how its outputs are read."""
+    content = read_json(folder / EXPORT_MANIFEST)
+    others = {name for graph in content["graphs"] for name in graph["files"]} - set(choice.graph.files)
+    return {"way": choice.name, **{name: value for name, value in content["sha256"].items() if name not in others}}
+
+
+def _function(name: str | None) -> list[str] | None:
+    """A function of the user's own, with the checksum of its module's file."""
+    file = None if name is None else module_file(name)
+    return None if name is None else [name, "" if file is None else sha256_of(file)]
+
+
+def _stamp(file: Path) -> tuple[str, int, int]:
+    stat = file.stat()
+    return str(file), stat.st_size, stat.st_mtime_ns

@@ -1,0 +1,269 @@
+"""What compressed exports are worth: each way to run each of them scored and timed here, beside the uncompressed one.
+
+Every way has a process of its own. The uncompressed network in fp32, the reference, stays open beside it and is timed
+in turns with it. What was found is kept, and not measured again as long as nothing that decides about it has changed.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import time
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+from nlpctl.compression.plan.scores import (
+    Failure,
+    Metric,
+    Row,
+    Scored,
+    TestScore,
+    agreement,
+    metric_of,
+    read_row,
+    read_test_score,
+    score_file,
+    write_row,
+    write_test_score,
+)
+from nlpctl.config.load import load_recipe
+from nlpctl.config.schema import Recipe
+from nlpctl.data.sources import has_split
+from nlpctl.errors import NlpctlError, UserError
+from nlpctl.files import remove_leftovers
+from nlpctl.inference.trained import prepared
+from nlpctl.models.export_folder import read_manifest
+from nlpctl.runners.compress.score_key import score_key
+from nlpctl.runners.timed_process import Candidate, SplitScore, Texts, TimedProcess
+from nlpctl.runners.turns import Timing, timed_in_turns
+from nlpctl.runtime import console
+from nlpctl.runtime.cpu import physical_cores
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from nlpctl.inference.choice import Choice
+
+    Outputs = Sequence[tuple[np.ndarray, ...]]  # one per batch
+
+MB = 1024 * 1024
+REFERENCES = (("paddle", "fp32"), ("onnxruntime", "fp32"))  # the first that the uncompressed export has
+BUSY = 1.0  # load beyond the cores; the candidate before this one may still count as one
+
+
+def check_scorable(recipe: Recipe) -> None:
+    """UserError where candidates could not be compared: there is no dev data, or graphs of the task have no score.
+
+    Imports Paddle; call `prepared` before.
+    """
+    if not has_split(recipe.data, "dev"):
+        message = "there is no dev data: candidates are compared by their score on it"
+        raise UserError(message, recipe.where("data.dev"), "give it: --set data.dev=FILE")
+    from nlpctl.tasks.registry import TASKS
+
+    if not TASKS[recipe.task].graph_scores:
+        message = f"a graph of {recipe.task} answers, but cannot be scored, so no candidate can be chosen"
+        raise UserError(message, recipe.where("task"), "compress the model of the task that is trained on it")
+
+
+class Scorer:
+    """Scores export folders one after the other. Use it as a context: it holds the reference's process.
+
+    The recipe names data, device and threads; how a folder reads text is its own affair. Files in `scores` keep what
+    was found.
+    """
+
+    def __init__(self, recipe: Recipe, original: Path, scores: Path, timing: Timing):
+        """`original`: the export of the uncompressed network. UserError where it holds no fp32 graph that runs here."""
+        self.recipe = recipe
+        self.original = original
+        self.scores = scores
+        self.timing = timing
+        self.metric: Metric = metric_of(recipe)
+        self._reference_choice = _reference_choice(original, recipe)
+        remove_leftovers(scores)
+        self._stack = ExitStack()
+        self._warned = False
+        self._reference: _Opened | None = None
+
+    def __enter__(self) -> Scorer:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None):
+        self.release()
+
+    def score(self, folder: Path) -> Scored:
+        """A row for every way in which this machine can run the export `folder`; what fails costs its row only.
+
+        UserError where the folder is no export or damaged.
+        """
+        rows, failures = [], []
+        for choice in _choices(folder, self.recipe):
+            try:
+                rows.append(self._row(folder, choice))
+            except NlpctlError as error:
+                console.warn(f"{folder.name}, {choice.name}: {error}")
+                failures.append(Failure(folder.name, choice.name, str(error)))
+        return Scored(tuple(rows), tuple(failures))
+
+    def reference(self) -> Row:
+        """The row of the uncompressed network in fp32. RunFailed, or the UserError of compression.evaluate, where it
+        cannot be scored: then nothing can be compared."""
+        return self._row(self.original, self._reference_choice)
+
+    def on_test(self, row: Row) -> TestScore | None:
+        """`row` beside the reference on the test split; None where the recipe has no test data.
+
+        RunFailed where an engine fails.
+        """
+        if not has_split(self.recipe.data, "test"):
+            return None
+        folder = Path(row.folder)
+        choice = next(each for each in _choices(folder, self.recipe) if each.name == row.way)
+        file, key = score_file(self.scores, row.candidate, row.way, "test"), self._key(folder, choice, "test")
+        found = read_test_score(file, key)
+        if found is None:
+            console.note(f"scoring {row.name} on test, beside the uncompressed network")
+            found = self._on_test(folder, choice)
+            write_test_score(file, found, key)
+        return found
+
+    def _on_test(self, folder: Path, choice: Choice) -> TestScore:
+        reference = self._open_reference().process.score("test")
+        chosen = reference
+        if not self._is_reference(folder, choice):
+            with self._process(folder, choice) as process:
+                process.open()
+                chosen = process.score("test")
+        of = self.metric.of
+        alike = agreement(reference.decisions, chosen.decisions)
+        return TestScore(int(reference.report["rows"]), of(reference.report), of(chosen.report), alike)
+
+    def release(self) -> None:
+        """Give back the memory of the reference until it is needed again, as before a training."""
+        self._reference = None
+        self._stack.close()
+
+    def _row(self, folder: Path, choice: Choice) -> Row:
+        """The row that was kept, or is measured now."""
+        file, key = score_file(self.scores, folder.name, choice.name), self._key(folder, choice, "dev")
+        row = read_row(file, key)
+        if row is None:
+            console.note(f"scoring {folder.name}, {choice.name}")
+            self._warn_of_load()
+            try:
+                row = self._measured(folder, choice)
+            except BaseException:
+                if self._reference is None or self._reference.process.failed:
+                    self.release()  # the next one opens it again
+                raise
+            write_row(file, row, key)
+        return row
+
+    def _measured(self, folder: Path, choice: Choice) -> Row:
+        started = time.monotonic()
+        reference = self._open_reference()
+        if self._is_reference(folder, choice):
+            own, speeds = reference, timed_in_turns(reference.process, reference.process, self.timing)
+        else:
+            with self._process(folder, choice) as process:
+                process.open()
+                speeds = timed_in_turns(process, reference.process, self.timing)
+                own = _looked_at(process, self.timing)
+        return Row(
+            candidate=folder.name,
+            folder=str(folder),
+            engine=choice.engine,
+            precision=choice.precision,
+            method=choice.graph.method,
+            score=self.metric.of(own.score.report),
+            report=own.score.report,
+            difference=largest_difference(reference.outputs, own.outputs),
+            agreement=agreement(reference.score.decisions, own.score.decisions),
+            size_mb=sum((folder / name).stat().st_size for name in choice.graph.files) / MB,
+            peak_mb=own.peak_mb,
+            load_seconds=own.process.opened.load_seconds,
+            speeds=speeds,
+            seconds=time.monotonic() - started,
+        )
+
+    def _open_reference(self) -> _Opened:
+        if self._reference is None:
+            process = self._stack.enter_context(self._process(self.original, self._reference_choice))
+            process.open()
+            for size in self.timing.batch_sizes:
+                process.seconds(size)
+            self._reference = _looked_at(process, self.timing)
+        return self._reference
+
+    def _warn_of_load(self) -> None:
+        """Once, where other programs take so much of the machine that speeds say little."""
+        load, cores = os.getloadavg()[0], physical_cores()
+        if self._warned or load <= cores + BUSY:
+            return
+        self._warned = True
+        console.warn(f"the machine is busy (load {load:.1f} on {cores} cores): speeds are less certain")
+
+    def _process(self, folder: Path, choice: Choice) -> TimedProcess:
+        texts = Texts(None, self.timing.rows, None)
+        candidate = Candidate(f"{folder.name}, {choice.name}", str(folder), recipe_of(self.recipe, folder), choice)
+        return TimedProcess(candidate, texts, self.timing.batch_sizes)
+
+    def _is_reference(self, folder: Path, choice: Choice) -> bool:
+        return folder.resolve() == self.original.resolve() and choice.name == self._reference_choice.name
+
+    def _key(self, folder: Path, choice: Choice, split: str) -> str:
+        graphs = ((folder, choice), (self.original, self._reference_choice))
+        return score_key(self.recipe, graphs, split, [asdict(self.metric), asdict(self.timing)])
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """An open candidate, after its batches were timed, and what it made of the rows."""
+
+    process: TimedProcess
+    peak_mb: float
+    outputs: Outputs
+    score: SplitScore
+
+
+def _looked_at(process: TimedProcess, timing: Timing) -> _Opened:
+    peak_mb = process.peak_mb()  # before the dev rows, which it holds only here
+    return _Opened(process, peak_mb, process.outputs(max(timing.batch_sizes)), process.score("dev"))
+
+
+def recipe_of(recipe: Recipe, folder: Path) -> Recipe:
+    """`recipe` for an export whose network may read text otherwise: a student with a tokenizer of its own."""
+    own = load_recipe(folder, (), "apply")
+    reads = {name: getattr(own.data, name) for name in ("max_seq_length", "doc_stride", "tokenizer")}
+    return dataclasses.replace(recipe, model=own.model, data=dataclasses.replace(recipe.data, **reads))
+
+
+def _choices(folder: Path, recipe: Recipe) -> list[Choice]:
+    setup = prepared(recipe)
+    from nlpctl.inference.auto import choices
+
+    return choices(read_manifest(folder), setup)
+
+
+def _reference_choice(original: Path, recipe: Recipe) -> Choice:
+    found = {(each.engine, each.precision): each for each in _choices(original, recipe)}
+    for pair in REFERENCES:
+        if pair in found:
+            return found[pair]
+    hint = "export the model again: nlpctl export"
+    raise UserError("holds no fp32 graph that runs here, to compare with", str(original), hint)
+
+
+def largest_difference(expected: Outputs, given: Outputs) -> float | None:
+    """The largest absolute difference; None where the shapes differ, as with another tokenizer."""
+    from nlpctl.inference.parity import output_difference
+
+    pairs = [pair for one, other in zip(expected, given, strict=False) for pair in zip(one, other, strict=False)]
+    if len(expected) != len(given) or any(one.shape != other.shape for one, other in pairs):
+        return None
+    return max(output_difference(one, other)[0] for one, other in pairs)

@@ -1,0 +1,132 @@
+"""The fp32 graphs that a compression starts from, where they were exported already, by nlpctl or by PaddleNLP."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Collection
+from pathlib import Path
+
+from nlpctl.config.load import load_recipe
+from nlpctl.config.schema import Recipe
+from nlpctl.errors import RunFailed, UserError
+from nlpctl.graphs.graph_files import ONNX, PARAMETERS, PREFIX, PROGRAM, paddle_files
+from nlpctl.inference.trained import prepared
+from nlpctl.layout import EXPORT_MANIFEST
+from nlpctl.models.export_folder import REPORTS, ExportManifest, Graph, read_manifest, write_manifest
+from nlpctl.models.source import read_config, resolve_source
+from nlpctl.runners.export import export_versions
+from nlpctl.runtime import console
+
+KEY = "compression.input_infer_model_path"
+NOT_GRAPHS = (EXPORT_MANIFEST, *REPORTS)
+_WEIGHTS = (".pdparams", ".safetensors", ".bin", ".pdmodel", ".pdiparams", ".onnx", ".info", ".index.json")
+
+
+def static_model(recipe: Recipe) -> Path | None:
+    """The prefix that compression.input_infer_model_path names, without .pdmodel; None where it names none.
+
+    UserError where its files are missing.
+    """
+    given = recipe.compression.input_infer_model_path
+    if given is None:
+        return None
+    prefix = Path(given.removesuffix(PROGRAM))
+    for ending in (PROGRAM, PARAMETERS):
+        file = prefix.with_name(prefix.name + ending)
+        if not file.is_file():
+            near = sorted(path.name for path in prefix.parent.glob(f"*{PROGRAM}")) if prefix.parent.is_dir() else []
+            hint = f"there is {', '.join(near[:4])}" if near else "give the path of a model without .pdmodel"
+            raise UserError(f"there is no {file}", recipe.where(KEY), hint)
+    return prefix
+
+
+def copy_fp32(export: Path, folder: Path) -> None:
+    """What the export holds, without its graphs in 8 bits. UserError where it holds no fp32 graph."""
+    manifest = read_manifest(export)
+    kept = require_fp32(manifest, export)
+    dropped = {name for graph in manifest.graphs if graph not in kept for name in graph.files}
+    copy_files(export, folder, dropped)
+    write_manifest(folder, dataclasses.replace(manifest, graphs=kept, source=str(export), chosen=None))
+
+
+def require_fp32(manifest: ExportManifest, export: Path) -> tuple[Graph, ...]:
+    """The graphs that compression starts from. UserError where the export holds none, as a compressed one does."""
+    found = tuple(graph for graph in manifest.graphs if graph.precision == "fp32" and graph.method is None)
+    if not found:
+        hint = "give the run, the model folder or the export that it was made of"
+        raise UserError("this export holds no fp32 graph to start from", str(export), hint)
+    return found
+
+
+def copy_files(export: Path, folder: Path, dropped: Collection[str]) -> None:
+    """The files of an export but the `dropped`, with what Paddle writes beside them, export.json and reports."""
+    left = {*dropped, *(f"{name}.info" for name in dropped), *NOT_GRAPHS}
+    for path in export.iterdir():
+        if path.is_file() and path.name not in left:
+            shutil.copyfile(path, folder / path.name)
+
+
+def import_static(recipe: Recipe, prefix: Path, source: str, folder: Path) -> None:
+    """An export of a static model that was written elsewhere; how it reads text is told by the model `source`.
+
+    UserError where it takes or gives something else than the task's network.
+    """
+    from nlpctl.graphs.to_static import input_specs, name_outputs
+    from nlpctl.inference.samples import read_description, sample_batches
+
+    described = resolve_source(source).folder
+    if described is None:
+        raise UserError("a model of the hub does not tell how this graph reads text", source, "give a run or a folder")
+    for path in described.iterdir():
+        if path.is_file() and not path.name.endswith(_WEIGHTS) and path.name not in NOT_GRAPHS:
+            shutil.copyfile(path, folder / path.name)
+    for ending in (PROGRAM, PARAMETERS):
+        shutil.copyfile(prefix.with_name(prefix.name + ending), folder / f"{PREFIX}{ending}")
+    task, _ = read_description(folder, recipe)
+    feeds, fetches = _ends(folder / f"{PREFIX}{PROGRAM}")
+    batch = sample_batches(folder, 1, 1)[0]
+    unknown = sorted(set(feeds) - set(batch))
+    if unknown or len(fetches) != len(task.output_names):
+        message = (
+            f"this graph takes {', '.join(feeds)} and has {len(fetches)} outputs; {recipe.task} gives "
+            f"{', '.join(batch)} and reads {len(task.output_names)}"
+        )
+        raise UserError(message, str(prefix), "is it of another task? or give the run itself")
+    manifest = ExportManifest(
+        task=recipe.task,
+        inputs=input_specs({name: batch[name] for name in feeds}),
+        outputs=name_outputs(folder / f"{PREFIX}{PROGRAM}", task.output_names),
+        max_seq_length=load_recipe(folder, (), "apply").data.max_seq_length,
+        graphs=(Graph("paddle", "fp32", paddle_files(PREFIX)),),
+        rows=0,
+        source=str(prefix),
+        versions=export_versions(),
+    )
+    write_manifest(folder, manifest)
+
+
+def add_onnx(recipe: Recipe, folder: Path) -> None:
+    """Give an export of Paddle alone its graph for ONNX Runtime too; told, and no more, where it has none."""
+    from nlpctl.graphs.onnx import require_paddle2onnx, write_onnx_graph
+
+    manifest = read_manifest(folder)
+    if any(graph.format == "onnx" for graph in manifest.graphs):
+        return
+    prefix = folder / manifest.graphs[0].files[0]
+    prepared(recipe)
+    try:
+        require_paddle2onnx()
+        write_onnx_graph(prefix.with_suffix(""), folder / ONNX, int(read_config(folder).get("pad_token_id", 0)))
+    except (RunFailed, UserError) as error:
+        console.warn(f"for Paddle alone: {error}")
+        (folder / ONNX).unlink(missing_ok=True)
+        return
+    write_manifest(folder, dataclasses.replace(manifest, graphs=(*manifest.graphs, Graph("onnx", "fp32", (ONNX,)))))
+
+
+def _ends(program: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    from nlpctl.formats.program import read_program
+
+    found = read_program(program)
+    return found.feeds, found.fetches

@@ -1,0 +1,62 @@
+"""The table of a compression, as texts: for the terminal, report.md and report.html."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from nlpctl.compression.plan.scores import Metric, Row
+from nlpctl.compression.plan.selection import Aim, within
+
+if TYPE_CHECKING:
+    from nlpctl.runners.compress.command import CompressResult
+
+NAMES = 2  # columns of text; the others are numbers
+
+
+def columns(metric: str, aim: Aim) -> list[str]:
+    """The heads of the table for people."""
+    speeds = [head for size in aim.batch_sizes for head in (f"samples/s, {size}", "times", "p50 ms")]
+    return ["candidate", "engine", metric, "points", *speeds, "disk MB", "memory MB", "difference", "alike"]
+
+
+def cells(row: Row, result: CompressResult) -> list[str]:
+    """One line of the table: the best is marked by *, a score that is not allowed by !."""
+    drop = result.metric.drop(row.score, result.reference.score)
+    mark = "* " if row == result.best else "" if within(row, result.reference, result.metric, result.aim) else "! "
+    speeds = [
+        cell
+        for size in result.aim.batch_sizes
+        for speed in [row.speed(size)]
+        for cell in (f"{speed.samples_per_second:,.0f}", f"{speed.times:.2f}", milliseconds(speed.p50_ms))
+    ]
+    return [
+        mark + row.candidate,
+        row.way,
+        f"{row.score:.4f}",
+        points_text(drop),
+        *speeds,
+        f"{row.size_mb:,.1f}",
+        f"{row.peak_mb:,.0f}",
+        "-" if row.difference is None else f"{row.difference:.2g}",
+        f"{row.agreement:.2%}",
+    ]
+
+
+def line(row: Row, reference: Row, metric: Metric) -> str:
+    """A row in short, while the others are made: what it is worth at the largest batch."""
+    speed = max(row.speeds, key=lambda each: each.batch_size)
+    drop = points_text(metric.drop(row.score, reference.score))
+    return (
+        f"{row.name}: {metric.name} {row.score:.4f} ({drop}), {speed.times:.2f} times as fast "
+        f"({speed.batch_size} at a time), {row.size_mb:,.1f} MB"
+    )
+
+
+def points_text(drop: float) -> str:
+    """How many points a score is above the reference: "+0.12"."""
+    return f"{-drop + 0:+.2f}"
+
+
+def milliseconds(value: float) -> str:
+    """Three digits: 0.0412, 9.31, 128."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

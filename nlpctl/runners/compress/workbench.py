@@ -1,0 +1,249 @@
+"""The steps of a compression, each of which makes one folder: done in a process of their own (compress_worker.py)."""
+
+from __future__ import annotations
+
+import dataclasses
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from nlpctl.compression.plan.steps import EXPORTS, ORIGINAL, VOCABULARY, Step
+from nlpctl.compression.plan.strategy import EMBEDDINGS, parse_strategy
+from nlpctl.config.load import load_recipe
+from nlpctl.config.schema import Recipe
+from nlpctl.data.kinds import task_rows
+from nlpctl.data.sample_rows import rows_to_calibrate, rows_to_compare
+from nlpctl.data.sources import has_split
+from nlpctl.errors import RunFailed, UserError
+from nlpctl.files import staged_dir
+from nlpctl.graphs.calibration import Calibration
+from nlpctl.graphs.graph_files import INT8_PREFIX, ONNX_DYNAMIC, ONNX_STATIC, PREFIX, paddle_files
+from nlpctl.inference.trained import prepared
+from nlpctl.layout import MODEL, RECIPE
+from nlpctl.models.export_folder import ExportManifest, Graph, read_manifest, write_manifest
+from nlpctl.models.source import resolve_source
+from nlpctl.runners.compress.source import add_onnx, copy_files, copy_fp32, import_static, static_model
+from nlpctl.runners.export import ROWS, Wanted, export_versions, write_export
+from nlpctl.runtime import console
+from nlpctl.runtime.run_directory import RunDirectory
+
+if TYPE_CHECKING:
+    from nlpctl.data.collate import Batch
+    from nlpctl.inference.parity import Parity
+
+
+@dataclass
+class Workbench:
+    """Makes the folders of a compression, in `output`, from the model folder or export `source`.
+
+    What several steps need is kept, so that a grid of calibrations opens the fp32 graph once.
+    """
+
+    recipe: Recipe
+    source: str
+    output: Path
+    _parities: dict[Path, Parity] = field(default_factory=dict)
+    _recipes: dict[Path, Recipe] = field(default_factory=dict)
+
+    def make(self, step: Step) -> None:
+        """Make the folder of `step`, whole or not at all. The folders that it needs are there.
+
+        UserError or RunFailed where that cannot be; a training leaves checkpoints, from which it goes on.
+        """
+        final = self.output / step.folder
+        if step.is_network:
+            self._network(step, RunDirectory(final))
+            return
+        with staged_dir(final) as folder:
+            if step.kind == EXPORTS:
+                self._export(step, folder, final)
+            else:
+                self._candidate(step, folder)
+
+    # -- networks ----------------------------------------------------------------------------
+
+    def _network(self, step: Step, run: RunDirectory) -> None:
+        setup, source, recipe = prepared(self.recipe), str(self._origin(step)), self.recipe
+        if step.needs:  # it may read text otherwise than the source does: a student
+            made = recipe_of_network(recipe, self.output / step.needs[0])
+            recipe = dataclasses.replace(recipe, data=made.data, model=made.model)
+        if step.method == "dynabert":
+            from nlpctl.compression.networks.dynabert import train_width
+
+            train_width(recipe, source, step.width, run, setup)
+        elif step.method == "distill":
+            from nlpctl.compression.networks.distill import train_student
+
+            train_student(recipe, source, run, setup)
+        elif step.method == VOCABULARY:
+            from nlpctl.compression.networks.vocabulary import prune_vocabulary
+
+            prune_vocabulary(recipe, source, run, setup)
+        elif step.method == "qat":
+            from nlpctl.compression.networks.qat import train_qat
+
+            train_qat(recipe, source, run, setup)
+        else:
+            raise ValueError(f"no network is made by {step.method}")
+
+    def _origin(self, step: Step) -> Path | str:
+        """The model folder that a step starts from: of a network that was made, or the source."""
+        return self.output / step.needs[0] / MODEL if step.needs else self.source
+
+    # -- fp32 graphs -------------------------------------------------------------------------
+
+    def _export(self, step: Step, folder: Path, final: Path) -> None:
+        from nlpctl.graphs.onnx import require_paddle2onnx
+
+        source, recipe = str(self._origin(step)), self.recipe
+        if step.name != ORIGINAL:
+            recipe = recipe_of_network(self.recipe, self.output / step.needs[0])
+        elif (prefix := static_model(recipe)) is not None or resolve_source(source).kind == "export":
+            if prefix is None:
+                copy_fp32(Path(source), folder)
+            else:
+                import_static(recipe, prefix, source, folder)
+            add_onnx(recipe, folder)
+            return
+        try:
+            require_paddle2onnx()
+            write_export(recipe, source, folder, final, Wanted(("paddle", "onnx"), ("fp32",)))
+        except (RunFailed, UserError) as error:
+            console.warn(f"{step.name} for Paddle alone: {error}")
+            _empty(folder)
+            write_export(recipe, source, folder, final, Wanted(("paddle",), ("fp32",)))
+
+    # -- graphs in 8 bits --------------------------------------------------------------------
+
+    def _candidate(self, step: Step, folder: Path) -> None:
+        """An export with one graph, made of that of the first folder that the step needs."""
+        origin = self.output / step.needs[0]
+        manifest = read_manifest(origin)
+        graphs = {name for graph in manifest.graphs for name in graph.files}
+        copy_files(origin, folder, graphs)
+        graph = self._graph(step, origin, manifest, folder)
+        made = dataclasses.replace(manifest, graphs=(graph,), versions=export_versions(), chosen=None)
+        write_manifest(folder, self._checked(step, folder, made))
+
+    def _graph(self, step: Step, origin: Path, manifest: ExportManifest, folder: Path) -> Graph:
+        """Write the files of the step's graph into `folder`."""
+        if step.method in ("ort-dynamic", "ort-static"):
+            fp32 = origin / _fp32(manifest, "onnx", origin).files[0]
+            from nlpctl.graphs.onnx_quantize import quantize_dynamic, quantize_static
+
+            if step.method == "ort-dynamic":
+                quantize_dynamic(fp32, folder / ONNX_DYNAMIC)
+                return Graph("onnx", "int8", (ONNX_DYNAMIC,), "dynamic")
+            quantize_static(fp32, folder / ONNX_STATIC, self._calibration_batches(step, origin))
+            return Graph("onnx", "int8", (ONNX_STATIC,), "static")
+        if step.method == "ptq":
+            from nlpctl.graphs.ptq import quantize
+
+            settings = ptq_settings(self.recipe, step.calibration.algorithm)
+            fp32 = _prefix(origin, _fp32(manifest, "paddle", origin))
+            quantize(fp32, folder / INT8_PREFIX, self._calibration_batches(step, origin), settings)
+            return Graph("paddle", "int8", paddle_files(INT8_PREFIX), "ptq")
+        if step.method == "qat":
+            from nlpctl.compression.networks.qat import write_qat_graph
+
+            return write_qat_graph(self.recipe, self.output / step.needs[1], origin, folder)
+        if step.method != EMBEDDINGS:
+            raise ValueError(f"no graph is made by {step.method}")
+        from nlpctl.graphs.embeddings import quantize_embeddings
+
+        (before,) = [graph for graph in manifest.graphs if graph.format == "paddle"]
+        name = INT8_PREFIX if before.precision == "int8" else PREFIX
+        quantize_embeddings(_prefix(origin, before), folder / name)
+        method = "embeddings" if before.method is None else f"{before.method}+embeddings"
+        return Graph("paddle", before.precision, paddle_files(name), method)
+
+    def _calibration_batches(self, step: Step, origin: Path) -> Iterator[Batch]:
+        """The batches of training rows that a step's calibration names."""
+        from nlpctl.inference.parity import batches_of
+        from nlpctl.inference.samples import read_description
+
+        recipe, wanted = self._reading(origin), step.calibration
+        task, encoder = read_description(origin, recipe)
+        readers = task_rows(recipe.task, recipe.data)
+        if not has_split(recipe.data, "train"):
+            console.warn("there are no training rows: calibrated on dev, by which candidates are chosen too")
+        count = wanted.batch_size * wanted.batches
+        examples = rows_to_calibrate(readers, None, encoder.tokenizer, count, masked=task.hides)
+        yield from islice(batches_of(task, encoder, examples, wanted.batch_size), wanted.batches)
+
+    def _checked(self, step: Step, folder: Path, manifest: ExportManifest) -> ExportManifest:
+        """`manifest` with what the engines here make of its graph, beside the fp32 graph. RunFailed where none runs it.
+
+        How far it may be from that is not for us to say: the table shows its score.
+        """
+        from nlpctl.export.check import run_graphs, with_checks
+
+        setup, parity = prepared(self.recipe), self._parity(self.output / EXPORTS / step.name.partition("+")[0])
+        findings, problems = run_graphs(folder, manifest, setup, parity)
+        if any(problems.values()):
+            raise RunFailed(problems=[each for found in problems.values() for each in found])
+        return dataclasses.replace(
+            manifest, graphs=tuple(with_checks(graph, findings) for graph in manifest.graphs), rows=len(parity.examples)
+        )
+
+    def _parity(self, export: Path) -> Parity:
+        """What the fp32 graph of an export makes of rows of dev."""
+        if export not in self._parities:
+            from nlpctl.inference.auto import choices, open_choice
+            from nlpctl.inference.parity import LARGEST_BATCH, Parity
+            from nlpctl.inference.samples import read_description
+
+            recipe, setup, manifest = self._reading(export), prepared(self.recipe), read_manifest(export)
+            task, encoder = read_description(export, recipe)
+            rows = rows_to_compare(
+                task_rows(recipe.task, recipe.data), None, encoder.tokenizer, ROWS, masked=task.hides
+            )
+            choice = next(each for each in choices(manifest, setup) if each.precision == "fp32")
+            reference = open_choice(export, manifest, choice, setup, LARGEST_BATCH)
+            self._parities[export] = Parity(task, encoder, rows.examples, reference.outputs)
+        return self._parities[export]
+
+    def _reading(self, export: Path) -> Recipe:
+        """The recipe with the data of the source, read as the network of `export` reads them."""
+        if export not in self._recipes:
+            from nlpctl.runners.compress.scorer import recipe_of
+
+            self._recipes[export] = recipe_of(self.recipe, export)
+        return self._recipes[export]
+
+
+def recipe_of_network(recipe: Recipe, run: Path) -> Recipe:
+    """The recipe that a network of this compression was trained with, in the process that `recipe` asks for."""
+    own = load_recipe(run / RECIPE, (), "apply")
+    return dataclasses.replace(own, runtime=recipe.runtime, inference=recipe.inference)
+
+
+def ptq_settings(recipe: Recipe, algorithm: str) -> Calibration:
+    """How scales are found by an algorithm, with the settings of the recipe; null stands for the default.
+
+    Beside qat, activation_quantize_type is a setting of qat.
+    """
+    names = ["weight_quantize_type", "round_type", "bias_correction", "onnx_format"]
+    if all(chain.int8 != "qat" for chain in parse_strategy(recipe.compression.strategy)):
+        names.append("activation_quantize_type")
+    given = {name: getattr(recipe.compression, name) for name in names}
+    return Calibration(algorithm, **{name: value for name, value in given.items() if value is not None})
+
+
+def _fp32(manifest: ExportManifest, format: str, origin: Path) -> Graph:
+    found = next((each for each in manifest.graphs if (each.format, each.precision) == (format, "fp32")), None)
+    if found is None:
+        raise UserError(f"there is no fp32 graph in the format {format}", str(origin), "see the warnings above")
+    return found
+
+
+def _prefix(folder: Path, graph: Graph) -> Path:
+    return (folder / graph.files[0]).with_suffix("")
+
+
+def _empty(folder: Path) -> None:
+    for path in folder.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()

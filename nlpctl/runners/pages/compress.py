@@ -1,0 +1,104 @@
+"""A compression as one HTML page: the score against the speed, and the table of all candidates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from nlpctl.compression.plan.scores import POINT, Row
+from nlpctl.compression.plan.selection import ordered
+from nlpctl.report.html import Html
+from nlpctl.report.page import Number, Section, figures, page, side_by_side, table, warnings
+from nlpctl.report.plots import Dot, scatter
+from nlpctl.runners.compress.table import NAMES, cells, columns, points_text
+
+if TYPE_CHECKING:
+    from nlpctl.runners.compress.command import CompressResult
+
+
+def compress_page(result: CompressResult, source: str, how: str, told: Mapping[str, Any]) -> str:
+    """The text of the page. `how`: what the figures are; `told`: the conditions they were found under."""
+    failed = [f"{each.name}: {each.reason}" for each in result.failures]
+    sections = [
+        Section("Best", [figures(_best(result)), *_test(result)]),
+        Section("Score against speed", [_plots(result)]),
+        Section("All candidates", [_table(result), how]),
+        Section("Not in the table", [warnings(failed)] if failed else []),
+        Section("Conditions", [table(["what", "value"], [[name, str(value)] for name, value in told.items()])]),
+    ]
+    return page("Compression", source, sections)
+
+
+def _best(result: CompressResult) -> dict[str, str]:
+    best, reference = result.best, result.reference
+    speeds = {f"times the samples/s, batch {size}": f"{best.speed(size).times:.2f}" for size in result.aim.batch_sizes}
+    return {
+        best.way: best.candidate,
+        f"{result.metric.name} on dev (uncompressed {reference.score:.4f})": f"{best.score:.4f}",
+        **speeds,
+        f"MB on disk (uncompressed {reference.size_mb:,.1f})": f"{best.size_mb:,.1f}",
+    }
+
+
+def _test(result: CompressResult) -> Iterator[Html]:
+    test = result.test
+    if test is None:
+        return
+    points = points_text(result.metric.drop(test.chosen, test.reference))
+    rows = [
+        [result.reference.name, Number(f"{test.reference:.4f}"), None, None],
+        [result.best.name, Number(f"{test.chosen:.4f}"), Number(points), Number(f"{test.agreement:.2%}")],
+    ]
+    caption = f"on test, which decided nothing: {test.rows:,} rows"
+    yield table(["", result.metric.name, "points", "decided alike"], rows, caption)
+
+
+def _plots(result: CompressResult) -> Html:
+    """One plot per batch size, the largest first; a colour for each way to compute."""
+    reference, metric = result.reference, result.metric
+    points = result.aim.max_drop * POINT
+    least = reference.score - points if metric.greater_is_better else reference.score + points
+    levels = {f"{result.aim.max_drop:g} points below the uncompressed": least}
+    plots = []
+    for size in sorted(result.aim.batch_sizes, reverse=True):
+        series: dict[str, list[Dot]] = {}
+        for row in result.rows:
+            dot = Dot(row.speed(size).times, row.score, row.name, _label(row, result))
+            series.setdefault(f"{row.engine} {row.precision}", []).append(dot)
+        speed = f"times the uncompressed model's samples/s, {size} at a time"
+        plots.append(scatter(series, speed, metric.name, y_format=lambda value: f"{value:.4g}", levels=levels))
+    return side_by_side(*plots)
+
+
+def _label(row: Row, result: CompressResult) -> str:
+    if row == result.best:
+        return f"best: {row.candidate}"
+    return "uncompressed" if row == result.reference else ""
+
+
+def _table(result: CompressResult) -> Html:
+    lines = [cells(row, result) for row in ordered(result.rows, result.aim)]
+    rows = [[*line[:NAMES], *map(Number, line[NAMES:])] for line in lines]
+    return table(columns(result.metric.name, result.aim), rows, "*: the best; !: loses more than is allowed")
+
+
+def compression_of_run(content: Mapping[str, Any]) -> list[Html]:
+    """The uncompressed model and the best, for the page of the run: `content` is that of report.json.
+
+    KeyError or TypeError where it is not.
+    """
+    sizes = [int(speed["batch_size"]) for speed in content["rows"][0]["speeds"]]
+    rows = [
+        [
+            entry["name"],
+            float(entry["score"]),
+            *[Number(f"{speed['times']:.2f}") for speed in entry["speeds"]],
+            Number(f"{entry['size_mb']:,.1f}"),
+        ]
+        for name in dict.fromkeys([content["reference"], content["best"]])
+        for entry in content["rows"]
+        if entry["name"] == name
+    ]
+    heads = ["", content["metric"]["name"], *[f"times the samples/s, batch {size}" for size in sizes], "disk MB"]
+    caption = f"the best of {len(content['rows'])} candidates; compress/report.html shows all"
+    return [table(heads, rows, caption)]

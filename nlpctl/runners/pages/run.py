@@ -1,0 +1,238 @@
+"""A run as one HTML page."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nlpctl.config.tasks import scores, task_info
+from nlpctl.layout import checkpoint_step
+from nlpctl.report.html import Html, element
+from nlpctl.report.page import (
+    Section,
+    code,
+    figures,
+    folded,
+    page,
+    percent,
+    place,
+    side_by_side,
+    table,
+    warnings,
+)
+from nlpctl.report.plots import Point, lines, matrix
+from nlpctl.runners.runs import RunRecord, facts
+from nlpctl.runners.runs import figures as single_figures
+
+LARGEST_MATRIX = 25  # labels; of more, the most frequent confusions are listed
+MOST_CONFUSIONS = 40
+TEXT = 300  # characters of a text in the table of mistakes
+_WRONG = {
+    "masked_language_model": "hide tokens that were not guessed",
+    "semantic_indexing": "ask for a text that does not come first",
+}
+OVERFITTED = 1.1  # times its lowest, a loss on dev is told
+
+
+def run_page(
+    record: RunRecord, recipe_yaml: str, mistakes: Mapping[str, Any] | None, compression: Sequence[Html] = ()
+) -> str:
+    """The text of the page. `mistakes`: what mistakes.json holds; `compression`: what was made of the model."""
+    sections = [
+        Section("Summary", [_tiles(record), warnings(list(advice(record)))]),
+        Section("Curves", list(_curves(record))),
+        Section("Scores", list(_scores(record))),
+        Section("Confusions", list(_confusions(record))),
+        Section("Worst errors", list(_mistakes(mistakes, record.recipe.task))),
+        Section("Compression", compression),
+        Section("Recipe", [code(recipe_yaml)]),
+        Section("Manifest", list(_manifest(record))),
+    ]
+    name = record.run.path.resolve().name
+    return page(f"Run {name}", f"{record.recipe.task}, {record.model}: {record.run.path.resolve()}", sections)
+
+
+# -- summary -------------------------------------------------------------------------------------
+
+
+def _tiles(record: RunRecord) -> Html:
+    tiles: dict[str, Any] = {"state": record.state}
+    for split in ("dev", "test"):
+        score = record.score(split, record.metric)
+        if score is not None:
+            tiles[f"{record.metric} on {split}"] = score
+    tiles["last step"] = record.step
+    if record.duration is not None:
+        tiles["time"] = record.duration
+    if "parameters" in record.manifest:
+        tiles["parameters"] = record.manifest["parameters"]["total"]
+    return figures(tiles)
+
+
+def advice(record: RunRecord) -> Iterator[str]:
+    """What the reader should look at: how the run ended badly, what happened on the way, what the scores hide."""
+    if record.manifest["error"]:
+        yield f"The run {record.state}: {record.manifest['error']}"
+    elif record.state not in ("finished", "running"):
+        yield f"The run was {record.state}."
+    for event in record.incidents():
+        yield f"{event['event'].replace('_', ' ')} at step {event['step']:,} (details: nlpctl runs show)"
+    for split, skipped in record.manifest["skipped_rows"].items():
+        if skipped["total"]:
+            yield f"{skipped['total']:,} bad rows of {split} were skipped."
+    for split, report in record.metrics.items():
+        never = [name for name, each in report.get("labels", {}).items() if each["support"] and not each["recall"]]
+        if never:
+            yield f"On {split} these labels are never given where they should be: {', '.join(never)}"
+    yield from _overfitting(record)
+
+
+def _overfitting(record: RunRecord) -> Iterator[str]:
+    points = [point for point in series(record, "evaluate", "eval_loss") if math.isfinite(point[1])]
+    if points:
+        step, lowest = min(points, key=lambda point: point[1])
+        if points[-1][1] > lowest * OVERFITTED:
+            yield (
+                f"The loss on dev was lowest at step {step:,} ({lowest:.4f}) and rose to {points[-1][1]:.4f}: "
+                "the model overfits from there on. Fewer epochs, a smaller learning rate or more data may help."
+            )
+
+
+# -- curves --------------------------------------------------------------------------------------
+
+
+def series(record: RunRecord, event: str, figure: str) -> list[Point]:
+    """(step, figure) of the events of one kind that have it."""
+    return [(each["step"], each[figure]) for each in record.events if each["event"] == event and figure in each]
+
+
+def _curves(record: RunRecord) -> Iterator[Html]:
+    names, marks = scores(record.recipe.task), _best_step(record)
+    falling = [name for name in names if not task_info(record.recipe.task).greater_is_better(name)]
+    curves = {"loss": {"train": series(record, "log", "loss"), "dev": series(record, "evaluate", "eval_loss")}}
+    rising = [name for name in names if name not in falling]
+    title = "scores on dev" if len(rising) > 1 else f"{rising[0]} on dev"
+    curves[title] = {name: _dev(record, name) for name in rising}
+    curves |= {f"{name} on dev": {name: _dev(record, name)} for name in falling}
+    curves["learning rate"] = {"": series(record, "log", "learning_rate")}
+    curves["rows per second"] = {"": series(record, "log", "interval_samples_per_second")}
+    plots = []
+    for title, found in curves.items():
+        shown = {name: points for name, points in found.items() if points}
+        plots.append(lines(shown, "step", title, marks={} if "" in shown else marks, x_range=(0, record.step)))
+    drawn = [plot for plot in plots if plot]
+    if drawn:
+        yield side_by_side(*drawn)
+
+
+def _dev(record: RunRecord, name: str) -> list[Point]:
+    return series(record, "evaluate", f"eval_{name}")
+
+
+def _best_step(record: RunRecord) -> dict[str, float]:
+    """Where the checkpoint was saved that became the model."""
+    if not record.recipe.training.load_best_model_at_end:
+        return {}
+    best = [event["best"] for event in record.events if event["event"] == "save" and event["best"]]
+    return {"best": checkpoint_step(Path(best[-1]))} if best else {}
+
+
+# -- scores --------------------------------------------------------------------------------------
+
+
+def _scores(record: RunRecord) -> Iterator[Html]:
+    if not record.metrics:
+        return
+    names = list(dict.fromkeys(name for report in record.metrics.values() for name in single_figures(report)))
+    rows = [[split, *(single_figures(report).get(name) for name in names)] for split, report in record.metrics.items()]
+    yield table(["split", *names], rows)
+    labels = [_label_table(split, report) for split, report in record.metrics.items() if "labels" in report]
+    if labels:
+        yield side_by_side(*labels)
+    levels = [_level_table(split, report) for split, report in record.metrics.items() if "levels" in report]
+    if levels:
+        yield side_by_side(*levels)
+
+
+def _label_table(split: str, report: Mapping[str, Any]) -> Html:
+    rows = [
+        [label, each["precision"], each["recall"], each["f1"], each["support"]]
+        for label, each in report["labels"].items()
+    ]
+    return table(["label", "precision", "recall", "f1", "rows"], rows, f"{split}, per label")
+
+
+def _level_table(split: str, report: Mapping[str, Any]) -> Html:
+    rows = [[level, each["labels"], each["micro_f1"], each["macro_f1"]] for level, each in report["levels"].items()]
+    return table(["level", "labels", "micro_f1", "macro_f1"], rows, f"{split}, per level")
+
+
+def _confusions(record: RunRecord) -> Iterator[Html | str]:
+    found = {split: report for split, report in record.metrics.items() if "confusion" in report}
+    if not found:
+        return
+    names = list(next(iter(found.values()))["labels"])
+    if len(names) <= LARGEST_MATRIX:
+        yield "A line for each label that rows have, a column for the label that they were given."
+        yield side_by_side(
+            *[element("h3", split) + matrix(names, names, report["confusion"]) for split, report in found.items()]
+        )
+        return
+    yield side_by_side(*[_confusion_table(split, names, report["confusion"]) for split, report in found.items()])
+
+
+def _confusion_table(split: str, names: Sequence[str], confusion: Sequence[Sequence[int]]) -> Html:
+    rows = [
+        [names[i], names[j], count, percent(count / sum(line))]
+        for i, line in enumerate(confusion)
+        for j, count in enumerate(line)
+        if count and i != j
+    ]
+    rows.sort(key=lambda row: -row[2])
+    columns = ["label", "taken for", "rows", "of the label"]
+    return table(columns, rows[:MOST_CONFUSIONS], f"{split}, the most frequent confusions of {len(names)} labels")
+
+
+def _mistakes(found: Mapping[str, Any] | None, task: str) -> Iterator[Html | str]:
+    if found is None:
+        return
+    split, rows, wrong = found["split"], found["rows"], found["wrong"]
+    if not wrong:
+        yield f"There are none among the {rows:,} rows of {split}."
+        return
+    shown = len(found["worst"])
+    kept = f" The worst {shown}:" if shown < wrong else ""
+    what = _WRONG.get(task, "are answered wrongly")
+    yield f"{wrong:,} of {rows:,} rows of {split} {what} ({percent(wrong / rows)}).{kept}"
+    columns = list(dict.fromkeys(column for each in found["worst"] for column in each["texts"]))
+    named = any(each["where"] for each in found["worst"])
+    lines_ = [
+        [
+            *([place(Path(each["where"]).name if each["where"] else "")] if named else []),
+            *(_shortened(each["texts"].get(column, "")) for column in columns),
+            _shortened(each["expected"]),
+            _shortened(each["given"]),
+        ]
+        for each in found["worst"]
+    ]
+    yield table([*(["where"] if named else []), *columns, "expected", "given"], lines_)
+
+
+def _shortened(text: str) -> Html:
+    """As much of a text as a table can hold; the rest where it is pointed at."""
+    return element("span", text) if len(text) <= TEXT else element("span", text[: TEXT - 1] + "…", title=text)
+
+
+# -- manifest ------------------------------------------------------------------------------------
+
+
+def _manifest(record: RunRecord) -> Iterator[Html]:
+    told = {name: value for name, value in facts(record).items() if name not in ("data", "state", "task", "model")}
+    yield table(["fact", "value"], [[name, element("span", str(value))] for name, value in told.items()])
+    data = [[element("span", file), element("span", digest[:16])] for file, digest in record.manifest["data"].items()]
+    if data:
+        yield table(["data", "sha256"], data)
+    yield folded("manifest.json", code(json.dumps(record.manifest, ensure_ascii=False, indent=2)))

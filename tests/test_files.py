@@ -1,0 +1,132 @@
+"""A reader sees the old or the whole new thing, also when the writer is killed at any moment."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+
+import pytest
+
+from nlpctl.files import STAGING_PREFIX, remove_leftovers, staged_dir, write_json_atomic, write_text_atomic
+
+
+def names(folder) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_text_is_written_as_it_is_with_the_usual_rights(tmp_path):
+    path = tmp_path / "new" / "报告.txt"
+    write_text_atomic(path, "好\r\nline\n")
+    assert path.read_bytes() == "好\r\nline\n".encode()
+    (tmp_path / "usual").touch()
+    assert path.stat().st_mode == (tmp_path / "usual").stat().st_mode
+
+
+def test_a_failed_write_leaves_the_old_text(tmp_path):
+    path = tmp_path / "a.txt"
+    write_text_atomic(path, "old")
+    with pytest.raises(UnicodeEncodeError):
+        write_text_atomic(path, "new \ud800")  # a lone surrogate cannot be encoded
+    assert path.read_text() == "old" and names(tmp_path) == ["a.txt"]
+
+
+def test_json_stays_readable(tmp_path):
+    write_json_atomic(tmp_path / "a.json", {"text": "好"})
+    assert (tmp_path / "a.json").read_text() == '{\n  "text": "好"\n}\n'
+
+
+def test_folder_appears_whole_and_replaces_an_old_one(tmp_path):
+    final = tmp_path / "new" / "model"
+    for content in ("one", "two"):
+        with staged_dir(final) as staged:
+            (staged / f"{content}.txt").write_text(content)
+            assert final.exists() == (content == "two")
+        assert names(final) == [f"{content}.txt"] and names(final.parent) == ["model"]
+    (tmp_path / "usual").mkdir()
+    assert final.stat().st_mode == (tmp_path / "usual").stat().st_mode
+
+
+def test_a_failure_leaves_the_old_folder_and_nothing_else(tmp_path):
+    final = tmp_path / "model"
+    with staged_dir(final) as staged:
+        (staged / "a").write_text("old")
+    with pytest.raises(KeyboardInterrupt), staged_dir(final) as staged:
+        (staged / "a").write_text("new")
+        raise KeyboardInterrupt
+    assert (final / "a").read_text() == "old" and names(tmp_path) == ["model"]
+
+
+@pytest.mark.parametrize("fails_at", [1, 2])
+def test_a_failed_rename_brings_the_old_folder_back(tmp_path, monkeypatch, fails_at):
+    final = tmp_path / "model"
+    with staged_dir(final) as staged:
+        (staged / "a").write_text("old")
+    calls, rename = [], os.replace
+
+    def failing(source, target):
+        calls.append(target)
+        if len(calls) == fails_at:
+            raise OSError(28, "No space left on device")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "replace", failing)
+    with pytest.raises(OSError, match="No space left"), staged_dir(final) as staged:
+        (staged / "a").write_text("new")
+    assert (final / "a").read_text() == "old" and names(tmp_path) == ["model"]
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from nlpctl.files import staged_dir
+final = Path(sys.argv[1])
+for number in range(1_000_000):
+    with staged_dir(final) as staged:
+        for part in range(20):
+            (staged / f"part-{part}").write_text(str(number) * 1000)
+    if number == 0:
+        print("started", flush=True)
+"""
+
+
+@pytest.mark.parametrize("delay", [0.0, 0.003, 0.007, 0.012, 0.018, 0.025])
+def test_kill_at_any_moment_leaves_a_whole_folder(tmp_path, delay):
+    """Old or new, never mixed; between the two renames of a replacement it may be absent, then the old is aside."""
+    final = tmp_path / "model"
+    writer = subprocess.Popen([sys.executable, "-c", WRITER, str(final)], stdout=subprocess.PIPE)
+    assert writer.stdout is not None
+    writer.stdout.readline()
+    time.sleep(delay)
+    writer.kill()
+    writer.communicate()
+    remove_leftovers(tmp_path)
+    assert names(tmp_path) == ["model"]
+    texts = {(final / f"part-{part}").read_text() for part in range(20)}
+    assert len(texts) == 1 and len(names(final)) == 20
+
+
+def test_killed_between_the_two_moves_the_old_folder_comes_back(tmp_path):
+    code = (
+        "import os, sys; from pathlib import Path; from nlpctl.files import staged_dir\n"
+        "final, real = Path(sys.argv[1]), os.replace\n"
+        "def killing(source, target):\n"
+        "    os.kill(os.getpid(), 9) if target == final else real(source, target)\n"
+        "final.mkdir(); (final / 'a').write_text('old'); os.replace = killing\n"
+        "with staged_dir(final) as staged:\n"
+        "    (staged / 'a').write_text('new')\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code, str(tmp_path / "model")]).returncode == -9
+    assert "model" not in names(tmp_path)
+    remove_leftovers(tmp_path)
+    assert (tmp_path / "model" / "a").read_text() == "old" and names(tmp_path) == ["model"]
+
+
+def test_leftovers_are_removed_and_nothing_else(tmp_path):
+    (tmp_path / f"{STAGING_PREFIX}model-x").mkdir()
+    (tmp_path / f"{STAGING_PREFIX}model-x" / "part").write_text("")
+    (tmp_path / f"{STAGING_PREFIX}a.txt").write_text("")
+    (tmp_path / "model").mkdir()
+    remove_leftovers(tmp_path)
+    assert names(tmp_path) == ["model"]
