@@ -6,10 +6,11 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from command_lines import CommandLines, command_lines
 
 import nlpctl  # noqa: F401  (before any test imports paddle: see nlpctl/__init__.py)
 
@@ -29,6 +30,14 @@ def ctrl_c_works() -> None:
     """A shell that starts the tests in the background has them ignore SIGINT, and commands would inherit that."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+@pytest.fixture(scope="session")
+def with_paddle(tmp_path_factory: pytest.TempPathFactory, private_cache: Path) -> Iterator[CommandLines]:
+    """Command lines in forked processes that find Paddle imported."""
+    modules = ("paddlenlp.trainer", "paddlenlp.transformers", "paddle.inference", "nlpctl.cli.app")
+    with command_lines(tmp_path_factory.mktemp("heavy"), *modules) as lines:
+        yield lines
 
 
 @pytest.fixture(scope="session")

@@ -29,13 +29,6 @@ def without_paddle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Command
 
 
 @pytest.fixture(scope="session")
-def with_paddle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLines]:
-    """Command lines that need Paddle; it is imported already."""
-    with command_lines(tmp_path_factory.mktemp("heavy"), "paddlenlp.trainer", "paddlenlp.transformers") as lines:
-        yield lines
-
-
-@pytest.fixture(scope="session")
 def start(tmp_path_factory: pytest.TempPathFactory, with_paddle: CommandLines) -> Path:
     """good.yaml (right in every way), its data, a Hugging Face encoder, outputs/finished, a run of good.yaml, and
     exported, its export."""

@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from command_lines import CommandLines, needs_a_fresh_interpreter, read_at_import
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -57,18 +58,32 @@ def sentences(count: int, seed: int) -> list[tuple[str, str]]:
 
 
 class Workplace:
-    """Data, recipes and runs in one folder; `nlpctl(...)` is a command line in it."""
+    """Data, recipes and runs in one folder; `nlpctl(...)` is a command line in it.
+
+    It runs in a process forked from one with Paddle imported, where that is not what the test is about: `start` gives
+    a new interpreter, which signals can be sent to.
+    """
 
     # A checkpoint at every third step and no evaluation: for runs that are interrupted.
     stepwise = "--evaluation_strategy no --save_strategy steps --save_steps 3 --no-load_best_model_at_end".split()
 
-    def __init__(self, folder: Path):
-        self.folder = folder
+    def __init__(self, folder: Path, lines: CommandLines):
+        self.folder, self._lines = folder, lines
+        self._environment = read_at_import(os.environ)
 
     def __truediv__(self, name: str) -> Path:
         return self.folder / name
 
     def nlpctl(self, *words: str | Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        words = tuple(map(str, words))
+        if read_at_import(os.environ) == self._environment:
+            ended = self._lines.run(words, self.folder, stdin, os.environ)
+            if not needs_a_fresh_interpreter(ended):
+                return subprocess.CompletedProcess(words, ended.code, ended.out, ended.err)
+        return self.fresh(*words, stdin=stdin)
+
+    def fresh(self, *words: str | Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
+        """The command line in a new interpreter."""
         process = self.start(*words)
         out, err = process.communicate(stdin, timeout=300)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
@@ -111,13 +126,13 @@ class Workplace:
 
 
 @pytest.fixture(scope="session")
-def work(tmp_path_factory: pytest.TempPathFactory) -> Workplace:
+def work(tmp_path_factory: pytest.TempPathFactory, with_paddle: CommandLines) -> Workplace:
     folder = tmp_path_factory.mktemp("end_to_end")
     for name, count, seed in (("train", 61, 1), ("dev", 40, 2), ("test", 30, 3)):
         rows = "".join(f"{text}\t{label}\n" for text, label in sentences(count, seed))
         (folder / f"{name}.tsv").write_text("text\tlabel\n" + rows)
     (folder / "recipe.yaml").write_text(RECIPE)
-    return Workplace(folder)
+    return Workplace(folder, with_paddle)
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,6 @@
 """Command lines in processes of their own, forked from one that has made the imports already.
 
-Importing Paddle takes seconds, and a hundred cases pay for it once. Every case still has its own working
+Importing Paddle takes seconds, and hundreds of commands pay for it once. Every command still has its own working
 folder, environment, standard streams and exit code, and leaves nothing behind for the next.
 """
 
@@ -18,7 +18,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent.parent
-SECONDS = 120  # a command that hangs is killed, and its case fails
+SECONDS = 300  # a command that hangs is killed, and its test fails
+TOO_LATE = "Paddle is already imported, too late"
+READ_AT_IMPORT = ("FLAGS_", "OMP_", "MKL_", "KMP_", "CUDA_", "PADDLE_", "GLOG_")  # beginnings of variables
 
 # Nothing is downloaded: every request is refused at once. No byte code, which would look like a file written.
 ENVIRONMENT = {"HTTP_PROXY": "http://127.0.0.1:9", "HTTPS_PROXY": "http://127.0.0.1:9", "NO_PROXY": ""}
@@ -54,9 +56,22 @@ class CommandLines:
         return Ended(code, texts["out"], texts["err"], bool(texts["paddle"]))
 
 
+def needs_a_fresh_interpreter(ended: Ended) -> bool:
+    """Whether a command with Paddle imported asks for threads, flags or cards other than those of its process."""
+    return ended.code == 2 and TOO_LATE in ended.err
+
+
+def read_at_import(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that Paddle and its libraries read when they are loaded, and not again."""
+    return {name: value for name, value in environ.items() if name.startswith(READ_AT_IMPORT)}
+
+
 @contextlib.contextmanager
 def command_lines(scratch: Path, *modules: str) -> Iterator[CommandLines]:
-    """A CommandLines whose processes find `modules` imported; `scratch` is a folder for its own files."""
+    """A CommandLines whose processes find `modules` imported; `scratch` is a folder for its own files.
+
+    Paddle is imported as a recipe for the CPU has it imported, with nlpctl's own defaults.
+    """
     process = subprocess.Popen(
         [sys.executable, __file__, *modules],
         stdin=subprocess.PIPE,
@@ -77,6 +92,11 @@ def _serve(modules: Sequence[str]) -> None:
     """One job per line of stdin; its exit code is the answer. Negative: killed by that signal."""
     import nlpctl  # noqa: F401  (before Paddle)
 
+    if any(module.startswith("paddle") for module in modules):
+        from nlpctl.config.schema import RuntimeSection
+        from nlpctl.runtime.process import configure_paddle, prepare_process
+
+        configure_paddle(prepare_process(RuntimeSection(device="cpu"), seed=0), seed=0)
     for module in modules:
         importlib.import_module(module)
     for line in sys.stdin:
