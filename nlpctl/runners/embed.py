@@ -19,6 +19,7 @@ from nlpctl.runners.trained import TrainedModel, find_trained_model, open_traine
 from nlpctl.runtime import console
 from nlpctl.runtime.files import staged_file
 from nlpctl.runtime.interrupt import sigterm_interrupts
+from nlpctl.runtime.outputs import NO_ARRAYS, refuse_stream
 
 if TYPE_CHECKING:
     import numpy as np
@@ -49,6 +50,7 @@ def write_embeddings(
     require_vectors(recipe)
     model_source = find_trained_model(recipe)
     refuse_output(output, source, overwrite)
+    refuse_stream(output, *NO_ARRAYS)
     total = source.check() if source.rereadable else None  # a bad row in the last line should not cost an hour
     model = open_trained_model(recipe, model_source, batch_size)
     from nlpctl.inference.array_file import ArrayFile

@@ -23,6 +23,7 @@ from nlpctl.runners.trained import TrainedModel, find_trained_model, open_networ
 from nlpctl.runtime import console
 from nlpctl.runtime.files import staged_file
 from nlpctl.runtime.interrupt import sigterm_interrupts
+from nlpctl.runtime.outputs import NO_ARRAYS, refuse_stream
 
 ROW, OFFSETS, INPUT_IDS = "row", "offsets", "input_ids"
 
@@ -56,6 +57,7 @@ def write_layer_outputs(
     if output.suffix != ".npz":
         raise UserError("must be a .npz file", where=str(output), hint="-o OUTPUTS.npz")
     refuse_output(output, source, overwrite)
+    refuse_stream(output, *NO_ARRAYS)
     if source.rereadable:
         source.check()  # a bad row in the last line should not cost an hour
     model = open_network(recipe, model_source)
