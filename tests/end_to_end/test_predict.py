@@ -161,3 +161,11 @@ def test_devices_and_pipes_are_written_into(work, base, device, tmp_path):
     done = work.nlpctl("predict", "base", "-o", null, "--resume", stdin=text)
     assert done.returncode == 2 and "cannot go on in it" in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["full", "null", "stdout"]
+
+
+def test_a_line_without_end_ends_the_command(work, base, device):
+    """Whatever becomes of bad rows: there is no next row."""
+    zero = device("zero")
+    done = work.nlpctl("predict", "base", zero, "--format", "text", "--set", "data.on_bad_row=skip")
+    assert done.returncode == 2 and done.stdout == "", done.stderr
+    assert f"{zero}:1: the line is longer than 16 MiB\n  -> split the line" in done.stderr
