@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import json
 import os
 import shutil
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from nlpctl.errors import UserError
+from nlpctl.outputs import is_stream, open_stream
 
 STAGING_PREFIX = ".staging-"
 _OLD_PREFIX = f"{STAGING_PREFIX}old-"  # holds the folder that is being replaced, under its own name
@@ -20,7 +22,14 @@ _DOOMED_PREFIX = f"{STAGING_PREFIX}deleted-"
 
 @contextlib.contextmanager
 def staged_file(final: Path) -> Iterator[BinaryIO]:
-    """Yield a new binary file beside `final`; on success it takes `final`'s name, on failure it is removed."""
+    """Yield a new binary file beside `final`; on success it takes `final`'s name, on failure it is removed.
+
+    A `final` that is a device or a pipe is written into, and stays. UserError where it is a disk or a socket.
+    """
+    if is_stream(final):
+        with open_stream(final) as stream:
+            yield stream
+        return
     final.parent.mkdir(parents=True, exist_ok=True)
     handle, staged = tempfile.mkstemp(dir=final.parent, prefix=STAGING_PREFIX, suffix=final.name)
     try:
@@ -38,9 +47,14 @@ def staged_file(final: Path) -> Iterator[BinaryIO]:
 
 @contextlib.contextmanager
 def writing(path: Path, hint: str) -> Iterator[None]:
-    """UserError that `path` cannot be written, for an OSError of the body; the body does nothing but write."""
+    """UserError that `path` cannot be written, for an OSError of the body; the body does nothing but write.
+
+    A BrokenPipeError passes: the reader of a pipe has what it wanted, as that of standard output.
+    """
     try:
         yield
+    except BrokenPipeError:
+        raise
     except OSError as error:
         raise UserError(f"cannot write here ({error.strerror or error})", where=str(path), hint=hint) from None
 
@@ -62,8 +76,10 @@ def staged_dir(final: Path) -> Iterator[Path]:
 
     A `final` that exists is replaced: it is moved out of the way first, so the new folder is whole or absent,
     never mixed with the old one. Killed between these two moves, the old folder lies aside until
-    `remove_leftovers` brings it back.
+    `remove_leftovers` brings it back. NotADirectoryError where it is no folder: files and devices stay.
     """
+    if final.exists() and not final.is_dir():
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(final))
     final.parent.mkdir(parents=True, exist_ok=True)
     staged = Path(tempfile.mkdtemp(dir=final.parent, prefix=f"{STAGING_PREFIX}{final.name}-"))
     os.chmod(staged, 0o777 & ~_umask())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import stat
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -47,6 +48,23 @@ def shared_data() -> Path:
     if not folder.is_dir():
         pytest.skip(f"needs the data sets in {folder}")
     return folder
+
+
+@pytest.fixture
+def device(tmp_path: Path) -> Callable[[str], Path]:
+    """`device("null")`: a private null, full or zero. A test that fails would replace that of the machine."""
+    minors = {"null": 3, "zero": 5, "full": 7}
+
+    def make(name: str) -> Path:
+        path = tmp_path / name
+        try:
+            os.mknod(path, stat.S_IFCHR | 0o666, os.makedev(1, minors[name]))
+            path.open("r+b", buffering=0).close()
+        except PermissionError:
+            pytest.skip("devices can be made by root alone")
+        return path
+
+    return make
 
 
 @pytest.fixture

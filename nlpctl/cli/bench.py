@@ -11,6 +11,7 @@ import typer
 from nlpctl.cli.options import EngineOption, PrecisionOption, engine_overrides, load_command_recipe
 from nlpctl.config.located import located
 from nlpctl.errors import UserError
+from nlpctl.outputs import refuse_output
 from nlpctl.runtime import console
 
 if TYPE_CHECKING:
@@ -68,8 +69,8 @@ def bench(
 
     if data is not None and not data.is_file():
         raise UserError("no such file of rows", where=str(data), hint="check the path")
-    if html is not None and html.exists() and not overwrite:
-        raise UserError("the page exists", where=str(html), hint="use --overwrite, or name another file")
+    if html is not None:
+        refuse_output(html, overwrite, exists="the page exists")
     with located(recipes[0]):
         result = run_benchmark(recipes, Plan(Texts(data, rows, length), sizes, threads_tried, rounds))
     if json:

@@ -22,7 +22,8 @@ def predict(
     ],
     input: Annotated[str, typer.Argument(metavar="INPUT", help="File to label; - reads standard input.")] = "-",
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to write; default: standard output.")
+        Path | None,
+        typer.Option("-o", "--output", metavar="FILE", help="Where to write; default, and -: standard output."),
     ] = None,
     format: Annotated[
         str,
@@ -70,6 +71,7 @@ def predict(
       nlpctl predict outputs/quickstart reviews.txt --layer-outputs 'ernie.encoder.layers.*' -o layers.npz
     """
     check_format(format)
+    output = None if output == Path("-") else output
     if layer_outputs and (resume or output is None or embeddings is not None):
         hint = "give -o OUT.npz, and neither --resume nor --embeddings: the file is written in one go"
         raise UserError("outputs of layers go to a .npz file alone", where="--layer-outputs", hint=hint)

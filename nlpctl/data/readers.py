@@ -11,7 +11,7 @@ from typing import BinaryIO
 
 from nlpctl.data.conll import conll_rows, joined_rows
 from nlpctl.data.json_rows import json_rows, jsonl_rows
-from nlpctl.data.lines import decode, numbered_lines
+from nlpctl.data.lines import MAX_DOCUMENT, decode, numbered_lines
 from nlpctl.data.row import BadRow, Row
 from nlpctl.data.squad import squad_rows
 from nlpctl.data.tables import csv_records, table_rows, tsv_records
@@ -45,7 +45,10 @@ def parse_rows(
     stream: BinaryIO, source: str, kind: str, header: bool, required: Sequence[str]
 ) -> Iterator[Row | BadRow]:
     """Like `read_rows`, from an open binary stream such as standard input; `source` is its name in messages."""
-    lines = numbered_lines(stream, source)
+    if kind in ("json", "squad"):
+        lines = numbered_lines(stream, source, MAX_DOCUMENT, "cut the document into several, or write jsonl")
+    else:
+        lines = numbered_lines(stream, source)
     if kind == "jsonl":
         rows = jsonl_rows(lines, source, required)
     elif kind == "json":

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from nlpctl.config.schema import RuntimeSection
 from nlpctl.errors import Problem, RunFailed, UserError
 from nlpctl.files import write_text_atomic, writing
+from nlpctl.outputs import refuse_output
 from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_import, quiet_libraries
 
 if TYPE_CHECKING:
@@ -97,8 +98,7 @@ def convert_static(request: ConversionRequest, output: Path, *, overwrite: bool 
 
 def plan_static(request: ConversionRequest, map_file: Path, *, overwrite: bool = False) -> ConversionReport:
     """What `convert_static` would do, also where it would fail; writes it as a map to `map_file`, nothing else."""
-    if map_file.exists() and not overwrite:
-        raise UserError("this exists already", str(map_file), "use --overwrite, or name another file: -o FILE.yaml")
+    refuse_output(map_file, overwrite, exists="this exists already", elsewhere="name another file: -o FILE.yaml")
     _prepare()
     from nlpctl.static_graph.map_file import plan_text
     from nlpctl.static_graph.report import make_report

@@ -26,6 +26,7 @@ from nlpctl.errors import UserError
 from nlpctl.files import staged_file, write_text_atomic, writing
 from nlpctl.inference.trained import find_trained_model, one_process
 from nlpctl.models.source import resolve_source
+from nlpctl.outputs import is_stream, refuse_output
 from nlpctl.runtime import console
 from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_libraries
 
@@ -70,9 +71,8 @@ def write_page(found: Inspection, name: str, path: Path) -> None:
 def refuse_page(path: Path) -> None:
     """UserError where `path` is there and is no page: an older page is replaced, a file of data never."""
     hint = "name another file: --html PAGE.html"
-    if path.is_dir():
-        raise UserError("this is a folder", where=str(path), hint=hint)
-    if path.is_file():
+    refuse_output(path, overwrite=True)
+    if path.is_file() and not is_stream(path):
         with path.open("rb") as stream:
             if stream.read(len(_PAGE)).lower() != _PAGE:
                 raise UserError("the file exists and is no HTML page", where=str(path), hint=hint)
@@ -162,8 +162,7 @@ def refuse_files(written: Sequence[Path], read: Sequence[Path], overwrite: bool)
     for path in written:
         if path.resolve() in inputs:
             raise UserError("this file is being read, and is not replaced", str(path), "name another place: -o")
-        if path.exists() and not overwrite:
-            raise UserError("the file exists", where=str(path), hint="use --overwrite, or name another place: -o")
+        refuse_output(path, overwrite, exists="the file exists", elsewhere="name another place: -o")
 
 
 def token_counter(recipe: Recipe, rows: TaskRows, source: RowSource) -> TokenCounter:

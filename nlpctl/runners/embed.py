@@ -16,6 +16,7 @@ from nlpctl.data.row import BadRow
 from nlpctl.errors import UserError
 from nlpctl.files import staged_file
 from nlpctl.inference.trained import TrainedModel, find_trained_model
+from nlpctl.outputs import NO_ARRAYS, refuse_stream
 from nlpctl.runners.open_model import open_trained_model
 from nlpctl.runners.predict import WINDOW_BATCHES, PredictResult, check_bad_row, refuse_output
 from nlpctl.runtime import console
@@ -50,6 +51,7 @@ def write_embeddings(
     require_vectors(recipe)
     model_source = find_trained_model(recipe)
     refuse_output(output, source, overwrite)
+    refuse_stream(output, *NO_ARRAYS)
     total = source.check() if source.rereadable else None  # a bad row in the last line should not cost an hour
     model = open_trained_model(recipe, model_source, batch_size)
     from nlpctl.formats.npy_writer import ArrayFile

@@ -20,6 +20,7 @@ from nlpctl.data.row import BadRow
 from nlpctl.errors import UserError
 from nlpctl.files import staged_file
 from nlpctl.inference.trained import TrainedModel, find_trained_model, open_network
+from nlpctl.outputs import NO_ARRAYS, refuse_stream
 from nlpctl.runners.predict import PredictResult, check_bad_row, refuse_output
 from nlpctl.runtime import console
 from nlpctl.runtime.interrupt import sigterm_interrupts
@@ -56,6 +57,7 @@ def write_layer_outputs(
     if output.suffix != ".npz":
         raise UserError("must be a .npz file", where=str(output), hint="-o OUTPUTS.npz")
     refuse_output(output, source, overwrite)
+    refuse_stream(output, *NO_ARRAYS)
     if source.rereadable:
         source.check()  # a bad row in the last line should not cost an hour
     model = open_network(recipe, model_source)

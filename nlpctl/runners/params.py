@@ -17,10 +17,12 @@ from nlpctl.files import staged_dir, staged_file, writing
 from nlpctl.models.parameters import select, value_for
 from nlpctl.models.source import HUGGINGFACE_WEIGHTS, PADDLE_WEIGHTS, WEIGHTS, ModelSource, resolve_source, weights_file
 from nlpctl.models.weights import Weights, read_weights_file, to_float32
+from nlpctl.outputs import NO_ARRAYS, refuse_output, refuse_stream
 from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_libraries
 
 BFLOAT16 = np.dtype(np.uint16)  # how the bits of bfloat16 are kept
 _ELSEWHERE = "name another place: -o"
+_EXISTS, _OTHER_NAME = "is there already", "name another one: -o"
 _WEIGHTS_FILES = {*PADDLE_WEIGHTS, *HUGGINGFACE_WEIGHTS}
 
 
@@ -79,7 +81,8 @@ def export_parameters(model: str, patterns: Sequence[str], output: Path, *, over
     if output.suffix == ".npy" and len(names) != 1:
         hint = "write a .npz file, or give --match the full name"
         raise UserError(f"a .npy file holds one array, but {len(names)} parameters match", where=str(output), hint=hint)
-    _refuse_existing(output, overwrite)
+    refuse_output(output, overwrite, exists=_EXISTS, elsewhere=_OTHER_NAME)
+    refuse_stream(output, *NO_ARRAYS)
     values = {name: to_float32(arrays[name]) if arrays[name].dtype == BFLOAT16 else arrays[name] for name in names}
     with writing(output, _ELSEWHERE), staged_file(output) as stream:
         if output.suffix == ".npz":
@@ -210,16 +213,12 @@ def _shards(folder: Path) -> set[str]:
     return {file.name for file in folder.iterdir() if file.suffix in parts} if indexes else set()
 
 
-def _refuse_existing(output: Path, overwrite: bool) -> None:
-    if output.exists() and not overwrite:
-        raise UserError("is there already", where=str(output), hint="use --overwrite, or name another one: -o")
-
-
 def _refuse_folder(output: Path, source: Path, overwrite: bool) -> None:
     """Only a model folder is replaced: a run directory holds checkpoints and more that a copy would not bring back."""
     hint = "name another folder: -o FOLDER"
     if output.resolve() == source.resolve():
         raise UserError("this is the model itself", where=str(output), hint=hint)
-    _refuse_existing(output, overwrite)
     if output.exists() and not (output / "config.json").is_file():
         raise UserError("this is no model folder, and is not replaced", where=str(output), hint=hint)
+    if output.exists() and not overwrite:
+        raise UserError(_EXISTS, where=str(output), hint=f"use --overwrite, or {_OTHER_NAME}")

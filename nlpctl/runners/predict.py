@@ -8,10 +8,12 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, TextIO
 
+from nlpctl import outputs
 from nlpctl.config.schema import Recipe
 from nlpctl.data.inputs import PredictInput
 from nlpctl.data.row import BadRow
@@ -19,6 +21,7 @@ from nlpctl.errors import UserError
 from nlpctl.files import write_json_atomic, writing
 from nlpctl.inference.trained import TrainedModel, find_trained_model, model_fingerprint
 from nlpctl.models.folder import kept_values
+from nlpctl.outputs import is_stream, open_stream, refuse_stream
 from nlpctl.runners.open_model import open_trained_model
 from nlpctl.runtime import console
 from nlpctl.runtime.interrupt import sigterm_interrupts
@@ -57,15 +60,18 @@ def predict(
 
     A file is written as OUTPUT.partial and renamed when complete. After an interruption, `resume` keeps
     the answers that are there and goes on; without it the prediction starts over. A bad row stops the
-    command (data.on_bad_row: error) or is answered by {"error": ...} in its place (skip).
+    command (data.on_bad_row: error) or is answered by {"error": ...} in its place (skip). A device or a pipe is
+    written into as the answers come.
     """
     model_source = find_trained_model(recipe)
     if output is not None:
         refuse_output(output, source, overwrite)
+        if resume:
+            refuse_stream(output, "an interrupted prediction cannot go on in it", "leave out --resume")
     total = source.check() if source.rereadable else None  # a bad row in the last line should not cost an hour
-    if output is None:
+    if output is None or is_stream(output):
         model = open_trained_model(recipe, model_source, batch_size)
-        return _Answering(recipe, model, source, batch_size, flush).write(sys.stdout, 0, total)
+        return _Answering(recipe, model, source, batch_size, flush).write_through(output, total)
     partial = PartialOutput(output)
     identity = {**model_fingerprint(model_source), "batch_size": batch_size, "flush": flush}
     identity |= {"settings": answer_settings(recipe)}
@@ -89,15 +95,11 @@ def predict(
 
 
 def refuse_output(output: Path, source: PredictInput, overwrite: bool) -> None:
-    """UserError where `output` is a folder, the input, or there already and not to be replaced."""
-    if output.is_dir():
-        raise UserError("this is a folder", where=str(output), hint="name a file in it")
-    if not output.exists():
-        return
-    if source.path is not None and output.samefile(source.path):
+    """UserError where `output` is the input, or `outputs.refuse_output` has a reason."""
+    file = output.exists() and not output.is_char_device()  # a terminal may be both
+    if file and source.path is not None and output.samefile(source.path):
         raise UserError("the output file is the input", where=str(output), hint="name another file")
-    if not overwrite:
-        raise UserError("the output file exists", where=str(output), hint="use --overwrite, or name another file")
+    outputs.refuse_output(output, overwrite)
 
 
 def check_bad_row(row: BadRow, policy: str) -> None:
@@ -151,6 +153,13 @@ class _Answering:
                     raise part.error
                 bar.advance(part.rows)
         return PredictResult(count, bad, time.monotonic() - started, None)
+
+    def write_through(self, output: Path | None, total: int | None) -> PredictResult:
+        """Answer all rows into a device or a pipe; None is standard output."""
+        if output is None:
+            return self.write(sys.stdout, 0, total)
+        with writing(output, "name another file: -o FILE"), TextIOWrapper(open_stream(output), "utf-8") as stream:
+            return replace(self.write(stream, 0, total), output=output)
 
     def _parts(self, skip: int) -> Iterator[_Part]:
         from nlpctl.inference.pipeline import answering, windows

@@ -9,6 +9,7 @@ from typing import Any
 from nlpctl.errors import UserError
 from nlpctl.files import write_text_atomic, writing
 from nlpctl.layout import COMPRESS
+from nlpctl.outputs import refuse_output
 from nlpctl.report.html import Html
 from nlpctl.runners.compress.report import JSON
 from nlpctl.runners.pages.compress import compression_of_run
@@ -23,10 +24,7 @@ def write_report(run: Path, output: Path | None = None, *, overwrite: bool = Fal
     """
     record = open_run(run)
     file = record.run.report_file if output is None else output
-    if file.is_dir():
-        raise UserError("this is a folder", where=str(file), hint="name a file in it: -o REPORT.html")
-    if output is not None and file.exists() and not overwrite:
-        raise UserError("the output file exists", where=str(file), hint="use --overwrite, or name another file")
+    refuse_output(file, overwrite or output is None)
     recipe = record.run.recipe_file.read_text(encoding="utf-8")
     page = run_page(record, recipe, read_mistakes(record), read_compression(record))
     with writing(file, "name another file: -o REPORT.html"):

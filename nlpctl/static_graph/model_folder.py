@@ -78,8 +78,8 @@ def refuse_folder(output: Path, overwrite: bool) -> None:
     """UserError where `output` is there already and not to be replaced, or is no model folder."""
     if not output.exists():
         return
-    if not overwrite:
-        raise UserError("this exists already", where=str(output), hint="use --overwrite, or name another folder: -o")
     if not (output / "config.json").is_file():
         hint = "name another folder: -o"
         raise UserError("this is no model folder, and is not replaced", where=str(output), hint=hint)
+    if not overwrite:
+        raise UserError("this exists already", where=str(output), hint="use --overwrite, or name another folder: -o")

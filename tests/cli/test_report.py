@@ -139,3 +139,12 @@ def test_the_page_of_a_run_that_was_compressed(nlpctl, made, tmp_path):
     (folder / "report.json").write_text('{"rows": []}')
     ended = nlpctl("report", run.path)
     assert ended.code == 2 and "compress/report.json" in ended.err.replace("\n", "")
+
+
+def test_a_device_is_written_into(nlpctl, made, device):
+    run, null, full = made("first"), device("null"), device("full")
+    for words in ((), ("--overwrite",)):
+        assert nlpctl("report", run.path, "-o", null, *words).code == 0
+        done = nlpctl("report", run.path, "-o", full, *words)
+        assert done.code == 2 and "No space left on device" in done.err and "--overwrite" not in done.err
+    assert null.is_char_device() and full.is_char_device()

@@ -141,3 +141,31 @@ def test_sentence_pairs(work):
 
     done = work.nlpctl("predict", "pairs", stdin="one sentence\n")
     assert done.returncode == 2 and "the model takes 'a' and 'b'" in done.stderr
+
+
+def test_devices_and_pipes_are_written_into(work, base, device, tmp_path):
+    """They stay what they are; -o - is standard output, and /dev/stdout does not replace what the shell opened."""
+    null, full = device("null"), device("full")
+    text = "".join(f"{text}\n" for text in TEXTS)
+    done = work.nlpctl("predict", "base", "-o", "-", stdin=text)
+    assert done.returncode == 0 and [answer["text"] for answer in answers(done.stdout)] == TEXTS, done.stderr
+    assert not (work / "-").exists()
+    link = tmp_path / "stdout"
+    link.symlink_to("/proc/self/fd/1")
+    assert work.nlpctl("predict", "base", "-o", link, stdin=text).stdout == done.stdout
+    done = work.nlpctl("predict", "base", "-o", null, stdin=text)
+    assert done.returncode == 0 and f"4 rows (0 bad) -> {null}" in done.stderr
+    done = work.nlpctl("predict", "base", "-o", full, "--overwrite", stdin=text)
+    assert done.returncode == 2 and "No space left on device" in done.stderr and "--overwrite" not in done.stderr
+    assert null.is_char_device() and full.is_char_device() and link.is_symlink()
+    done = work.nlpctl("predict", "base", "-o", null, "--resume", stdin=text)
+    assert done.returncode == 2 and "cannot go on in it" in done.stderr
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["full", "null", "stdout"]
+
+
+def test_a_line_without_end_ends_the_command(work, base, device):
+    """Whatever becomes of bad rows: there is no next row."""
+    zero = device("zero")
+    done = work.nlpctl("predict", "base", zero, "--format", "text", "--set", "data.on_bad_row=skip")
+    assert done.returncode == 2 and done.stdout == "", done.stderr
+    assert f"{zero}:1: the line is longer than 16 MiB\n  -> split the line" in done.stderr

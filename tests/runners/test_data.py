@@ -304,3 +304,18 @@ def test_the_command_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str], m
     assert "(rows)  54     6" in printed.out and "  dev: parts/dev.tsv" in printed.err
     assert json.loads((tmp_path / "parts/split.json").read_text("utf-8"))["seed"] == 9
     assert main(["data", "split", str(recipe), "-o", "parts"]) == 2
+
+
+def test_a_device_takes_the_page_and_is_no_folder(tmp_path, device, capsys):
+    null, full = device("null"), device("full")
+    (tmp_path / "train.tsv").write_text("text\tlabel\na b\t1\nc d\t0\n")
+    (tmp_path / "my.yaml").write_text(
+        "task: sequence_classification\nmodel: {from_scratch: {}}\ndata: {train: train.tsv}\n"
+        "training: {output_dir: run}\n"
+    )
+    assert main(["data", "inspect", str(tmp_path / "my.yaml"), "--html", str(null)]) == 0
+    assert main(["data", "inspect", str(tmp_path / "my.yaml"), "--html", str(full)]) == 2
+    assert "No space left on device" in capsys.readouterr().err
+    assert main(["data", "split", str(tmp_path / "my.yaml"), "-o", str(null), "--dev", "1"]) == 2
+    assert "--overwrite" not in capsys.readouterr().err
+    assert null.is_char_device() and full.is_char_device()

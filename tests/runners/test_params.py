@@ -86,3 +86,16 @@ def test_models_of_other_shapes_are_compared():
     assert all(name.startswith("classifier.") for name in found.only_second) and found.only_second
     with pytest.raises(UserError, match="matches no parameter"):
         diff_parameters(str(CLASSIFIER), str(CLASSIFIER), ["electra"])
+
+
+def test_devices_hold_neither_arrays_nor_models(tmp_path, device):
+    null = device("null")
+    (tmp_path / "a.npz").symlink_to("null")
+    for overwrite in (False, True):
+        with pytest.raises(UserError, match="this is a device or a pipe") as caught:
+            export_parameters(str(CLASSIFIER), ["classifier"], tmp_path / "a.npz", overwrite=overwrite)
+        assert "--overwrite" not in str(caught.value)
+        with pytest.raises(UserError, match="this is no model folder") as caught:
+            set_in_copy(str(CLASSIFIER), {"classifier.bias": 0}, null, overwrite=overwrite)
+        assert "--overwrite" not in str(caught.value)
+    assert null.is_char_device() and (tmp_path / "a.npz").is_symlink()

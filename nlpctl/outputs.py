@@ -1,0 +1,69 @@
+"""The files that users name to be written: which of them are replaced, and which are written into.
+
+A device or a pipe has a name in the file system, but no content that a rename could replace: what is meant for it has
+to go through it. Renaming a file onto /dev/null would take it from the whole machine.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+from typing import BinaryIO
+
+from nlpctl.errors import UserError
+
+ELSEWHERE = "name another file"
+NO_ARRAYS = ("arrays are not written from the beginning to the end", ELSEWHERE)  # of refuse_stream
+_UNFIT = ((stat.S_ISBLK, "a disk (block device)"), (stat.S_ISSOCK, "a socket"))
+
+
+def is_stream(path: Path) -> bool:
+    """Whether `path` is written into and never replaced: a device, a pipe, or a link to one, as /dev/stdout is."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False
+    return not stat.S_ISDIR(mode) and (not stat.S_ISREG(mode) or _is_open_file(path))
+
+
+def open_stream(path: Path) -> BinaryIO:
+    """Open what `is_stream` to write into it. UserError for a disk or a socket; waits for the reader of a pipe."""
+    _refuse_unfit(path)
+    # To append, because /dev/stdout may be a regular file that the shell opened and that holds something.
+    return os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOCTTY), "wb")
+
+
+def refuse_output(
+    path: Path, overwrite: bool, *, exists: str = "the output file exists", elsewhere: str = ELSEWHERE
+) -> None:
+    """UserError where `path` is a folder, a disk or a socket, or is there and not to be replaced."""
+    if path.is_dir():
+        raise UserError("this is a folder", where=str(path), hint="name a file in it")
+    if is_stream(path):
+        _refuse_unfit(path)
+    elif path.exists() and not overwrite:
+        raise UserError(exists, where=str(path), hint=f"use --overwrite, or {elsewhere}")
+
+
+def refuse_stream(path: Path, why: str, hint: str) -> None:
+    """UserError where `path` is a device or a pipe, for an output that is not written from its beginning to its end."""
+    if is_stream(path):
+        raise UserError(f"this is a device or a pipe, and {why}", where=str(path), hint=hint)
+
+
+def _refuse_unfit(path: Path) -> None:
+    mode = path.stat().st_mode
+    for is_kind, name in _UNFIT:
+        if is_kind(mode):
+            raise UserError(f"this is {name}: nothing is written into it", where=str(path), hint=ELSEWHERE)
+
+
+def _is_open_file(path: Path) -> bool:
+    """Whether links lead from `path` through /proc/PID/fd, where a shell's `> FILE` is a link to a regular file."""
+    while path.is_symlink():
+        folder = path.parent.resolve()
+        if folder.name == "fd" and folder.parts[:2] == ("/", "proc"):
+            return True
+        path = folder / os.readlink(path)
+    return False

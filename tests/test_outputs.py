@@ -1,0 +1,105 @@
+"""What a user names as output: devices and pipes are written into and stay, whatever is written aside otherwise."""
+
+from __future__ import annotations
+
+import os
+import socket
+import stat
+import threading
+
+import pytest
+
+from nlpctl.errors import UserError
+from nlpctl.files import staged_dir, staged_file, write_text_atomic, writing
+from nlpctl.outputs import is_stream, refuse_output, refuse_stream
+
+
+def names(folder) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_a_device_stays_one(tmp_path, device):
+    null = device("null")
+    (tmp_path / "link").symlink_to("null")
+    for path in (null, tmp_path / "link"):
+        refuse_output(path, overwrite=False)
+        write_text_atomic(path, "gone")
+    assert stat.S_ISCHR(null.stat().st_mode) and (tmp_path / "link").is_symlink()
+    assert names(tmp_path) == ["link", "null"]
+
+
+def test_a_full_device_says_so_and_stays(tmp_path, device):
+    full = device("full")
+    with pytest.raises(UserError, match="No space left on device") as caught, writing(full, "make room"):
+        write_text_atomic(full, "too much")
+    assert "--overwrite" not in str(caught.value)
+    assert stat.S_ISCHR(full.stat().st_mode) and names(tmp_path) == ["full"]
+
+
+def test_a_pipe_is_written_through(tmp_path):
+    pipe, found = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    reader = threading.Thread(target=lambda: found.append(pipe.read_bytes()), daemon=True)
+    reader.start()
+    refuse_output(pipe, overwrite=False)
+    write_text_atomic(pipe, "好")
+    reader.join(10)
+    assert found == ["好".encode()] and stat.S_ISFIFO(pipe.stat().st_mode)
+
+
+def test_a_reader_that_leaves_is_no_error_of_the_file(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    with pytest.raises(BrokenPipeError), writing(pipe, "name another file"), staged_file(pipe) as stream:
+        os.close(reader)
+        stream.write(b"nobody reads this")
+
+
+def test_what_the_shell_opened_is_appended_to(tmp_path):
+    """`-o /dev/stdout > FILE`: a link in /proc to a regular file, which holds what was printed before."""
+    file, link = tmp_path / "file", tmp_path / "stdout"
+    file.write_text("printed before\n")
+    with file.open("a") as opened:
+        link.symlink_to(f"/proc/self/fd/{opened.fileno()}")
+        assert is_stream(link) and not is_stream(file)
+        refuse_output(link, overwrite=False)
+        write_text_atomic(link, "answers\n")
+    assert file.read_text() == "printed before\nanswers\n" and link.is_symlink()
+
+
+def test_a_link_to_a_regular_file_is_replaced_as_ever(tmp_path):
+    (tmp_path / "old").write_text("old")
+    (tmp_path / "link").symlink_to("old")
+    with pytest.raises(UserError, match="use --overwrite"):
+        refuse_output(tmp_path / "link", overwrite=False)
+    write_text_atomic(tmp_path / "link", "new")
+    assert (tmp_path / "old").read_text() == "old" and not (tmp_path / "link").is_symlink()
+
+
+def test_sockets_and_disks_are_refused(tmp_path):
+    with socket.socket(socket.AF_UNIX) as server:
+        server.bind(str(tmp_path / "socket"))
+        for call in (lambda path: refuse_output(path, overwrite=True), lambda path: write_text_atomic(path, "")):
+            with pytest.raises(UserError, match="this is a socket: nothing is written into it"):
+                call(tmp_path / "socket")
+    assert stat.S_ISSOCK((tmp_path / "socket").stat().st_mode)
+    try:
+        os.mknod(tmp_path / "disk", stat.S_IFBLK | 0o600, os.makedev(7, 255))  # never opened
+    except PermissionError:
+        pytest.skip("devices can be made by root alone")
+    with pytest.raises(UserError, match="this is a disk"):
+        refuse_output(tmp_path / "disk", overwrite=True)
+    with pytest.raises(UserError, match="this is a disk"):
+        write_text_atomic(tmp_path / "disk", "")
+
+
+def test_neither_arrays_nor_folders_are_streams(tmp_path):
+    os.mkfifo(tmp_path / "a.npz")
+    with pytest.raises(UserError, match="a device or a pipe, and why") as caught:
+        refuse_stream(tmp_path / "a.npz", "why", "name a file")
+    assert "--overwrite" not in str(caught.value)
+    refuse_stream(tmp_path / "new.npz", "why", "name a file")
+    with pytest.raises(NotADirectoryError), staged_dir(tmp_path / "a.npz"):
+        pass
+    assert names(tmp_path) == ["a.npz"] and stat.S_ISFIFO((tmp_path / "a.npz").stat().st_mode)
