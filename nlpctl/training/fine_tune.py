@@ -151,6 +151,9 @@ def _train_features(
         on_bad_row=recipe.data.on_bad_row,
         world_size=setup.world_size,
         rank=setup.rank,
+        rows=data.streamed,
+        mend="put the training data back as they were, then "
+        f"{RunDirectory(recipe.run_dir).to_go_on()} goes on from the last checkpoint",
     )
 
 
