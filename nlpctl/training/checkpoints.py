@@ -21,9 +21,10 @@ from nlpctl.models.safe_pickle import load_pdparams, load_state
 from nlpctl.models.source import WEIGHTS
 from nlpctl.runtime.files import remove_dir, staged_dir
 from nlpctl.runtime.layout import checkpoint_path, checkpoints_in
+from nlpctl.training.sums import SUMS, write_sums
 
 # What a checkpoint holds beside the model folder.
-TRAINING_STATE_FILES = frozenset({OPTIMIZER_NAME, SCHEDULER_NAME, SCALER_NAME, TRAINER_STATE_NAME})
+TRAINING_STATE_FILES = frozenset({OPTIMIZER_NAME, SCHEDULER_NAME, SCALER_NAME, TRAINER_STATE_NAME, SUMS})
 
 
 def save_checkpoint(
@@ -45,6 +46,7 @@ def save_checkpoint(
         if scaler is not None:
             paddle.save(scaler.state_dict(), str(folder / SCALER_NAME))
         state.save_to_json(str(folder / TRAINER_STATE_NAME))
+        write_sums(folder)
     return final
 
 
