@@ -23,7 +23,10 @@ from nlpctl.errors import UserError
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Everything a run reads. `train` is None when streaming: then `source` and `reader` give the rows anew."""
+    """Everything a run reads. `train` is None when streaming: then `source` and `reader` give the rows anew.
+
+    `streamed`: how many rows `source` then has, bad ones too.
+    """
 
     labels: LabelSet
     rows: TaskRows
@@ -34,6 +37,7 @@ class TrainingData:
     test: ExampleList | None
     files: tuple[Path, ...]
     skipped: dict[str, Any]  # bad rows per split, for the manifest
+    streamed: int | None = None
 
     def texts(self) -> Iterator[str]:
         """All training text, for building a vocabulary."""
@@ -54,8 +58,9 @@ def read_training_data(rows: TaskRows) -> TrainingData:
     log = BadRowLog(data.on_bad_row)
     if data.streaming:
         train = None
-        scan_examples(source, reader, log)
+        streamed = scan_examples(source, reader, log) + log.total
     else:
+        streamed = None
         train = load_examples(source, reader, log)
         rows.check_training(train, labels, source.description)
     files, skipped, others = [*source.files], {"train": log.summary()}, {}
@@ -67,7 +72,8 @@ def read_training_data(rows: TaskRows) -> TrainingData:
             examples, split_files, summary = read_labelled_split(rows, split, labels)
             others[split], skipped[split] = examples, summary
             files += split_files
-    return TrainingData(labels, rows, source, reader, train, others["dev"], others["test"], tuple(files), skipped)
+    dev, test = others["dev"], others["test"]
+    return TrainingData(labels, rows, source, reader, train, dev, test, tuple(files), skipped, streamed)
 
 
 def resolve_labels(rows: TaskRows, source: RowSource) -> LabelSet:

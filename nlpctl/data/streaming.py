@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from itertools import islice
+from dataclasses import replace
+from itertools import islice, repeat
 from random import Random
 from typing import Any, Literal
 
@@ -15,7 +16,7 @@ from nlpctl.data.places import Placed, PlacingReader
 from nlpctl.data.row import BadRow
 from nlpctl.data.sources import RowSource
 from nlpctl.data.task_rows import Example
-from nlpctl.errors import UserError
+from nlpctl.errors import Problem, RunFailed, UserError
 
 
 class StreamingExamples(paddle.io.IterableDataset):
@@ -26,9 +27,12 @@ class StreamingExamples(paddle.io.IterableDataset):
     process reads the whole source. With W loader workers, worker w makes the batches w, w + W, ... of its
     rank: Paddle asks the workers in turn, so the batches come in the same order as without workers.
 
-    An exception while reading would hang Paddle's loader; it becomes a LoaderFailure in the stream,
-    which the Collator hands on. Bad rows: run scan_examples first, it lists or counts them before the
-    training starts. Here "skip" leaves them out, and under "error" one (the file has changed) ends the run.
+    An exception while reading would hang Paddle's loader; it becomes a whole batch of LoaderFailures in the
+    stream, which the Collator hands on: one alone would go with the last, smaller batch, which the loader drops.
+
+    Bad rows: run scan_examples first, it lists or counts them before the training starts. Here "skip" leaves
+    them out. What tells that the source has changed ends the run with RunFailed: it cannot be read, a row is bad
+    under "error", none is usable, or there are more or fewer rows.
     """
 
     def __init__(
@@ -43,9 +47,12 @@ class StreamingExamples(paddle.io.IterableDataset):
         on_bad_row: Literal["error", "skip"],
         world_size: int = 1,
         rank: int = 0,
+        rows: int | None = None,
+        mend: str = "",
     ) -> None:
         """`features`: an example's parts that fit the window. `batch_size`: per process, as the loader uses it.
-        `shuffle_buffer`: features held; 0 or 1: file order."""
+        `shuffle_buffer`: features held; 0 or 1: file order. `rows`: how many the source has, bad ones too; None:
+        unknown. `mend`: the next step where it has changed."""
         super().__init__()
         self.source = source
         self.reader = reader
@@ -56,6 +63,8 @@ class StreamingExamples(paddle.io.IterableDataset):
         self.on_bad_row = on_bad_row
         self.world_size = world_size
         self.rank = rank
+        self.rows = rows
+        self.mend = mend
         self._start = 0
 
     def placed(self, batch: int, count: int) -> list[list[Placed]]:
@@ -70,6 +79,8 @@ class StreamingExamples(paddle.io.IterableDataset):
             on_bad_row=self.on_bad_row,
             world_size=self.world_size,
             rank=self.rank,
+            rows=self.rows,
+            mend=self.mend,
         )
         again.start_at(batch)
         rows = again._share(0, 1)
@@ -85,7 +96,7 @@ class StreamingExamples(paddle.io.IterableDataset):
         try:
             yield from self._share(worker, workers)
         except Exception as error:
-            yield LoaderFailure.of(error)
+            yield from repeat(LoaderFailure.of(error), self.batch_size)
 
     def _share(self, worker: int, workers: int) -> Iterator[Example]:
         """The examples of this rank that this worker has to deliver."""
@@ -120,15 +131,32 @@ class StreamingExamples(paddle.io.IterableDataset):
             else:
                 yield example
         if empty:
-            raise UserError("no row is usable", where=self.source.description)
+            raise self._changed(Problem("no row is usable", self.source.description))
         random.shuffle(buffer)
         yield from buffer
 
     def _examples(self) -> Iterator[Example]:
-        for row in self.source:
-            example = self.reader.read(row)
-            if not isinstance(example, BadRow):
-                yield from self.features(example)
-            elif self.on_bad_row == "error":
-                hint = "it has changed since the run began; mend it and resume"
-                raise UserError(example.reason, where=example.where, hint=hint)
+        for example in self._usable():
+            yield from self.features(example)
+
+    def _usable(self) -> Iterator[Any]:
+        """The examples of one pass over the source. RunFailed: it is not as it was when the run began."""
+        count = 0
+        try:
+            for row in self.source:
+                count += 1
+                example = self.reader.read(row)
+                if not isinstance(example, BadRow):
+                    yield example
+                elif self.on_bad_row == "error":
+                    raise UserError(example.reason, where=example.where)
+        except UserError as error:
+            raise self._changed(*error.problems) from None
+        if self.rows not in (None, count):
+            message = f"{count:,} rows, but {self.rows:,} when the run began"
+            raise self._changed(Problem(message, self.source.description))
+
+    def _changed(self, *problems: Problem) -> RunFailed:
+        """The failure by a source that has changed: its own hints are of a run that has not begun yet."""
+        told = [replace(problem, hint="") for problem in problems]
+        return RunFailed(problems=[*told[:-1], replace(told[-1], hint=self.mend)])

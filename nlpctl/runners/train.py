@@ -34,6 +34,7 @@ from nlpctl.runtime.ranks import is_child
 from nlpctl.runtime.run_directory import RunDirectory, describe_run
 from nlpctl.runtime.versions import installed_versions
 from nlpctl.training.oom import recorded_division
+from nlpctl.training.sums import settle_checkpoints
 from nlpctl.upstream.parameter_names import fresh_parameter_names
 
 if TYPE_CHECKING:
@@ -99,6 +100,7 @@ def _train_in_this_process(recipe: Recipe, run: RunDirectory, begin: Begin, resu
         ready = _make_ready(recipe, setup, data)  # before `begin`: a bad model must not cost the run that is there
         begin(data)
         with run.recorded():
+            _settle(recipe, run, resume)
             _train_and_score(recipe, run, ready, resume)
 
 
@@ -106,6 +108,7 @@ def _train_in_processes(recipe: Recipe, run: RunDirectory, processes: int, begin
     # The parent must stay without Paddle: a named data set, which imports it, is left to the children.
     begin(None if recipe.data.dataset is not None else _read_data(recipe, processes))
     with run.recorded():
+        _settle(recipe, run, resume)  # once, for all processes
         code = _launch(recipe, run, processes, resume)
         if code == EXIT_INTERRUPTED:
             raise KeyboardInterrupt
@@ -116,6 +119,11 @@ def _train_in_processes(recipe: Recipe, run: RunDirectory, processes: int, begin
                 where=str(run.logs),
                 hint="the failing process's last lines are above; this folder holds one log per process",
             )
+
+
+def _settle(recipe: Recipe, run: RunDirectory, resume: bool) -> None:
+    if resume:
+        settle_checkpoints(run, keeps_best=recipe.training.load_best_model_at_end)
 
 
 def _launch(recipe: Recipe, run: RunDirectory, processes: int, resume: bool) -> int:

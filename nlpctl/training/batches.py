@@ -11,6 +11,7 @@ from nlpctl.data.batching import LengthGroupedBatchSampler
 from nlpctl.data.places import FeatureList, Placed, places
 from nlpctl.data.splits import TrainingData
 from nlpctl.data.streaming import StreamingExamples
+from nlpctl.errors import RunFailed
 
 SKIPPED: dict[str, Any] = {}
 
@@ -75,6 +76,8 @@ class ResumableStream:
         for _ in range(skip):
             yield SKIPPED
         yield from self.loader
+        # The Trainer would begin the stream anew, for ever where it gives nothing.
+        raise RunFailed("the stream of training rows ended", where=self.examples.source.description)
 
     def placed(self, step: int, parts: int, data: TrainingData) -> list[list[Placed]]:
         """See ResumableBatches."""

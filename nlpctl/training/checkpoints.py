@@ -21,9 +21,10 @@ from nlpctl.layout import checkpoint_path, checkpoints_in
 from nlpctl.models.folder import ModelCard, save_model_folder
 from nlpctl.models.load import LoadedModel
 from nlpctl.models.source import WEIGHTS
+from nlpctl.training.sums import SUMS, write_sums
 
 # What a checkpoint holds beside the model folder.
-TRAINING_STATE_FILES = frozenset({OPTIMIZER_NAME, SCHEDULER_NAME, SCALER_NAME, TRAINER_STATE_NAME})
+TRAINING_STATE_FILES = frozenset({OPTIMIZER_NAME, SCHEDULER_NAME, SCALER_NAME, TRAINER_STATE_NAME, SUMS})
 
 
 def save_checkpoint(
@@ -45,6 +46,7 @@ def save_checkpoint(
         if scaler is not None:
             paddle.save(scaler.state_dict(), str(folder / SCALER_NAME))
         state.save_to_json(str(folder / TRAINER_STATE_NAME))
+        write_sums(folder)
     return final
 
 

@@ -12,7 +12,7 @@ from paddlenlp.trainer import Trainer
 
 from nlpctl.data.collate import raise_failure
 from nlpctl.data.places import Placed
-from nlpctl.errors import Problem, RunFailed
+from nlpctl.errors import NlpctlError, Problem, RunFailed
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.training.dev_scores import outputs_and_loss
 from nlpctl.training.guards import BadStep, StepPart
@@ -28,7 +28,11 @@ Rows = Callable[[int], list[list[Placed]]]  # the parts of the step after N comp
 
 def diagnosed(bad: BadStep, trainer: RecipeTrainer, rows: Rows) -> RunFailed:
     """The failure that `bad` ends the run with; it is also noted in events.jsonl. `rows`: the features of a step."""
-    verdict, found = _rows(bad, trainer, rows(bad.step - 1))
+    try:
+        verdict, found = _rows(bad, trainer, rows(bad.step - 1))
+    except NlpctlError as error:  # the rows are read anew: the file may have changed meanwhile
+        problem = error.problems[0]
+        verdict, found = f"the rows of the step cannot be named: {problem.where}: {problem.message}", []
     origin = [] if bad.usual is not None else _origin(bad, trainer)
     trainer.events.append(
         EVENT, bad.step, figure=bad.figure, value=f"{bad.value:.6g}", origin=origin, rows=[where for where, _ in found]

@@ -18,6 +18,7 @@ from nlpctl.data.places import FeatureList
 from nlpctl.data.splits import TrainingData
 from nlpctl.data.streaming import StreamingExamples
 from nlpctl.data.tokenizers import TextEncoder, build_encoder
+from nlpctl.errors import RunFailed
 from nlpctl.files import staged_dir
 from nlpctl.models.changes import describe_changes
 from nlpctl.models.folder import ModelCard, make_card, save_model_folder
@@ -36,6 +37,7 @@ from nlpctl.training.diagnosis import diagnosed
 from nlpctl.training.guards import BadStep
 from nlpctl.training.oom import recorded_division
 from nlpctl.training.optimizer import describe_groups, parameter_report
+from nlpctl.training.sums import damage_of
 from nlpctl.training.trainer import RecipeTrainer
 from nlpctl.training.watchdog import watched
 
@@ -130,7 +132,11 @@ def _keep_model(
         if best is None:
             save_model_folder(folder, model.network, model.tokenizer, card)
         else:
-            for file in (run.checkpoints / Path(best).name).iterdir():
+            checkpoint = run.checkpoints / Path(best).name
+            if damage := damage_of(checkpoint):
+                hint = f"{run.to_go_on()} goes on from a checkpoint before it"
+                raise RunFailed(f"the best checkpoint is damaged: {damage}", where=str(checkpoint), hint=hint)
+            for file in checkpoint.iterdir():
                 if file.name not in TRAINING_STATE_FILES:
                     shutil.copyfile(file, folder / file.name)
 
@@ -151,6 +157,9 @@ def _train_features(
         on_bad_row=recipe.data.on_bad_row,
         world_size=setup.world_size,
         rank=setup.rank,
+        rows=data.streamed,
+        mend="put the training data back as they were, then "
+        f"{RunDirectory(recipe.run_dir).to_go_on()} goes on from the last checkpoint",
     )
 
 

@@ -84,7 +84,7 @@ def run_loader(mode: str, workers: int) -> subprocess.CompletedProcess:
         ("ok", "all True\n"),
         ("fail", "RunFailed making a batch failed: KeyError: 'token' ("),
         ("user", "UserError data.max_seq_length: too short\n  -> make it longer\n"),
-        ("stream", "UserError numbers:40: blank text\n"),
+        ("stream", "RunFailed numbers:40: blank text\n"),
     ],
 )
 def test_loader_does_not_hang(mode, workers, answer):

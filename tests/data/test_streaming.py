@@ -18,7 +18,7 @@ from nlpctl.data.sources import open_split
 from nlpctl.data.streaming import StreamingExamples
 from nlpctl.data.text_rows import TextExample, TextRows
 from nlpctl.data.tokenizers import Encoding
-from nlpctl.errors import UserError
+from nlpctl.errors import RunFailed
 
 ROWS = 103
 
@@ -42,7 +42,8 @@ class Numbers:
 
 
 def stream(source=None, **options) -> StreamingExamples:
-    options = {"batch_size": 4, "shuffle_buffer": 10, "seed": 3, "on_bad_row": "error", **options}
+    defaults = {"batch_size": 4, "shuffle_buffer": 10, "seed": 3, "on_bad_row": "error", "mend": "do something"}
+    options = {**defaults, **options}
     reader = ExampleReader(TextRows(DataSection()), LabelSet(("0", "1")))
     return StreamingExamples(source or Numbers(), reader, one_feature, **options)
 
@@ -124,17 +125,17 @@ def test_bad_rows_skipped():
 
 
 def test_bad_row_under_error_ends_the_stream():
-    *good, failure = stream(Numbers(bad=(50,)), shuffle_buffer=0)
+    *good, one, two, three, failure = stream(Numbers(bad=(50,)), shuffle_buffer=0)
     assert [example.text for example in good] == [str(i) for i in range(50)]
-    assert isinstance(failure, LoaderFailure)
-    with pytest.raises(UserError, match="numbers:50: blank text"):
+    assert isinstance(failure, LoaderFailure) and one == two == three == failure, "it must fill a batch of 4"
+    with pytest.raises(RunFailed, match="numbers:50: blank text\n  -> do something"):
         raise failure.error()
 
 
 def test_source_without_good_rows_does_not_spin():
-    (failure,) = stream(Numbers(count=0))
+    (failure, *_) = stream(Numbers(count=0))
     assert "no row is usable" in str(failure.error())
-    (failure,) = stream(Numbers(bad=tuple(range(ROWS))), on_bad_row="skip")
+    (failure, *_) = stream(Numbers(bad=tuple(range(ROWS))), on_bad_row="skip")
     assert "no row is usable" in str(failure.error())
 
 
@@ -145,5 +146,27 @@ def test_file_that_vanishes(tmp_path: Path):
     source = open_split(TextRows(data), "train")
     assert sorted(take(stream(source), 2)) == [1, 2]
     path.unlink()
-    (failure,) = stream(source)
-    assert failure.user and "cannot read the file" in str(failure.error())
+    (failure, *_) = stream(source)
+    assert not failure.user and "cannot read the file" in str(failure.error())
+
+
+@pytest.mark.parametrize("workers", [0, 2])
+@pytest.mark.parametrize("batch_size", [4, 1000])
+def test_a_failure_gets_through_the_loader(workers, batch_size):
+    """It drops a last batch that is not full, and the failure must not be in one."""
+    examples = stream(Numbers(bad=(50,)), batch_size=batch_size)
+    collator = Collator(Encoder(), 8, with_labels=True)
+    loader = CheckedDataLoader(
+        examples, batch_size=batch_size, collate_fn=collator, num_workers=workers, drop_last=True
+    )
+    with pytest.raises(RunFailed, match="numbers:50: blank text"):
+        for _ in loader:
+            pass
+
+
+@pytest.mark.parametrize("count", [ROWS - 1, ROWS + 1])
+def test_another_number_of_rows(count):
+    """Bad rows count: one that became bad is left out, under "skip"."""
+    assert len(take(stream(Numbers(bad=(5,)), rows=ROWS, on_bad_row="skip"), 500)) == 500
+    *_, failure = stream(Numbers(count=count), rows=ROWS)
+    assert f"numbers: {count} rows, but 103 when the run began" in str(failure.error())

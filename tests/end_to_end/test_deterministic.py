@@ -18,12 +18,12 @@ RECIPES = ("recipe.yaml", "same_bilstm.yaml")
 
 
 def digests(run: Path) -> dict[str, str]:
-    """SHA-256 of every file of the model and of the last checkpoint, but the trainer's state, which holds times."""
+    """SHA-256 of every file of model and checkpoints, but the trainer's state, which holds times, and its sum."""
     files = [path for folder in ("model", "checkpoints") for path in (run / folder).rglob("*") if path.is_file()]
     return {
         str(path.relative_to(run)): hashlib.sha256(path.read_bytes()).hexdigest()
         for path in files
-        if path.name != "trainer_state.json"
+        if path.name not in ("trainer_state.json", "checksums.json")
     }
 
 

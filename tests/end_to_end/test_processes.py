@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 
@@ -190,3 +191,17 @@ def ranks_of(run: Path) -> list[int]:
         if int(folder.name) != os.getpid() and str(run).encode() in command:
             found.append(int(folder.name))
     return found
+
+
+def test_a_damaged_checkpoint_is_passed_over_by_all(work, two, same_bits):
+    """The parent decides once, so that no two processes go on from different steps."""
+    copy = work / "two-damaged"
+    shutil.copytree(two, copy)
+    shutil.rmtree(copy / "model")
+    manifest = work.manifest("two-damaged")
+    (copy / "manifest.json").write_text(json.dumps({**manifest, "state": "failed"}))
+    (copy / "checkpoints" / "checkpoint-32" / "optimizer.pdopt").write_bytes(b"")
+    done = work.nlpctl("train", str(copy / "recipe.yaml"), "--set", "training.output_dir=two-damaged", "--resume")
+    assert done.returncode == 0, done.stderr
+    assert done.stderr.count("is damaged") == 1 and "optimizer.pdopt has 0 of" in " ".join(done.stderr.split())
+    assert same_bits(copy, two)

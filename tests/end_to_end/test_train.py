@@ -14,7 +14,7 @@ MODEL_FILES = {
     "config.json", "labels.json", "model_state.pdparams", "special_tokens_map.json", "task.json",
     "tokenizer_config.json", "vocab.txt",
 }  # fmt: skip
-TRAINING_STATE = {"optimizer.pdopt", "scheduler.pdparams", "trainer_state.json"}
+TRAINING_STATE = {"optimizer.pdopt", "scheduler.pdparams", "trainer_state.json", "checksums.json"}
 REPORT = {"rows", "accuracy", "macro_f1", "micro_f1", "weighted_f1", "labels", "confusion"}
 
 

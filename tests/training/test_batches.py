@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from itertools import islice
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.data.batching import LengthGroupedBatchSampler
+from nlpctl.errors import RunFailed
 from nlpctl.training.batches import SKIPPED, ResumableBatches, ResumableStream
 from nlpctl.training.trainer import step_seed
 
@@ -51,6 +55,7 @@ class Stream:
     """Endless numbers; `start_at` as StreamingExamples has it."""
 
     start = 0
+    source = SimpleNamespace(description="numbers")
 
     def start_at(self, batch: int) -> None:
         self.start = batch
@@ -62,9 +67,11 @@ class Stream:
 def test_a_stream_goes_on_where_it_was():
     stream = Stream()
     resumed = ResumableStream(stream, stream)
-    assert list(resumed) == list(range(10))
+    assert list(islice(resumed, 10)) == list(range(10))
     resumed.start_at(0, 4)
-    assert list(resumed) == [SKIPPED] * 4 + list(range(4, 10))
+    assert list(islice(resumed, 10)) == [SKIPPED] * 4 + list(range(4, 10))
+    with pytest.raises(RunFailed, match="numbers: the stream of training rows ended"):
+        list(resumed)  # the Trainer would begin anew, for ever
     assert resumed.loss_weight(3, 8) == 1.0
     with pytest.raises(TypeError):  # the Trainer asks for it, and must hear that a stream has none
         len(resumed)

@@ -39,6 +39,7 @@ from nlpctl.tasks.base import Task
 from nlpctl.tasks.registry import TASKS, make_task
 from nlpctl.training.dev_scores import DevScores
 from nlpctl.training.fine_tune import fine_tune, training_rows
+from nlpctl.training.sums import settle_checkpoints
 from nlpctl.upstream.parameter_names import fresh_parameter_names
 
 # (task, network, run, inputs, labels): as Task.training_loss
@@ -133,6 +134,7 @@ def train_task(
         task = make()
         paddle.seed(recipe.training.seed)
         model = task.build_model(data.texts)
+        settle_checkpoints(run, keeps_best=recipe.training.load_best_model_at_end)
         checkpoint = run.last_checkpoint()
         if checkpoint is not None:
             console.note(f"going on from {checkpoint}")

@@ -1,0 +1,128 @@
+"""Which checkpoints are whole: sums beside their files, and what a resumed run goes on from. Without Paddle.
+
+    checkpoint-N/checksums.json    {"model_state.pdparams": {"size": 123, "sha256": "..."}, ...}
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from nlpctl.errors import Problem, UserError
+from nlpctl.files import remove_dir, write_json_atomic
+from nlpctl.formats.safe_pickle import load_pdparams, load_state
+from nlpctl.layout import checkpoints_in
+from nlpctl.models.source import WEIGHTS
+from nlpctl.runtime import console
+from nlpctl.runtime.run_directory import RunDirectory, sha256_of
+
+SUMS = "checksums.json"
+STATE = "trainer_state.json"  # as PaddleNLP's Trainer names it
+_PICKLED = ("*.pdparams", "*.pdopt")
+_TOGETHER = ("optimizer.pdopt", "scheduler.pdparams")  # both or none (training.ignore_save_lr_and_optim)
+_ASIDE = "damaged-"
+
+
+def write_sums(folder: Path) -> None:
+    """Note size and SHA-256 of every file in `folder`."""
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    sums = {
+        path.relative_to(folder).as_posix(): {"size": path.stat().st_size, "sha256": sha256_of(path)} for path in files
+    }
+    write_json_atomic(folder / SUMS, sums)
+
+
+def settle_checkpoints(run: RunDirectory, *, keeps_best: bool) -> None:
+    """Make `run.last_checkpoint()` one that a run can go on from: damaged newer ones are moved aside, with a warning.
+
+    Whoever holds the run directory calls this once, before any process of a resumed run looks for its checkpoint.
+    `keeps_best`: the best checkpoint so far, which the newest names, will become the model, so it must be whole too.
+    UserError: there are checkpoints, and none is whole; then all stay where they are.
+    """
+    damaged: list[tuple[Path, str]] = []
+    for checkpoint in reversed(checkpoints_in(run.checkpoints)):
+        damage = damage_of(checkpoint) or (_damage_of_best(checkpoint) if keeps_best else None)
+        if damage is None:
+            break
+        damaged.append((checkpoint, damage))
+    else:
+        if damaged:
+            raise _nothing_whole(run, damaged)
+        return
+    for path, damage in damaged:
+        aside = path.with_name(f"{_ASIDE}{path.name}")
+        console.warn(f"{path} is damaged: {damage}; moved to {aside.name}, the run goes on from {checkpoint.name}")
+        remove_dir(aside)
+        os.replace(path, aside)
+
+
+def damage_of(checkpoint: Path) -> str | None:
+    """What is wrong with the files of a checkpoint, the first of them named; None: it is whole.
+
+    One without sums, of an older nlpctl, is whole when it can be loaded.
+    """
+    try:
+        return _loading(checkpoint) if not (checkpoint / SUMS).exists() else _differing(checkpoint)
+    except OSError as error:
+        return f"{Path(error.filename or checkpoint).name} cannot be read ({error.strerror or error})"
+
+
+def _differing(checkpoint: Path) -> str | None:
+    try:
+        sums = json.loads((checkpoint / SUMS).read_bytes())
+        expected = [(name, int(entry["size"]), str(entry["sha256"])) for name, entry in sums.items()]
+        sums[WEIGHTS]
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return f"{SUMS} cannot be understood"
+    for name, size, digest in expected:
+        file = checkpoint / name
+        if not file.is_file():
+            return f"{name} is missing"
+        found = file.stat().st_size
+        if found != size:
+            return f"{name} has {found:,} of {size:,} bytes"
+        if sha256_of(file) != digest:
+            return f"{name} has changed since it was saved"
+    return None
+
+
+def _loading(checkpoint: Path) -> str | None:
+    needed = [WEIGHTS, STATE]
+    if any((checkpoint / name).exists() for name in _TOGETHER):
+        needed += _TOGETHER
+    for name in needed:
+        if not (checkpoint / name).is_file():
+            return f"{name} is missing"
+    for file in sorted(path for pattern in _PICKLED for path in checkpoint.glob(pattern)):
+        try:
+            (load_pdparams if file.name == WEIGHTS else load_state)(file)
+        except UserError as error:
+            return f"{file.name} {error.problems[0].message}"
+    return None if isinstance(_state(checkpoint).get("global_step"), int) else f"{STATE} cannot be understood"
+
+
+def _damage_of_best(checkpoint: Path) -> str | None:
+    """What is wrong with the best checkpoint by the time of this one, which is whole itself."""
+    name = _state(checkpoint).get("best_model_checkpoint")
+    best = checkpoint if name is None else checkpoint.with_name(Path(name).name)
+    if best == checkpoint:
+        return None
+    damage = damage_of(best)
+    return None if damage is None else f"{best.name}, the best until then: {damage}"
+
+
+def _state(checkpoint: Path) -> dict[str, Any]:
+    """The trainer state as JSON; {} where it is none."""
+    try:
+        state = json.loads((checkpoint / STATE).read_bytes())
+    except ValueError:
+        return {}
+    return state if isinstance(state, dict) else {}
+
+
+def _nothing_whole(run: RunDirectory, damaged: list[tuple[Path, str]]) -> UserError:
+    again = f"delete {run.path}, then run {run.to_go_on()}" if run.is_of_compress else "train again with --overwrite"
+    told = [Problem(f"is damaged: {damage}", str(path)) for path, damage in damaged]
+    return UserError(problems=[*told, Problem("no checkpoint is whole, so nothing can go on", str(run.path), again)])
