@@ -16,8 +16,6 @@ from nlpctl.data.row import BadRow
 from nlpctl.data.rows import no_rows
 from nlpctl.errors import UserError
 from nlpctl.inference.index_folder import (
-    RECIPE,
-    TEXTS,
     IndexManifest,
     Kind,
     check_model,
@@ -31,6 +29,7 @@ from nlpctl.runners.predict import bad_answer
 from nlpctl.runners.trained import find_trained_model, open_trained_model
 from nlpctl.runtime.files import staged_dir
 from nlpctl.runtime.interrupt import sigterm_interrupts
+from nlpctl.runtime.layout import INDEX_TEXTS, RECIPE
 
 
 @dataclass(frozen=True)
@@ -70,7 +69,7 @@ def build_index(
 
     index, seen, repeated, bad = None, set(), 0, 0
     with sigterm_interrupts(), staged_dir(folder) as staged:
-        with (staged / TEXTS).open("w", encoding="utf-8") as stream:
+        with (staged / INDEX_TEXTS).open("w", encoding="utf-8") as stream:
             for rows, vectors in embedded(recipe, model, source, batch_size):
                 new = []
                 for place, row in enumerate(rows):
