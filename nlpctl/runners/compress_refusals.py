@@ -27,7 +27,7 @@ from nlpctl.runners.compress_source import require_fp32, static_model
 from nlpctl.runners.compress_steps import ptq_settings
 from nlpctl.runners.export import ELSEWHERE, is_free
 from nlpctl.runners.score_candidates import check_scorable
-from nlpctl.runners.trained import check_export
+from nlpctl.runners.trained import check_edits, check_export
 from nlpctl.runtime import console
 from nlpctl.runtime.layout import COMPRESS, EXPORT, MODEL, RECIPE
 from nlpctl.runtime.process import ProcessSetup
@@ -88,6 +88,9 @@ def refuse_missing(recipe: Recipe, source: str, chains: Sequence[Chain], trainin
         problems = check(dataclasses.replace(recipe, model=model), "train")
         if problems:
             raise UserError(problems=problems)
+        student = student_model(recipe).name_or_path if any(chain.network == "distill" for chain in chains) else None
+        if student is not None:
+            check_edits(resolve_source(student), recipe)
     words = recipe.compression.prune_embeddings
     if words and not has_split(recipe.data, "train"):
         raise UserError("words are left out that training rows do not hold, and there are none", "data.train", _DATA)

@@ -16,7 +16,7 @@ from nlpctl.models.source import read_config, resolve_source
 from nlpctl.runners.export import export_versions
 from nlpctl.runners.trained import prepared
 from nlpctl.runtime import console
-from nlpctl.runtime.layout import EXPORT_MANIFEST
+from nlpctl.runtime.layout import EXPORT_MANIFEST, MANIFEST
 
 KEY = "compression.input_infer_model_path"
 NOT_GRAPHS = (EXPORT_MANIFEST, *REPORTS)
@@ -79,7 +79,7 @@ def import_static(recipe: Recipe, prefix: Path, source: str, folder: Path) -> No
     if described is None:
         raise UserError("a model of the hub does not tell how this graph reads text", source, "give a run or a folder")
     for path in described.iterdir():
-        if path.is_file() and not path.name.endswith(_WEIGHTS) and path.name not in NOT_GRAPHS:
+        if path.is_file() and not path.name.endswith(_WEIGHTS) and path.name not in (*NOT_GRAPHS, MANIFEST):
             shutil.copyfile(path, folder / path.name)
     for ending in (PROGRAM, PARAMETERS):
         shutil.copyfile(prefix.with_name(prefix.name + ending), folder / f"{PREFIX}{ending}")

@@ -22,10 +22,12 @@ from nlpctl.models.changes import describe_changes
 from nlpctl.models.folder import ModelCard, make_card, save_model_folder
 from nlpctl.models.length import check_length
 from nlpctl.models.load import LoadedModel
+from nlpctl.models.sums import write_model_sums
 from nlpctl.runtime import console
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.files import staged_dir
 from nlpctl.runtime.interrupt import stops_later
+from nlpctl.runtime.layout import MANIFEST
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.base import Task
@@ -133,6 +135,8 @@ def _keep_model(
             for file in (run.checkpoints / Path(best).name).iterdir():
                 if file.name not in TRAINING_STATE_FILES:
                     shutil.copyfile(file, folder / file.name)
+            if not (folder / MANIFEST).is_file():  # a checkpoint of an older nlpctl has none
+                write_model_sums(folder)
 
 
 def _train_features(
