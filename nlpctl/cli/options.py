@@ -78,7 +78,7 @@ def _shared_options() -> tuple[Any, ...]:
     """Options as Typer makes them, to be shown in help; take_overrides reads their values."""
     metavars = {"device": "cpu|gpu|auto", "devices": "0,1,...", "nproc": "N", "threads": "N", "cache_dir": "FOLDER"}
     shown = [
-        _shown(f"--{name}", bool if name == "deterministic" else str, metavars.get(name), all_keys()[dotted].help)
+        _shown(f"--{name}", str if name in metavars else bool, metavars.get(name), all_keys()[dotted].help)
         for name, dotted in SHORTHANDS.items()
     ]
     return (*shown, _shown("--set", str, "KEY=VALUE", "Any other key of the recipe; may be repeated."))

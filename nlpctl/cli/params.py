@@ -23,6 +23,9 @@ Match = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+TrustEdits = Annotated[
+    bool, typer.Option("--trust-edits", help="Read model folders whose files are not those of their manifest.json.")
+]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there already.")]
 
 app = typer.Typer(
@@ -36,7 +39,7 @@ app = typer.Typer(
 
 
 @app.command("ls", context_settings=SETTINGS)
-def ls(model: Model, match: Match = None, json: Json = False) -> None:
+def ls(model: Model, match: Match = None, json: Json = False, trust_edits: TrustEdits = False) -> None:
     """List parameters: name, shape, how many numbers, mean and standard deviation.
 
     Examples:
@@ -47,7 +50,7 @@ def ls(model: Model, match: Match = None, json: Json = False) -> None:
     """
     from nlpctl.runners.params import list_parameters
 
-    rows = list_parameters(model, match or ("*",))
+    rows = list_parameters(model, match or ("*",), trust_edits=trust_edits)
     total = sum(row.parameters for row in rows if row.same_as is None)
     if json:
         console.print_json({"parameters": [dataclasses.asdict(row) for row in rows], "total": total})
@@ -65,6 +68,7 @@ def export(
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="A .npz file; .npy for one array.")],
     match: Match = None,
     overwrite: Overwrite = False,
+    trust_edits: TrustEdits = False,
 ) -> None:
     """Write parameters to a NumPy file, each under its name.
 
@@ -76,7 +80,7 @@ def export(
     """
     from nlpctl.runners.params import export_parameters
 
-    names = export_parameters(model, match or ("*",), output, overwrite=overwrite)
+    names = export_parameters(model, match or ("*",), output, overwrite=overwrite, trust_edits=trust_edits)
     console.note(f"{len(names)} parameters -> {output}")
 
 
@@ -89,6 +93,7 @@ def set_values(
     ],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FOLDER", help="Where to write the new model.")],
     overwrite: Overwrite = False,
+    trust_edits: TrustEdits = False,
 ) -> None:
     """Write a copy of a model with other values in some parameters.
 
@@ -101,7 +106,8 @@ def set_values(
     values = dict(_assignment(text) for text in value)
     from nlpctl.runners.params import set_in_copy
 
-    for pattern, names in set_in_copy(model, values, output, overwrite=overwrite).items():
+    done = set_in_copy(model, values, output, overwrite=overwrite, trust_edits=trust_edits)
+    for pattern, names in done.items():
         console.note(f"{pattern}: {', '.join(names[:3])}{' ...' if len(names) > 3 else ''} ({len(names)} set)")
     console.note(f"model: {output}")
 
@@ -112,6 +118,7 @@ def diff(
     second: Annotated[str, typer.Argument(metavar="OTHER", help="The model to compare it with.")],
     match: Match = None,
     json: Json = False,
+    trust_edits: TrustEdits = False,
 ) -> None:
     """Compare two models parameter by parameter: what changed, by how much, and what is the same bit by bit.
 
@@ -123,7 +130,7 @@ def diff(
     """
     from nlpctl.runners.params import diff_parameters
 
-    found = diff_parameters(first, second, match or ("*",))
+    found = diff_parameters(first, second, match or ("*",), trust_edits=trust_edits)
     if json:
         console.print_json(dataclasses.asdict(found))
         return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -14,6 +15,7 @@ from nlpctl.names import did_you_mean
 from nlpctl.runtime import console
 
 if TYPE_CHECKING:
+    from nlpctl.errors import Problem
     from nlpctl.runners.runs import Difference, RunRecord
 
 SETTINGS = {"help_option_names": ["-h", "--help"]}
@@ -40,7 +42,8 @@ def ls(
 ) -> None:
     """List the runs in a folder: state, task, model, duration, scores.
 
-    The scores are of the metric that chose the model. A run that cannot be read is told on stderr and left out.
+    The scores are of the metric that chose the model. A run with files that cannot be read is damaged; what they
+    are is told on stderr.
 
     Examples:
 
@@ -51,22 +54,21 @@ def ls(
     if sort not in SORTS:
         hint = f"one of {', '.join(SORTS)}"
         raise UserError(f"there is no order {sort!r}{did_you_mean(sort, SORTS)}", where="--sort", hint=hint)
-    from nlpctl.runners.runs import find_runs, open_run
+    from nlpctl.runners.runs import open_all
 
-    records = []
-    for path in find_runs(folder):
-        try:
-            records.append(open_run(path))
-        except UserError as error:
-            console.warn(str(error))
+    records, unreadable = open_all(folder)
+    _warn([problem for record in records for problem in record.damage] + [each.damage for each in unreadable])
     records.sort(key=lambda record: _order(record, sort))
     if json:
-        console.print_json([record.to_json() for record in records])
-    elif not records:
+        console.print_json([each.to_json() for each in [*records, *unreadable]])
+    elif not records and not unreadable:
         console.note(f"no runs in {folder}")
     else:
         columns = ["run", "state", "task", "model", "step", "started", "time", "metric", "dev", "test"]
-        console.table("", columns, [_line(record, folder) for record in records])
+        lines = [_line(record, folder) for record in records]
+        unknown = [None] * (len(columns) - 2)
+        lines += [[os.path.relpath(each.path, folder), each.shown_state, *unknown] for each in unreadable]
+        console.table("", columns, lines)
 
 
 @app.command("show", context_settings=SETTINGS)
@@ -78,6 +80,7 @@ def show(run: RunArgument, json: Json = False) -> None:
     from nlpctl.runners.runs import facts, open_run
 
     record = open_run(run)
+    _warn(record.damage)
     if json:
         console.print_json(record.to_json())
         return
@@ -105,6 +108,7 @@ def diff(
     from nlpctl.runners.runs import differences, open_run
 
     records = [open_run(run) for run in runs]
+    _warn([problem for record in records for problem in record.damage])
     found = differences(records)
     if json:
         names = [str(run) for run in runs]
@@ -124,12 +128,17 @@ def diff(
         console.result(f"the same: {', '.join(same)}")
 
 
+def _warn(damage: Sequence[Problem]) -> None:
+    for problem in damage:
+        console.warn(str(problem))
+
+
 def _order(record: RunRecord, sort: str) -> tuple[Any, ...]:
     name = str(record.run.path)
     if sort == "name":
         return (name,)
     if sort == "started":
-        return (record.manifest["started"], name)
+        return (record.manifest["started"] or "", name)
     score = record.score(sort, record.metric)
     if score is None:
         return (1, 0.0, name)
@@ -140,11 +149,11 @@ def _line(record: RunRecord, folder: Path) -> list[Any]:
     metric = record.metric
     return [
         os.path.relpath(record.run.path, folder),
-        record.state,
+        record.shown_state,
         record.recipe.task,
         record.model,
         record.step,
-        record.manifest["started"][:16].replace("T", " "),
+        (record.manifest["started"] or "")[:16].replace("T", " "),
         record.duration,
         metric,
         record.score("dev", metric),

@@ -14,7 +14,7 @@ def score_tables(metrics: Mapping[str, Any]) -> None:
         console.note("no dev or test data: nothing was scored")
         return
     names = list(dict.fromkeys(name for report in metrics.values() for name in _figures(report)))
-    rows = [[split, *(report[name] for name in names)] for split, report in metrics.items()]
+    rows = [[split, *(report.get(name) for name in names)] for split, report in metrics.items()]
     console.table("", ["split", *names], rows)
     for split, report in metrics.items():
         if "labels" not in report:

@@ -22,7 +22,11 @@ HEADER = """\
 
 
 def dump_recipe(recipe: Recipe) -> str:
-    """The YAML of `recipe`; loading it gives an equal Recipe."""
+    """The YAML of `recipe`; loading it gives an equal Recipe, but for runtime.trust_edits.
+
+    That was for another model than the one that the recipe will stand for.
+    """
+    recipe = dataclasses.replace(recipe, runtime=dataclasses.replace(recipe.runtime, trust_edits=False))
     return HEADER + to_yaml(recipe_values(recipe, everything=False))
 
 

@@ -173,6 +173,9 @@ class RuntimeSection:
     deterministic: bool = key(False, "Same bytes every time: fixed seeds and deterministic kernels.")
     flags: Mapping[str, Scalar] = mapping_key("Paddle flags, such as FLAGS_cudnn_deterministic: true.")
     cache_dir: str | None = key(None, "Where models and data sets are downloaded to (PPNLP_HOME); ASCII only.")
+    trust_edits: bool = key(
+        False, "Load a model folder whose files are not those of its manifest.json. For one command: no run keeps it."
+    )
     on_oom: Literal["halve", "fail"] = key(
         "halve",
         "When a training step does not fit into memory: halve the batch and double the accumulation from that step on "

@@ -14,7 +14,8 @@ import faiss
 import numpy as np
 
 from nlpctl.errors import UserError
-from nlpctl.inference.index_folder import BUILD_AGAIN, INDEX, TEXTS, IndexManifest, Kind
+from nlpctl.inference.index_folder import BUILD_AGAIN, IndexManifest, Kind
+from nlpctl.layout import INDEX_TEXTS, INDEX_VECTORS
 
 # HNSW (Malkov and Yashunin, 2016): links per text, and how widely is searched while building and answering.
 HNSW_LINKS, HNSW_BUILD_WIDTH, HNSW_SEARCH_WIDTH = 32, 200, 128
@@ -30,7 +31,7 @@ def new_index(kind: Kind, dim: int) -> Any:
 
 
 def save_index(index: Any, folder: Path) -> None:
-    faiss.write_index(index, str(folder / INDEX))
+    faiss.write_index(index, str(folder / INDEX_VECTORS))
 
 
 class TextIndex:
@@ -39,8 +40,8 @@ class TextIndex:
     def __init__(self, folder: Path, manifest: IndexManifest):
         """Raises UserError where the files do not belong together."""
         try:
-            self._index = faiss.read_index(str(folder / INDEX))
-            with (folder / TEXTS).open(encoding="utf-8") as stream:
+            self._index = faiss.read_index(str(folder / INDEX_VECTORS))
+            with (folder / INDEX_TEXTS).open(encoding="utf-8") as stream:
                 self._texts = [json.loads(line) for line in stream]
         except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: faiss
             reason = str(error).splitlines()[0][:200]

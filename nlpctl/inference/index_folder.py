@@ -15,10 +15,10 @@ from typing import Literal
 
 from nlpctl.errors import UserError
 from nlpctl.files import write_json_atomic
+from nlpctl.layout import INDEX_VECTORS, MANIFEST
 from nlpctl.models.source import read_json, resolve_source
 from nlpctl.runtime.run_directory import sha256_of
 
-INDEX, TEXTS, RECIPE, MANIFEST = "index.faiss", "texts.jsonl", "recipe.yaml", "manifest.json"
 FORMAT = 1
 BUILD_AGAIN = "build it again: nlpctl index build"
 
@@ -53,7 +53,7 @@ def write_manifest(folder: Path, manifest: IndexManifest) -> None:
 
 def is_index(folder: Path) -> bool:
     """Whether `folder` looks like an index."""
-    return (folder / MANIFEST).is_file() and (folder / INDEX).is_file()
+    return (folder / MANIFEST).is_file() and (folder / INDEX_VECTORS).is_file()
 
 
 def read_manifest(folder: Path) -> IndexManifest:

@@ -12,7 +12,8 @@ from nlpctl.errors import UserError
 from nlpctl.layout import CHECKPOINTS, MODEL, TASK
 from nlpctl.models.export_folder import ExportManifest, read_manifest
 from nlpctl.models.folder import read_trained_card
-from nlpctl.models.source import resolve_source
+from nlpctl.models.source import ModelSource, resolve_source
+from nlpctl.models.sums import check_model_sums
 from nlpctl.runtime import console
 from nlpctl.runtime.process import ProcessSetup, configure_paddle, prepare_process, quiet_import, quiet_libraries
 
@@ -38,11 +39,11 @@ def find_trained_model(recipe: Recipe) -> str:
     was never run may name a trained model. Raises UserError when there is no trained model.
     """
     if recipe.path is not None and recipe.path.name == TASK:
-        return _checked(str(recipe.path.parent))
+        return _checked(str(recipe.path.parent), recipe)
     if (recipe.run_dir / MODEL).is_dir() or (recipe.run_dir / CHECKPOINTS).is_dir():
-        return _checked(str(recipe.run_dir))
+        return _checked(str(recipe.run_dir), recipe)
     if recipe.model.name_or_path is not None:
-        return _checked(recipe.model.name_or_path)
+        return _checked(recipe.model.name_or_path, recipe)
     raise UserError(
         "this recipe has not been trained yet",
         where=str(recipe.run_dir / MODEL),
@@ -50,7 +51,7 @@ def find_trained_model(recipe: Recipe) -> str:
     )
 
 
-def _checked(name_or_path: str) -> str:
+def _checked(name_or_path: str, recipe: Recipe) -> str:
     """The model's folder, or its hub name, once everything is right that can be seen without Paddle."""
     source = resolve_source(name_or_path)
     if source.kind == "nlpctl":
@@ -58,7 +59,14 @@ def _checked(name_or_path: str) -> str:
     elif source.kind == "export":
         read_manifest(source.folder)
         read_trained_card(source.folder)
+    check_edits(source, recipe)
     return source.name if source.folder is None else str(source.folder)
+
+
+def check_edits(source: ModelSource, recipe: Recipe) -> None:
+    """UserError where files of a model folder are not those that were written (runtime.trust_edits: may be edited)."""
+    if source.folder is not None and source.kind != "export":
+        check_model_sums(source.folder, trust_edits=recipe.runtime.trust_edits)
 
 
 def open_network(recipe: Recipe, source: str) -> TrainedModel:

@@ -146,7 +146,10 @@ def _check_shapes(parameters: Mapping[str, Any], arrays: Mapping[str, np.ndarray
             where=where,
             hint="config.json (or model.config in the recipe) does not describe the network of these weights",
         )
-    for name in parameters:
+    for name, parameter in parameters.items():
+        if "float" in str(parameter.dtype) and arrays[name].dtype.kind != "f" and arrays[name].dtype != np.uint16:
+            message = f"{name} holds {arrays[name].dtype} where the network has floating point numbers"
+            raise UserError(message, where=where, hint="the weights are quantised or damaged: copy the original ones")
         if not np.isfinite(to_float32(arrays[name])).all():
             raise UserError(f"{name} holds NaN or infinite values", where=where, hint="take an earlier checkpoint")
 

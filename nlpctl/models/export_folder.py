@@ -22,7 +22,7 @@ from nlpctl.errors import UserError
 from nlpctl.files import write_json_atomic
 from nlpctl.layout import EXPORT_MANIFEST, EXPORT_REPORT
 from nlpctl.models.source import read_json
-from nlpctl.runtime.run_directory import sha256_of
+from nlpctl.models.sums import check_sums, sums_of
 
 FORMAT = 1
 REPORTS = (EXPORT_REPORT, "report.md")  # for people; not among the checksums
@@ -93,8 +93,8 @@ class ExportManifest:
 
 def write_manifest(folder: Path, manifest: ExportManifest) -> None:
     """Write export.json with the checksums of all other files of `folder`; write everything else first."""
-    files = {path.name: sha256_of(path) for path in sorted(folder.iterdir()) if _counts(path)}
-    write_json_atomic(folder / EXPORT_MANIFEST, {"format": FORMAT, **asdict(manifest), "sha256": files})
+    sums = sums_of(folder, (path.name for path in folder.iterdir() if _counts(path)))
+    write_json_atomic(folder / EXPORT_MANIFEST, {"format": FORMAT, **asdict(manifest), "sha256": sums})
 
 
 def read_manifest(folder: Path) -> ExportManifest:
@@ -113,13 +113,7 @@ def read_manifest(folder: Path) -> ExportManifest:
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         message = f"is incomplete or damaged ({type(error).__name__}: {error})"
         raise UserError(message, where=str(file), hint=_AGAIN) from None
-    for name, expected in sums.items():
-        path = folder / name
-        if Path(name).name != name or not path.is_file():
-            raise UserError(f"no {name} in this export", where=str(folder), hint=_AGAIN)
-        if sha256_of(path) != expected:
-            message = "was altered since the export: its checksum is not that of export.json"
-            raise UserError(message, where=str(path), hint=_AGAIN)
+    check_sums(folder, sums, "export", EXPORT_MANIFEST, _AGAIN)
     unlisted = [name for graph in manifest.graphs for name in graph.files if name not in sums]
     if unlisted:
         raise UserError(f"has no checksum of {unlisted[0]}", where=str(file), hint=_AGAIN)

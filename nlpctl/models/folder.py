@@ -4,6 +4,7 @@
     vocab.txt tokenizer_config.json ...  the tokenizer
     labels.json                          {"labels": ["neg", "pos"]}, index = id
     task.json                            the task, and how text was turned into input
+    manifest.json                        size and SHA-256 of all of these (models/sums.py)
 
 Checkpoints are model folders too. config/ reads task.json by itself, since it may not import this.
 """
@@ -22,7 +23,8 @@ from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
 from nlpctl.files import write_json_atomic
 from nlpctl.layout import LABELS, TASK
-from nlpctl.models.source import read_config, read_json
+from nlpctl.models.source import CONFIG_FILES, read_config, read_json
+from nlpctl.models.sums import renew_model_sums, write_model_sums
 
 FORMAT = 1
 # Files that a recipe names and that go with the model: section, key, name in the model folder.
@@ -91,6 +93,7 @@ def save_model_folder(folder: Path, network: Any, tokenizer: Any, card: ModelCar
     folder.mkdir(parents=True, exist_ok=True)
     network.save_pretrained(str(folder))
     save_description(folder, tokenizer, card)
+    write_model_sums(folder)
 
 
 def save_description(folder: Path, tokenizer: Any, card: ModelCard) -> None:
@@ -110,6 +113,12 @@ def write_labels(folder: Path, labels: tuple[str, ...], thresholds: tuple[float,
     write_json_atomic(folder / LABELS, {"labels": list(labels), **more})
 
 
+def tune_labels(folder: Path, labels: tuple[str, ...], thresholds: tuple[float, ...] | None) -> None:
+    """`write_labels` in a model folder that is whole already: its manifest goes with it."""
+    write_labels(folder, labels, thresholds)
+    renew_model_sums(folder, LABELS)
+
+
 def read_card(folder: Path) -> ModelCard:
     """Read labels.json and task.json. Raises UserError when one is missing, damaged or from a newer nlpctl."""
     task_file = folder / TASK
@@ -126,6 +135,7 @@ def read_card(folder: Path) -> ModelCard:
     if wrong:
         raise UserError(f"is incomplete or damaged ({wrong[0]})", where=str(task_file), hint=_AGAIN)
     labels, thresholds = read_labels(folder)
+    _compare_names(folder, labels)
     return ModelCard(task["task"], labels, sections, thresholds, task["trained"])
 
 
@@ -139,6 +149,21 @@ def read_trained_card(folder: Path) -> ModelCard:
         message = f"names {len(card.labels)} labels, but the network was trained on {count}"
         raise UserError(message, where=str(folder / LABELS), hint=_AGAIN)
     return card
+
+
+def _compare_names(folder: Path, labels: tuple[str, ...]) -> None:
+    """UserError where labels.json gives the network's outputs other names than its config does."""
+    if not labels or not any((folder / name).is_file() for name in CONFIG_FILES):
+        return
+    named = read_config(folder).get("id2label")
+    if not isinstance(named, dict) or len(named) != len(labels):
+        return  # how many there are is told where the model is to answer
+    for number, label in enumerate(labels):
+        name = named.get(str(number), label)
+        if name not in (label, f"LABEL_{number}"):
+            told, other = (json.dumps(each, ensure_ascii=False) for each in (label, name))
+            message = f"calls output {number} {told}, but config.json calls it {other} (id2label)"
+            raise UserError(message, where=str(folder / LABELS), hint=f"{_AGAIN}, or change both files alike")
 
 
 def untrained(where: str) -> UserError:
@@ -175,6 +200,10 @@ def read_labels(folder: Path) -> tuple[tuple[str, ...], tuple[float, ...] | None
     numbers = isinstance(thresholds, list) and all(isinstance(number, float | int) for number in thresholds)
     if not numbers or len(thresholds) != len(labels):
         raise UserError("must hold one threshold per label", where=str(file), hint=_AGAIN)
+    wrong = [label for label, number in zip(labels, thresholds, strict=True) if not 0 <= number <= 1]  # NaN too
+    if wrong:
+        label = json.dumps(wrong[0], ensure_ascii=False)
+        raise UserError(f"the threshold of {label} is not between 0 and 1", where=str(file), hint=_AGAIN)
     return tuple(labels), tuple(float(number) for number in thresholds)
 
 

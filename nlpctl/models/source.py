@@ -140,8 +140,12 @@ _WEIGHTS = (PADDLE_WEIGHTS[0], HUGGINGFACE_WEIGHTS[0], HUGGINGFACE_WEIGHTS[2])
 
 
 def _run_model(folder: Path) -> Path | None:
-    """The model folder of a run directory; None when `folder` is no run directory."""
-    if not ((folder / MANIFEST).is_file() or (folder / CHECKPOINTS).is_dir()):
+    """The model folder of a run directory; None when `folder` is no run directory.
+
+    A model folder has a manifest.json too, but also a config.
+    """
+    of_model = any((folder / name).is_file() for name in (*CONFIG_FILES, TASK))
+    if of_model or not ((folder / MANIFEST).is_file() or (folder / CHECKPOINTS).is_dir()):
         return None
     if (folder / MODEL).is_dir():
         return folder / MODEL

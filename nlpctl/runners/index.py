@@ -17,8 +17,6 @@ from nlpctl.data.row import BadRow
 from nlpctl.errors import UserError
 from nlpctl.files import staged_dir
 from nlpctl.inference.index_folder import (
-    RECIPE,
-    TEXTS,
     IndexManifest,
     Kind,
     check_model,
@@ -28,6 +26,7 @@ from nlpctl.inference.index_folder import (
     write_manifest,
 )
 from nlpctl.inference.trained import find_trained_model
+from nlpctl.layout import INDEX_TEXTS, RECIPE
 from nlpctl.runners.embed import embedded, require_vectors
 from nlpctl.runners.open_model import open_trained_model
 from nlpctl.runners.predict import bad_answer
@@ -71,7 +70,7 @@ def build_index(
 
     index, seen, repeated, bad = None, set(), 0, 0
     with sigterm_interrupts(), staged_dir(folder) as staged:
-        with (staged / TEXTS).open("w", encoding="utf-8") as stream:
+        with (staged / INDEX_TEXTS).open("w", encoding="utf-8") as stream:
             for rows, vectors in embedded(recipe, model, source, batch_size):
                 new = []
                 for place, row in enumerate(rows):

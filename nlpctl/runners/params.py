@@ -14,8 +14,10 @@ import numpy as np
 from nlpctl.config.schema import RuntimeSection
 from nlpctl.errors import UserError
 from nlpctl.files import staged_dir, staged_file, writing
+from nlpctl.layout import MANIFEST
 from nlpctl.models.parameters import select, value_for
 from nlpctl.models.source import HUGGINGFACE_WEIGHTS, PADDLE_WEIGHTS, WEIGHTS, ModelSource, resolve_source, weights_file
+from nlpctl.models.sums import check_model_sums, write_model_sums
 from nlpctl.models.weights import Weights, read_weights_file, to_float32
 from nlpctl.outputs import NO_ARRAYS, refuse_output, refuse_stream
 from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_libraries
@@ -61,19 +63,26 @@ class ParameterDiff:
     same: int
 
 
-def list_parameters(model: str, patterns: Sequence[str] = ("*",)) -> list[ParameterRow]:
-    """The parameters of `model` that `patterns` mean. UserError: no such folder, or a pattern that matches nothing."""
-    arrays = read_parameters(model)
+def list_parameters(
+    model: str, patterns: Sequence[str] = ("*",), *, trust_edits: bool = False
+) -> list[ParameterRow]:
+    """The parameters of `model` that `patterns` mean. UserError: no such folder, or a pattern that matches nothing.
+
+    `trust_edits`, here and below: a model folder may hold other files than its manifest.json lists.
+    """
+    arrays = read_parameters(model, trust_edits=trust_edits)
     twins = _twins(arrays)
     return [_row(name, arrays[name], twins[name]) for name in select(patterns, arrays, "--match")]
 
 
-def export_parameters(model: str, patterns: Sequence[str], output: Path, *, overwrite: bool = False) -> list[str]:
+def export_parameters(
+    model: str, patterns: Sequence[str], output: Path, *, overwrite: bool = False, trust_edits: bool = False
+) -> list[str]:
     """Write the parameters that `patterns` mean to `output`, and return their names.
 
     A .npz file holds each under its name; a .npy file holds one array, so that one parameter has to match.
     """
-    arrays = read_parameters(model)
+    arrays = read_parameters(model, trust_edits=trust_edits)
     names = select(patterns, arrays, "--match")
     if output.suffix not in (".npz", ".npy"):
         hint = "end its name in .npz, or in .npy for a single parameter"
@@ -93,7 +102,12 @@ def export_parameters(model: str, patterns: Sequence[str], output: Path, *, over
 
 
 def set_in_copy(
-    model: str, values: Mapping[str, float | str], output: Path, *, overwrite: bool = False
+    model: str,
+    values: Mapping[str, float | str],
+    output: Path,
+    *,
+    overwrite: bool = False,
+    trust_edits: bool = False,
 ) -> dict[str, list[str]]:
     """Write a copy of the model folder to `output` in which parameters have other values: pattern to number or .npy.
 
@@ -101,7 +115,7 @@ def set_in_copy(
     Training state is not copied: it belongs to the old values.
     """
     source = _folder_of(model)
-    arrays = dict(read_parameters(model))
+    arrays = dict(read_parameters(model, trust_edits=trust_edits))
     twins = _twins(arrays)
     done: dict[str, list[str]] = {}
     for pattern, value in values.items():
@@ -119,18 +133,21 @@ def set_in_copy(
 
     from nlpctl.training.checkpoints import TRAINING_STATE_FILES
 
-    left_out = _WEIGHTS_FILES | TRAINING_STATE_FILES | _shards(source.folder)
+    left_out = _WEIGHTS_FILES | TRAINING_STATE_FILES | _shards(source.folder) | {MANIFEST}
     with writing(output, _ELSEWHERE), staged_dir(output) as folder:
         for file in source.folder.iterdir():
             if file.is_file() and file.name not in left_out:
                 shutil.copyfile(file, folder / file.name)
         paddle.save({name: paddle.to_tensor(array) for name, array in arrays.items()}, str(folder / WEIGHTS))
+        write_model_sums(folder, copied_from=source.folder)
     return done
 
 
-def diff_parameters(first: str, second: str, patterns: Sequence[str] = ("*",)) -> ParameterDiff:
+def diff_parameters(
+    first: str, second: str, patterns: Sequence[str] = ("*",), *, trust_edits: bool = False
+) -> ParameterDiff:
     """What differs between the parameters of two models. A pattern has to match in at least one of them."""
-    old, new = read_parameters(first), read_parameters(second)
+    old, new = (read_parameters(model, trust_edits=trust_edits) for model in (first, second))
     names = select(patterns, dict.fromkeys([*old, *new]), "--match")
     common = [name for name in names if name in old and name in new]
     reshaped = tuple((name, old[name].shape, new[name].shape) for name in common if old[name].shape != new[name].shape)
@@ -145,9 +162,10 @@ def diff_parameters(first: str, second: str, patterns: Sequence[str] = ("*",)) -
     )
 
 
-def read_parameters(model: str) -> Mapping[str, np.ndarray]:
+def read_parameters(model: str, *, trust_edits: bool = False) -> Mapping[str, np.ndarray]:
     """Name -> array of a model folder, under the names that recipes use. UserError: no such folder, or damaged."""
     source = _folder_of(model)
+    check_model_sums(source.folder, trust_edits=trust_edits)
     weights = read_weights_file(weights_file(source.folder))
     return weights.arrays if source.kind == "nlpctl" else _named_as_in_recipes(source, weights)
 

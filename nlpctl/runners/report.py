@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
-from typing import Any
 
 from nlpctl.errors import UserError
 from nlpctl.files import write_text_atomic, writing
@@ -14,7 +14,9 @@ from nlpctl.report.html import Html
 from nlpctl.runners.compress.report import JSON
 from nlpctl.runners.pages.compress import compression_of_run
 from nlpctl.runners.pages.run import run_page
+from nlpctl.runners.run_files import sound_mistakes
 from nlpctl.runners.runs import RunRecord, open_run
+from nlpctl.runtime import console
 
 
 def write_report(run: Path, output: Path | None = None, *, overwrite: bool = False) -> Path:
@@ -25,24 +27,16 @@ def write_report(run: Path, output: Path | None = None, *, overwrite: bool = Fal
     record = open_run(run)
     file = record.run.report_file if output is None else output
     refuse_output(file, overwrite or output is None)
+    damage = list(record.damage)
+    mistakes = sound_mistakes(record.run.mistakes_file, damage)
+    record = dataclasses.replace(record, damage=damage)
+    for problem in damage:
+        console.warn(str(problem))
     recipe = record.run.recipe_file.read_text(encoding="utf-8")
-    page = run_page(record, recipe, read_mistakes(record), read_compression(record))
+    page = run_page(record, recipe, mistakes, read_compression(record))
     with writing(file, "name another file: -o REPORT.html"):
         write_text_atomic(file, page)
     return file
-
-
-def read_mistakes(record: RunRecord) -> dict[str, Any] | None:
-    """What mistakes.json holds; None where there is none, as in a run that has not ended."""
-    file = record.run.mistakes_file
-    try:
-        found = json.loads(file.read_text(encoding="utf-8")) if file.exists() else None
-        if found is not None and not (isinstance(found, dict) and isinstance(found.get("worst"), list)):
-            raise ValueError("it holds no rows")
-        return found
-    except (OSError, ValueError) as error:
-        hint = "delete the file to see the rest"
-        raise UserError(f"the mistakes cannot be read ({error})", where=str(file), hint=hint) from None
 
 
 def read_compression(record: RunRecord) -> list[Html]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import socket
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,18 @@ from nlpctl.config.dump import flat, recipe_values
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import scores, task_info
-from nlpctl.errors import UserError
-from nlpctl.layout import MANIFEST, RECIPE
+from nlpctl.errors import Problem, UserError
+from nlpctl.layout import MANIFEST
 from nlpctl.names import nearest
-from nlpctl.runtime.event_log import EventLog
+from nlpctl.runners.run_files import (
+    DAMAGED,
+    damaged_recipe,
+    is_run,
+    other_kind,
+    sound_events,
+    sound_manifest,
+    sound_metrics,
+)
 from nlpctl.runtime.orphans import is_alive
 from nlpctl.runtime.run_directory import RunDirectory
 
@@ -31,19 +38,33 @@ _ENVIRONMENT = ("device", "processes", "git_commit")  # the seed is in the recip
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A run as its directory tells it. `events` are those of events.jsonl, `metrics` those of metrics.json."""
+    """A run as its directory tells it. `events` are those of events.jsonl, `metrics` those of metrics.json.
+
+    `damage`: what cannot be read and is left out; a fact of the manifest that is not there is None or empty.
+    """
 
     run: RunDirectory
     manifest: Mapping[str, Any]
     recipe: Recipe
     events: Sequence[Mapping[str, Any]]
     metrics: Mapping[str, Any]
+    damage: Sequence[Problem] = field(default_factory=tuple)
+
+    @property
+    def shown_state(self) -> str:
+        """`state`, or DAMAGED with the names of the files that cannot be read."""
+        return self.state if not self.damage else f"{DAMAGED}: {', '.join(self.damaged_files)}"
+
+    @property
+    def damaged_files(self) -> list[str]:
+        """The names of the files that cannot be read, or not all of them."""
+        return list(dict.fromkeys(Path(each.where).name for each in self.damage))
 
     @property
     def state(self) -> str:
-        """finished, failed, interrupted, running, or KILLED."""
+        """finished, failed, interrupted, running, KILLED, or DAMAGED where the manifest does not tell."""
         state, here = self.manifest["state"], self.manifest["host"] == socket.gethostname()
-        return KILLED if state == "running" and here and not is_alive(self.manifest["pid"]) else state
+        return KILLED if state == "running" and here and not is_alive(self.manifest["pid"] or 0) else state
 
     @property
     def model(self) -> str:
@@ -60,8 +81,8 @@ class RunRecord:
 
     @property
     def seconds(self) -> float | None:
-        """From the first start to the end, pauses between included; until now while it runs, None for KILLED."""
-        if self.state == KILLED:
+        """From the first start to the end, pauses between included; until now while it runs, None if nobody knows."""
+        if self.state in (KILLED, DAMAGED) or self.manifest["started"] is None:
             return None
         ended = self.manifest["ended"]
         end = datetime.now(timezone.utc) if ended is None else datetime.fromisoformat(ended)
@@ -103,7 +124,8 @@ class RunRecord:
         """Everything but the single events."""
         return {
             "run": str(self.run.path),
-            "state": self.state,
+            "state": DAMAGED if self.damage else self.state,
+            "damaged": self.damaged_files,
             "task": self.recipe.task,
             "model": self.model,
             "step": self.step,
@@ -116,37 +138,63 @@ class RunRecord:
 
 
 def open_run(path: Path) -> RunRecord:
-    """The run in this directory. UserError where there is none, or its manifest or recipe cannot be read."""
-    if not (path / MANIFEST).is_file():
+    """The run in this directory, as far as it can be read. UserError where there is none, or its recipe is damaged."""
+    if not is_run(path):
+        if kind := other_kind(path):
+            raise UserError(f"this is no run but {kind[0]}", where=str(path), hint=f"`{kind[1]}` reads it")
         near = nearest(path.name, sorted(found.parent.name for found in path.parent.glob(f"*/{MANIFEST}")))
         hint = f"did you mean {path.parent / near}?" if near else "`nlpctl runs ls FOLDER` lists the runs in a folder"
         raise UserError("there is no run here", where=str(path), hint=hint)
     run = RunDirectory(path)
-    manifest = run.read_manifest()
+    damage: list[Problem] = []
+    manifest = sound_manifest(run.manifest_file, damage)
     recipe = load_recipe(path, purpose="apply")
-    return RunRecord(run, manifest, recipe, EventLog(run.events_file).read(), _read_metrics(run.metrics_file))
+    metrics = sound_metrics(run.metrics_file, damage)
+    events = sound_events(run.events_file, manifest["state"] == "finished", damage)
+    return RunRecord(run, manifest, recipe, events, metrics, tuple(damage))
 
 
-def _read_metrics(file: Path) -> dict[str, Any]:
-    """What metrics.json holds, {} where there is none yet. UserError where it cannot be read."""
-    try:
-        metrics = json.loads(file.read_text(encoding="utf-8")) if file.exists() else {}
-        if not isinstance(metrics, dict):
-            raise ValueError("it holds no scores")
-        return metrics
-    except (OSError, ValueError) as error:
-        hint = "`nlpctl eval` scores the model of the run again; delete the file to see the rest"
-        raise UserError(f"the scores cannot be read ({error})", where=str(file), hint=hint) from None
+@dataclass(frozen=True)
+class UnreadableRun:
+    """A run of which nothing can be told, since its recipe is damaged."""
+
+    path: Path
+    damage: Problem
+
+    @property
+    def shown_state(self) -> str:
+        """As of a RunRecord."""
+        return f"{DAMAGED}: {Path(self.damage.where).name}"
+
+    def to_json(self) -> dict[str, Any]:
+        """What `RunRecord.to_json` gives, as far as it is known."""
+        return {"run": str(self.path), "state": DAMAGED, "damaged": [Path(self.damage.where).name]}
+
+
+def open_all(folder: Path) -> tuple[list[RunRecord], list[UnreadableRun]]:
+    """The runs in `folder`, and those whose recipes cannot be read. UserError where there is no such folder."""
+    records, unreadable = [], []
+    for path in find_runs(folder):
+        try:
+            records.append(open_run(path))
+        except UserError as error:
+            unreadable.append(UnreadableRun(path, damaged_recipe(path, error)))
+    return records, unreadable
 
 
 def find_runs(folder: Path) -> Iterator[Path]:
-    """The run directories in `folder`, at any depth, by name. UserError where there is no such folder."""
+    """The run directories in `folder`, at any depth, by name; what else lies there, such as an index, is passed over.
+
+    UserError where there is no such folder.
+    """
     if not folder.is_dir():
         raise UserError("there is no such folder", where=str(folder), hint="name the folder that holds your runs")
-    for place, folders, files in os.walk(folder):
-        if MANIFEST in files and RECIPE in files:
+    for place, folders, _ in os.walk(folder):
+        if is_run(Path(place)):
             folders.clear()
             yield Path(place)
+        elif other_kind(Path(place)):
+            folders.clear()
         folders[:] = sorted(name for name in folders if not name.startswith("."))
 
 
@@ -191,7 +239,7 @@ def _differing(tables: Sequence[Mapping[str, Any]]) -> list[Difference]:
 def facts(record: RunRecord) -> dict[str, Any]:
     """What `runs show` tells of a run, by name, the most telling first."""
     manifest = record.manifest
-    told = {"run": str(record.run.path), "state": record.state, "task": record.recipe.task, "model": record.model}
+    told = {"run": str(record.run.path), "state": record.shown_state, "task": record.recipe.task, "model": record.model}
     told |= {"step": record.step, "last loss": record.last("log", "loss")}
     told |= {name.replace("_", " "): manifest[name] for name in _FACTS}
     told["error"] = (manifest["error"] or "").partition("\n")[0]

@@ -19,8 +19,8 @@ from nlpctl.data.kinds import task_rows
 from nlpctl.data.splits import TrainingData, read_training_data
 from nlpctl.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, RunFailed, UserError
 from nlpctl.files import write_json_atomic
-from nlpctl.inference.trained import TrainedModel, open_network
-from nlpctl.models.folder import write_labels
+from nlpctl.inference.trained import TrainedModel, check_edits, open_network
+from nlpctl.models.folder import tune_labels
 from nlpctl.models.source import resolve_source
 from nlpctl.runners.evaluate import split_predictions
 from nlpctl.runners.mistakes import describe_mistakes
@@ -182,7 +182,7 @@ def _refuse_early(recipe: Recipe, run: RunDirectory, resume: bool, overwrite: bo
     _refuse_network_of_compress(run)
     run.check(resume=resume, overwrite=overwrite)
     if recipe.model.name_or_path is not None:
-        resolve_source(recipe.model.name_or_path)
+        check_edits(resolve_source(recipe.model.name_or_path), recipe)
     if resume and run.recipe_file.exists():
         _refuse_changed_recipe(recipe, run)
 
@@ -259,7 +259,7 @@ def _score(recipe: Recipe, run: RunDirectory, data: TrainingData, model: Trained
     task = model.task
     if data.dev is not None:
         task = task.tuned(data.dev, predictions["dev"])
-        write_labels(run.model, task.labels.names, task.thresholds)
+        tune_labels(run.model, task.labels.names, task.thresholds)
     metrics = {name: task.report(examples, predictions[name]) for name, examples in splits.items()}
     split, examples = next(iter(splits.items()))
     mistakes = describe_mistakes(task, data.rows, data.labels, split, examples, predictions[split])

@@ -27,6 +27,10 @@ class EventLog:
         """All events, oldest first; none where there is no file."""
         return [event for event, _ in self._lines()]
 
+    def lines(self) -> dict[int, dict[str, Any] | None]:
+        """The number of each line that is not empty, from 1, and its event; None where it is none. OSError."""
+        return {number: _event_of(raw) for number, raw in enumerate(self._raw_lines(), 1) if raw.strip()}
+
     def has(self, event: str, step: int) -> bool:
         """Whether `event` of `step` was noted."""
         return any(each["event"] == event and each["step"] == step for each in self.read())
@@ -40,10 +44,20 @@ class EventLog:
         """Each event with the line it stands on."""
         if not self.path.exists():
             return
-        for raw in self.path.read_bytes().split(b"\n"):  # not splitlines: a text may hold U+2028
-            try:
-                line = raw.decode("utf-8")
-                event = json.loads(line)
-            except ValueError:
-                continue  # the last line of a killed run may be cut, also inside a character
-            yield event, line + "\n"
+        for raw in self._raw_lines():
+            event = _event_of(raw)
+            if event is not None:  # the last line of a killed run may be cut, also inside a character
+                yield event, raw.decode("utf-8") + "\n"
+
+    def _raw_lines(self) -> list[bytes]:
+        return self.path.read_bytes().split(b"\n")  # not splitlines: a text may hold U+2028
+
+
+def _event_of(raw: bytes) -> dict[str, Any] | None:
+    """The event of a line; None where it is none."""
+    try:
+        event = json.loads(raw.decode("utf-8"))
+    except (ValueError, RecursionError):
+        return None
+    sound = isinstance(event, dict) and isinstance(event.get("event"), str) and type(event.get("step")) is int
+    return event if sound else None

@@ -111,7 +111,7 @@ class RunDirectory:
         """The manifest as written; UserError when it cannot be read."""
         try:
             manifest = json.loads(self.manifest_file.read_text(encoding="utf-8"))
-            if not isinstance(manifest, dict) or manifest.get("format") != FORMAT:
+            if not isinstance(manifest, dict) or manifest.get("format") != FORMAT or "state" not in manifest:
                 raise ValueError("it is not a manifest of this nlpctl")
             return manifest
         except (OSError, ValueError) as error:

@@ -15,6 +15,7 @@ from nlpctl.files import staged_dir, write_json_atomic, write_text_atomic, writi
 from nlpctl.models.crf import CRF_SUFFIX
 from nlpctl.models.folder import ModelCard, make_card, save_model_folder
 from nlpctl.models.network import max_positions
+from nlpctl.models.sums import write_model_sums
 from nlpctl.static_graph.convert import Conversion
 from nlpctl.static_graph.report import ConversionReport, markdown
 
@@ -69,6 +70,7 @@ def write_folder(output: Path, conversion: Conversion, report: ConversionReport)
             conversion.network.save_pretrained(str(folder))
             if tokenizer is not None:
                 tokenizer.save_pretrained(str(folder))
+            write_model_sums(folder)
         write_json_atomic(folder / REPORT_JSON, report.to_json())
         write_text_atomic(folder / REPORT_PAGE, markdown(report))
     return card

@@ -20,10 +20,12 @@ from nlpctl.data.streaming import StreamingExamples
 from nlpctl.data.tokenizers import TextEncoder, build_encoder
 from nlpctl.errors import RunFailed
 from nlpctl.files import staged_dir
+from nlpctl.layout import MANIFEST
 from nlpctl.models.changes import describe_changes
 from nlpctl.models.folder import ModelCard, make_card, save_model_folder
 from nlpctl.models.length import check_length
 from nlpctl.models.load import LoadedModel
+from nlpctl.models.sums import write_model_sums
 from nlpctl.runtime import console
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.interrupt import stops_later
@@ -139,6 +141,8 @@ def _keep_model(
             for file in checkpoint.iterdir():
                 if file.name not in TRAINING_STATE_FILES:
                     shutil.copyfile(file, folder / file.name)
+            if not (folder / MANIFEST).is_file():  # a checkpoint of an older nlpctl has none
+                write_model_sums(folder)
 
 
 def _train_features(

@@ -52,12 +52,19 @@ def test_less_of_some_scores_is_better(nlpctl, made, tmp_path):
     ]  # fmt: skip
 
 
-def test_ls_passes_over_what_it_cannot_read(nlpctl, made, tmp_path):
+def test_ls_marks_what_it_cannot_read(nlpctl, made, tmp_path):
     made("good", dev=0.5)
     made("broken").manifest_file.write_text("{")
-    ended = nlpctl("runs", "ls", tmp_path / "outputs")
-    assert ended.code == 0 and [row[0] for row in cells(ended.out)] == ["good"]
-    assert "broken/manifest.json" in ended.err
+    made("unread").recipe_file.write_text("task: [")
+    ended = nlpctl("runs", "ls", tmp_path / "outputs", "--sort", "name")
+    assert ended.code == 0
+    rows = [row[:2] for row in cells(ended.out)]
+    assert rows == [["broken", "damaged: manifest.json"], ["good", "finished"], ["unread", "damaged: recipe.yaml"]]
+    assert "broken/manifest.json: cannot be read" in ended.err and "unread/recipe.yaml: the recipe" in ended.err
+    listed = json.loads(nlpctl("runs", "ls", tmp_path / "outputs", "--sort", "name", "--json").out)
+    assert [(each["state"], each["damaged"]) for each in listed] == [
+        ("damaged", ["manifest.json"]), ("finished", []), ("damaged", ["recipe.yaml"])
+    ]  # fmt: skip
     (tmp_path / "empty").mkdir()
     assert nlpctl("runs", "ls", tmp_path / "empty") == (0, "", f"no runs in {tmp_path / 'empty'}\n")
 

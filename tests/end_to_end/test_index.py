@@ -65,6 +65,7 @@ def test_training_teaches_and_an_encoder_is_scored_without_any(work, index):
     shutil.copytree(index / "run/model", encoder)
     (encoder / "task.json").unlink()
     (encoder / "labels.json").unlink()
+    (encoder / "manifest.json").unlink()
     settings = (f"model.name_or_path={encoder}", "model.from_scratch=null", "training.output_dir=index/never_run")
     words = [word for setting in settings for word in ("--set", setting)]
     done = work.nlpctl("eval", "index.yaml", "--json", *words)

@@ -11,7 +11,7 @@ import pytest
 from nlpctl.config.load import load_recipe
 
 MODEL_FILES = {
-    "config.json", "labels.json", "model_state.pdparams", "special_tokens_map.json", "task.json",
+    "config.json", "labels.json", "manifest.json", "model_state.pdparams", "special_tokens_map.json", "task.json",
     "tokenizer_config.json", "vocab.txt",
 }  # fmt: skip
 TRAINING_STATE = {"optimizer.pdopt", "scheduler.pdparams", "trainer_state.json", "checksums.json"}

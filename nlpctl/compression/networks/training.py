@@ -28,9 +28,10 @@ from nlpctl.data.tokenizers import build_encoder
 from nlpctl.errors import UserError
 from nlpctl.files import staged_dir, staged_file, write_json_atomic
 from nlpctl.formats.safe_pickle import load_pdparams
-from nlpctl.models.folder import make_card, save_model_folder, write_labels
+from nlpctl.models.folder import make_card, save_model_folder, tune_labels
 from nlpctl.models.load import LoadedModel
 from nlpctl.models.source import WEIGHTS
+from nlpctl.models.sums import renew_model_sums
 from nlpctl.runtime import console
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.run_directory import OF_COMPRESS, RunDirectory, describe_run
@@ -162,6 +163,7 @@ def drop_parameters(folder: Path, layer: str) -> None:
         paddle.save(kept, stream)
         with staged_file(file) as staged:
             staged.write(stream.getvalue())
+        renew_model_sums(folder, WEIGHTS)
 
 
 def _write_start(recipe: Recipe, start: Callable[[], LoadedModel]) -> None:
@@ -183,5 +185,5 @@ def _score(recipe: Recipe, run: RunDirectory, data: TrainingData) -> None:
     dev = DevScores(task, model.network, build_encoder(model.tokenizer, recipe.data.tokenizer))
     predictions, _ = dev.of_all(data.dev, recipe.training.per_device_eval_batch_size)
     task = task.tuned(data.dev, predictions)
-    write_labels(run.model, task.labels.names, task.thresholds)
+    tune_labels(run.model, task.labels.names, task.thresholds)
     write_json_atomic(run.metrics_file, {"dev": task.report(data.dev, predictions)})

@@ -21,7 +21,7 @@ from nlpctl.data.kinds import task_rows
 from nlpctl.data.sources import files_of, has_split, open_split
 from nlpctl.errors import UserError
 from nlpctl.inference.support import is_installed, obstacle
-from nlpctl.inference.trained import check_export
+from nlpctl.inference.trained import check_edits, check_export
 from nlpctl.layout import COMPRESS, EXPORT, MODEL, RECIPE
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.models.source import read_config, resolve_source
@@ -88,6 +88,9 @@ def refuse_missing(recipe: Recipe, source: str, chains: Sequence[Chain], trainin
         problems = check(dataclasses.replace(recipe, model=model), "train")
         if problems:
             raise UserError(problems=problems)
+        student = student_model(recipe).name_or_path if any(chain.network == "distill" for chain in chains) else None
+        if student is not None:
+            check_edits(resolve_source(student), recipe)
     words = recipe.compression.prune_embeddings
     if words and not has_split(recipe.data, "train"):
         raise UserError("words are left out that training rows do not hold, and there are none", "data.train", _DATA)

@@ -12,7 +12,7 @@ from nlpctl.config.schema import Recipe
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.graphs.graph_files import ONNX, PARAMETERS, PREFIX, PROGRAM, paddle_files
 from nlpctl.inference.trained import prepared
-from nlpctl.layout import EXPORT_MANIFEST
+from nlpctl.layout import EXPORT_MANIFEST, MANIFEST
 from nlpctl.models.export_folder import REPORTS, ExportManifest, Graph, read_manifest, write_manifest
 from nlpctl.models.source import read_config, resolve_source
 from nlpctl.runners.export import export_versions
@@ -79,7 +79,7 @@ def import_static(recipe: Recipe, prefix: Path, source: str, folder: Path) -> No
     if described is None:
         raise UserError("a model of the hub does not tell how this graph reads text", source, "give a run or a folder")
     for path in described.iterdir():
-        if path.is_file() and not path.name.endswith(_WEIGHTS) and path.name not in NOT_GRAPHS:
+        if path.is_file() and not path.name.endswith(_WEIGHTS) and path.name not in (*NOT_GRAPHS, MANIFEST):
             shutil.copyfile(path, folder / path.name)
     for ending in (PROGRAM, PARAMETERS):
         shutil.copyfile(prefix.with_name(prefix.name + ending), folder / f"{PREFIX}{ending}")

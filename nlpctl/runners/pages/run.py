@@ -24,6 +24,7 @@ from nlpctl.report.page import (
     warnings,
 )
 from nlpctl.report.plots import Point, lines, matrix
+from nlpctl.runners.run_files import DAMAGED
 from nlpctl.runners.runs import RunRecord, facts
 from nlpctl.runners.runs import figures as single_figures
 
@@ -59,7 +60,7 @@ def run_page(
 
 
 def _tiles(record: RunRecord) -> Html:
-    tiles: dict[str, Any] = {"state": record.state}
+    tiles: dict[str, Any] = {"state": record.shown_state}
     for split in ("dev", "test"):
         score = record.score(split, record.metric)
         if score is not None:
@@ -74,9 +75,10 @@ def _tiles(record: RunRecord) -> Html:
 
 def advice(record: RunRecord) -> Iterator[str]:
     """What the reader should look at: how the run ended badly, what happened on the way, what the scores hide."""
+    yield from map(str, record.damage)
     if record.manifest["error"]:
         yield f"The run {record.state}: {record.manifest['error']}"
-    elif record.state not in ("finished", "running"):
+    elif record.state not in ("finished", "running", DAMAGED):
         yield f"The run was {record.state}."
     for event in record.incidents():
         yield f"{event['event'].replace('_', ' ')} at step {event['step']:,} (details: nlpctl runs show)"

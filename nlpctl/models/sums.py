@@ -1,0 +1,119 @@
+"""Checksums of the files of a model folder or an export: whether they are those that were written.
+
+A model folder keeps its sums in manifest.json, written after everything else, an export in its export.json. Files that
+are not listed do not matter. Imports neither Paddle nor NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from nlpctl.errors import UserError
+from nlpctl.files import STAGING_PREFIX, write_json_atomic
+from nlpctl.layout import MANIFEST, TASK
+from nlpctl.models.source import WEIGHTS, read_json
+from nlpctl.runtime.run_directory import sha256_of
+
+FORMAT = 1
+KIND = "model"  # tells the manifest of a model folder from those of a run and of an index
+VOCABULARY = "vocab.txt"
+_MEANT = "copy the model folder again; if the change is meant: --trust-edits, or delete manifest.json"
+_AGAIN = "copy the model folder again, or delete manifest.json to load it unchecked"
+
+
+def sums_of(folder: Path, names: Iterable[str]) -> dict[str, str]:
+    """SHA-256 of each file of `folder` that is named."""
+    return {name: sha256_of(folder / name) for name in sorted(names)}
+
+
+def check_sums(folder: Path, sums: Mapping[str, str], kind: str, listed_in: str, hint: str) -> None:
+    """UserError where a file of `sums` is missing in `folder` or has another sum. `kind`: what the folder is."""
+    for name, expected in sums.items():
+        path = folder / name
+        if Path(name).name != name or not path.is_file():
+            raise UserError(f"no {name} in this {kind}", where=str(folder), hint=hint)
+        if sha256_of(path) != expected:
+            raise _altered(path, kind, f"its checksum is not that of {listed_in}", hint)
+
+
+def write_model_sums(folder: Path, copied_from: Path | None = None) -> None:
+    """Write manifest.json with size and sum of every file of the model folder; write everything else first.
+
+    Of a folder that was `copied_from` another one, what that one does not list (a README) is not listed either.
+    """
+    names = {path.name for path in folder.iterdir() if path.is_file() and not path.name.startswith(STAGING_PREFIX)}
+    origin = None if copied_from is None else _read(copied_from)
+    if origin is not None:
+        names &= {*origin["sha256"], WEIGHTS}
+    _write(folder, sums_of(folder, names - {MANIFEST}))
+
+
+def renew_model_sums(folder: Path, *names: str) -> None:
+    """Write the sums of these files, which were changed just now, into manifest.json; the others stay as they are.
+
+    Nothing is done where there is no manifest.
+    """
+    manifest = _read(folder)
+    if manifest is not None:
+        _write(folder, {**manifest["sha256"], **sums_of(folder, names)})
+
+
+def check_model_sums(folder: Path, *, trust_edits: bool = False) -> None:
+    """UserError where a file is not the one that was written, as manifest.json tells; all is well where there is none.
+
+    `trust_edits`: files may have been edited, but a vocabulary still has as many entries as before.
+    """
+    manifest = _read(folder)
+    if manifest is None:
+        return
+    entries = manifest.get("vocabulary")
+    found = _entries(folder)
+    if entries is not None and found != entries:
+        had = f"has {found or 0:,} entries, but had {entries:,} when the model was written"
+        raise UserError(had, where=str(folder / VOCABULARY), hint=_AGAIN)
+    if trust_edits:
+        return
+    for name, size in manifest["size"].items():  # what was cut is told before anything is read
+        path = folder / name
+        if path.is_file() and path.stat().st_size != size:
+            message = f"it has {path.stat().st_size:,} bytes, not the {size:,} of {MANIFEST}"
+            raise _altered(path, "model", message, _MEANT)
+    check_sums(folder, manifest["sha256"], "model", MANIFEST, _MEANT)
+
+
+def _altered(path: Path, kind: str, how: str, hint: str) -> UserError:
+    return UserError(f"was altered since the {kind} was written: {how}", where=str(path), hint=hint)
+
+
+def _write(folder: Path, sums: Mapping[str, str]) -> None:
+    sizes = {name: (folder / name).stat().st_size for name in sums}
+    manifest = {"format": FORMAT, "kind": KIND, "vocabulary": _entries(folder), "size": sizes, "sha256": dict(sums)}
+    write_json_atomic(folder / MANIFEST, manifest)
+
+
+def _read(folder: Path) -> dict[str, Any] | None:
+    """manifest.json; None where there is none, or one of something else. UserError where it is damaged."""
+    file = folder / MANIFEST
+    if not file.is_file():
+        return None
+    manifest = read_json(file)
+    if manifest.get("kind") != KIND and not (folder / TASK).is_file():
+        return None
+    sums, sizes, entries = (manifest.get(name) for name in ("sha256", "size", "vocabulary"))
+    known = (manifest.get("format"), manifest.get("kind")) == (FORMAT, KIND)
+    whole = known and _holds(sums, str) and _holds(sizes, int) and sums.keys() == sizes.keys()
+    if not whole or not (entries is None or isinstance(entries, int)):
+        raise UserError("is incomplete, damaged or of a newer nlpctl", where=str(file), hint=_AGAIN)
+    return manifest
+
+
+def _holds(value: Any, kind: type) -> bool:
+    return isinstance(value, dict) and all(isinstance(each, kind) for each in value.values())
+
+
+def _entries(folder: Path) -> int | None:
+    """How many lines the vocabulary has; None where the tokenizer has no such list."""
+    file = folder / VOCABULARY
+    return len(file.read_bytes().splitlines()) if file.is_file() else None

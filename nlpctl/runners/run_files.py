@@ -1,0 +1,273 @@
+"""The files of a run as far as they can be read: what is damaged is named and left out, never guessed."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from nlpctl.errors import Problem, UserError
+from nlpctl.layout import (
+    CHECKPOINTS,
+    EVENTS,
+    EXPORT_MANIFEST,
+    INDEX_TEXTS,
+    INDEX_VECTORS,
+    MANIFEST,
+    RECIPE,
+    TASK,
+    checkpoint_step,
+)
+from nlpctl.runtime.event_log import EventLog
+from nlpctl.runtime.run_directory import FORMAT
+
+DAMAGED = "damaged"  # the state of a run whose files cannot all be read
+STATES = ("running", "finished", "failed", "interrupted")
+Damage = list[Problem]
+
+_LABEL = ("precision", "recall", "f1", "support")
+_LEVEL = ("labels", "micro_f1", "macro_f1")
+
+
+# -- what a folder is ----------------------------------------------------------------------------
+
+
+def is_run(folder: Path) -> bool:
+    """Whether `folder` is a run directory, be it a damaged one: its manifest has a state, or other files speak for it.
+
+    An index too has a manifest.json and a recipe.yaml.
+    """
+    if "state" in _content(folder / MANIFEST):
+        return True
+    signs = [(folder / name).exists() for name in (MANIFEST, RECIPE, EVENTS, CHECKPOINTS)]
+    return other_kind(folder) is None and (signs[0] or signs[1]) and sum(signs) > 1
+
+
+def other_kind(folder: Path) -> tuple[str, str] | None:
+    """What `folder` is where it is another thing that nlpctl writes, and the command that reads it."""
+    held = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
+    if held & {INDEX_VECTORS, INDEX_TEXTS}:
+        return "an index", f"nlpctl index search {folder} QUERIES"
+    if EXPORT_MANIFEST in held:
+        candidate = folder.parent.name in ("candidates", "exports")
+        return "a candidate of `nlpctl compress`" if candidate else "an export", f"nlpctl eval {folder}"
+    if TASK in held:
+        return "a model folder", f"nlpctl eval {folder}"
+    return None
+
+
+def _content(file: Path) -> Mapping[str, Any]:
+    try:
+        value = json.loads(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+# -- its files -----------------------------------------------------------------------------------
+
+
+def sound_manifest(file: Path, damage: Damage) -> dict[str, Any]:
+    """What manifest.json tells, each fact of its own type; `damage` tells of what is missing or of another type."""
+    content = _object(file, damage)
+    if content is not None and content.get("format") != FORMAT:
+        _tell(damage, file, "it is not a manifest of this nlpctl")
+        content = None
+    manifest = dict(content or {})
+    wrong = [name for name, (holds, _) in _FACTS.items() if name not in manifest or not holds(manifest[name])]
+    for name in wrong:
+        manifest[name] = _FACTS[name][1]
+    if "parameters" in manifest and not _has_number(manifest["parameters"], "total"):
+        wrong.append("parameters")
+        del manifest["parameters"]
+    if content is not None and wrong:
+        _tell(damage, file, f"missing or wrong: {', '.join(wrong)}")
+    return manifest
+
+
+def sound_metrics(file: Path, damage: Damage) -> dict[str, dict[str, Any]]:
+    """The scores of metrics.json by split, {} where there is no file: numbers, and tables that are complete."""
+    content = _object(file, damage) if file.exists() else {}
+    metrics: dict[str, dict[str, Any]] = {}
+    wrong = []
+    for split, report in (content or {}).items():
+        if not isinstance(report, dict):
+            wrong.append(split)
+            continue
+        metrics[split] = {name: value for name, value in report.items() if _is_score(name, value, report)}
+        wrong += [f"{split}.{name}" for name in report if name not in metrics[split]]
+    if wrong:
+        _tell(damage, file, f"these are no scores: {_some(wrong)}")
+    return metrics
+
+
+def sound_mistakes(file: Path, damage: Damage) -> dict[str, Any] | None:
+    """What mistakes.json holds; None where there is none, as in a run that has not ended, or it cannot be read."""
+    found = _object(file, damage) if file.exists() else None
+    if found is None:
+        return None
+    rows, wrong, worst = found.get("rows"), found.get("wrong"), found.get("worst")
+    counts = all(isinstance(count, int) for count in (rows, wrong))
+    if not (counts and isinstance(found.get("split"), str) and isinstance(worst, list) and 0 <= wrong <= rows):
+        _tell(damage, file, 'it must hold "split", "rows", "wrong" and "worst"')
+        return None
+    kept = [each for each in worst if _is_mistake(each)]
+    if len(kept) < len(worst):
+        _tell(damage, file, f"{len(worst) - len(kept)} of its {len(worst)} rows are incomplete")
+    return {**found, "worst": kept}
+
+
+def sound_events(file: Path, finished: bool, damage: Damage) -> list[dict[str, Any]]:
+    """The events of events.jsonl, oldest first; none where there is no file.
+
+    The last line of a run that was killed, or still writes, may be cut: that is no damage unless it has `finished`.
+    """
+    if not file.exists():
+        return []
+    try:
+        whole = file.read_bytes().endswith(b"\n")
+        lines = EventLog(file).lines()
+    except OSError as error:
+        _tell(damage, file, str(error.strerror))
+        return []
+    bad = [number for number, event in lines.items() if event is None or not _is_event(event)]
+    if bad and bad[-1] == max(lines) and not whole and not finished:
+        bad.pop()
+    if not lines:
+        _tell(damage, file, "it is empty")
+    elif bad:
+        _tell(damage, file, f"{len(bad)} of its {len(lines)} lines are no events, the first of them line {bad[0]}")
+    return [event for event in lines.values() if event is not None and _is_event(event)]
+
+
+def _object(file: Path, damage: Damage) -> dict[str, Any] | None:
+    """The JSON object of `file`, with None for each number that is not finite; None where it cannot be read."""
+    unfinished = []
+
+    def number(text: str) -> float | None:
+        value = float(text)
+        if not math.isfinite(value):
+            unfinished.append(text)
+        return value if math.isfinite(value) else None
+
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"), parse_constant=number, parse_float=number)
+        if not isinstance(content, dict):
+            raise ValueError("it holds no JSON object")
+    except (OSError, ValueError, RecursionError) as error:
+        _tell(damage, file, getattr(error, "strerror", None) or str(error))
+        return None
+    if unfinished:
+        _tell(damage, file, f"it holds {unfinished[0]}, which is no number")
+    return content
+
+
+def _tell(damage: Damage, file: Path, reason: str) -> None:
+    damage.append(Problem(f"cannot be read, or not all of it ({reason}); the rest is shown", where=str(file)))
+
+
+def damaged_recipe(folder: Path, error: UserError) -> Problem:
+    """What to tell of a run whose recipe cannot be read."""
+    return Problem(f"the recipe cannot be read ({error.problems[0].message})", where=str(folder / RECIPE))
+
+
+# -- what is sound -------------------------------------------------------------------------------
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _has_number(value: Any, *names: str) -> bool:
+    return isinstance(value, dict) and all(_is_number(value.get(name)) for name in names)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _texts_by_name(value: Any) -> bool:
+    return isinstance(value, dict) and all(map(_is_text, value.values()))
+
+
+def _is_time(value: Any) -> bool:
+    try:
+        return isinstance(value, str) and datetime.fromisoformat(value).tzinfo is not None
+    except ValueError:
+        return False
+
+
+def _or_none(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: value is None or holds(value)
+
+
+def _list_of(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: isinstance(value, list) and all(map(holds, value))
+
+
+# Each fact of a manifest: whether a value is one, and what stands for it where it is not.
+_FACTS: Mapping[str, tuple[Callable[[Any], bool], Any]] = {
+    "state": (lambda value: value in STATES, DAMAGED),
+    "pid": (lambda value: type(value) is int, None),
+    "host": (_is_text, None),
+    "started": (_is_time, None),
+    "ended": (_or_none(_is_time), None),
+    "error": (_or_none(_is_text), None),
+    "resumed": (_list_of(lambda each: _texts_by_name(each) and {"at", "was"} <= each.keys()), []),
+    "command": (_list_of(_is_text), []),
+    "versions": (lambda value: isinstance(value, dict), {}),
+    "git_commit": (_or_none(_is_text), None),
+    "seed": (_is_number, None),
+    "data": (_texts_by_name, {}),
+    "device": (_is_text, None),
+    "processes": (_is_number, None),
+    "skipped_rows": (
+        lambda value: isinstance(value, dict) and all(_has_number(each, "total") for each in value.values()), {}
+    ),
+}  # fmt: skip
+
+
+def _is_score(name: str, value: Any, report: Mapping[str, Any]) -> bool:
+    if name == "confusion":
+        labels = report.get("labels")
+        size = len(labels) if _is_table(labels, _LABEL) else -1
+        lines = isinstance(value, list) and len(value) == size
+        return lines and all(_list_of(_is_number)(line) and len(line) == size for line in value)
+    if name in ("labels", "levels"):
+        return _is_table(value, _LABEL if name == "labels" else _LEVEL)
+    return _is_number(value)
+
+
+def _is_table(value: Any, columns: tuple[str, ...]) -> bool:
+    return isinstance(value, dict) and all(_has_number(line, *columns) for line in value.values())
+
+
+def _is_mistake(value: Any) -> bool:
+    return (
+        isinstance(value, dict)
+        and _texts_by_name(value.get("texts"))
+        and all(map(_is_text, (value.get("expected"), value.get("given"))))
+        and _or_none(_is_text)(value.get("where"))
+    )
+
+
+def _is_event(event: Mapping[str, Any]) -> bool:
+    """Whether the figures of an event are numbers, NaN among them, and a save names its checkpoints."""
+    if event["event"] in ("log", "evaluate"):
+        return all(_is_number(value) for name, value in event.items() if name != "event")
+    return event["event"] != "save" or ("best" in event and _or_none(_is_checkpoint)(event["best"]))
+
+
+def _is_checkpoint(name: Any) -> bool:
+    try:
+        return checkpoint_step(Path(name)) >= 0
+    except (TypeError, ValueError):
+        return False
+
+
+def _some(names: list[str]) -> str:
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return ", ".join(names[:5]) + more
