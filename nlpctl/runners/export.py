@@ -27,7 +27,7 @@ from nlpctl.models.source import resolve_source
 from nlpctl.names import did_you_mean
 from nlpctl.runtime import console
 from nlpctl.runtime.interrupt import sigterm_interrupts
-from nlpctl.runtime.versions import installed_versions
+from nlpctl.runtime.versions import engine_versions
 
 if TYPE_CHECKING:
     from nlpctl.data.collate import Batch
@@ -196,10 +196,8 @@ def _model_name(recipe: Recipe, source: str) -> str:
 
 
 def export_versions() -> dict[str, str]:
-    """Of the packages that make graphs, or run them."""
-    installed = installed_versions()
-    made_by = ("paddlepaddle", "paddlepaddle-gpu", "paddlenlp", "paddle2onnx", "onnxruntime")
-    return {"nlpctl": nlpctl.__version__, **{name: installed[name] for name in made_by if name in installed}}
+    """Of nlpctl, and the packages that make graphs or run them."""
+    return {"nlpctl": nlpctl.__version__, **engine_versions()}
 
 
 def write_export(recipe: Recipe, source: str, folder: Path, final: Path, wanted: Wanted) -> ExportManifest:

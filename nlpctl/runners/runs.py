@@ -19,8 +19,8 @@ from nlpctl.errors import UserError
 from nlpctl.layout import MANIFEST, RECIPE
 from nlpctl.names import nearest
 from nlpctl.runtime.event_log import EventLog
-from nlpctl.runtime.orphans import is_alive
 from nlpctl.runtime.run_directory import RunDirectory
+from nlpctl.runtime.worker import is_alive
 
 # What happened to a run beyond the ordinary, as events.jsonl calls it.
 INCIDENTS = ("out_of_memory", "stalled", "bad_step")

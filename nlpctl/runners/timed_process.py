@@ -5,14 +5,11 @@ So its memory is its own, its threads are set before Paddle starts, and an engin
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
-import multiprocessing
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,13 +21,12 @@ from nlpctl.data.kinds import task_rows
 from nlpctl.data.row import BadRow
 from nlpctl.data.sources import open_split
 from nlpctl.data.splits import read_labelled_split
-from nlpctl.errors import NlpctlError, RunFailed
+from nlpctl.errors import NlpctlError
 from nlpctl.inference.trained import TrainedModel, open_network, prepared
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.runners.evaluate import WINDOW, split_predictions
 from nlpctl.runners.timing import timed
-from nlpctl.runtime.child import listen_for_interrupts, undisturbed
-from nlpctl.runtime.orphans import die_with_parent
+from nlpctl.runtime.worker import Worker, listen_for_interrupts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -89,13 +85,8 @@ class TimedProcess:
 
     def __init__(self, candidate: Candidate, texts: Texts, batch_sizes: tuple[int, ...]):
         self.candidate = candidate
-        context = multiprocessing.get_context("spawn")  # a fork would share what the parent has imported
-        self._connection, child = context.Pipe()
-        arguments = (child, candidate, texts, batch_sizes)
-        self._process = context.Process(target=_serve, args=arguments, daemon=True)
-        with undisturbed():
-            self._process.start()
-        child.close()
+        self._worker = Worker(_answering, candidate, texts, batch_sizes, grace=STOP_SECONDS, daemon=True)
+        self._worker.start()
         self.opened: Opened | None = None
         self.failed = False  # it answers no more
 
@@ -103,17 +94,11 @@ class TimedProcess:
         return self
 
     def __exit__(self, *error: Any) -> None:
-        with contextlib.suppress(OSError):
-            self._connection.send(None)
-        self._process.join(STOP_SECONDS)
-        if self._process.is_alive():
-            self._process.kill()
-            self._process.join()
-        self._connection.close()
+        self._worker.end()
 
     def open(self) -> Opened:
         """Wait until the engine is ready. RunFailed, or the UserError of the other process, where it is not."""
-        self.opened = self._answer()
+        self.opened = self._asked("opened")
         return self.opened
 
     def seconds(self, batch_size: int) -> list[float]:
@@ -137,42 +122,21 @@ class TimedProcess:
         return self._asked("score", split)
 
     def _asked(self, what: str, *arguments: Any) -> Any:
-        with contextlib.suppress(OSError):  # told below
-            self._connection.send((what, arguments))
-        return self._answer()
-
-    def _answer(self) -> Any:
+        name, hint = self.candidate.name, "out of memory? try it alone: nlpctl predict"
         try:
-            answer = self._connection.recv()
-        except (EOFError, ConnectionError):
+            return self._worker.ask((what, arguments), name, hint)
+        except NlpctlError:
             self.failed = True
-            self._process.join(STOP_SECONDS)
-            message = f"its process ended (exit {self._process.exitcode})"
-            raise RunFailed(message, self.candidate.name, "out of memory? try it alone: nlpctl predict") from None
-        if isinstance(answer, NlpctlError):
-            self.failed = True
-            raise answer
-        return answer
+            self._worker.end()
+            raise
 
 
-def _serve(connection: Connection, candidate: Candidate, texts: Texts, batch_sizes: tuple[int, ...]) -> None:
-    """The process: opens the engine, says so, and answers until None comes."""
-    die_with_parent(multiprocessing.parent_process().pid)
-    os.dup2(2, 1)  # what the user's own function prints is no result
+def _answering(candidate: Candidate, texts: Texts, batch_sizes: tuple[int, ...]) -> Callable[[tuple[str, Any]], Any]:
+    """In the process: open the engine; what answers then calls the methods of _Subject by their names."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what a library says belongs to no line of the benchmark
-    try:
-        listen_for_interrupts()
-        opened, subject = _open(candidate, texts, batch_sizes)
-        connection.send(opened)
-        while (asked := connection.recv()) is not None:
-            what, arguments = asked
-            connection.send(getattr(subject, what)(*arguments))
-    except NlpctlError as error:
-        connection.send(error)
-    except (EOFError, BrokenPipeError, KeyboardInterrupt):  # the parent is gone, or was interrupted with us
-        return
-    except Exception as error:  # an engine's own: the parent tells it beside the figures of the others
-        connection.send(RunFailed(f"{type(error).__name__}: {error}", candidate.name))
+    listen_for_interrupts()
+    subject = _open(candidate, texts, batch_sizes)
+    return lambda asked: getattr(subject, asked[0])(*asked[1])
 
 
 @dataclass(frozen=True)
@@ -184,6 +148,10 @@ class _Subject:
     pipeline: Pipeline
     examples: tuple[Any, ...]
     batches: Mapping[int, list[Batch]]
+    found: Opened
+
+    def opened(self) -> Opened:
+        return self.found
 
     def seconds(self, batch_size: int) -> list[float]:
         return timed(self.pipeline.run, self.batches[batch_size])
@@ -247,7 +215,7 @@ def peak_mb() -> float:
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:"))
 
 
-def _open(candidate: Candidate, texts: Texts, batch_sizes: tuple[int, ...]) -> tuple[Opened, _Subject]:
+def _open(candidate: Candidate, texts: Texts, batch_sizes: tuple[int, ...]) -> _Subject:
     recipe = candidate.recipe
     prepared(recipe)  # imports are no part of what loading takes
 
@@ -269,8 +237,8 @@ def _open(candidate: Candidate, texts: Texts, batch_sizes: tuple[int, ...]) -> t
     pipeline.run(batches[batch_sizes[0]][0])
     loaded += time.perf_counter() - started
     features = sum(len(batch["input_ids"]) for batch in batches[batch_sizes[0]])
-    subject = _Subject(recipe, model, pipeline, found.examples, batches)
-    return Opened(loaded, len(found.examples), features, found.origin), subject
+    opened = Opened(loaded, len(found.examples), features, found.origin)
+    return _Subject(recipe, model, pipeline, found.examples, batches, opened)
 
 
 def _model(candidate: Candidate, batch_size: int) -> TrainedModel:

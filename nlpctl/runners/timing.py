@@ -15,11 +15,9 @@ from statistics import median
 from typing import Any, TypeVar
 
 from nlpctl.runtime.cpu import cpu_info, physical_cores
-from nlpctl.runtime.versions import installed_version
+from nlpctl.runtime.versions import engine_versions
 
 T = TypeVar("T")
-
-PACKAGES = ("paddlepaddle", "paddlepaddle-gpu", "paddlenlp", "onnxruntime")
 
 
 @dataclass(frozen=True)
@@ -75,5 +73,5 @@ def conditions() -> dict[str, Any]:
         "cores": physical_cores(),
         "load": round(os.getloadavg()[0], 2),
         "python": platform.python_version(),
-        **{name: version for name in PACKAGES if (version := installed_version(name)) is not None},
+        **engine_versions(),
     }

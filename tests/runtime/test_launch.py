@@ -19,7 +19,7 @@ from nlpctl.errors import UserError
 from nlpctl.runtime import launch as launch_module
 from nlpctl.runtime.device import usable_gpu
 from nlpctl.runtime.launch import launch, processes_wanted
-from nlpctl.runtime.orphans import is_alive
+from nlpctl.runtime.worker import is_alive
 
 ALL_REDUCE = """
 import os, sys
