@@ -14,7 +14,7 @@ from nlpctl.errors import UserError
 from nlpctl.runtime import console
 
 if TYPE_CHECKING:
-    from nlpctl.runners.bench import BenchResult
+    from nlpctl.runners.timing import BenchResult
 
 COLUMNS = ("model", "engine", "threads", "batch", "samples/s", "range", "from text", "p50 ms", "p90 ms", "p99 ms")
 COLUMNS_MORE = ("load s", "peak MB", "disk MB")

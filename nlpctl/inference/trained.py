@@ -78,7 +78,7 @@ def load_network(recipe: Recipe, source: str) -> TrainedModel:
     from nlpctl.data.labels import LabelSet
     from nlpctl.data.tokenizers import build_encoder
     from nlpctl.inference.engine import DygraphPredictor
-    from nlpctl.models.length import check_length
+    from nlpctl.models.network import check_length
     from nlpctl.tasks.registry import TASKS, make_task
 
     model = TASKS[recipe.task].load_trained(recipe, source)

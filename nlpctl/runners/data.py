@@ -12,10 +12,13 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.config.schema import Recipe
+from nlpctl.data.inspect.advice import advice
+from nlpctl.data.inspect.duplicates import NEAR
 from nlpctl.data.inspect.lengths import CountedTokens, EstimatedTokens, TokenCounter
 from nlpctl.data.inspect.page import inspection_page
 from nlpctl.data.inspect.profile import Inspection, inspect_rows
 from nlpctl.data.inspect.rows import read_split
+from nlpctl.data.inspect.tables import Shown, Table, all_tables, current_folder
 from nlpctl.data.kinds import task_rows
 from nlpctl.data.records import Records
 from nlpctl.data.sources import SPLITS, RowSource, has_split, open_split
@@ -60,6 +63,11 @@ def inspect_data(
     return inspect_rows(read, recipe, counter, rows.in_windows, shown)
 
 
+def told(found: Inspection, rows: int, width: int) -> tuple[list[Table], list[str]]:
+    """The inspection for the console: tables of at most `rows` rows, texts cut to `width`; and what to do about it."""
+    return list(all_tables(found, Shown(rows, width, current_folder()))), list(advice(found))
+
+
 def write_page(found: Inspection, name: str, path: Path) -> None:
     """The inspection as one HTML file that needs nothing else. UserError as for `refuse_page`."""
     refuse_page(path)
@@ -93,7 +101,7 @@ def split_data(
     shares: Mapping[str, float],
     *,
     group_by: str | None = None,
-    near: float | None = None,
+    near: bool = False,
     overwrite: bool = False,
 ) -> SplitResult:
     """Cut the training rows of `recipe` into new files train, dev and test in `folder`, by training.seed.
@@ -115,11 +123,12 @@ def split_data(
     _refuse_older_parts(folder, files)
     together = recipe.data.columns.context if recipe.task == "question_answering" else None
     seed = recipe.training.seed
-    chosen = cut(read, targets, seed, together=together, group_by=group_by, near=near)
+    likeness = NEAR if near else None
+    chosen = cut(read, targets, seed, together=together, group_by=group_by, near=likeness)
     counts = {part: len(chosen[part]) for part in files}
     labels = {part: label_counts(read, chosen[part]) for part in files}
     told = {"source": source.description, "task": recipe.task, "seed": seed, "shares": dict(shares)}
-    told |= {"group_by": group_by, "near": near, "rows": counts, "labels": labels, "skipped_rows": read.skipped}
+    told |= {"group_by": group_by, "near": likeness, "rows": counts, "labels": labels, "skipped_rows": read.skipped}
     # All are written aside before the first is renamed, so that parts of two cuts are never mixed by a full disk.
     with writing(folder, "name another folder: -o"), contextlib.ExitStack() as staged:
         for part, path in files.items():

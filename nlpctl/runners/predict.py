@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from nlpctl.config.schema import Recipe
-from nlpctl.data.inputs import PredictInput
+from nlpctl.data.inputs import PredictInput, open_input
+from nlpctl.data.kinds import task_rows
 from nlpctl.data.row import BadRow
 from nlpctl.errors import UserError
 from nlpctl.files import write_json_atomic, writing
@@ -38,6 +39,11 @@ class PredictResult:
     bad_rows: int
     seconds: float
     output: Path | None
+
+
+def input_of(recipe: Recipe, name: str, format: str) -> PredictInput:
+    """What `open_input` makes of the file `name`, or of standard input, for the task of the recipe."""
+    return open_input(task_rows(recipe.task, recipe.data), name, format)
 
 
 def predict(

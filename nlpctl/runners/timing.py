@@ -37,6 +37,40 @@ class Figures:
     rounds: int
 
 
+@dataclass(frozen=True)
+class Speed:
+    """One candidate at one batch size. `text_samples_per_second`: from raw text to answers; None with fixed lengths."""
+
+    batch_size: int
+    engine: Figures
+    text_samples_per_second: float | None
+
+
+@dataclass(frozen=True)
+class Timed:
+    """One candidate; `engine` with its precision.
+
+    `peak_mb`: of its process, Paddle included. `size_mb`: its weights and graphs on disk. MB of 1024 x 1024 bytes.
+    """
+
+    model: str
+    engine: str
+    threads: int
+    load_seconds: float
+    peak_mb: float
+    size_mb: float
+    speeds: tuple[Speed, ...]
+
+
+@dataclass(frozen=True)
+class BenchResult:
+    """What was timed, what failed (candidate, reason), and under which conditions."""
+
+    timed: tuple[Timed, ...]
+    failed: tuple[tuple[str, str], ...]
+    conditions: dict[str, Any]
+
+
 def timed(run: Callable[[T], object], batches: Sequence[T]) -> list[float]:
     """Seconds that each batch takes, in turn."""
     seconds = []

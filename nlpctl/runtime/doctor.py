@@ -1,4 +1,4 @@
-"""Everything `nlpctl doctor` looks at. Nothing here imports Paddle: what needs it is asked of other processes."""
+"""Everything `nlpctl doctor` looks at. Imports no Paddle: what needs it is asked of other processes."""
 
 from __future__ import annotations
 

@@ -21,8 +21,8 @@ from nlpctl.data.tokenizers import TextEncoder, build_encoder
 from nlpctl.files import staged_dir
 from nlpctl.models.changes import describe_changes
 from nlpctl.models.folder import ModelCard, make_card, save_model_folder
-from nlpctl.models.length import check_length
 from nlpctl.models.load import LoadedModel
+from nlpctl.models.network import check_length
 from nlpctl.runtime import console
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.interrupt import stops_later

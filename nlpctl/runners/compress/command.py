@@ -41,8 +41,8 @@ from nlpctl.runners.compress.worker import FREE_SPACE, StepProcess, TimeIsUp
 from nlpctl.runners.export import ELSEWHERE
 from nlpctl.runtime import console
 from nlpctl.runtime.interrupt import sigterm_interrupts
-from nlpctl.runtime.kept import process_kept
 from nlpctl.runtime.lock import take_lock
+from nlpctl.runtime.process_state import process_kept
 from nlpctl.runtime.run_directory import RunDirectory
 
 SCORES, BEST = "scores", "best"
