@@ -52,7 +52,7 @@ def write_embeddings(
     refuse_output(output, source, overwrite)
     total = source.check() if source.rereadable else None  # a bad row in the last line should not cost an hour
     model = open_trained_model(recipe, model_source, batch_size)
-    from nlpctl.formats.npy_writer import ArrayFile
+    from nlpctl.runners.npy_writer import ArrayFile
 
     started, file, bad = time.monotonic(), None, 0
     try:

@@ -147,7 +147,7 @@ class _Arrays(ExitStack):
         return {name: (file.rows, *file.shape) for name, file in self._files.items()}
 
     def append(self, name: str, rows: np.ndarray) -> None:
-        from nlpctl.formats.npy_writer import ArrayFile
+        from nlpctl.runners.npy_writer import ArrayFile
 
         if name not in self._files:
             stream = self.enter_context((self._folder / f"{name}.npy").open("w+b"))

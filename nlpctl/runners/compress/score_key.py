@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from nlpctl.inference.choice import Choice
 
 
-
 def score_key(recipe: Recipe, graphs: Iterable[tuple[Path, Choice]], split: str, how: Any) -> str:
     """A digest of the graphs (an export and how it is run), the rows of the split, the machine, the packages.
 
