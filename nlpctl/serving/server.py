@@ -16,7 +16,6 @@ import uvicorn
 
 from nlpctl.errors import Problem
 from nlpctl.runtime import console
-from nlpctl.runtime.interrupt import STOP_SECONDS
 from nlpctl.serving.address import cannot_listen
 from nlpctl.serving.app import Service
 from nlpctl.serving.refused import Refused
@@ -46,12 +45,16 @@ class Server(uvicorn.Server):
 
     Stopping: /health says 503 and every answer ends its connection, so that clients and load balancers go
     elsewhere; after `drain` seconds, in which requests are still answered, listening ends; open connections are
-    answered until they are idle; then what is under way is answered. A second signal, or STOP_SECONDS, ends it at
-    once.
+    answered until they are idle; then what is under way is answered. A second signal, or the end of `stop_seconds`,
+    ends it at once.
     """
 
     def __init__(
-        self, app: Callable[..., Awaitable[None]], service: Service, listens: Callable[[], None] = lambda: None
+        self,
+        app: Callable[..., Awaitable[None]],
+        service: Service,
+        stop_seconds: float,
+        listens: Callable[[], None] = lambda: None,
     ):
         """`listens` is called once requests are welcome and signals are heeded."""
         config = uvicorn.Config(
@@ -65,7 +68,7 @@ class Server(uvicorn.Server):
             server_header=False,
             proxy_headers=False,
             timeout_keep_alive=KEEP_ALIVE,
-            timeout_graceful_shutdown=max(1, int(STOP_SECONDS - service.settings.drain - LAST_CALLS)),
+            timeout_graceful_shutdown=max(1, int(stop_seconds - service.settings.drain - LAST_CALLS)),
         )
         super().__init__(config)
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # a malformed request is no news
