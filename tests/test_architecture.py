@@ -103,7 +103,7 @@ def imports(path: Path, *, module_level_only: bool = False) -> set[str]:
 
 
 def layer_of(module: str) -> int | None:
-    """The place of `nlpctl.FOLDER...` in the order; None for the package itself, errors.py and names.py."""
+    """The place of `nlpctl.FOLDER...` in the order; None for the modules beside them."""
     folder = module.removeprefix("nlpctl.").split(".")[0]
     return ORDER.index(folder) if folder in ORDER else None
 
@@ -126,6 +126,13 @@ def test_imports_point_one_way() -> None:
         if imported in MODULES and wrong_direction(importer, imported)
     )
     assert not wrong, "\n".join(wrong)
+
+
+def test_the_modules_beside_the_rooms_import_none() -> None:
+    root = {name for name in MODULES if layer_of(name) is None} - {"nlpctl.__main__"}
+    assert {"nlpctl.errors", "nlpctl.files"} <= root
+    wrong = {f"{name} imports {other}" for name in root for other in imports(MODULES[name]) & MODULES.keys() - root}
+    assert not wrong, sorted(wrong)
 
 
 def test_the_direction_check_sees_a_wrong_import() -> None:
