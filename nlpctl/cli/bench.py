@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nlpctl import console
 from nlpctl.cli.options import EngineOption, PrecisionOption, engine_overrides, load_command_recipe
 from nlpctl.config.located import located
 from nlpctl.errors import UserError
-from nlpctl.runtime import console
 
 if TYPE_CHECKING:
     from nlpctl.runners.timing import BenchResult

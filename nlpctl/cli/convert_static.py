@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 import yaml
 
+from nlpctl import console
 from nlpctl.errors import NlpctlError, UserError
-from nlpctl.runtime import console
 
 if TYPE_CHECKING:
     from nlpctl.runners.convert_static import ConversionReport

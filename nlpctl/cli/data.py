@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
+from nlpctl import console
 from nlpctl.cli.options import RecipeCommand, load_command_recipe
 from nlpctl.config.load import Override
 from nlpctl.config.located import located
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
-from nlpctl.runtime import console
 
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 TEXT_WIDTH = 60  # characters of a text in a table

@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
+from nlpctl import console
 from nlpctl.cli.options import EngineOption, PrecisionOption, engine_overrides, load_command_recipe
 from nlpctl.cli.tables import score_tables
 from nlpctl.config.load import Override
 from nlpctl.config.located import located
 from nlpctl.errors import UserError
-from nlpctl.runtime import console
 
 
 def evaluate(

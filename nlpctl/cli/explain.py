@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nlpctl import console
 from nlpctl.cli.options import load_command_recipe
 from nlpctl.cli.predict import check_format
 from nlpctl.config.located import located
 from nlpctl.errors import UserError
 from nlpctl.names import did_you_mean
-from nlpctl.runtime import console
 
 if TYPE_CHECKING:
     from nlpctl.runners.explain import Explained

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
+from nlpctl import console
 from nlpctl.cli.options import EngineOption, PrecisionOption, engine_overrides, load_command_recipe
 from nlpctl.config.located import located
 from nlpctl.errors import UserError
-from nlpctl.runtime import console
 
 FORMATS = ("auto", "text", "tsv", "csv", "jsonl", "json", "conll", "joined", "squad")  # those of data.format
 

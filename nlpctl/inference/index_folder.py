@@ -14,9 +14,8 @@ from pathlib import Path
 from typing import Literal
 
 from nlpctl.errors import UserError
-from nlpctl.files import write_json_atomic
-from nlpctl.models.source import read_json, resolve_source
-from nlpctl.runtime.run_directory import sha256_of
+from nlpctl.files import read_json, sha256_of, write_json_atomic
+from nlpctl.models.source import resolve_source
 
 INDEX, TEXTS, RECIPE, MANIFEST = "index.faiss", "texts.jsonl", "recipe.yaml", "manifest.json"
 FORMAT = 1

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import paddle.inference as paddle_inference
 
+from nlpctl import console
 from nlpctl.data.collate import Batch
 from nlpctl.errors import RunFailed, UserError
+from nlpctl.files import read_json
 from nlpctl.formats.program import read_program
 from nlpctl.layout import EXPORT_MANIFEST
 from nlpctl.models.export_folder import EXPORT_AGAIN, ExportManifest, Graph, check_graph
-from nlpctl.models.source import read_json
-from nlpctl.runtime import console
 from nlpctl.runtime.cache import cache_folder
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.process_state import silent_stderr

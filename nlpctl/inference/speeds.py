@@ -14,11 +14,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from nlpctl.files import write_json_atomic
+from nlpctl import console
+from nlpctl.files import read_json, write_json_atomic
 from nlpctl.inference.choice import Choice
 from nlpctl.layout import EXPORT_MANIFEST
-from nlpctl.models.source import read_json
-from nlpctl.runtime import console
 from nlpctl.runtime.cache import cache_folder
 from nlpctl.runtime.cpu import cpu_info
 from nlpctl.runtime.process import ProcessSetup

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nlpctl import console
 from nlpctl.config.schema import Recipe, RuntimeSection
 from nlpctl.errors import UserError
 from nlpctl.layout import CHECKPOINTS, MODEL, TASK
 from nlpctl.models.export_folder import ExportManifest, read_manifest
 from nlpctl.models.folder import read_trained_card
 from nlpctl.models.source import resolve_source
-from nlpctl.runtime import console
 from nlpctl.runtime.process import ProcessSetup, configure_paddle, prepare_process, quiet_import, quiet_libraries
 
 if TYPE_CHECKING:

@@ -19,10 +19,8 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nlpctl.errors import UserError
-from nlpctl.files import write_json_atomic
+from nlpctl.files import read_json, sha256_of, write_json_atomic
 from nlpctl.layout import EXPORT_MANIFEST, EXPORT_REPORT
-from nlpctl.models.source import read_json
-from nlpctl.runtime.run_directory import sha256_of
 
 FORMAT = 1
 REPORTS = (EXPORT_REPORT, "report.md")  # for people; not among the checksums

@@ -20,9 +20,9 @@ from typing import Any
 
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
-from nlpctl.files import write_json_atomic
+from nlpctl.files import read_json, write_json_atomic
 from nlpctl.layout import LABELS, TASK
-from nlpctl.models.source import read_config, read_json
+from nlpctl.models.source import read_config
 
 FORMAT = 1
 # Files that a recipe names and that go with the model: section, key, name in the model folder.

@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from nlpctl import console
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import NlpctlError, UserError
 from nlpctl.files import write_text_atomic, writing
@@ -21,7 +22,6 @@ from nlpctl.models.source import resolve_source, weights_file
 from nlpctl.runners.pages.bench import bench_page
 from nlpctl.runners.timed_process import Candidate, Texts, TimedProcess
 from nlpctl.runners.timing import BenchResult, Speed, Timed, conditions, figures
-from nlpctl.runtime import console
 from nlpctl.runtime.cpu import physical_cores
 from nlpctl.runtime.interrupt import sigterm_interrupts
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nlpctl import console
 from nlpctl.config.schema import Recipe
 from nlpctl.data.inspect.advice import advice
 from nlpctl.data.inspect.duplicates import NEAR
@@ -29,7 +30,6 @@ from nlpctl.errors import UserError
 from nlpctl.files import staged_file, write_text_atomic, writing
 from nlpctl.inference.trained import find_trained_model, one_process
 from nlpctl.models.source import resolve_source
-from nlpctl.runtime import console
 from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_libraries
 
 SHOWN = 20  # rows of a finding

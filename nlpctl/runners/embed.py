@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nlpctl import console
 from nlpctl.config.schema import Recipe
 from nlpctl.data.inputs import PredictInput
 from nlpctl.data.readers import no_rows
@@ -18,7 +19,6 @@ from nlpctl.files import staged_file
 from nlpctl.inference.trained import TrainedModel, find_trained_model
 from nlpctl.runners.open_model import open_trained_model
 from nlpctl.runners.predict import WINDOW_BATCHES, PredictResult, check_bad_row, refuse_output
-from nlpctl.runtime import console
 from nlpctl.runtime.interrupt import sigterm_interrupts
 
 if TYPE_CHECKING:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nlpctl import console
 from nlpctl.config.schema import Recipe
 from nlpctl.data.inputs import PredictInput
 from nlpctl.data.row import BadRow
@@ -15,7 +16,6 @@ from nlpctl.inference.trained import TrainedModel, find_trained_model, open_netw
 from nlpctl.names import did_you_mean
 from nlpctl.runners.pages.explain import explanations_page
 from nlpctl.runners.predict import check_bad_row, refuse_output
-from nlpctl.runtime import console
 from nlpctl.runtime.interrupt import sigterm_interrupts
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import nlpctl
+from nlpctl import console
 from nlpctl.config.schema import Recipe
 from nlpctl.data.kinds import task_rows
 from nlpctl.data.sample_rows import require_rows, rows_to_calibrate, rows_to_compare
@@ -25,7 +26,6 @@ from nlpctl.models.export_folder import ExportManifest, read_manifest, write_man
 from nlpctl.models.folder import make_card, save_description
 from nlpctl.models.source import resolve_source
 from nlpctl.names import did_you_mean
-from nlpctl.runtime import console
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.versions import engine_versions
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from nlpctl import console
 from nlpctl.config.schema import Recipe
 from nlpctl.data.inputs import PredictInput
 from nlpctl.data.readers import no_rows
@@ -21,7 +22,6 @@ from nlpctl.errors import UserError
 from nlpctl.files import staged_file
 from nlpctl.inference.trained import TrainedModel, find_trained_model, open_network
 from nlpctl.runners.predict import PredictResult, check_bad_row, refuse_output
-from nlpctl.runtime import console
 from nlpctl.runtime.interrupt import sigterm_interrupts
 
 ROW, OFFSETS, INPUT_IDS = "row", "offsets", "input_ids"

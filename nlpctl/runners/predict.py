@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from nlpctl import console
 from nlpctl.config.schema import Recipe
 from nlpctl.data.inputs import PredictInput, open_input
 from nlpctl.data.kinds import task_rows
@@ -21,7 +22,6 @@ from nlpctl.files import write_json_atomic, writing
 from nlpctl.inference.trained import TrainedModel, find_trained_model, model_fingerprint
 from nlpctl.models.folder import kept_values
 from nlpctl.runners.open_model import open_trained_model
-from nlpctl.runtime import console
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import take_lock
 

@@ -6,13 +6,13 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from nlpctl import console
 from nlpctl.config.schema import Recipe
 from nlpctl.data.kinds import task_rows
 from nlpctl.data.row import BadRow
 from nlpctl.inference.trained import find_trained_model, prepared
 from nlpctl.runners.open_model import open_trained_model
 from nlpctl.runners.predict import bad_answer
-from nlpctl.runtime import console
 from nlpctl.runtime.interrupt import STOP_SECONDS, sigterm_interrupts
 from nlpctl.serving.address import bound_socket, url
 from nlpctl.serving.settings import ServeSettings

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from nlpctl import console
 from nlpctl.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, Problem
-from nlpctl.runtime import console
 from nlpctl.runtime.interrupt import STOP_SECONDS
 from nlpctl.runtime.worker import is_alive
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import uvicorn
 
+from nlpctl import console
 from nlpctl.errors import Problem
-from nlpctl.runtime import console
 from nlpctl.serving.address import cannot_listen
 from nlpctl.serving.app import Service
 from nlpctl.serving.refused import Refused

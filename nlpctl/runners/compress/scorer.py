@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from nlpctl import console
 from nlpctl.compression.plan.scores import (
     Failure,
     Metric,
@@ -41,7 +42,6 @@ from nlpctl.runners.compress.score_key import score_key
 from nlpctl.runners.compress.split_score import SplitScore, split_score
 from nlpctl.runners.compress.turns import Timing, timed_in_turns
 from nlpctl.runners.timed_process import Candidate, Texts, TimedProcess
-from nlpctl.runtime import console
 from nlpctl.runtime.cpu import physical_cores
 
 if TYPE_CHECKING:
