@@ -41,7 +41,7 @@ def allow_many_connections() -> None:
 
 
 class Server(uvicorn.Server):
-    """uvicorn with an unhurried end.
+    """uvicorn with a graceful shutdown.
 
     Stopping: /health says 503 and every answer ends its connection, so that clients and load balancers go
     elsewhere; after `drain` seconds, in which requests are still answered, listening ends; open connections are
