@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import json
 import os
 import shutil
@@ -150,3 +151,27 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read a JSON object. Raises UserError when it cannot be read, is cut off, or is not an object."""
+    again = "copy or download the model folder again"
+    try:
+        value = json.loads(path.read_text(encoding="utf-8"))
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise UserError(f"is not valid JSON ({error})", where=str(path), hint=again) from error
+    except OSError as error:
+        hint = "check the path and its rights"
+        raise UserError(f"cannot be read: {error.strerror}", where=str(path), hint=hint) from error
+    if not isinstance(value, dict):
+        raise UserError("must hold a JSON object", where=str(path), hint=again)
+    return value
+
+
+def sha256_of(path: Path) -> str:
+    """Hex SHA-256 of a file's bytes, read in constant memory."""
+    digest = hashlib.sha256()
+    with path.open("rb") as stream:
+        while block := stream.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()

@@ -28,11 +28,11 @@ from typing import Any
 
 from bench_common import DATA, NLPCTL, ROOT, conditions, conditions_line, environment
 
+from nlpctl import console
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import RuntimeSection
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.runners.timed_process import Candidate, Texts, TimedProcess
-from nlpctl.runtime import console
 from nlpctl.runtime.cpu import physical_cores
 from nlpctl.runtime.process import prepare_process
 

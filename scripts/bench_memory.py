@@ -29,7 +29,7 @@ from typing import Any
 
 from bench_common import NLPCTL, ROOT, conditions, conditions_line, environment
 
-from nlpctl.runtime import console
+from nlpctl import console
 
 QUICKSTART = ROOT / "recipes" / "quickstart" / "quickstart.yaml"
 LABELS = ("好评", "差评")

@@ -29,7 +29,7 @@ from pathlib import Path
 from bench_common import NLPCTL, conditions, conditions_line, environment
 from bench_memory import QUICKSTART, reviews
 
-from nlpctl.runtime import console
+from nlpctl import console
 
 EVERY = 0.25  # seconds between looks at the output
 BLOCK = 1 << 22  # bytes

@@ -20,7 +20,7 @@ from typing import Any
 
 from bench_common import NLPCTL, ROOT, conditions, conditions_line, environment, middle_and_range
 
-from nlpctl.runtime import console
+from nlpctl import console
 
 HEAVY = ("paddle", "paddlenlp", "numpy", "tokenizers", "sklearn", "visualdl")
 # The command and its target in seconds.

@@ -33,10 +33,10 @@ import nlpctl  # noqa: E402, F401  (binds zlib before paddle is imported)
 from paddlenlp.transformers import BertTokenizer  # noqa: E402
 from tokenizers.implementations import BertWordPieceTokenizer  # noqa: E402
 
+from nlpctl import console  # noqa: E402
 from nlpctl.data.tokenizers import Encoding, FastTextEncoder, PaddleTextEncoder  # noqa: E402
 from nlpctl.data.vocabulary import build_vocabulary, write_tokenizer  # noqa: E402
 from nlpctl.data.wordpiece import WordPiece  # noqa: E402
-from nlpctl.runtime import console  # noqa: E402
 
 BATCH = 32
 UNCUT = 1_000_000

@@ -33,8 +33,8 @@ from typing import Any
 
 from bench_common import DATA, NLPCTL, ROOT, conditions, conditions_line, environment, middle_and_range
 
+from nlpctl import console
 from nlpctl.config.schema import RuntimeSection
-from nlpctl.runtime import console
 from nlpctl.runtime.cpu import cpu_info, physical_cores
 from nlpctl.runtime.process import plan_environment
 

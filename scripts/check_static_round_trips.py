@@ -21,11 +21,11 @@ import static_exports as exports  # imports nlpctl before paddle
 import numpy as np
 import paddle
 
+from nlpctl import console
 from nlpctl.errors import NlpctlError
 from nlpctl.models.source import WEIGHTS
 from nlpctl.models.weights import read_weights_file
 from nlpctl.runners.convert_static import ConversionRequest, convert_static
-from nlpctl.runtime import console
 from nlpctl.static_graph.proof import NO_PROGRAM
 
 POOLER = ".pooler.dense."

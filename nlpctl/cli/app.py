@@ -18,9 +18,9 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import nlpctl
+from nlpctl import console
 from nlpctl.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, NlpctlError, Problem, UserError
 from nlpctl.names import nearest
-from nlpctl.runtime import console
 
 
 @dataclass(frozen=True)

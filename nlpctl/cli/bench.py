@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nlpctl import console
 from nlpctl.cli.options import EngineOption, PrecisionOption, engine_overrides, load_command_recipe
 from nlpctl.config.located import located
 from nlpctl.errors import UserError
 from nlpctl.outputs import refuse_output
-from nlpctl.runtime import console
 
 if TYPE_CHECKING:
-    from nlpctl.runners.bench import BenchResult
+    from nlpctl.runners.timing import BenchResult
 
 COLUMNS = ("model", "engine", "threads", "batch", "samples/s", "range", "from text", "p50 ms", "p90 ms", "p99 ms")
 COLUMNS_MORE = ("load s", "peak MB", "disk MB")

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nlpctl import console
 from nlpctl.cli.options import load_command_recipe
 from nlpctl.config.load import Override
 from nlpctl.config.located import located
-from nlpctl.runtime import console
 
 if TYPE_CHECKING:
     from nlpctl.runners.compress.command import CompressResult

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 import yaml
 
+from nlpctl import console
 from nlpctl.errors import NlpctlError, UserError
-from nlpctl.runtime import console
 
 if TYPE_CHECKING:
-    from nlpctl.static_graph.report import ConversionReport
+    from nlpctl.runners.convert_static import ConversionReport
 
 _MAP_ENDING = ".yaml"
 
@@ -109,13 +109,11 @@ def _show(report: ConversionReport, json: bool, *, every_parameter: bool = False
     if json:
         console.print_json(report.to_json())
         return
-    from nlpctl.static_graph import report as tables
-
     if every_parameter and report.matched:
-        console.table("matched", tables.MATCHED_COLUMNS, tables.matched_cells(report))
-    for title, rows in tables.open_tables(report):
-        console.table(title, tables.OPEN_COLUMNS, tables.open_cells(rows))
-    for line in tables.summary_lines(report):
+        console.table(*report.matched_table)
+    for table in report.tables:
+        console.table(*table)
+    for line in report.summary:
         console.result(line)
 
 

@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
+from nlpctl import console
 from nlpctl.cli.options import RecipeCommand, load_command_recipe
 from nlpctl.config.load import Override
 from nlpctl.config.located import located
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
-from nlpctl.runtime import console
-
-if TYPE_CHECKING:
-    from nlpctl.data.inspect.tables import Table
 
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 TEXT_WIDTH = 60  # characters of a text in a table
@@ -76,7 +73,7 @@ def inspect(
       nlpctl data inspect my.yaml more.tsv --json
     """
     resolved = load_data_recipe(recipe, file, ctx)
-    from nlpctl.runners.data import inspect_data, refuse_page, write_page
+    from nlpctl.runners.data import inspect_data, refuse_page, told, write_page
 
     if html is not None:
         refuse_page(html)  # before all is read
@@ -88,12 +85,11 @@ def inspect(
     if json:
         console.print_json(found.to_json())
         return
-    from nlpctl.data.inspect.advice import advice
-    from nlpctl.data.inspect.tables import Shown, all_tables, current_folder
-
-    for table in all_tables(found, Shown(min(shown, ROWS_PER_TABLE), TEXT_WIDTH, current_folder())):
-        _print(table)
-    for message in advice(found):
+    tables, advice = told(found, min(shown, ROWS_PER_TABLE), TEXT_WIDTH)
+    for table in tables:
+        console.table(table.title, table.columns, table.rows)
+        console.result("")
+    for message in advice:
         console.result(f"* {message}")
 
 
@@ -131,12 +127,11 @@ def split(
       nlpctl data split my.yaml -o quarter --train 0.25 --dev 0.1 --test 0
     """
     resolved = load_data_recipe(recipe, file, ctx)
-    from nlpctl.data.inspect.duplicates import NEAR
     from nlpctl.runners.data import split_data
 
     shares = {"dev": dev, "test": test, **({} if train is None else {"train": train})}
     with located(resolved):
-        made = split_data(resolved, output, shares, group_by=group_by, near=NEAR if near else None, overwrite=overwrite)
+        made = split_data(resolved, output, shares, group_by=group_by, near=near, overwrite=overwrite)
     if json:
         files = {part: str(path) for part, path in made.files.items()}
         console.print_json({"files": files, "rows": made.rows, "labels": made.labels})
@@ -188,8 +183,3 @@ def augment(
         )
     console.note(f"{made.rows:,} rows read, {made.new:,} new ones -> {output}")
     console.note(f"in the recipe, under data: train: [the old file, {output}]")
-
-
-def _print(table: Table) -> None:
-    console.table(table.title, table.columns, table.rows)
-    console.result("")

@@ -7,8 +7,8 @@ from typing import Annotated
 
 import typer
 
+from nlpctl import console
 from nlpctl.errors import EXIT_FAILED, EXIT_OK
-from nlpctl.runtime import console
 from nlpctl.runtime.doctor import run_checks
 
 

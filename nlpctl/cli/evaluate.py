@@ -6,13 +6,12 @@ from typing import Annotated
 
 import typer
 
+from nlpctl import console
 from nlpctl.cli.options import EngineOption, PrecisionOption, engine_overrides, load_command_recipe
 from nlpctl.cli.tables import score_tables
 from nlpctl.config.load import Override
 from nlpctl.config.located import located
-from nlpctl.data.sources import SPLITS
 from nlpctl.errors import UserError
-from nlpctl.runtime import console
 
 
 def evaluate(
@@ -40,9 +39,6 @@ def evaluate(
     """
     if data is not None and split:
         raise UserError("--split chooses among the data of the run, not of a file", "--split", "leave one of them out")
-    for name in split or ():
-        if name not in SPLITS:
-            raise UserError(f"there is no split {name!r}", where="--split", hint=f"one of {', '.join(SPLITS)}")
     given = () if data is None else (Override("data.test", data, "FILE"), Override("data.dataset", "null", "FILE"))
     recipe = load_command_recipe(model, ctx, [*given, *engine_overrides(engine, precision)], purpose="apply")
     from nlpctl.runners.evaluate import evaluate as run_evaluation

@@ -10,15 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nlpctl import console
 from nlpctl.cli.options import load_command_recipe
 from nlpctl.cli.predict import check_format
 from nlpctl.config.located import located
 from nlpctl.errors import UserError
 from nlpctl.names import did_you_mean
-from nlpctl.runtime import console
 
 if TYPE_CHECKING:
-    from nlpctl.inference.token_text import Token
     from nlpctl.runners.explain import Explained
 
 METHODS, BASELINES = ("integrated_gradients", "occlusion"), ("pad", "mask", "unk")
@@ -70,14 +69,12 @@ def explain(
     if json and output is not None:
         raise UserError("--json goes to standard output, the page to a file", where="--json", hint="keep one of them")
     recipe = load_command_recipe(model, ctx, purpose="apply")
-    from nlpctl.data.inputs import open_input
-    from nlpctl.data.kinds import task_rows
     from nlpctl.runners.explain import explain as run_explanation
     from nlpctl.runners.explain import write_explanations
-    from nlpctl.runners.predict import refuse_output
+    from nlpctl.runners.predict import input_of, refuse_output
 
     with located(recipe):
-        source = open_input(task_rows(recipe.task, recipe.data), input, format)
+        source = input_of(recipe, input, format)
         if output is not None:
             refuse_output(output, source, overwrite)
         rows = run_explanation(recipe, source, method=method, label=label, baseline=baseline)
@@ -101,7 +98,7 @@ def explain(
 def told(row: Explained, colour: bool) -> str:
     """The label, the text, and the tokens that speak most for the label and against it."""
     most = max((abs(token.contribution) for token in row.tokens), default=0.0)
-    shown = [(token, _shaded(token, most) if colour else token.text) for token in row.tokens]
+    shown = [(token, _shaded(token.text, token.contribution, most) if colour else token.text) for token in row.tokens]
     text = "".join(word if token.joined else f" {word}" for token, word in shown)
     lines = [f"{row.label}  {row.probability:.3f}", f"  {text}"]
     for side, tokens in zip(("for", "against"), row.strongest(STRONGEST), strict=True):
@@ -110,10 +107,10 @@ def told(row: Explained, colour: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _shaded(token: Token, most: float) -> str:
-    """The token on a background that is the stronger, the more it contributes."""
-    level = int(abs(token.contribution) / most * 4) if most else 0  # 0: none
+def _shaded(text: str, contribution: float, most: float) -> str:
+    """A token on a background that is the stronger, the more it contributes."""
+    level = int(abs(contribution) / most * 4) if most else 0  # 0: none
     if not level:
-        return token.text
-    shade = (_FOR if token.contribution > 0 else _AGAINST)[min(level, 3) - 1]
-    return f"\033[30;48;5;{shade}m{token.text}\033[0m"
+        return text
+    shade = (_FOR if contribution > 0 else _AGAINST)[min(level, 3) - 1]
+    return f"\033[30;48;5;{shade}m{text}\033[0m"

@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
+from nlpctl import console
 from nlpctl.cli.options import load_command_recipe
 from nlpctl.config.located import located
 from nlpctl.layout import EXPORT_REPORT
-from nlpctl.runtime import console
 
 
 def export(

@@ -7,11 +7,11 @@ from typing import Annotated
 
 import typer
 
+from nlpctl import console
 from nlpctl.cli.options import RecipeCommand, load_command_recipe
 from nlpctl.cli.predict import check_format
 from nlpctl.config.located import located
 from nlpctl.errors import UserError
-from nlpctl.runtime import console
 
 KINDS = ("flat", "hnsw")
 SETTINGS = {"help_option_names": ["-h", "--help"]}

@@ -8,9 +8,9 @@ from typing import Annotated
 
 import typer
 
+from nlpctl import console
 from nlpctl.config.coerce import Mismatch, coerce_scalar
 from nlpctl.errors import UserError
-from nlpctl.runtime import console
 
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="Run directory, checkpoint or model folder.")]

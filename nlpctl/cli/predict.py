@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
+from nlpctl import console
 from nlpctl.cli.options import EngineOption, PrecisionOption, engine_overrides, load_command_recipe
 from nlpctl.config.located import located
 from nlpctl.errors import UserError
-from nlpctl.runtime import console
 
 FORMATS = ("auto", "text", "tsv", "csv", "jsonl", "json", "conll", "joined", "squad")  # those of data.format
 
@@ -84,14 +84,13 @@ def predict(
     if resume and output is None:
         raise UserError("standard output cannot be resumed", where="--resume", hint="name the output file: -o FILE")
     recipe = load_command_recipe(model, ctx, engine_overrides(engine, precision), purpose="apply")
-    from nlpctl.data.inputs import open_input
-    from nlpctl.data.kinds import task_rows
     from nlpctl.runners.embed import write_embeddings
     from nlpctl.runners.layer_outputs import write_layer_outputs
+    from nlpctl.runners.predict import input_of
     from nlpctl.runners.predict import predict as run_prediction
 
     with located(recipe):
-        source = open_input(task_rows(recipe.task, recipe.data), input, format)
+        source = input_of(recipe, input, format)
         if embeddings is not None:
             result = write_embeddings(recipe, source, embeddings, batch_size=batch_size, overwrite=overwrite)
         elif layer_outputs:

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from nlpctl import console
 from nlpctl.cli.field_flags import field_flags
 from nlpctl.cli.options import RecipeCommand, load_command_recipe
 from nlpctl.config.copy import copy_recipe
@@ -20,7 +21,6 @@ from nlpctl.config.positions import display
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import Problem, UserError
 from nlpctl.names import nearest
-from nlpctl.runtime import console
 
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 Source = Annotated[

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from nlpctl.runtime import console
+from nlpctl import console
 
 
 def report(

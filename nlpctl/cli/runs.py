@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nlpctl import console
 from nlpctl.cli.tables import score_tables
 from nlpctl.errors import UserError
 from nlpctl.names import did_you_mean
-from nlpctl.runtime import console
 
 if TYPE_CHECKING:
     from nlpctl.errors import Problem

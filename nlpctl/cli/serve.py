@@ -46,7 +46,8 @@ def serve(
 
       nlpctl serve outputs/quickstart/export --host 0.0.0.0 --port 80 --engine onnxruntime --precision int8
     """
-    from nlpctl.serving.settings import ServeSettings
+    from nlpctl.runners.serve import ServeSettings
+    from nlpctl.runners.serve import serve as run_service
 
     settings = ServeSettings(
         host=host,
@@ -60,7 +61,6 @@ def serve(
         drain=drain,
     )
     recipe = load_command_recipe(model, ctx, engine_overrides(engine, precision), purpose="apply")
-    from nlpctl.runners.serve import serve as run_service
 
     with located(recipe):
         run_service(recipe, settings)

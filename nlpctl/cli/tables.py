@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nlpctl.runtime import console
+from nlpctl import console
 
 
 def score_tables(metrics: Mapping[str, Any]) -> None:

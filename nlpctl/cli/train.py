@@ -7,10 +7,10 @@ from typing import Annotated
 
 import typer
 
+from nlpctl import console
 from nlpctl.cli.options import load_command_recipe
 from nlpctl.cli.tables import score_tables
 from nlpctl.config.located import located
-from nlpctl.runtime import console
 from nlpctl.runtime.ranks import is_child
 
 

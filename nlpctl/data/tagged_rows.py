@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Any
 
+from nlpctl import console
 from nlpctl.data.labels import LabelSet, known_label, label_name
 from nlpctl.data.row import Row
 from nlpctl.data.tag_scheme import detect_scheme
@@ -16,7 +17,6 @@ from nlpctl.data.task_rows import TABLES, TaskRows
 from nlpctl.data.text_rows import checked_text
 from nlpctl.data.word_spans import character_spans, is_ideograph, word_spans
 from nlpctl.names import listed
-from nlpctl.runtime import console
 
 if TYPE_CHECKING:
     from nlpctl.data.examples import ExampleList

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from nlpctl import console
 from nlpctl.data.added_words import AddedWords
 from nlpctl.data.wordpiece import MAX_WORDS, CharacterTable, WordPiece, unsupported_reason
 from nlpctl.errors import UserError
-from nlpctl.runtime import console
 from nlpctl.upstream.tokenizer_pickle import PickledTokenizer
 
 # What a tokenizer can trip over: case with and without a partner, accents in both forms, marks that reorder,

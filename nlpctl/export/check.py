@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from nlpctl import console
 from nlpctl.errors import Problem, RunFailed
 from nlpctl.export.graphs import Plan, Refused, remove_graph
 from nlpctl.inference.auto import choices, open_choice
 from nlpctl.inference.choice import Choice
 from nlpctl.inference.parity import LARGEST_BATCH, Difference, Parity
 from nlpctl.models.export_folder import Check, ExportManifest, Graph
-from nlpctl.runtime import console
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.tasks.base import Task
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import numpy as np
@@ -197,3 +197,17 @@ def _next(stream: Iterator[int]) -> int:
         return next(stream)
     except StopIteration:
         raise _Damaged("its description is cut off") from None
+
+
+def write_tensors(file: Path, tensors: Mapping[str, np.ndarray]) -> None:
+    """Write `tensors` in the order of their names, which Paddle reads a combined file by."""
+    from paddle.base.proto import framework_pb2
+
+    codes = {dtype: code for code, dtype in DTYPES.items()}
+    with file.open("wb") as stream:
+        for name in sorted(tensors):
+            array = np.ascontiguousarray(tensors[name])
+            description = framework_pb2.VarType.TensorDesc(data_type=codes[array.dtype], dims=array.shape)
+            raw = description.SerializeToString()
+            stream.write(struct.pack("<IQIi", 0, 0, 0, len(raw)) + raw)
+            stream.write(array.data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,6 +11,20 @@ from typing import Any
 
 from nlpctl.errors import UserError
 from nlpctl.formats.safe_pickle import BROKEN_HINT
+
+
+@contextmanager
+def static_mode() -> Iterator[None]:
+    """Static mode inside, in which alone Paddle loads and runs programs; afterwards whatever was before."""
+    import paddle
+
+    was_dynamic = paddle.in_dynamic_mode()
+    paddle.enable_static()
+    try:
+        yield
+    finally:
+        if was_dynamic:
+            paddle.disable_static()
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,9 @@ arrays once everything is checked.
 from __future__ import annotations
 
 import collections
+import mmap
 import pickle
+import pickletools
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -20,7 +22,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from nlpctl.errors import UserError
-from nlpctl.formats.pickle_sizes import check_sizes
+
+_MEMO = ("PUT", "BINPUT", "LONG_BINPUT")
 
 
 class ForbiddenGlobal(Exception):
@@ -63,7 +66,7 @@ def load_state(path: Path) -> dict[str, Any]:
 
 def _load_dict(path: Path, what: str) -> dict[str, Any]:
     with path.open("rb") as stream:
-        guarded(path, lambda: check_sizes(path))
+        guarded(path, lambda: _check_sizes(path))
         loaded = guarded(path, lambda: RestrictedUnpickler(stream, ALLOWED, encoding="latin1").load())
     if not isinstance(loaded, dict):
         raise UserError(f"holds no {what}", where=str(path), hint=BROKEN_HINT)
@@ -181,3 +184,17 @@ ALLOWED: Mapping[tuple[str, str], Any] = {
     **{(f"{core}.multiarray", "_reconstruct"): _reconstruct for core in _CORE},
     **{(f"{core}.numeric", "_frombuffer"): _frombuffer for core in _CORE},
 }
+
+
+def _check_sizes(path: Path) -> None:
+    """Raise ValueError when the pickle in `path` is cut off, or claims more than a file of its size can hold.
+
+    `LONG_BINPUT 2147483647` is five bytes, and makes the unpickler clear a table of 34 GB; lengths of strings and
+    frames are allocated before they are read. Python's own pickler writes neither.
+    """
+    with path.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+        for opcode, argument, position in pickletools.genops(mapped):  # reads no further than the file goes
+            too_far = opcode.name in _MEMO and argument > len(mapped)
+            too_long = opcode.name == "FRAME" and argument > len(mapped) - position
+            if too_far or too_long:
+                raise ValueError(f"{opcode.name} at byte {position} claims {argument} in {len(mapped)} bytes")

@@ -28,7 +28,7 @@ from nlpctl.graphs.program_edit import (
     replace_operators,
     write_parameters,
 )
-from nlpctl.runtime.silence import silent_stderr
+from nlpctl.runtime.process_state import silent_stderr
 from nlpctl.upstream.static_int8 import set_weight_scales
 
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nlpctl.formats.lod_tensor import read_tensors
-from nlpctl.formats.parameter_file import write_tensors
+from nlpctl.formats.lod_tensor import read_tensors, write_tensors
 from nlpctl.formats.program import read_program
 from nlpctl.graphs.graph_files import paddle_files
 

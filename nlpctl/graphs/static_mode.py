@@ -11,6 +11,8 @@ from typing import Any
 
 import paddle
 
+from nlpctl.formats.program import static_mode
+
 
 @dataclass(frozen=True)
 class StaticWorld:
@@ -26,15 +28,10 @@ def static_world() -> Iterator[StaticWorld]:
 
     Quantising is done on the CPU whatever the device: its results are files.
     """
-    was_dynamic = paddle.in_dynamic_mode()
-    paddle.enable_static()
-    try:
+    with static_mode():
         scope = paddle.static.Scope()
         with paddle.static.scope_guard(scope), paddle.utils.unique_name.guard():
             yield StaticWorld(paddle.static.Executor(paddle.CPUPlace()), scope)
-    finally:
-        if was_dynamic:
-            paddle.disable_static()
 
 
 @contextlib.contextmanager

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from nlpctl import console
 from nlpctl.config.schema import InferenceSection
 from nlpctl.inference.choice import Candidates, Choice, candidates, doubt, is_chosen, runnable
 from nlpctl.inference.engine import Predictor
 from nlpctl.inference.speeds import Speeds, measured_speeds
 from nlpctl.inference.support import Machine, is_installed
 from nlpctl.models.export_folder import ExportManifest
-from nlpctl.runtime import console
 from nlpctl.runtime.cpu import cpu_info
 from nlpctl.runtime.process import ProcessSetup
 

@@ -12,7 +12,7 @@ to anything in particular.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -21,6 +21,7 @@ import paddle
 
 from nlpctl.data.collate import Batch
 from nlpctl.data.units import UnitTokenizer, special_ids
+from nlpctl.data.word_spans import is_ideograph
 from nlpctl.errors import UserError
 from nlpctl.tasks.base import as_tuple
 from nlpctl.upstream.input_gradient import differentiable
@@ -34,6 +35,7 @@ MOST_STEPS = 1024
 TOLERANCE = 0.05  # of the difference that the contributions are to add up to
 NEGLIGIBLE = 1e-3  # a difference of log odds that is not worth a step more
 BATCH = 32  # rows at a time
+WORD_BEGINS, WORD_GOES_ON = ("Ġ", "▁"), "##"  # how tokenizers write pieces of words
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,46 @@ class Explanation:
         if self.baseline is None:
             return True
         return abs(self.gap) <= max(TOLERANCE * abs(self.log_odds - self.baseline), NEGLIGIBLE)
+
+
+@dataclass(frozen=True)
+class Token:
+    """A token as people read it; `joined`: no blank stands before it. `contribution` is in log odds."""
+
+    text: str
+    contribution: float
+    joined: bool
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A row, what the model answers, and the tokens that speak for `label` or against it."""
+
+    row: dict[str, Any]
+    answer: dict[str, Any]
+    label: str
+    method: str
+    tokens: tuple[Token, ...]
+    explanation: Explanation
+
+    @property
+    def probability(self) -> float:
+        """Of `label`."""
+        return 1 / (1 + float(np.exp(-self.explanation.log_odds)))
+
+    def strongest(self, most: int) -> tuple[list[Token], list[Token]]:
+        """The tokens that speak for the label most, and those that speak against it."""
+        ranked = sorted(self.tokens, key=lambda token: -abs(token.contribution))
+        chosen = [token for token in ranked if token.contribution > 0], [t for t in ranked if t.contribution < 0]
+        return chosen[0][:most], chosen[1][:most]
+
+    def to_json(self) -> dict[str, Any]:
+        found = self.explanation
+        told: dict[str, Any] = {"label": self.label, "method": self.method, "log_odds": round(found.log_odds, 6)}
+        if found.baseline is not None:
+            told |= {"baseline_log_odds": round(found.baseline, 6), "gap": round(found.gap, 6), "steps": found.steps}
+        tokens = [{"token": token.text, "contribution": round(token.contribution, 6)} for token in self.tokens]
+        return {**self.row, **self.answer, "explained": {**told, "tokens": tokens}}
 
 
 class Explainer:
@@ -209,6 +251,24 @@ def replacements(tokenizer: Any) -> dict[str, int]:
     if not isinstance(tokenizer, UnitTokenizer) and tokenizer.mask_token_id is not None:
         ids["mask"] = tokenizer.mask_token_id
     return ids
+
+
+def tokens_of(ids: np.ndarray, contributions: np.ndarray, tokenizer: Any, special: Sequence[int]) -> list[Token]:
+    """The tokens of a row, without the special ones before and after its text."""
+    text = np.flatnonzero(~np.isin(ids, special))
+    if not len(text):
+        return []
+    first, last = int(text[0]), int(text[-1]) + 1
+    forms = tokenizer.convert_ids_to_tokens(ids[first:last].tolist())
+    marked = any(form.startswith(WORD_BEGINS) for form in forms)
+    characters = isinstance(tokenizer, UnitTokenizer) and tokenizer.settings.unit == "characters"
+    found: list[Token] = []
+    for form, contribution in zip(forms, contributions[first:last].tolist(), strict=True):
+        text = form.removeprefix(WORD_GOES_ON).lstrip("".join(WORD_BEGINS)) or form
+        goes_on = characters or (not form.startswith(WORD_BEGINS) if marked else form.startswith(WORD_GOES_ON))
+        beside = is_ideograph(text[0]) or (found and is_ideograph(found[-1].text[-1]))
+        found.append(Token(text, contribution, bool(not found or goes_on or beside)))
+    return found
 
 
 def _repeated(batch: Batch, rows: int) -> Batch:

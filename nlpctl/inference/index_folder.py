@@ -14,10 +14,9 @@ from pathlib import Path
 from typing import Literal
 
 from nlpctl.errors import UserError
-from nlpctl.files import write_json_atomic
+from nlpctl.files import read_json, sha256_of, write_json_atomic
 from nlpctl.layout import INDEX_VECTORS, MANIFEST
-from nlpctl.models.source import read_json, resolve_source
-from nlpctl.runtime.run_directory import sha256_of
+from nlpctl.models.source import resolve_source
 
 FORMAT = 1
 BUILD_AGAIN = "build it again: nlpctl index build"

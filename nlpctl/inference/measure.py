@@ -16,8 +16,8 @@ from typing import Any
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.inference.speeds import Order
 from nlpctl.models.export_folder import read_manifest
-from nlpctl.runtime.orphans import die_with_parent
 from nlpctl.runtime.process import ProcessSetup, quiet_import
+from nlpctl.runtime.worker import die_with_parent
 
 ROWS = 128  # made up; a batch of more is one batch
 SECONDS = 0.5  # per choice on average, after a round that does not count; one round where that takes longer

@@ -9,8 +9,7 @@ import onnxruntime
 
 from nlpctl.data.collate import Batch
 from nlpctl.errors import RunFailed, UserError
-from nlpctl.inference.foreign import AGAIN, check_graph
-from nlpctl.models.export_folder import ExportManifest, Graph
+from nlpctl.models.export_folder import EXPORT_AGAIN, ExportManifest, Graph, check_graph
 from nlpctl.runtime.process import ProcessSetup
 
 CPU_PROVIDER, CUDA_PROVIDER = "CPUExecutionProvider", "CUDAExecutionProvider"
@@ -32,7 +31,7 @@ class OnnxPredictor:
             self._session = onnxruntime.InferenceSession(str(file), _options(setup), providers=_providers(setup))
         except Exception as error:
             message = f"ONNX Runtime cannot load this graph: {str(error).strip()}"
-            raise UserError(message, str(file), AGAIN) from None
+            raise UserError(message, str(file), EXPORT_AGAIN) from None
         if setup.device != "cpu" and CUDA_PROVIDER not in self._session.get_providers():  # it fell back on the CPU
             hint = "install the CUDA and cuDNN that this onnxruntime-gpu was built for, or use --engine paddle"
             raise UserError(f"ONNX Runtime cannot use {setup.device}", "inference.engine", hint)
@@ -42,7 +41,7 @@ class OnnxPredictor:
         for spec in manifest.inputs:
             if inputs[spec.name] != _TYPES[spec.dtype]:
                 message = f"this graph takes {spec.name} as {inputs[spec.name]}, but its export feeds {spec.dtype}"
-                raise UserError(message, str(file), f"it is of another model: {AGAIN}")
+                raise UserError(message, str(file), f"it is of another model: {EXPORT_AGAIN}")
 
     def outputs(self, batch: Batch) -> tuple[np.ndarray, ...]:
         """The network's outputs for one padded batch without labels; inputs are found by name.

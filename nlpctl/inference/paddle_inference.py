@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -9,16 +12,21 @@ from typing import Any
 import numpy as np
 import paddle.inference as paddle_inference
 
+from nlpctl import console
 from nlpctl.data.collate import Batch
 from nlpctl.errors import RunFailed, UserError
+from nlpctl.files import read_json
 from nlpctl.formats.program import read_program
-from nlpctl.inference.foreign import AGAIN, check_graph
-from nlpctl.models.export_folder import ExportManifest, Graph
+from nlpctl.layout import EXPORT_MANIFEST
+from nlpctl.models.export_folder import EXPORT_AGAIN, ExportManifest, Graph, check_graph
+from nlpctl.runtime.cache import cache_folder
 from nlpctl.runtime.process import ProcessSetup
-from nlpctl.runtime.silence import silent_stderr
+from nlpctl.runtime.process_state import silent_stderr
 from nlpctl.upstream.bfloat16_cast import keep_casts
 
 CARD_MEMORY_MB = 256  # what the memory pool of a card starts with; it grows
+WORKSPACE = 1 << 30  # bytes that TensorRT may use while it builds
+SMALLEST_SUBGRAPH = 3  # operators that TensorRT takes; smaller subgraphs are left to Paddle
 SHAPES_KEPT = 256  # batches of different size that oneDNN keeps its preparations for
 
 
@@ -54,8 +62,6 @@ class PaddlePredictor:
         check_graph(program, manifest, described.feeds, len(described.fetches))
         config = configuration(program, parameters, precision, setup)
         if tensorrt:
-            from nlpctl.inference.tensorrt import use_tensorrt
-
             use_tensorrt(config, folder, graph, precision, setup, samples)
         self._use(create(config, program))
         self._onednn = setup.device == "cpu"
@@ -113,7 +119,9 @@ def create(config: Any, program: Path) -> Any:
         with silent_stderr():
             return paddle_inference.create_predictor(config)
     except Exception as error:
-        raise UserError(f"Paddle Inference cannot load this graph: {_reason(error)}", str(program), AGAIN) from None
+        raise UserError(
+            f"Paddle Inference cannot load this graph: {_reason(error)}", str(program), EXPORT_AGAIN
+        ) from None
 
 
 def feed(inputs: dict[str, Any], batch: Batch) -> None:
@@ -136,3 +144,59 @@ def _reason(error: Exception) -> str:
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     told = [line for line in lines if "Error:" in line] or lines or [type(error).__name__]
     return told[0]
+
+
+# -- TensorRT ----------------------------------------------------------------------------------
+#
+# It builds its engine for ranges of shapes. They are collected by running sample batches once, and kept in the cache
+# folder, with the engine that is built for them; batches outside the ranges have it built anew.
+#
+# Collecting shapes is tested, on a processor; the rest was never run: it takes a card and a Paddle built with TensorRT.
+# It follows Paddle 2.6's paddle/fluid/inference/api/paddle_analysis_config.h.
+
+
+def use_tensorrt(
+    config: Any, folder: Path, graph: Graph, precision: str, setup: ProcessSetup, samples: Sequence[Batch]
+) -> None:
+    """Have `config` hand what it can to TensorRT, with the shapes of `samples`."""
+    kept = _kept_folder(folder, graph, precision, samples)
+    shapes = kept / "shapes.pbtxt"
+    if not shapes.is_file():
+        console.note("collecting shapes for TensorRT, and building its engine: once on this machine")
+        collect_shapes(shapes, folder, graph, setup, samples)
+    kinds = paddle_inference.PrecisionType
+    config.set_optim_cache_dir(str(kept))
+    config.enable_tensorrt_engine(
+        workspace_size=WORKSPACE,
+        max_batch_size=max(len(next(iter(batch.values()))) for batch in samples),
+        min_subgraph_size=SMALLEST_SUBGRAPH,
+        precision_mode=kinds.Half if precision == "fp16" else kinds.Float32,
+        use_static=True,
+        use_calib_mode=False,
+    )
+    config.enable_tuned_tensorrt_dynamic_shape(str(shapes), True)
+
+
+def collect_shapes(shapes: Path, folder: Path, graph: Graph, setup: ProcessSetup, samples: Sequence[Batch]) -> None:
+    """Run the samples and have Paddle write the ranges of all shapes to `shapes`, also of those inside the graph."""
+    program, parameters = (folder / name for name in graph.files)
+    shapes.parent.mkdir(parents=True, exist_ok=True)
+    staged = shapes.with_suffix(".partial")
+    config = configuration(program, parameters, "fp32", setup)
+    config.collect_shape_range_info(str(staged))
+    predictor = create(config, program)
+    inputs = {name: predictor.get_input_handle(name) for name in predictor.get_input_names()}
+    for batch in samples:
+        feed(inputs, batch)
+        predictor.run()
+    del predictor, config  # the file is written when the predictor ends
+    os.replace(staged, shapes)
+
+
+def _kept_folder(folder: Path, graph: Graph, precision: str, samples: Sequence[Batch]) -> Path:
+    """Where shapes and engine are kept: named by graph, precision, shapes of the samples and TensorRT's version."""
+    sums = read_json(folder / EXPORT_MANIFEST)["sha256"]
+    largest = [[name, *max(batch[name].shape for batch in samples)] for name in samples[0]]
+    version = list(paddle_inference.get_trt_compile_version())
+    key = json.dumps([[sums[name] for name in graph.files], precision, largest, version])
+    return cache_folder(os.environ) / "nlpctl" / "tensorrt" / hashlib.sha256(key.encode()).hexdigest()[:32]

@@ -22,7 +22,7 @@ from nlpctl.data.row import BadRow
 from nlpctl.data.tokenizers import TextEncoder
 from nlpctl.inference.engine import Predictor
 from nlpctl.runtime.ahead import Ahead
-from nlpctl.runtime.interpreter import short_turns, what_is_there_is_kept
+from nlpctl.runtime.process_state import gc_frozen, short_turns
 from nlpctl.tasks.base import Task
 
 T = TypeVar("T")
@@ -74,7 +74,7 @@ class Pipeline:
         tokenising and `finish` run in threads beside the engine; where one fails, the windows before come first.
         """
         read = self._steps(windows, batch_size)
-        with what_is_there_is_kept(), short_turns(), Ahead(read, AHEAD) as steps, _Behind() as behind:
+        with gc_frozen(), short_turns(), Ahead(read, AHEAD) as steps, _Behind() as behind:
             try:
                 while True:
                     if not steps.ready:  # the input pauses: nothing is held back

@@ -10,26 +10,21 @@ import contextlib
 import hashlib
 import json
 import os
-import signal
-import subprocess
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from nlpctl.files import write_json_atomic
+from nlpctl import console
+from nlpctl.files import read_json, write_json_atomic
 from nlpctl.inference.choice import Choice
 from nlpctl.layout import EXPORT_MANIFEST
-from nlpctl.models.source import read_json
-from nlpctl.runtime import console
 from nlpctl.runtime.cache import cache_folder
-from nlpctl.runtime.child import module_path
 from nlpctl.runtime.cpu import cpu_info
 from nlpctl.runtime.process import ProcessSetup
-from nlpctl.runtime.versions import installed_version
+from nlpctl.runtime.versions import ENGINES, installed_version
+from nlpctl.runtime.worker import how_ended, run_python
 
 FORMAT = 1
-_ENGINE_PACKAGES = ("paddlepaddle", "paddlepaddle-gpu", "onnxruntime", "onnxruntime-gpu")
 
 
 @dataclass(frozen=True)
@@ -69,14 +64,12 @@ def measured_speeds(folder: Path, found: Sequence[Choice], setup: ProcessSetup, 
 def measure(order: Order) -> Speeds:
     """Time the choices in a process of its own; one that ends the process is named in `failed` and the others go on."""
     failed: dict[str, str] = {}
-    environment = {**os.environ, "PYTHONPATH": module_path()}
     while True:
         left = [name for name in order.names if name not in failed]
         words = {**asdict(order), "names": left}
-        command = [sys.executable, "-m", "nlpctl.inference.measure", json.dumps(words), str(os.getpid())]
-        done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, env=environment)
+        done = run_python("-m", "nlpctl.inference.measure", json.dumps(words), str(os.getpid()))
         trying, speeds = "", {}
-        for line in done.stdout.decode("utf-8", errors="replace").splitlines():
+        for line in done.output.splitlines():
             with contextlib.suppress(ValueError):
                 event = json.loads(line)
                 trying = event.get("trying", trying)
@@ -84,7 +77,7 @@ def measure(order: Order) -> Speeds:
                 speeds |= event.get("rows_per_second", {})
         if speeds or not trying or trying in failed:
             return Speeds(speeds, failed)
-        failed[trying] = _ended(done.returncode)
+        failed[trying] = how_ended(done.code)
 
 
 def _cache_file(folder: Path, found: Sequence[Choice], setup: ProcessSetup, batch_size: int) -> Path:
@@ -95,7 +88,7 @@ def _cache_file(folder: Path, found: Sequence[Choice], setup: ProcessSetup, batc
         [[each.name, [sums[name] for name in each.graph.files]] for each in found],
         asdict(cpu_info()),
         [setup.device, setup.threads, batch_size],
-        [installed_version(package) for package in _ENGINE_PACKAGES],
+        [installed_version(package) for package in ENGINES],
     ]
     digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()
     return cache_folder(os.environ) / "nlpctl" / "engines" / f"{digest[:32]}.json"
@@ -110,7 +103,3 @@ def _read(file: Path) -> Speeds | None:
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
     return Speeds(speeds, failed, kept=True) if speeds else None
-
-
-def _ended(code: int) -> str:
-    return f"exit {code}" if code >= 0 else f"the process was killed by {signal.Signals(-code).name}"

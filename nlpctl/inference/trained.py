@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nlpctl import console
 from nlpctl.config.schema import Recipe, RuntimeSection
 from nlpctl.errors import UserError
 from nlpctl.layout import CHECKPOINTS, MODEL, TASK
@@ -14,7 +15,6 @@ from nlpctl.models.export_folder import ExportManifest, read_manifest
 from nlpctl.models.folder import read_trained_card
 from nlpctl.models.source import ModelSource, resolve_source
 from nlpctl.models.sums import check_model_sums
-from nlpctl.runtime import console
 from nlpctl.runtime.process import ProcessSetup, configure_paddle, prepare_process, quiet_import, quiet_libraries
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def load_network(recipe: Recipe, source: str) -> TrainedModel:
     from nlpctl.data.labels import LabelSet
     from nlpctl.data.tokenizers import build_encoder
     from nlpctl.inference.engine import DygraphPredictor
-    from nlpctl.models.length import check_length
+    from nlpctl.models.network import check_length
     from nlpctl.tasks.registry import TASKS, make_task
 
     model = TASKS[recipe.task].load_trained(recipe, source)

@@ -6,11 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import paddle
+
 from nlpctl.config.schema import ModelSection
+from nlpctl.errors import UserError
 from nlpctl.models.add_tokens import AddedTokens
-from nlpctl.models.freeze import freeze
-from nlpctl.models.parameters import count, named, set_parameters
-from nlpctl.models.tie import tie
+from nlpctl.models.parameters import count, named, select, set_parameters
+from nlpctl.upstream.frozen_layers import pass_gradients
 
 
 @dataclass(frozen=True)
@@ -68,3 +70,82 @@ def describe_changes(network: Any, changes: Changes) -> list[str]:
             f"{changes.frozen[-1]}; {counts['trainable']:,} are trained"
         )
     return lines
+
+
+def tie(network: Any, pairs: Sequence[Sequence[str]], where: str) -> list[tuple[str, str]]:
+    """Let the parameters of each pair's second pattern be those of its first, in their order. Returns the names.
+
+    The second may match several times as many: [[encoder.layers.0, encoder.layers.1-5]] shares one layer among six.
+    A saved model has every value under both names. UserError, blaming the key `where`: a pattern matches nothing, the
+    two do not match parameters of the same shapes, or the same parameter stands on both sides.
+    """
+    tied = []
+    for first, second in pairs:
+        parameters = named(network)
+        kept, replaced = select([first], parameters, where), select([second], parameters, where)
+        both = next((name for name in replaced if name in kept), None)
+        if both is not None:
+            hint = "name two different parameters or layers"
+            raise UserError(f"{first!r} and {second!r} both match {both}", where=where, hint=hint)
+        if len(replaced) % len(kept):
+            raise UserError(
+                f"{first!r} matches {len(kept)} parameters and {second!r} {len(replaced)}",
+                where=where,
+                hint="they are tied one by one, in their order: name layers that are built alike",
+            )
+        repeated = kept * (len(replaced) // len(kept))
+        for keep, name in zip(repeated, replaced, strict=True):
+            _check(network, keep, name, parameters, where)
+        for keep, name in zip(repeated, replaced, strict=True):
+            _replace(network, parameters[name], parameters[keep])
+        tied += zip(repeated, replaced, strict=True)
+    return tied
+
+
+def _check(network: Any, keep: str, name: str, parameters: dict[str, Any], where: str) -> None:
+    shapes = [parameters[each].shape for each in (keep, name)]
+    if shapes[0] != shapes[1]:
+        raise UserError(
+            f"{keep} is {shapes[0]} and {name} is {shapes[1]}", where=where, hint="tie parameters of the same shape"
+        )
+    for each in (keep, name):
+        layer = dict(network.named_sublayers(include_self=True))[each.rpartition(".")[0]]
+        if isinstance(layer, paddle.nn.layer.rnn.RNNBase | paddle.nn.layer.rnn.RNNCellBase):
+            hint = "tie other layers; Paddle's recurrent layers keep a second list of their parameters"
+            raise UserError(f"{each} belongs to a recurrent layer, which cannot be tied", where=where, hint=hint)
+
+
+def _replace(network: Any, old: Any, new: Any) -> None:
+    """Put `new` in place of `old`, under every name that it has."""
+    for layer in network.sublayers(include_self=True):
+        for name, parameter in list(layer._parameters.items()):
+            if parameter is old:
+                setattr(layer, name, new)
+
+
+def freeze(network: paddle.nn.Layer, patterns: Sequence[str], where: str) -> list[str]:
+    """Freeze what `patterns` mean, and return the names. Every name of a shared parameter is frozen with it.
+
+    The optimizer passes over frozen parameters, weight decay included. A normalisation layer that keeps statistics
+    of its inputs (batch norm) keeps those it has when all its parameters are frozen.
+
+    UserError, blaming the key `where`: a pattern matches nothing, or nothing is left to train.
+    """
+    parameters = named(network)
+    chosen = {id(parameters[name]) for name in select(patterns, parameters, where)}
+    for parameter in parameters.values():
+        if id(parameter) in chosen:
+            parameter.stop_gradient = True
+    if all(parameter.stop_gradient for parameter in parameters.values()):
+        hint = "leave out the task head, such as classifier"
+        raise UserError("every parameter is frozen: nothing is left to train", where=where, hint=hint)
+    for layer in network.sublayers():
+        if _keeps_statistics(layer) and all(parameter.stop_gradient for parameter in layer.parameters()):
+            layer._use_global_stats = True
+    pass_gradients(network)
+    return [name for name, parameter in parameters.items() if id(parameter) in chosen]
+
+
+def _keeps_statistics(layer: Any) -> bool:
+    """Whether it is a batch norm: training moves its mean and variance, which no gradient reaches."""
+    return isinstance(layer, paddle.nn.layer.norm._BatchNormBase | paddle.nn.BatchNorm)

@@ -13,20 +13,21 @@ Imports neither Paddle nor NumPy: a damaged folder is told before they are loade
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
 from nlpctl.errors import UserError
-from nlpctl.files import write_json_atomic
+from nlpctl.files import read_json, write_json_atomic
 from nlpctl.layout import EXPORT_MANIFEST, EXPORT_REPORT
-from nlpctl.models.source import read_json
 from nlpctl.models.sums import check_sums, sums_of
 
 FORMAT = 1
 REPORTS = (EXPORT_REPORT, "report.md")  # for people; not among the checksums
 _AGAIN = "copy the folder again, or make it again with `nlpctl export`"
+
+EXPORT_AGAIN = "export the model again: nlpctl export"
 
 GraphFormat = Literal["paddle", "onnx"]
 
@@ -151,3 +152,17 @@ def _graph(value: Mapping[str, Any]) -> Graph:
 def _counts(path: Path) -> bool:
     return path.is_file() and path.name not in (EXPORT_MANIFEST, *REPORTS)
 
+
+def check_graph(file: Path, manifest: ExportManifest, inputs: Collection[str], outputs: int) -> None:
+    """UserError where a graph takes other `inputs`, or gives another number of `outputs`, than the export says."""
+    expected = [spec.name for spec in manifest.inputs]
+    if sorted(inputs) != sorted(expected):
+        message = f"this graph takes {_listed(inputs)}, but its export feeds {_listed(expected)}"
+        raise UserError(message, str(file), f"it is of another model: {EXPORT_AGAIN}")
+    if outputs != len(manifest.outputs):
+        message = f"this graph has {outputs} outputs, but its export reads {len(manifest.outputs)}"
+        raise UserError(message, str(file), f"it is of another model: {EXPORT_AGAIN}")
+
+
+def _listed(names: Collection[str]) -> str:
+    return ", ".join(sorted(names)) or "nothing"

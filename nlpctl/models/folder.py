@@ -21,9 +21,9 @@ from typing import Any
 
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
-from nlpctl.files import write_json_atomic
+from nlpctl.files import read_json, write_json_atomic
 from nlpctl.layout import LABELS, TASK
-from nlpctl.models.source import CONFIG_FILES, read_config, read_json
+from nlpctl.models.source import CONFIG_FILES, read_config
 from nlpctl.models.sums import renew_model_sums, write_model_sums
 
 FORMAT = 1

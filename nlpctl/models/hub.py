@@ -12,8 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.errors import UserError
+from nlpctl.files import read_json
 from nlpctl.models.families import Family, family_of_config, family_of_hub_name, known_hub_names
-from nlpctl.models.source import CONFIG_FILES, VOCABULARY_FILES, read_json
+from nlpctl.models.source import CONFIG_FILES, VOCABULARY_FILES
 from nlpctl.models.tokenizer import load_tokenizer
 from nlpctl.names import nearest
 from nlpctl.upstream.tokenizer_files import keep_resources

@@ -108,3 +108,14 @@ def _check_overrides(config: Any, overrides: Mapping[str, Any]) -> None:
             problems.append(Problem(f"{value!r} is no probability", where, "give a number from 0 to 1"))
     if problems:
         raise UserError(problems=problems)
+
+
+def check_length(network: Any, max_seq_length: int, where: str) -> None:
+    """UserError, blaming `where`, when `max_seq_length` tokens are more than the network has positions."""
+    positions = max_positions(network)
+    if positions is not None and max_seq_length > positions:
+        raise UserError(
+            f"{max_seq_length} tokens are more than the network's {positions} positions",
+            where=where,
+            hint=f"set it to {positions} or less",
+        )

@@ -7,7 +7,6 @@ mistyped path costs a second and not a minute.
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
 import re
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nlpctl.errors import UserError
+from nlpctl.files import read_json
 from nlpctl.layout import CHECKPOINTS, EXPORT_MANIFEST, MANIFEST, MODEL, TASK
 from nlpctl.runtime.run_directory import RunDirectory
 
@@ -73,20 +73,6 @@ def weights_file(folder: Path) -> Path | None:
         if (folder / name).is_file():
             return folder / name
     return None
-
-
-def read_json(path: Path) -> dict[str, Any]:
-    """Read a JSON object. Raises UserError when it cannot be read, is cut off, or is not an object."""
-    try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise UserError(f"is not valid JSON ({error})", where=str(path), hint=_COPY_AGAIN) from error
-    except OSError as error:
-        hint = "check the path and its rights"
-        raise UserError(f"cannot be read: {error.strerror}", where=str(path), hint=hint) from error
-    if not isinstance(value, dict):
-        raise UserError("must hold a JSON object", where=str(path), hint=_COPY_AGAIN)
-    return value
 
 
 def read_config(folder: Path) -> dict[str, Any]:

@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.errors import UserError
-from nlpctl.files import STAGING_PREFIX, write_json_atomic
+from nlpctl.files import STAGING_PREFIX, read_json, sha256_of, write_json_atomic
 from nlpctl.layout import MANIFEST, TASK
-from nlpctl.models.source import WEIGHTS, read_json
-from nlpctl.runtime.run_directory import sha256_of
+from nlpctl.models.source import WEIGHTS
 
 FORMAT = 1
 KIND = "model"  # tells the manifest of a model folder from those of a run and of an index

@@ -9,8 +9,8 @@ from typing import Any
 
 from nlpctl.data.units import UnitTokenizer
 from nlpctl.errors import UserError
+from nlpctl.files import read_json
 from nlpctl.models.families import OWN, Family
-from nlpctl.models.source import read_json
 from nlpctl.upstream.tokenizer_files import keep_resources
 
 _TOKENIZER_CONFIG = "tokenizer_config.json"

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from nlpctl import console
 from nlpctl.data.lines import decode, numbered_lines
 from nlpctl.errors import Problem, UserError
-from nlpctl.runtime import console
 
 SHOWN = 10  # bad lines that are listed
 

@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 
 from nlpctl.errors import UserError
+from nlpctl.files import read_json
 from nlpctl.formats.safe_pickle import BROKEN_HINT, load_pdparams
 from nlpctl.formats.torch_file import load_torch_file
-from nlpctl.models.source import read_json
 
 _SAFETENSORS_DTYPES = {
     "F64": np.float64,

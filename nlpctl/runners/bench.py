@@ -12,6 +12,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
+from nlpctl import console
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import NlpctlError, UserError
 from nlpctl.files import write_text_atomic, writing
@@ -20,8 +21,7 @@ from nlpctl.models.export_folder import read_manifest
 from nlpctl.models.source import resolve_source, weights_file
 from nlpctl.runners.pages.bench import bench_page
 from nlpctl.runners.timed_process import Candidate, Texts, TimedProcess
-from nlpctl.runners.timing import Figures, conditions, figures
-from nlpctl.runtime import console
+from nlpctl.runners.timing import BenchResult, Speed, Timed, conditions, figures
 from nlpctl.runtime.cpu import physical_cores
 from nlpctl.runtime.interrupt import sigterm_interrupts
 
@@ -39,40 +39,6 @@ class Plan:
     batch_sizes: tuple[int, ...] = (1, 32)
     threads: tuple[int, ...] = ()
     rounds: int = 5
-
-
-@dataclass(frozen=True)
-class Speed:
-    """One candidate at one batch size. `text_samples_per_second`: from raw text to answers; None with fixed lengths."""
-
-    batch_size: int
-    engine: Figures
-    text_samples_per_second: float | None
-
-
-@dataclass(frozen=True)
-class Timed:
-    """One candidate; `engine` with its precision.
-
-    `peak_mb`: of its process, Paddle included. `size_mb`: its weights and graphs on disk. MB of 1024 x 1024 bytes.
-    """
-
-    model: str
-    engine: str
-    threads: int
-    load_seconds: float
-    peak_mb: float
-    size_mb: float
-    speeds: tuple[Speed, ...]
-
-
-@dataclass(frozen=True)
-class BenchResult:
-    """What was timed, what failed (candidate, reason), and under which conditions."""
-
-    timed: tuple[Timed, ...]
-    failed: tuple[tuple[str, str], ...]
-    conditions: dict[str, Any]
 
 
 def bench(recipes: Sequence[Recipe], plan: Plan) -> BenchResult:

@@ -11,11 +11,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nlpctl import console
 from nlpctl.config.schema import Recipe
+from nlpctl.data.inspect.advice import advice
+from nlpctl.data.inspect.duplicates import NEAR
 from nlpctl.data.inspect.lengths import CountedTokens, EstimatedTokens, TokenCounter
 from nlpctl.data.inspect.page import inspection_page
 from nlpctl.data.inspect.profile import Inspection, inspect_rows
 from nlpctl.data.inspect.rows import read_split
+from nlpctl.data.inspect.tables import Shown, Table, all_tables, current_folder
 from nlpctl.data.kinds import task_rows
 from nlpctl.data.records import Records
 from nlpctl.data.sources import SPLITS, RowSource, has_split, open_split
@@ -27,7 +31,6 @@ from nlpctl.files import staged_file, write_text_atomic, writing
 from nlpctl.inference.trained import find_trained_model, one_process
 from nlpctl.models.source import resolve_source
 from nlpctl.outputs import is_stream, refuse_output
-from nlpctl.runtime import console
 from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_libraries
 
 SHOWN = 20  # rows of a finding
@@ -59,6 +62,11 @@ def inspect_data(
         console.note(f"reading {split}: {source.description}")
         read.append(read_split(source, split, rows, labels, counter, most=most, shown=shown))
     return inspect_rows(read, recipe, counter, rows.in_windows, shown)
+
+
+def told(found: Inspection, rows: int, width: int) -> tuple[list[Table], list[str]]:
+    """The inspection for the console: tables of at most `rows` rows, texts cut to `width`; and what to do about it."""
+    return list(all_tables(found, Shown(rows, width, current_folder()))), list(advice(found))
 
 
 def write_page(found: Inspection, name: str, path: Path) -> None:
@@ -93,7 +101,7 @@ def split_data(
     shares: Mapping[str, float],
     *,
     group_by: str | None = None,
-    near: float | None = None,
+    near: bool = False,
     overwrite: bool = False,
 ) -> SplitResult:
     """Cut the training rows of `recipe` into new files train, dev and test in `folder`, by training.seed.
@@ -115,11 +123,12 @@ def split_data(
     _refuse_older_parts(folder, files)
     together = recipe.data.columns.context if recipe.task == "question_answering" else None
     seed = recipe.training.seed
-    chosen = cut(read, targets, seed, together=together, group_by=group_by, near=near)
+    likeness = NEAR if near else None
+    chosen = cut(read, targets, seed, together=together, group_by=group_by, near=likeness)
     counts = {part: len(chosen[part]) for part in files}
     labels = {part: label_counts(read, chosen[part]) for part in files}
     told = {"source": source.description, "task": recipe.task, "seed": seed, "shares": dict(shares)}
-    told |= {"group_by": group_by, "near": near, "rows": counts, "labels": labels, "skipped_rows": read.skipped}
+    told |= {"group_by": group_by, "near": likeness, "rows": counts, "labels": labels, "skipped_rows": read.skipped}
     # All are written aside before the first is renamed, so that parts of two cuts are never mixed by a full disk.
     with writing(folder, "name another folder: -o"), contextlib.ExitStack() as staged:
         for part, path in files.items():

@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nlpctl import console
 from nlpctl.config.schema import Recipe
 from nlpctl.data.inputs import PredictInput
 from nlpctl.data.readers import no_rows
@@ -19,7 +20,6 @@ from nlpctl.inference.trained import TrainedModel, find_trained_model
 from nlpctl.outputs import NO_ARRAYS, refuse_stream
 from nlpctl.runners.open_model import open_trained_model
 from nlpctl.runners.predict import WINDOW_BATCHES, PredictResult, check_bad_row, refuse_output
-from nlpctl.runtime import console
 from nlpctl.runtime.interrupt import sigterm_interrupts
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def write_embeddings(
     refuse_stream(output, *NO_ARRAYS)
     total = source.check() if source.rereadable else None  # a bad row in the last line should not cost an hour
     model = open_trained_model(recipe, model_source, batch_size)
-    from nlpctl.formats.npy_writer import ArrayFile
+    from nlpctl.runners.npy_writer import ArrayFile
 
     started, file, bad = time.monotonic(), None, 0
     try:

@@ -9,7 +9,7 @@ from typing import Any
 from nlpctl.config.schema import Recipe
 from nlpctl.data.examples import ExampleList
 from nlpctl.data.kinds import task_rows
-from nlpctl.data.sources import has_split, open_split
+from nlpctl.data.sources import SPLITS, has_split, open_split
 from nlpctl.data.splits import read_labelled_split
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import UserError
@@ -31,8 +31,11 @@ class EvalResult:
 def evaluate(recipe: Recipe, splits: Sequence[str] = ()) -> EvalResult:
     """Score the recipe's trained model on `splits`; by default on dev and test, as far as there are any.
 
-    Raises UserError when there is no trained model, no data, or a bad row (by data.on_bad_row).
+    Raises UserError when there is no such split, no trained model, no data, or a bad row (by data.on_bad_row).
     """
+    for name in splits:
+        if name not in SPLITS:
+            raise UserError(f"there is no split {name!r}", where="--split", hint=f"one of {', '.join(SPLITS)}")
     source = find_trained_model(recipe)
     wanted = tuple(splits) or tuple(split for split in ("dev", "test") if has_split(recipe.data, split))
     missing = [split for split in wanted if not has_split(recipe.data, split)]

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
+from nlpctl import console
 from nlpctl.config.schema import Recipe
 from nlpctl.data.inputs import PredictInput
 from nlpctl.data.row import BadRow
@@ -18,45 +16,12 @@ from nlpctl.inference.trained import TrainedModel, find_trained_model, open_netw
 from nlpctl.names import did_you_mean
 from nlpctl.runners.pages.explain import explanations_page
 from nlpctl.runners.predict import check_bad_row, refuse_output
-from nlpctl.runtime import console
 from nlpctl.runtime.interrupt import sigterm_interrupts
 
 if TYPE_CHECKING:
-    from nlpctl.inference.explain import Baseline, Explanation, Method
-    from nlpctl.inference.token_text import Token
+    from nlpctl.inference.explain import Baseline, Explained, Method
 
 TASKS = ("sequence_classification", "text_matching", "few_shot_classification", "multi_label_classification")
-
-
-@dataclass(frozen=True)
-class Explained:
-    """A row, what the model answers, and the tokens that speak for `label` or against it."""
-
-    row: dict[str, Any]
-    answer: dict[str, Any]
-    label: str
-    method: str
-    tokens: tuple[Token, ...]
-    explanation: Explanation
-
-    @property
-    def probability(self) -> float:
-        """Of `label`."""
-        return 1 / (1 + float(np.exp(-self.explanation.log_odds)))
-
-    def strongest(self, most: int) -> tuple[list[Token], list[Token]]:
-        """The tokens that speak for the label most, and those that speak against it."""
-        ranked = sorted(self.tokens, key=lambda token: -abs(token.contribution))
-        chosen = [token for token in ranked if token.contribution > 0], [t for t in ranked if t.contribution < 0]
-        return chosen[0][:most], chosen[1][:most]
-
-    def to_json(self) -> dict[str, Any]:
-        found = self.explanation
-        told: dict[str, Any] = {"label": self.label, "method": self.method, "log_odds": round(found.log_odds, 6)}
-        if found.baseline is not None:
-            told |= {"baseline_log_odds": round(found.baseline, 6), "gap": round(found.gap, 6), "steps": found.steps}
-        tokens = [{"token": token.text, "contribution": round(token.contribution, 6)} for token in self.tokens]
-        return {**self.row, **self.answer, "explained": {**told, "tokens": tokens}}
 
 
 def explain(
@@ -95,8 +60,7 @@ def _explanations(
     baseline: Baseline | None,
 ) -> Iterator[Explained]:
     from nlpctl.data.collate import raise_failure
-    from nlpctl.inference.explain import Explainer
-    from nlpctl.inference.token_text import tokens_of
+    from nlpctl.inference.explain import Explained, Explainer, tokens_of
 
     task, tokenizer = model.task, model.encoder.tokenizer
     collate = task.collator(model.encoder, labelled=False)

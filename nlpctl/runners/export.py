@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import nlpctl
+from nlpctl import console
 from nlpctl.config.schema import Recipe
 from nlpctl.data.kinds import task_rows
 from nlpctl.data.sample_rows import require_rows, rows_to_calibrate, rows_to_compare
@@ -25,9 +26,8 @@ from nlpctl.models.export_folder import ExportManifest, read_manifest, write_man
 from nlpctl.models.folder import make_card, save_description
 from nlpctl.models.source import resolve_source
 from nlpctl.names import did_you_mean
-from nlpctl.runtime import console
 from nlpctl.runtime.interrupt import sigterm_interrupts
-from nlpctl.runtime.versions import installed_versions
+from nlpctl.runtime.versions import engine_versions
 
 if TYPE_CHECKING:
     from nlpctl.data.collate import Batch
@@ -196,10 +196,8 @@ def _model_name(recipe: Recipe, source: str) -> str:
 
 
 def export_versions() -> dict[str, str]:
-    """Of the packages that make graphs, or run them."""
-    installed = installed_versions()
-    made_by = ("paddlepaddle", "paddlepaddle-gpu", "paddlenlp", "paddle2onnx", "onnxruntime")
-    return {"nlpctl": nlpctl.__version__, **{name: installed[name] for name in made_by if name in installed}}
+    """Of nlpctl, and the packages that make graphs or run them."""
+    return {"nlpctl": nlpctl.__version__, **engine_versions()}
 
 
 def write_export(recipe: Recipe, source: str, folder: Path, final: Path, wanted: Wanted) -> ExportManifest:

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from nlpctl import console
 from nlpctl.config.schema import Recipe
 from nlpctl.data.inputs import PredictInput
 from nlpctl.data.readers import no_rows
@@ -22,7 +23,6 @@ from nlpctl.files import staged_file
 from nlpctl.inference.trained import TrainedModel, find_trained_model, open_network
 from nlpctl.outputs import NO_ARRAYS, refuse_stream
 from nlpctl.runners.predict import PredictResult, check_bad_row, refuse_output
-from nlpctl.runtime import console
 from nlpctl.runtime.interrupt import sigterm_interrupts
 
 ROW, OFFSETS, INPUT_IDS = "row", "offsets", "input_ids"
@@ -149,7 +149,7 @@ class _Arrays(ExitStack):
         return {name: (file.rows, *file.shape) for name, file in self._files.items()}
 
     def append(self, name: str, rows: np.ndarray) -> None:
-        from nlpctl.formats.npy_writer import ArrayFile
+        from nlpctl.runners.npy_writer import ArrayFile
 
         if name not in self._files:
             stream = self.enter_context((self._folder / f"{name}.npy").open("w+b"))

@@ -13,9 +13,10 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, TextIO
 
-from nlpctl import outputs
+from nlpctl import console, outputs
 from nlpctl.config.schema import Recipe
-from nlpctl.data.inputs import PredictInput
+from nlpctl.data.inputs import PredictInput, open_input
+from nlpctl.data.kinds import task_rows
 from nlpctl.data.row import BadRow
 from nlpctl.errors import UserError
 from nlpctl.files import write_json_atomic, writing
@@ -23,7 +24,6 @@ from nlpctl.inference.trained import TrainedModel, find_trained_model, model_fin
 from nlpctl.models.folder import kept_values
 from nlpctl.outputs import is_stream, open_stream, refuse_stream
 from nlpctl.runners.open_model import open_trained_model
-from nlpctl.runtime import console
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import take_lock
 
@@ -41,6 +41,11 @@ class PredictResult:
     bad_rows: int
     seconds: float
     output: Path | None
+
+
+def input_of(recipe: Recipe, name: str, format: str) -> PredictInput:
+    """What `open_input` makes of the file `name`, or of standard input, for the task of the recipe."""
+    return open_input(task_rows(recipe.task, recipe.data), name, format)
 
 
 def predict(

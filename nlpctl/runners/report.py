@@ -6,6 +6,7 @@ import dataclasses
 import json
 from pathlib import Path
 
+from nlpctl import console
 from nlpctl.errors import UserError
 from nlpctl.files import write_text_atomic, writing
 from nlpctl.layout import COMPRESS
@@ -16,7 +17,6 @@ from nlpctl.runners.pages.compress import compression_of_run
 from nlpctl.runners.pages.run import run_page
 from nlpctl.runners.run_files import sound_mistakes
 from nlpctl.runners.runs import RunRecord, open_run
-from nlpctl.runtime import console
 
 
 def write_report(run: Path, output: Path | None = None, *, overwrite: bool = False) -> Path:

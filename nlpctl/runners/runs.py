@@ -26,8 +26,8 @@ from nlpctl.runners.run_files import (
     sound_manifest,
     sound_metrics,
 )
-from nlpctl.runtime.orphans import is_alive
 from nlpctl.runtime.run_directory import RunDirectory
+from nlpctl.runtime.worker import is_alive
 
 # What happened to a run beyond the ordinary, as events.jsonl calls it.
 INCIDENTS = ("out_of_memory", "stalled", "bad_step")

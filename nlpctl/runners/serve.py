@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from nlpctl import console
 from nlpctl.config.schema import Recipe
 from nlpctl.data.kinds import task_rows
 from nlpctl.data.row import BadRow
 from nlpctl.inference.trained import find_trained_model, prepared
 from nlpctl.runners.open_model import open_trained_model
 from nlpctl.runners.predict import bad_answer
-from nlpctl.runtime import console
-from nlpctl.runtime.interrupt import sigterm_interrupts
+from nlpctl.runtime.interrupt import STOP_SECONDS, sigterm_interrupts
 from nlpctl.serving.address import bound_socket, url
 from nlpctl.serving.settings import ServeSettings
 
@@ -36,7 +36,7 @@ def serve(recipe: Recipe, settings: ServeSettings) -> None:
         from nlpctl.serving.server import Server
 
         told = f"serving {recipe.task} on {url(listening)} (Ctrl-C stops)"
-        server = Server(make_app(service), service, lambda: console.note(told))
+        server = Server(make_app(service), service, STOP_SECONDS, lambda: console.note(told))
         asyncio.run(server.run_on(listening))
     if server.force_exit:
         raise KeyboardInterrupt

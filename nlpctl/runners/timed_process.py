@@ -1,36 +1,24 @@
-"""A process of its own per candidate of a benchmark or a compression: timed, and scored on labelled data.
+"""A process of its own per candidate of a benchmark or a compression, which is timed there.
 
 So its memory is its own, its threads are set before Paddle starts, and an engine that dies costs nobody else.
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import multiprocessing
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from nlpctl.compression.plan.hooks import Rows, own_scores
-from nlpctl.compression.plan.scores import OWN
 from nlpctl.config.schema import Recipe
-from nlpctl.data.examples import ExampleReader
 from nlpctl.data.kinds import task_rows
-from nlpctl.data.row import BadRow
-from nlpctl.data.sources import open_split
-from nlpctl.data.splits import read_labelled_split
-from nlpctl.errors import NlpctlError, RunFailed
+from nlpctl.errors import NlpctlError
 from nlpctl.inference.trained import TrainedModel, open_network, prepared
 from nlpctl.models.export_folder import read_manifest
-from nlpctl.runners.evaluate import WINDOW, split_predictions
 from nlpctl.runners.timing import timed
-from nlpctl.runtime.child import listen_for_interrupts, undisturbed
-from nlpctl.runtime.orphans import die_with_parent
+from nlpctl.runtime.worker import Worker, listen_for_interrupts
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,6 +26,8 @@ if TYPE_CHECKING:
     from nlpctl.data.collate import Batch
     from nlpctl.inference.choice import Choice
     from nlpctl.inference.pipeline import Pipeline
+
+T = TypeVar("T")
 
 STOP_SECONDS = 5.0  # for a process that is told to end
 
@@ -75,27 +65,13 @@ class Texts:
     length: int | None
 
 
-@dataclass(frozen=True)
-class SplitScore:
-    """The task's report on a labelled split, with what compression.evaluate says of it under that name; and what was
-    decided of each row: equal where two would answer alike."""
-
-    report: dict[str, Any]
-    decisions: tuple[str, ...]
-
-
 class TimedProcess:
     """A candidate, opened in a process of its own. Use it as a context; it idles until it is asked."""
 
     def __init__(self, candidate: Candidate, texts: Texts, batch_sizes: tuple[int, ...]):
         self.candidate = candidate
-        context = multiprocessing.get_context("spawn")  # a fork would share what the parent has imported
-        self._connection, child = context.Pipe()
-        arguments = (child, candidate, texts, batch_sizes)
-        self._process = context.Process(target=_serve, args=arguments, daemon=True)
-        with undisturbed():
-            self._process.start()
-        child.close()
+        self._worker = Worker(_answering, candidate, texts, batch_sizes, grace=STOP_SECONDS, daemon=True)
+        self._worker.start()
         self.opened: Opened | None = None
         self.failed = False  # it answers no more
 
@@ -103,94 +79,68 @@ class TimedProcess:
         return self
 
     def __exit__(self, *error: Any) -> None:
-        with contextlib.suppress(OSError):
-            self._connection.send(None)
-        self._process.join(STOP_SECONDS)
-        if self._process.is_alive():
-            self._process.kill()
-            self._process.join()
-        self._connection.close()
+        self._worker.end()
 
     def open(self) -> Opened:
         """Wait until the engine is ready. RunFailed, or the UserError of the other process, where it is not."""
-        self.opened = self._answer()
+        self.opened = self.ask(Subject.opened)
         return self.opened
 
     def seconds(self, batch_size: int) -> list[float]:
         """What each batch of the engine's input takes, once through all of them."""
-        return self._asked("seconds", batch_size)
+        return self.ask(Subject.seconds, batch_size)
 
     def text_seconds(self, batch_size: int) -> float:
         """What all rows take from text to answers."""
-        return self._asked("text_seconds", batch_size)
+        return self.ask(Subject.text_seconds, batch_size)
 
     def peak_mb(self) -> float:
         """The most memory that the process has had so far, in MB of 1024 x 1024 bytes."""
-        return self._asked("peak_mb")
+        return self.ask(Subject.peak_mb)
 
     def outputs(self, batch_size: int) -> list[tuple[np.ndarray, ...]]:
         """The network's outputs for the rows, in their order, so many at a time."""
-        return self._asked("outputs", batch_size)
+        return self.ask(Subject.outputs, batch_size)
 
-    def score(self, split: str) -> SplitScore:
-        """The score on a labelled split of the recipe's data."""
-        return self._asked("score", split)
-
-    def _asked(self, what: str, *arguments: Any) -> Any:
-        with contextlib.suppress(OSError):  # told below
-            self._connection.send((what, arguments))
-        return self._answer()
-
-    def _answer(self) -> Any:
+    def ask(self, what: Callable[..., T], *arguments: Any) -> T:
+        """What the function `what` of a module makes there of the Subject and the arguments."""
+        name, hint = self.candidate.name, "out of memory? try it alone: nlpctl predict"
         try:
-            answer = self._connection.recv()
-        except (EOFError, ConnectionError):
+            return self._worker.ask((what, arguments), name, hint)
+        except NlpctlError:
             self.failed = True
-            self._process.join(STOP_SECONDS)
-            message = f"its process ended (exit {self._process.exitcode})"
-            raise RunFailed(message, self.candidate.name, "out of memory? try it alone: nlpctl predict") from None
-        if isinstance(answer, NlpctlError):
-            self.failed = True
-            raise answer
-        return answer
+            self._worker.end()
+            raise
 
 
-def _serve(connection: Connection, candidate: Candidate, texts: Texts, batch_sizes: tuple[int, ...]) -> None:
-    """The process: opens the engine, says so, and answers until None comes."""
-    die_with_parent(multiprocessing.parent_process().pid)
-    os.dup2(2, 1)  # what the user's own function prints is no result
+def _answering(candidate: Candidate, texts: Texts, batch_sizes: tuple[int, ...]) -> Callable[[tuple[str, Any]], Any]:
+    """In the process: open the engine; what answers calls functions with the Subject."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what a library says belongs to no line of the benchmark
-    try:
-        listen_for_interrupts()
-        opened, subject = _open(candidate, texts, batch_sizes)
-        connection.send(opened)
-        while (asked := connection.recv()) is not None:
-            what, arguments = asked
-            connection.send(getattr(subject, what)(*arguments))
-    except NlpctlError as error:
-        connection.send(error)
-    except (EOFError, BrokenPipeError, KeyboardInterrupt):  # the parent is gone, or was interrupted with us
-        return
-    except Exception as error:  # an engine's own: the parent tells it beside the figures of the others
-        connection.send(RunFailed(f"{type(error).__name__}: {error}", candidate.name))
+    listen_for_interrupts()
+    subject = _open(candidate, texts, batch_sizes)
+    return lambda asked: asked[0](subject, *asked[1])
 
 
 @dataclass(frozen=True)
-class _Subject:
-    """The opened model with what it is timed on. Its methods are what can be asked for."""
+class Subject:
+    """The opened model with what it is timed on."""
 
     recipe: Recipe
     model: TrainedModel
     pipeline: Pipeline
     examples: tuple[Any, ...]
     batches: Mapping[int, list[Batch]]
+    found: Opened
+
+    def opened(self) -> Opened:
+        return self.found
 
     def seconds(self, batch_size: int) -> list[float]:
         return timed(self.pipeline.run, self.batches[batch_size])
 
     def text_seconds(self, batch_size: int) -> float:
         started = time.perf_counter()
-        for _ in self.pipeline.stream([list(self.examples)], batch_size, self._answered):
+        for _ in self.pipeline.stream([list(self.examples)], batch_size, self.answered):
             pass
         return time.perf_counter() - started
 
@@ -203,39 +153,9 @@ class _Subject:
         batches = batches_of(self.model.task, self.model.encoder, self.examples, batch_size)
         return [self.model.predictor.outputs(batch) for batch in batches]
 
-    def score(self, split: str) -> SplitScore:
-        recipe, task = self.recipe, self.model.task
-        examples, _, _ = read_labelled_split(task_rows(recipe.task, recipe.data), split, task.labels)
-        predictions = split_predictions(self.model, examples, recipe.training.per_device_eval_batch_size)
-        decisions = tuple(_told(decision) for decision in task.decisions(examples, predictions))
-        report = task.report(examples, predictions)
-        if recipe.compression.evaluate is not None:
-            report[OWN] = self._own_scores(split)
-        return SplitScore(report, decisions)
-
-    def _own_scores(self, split: str) -> dict[str, float]:
-        """What the user's function makes of the good rows of the split and the answers to them."""
-        recipe = self.recipe
-        readers, size = task_rows(recipe.task, recipe.data), recipe.training.per_device_eval_batch_size
-        reader = ExampleReader(readers, self.model.task.labels)
-        good = [row for row in open_split(readers, split) if not isinstance(reader.read(row), BadRow)]
-
-        from nlpctl.inference.pipeline import windows
-
-        def predict(rows: Rows) -> list[dict[str, Any]]:
-            examples = [readers.read(values, None) for values in rows]
-            parts = self.pipeline.stream(windows(examples, max(WINDOW, size)), size, self._answered)
-            return [answer for part in parts for answer in part]
-
-        return own_scores(recipe, predict, [row.values for row in good])
-
-    def _answered(self, rows: list[Any], predictions: list[list[Any]]) -> list[Any]:
+    def answered(self, rows: list[Any], predictions: list[list[Any]]) -> list[Any]:
+        """What `nlpctl predict` would write."""
         return self.pipeline.task.answers(rows, predictions)
-
-
-def _told(decision: Any) -> str:
-    """A decision as a text of some bytes: those of a long tagged text take many."""
-    return hashlib.sha256(repr(decision).encode()).hexdigest()[:16]
 
 
 def peak_mb() -> float:
@@ -247,7 +167,7 @@ def peak_mb() -> float:
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:"))
 
 
-def _open(candidate: Candidate, texts: Texts, batch_sizes: tuple[int, ...]) -> tuple[Opened, _Subject]:
+def _open(candidate: Candidate, texts: Texts, batch_sizes: tuple[int, ...]) -> Subject:
     recipe = candidate.recipe
     prepared(recipe)  # imports are no part of what loading takes
 
@@ -269,8 +189,8 @@ def _open(candidate: Candidate, texts: Texts, batch_sizes: tuple[int, ...]) -> t
     pipeline.run(batches[batch_sizes[0]][0])
     loaded += time.perf_counter() - started
     features = sum(len(batch["input_ids"]) for batch in batches[batch_sizes[0]])
-    subject = _Subject(recipe, model, pipeline, found.examples, batches)
-    return Opened(loaded, len(found.examples), features, found.origin), subject
+    opened = Opened(loaded, len(found.examples), features, found.origin)
+    return Subject(recipe, model, pipeline, found.examples, batches, opened)
 
 
 def _model(candidate: Candidate, batch_size: int) -> TrainedModel:

@@ -15,11 +15,9 @@ from statistics import median
 from typing import Any, TypeVar
 
 from nlpctl.runtime.cpu import cpu_info, physical_cores
-from nlpctl.runtime.versions import installed_version
+from nlpctl.runtime.versions import engine_versions
 
 T = TypeVar("T")
-
-PACKAGES = ("paddlepaddle", "paddlepaddle-gpu", "paddlenlp", "onnxruntime")
 
 
 @dataclass(frozen=True)
@@ -37,6 +35,40 @@ class Figures:
     p90_ms: float
     p99_ms: float
     rounds: int
+
+
+@dataclass(frozen=True)
+class Speed:
+    """One candidate at one batch size. `text_samples_per_second`: from raw text to answers; None with fixed lengths."""
+
+    batch_size: int
+    engine: Figures
+    text_samples_per_second: float | None
+
+
+@dataclass(frozen=True)
+class Timed:
+    """One candidate; `engine` with its precision.
+
+    `peak_mb`: of its process, Paddle included. `size_mb`: its weights and graphs on disk. MB of 1024 x 1024 bytes.
+    """
+
+    model: str
+    engine: str
+    threads: int
+    load_seconds: float
+    peak_mb: float
+    size_mb: float
+    speeds: tuple[Speed, ...]
+
+
+@dataclass(frozen=True)
+class BenchResult:
+    """What was timed, what failed (candidate, reason), and under which conditions."""
+
+    timed: tuple[Timed, ...]
+    failed: tuple[tuple[str, str], ...]
+    conditions: dict[str, Any]
 
 
 def timed(run: Callable[[T], object], batches: Sequence[T]) -> list[float]:
@@ -75,5 +107,5 @@ def conditions() -> dict[str, Any]:
         "cores": physical_cores(),
         "load": round(os.getloadavg()[0], 2),
         "python": platform.python_version(),
-        **{name: version for name in PACKAGES if (version := installed_version(name)) is not None},
+        **engine_versions(),
     }

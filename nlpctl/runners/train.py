@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from nlpctl import console
 from nlpctl.config.checks import refuse_half_precision_on_cpu
 from nlpctl.config.dump import dump_recipe, flat, recipe_values
 from nlpctl.config.load import load_recipe
@@ -25,7 +26,6 @@ from nlpctl.models.source import resolve_source
 from nlpctl.runners.evaluate import split_predictions
 from nlpctl.runners.mistakes import describe_mistakes
 from nlpctl.runners.report import write_report
-from nlpctl.runtime import console
 from nlpctl.runtime.device import choose_device
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.launch import launch, processes_wanted

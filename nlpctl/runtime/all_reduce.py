@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import nlpctl  # noqa: F401  (zlib before paddle)
+from nlpctl import console
 from nlpctl.config.schema import RuntimeSection
-from nlpctl.runtime import console
 from nlpctl.runtime.process import configure_paddle, prepare_process
 
 

@@ -1,26 +1,72 @@
-"""Everything `nlpctl doctor` looks at, slow checks in parallel. Nothing here imports Paddle."""
+"""Everything `nlpctl doctor` looks at. Imports no Paddle: what needs it is asked of other processes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
 
-from nlpctl.runtime.check import Check
-from nlpctl.runtime.check_device import device_checks
-from nlpctl.runtime.check_machine import machine_checks
-from nlpctl.runtime.check_packages import (
-    IMPORTED,
-    import_health,
-    paddle_package,
-    pinned_packages,
-    python_version,
-    zlib_order,
-)
-from nlpctl.runtime.cpu import physical_cores
+from nlpctl.errors import UserError
+from nlpctl.runtime.cache import cache_folder, usable_cache_folder
+from nlpctl.runtime.cpu import CpuInfo, cpu_info, physical_cores
+from nlpctl.runtime.device import CPU_WHEEL, GPU_WHEEL, GpuReport, Probes, paddle_wheel, usable_gpu
+from nlpctl.runtime.process import amd_variables
+from nlpctl.runtime.versions import Pin, installed_version, pins
+from nlpctl.runtime.worker import Answer, run_python
+
+Status = Literal["ok", "warning", "failure"]
+IMPORT_SECONDS = 180  # a cold start from a network disk
+TESTED_PYTHON = (3, 11)
+IMPORTED = ("paddle", "paddlenlp", "paddleslim", "paddle2onnx", "onnxruntime")
+GIB = 2**30
+LITTLE_DISK, NO_DISK = 5 * GIB, GIB  # bytes; a base model with its optimizer state takes about 1.5 GB
+LITTLE_MEMORY = 2 * GIB  # bytes; importing Paddle and PaddleNLP takes 530 MB
+
+# Compressing and decompressing through zlib is what fails or crashes where Paddle was imported first.
+_ZLIB_CODE = """
+import nlpctl, os, paddle, zlib
+data = os.urandom(1 << 16) * 4
+assert zlib.decompress(zlib.compress(data)) == data
+"""
+
+_CUDA_CODE = """
+import json, nlpctl, paddle
+paddle.set_device("gpu:0")
+product = paddle.matmul(paddle.ones([64, 64]), paddle.ones([64, 64]))
+assert float(product.sum()) == 64.0 ** 3
+paddle.nn.Conv2D(3, 8, 3)(paddle.ones([1, 3, 16, 16])).numpy()
+print(json.dumps([paddle.version.cuda(), paddle.device.get_cudnn_version()]))
+"""
+
+# Runs nlpctl's own launch, so that what is tested is what training does.
+_ALL_REDUCE_CODE = """
+import sys, tempfile
+from pathlib import Path
+from nlpctl.runtime.launch import launch
+with tempfile.TemporaryDirectory() as logs:
+    sys.exit(launch([], {count}, {cards}, Path(logs), ("-m", "nlpctl.runtime.all_reduce")))
+"""
+
+
+@dataclass(frozen=True)
+class Check:
+    """What was looked at, how it is, and what to do about it ("" when nothing)."""
+
+    name: str
+    status: Status
+    detail: str
+    remedy: str = ""
 
 
 def run_checks() -> Iterator[Check]:
-    """Yield every check, in a fixed order, as soon as it and those before it are known."""
+    """Yield every check, in a fixed order, as soon as it and those before it are known; slow ones run in parallel."""
     # Each importing process takes half a gigabyte: no more of them than cores, and no more than four.
     with ThreadPoolExecutor(min(4, physical_cores())) as pool:
         imports = [pool.submit(import_health, module) for module in IMPORTED]
@@ -32,3 +78,199 @@ def run_checks() -> Iterator[Check]:
         for each in (*imports, zlib):
             yield each.result()
     yield from device_checks()
+
+
+def _asked(code: str, environ: dict[str, str] | None = None) -> Answer:
+    """What a fresh Python makes of `code`; on one thread and without a card where nothing else is given."""
+    environ = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""} if environ is None else environ
+    return run_python("-c", code, environ=environ, seconds=IMPORT_SECONDS)
+
+
+# -- Python and its packages -------------------------------------------------------------------
+
+
+def python_version(running: tuple[int, int] | None = None) -> Check:
+    """The Python that runs this; others than the tested one only earn a warning."""
+    running = running or (sys.version_info.major, sys.version_info.minor)
+    tested = ".".join(map(str, TESTED_PYTHON))
+    detail = f"{platform.python_version()} ({sys.executable})"
+    if running == TESTED_PYTHON:
+        return Check("python", "ok", detail)
+    return Check("python", "warning", detail, f"nlpctl is tested with Python {tested}: make the environment with it")
+
+
+def paddle_package(probes: Probes | None = None) -> Check:
+    """Exactly one of the two Paddle packages must be there."""
+    try:
+        return Check("paddle package", "ok", paddle_wheel(probes))
+    except UserError as error:
+        problem = error.problems[0]
+        return Check("paddle package", "failure", problem.message, problem.hint)
+
+
+def pinned_packages(installed: Callable[[str], str | None] = installed_version) -> list[Check]:
+    """One line per declared package; of the extras only the Paddle that is installed counts."""
+    wheels = [name for name in (CPU_WHEEL, GPU_WHEEL) if installed(name) is not None]
+    return [_pinned(pin, installed(pin.package)) for pin in pins() if pin.extra == "" or pin.package in wheels]
+
+
+def _pinned(pin: Pin, version: str | None) -> Check:
+    if version is None:
+        return Check(pin.package, "failure", f"not installed (needed: {pin})", f"pip install '{pin}'")
+    if not pin.allows(version):
+        return Check(pin.package, "failure", f"{version}, but {pin} is needed", f"pip install '{pin}'")
+    return Check(pin.package, "ok", f"{version} ({pin.bounds or 'any version'})")
+
+
+def import_health(module: str) -> Check:
+    """Whether `module` can be imported after nlpctl, in a process of its own."""
+    name = f"import {module}"
+    answer = _asked(f"import nlpctl, {module}")
+    if not answer.failure:
+        return Check(name, "ok", "works")
+    remedy = "mend the versions above; else reinstall: pip install --force-reinstall nlpctl with its extra cpu or gpu"
+    return Check(name, "failure", answer.failure, remedy)
+
+
+def zlib_order() -> Check:
+    """Whether zlib still works once Paddle is loaded (see nlpctl/__init__.py)."""
+    answer = _asked(_ZLIB_CODE)
+    if not answer.failure:
+        return Check("zlib beside paddle", "ok", "works")
+    return Check("zlib beside paddle", "failure", answer.failure, "in your own scripts, import nlpctl before paddle")
+
+
+# -- the machine -------------------------------------------------------------------------------
+
+
+def processor(cpu: CpuInfo) -> Check:
+    """Model and instruction sets; without AVX2 Paddle is very slow or does not start."""
+    detail = f"{cpu.model or 'unknown'}, {' '.join(cpu.instruction_sets) or 'no known instruction set'}"
+    if cpu.vendor and "avx2" not in cpu.instruction_sets:
+        return Check("processor", "warning", detail, "Paddle's packages want AVX2: use another machine")
+    return Check("processor", "ok", detail)
+
+
+def threads(cores: int, environ: Mapping[str, str]) -> Check:
+    """Physical cores against what OMP_NUM_THREADS already says."""
+    wanted = environ.get("OMP_NUM_THREADS")
+    if wanted is None:
+        return Check("threads", "ok", f"{cores} physical cores, all used")
+    detail = f"{cores} physical cores, OMP_NUM_THREADS={wanted}"
+    if wanted == str(cores):
+        return Check("threads", "ok", detail)
+    return Check("threads", "warning", detail, "unset OMP_NUM_THREADS to use all cores, or give --threads")
+
+
+def amd_setting(cpu: CpuInfo, environ: Mapping[str, str]) -> Check:
+    """The MKL setting that AMD processors need to be fast."""
+    name, variable = "AMD setting", "MKL_DEBUG_CPU_TYPE"
+    if not cpu.is_amd:
+        return Check(name, "ok", "not needed: not an AMD processor")
+    best = amd_variables(cpu)
+    if not best:
+        return Check(name, "ok", "not available: no AVX2")
+    if variable in environ and environ[variable] != best[variable]:
+        remedy = f"unset {variable}; nlpctl sets {best[variable]}"
+        return Check(name, "warning", f"{variable}={environ[variable]} from the environment", remedy)
+    return Check(name, "ok", f"{variable}={best[variable]} will be set")
+
+
+def memory(root: Path = Path("/")) -> Check:
+    """Memory that is free for use."""
+    try:
+        lines = (root / "proc/meminfo").read_text(encoding="ascii").splitlines()
+    except OSError:
+        return Check("memory", "ok", "unknown")
+    sizes = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines}
+    free = sizes["MemAvailable"]
+    detail = f"{free / GIB:.1f} GiB available of {sizes['MemTotal'] / GIB:.1f}"
+    if free < LITTLE_MEMORY:
+        return Check("memory", "warning", detail, "close other programs, or use a smaller model and batch")
+    return Check("memory", "ok", detail)
+
+
+def disk(name: str, folder: Path, free: int | None = None) -> Check:
+    """Free space where `folder` is or will be."""
+    existing = next(each for each in (folder, *folder.parents) if each.exists())
+    free = shutil.disk_usage(existing).free if free is None else free
+    detail = f"{free / GIB:.1f} GiB free in {folder}"
+    remedy = "free some space, or work in another folder"
+    if free < NO_DISK:
+        return Check(name, "failure", detail, remedy)
+    return Check(name, "warning", detail, remedy) if free < LITTLE_DISK else Check(name, "ok", detail)
+
+
+def cache(environ: Mapping[str, str]) -> Check:
+    """The folder for downloads can be written to and has a plain name."""
+    folder = cache_folder(environ)
+    try:
+        return Check("cache folder", "ok", str(usable_cache_folder(folder, "PPNLP_HOME")))
+    except UserError as error:
+        return Check("cache folder", "failure", error.problems[0].message, "set runtime.cache_dir or PPNLP_HOME")
+
+
+def machine_checks(environ: Mapping[str, str] | None = None) -> list[Check]:
+    """Processor, threads, memory, disk, cache folder."""
+    environ = os.environ if environ is None else environ
+    cpu = cpu_info()
+    return [
+        processor(cpu),
+        threads(physical_cores(), environ),
+        amd_setting(cpu, environ),
+        memory(),
+        disk("disk", Path.cwd()),
+        cache(environ),
+        disk("cache disk", cache_folder(environ)),
+    ]
+
+
+# -- graphics cards: driver, CUDA libraries, and all of them computing together ----------------
+
+
+def device_checks(probes: Probes | None = None) -> list[Check]:
+    """Device and driver, and with a usable card what lies on top of it."""
+    try:
+        wheel, report = paddle_wheel(probes), usable_gpu(probes)
+    except UserError:  # no Paddle or two: told by another check
+        return []
+    checks = [device(wheel, report)]
+    if report.usable:
+        checks += [cuda_libraries(), nccl(report.count)]
+    return checks
+
+
+def device(wheel: str, report: GpuReport) -> Check:
+    """What `--device auto` would take. The GPU build without a usable card is worth a warning."""
+    if report.usable:
+        detail = f"gpu, {report.count} visible: {', '.join(report.names)}; driver for CUDA {report.cuda_version}"
+        return Check("device", "ok", detail)
+    if wheel == CPU_WHEEL:
+        return Check("device", "ok", f"cpu: {report.reason}")
+    return Check("device", "warning", f"cpu: {report.reason}", report.remedy)
+
+
+def cuda_libraries() -> Check:
+    """A matrix product and a convolution on the first card: CUDA, cuBLAS and cuDNN are there and fit."""
+    answer = _asked(_CUDA_CODE, {})
+    if answer.failure:
+        remedy = "install CUDA 11.8 and cuDNN 8.6, and name their lib folders in LD_LIBRARY_PATH"
+        return Check("CUDA and cuDNN", "failure", answer.failure, remedy)
+    cuda, cudnn = json.loads(answer.output.splitlines()[-1])
+    return Check("CUDA and cuDNN", "ok", f"CUDA {cuda}, cuDNN {cudnn}")
+
+
+def nccl(cards: int) -> Check:
+    """Every card adds to a sum: NCCL works between them."""
+    if cards < 2:
+        return Check("NCCL all-reduce", "ok", "skipped: one card only")
+    return all_reduce("NCCL all-reduce", cards, tuple(range(cards)))
+
+
+def all_reduce(name: str, count: int, cards: tuple[int, ...]) -> Check:
+    """Launch `count` processes, on `cards` or on CPU, that add up their ranks."""
+    answer = _asked(_ALL_REDUCE_CODE.format(count=count, cards=cards), {})
+    if answer.failure or answer.output != "done":
+        remedy = "install NCCL 2 for your CUDA; NCCL_DEBUG=INFO tells more; else train on one card"
+        return Check(name, "failure", answer.failure or f"wrong answer: {answer.output!r}", remedy)
+    return Check(name, "ok", f"{count} processes agree")

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
-from nlpctl.runtime.console import is_main_rank
+from nlpctl.console import is_main_rank
 from nlpctl.runtime.ranks import is_child, rank
 
 STOP_SECONDS = 25.0  # from the first signal until the process stops whatever it does; many systems kill after 30

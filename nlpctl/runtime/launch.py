@@ -19,12 +19,12 @@ from pathlib import Path
 
 from nlpctl.config.schema import RuntimeSection
 from nlpctl.errors import UserError
-from nlpctl.runtime.child import module_path
 from nlpctl.runtime.cpu import physical_cores
 from nlpctl.runtime.device import choose_device, visible_devices
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.ranks import is_child
 from nlpctl.runtime.watch import Watch
+from nlpctl.runtime.worker import module_path
 
 # What an outer launcher or platform may have left behind, and what paddle.distributed.launch takes as its
 # own options: environment beats its command line.

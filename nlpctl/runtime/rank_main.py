@@ -12,8 +12,8 @@ import sys
 import traceback
 from pathlib import Path
 
-from nlpctl.runtime.orphans import die_with_parent
 from nlpctl.runtime.ranks import rank
+from nlpctl.runtime.worker import die_with_parent
 
 
 def main() -> None:

@@ -14,7 +14,6 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import socket
@@ -25,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.errors import Interrupted, NlpctlError, RunFailed, UserError
-from nlpctl.files import STAGING_PREFIX, remove_dir, remove_leftovers, write_json_atomic, write_text_atomic
+from nlpctl.files import STAGING_PREFIX, remove_dir, remove_leftovers, sha256_of, write_json_atomic, write_text_atomic
 from nlpctl.layout import (
     CHECKPOINTS,
     EVENTS,
@@ -321,15 +320,6 @@ def describe_run(command: Sequence[str], seed: int, data_files: Sequence[Path], 
         "seed": seed,
         "data": {str(path): sha256_of(path) for path in data_files},
     }
-
-
-def sha256_of(path: Path) -> str:
-    """Hex SHA-256 of a file's bytes, read in constant memory."""
-    digest = hashlib.sha256()
-    with path.open("rb") as stream:
-        while block := stream.read(1 << 20):
-            digest.update(block)
-    return digest.hexdigest()
 
 
 def git_commit() -> str | None:

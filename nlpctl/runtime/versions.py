@@ -13,6 +13,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+ENGINES = ("paddlepaddle", "paddlepaddle-gpu", "onnxruntime", "onnxruntime-gpu")  # they run networks and graphs
 _PYPROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
 _REQUIREMENT = re.compile(r"^\s*([A-Za-z0-9._-]+)\s*(?:\[[^\]]*\])?\s*\(?([^;)]*)\)?\s*(?:;(.*))?$")
 _EXTRA = re.compile(r"""extra\s*==\s*['"]([^'"]+)['"]""")
@@ -67,6 +68,12 @@ def installed_version(package: str) -> str | None:
 def installed_versions() -> dict[str, str]:
     """Package to version, of what nlpctl requires and is installed."""
     return {pin.package: version for pin in pins() if (version := installed_version(pin.package))}
+
+
+def engine_versions() -> dict[str, str]:
+    """Package to version, of what makes and runs networks and graphs and is installed."""
+    packages = ("paddlepaddle", "paddlepaddle-gpu", "paddlenlp", "paddle2onnx", *ENGINES[2:])
+    return {name: version for name in packages if (version := installed_version(name))}
 
 
 def _requirements() -> list[str]:

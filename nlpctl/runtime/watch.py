@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
 
+from nlpctl import console
 from nlpctl.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, Problem
-from nlpctl.runtime import console
 from nlpctl.runtime.interrupt import STOP_SECONDS
-from nlpctl.runtime.orphans import is_alive, signal_group
+from nlpctl.runtime.worker import is_alive
 
 POLL_SECONDS = 0.05
 SETTLE_SECONDS = 1.0  # a failure of one rank pulls others down; they get this long to tell theirs
@@ -129,12 +129,12 @@ class Watch:
 
     def _end_all(self) -> None:
         for rank in self._running():
-            signal_group(self._process(rank), signal.SIGTERM)
+            _signal_group(self._process(rank), signal.SIGTERM)
         self._wait(lambda: not self._running(), TERM_SECONDS)
         self._launcher.kill()  # takes along ranks that have only just started: see rank_main
         self._launcher.wait()
         for path in self._exchange.glob("*.pid"):
-            signal_group(int(path.read_text()), signal.SIGKILL)  # data loader workers too
+            _signal_group(int(path.read_text()), signal.SIGKILL)  # data loader workers too
         while self._running():
             time.sleep(POLL_SECONDS)
         self._relay()
@@ -191,3 +191,11 @@ def _read(pipe: int) -> bytes:
 
 def _size(path: Path) -> int:
     return path.stat().st_size if path.exists() else 0
+
+
+def _signal_group(process: int, number: signal.Signals) -> None:
+    """Send `number` to the process group that `process` leads, its workers included; none left is no error."""
+    try:
+        os.killpg(process, number)
+    except ProcessLookupError:
+        pass

@@ -17,15 +17,36 @@ import nlpctl
 from nlpctl.errors import Problem
 from nlpctl.serving.batcher import Batcher
 from nlpctl.serving.body import JSON_TYPE, BodyReader, Rows, check_headers
-from nlpctl.serving.metrics import CONTENT_TYPE, SECONDS, Counter, Gauge, Histogram, exposition
-from nlpctl.serving.process_metrics import process_metrics
-from nlpctl.serving.refusal import Refused, failed, full
-from nlpctl.serving.schema import predict_schema
+from nlpctl.serving.metrics import CONTENT_TYPE, SECONDS, Counter, Gauge, Histogram, exposition, process_metrics
+from nlpctl.serving.refused import Refused, failed, full
 from nlpctl.serving.settings import ServeSettings
 
 PATHS = ("/predict", "/health", "/metrics", "/openapi.json")
 _LARGE = 64_000  # bytes; a larger body is read in a thread, so that others are served meanwhile
 _CLIENT_GONE = 499  # counted, never sent
+_REFUSALS = {
+    "400": "The body is no JSON",
+    "408": "The body did not arrive in time",
+    "413": "Too many rows or bytes",
+    "415": "Not application/json in UTF-8",
+    "422": "A row cannot be used",
+    "500": "The service failed",
+    "503": "The queue is full; try again after Retry-After seconds",
+}
+_ERROR = {
+    "type": "object",
+    "properties": {
+        "errors": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {name: {"type": "string"} for name in ("message", "where", "hint")},
+                "required": ["message"],
+            },
+        }
+    },
+    "required": ["errors"],
+}
 
 
 @dataclass
@@ -191,3 +212,22 @@ async def _left(request: Request) -> None:
 def _json(status: int, content: Any, headers: Mapping[str, str] | None = None) -> Response:
     text = json.dumps(content, ensure_ascii=False)
     return Response(text, status, dict(headers or {}), JSON_TYPE)
+
+
+# -- how /openapi.json describes POST /predict -------------------------------------------------
+
+
+def predict_schema(keys: tuple[str, ...], max_rows: int) -> dict[str, Any]:
+    """The body and the answers of POST /predict. `keys`: those that a row must have; it may have others."""
+    row = {"type": "object", "required": list(keys), "properties": {key: {} for key in keys}}
+    rows = {"type": "array", "items": row, "minItems": 1, "maxItems": max_rows}
+    answer = {"type": "object", "description": "What `nlpctl predict` writes for the row"}
+    answers = {"oneOf": [answer, {"type": "array", "items": answer}]}
+    responses = {"200": _content("The answers, in the form and order of the rows", answers)}
+    responses |= {status: _content(told, _ERROR) for status, told in _REFUSALS.items()}
+    body = {"required": True, "content": {JSON_TYPE: {"schema": {"oneOf": [row, rows]}}}}
+    return {"requestBody": body, "responses": responses}
+
+
+def _content(description: str, schema: dict[str, Any]) -> dict[str, Any]:
+    return {"description": description, "content": {JSON_TYPE: {"schema": schema}}}

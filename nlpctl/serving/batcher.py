@@ -20,7 +20,7 @@ from typing import Any
 
 from nlpctl.errors import UserError
 from nlpctl.serving.metrics import SECONDS, Counter, Gauge, Histogram, Metric
-from nlpctl.serving.refusal import Refused, failed, full, unusable
+from nlpctl.serving.refused import Refused, failed, full, unusable
 from nlpctl.serving.settings import ServeSettings
 
 Answer = Callable[[Sequence[Any]], list[dict[str, Any]]]  # rows, bad ones among them, to their answers in order

@@ -12,7 +12,7 @@ from nlpctl.data.json_rows import json_reason, json_type, object_row
 from nlpctl.data.row import BadRow
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import Problem
-from nlpctl.serving.refusal import SHOWN, Refused, unusable
+from nlpctl.serving.refused import SHOWN, Refused, unusable
 
 SOURCE = "body"  # with JSONPath behind it: body:$[3] is the fourth row of a list, body:$ the only one
 JSON_TYPE = "application/json"

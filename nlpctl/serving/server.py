@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import logging
 import resource
 import socket
@@ -13,16 +14,22 @@ from typing import Any
 
 import uvicorn
 
-from nlpctl.runtime import console
-from nlpctl.runtime.interrupt import STOP_SECONDS
+from nlpctl import console
+from nlpctl.errors import Problem
 from nlpctl.serving.address import cannot_listen
 from nlpctl.serving.app import Service
-from nlpctl.serving.late import turn_away, waiting_connections
+from nlpctl.serving.refused import Refused
 
 KEEP_ALIVE = 75  # seconds; longer than most load balancers keep an idle connection (60), so that they close it
 QUIET = 0.5  # seconds without a request, after which open connections are taken to be idle
 FRESH = 5.0  # seconds, at the most, for the first request of a connection
 LAST_CALLS = 15.0  # seconds, at the most, until open connections are idle; each has one more answer
+
+_STOPPING = json.dumps(Refused(503, Problem("the service is stopping", hint="ask another one")).content()).encode()
+_TURNED_AWAY = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n"
+    + b"Content-Length: %d\r\n\r\n%s" % (len(_STOPPING), _STOPPING)
+)
 
 
 def allow_many_connections() -> None:
@@ -34,16 +41,20 @@ def allow_many_connections() -> None:
 
 
 class Server(uvicorn.Server):
-    """uvicorn with an unhurried end.
+    """uvicorn with a graceful shutdown.
 
     Stopping: /health says 503 and every answer ends its connection, so that clients and load balancers go
     elsewhere; after `drain` seconds, in which requests are still answered, listening ends; open connections are
-    answered until they are idle; then what is under way is answered. A second signal, or STOP_SECONDS, ends it at
-    once.
+    answered until they are idle; then what is under way is answered. A second signal, or the end of `stop_seconds`,
+    ends it at once.
     """
 
     def __init__(
-        self, app: Callable[..., Awaitable[None]], service: Service, listens: Callable[[], None] = lambda: None
+        self,
+        app: Callable[..., Awaitable[None]],
+        service: Service,
+        stop_seconds: float,
+        listens: Callable[[], None] = lambda: None,
     ):
         """`listens` is called once requests are welcome and signals are heeded."""
         config = uvicorn.Config(
@@ -57,7 +68,7 @@ class Server(uvicorn.Server):
             server_header=False,
             proxy_headers=False,
             timeout_keep_alive=KEEP_ALIVE,
-            timeout_graceful_shutdown=max(1, int(STOP_SECONDS - service.settings.drain - LAST_CALLS)),
+            timeout_graceful_shutdown=max(1, int(stop_seconds - service.settings.drain - LAST_CALLS)),
         )
         super().__init__(config)
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # a malformed request is no news
@@ -129,3 +140,31 @@ class Server(uvicorn.Server):
             fresh = waited < FRESH and any(each.cycle is None for each in self.server_state.connections)
             if seen == self._service.arrived and not fresh:
                 return
+
+
+# Connections that are made while listening ends: the kernel has accepted them, so they are answered, by 503.
+
+
+def waiting_connections(listening: socket.socket) -> list[socket.socket]:
+    """Accept what waits in a socket that nobody else listens to any more, and close it at once.
+
+    A connection that the kernel makes between the last accept and the close is reset, whatever we do. With a queue of
+    length 0 there is at most one; the others are not made, which their clients see as a server that is gone.
+    """
+    found: list[socket.socket] = []
+    with listening, contextlib.suppress(OSError):
+        listening.listen(0)
+        while True:
+            found.append(listening.accept()[0])
+    return found
+
+
+async def turn_away(connection: socket.socket, seconds: float) -> None:
+    """Answer the request of a connection, if it comes within `seconds`, and wait until its sender has the answer."""
+    connection.setblocking(False)
+    reader, writer = await asyncio.open_connection(sock=connection)
+    with contextlib.closing(writer), contextlib.suppress(OSError, ValueError, EOFError, asyncio.TimeoutError):
+        await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), seconds)
+        writer.write(_TURNED_AWAY)
+        while await asyncio.wait_for(reader.read(65536), seconds):  # closed before it has read all, it would be reset
+            pass

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import paddle
 
-from nlpctl.static_graph.static_mode import static_mode
+from nlpctl.formats.program import static_mode
 
 LAYERS = 2
 NEEDED = ("lookup_table", "mul", "elementwise_add", "concat", "gru", "crf_decoding")

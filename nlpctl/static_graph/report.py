@@ -84,6 +84,40 @@ class ConversionReport:
         """How the parameters were found: way to their number."""
         return dict(Counter(row.how for row in self.matched))
 
+    @property
+    def tables(self) -> list[tuple[str, Sequence[str], Sequence[Sequence[str]]]]:
+        """Title, columns and cells of the tables of parameters without a value that are not empty."""
+        tables = [
+            ("two or more candidates", self.ambiguous),
+            ("another shape or type", self.mismatched),
+            ("missing", self.missing),
+            ("new, as --allow-missing says", self.fresh),
+        ]
+        columns = ("parameter", "shape", "why", "variables")
+        return [(title, columns, _open_cells(rows)) for title, rows in tables if rows]
+
+    @property
+    def matched_table(self) -> tuple[str, Sequence[str], Sequence[Sequence[str]]]:
+        """Title, columns and cells: one line per parameter, the variables it comes from, and how they were found."""
+        return "matched", ("parameter", "shape", "from", "steps", "type", "how"), _matched_cells(self.matched)
+
+    @property
+    def summary(self) -> list[str]:
+        """For the console, line by line."""
+        lines = [
+            f"source: {self.source} ({self.layout})",
+            f"network: {self.network}, {self.numbers:,} numbers in {self.parameters} parameters",
+            f"matched: {len(self.matched)} of {self.parameters} parameters",
+            *(f"  {count} by {how}" for how, count in self.ways.items()),
+        ]
+        used = len({variable for row in self.matched for variable in row.variables})
+        unused = f"; without use: {_some([row.variable for row in self.unused])}" if self.unused else ""
+        lines.append(f"variables: {used} of {used + len(self.unused)} used{unused}")
+        if self.optimizer:
+            lines.append(f"variables of an optimizer, left out: {len(self.optimizer)}")
+        lines += [f"note: {note}" for note in self.notes]
+        return [*lines, f"proof: {proof_text(self.proof)}"]
+
     def to_json(self) -> dict[str, Any]:
         share = round(len(self.matched) / self.parameters, 6) if self.parameters else 0.0
         proof = None
@@ -170,8 +204,7 @@ def proof_text(proof: Proof | None) -> str:
     )
 
 
-def matched_cells(report: ConversionReport) -> list[tuple[str, ...]]:
-    """One line per parameter: its name, shape, the variables, and how they were found."""
+def _matched_cells(rows: Sequence[MatchedRow]) -> list[tuple[str, ...]]:
     return [
         (
             row.parameter,
@@ -181,56 +214,23 @@ def matched_cells(report: ConversionReport) -> list[tuple[str, ...]]:
             row.dtype,
             row.how + (f", {row.where}" if row.where else ""),
         )
-        for row in report.matched
+        for row in rows
     ]
 
 
-MATCHED_COLUMNS = ("parameter", "shape", "from", "steps", "type", "how")
-OPEN_COLUMNS = ("parameter", "shape", "why", "variables")
-
-
-def open_cells(rows: Sequence[OpenRow]) -> list[tuple[str, ...]]:
-    """One line per parameter without a value."""
+def _open_cells(rows: Sequence[OpenRow]) -> list[tuple[str, ...]]:
     return [(row.parameter, shape_text(row.shape), row.reason, _some(row.candidates)) for row in rows]
-
-
-def open_tables(report: ConversionReport) -> list[tuple[str, Sequence[OpenRow]]]:
-    """The tables of parameters without a value that are not empty, with their titles."""
-    tables = [
-        ("two or more candidates", report.ambiguous),
-        ("another shape or type", report.mismatched),
-        ("missing", report.missing),
-        ("new, as --allow-missing says", report.fresh),
-    ]
-    return [(title, rows) for title, rows in tables if rows]
-
-
-def summary_lines(report: ConversionReport) -> list[str]:
-    """For the console, line by line."""
-    lines = [
-        f"source: {report.source} ({report.layout})",
-        f"network: {report.network}, {report.numbers:,} numbers in {report.parameters} parameters",
-        f"matched: {len(report.matched)} of {report.parameters} parameters",
-        *(f"  {count} by {how}" for how, count in report.ways.items()),
-    ]
-    used = len({variable for row in report.matched for variable in row.variables})
-    unused = f"; without use: {_some([row.variable for row in report.unused])}" if report.unused else ""
-    lines.append(f"variables: {used} of {used + len(report.unused)} used{unused}")
-    if report.optimizer:
-        lines.append(f"variables of an optimizer, left out: {len(report.optimizer)}")
-    lines += [f"note: {note}" for note in report.notes]
-    return [*lines, f"proof: {proof_text(report.proof)}"]
 
 
 def markdown(report: ConversionReport) -> str:
     """The whole report as a page."""
-    parts = [f"# Conversion of {report.source}", "\n".join(f"- {line.strip()}" for line in summary_lines(report))]
-    for title, rows in open_tables(report):
-        parts += [f"## Parameters: {title}", _table(OPEN_COLUMNS, open_cells(rows))]
+    parts = [f"# Conversion of {report.source}", "\n".join(f"- {line.strip()}" for line in report.summary)]
+    for title, columns, cells in report.tables:
+        parts += [f"## Parameters: {title}", _table(columns, cells)]
     if report.unused:
         cells = [(row.variable, shape_text(row.shape), row.dtype) for row in report.unused]
         parts += ["## Variables without use", _table(("variable", "shape", "type"), cells)]
-    parts += ["## Matched", _table(MATCHED_COLUMNS, matched_cells(report))]
+    parts += ["## Matched", _table(*report.matched_table[1:])]
     return "\n\n".join(parts) + "\n"
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from nlpctl.formats.program import Program
-from nlpctl.runtime.check import ask_python
+from nlpctl.runtime.worker import run_python
 from nlpctl.static_graph.operators import OPERATORS
 
 SECONDS = 600.0
@@ -53,9 +53,9 @@ def run_program(
         }
         (folder / _JOB).write_text(json.dumps(job), encoding="utf-8")
         code = f"from nlpctl.static_graph.run_program import main; main({str(folder)!r})"
-        answer = ask_python(code, {"PYTHONSAFEPATH": "1"}, seconds)
-        if answer.error:
-            raise CannotRun(f"the process that ran it failed: {answer.error[:200]}")
+        answer = run_python("-c", code, environ={"PYTHONSAFEPATH": "1"}, seconds=seconds)
+        if answer.failure:
+            raise CannotRun(f"the process that ran it failed: {answer.failure[:200]}")
         reason = json.loads(answer.output.splitlines()[-1])
         if reason:
             raise CannotRun(reason)

@@ -13,13 +13,14 @@ from typing import Any
 
 from nlpctl.config.load import load_recipe
 from nlpctl.errors import UserError
+from nlpctl.files import read_json
 from nlpctl.layout import MANIFEST, TASK
 from nlpctl.models.crf import CRF_SUFFIX, with_crf
 from nlpctl.models.families import Family, Head, family_of_config, family_of_hub_name, known_hub_names
 from nlpctl.models.folder import COPIED, ModelCard, read_card
 from nlpctl.models.load import config_labels
 from nlpctl.models.network import build_network, make_config
-from nlpctl.models.source import VOCABULARY_FILES, read_config, read_json, resolve_source, weights_file
+from nlpctl.models.source import VOCABULARY_FILES, read_config, resolve_source, weights_file
 from nlpctl.models.tokenizer import agree_on_inputs, check_vocabulary, load_tokenizer
 from nlpctl.names import nearest
 from nlpctl.tasks.registry import TASKS

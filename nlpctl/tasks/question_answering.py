@@ -9,6 +9,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
+from nlpctl import console
 from nlpctl.config.schema import Recipe
 from nlpctl.data.collate import Batch
 from nlpctl.data.labels import LabelSet
@@ -17,7 +18,6 @@ from nlpctl.data.question_features import Window, WindowCollator, check_stride, 
 from nlpctl.data.question_rows import QuestionExample
 from nlpctl.data.tokenizers import TextEncoder
 from nlpctl.models.families import Head
-from nlpctl.runtime import console
 from nlpctl.tasks.answer_spans import Candidate, WindowScores, best_answers, probabilities, window_scores
 from nlpctl.tasks.base import Task
 from nlpctl.tasks.mistakes import Mistake

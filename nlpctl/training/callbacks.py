@@ -9,9 +9,9 @@ from pathlib import Path
 from paddlenlp.trainer import TrainerCallback, TrainingArguments
 from paddlenlp.trainer.trainer_callback import TrainerControl, TrainerState
 
+from nlpctl import console
 from nlpctl.config.schema import EarlyStoppingSection
 from nlpctl.layout import checkpoint_path
-from nlpctl.runtime import console
 from nlpctl.runtime.event_log import EventLog
 
 TRAIN_FIGURES = ("loss", "learning_rate", "interval_samples_per_second", "current_memory_allocated")

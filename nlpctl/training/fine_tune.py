@@ -9,6 +9,7 @@ from pathlib import Path
 
 from paddlenlp.trainer.trainer_callback import TrainerState
 
+from nlpctl import console
 from nlpctl.config.schema import OptimizerSection, Recipe
 from nlpctl.config.tasks import scores, task_info
 from nlpctl.data.balance import balanced
@@ -23,10 +24,9 @@ from nlpctl.files import staged_dir
 from nlpctl.layout import MANIFEST
 from nlpctl.models.changes import describe_changes
 from nlpctl.models.folder import ModelCard, make_card, save_model_folder
-from nlpctl.models.length import check_length
 from nlpctl.models.load import LoadedModel
+from nlpctl.models.network import check_length
 from nlpctl.models.sums import write_model_sums
-from nlpctl.runtime import console
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.interrupt import stops_later
 from nlpctl.runtime.process import ProcessSetup

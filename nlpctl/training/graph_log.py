@@ -10,10 +10,10 @@ from pathlib import Path
 
 import paddle
 
+from nlpctl import console
 from nlpctl.data.collate import Batch
 from nlpctl.files import write_text_atomic
 from nlpctl.models.static_inputs import static_inputs
-from nlpctl.runtime import console
 
 
 def write_graph(network: paddle.nn.Layer, batch: Batch, folder: Path) -> bool:

@@ -14,10 +14,10 @@ from paddlenlp.trainer import Trainer
 from paddlenlp.trainer.trainer import TRAINER_STATE_NAME
 from paddlenlp.trainer.trainer_utils import TrainOutput
 
+from nlpctl import console
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import RunFailed
 from nlpctl.layout import checkpoint_path, checkpoint_step, checkpoints_in
-from nlpctl.runtime import console
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.interrupt import StopRequest
 from nlpctl.runtime.run_directory import RunDirectory

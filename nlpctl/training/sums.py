@@ -10,13 +10,13 @@ import os
 from pathlib import Path
 from typing import Any
 
+from nlpctl import console
 from nlpctl.errors import Problem, UserError
-from nlpctl.files import remove_dir, write_json_atomic
+from nlpctl.files import remove_dir, sha256_of, write_json_atomic
 from nlpctl.formats.safe_pickle import load_pdparams, load_state
 from nlpctl.layout import checkpoints_in
 from nlpctl.models.source import WEIGHTS
-from nlpctl.runtime import console
-from nlpctl.runtime.run_directory import RunDirectory, sha256_of
+from nlpctl.runtime.run_directory import RunDirectory
 
 SUMS = "checksums.json"
 STATE = "trainer_state.json"  # as PaddleNLP's Trainer names it

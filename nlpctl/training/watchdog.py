@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import paddle
 
-from nlpctl.runtime import console
+from nlpctl import console
 from nlpctl.runtime.event_log import EventLog
 
 EVENT = "stalled"

@@ -6,8 +6,7 @@ import json
 
 from nlpctl.cli.app import main
 from nlpctl.runners import bench
-from nlpctl.runners.bench import BenchResult, Speed, Timed
-from nlpctl.runners.timing import figures
+from nlpctl.runners.timing import BenchResult, Speed, Timed, figures
 
 
 def test_figures_are_told_where_the_page_cannot_be_written(tmp_path, monkeypatch, capsys):

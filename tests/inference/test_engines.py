@@ -18,7 +18,7 @@ from nlpctl.inference import paddle_inference
 from nlpctl.inference.auto import choices, open_choice
 from nlpctl.inference.choice import all_choices
 from nlpctl.inference.engine import DygraphPredictor
-from nlpctl.inference.tensorrt import collect_shapes
+from nlpctl.inference.paddle_inference import collect_shapes
 from nlpctl.models.export_folder import ExportManifest, Graph, TensorSpec
 from nlpctl.runtime.process import ProcessSetup
 

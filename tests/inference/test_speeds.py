@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 
 import pytest
 
@@ -12,6 +11,7 @@ from nlpctl.inference.choice import Choice
 from nlpctl.inference.speeds import Order, Speeds, measure, measured_speeds
 from nlpctl.models.export_folder import Graph
 from nlpctl.runtime.process import ProcessSetup
+from nlpctl.runtime.worker import Answer
 
 ORDER = Order("export", ("one", "two", "three"), 8, "cpu", 2)
 CHOICES = (
@@ -27,12 +27,12 @@ def process(monkeypatch):
     def play(script):
         orders, script = [], list(script)
 
-        def run(command, **settings):
-            orders.append(json.loads(command[3]))
+        def run(*arguments):
+            orders.append(json.loads(arguments[2]))
             events, code = script.pop(0)
-            return subprocess.CompletedProcess(command, code, "\n".join(map(json.dumps, events)).encode(), b"")
+            return Answer("\n".join(map(json.dumps, events)), "", code)
 
-        monkeypatch.setattr(speeds.subprocess, "run", run)
+        monkeypatch.setattr(speeds, "run_python", run)
         return orders
 
     return play
@@ -54,7 +54,7 @@ def test_an_engine_that_kills_the_process_is_left_out(process):
     orders = process([(trying("one", "two"), -6), (again, 0)])
     found = measure(ORDER)
     assert found.rows_per_second == {"one": 5.0}
-    assert found.failed == {"two": "the process was killed by SIGABRT", "three": "no"}
+    assert found.failed == {"two": "killed by SIGABRT", "three": "no"}
     assert orders[1]["names"] == ["one", "three"]
 
 

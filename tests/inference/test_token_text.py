@@ -7,7 +7,7 @@ import pytest
 
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.data.units import UnitSettings, UnitTokenizer
-from nlpctl.inference.token_text import tokens_of
+from nlpctl.inference.explain import tokens_of
 
 
 class Forms:

@@ -7,10 +7,8 @@ import paddle
 import pytest
 
 from nlpctl.errors import UserError
-from nlpctl.models.changes import parameter_counts
-from nlpctl.models.freeze import freeze
+from nlpctl.models.changes import freeze, parameter_counts, tie
 from nlpctl.models.parameters import matching, named, select, set_parameters
-from nlpctl.models.tie import tie
 
 NAMES = [f"ernie.encoder.layers.{i}.{part}" for i in (0, 1, 2, 10) for part in ("norm1.weight", "linear1.bias")]
 NAMES = ["ernie.embeddings.word.weight", *NAMES, "classifier.weight", "classifier.bias"]

@@ -9,6 +9,7 @@ import tempfile
 from nlpctl.compression.plan.steps import CANDIDATES, Step
 from nlpctl.errors import UserError
 from nlpctl.runners.compress import worker as compress_worker
+from nlpctl.runtime import worker
 
 
 class Bench:
@@ -25,8 +26,9 @@ class Bench:
 
 def test_what_a_process_answers_and_where_its_temporary_files_lie(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", None)  # restored afterwards
-    for name in ("die_with_parent", "listen_for_interrupts", "prepared"):
+    for name in ("listen_for_interrupts", "prepared"):
         monkeypatch.setattr(compress_worker, name, lambda *_: None)
+    monkeypatch.setattr(worker, "die_with_parent", lambda *_: None)
     monkeypatch.setattr(os, "setsid", lambda: None)
     monkeypatch.setattr(os, "dup2", lambda *_: None)
     monkeypatch.setattr(compress_worker, "Workbench", Bench)
@@ -34,7 +36,7 @@ def test_what_a_process_answers_and_where_its_temporary_files_lie(monkeypatch, t
     for name in ("ill", "wrong", "good"):
         here.send(Step(CANDIDATES, name, "ort-dynamic", ()))
     here.send(None)
-    compress_worker._serve(there, os.getpid(), str(tmp_path), None, "source", tmp_path)
+    worker._serve(there, os.getpid(), compress_worker._opened, (str(tmp_path), None, "source", tmp_path))
     ill, wrong, folder = (here.recv() for _ in range(3))
-    assert str(ill) == "ill: ValueError: a library's own" and str(wrong) == "the user's"
+    assert ill.reason == "ValueError: a library's own" and str(wrong) == "the user's"
     assert os.path.dirname(str(folder)) == str(tmp_path)

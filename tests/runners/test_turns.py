@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nlpctl.runners.turns import Timing, is_settled, speed_of, timed_in_turns
+from nlpctl.runners.compress.turns import Timing, is_settled, speed_of, timed_in_turns
 
 
 class Engine:

@@ -19,12 +19,12 @@ from nlpctl.errors import UserError
 from nlpctl.runtime import launch as launch_module
 from nlpctl.runtime.device import usable_gpu
 from nlpctl.runtime.launch import launch, processes_wanted
-from nlpctl.runtime.orphans import is_alive
+from nlpctl.runtime.worker import is_alive
 
 ALL_REDUCE = """
 import os, sys
 from nlpctl.config.schema import RuntimeSection
-from nlpctl.runtime import console, ranks
+from nlpctl import console, ranks
 from nlpctl.runtime.process import configure_paddle, prepare_process
 setup = prepare_process(RuntimeSection(nproc=2), 7)
 configure_paddle(setup, 7)

@@ -14,6 +14,7 @@ import pytest
 
 from nlpctl.config.schema import DataSection
 from nlpctl.data.text_rows import TextRows
+from nlpctl.runtime.interrupt import STOP_SECONDS
 from nlpctl.serving.address import bound_socket
 from nlpctl.serving.app import Service, make_app
 from nlpctl.serving.batcher import Batcher
@@ -93,7 +94,7 @@ def running() -> Callable[..., Any]:
         reader = BodyReader(rows, chosen.max_rows)
         service = Service(reader, batcher, chosen, {"task": "test"}, ("text",), failures.append)
         with bound_socket(chosen) as listening:
-            server = Server(make_app(service), service)
+            server = Server(make_app(service), service, STOP_SECONDS)
             serving = asyncio.create_task(server.run_on(listening))
             while not server.started:
                 await asyncio.sleep(0.01)

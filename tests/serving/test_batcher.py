@@ -11,7 +11,7 @@ import pytest
 
 from nlpctl.errors import UserError
 from nlpctl.serving.batcher import Batcher
-from nlpctl.serving.refusal import Refused
+from nlpctl.serving.refused import Refused
 from nlpctl.serving.settings import ServeSettings
 
 

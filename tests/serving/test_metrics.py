@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from nlpctl.serving.metrics import Counter, Gauge, Histogram, exposition
-from nlpctl.serving.process_metrics import process_metrics
+from nlpctl.serving.metrics import Counter, Gauge, Histogram, exposition, process_metrics
 
 SAMPLE = re.compile(r'[a-z_]+(\{[a-z_]+="([^"\\\n]|\\["\\n])*"(,[a-z_]+="([^"\\\n]|\\["\\n])*")*\})? [-+.e0-9Inf]+')
 

@@ -136,7 +136,7 @@ def test_settings_out_of_range():
 
 
 def test_connections_that_came_too_late_are_turned_away():
-    from nlpctl.serving.late import turn_away, waiting_connections
+    from nlpctl.serving.server import turn_away, waiting_connections
 
     async def story():
         with socket.create_server(("127.0.0.1", 0)) as listening:

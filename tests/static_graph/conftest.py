@@ -11,7 +11,7 @@ import numpy as np
 import paddle
 import pytest
 
-from nlpctl.static_graph.static_mode import static_mode
+from nlpctl.formats.program import static_mode
 
 
 class Network(paddle.nn.Layer):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import paddle
 
-from nlpctl.static_graph.static_mode import static_mode
+from nlpctl.formats.program import static_mode
 
 LAYERS, HIDDEN, HEADS, WORDS, POSITIONS = 12, 16, 2, 40, 32
 CONFIG = {

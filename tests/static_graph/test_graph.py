@@ -9,12 +9,11 @@ import numpy as np
 import paddle
 import pytest
 
-from nlpctl.formats.program import Operator, Program, read_program
+from nlpctl.formats.program import Operator, Program, read_program, static_mode
 from nlpctl.static_graph.graph import forward_part, in_line, leaves, needed_for, places
 from nlpctl.static_graph.match import Matcher
 from nlpctl.static_graph.parameters import target_parameters
 from nlpctl.static_graph.roles import by_place
-from nlpctl.static_graph.static_mode import static_mode
 from nlpctl.static_graph.variables import StaticVariable
 
 

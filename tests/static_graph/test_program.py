@@ -10,9 +10,8 @@ import pytest
 from paddle.base.proto import framework_pb2
 
 from nlpctl.errors import UserError
-from nlpctl.formats.program import read_program
+from nlpctl.formats.program import read_program, static_mode
 from nlpctl.static_graph.sniff import Kind, kind_of
-from nlpctl.static_graph.static_mode import static_mode
 
 
 def test_an_inference_program(saved):

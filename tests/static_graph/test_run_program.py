@@ -11,10 +11,9 @@ import numpy as np
 import paddle
 import pytest
 
-from nlpctl.formats.program import Program, read_program
+from nlpctl.formats.program import Program, read_program, static_mode
 from nlpctl.static_graph.run_program import CannotRun, run_program
 from nlpctl.static_graph.sources import read_static
-from nlpctl.static_graph.static_mode import static_mode
 
 
 def arrays_of(model) -> dict[str, np.ndarray]:

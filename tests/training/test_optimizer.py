@@ -10,9 +10,8 @@ from paddlenlp.transformers import ErnieConfig, ErnieForSequenceClassification
 
 from nlpctl.config.schema import GroupSection, OptimizerSection
 from nlpctl.errors import UserError
-from nlpctl.models.freeze import freeze
+from nlpctl.models.changes import freeze, tie
 from nlpctl.models.parameters import named
-from nlpctl.models.tie import tie
 from nlpctl.training.optimizer import Setting, build_optimizer, settings
 
 RATE, DECAY = 1e-2, 0.1

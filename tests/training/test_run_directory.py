@@ -13,13 +13,13 @@ import pytest
 
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.errors import Interrupted, RunFailed, UserError
-from nlpctl.files import STAGING_PREFIX
+from nlpctl.files import STAGING_PREFIX, sha256_of
 from nlpctl.layout import checkpoints_in
 from nlpctl.models.source import resolve_source
 from nlpctl.runtime import run_directory
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.lock import take_lock
-from nlpctl.runtime.run_directory import RunDirectory, describe_run, sha256_of
+from nlpctl.runtime.run_directory import RunDirectory, describe_run
 
 
 @pytest.fixture

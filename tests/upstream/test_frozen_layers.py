@@ -6,7 +6,7 @@ import paddle
 import pytest
 
 import nlpctl  # noqa: F401
-from nlpctl.models.freeze import freeze
+from nlpctl.models.changes import freeze
 from nlpctl.models.parameters import named
 from nlpctl.upstream.frozen_layers import pass_gradients
 

@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from nlpctl import console
 from nlpctl.compression.networks.layer_losses import PROJECTION, LayerLosses
 from nlpctl.compression.networks.more_texts import key_of, texts_of, unlabelled_examples, varied_examples, without_label
 from nlpctl.compression.networks.student import (
@@ -40,7 +41,6 @@ from nlpctl.errors import UserError
 from nlpctl.models.families import OWN
 from nlpctl.models.load import LoadedModel
 from nlpctl.models.pruned import encoder_layers
-from nlpctl.runtime import console
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.base import Task

@@ -18,6 +18,7 @@ from typing import Any
 
 import paddle
 
+from nlpctl import console
 from nlpctl.compression.networks.importance import measure_importance
 from nlpctl.compression.networks.soft_targets import SoftLoss, soft_loss
 from nlpctl.compression.networks.training import (
@@ -36,7 +37,6 @@ from nlpctl.models.families import OWN, Head, family_of_config
 from nlpctl.models.load import LoadedModel
 from nlpctl.models.network import build_network, make_config
 from nlpctl.models.pruned import PrunedShape, encoder_layers, prune
-from nlpctl.runtime import console
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.base import Task, as_tuple

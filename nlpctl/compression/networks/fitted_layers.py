@@ -16,9 +16,9 @@ import numpy as np
 import paddle
 import paddle.nn as nn
 
+from nlpctl import console
 from nlpctl.data.collate import Batch
 from nlpctl.models.pruned import encoder_layers
-from nlpctl.runtime import console
 
 TOKENS = 32_768  # most that are looked at: what is kept of each is a state per layer of the student
 RIDGE = 0.01  # pull to the matrix as it was, as a share of the mean square of the inputs

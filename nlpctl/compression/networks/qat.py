@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import paddle
 
+from nlpctl import console
 from nlpctl.compression.networks.training import (
     START,
     load_source,
@@ -45,7 +46,6 @@ from nlpctl.models.export_folder import Graph
 from nlpctl.models.families import OWN
 from nlpctl.models.load import LoadedModel
 from nlpctl.models.simulated_int8 import CLIP, INPUTS, KEY, Simulation, make_plain, simulate, simulated_layers
-from nlpctl.runtime import console
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.base import Task, as_tuple

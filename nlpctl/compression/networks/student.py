@@ -9,6 +9,7 @@ from random import Random
 
 import numpy as np
 
+from nlpctl import console
 from nlpctl.compression.networks.dynabert import narrowed
 from nlpctl.compression.networks.fitted_layers import fit_layers
 from nlpctl.compression.networks.layer_losses import LayerLosses, spread_layers
@@ -26,7 +27,6 @@ from nlpctl.models.load import LoadedModel
 from nlpctl.models.pruned import encoder_layers, keep_layers
 from nlpctl.models.source import read_config, resolve_source
 from nlpctl.models.tokenizer import load_tokenizer
-from nlpctl.runtime import console
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.base import Task
 

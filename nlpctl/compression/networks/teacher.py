@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import paddle
 
+from nlpctl import console
 from nlpctl.compression.networks.more_texts import key_of
 from nlpctl.compression.networks.training import load_source
 from nlpctl.config.schema import Recipe
@@ -31,7 +32,6 @@ from nlpctl.inference.pipeline import answering, windows
 from nlpctl.models.crf import viterbi
 from nlpctl.models.export_folder import ExportManifest, Graph
 from nlpctl.models.load import LoadedModel
-from nlpctl.runtime import console
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.tasks.base import Task
 from nlpctl.tasks.registry import make_task

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import paddle
 
+from nlpctl import console
 from nlpctl.config.dump import dump_recipe
 from nlpctl.config.schema import ModelSection, Recipe
 from nlpctl.config.tasks import scores
@@ -32,7 +33,6 @@ from nlpctl.models.folder import make_card, save_model_folder, tune_labels
 from nlpctl.models.load import LoadedModel
 from nlpctl.models.source import WEIGHTS
 from nlpctl.models.sums import renew_model_sums
-from nlpctl.runtime import console
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.run_directory import OF_COMPRESS, RunDirectory, describe_run
 from nlpctl.runtime.versions import installed_versions

@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 
+from nlpctl import console
 from nlpctl.compression.networks.training import begin_network, load_source, network_recipe, read_data
 from nlpctl.config.schema import Recipe
 from nlpctl.data.splits import TrainingData
@@ -34,7 +35,6 @@ from nlpctl.models.load import LoadedModel
 from nlpctl.models.network import build_network
 from nlpctl.models.source import read_config
 from nlpctl.models.tokenizer import load_tokenizer
-from nlpctl.runtime import console
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.base import Task

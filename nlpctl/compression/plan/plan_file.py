@@ -16,9 +16,8 @@ from nlpctl.compression.plan.steps import CANDIDATES, EXPORTS, FEWER_WORDS, NETW
 from nlpctl.config.dump import flat, recipe_values
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
-from nlpctl.files import write_json_atomic
-from nlpctl.models.source import read_json
-from nlpctl.runtime.run_directory import RunDirectory, sha256_of
+from nlpctl.files import read_json, sha256_of, write_json_atomic
+from nlpctl.runtime.run_directory import RunDirectory
 
 PLAN = "plan.json"
 FORMAT = 2

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from nlpctl import console
 from nlpctl.compression.plan.best_folder import write_best
 from nlpctl.compression.plan.costs import TIMES, Clock, Costs, read_times, told, trained_rows, write_times
 from nlpctl.compression.plan.explore import Explorer, Option
@@ -39,10 +40,9 @@ from nlpctl.runners.compress.source import static_model
 from nlpctl.runners.compress.table import line
 from nlpctl.runners.compress.worker import FREE_SPACE, StepProcess, TimeIsUp
 from nlpctl.runners.export import ELSEWHERE
-from nlpctl.runtime import console
 from nlpctl.runtime.interrupt import sigterm_interrupts
-from nlpctl.runtime.kept import process_kept
 from nlpctl.runtime.lock import take_lock
+from nlpctl.runtime.process_state import process_kept
 from nlpctl.runtime.run_directory import RunDirectory
 
 SCORES, BEST = "scores", "best"

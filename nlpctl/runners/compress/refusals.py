@@ -9,6 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from nlpctl import console
 from nlpctl.compression.plan.files import data_files, files_of_networks, student_model
 from nlpctl.compression.plan.hooks import check_hooks
 from nlpctl.compression.plan.plan_file import PLAN, check_plan
@@ -29,7 +30,6 @@ from nlpctl.runners.compress.scorer import check_scorable
 from nlpctl.runners.compress.source import require_fp32, static_model
 from nlpctl.runners.compress.workbench import ptq_settings
 from nlpctl.runners.export import ELSEWHERE, is_free
-from nlpctl.runtime import console
 from nlpctl.runtime.process import ProcessSetup
 
 READ_BY = {  # settings, and the strategies that read them

@@ -12,16 +12,13 @@ from typing import TYPE_CHECKING, Any
 from nlpctl.config.schema import Recipe
 from nlpctl.data.functions import module_file
 from nlpctl.data.sources import files_of
+from nlpctl.files import read_json, sha256_of
 from nlpctl.layout import EXPORT_MANIFEST
-from nlpctl.models.source import read_json
 from nlpctl.runtime.cpu import cpu_info
-from nlpctl.runtime.run_directory import sha256_of
-from nlpctl.runtime.versions import installed_version
+from nlpctl.runtime.versions import ENGINES, installed_version
 
 if TYPE_CHECKING:
     from nlpctl.inference.choice import Choice
-
-ENGINES = ("paddlepaddle", "paddlepaddle-gpu", "onnxruntime", "onnxruntime-gpu")
 
 
 def score_key(recipe: Recipe, graphs: Iterable[tuple[Path, Choice]], split: str, how: Any) -> str:

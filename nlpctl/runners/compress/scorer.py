@@ -16,6 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from nlpctl import console
 from nlpctl.compression.plan.scores import (
     Failure,
     Metric,
@@ -38,9 +39,9 @@ from nlpctl.files import remove_leftovers
 from nlpctl.inference.trained import prepared
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.runners.compress.score_key import score_key
-from nlpctl.runners.timed_process import Candidate, SplitScore, Texts, TimedProcess
-from nlpctl.runners.turns import Timing, timed_in_turns
-from nlpctl.runtime import console
+from nlpctl.runners.compress.split_score import SplitScore, split_score
+from nlpctl.runners.compress.turns import Timing, timed_in_turns
+from nlpctl.runners.timed_process import Candidate, Texts, TimedProcess
 from nlpctl.runtime.cpu import physical_cores
 
 if TYPE_CHECKING:
@@ -133,12 +134,12 @@ class Scorer:
         return found
 
     def _on_test(self, folder: Path, choice: Choice) -> TestScore:
-        reference = self._open_reference().process.score("test")
+        reference = self._open_reference().process.ask(split_score, "test")
         chosen = reference
         if not self._is_reference(folder, choice):
             with self._process(folder, choice) as process:
                 process.open()
-                chosen = process.score("test")
+                chosen = process.ask(split_score, "test")
         of = self.metric.of
         alike = agreement(reference.decisions, chosen.decisions)
         return TestScore(int(reference.report["rows"]), of(reference.report), of(chosen.report), alike)
@@ -233,7 +234,7 @@ class _Opened:
 
 def _looked_at(process: TimedProcess, timing: Timing) -> _Opened:
     peak_mb = process.peak_mb()  # before the dev rows, which it holds only here
-    return _Opened(process, peak_mb, process.outputs(max(timing.batch_sizes)), process.score("dev"))
+    return _Opened(process, peak_mb, process.outputs(max(timing.batch_sizes)), process.ask(split_score, "dev"))
 
 
 def recipe_of(recipe: Recipe, folder: Path) -> Recipe:

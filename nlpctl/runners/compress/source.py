@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Collection
 from pathlib import Path
 
+from nlpctl import console
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import RunFailed, UserError
@@ -16,7 +17,6 @@ from nlpctl.layout import EXPORT_MANIFEST, MANIFEST
 from nlpctl.models.export_folder import REPORTS, ExportManifest, Graph, read_manifest, write_manifest
 from nlpctl.models.source import read_config, resolve_source
 from nlpctl.runners.export import export_versions
-from nlpctl.runtime import console
 
 KEY = "compression.input_infer_model_path"
 NOT_GRAPHS = (EXPORT_MANIFEST, *REPORTS)

@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from nlpctl import console
 from nlpctl.compression.plan.steps import EXPORTS, ORIGINAL, VOCABULARY, Step
 from nlpctl.compression.plan.strategy import EMBEDDINGS, parse_strategy
 from nlpctl.config.load import load_recipe
@@ -27,7 +28,6 @@ from nlpctl.models.export_folder import ExportManifest, Graph, read_manifest, wr
 from nlpctl.models.source import resolve_source
 from nlpctl.runners.compress.source import add_onnx, copy_files, copy_fp32, import_static, static_model
 from nlpctl.runners.export import ROWS, Wanted, export_versions, write_export
-from nlpctl.runtime import console
 from nlpctl.runtime.run_directory import RunDirectory
 
 if TYPE_CHECKING:

@@ -6,25 +6,21 @@ all of that stays there. Where a step fails the process is given up, and the nex
 
 from __future__ import annotations
 
-import contextlib
-import multiprocessing
 import os
-import signal
 import tempfile
-from multiprocessing.connection import Connection
+from collections.abc import Callable
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from nlpctl.compression.plan.steps import Step
 from nlpctl.config.schema import Recipe
-from nlpctl.errors import EXIT_INTERRUPTED, Interrupted, NlpctlError, RunFailed
+from nlpctl.errors import EXIT_INTERRUPTED, RunFailed
 from nlpctl.files import STAGING_PREFIX, remove_leftovers, writing
 from nlpctl.inference.trained import prepared
 from nlpctl.runners.compress.workbench import Workbench
-from nlpctl.runtime.child import listen_for_interrupts, undisturbed
 from nlpctl.runtime.interrupt import STOP_SECONDS
-from nlpctl.runtime.orphans import die_with_parent
+from nlpctl.runtime.worker import Worker, listen_for_interrupts
 
 FREE_SPACE = "free some space; then the same command goes on"
 GRACE = STOP_SECONDS + 5.0  # a training saves a checkpoint when it is told to end
@@ -40,8 +36,7 @@ class StepProcess:
     def __init__(self, recipe: Recipe, source: str, output: Path):
         self._arguments = (recipe, source, output)
         self._output = output
-        self._process: Any = None
-        self._connection: Connection | None = None
+        self._worker: Worker | None = None
 
     def __enter__(self) -> StepProcess:
         prefix = f"{STAGING_PREFIX}temporary-"  # the next command removes it where this one is killed
@@ -63,83 +58,38 @@ class StepProcess:
         if step.trains:
             self._end()
         try:
-            answer = self._asked(step, seconds)
+            self._asked(step, seconds)
         except BaseException:
-            self._end(hurry=True)
+            self._end(interrupt=True)
             remove_leftovers(self._output / step.kind)  # of a process that could not do so itself
             raise
-        if step.trains or answer is not None:
+        if step.trains:
             self._end()
-        if answer is not None:
-            raise answer
 
-    def _asked(self, step: Step, seconds: float | None) -> NlpctlError | None:
-        if self._process is None or not self._process.is_alive():
-            self._start()
-        self._connection.send(step)
-        if not self._connection.poll(seconds):
-            raise TimeIsUp(f"was ended after {seconds:.0f} s", step.name, "the same command goes on: a longer --budget")
+    def _asked(self, step: Step, seconds: float | None) -> None:
+        if self._worker is None or not self._worker.alive:
+            self._end()
+            self._worker = Worker(_opened, self._temporary.name, *self._arguments, grace=GRACE, daemon=False)
+            self._worker.start()
         try:
-            return self._connection.recv()
-        except (EOFError, ConnectionError):
-            self._process.join(GRACE)
-            raise RunFailed(f"its process ended ({_ended(self._process.exitcode)})", step.name) from None
+            self._worker.ask(step, step.name, seconds=seconds)
+        except TimeoutError:
+            hint = "the same command goes on: a longer --budget"
+            raise TimeIsUp(f"was ended after {seconds:.0f} s", step.name, hint) from None
 
-    def _start(self) -> None:
-        self._end()
-        context = multiprocessing.get_context("spawn")  # a fork would share what this process has imported
-        self._connection, child = context.Pipe()
-        arguments = (child, os.getpid(), self._temporary.name, *self._arguments)
-        self._process = context.Process(target=_serve, args=arguments)
-        with undisturbed():
-            self._process.start()
-        child.close()
-
-    def _end(self, hurry: bool = False) -> None:
-        """End the process; with `hurry` in the middle of a step, as Ctrl-C would."""
-        if self._process is None:
-            return
-        process, self._process = self._process, None
-        if hurry and process.is_alive():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(process.pid, signal.SIGINT)
-        with contextlib.suppress(OSError, BrokenPipeError):
-            self._connection.send(None)
-        try:
-            process.join(GRACE)
-        finally:  # a second Ctrl-C
-            if process.is_alive():
-                process.kill()
-                process.join()
-            self._connection.close()
+    def _end(self, interrupt: bool = False) -> None:
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            worker.end(interrupt)
 
 
-def _serve(connection: Connection, parent: int, temporary: str, recipe: Recipe, source: str, output: Path) -> None:
-    """The process: makes what it is sent, and says None or what went wrong."""
-    die_with_parent(parent)
+def _opened(temporary: str, recipe: Recipe, source: str, output: Path) -> Callable[[Step], None]:
+    """In the process: what makes the steps."""
     tempfile.tempdir = temporary
-    os.dup2(2, 1)  # what the user's own function prints is no result
     os.setsid()  # a terminal's Ctrl-C reaches the parent alone, which passes it on once
-    try:
-        listen_for_interrupts(_leave)
-        prepared(recipe)
-        bench = Workbench(recipe, source, output)
-        while (step := connection.recv()) is not None:
-            connection.send(_made(bench, step))
-    except (EOFError, BrokenPipeError, KeyboardInterrupt):
-        return
-
-
-def _made(bench: Workbench, step: Step) -> NlpctlError | None:
-    try:
-        bench.make(step)
-    except Interrupted:
-        raise KeyboardInterrupt from None
-    except NlpctlError as error:
-        return error
-    except Exception as error:  # a library's own: it costs this step alone
-        return RunFailed(f"{type(error).__name__}: {error}", step.name)
-    return None
+    listen_for_interrupts(_leave)
+    prepared(recipe)
+    return Workbench(recipe, source, output).make
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
@@ -148,9 +98,3 @@ def _leave(number: int, frame: FrameType | None) -> None:
     No exception: C++ that calls Python, as while onnx is imported, would end the process with a traceback.
     """
     os._exit(EXIT_INTERRUPTED)
-
-
-def _ended(code: int | None) -> str:
-    if code is not None and code < 0:
-        return f"killed by {signal.Signals(-code).name}"
-    return f"exit {code}"

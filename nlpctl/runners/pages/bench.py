@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from nlpctl.report.html import Html
 from nlpctl.report.page import Section, figures, page, table, warnings
 from nlpctl.report.plots import bars
-
-if TYPE_CHECKING:
-    from nlpctl.runners.bench import BenchResult, Timed
+from nlpctl.runners.timing import BenchResult, Timed
 
 
 def bench_page(result: BenchResult) -> str:

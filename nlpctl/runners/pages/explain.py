@@ -10,8 +10,7 @@ from nlpctl.report.marked import Part, marked_text
 from nlpctl.report.page import Section, folded, page, paragraph, table
 
 if TYPE_CHECKING:
-    from nlpctl.inference.token_text import Token
-    from nlpctl.runners.explain import Explained
+    from nlpctl.inference.explain import Explained, Token
 
 STRONGEST = 5  # tokens that are named
 _METHODS = {

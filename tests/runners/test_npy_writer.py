@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nlpctl.formats.npy_writer import ArrayFile
+from nlpctl.runners.npy_writer import ArrayFile
 
 
 @pytest.mark.parametrize("parts", [[0], [3], [1, 0, 999, 12_345]])

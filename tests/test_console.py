@@ -11,8 +11,8 @@ import sys
 
 import pytest
 
+from nlpctl import console
 from nlpctl.errors import Problem, UserError
-from nlpctl.runtime import console
 
 
 def test_streams_are_kept_apart(capsys):
@@ -78,7 +78,7 @@ def test_a_failure_inside_progress_passes_through(capsys):
 
 
 TERMINAL_SCRIPT = """
-from nlpctl.runtime import console
+from nlpctl import console
 console.table("scores [x]", ["label"], [["[red]good"]])
 with console.progress(3, "read") as bar:
     for _ in range(3):
@@ -109,13 +109,13 @@ def test_terminal_draws_and_takes_brackets_literally():
 
 
 def test_importing_console_does_not_import_rich():
-    code = "import sys, nlpctl.runtime.console; print([m for m in ('rich', 'paddle', 'numpy') if m in sys.modules])"
+    code = "import sys, nlpctl.console; print([m for m in ('rich', 'paddle', 'numpy') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "[]\n"
 
 
 def test_chinese_results_survive_an_ascii_locale():
-    code = "from nlpctl.runtime import console; console.set_up_streams(); console.result('好'); console.note('坏')"
+    code = "from nlpctl import console; console.set_up_streams(); console.result('好'); console.note('坏')"
     env = {**os.environ, "PYTHONIOENCODING": "ascii", "PYTHONUTF8": "0"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, env=env, check=True)
     assert (done.stdout, done.stderr) == ("好\n".encode(), "坏\n".encode())

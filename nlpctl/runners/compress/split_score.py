@@ -1,0 +1,60 @@
+"""The score of a candidate on labelled data, in the process that it runs in."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+from nlpctl.compression.plan.hooks import Rows, own_scores
+from nlpctl.compression.plan.scores import OWN
+from nlpctl.data.examples import ExampleReader
+from nlpctl.data.kinds import task_rows
+from nlpctl.data.row import BadRow
+from nlpctl.data.sources import open_split
+from nlpctl.data.splits import read_labelled_split
+from nlpctl.runners.evaluate import WINDOW, split_predictions
+from nlpctl.runners.timed_process import Subject
+
+
+@dataclass(frozen=True)
+class SplitScore:
+    """The task's report on a labelled split, with what compression.evaluate says of it under that name; and what was
+    decided of each row: equal where two would answer alike."""
+
+    report: dict[str, Any]
+    decisions: tuple[str, ...]
+
+
+def split_score(subject: Subject, split: str) -> SplitScore:
+    """The score on a labelled split of the recipe's data."""
+    recipe, task = subject.recipe, subject.model.task
+    examples, _, _ = read_labelled_split(task_rows(recipe.task, recipe.data), split, task.labels)
+    predictions = split_predictions(subject.model, examples, recipe.training.per_device_eval_batch_size)
+    decisions = tuple(_told(decision) for decision in task.decisions(examples, predictions))
+    report = task.report(examples, predictions)
+    if recipe.compression.evaluate is not None:
+        report[OWN] = _own_scores(subject, split)
+    return SplitScore(report, decisions)
+
+
+def _own_scores(subject: Subject, split: str) -> dict[str, float]:
+    """What the user's function makes of the good rows of the split and the answers to them."""
+    recipe = subject.recipe
+    readers, size = task_rows(recipe.task, recipe.data), recipe.training.per_device_eval_batch_size
+    reader = ExampleReader(readers, subject.model.task.labels)
+    good = [row for row in open_split(readers, split) if not isinstance(reader.read(row), BadRow)]
+
+    from nlpctl.inference.pipeline import windows
+
+    def predict(rows: Rows) -> list[dict[str, Any]]:
+        examples = [readers.read(values, None) for values in rows]
+        parts = subject.pipeline.stream(windows(examples, max(WINDOW, size)), size, subject.answered)
+        return [answer for part in parts for answer in part]
+
+    return own_scores(recipe, predict, [row.values for row in good])
+
+
+def _told(decision: Any) -> str:
+    """A decision as a text of some bytes: those of a long tagged text take many."""
+    return hashlib.sha256(repr(decision).encode()).hexdigest()[:16]

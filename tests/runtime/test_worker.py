@@ -1,0 +1,131 @@
+"""Other Python processes: asked, ended, lost; Ctrl-C does not meet them unprepared."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import time
+
+import pytest
+
+from nlpctl.errors import RunFailed, UserError
+from nlpctl.runtime.worker import Worker, is_alive, listen_for_interrupts, run_python, undisturbed
+
+
+def _serve(connection) -> None:
+    connection.send("loaded")
+    connection.recv()
+    try:
+        listen_for_interrupts()
+        time.sleep(20)
+    except KeyboardInterrupt:
+        connection.send("told")
+
+
+def test_an_interrupt_comes_when_the_process_listens(capfd):
+    context = multiprocessing.get_context("spawn")
+    connection, child = context.Pipe()
+    process = context.Process(target=_serve, args=(child,))
+    with undisturbed():
+        process.start()
+    os.kill(process.pid, signal.SIGINT)  # Python itself is not loaded yet
+    assert connection.recv() == "loaded"
+    connection.send("listen")
+    assert connection.poll(15) and connection.recv() == "told"
+    process.join()
+    assert process.exitcode == 0 and not capfd.readouterr().err
+
+
+def test_signals_are_taken_as_before_afterwards():
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    with undisturbed():
+        assert signal.SIGINT in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, ()) == before
+
+
+@pytest.mark.parametrize(
+    ("code", "error"),
+    [
+        ("import json", ""),
+        ("raise RuntimeError('first')", "RuntimeError: first"),
+        ("import sys; sys.stderr.write('Error: why\\n[Hint]\\n'); sys.exit(3)", "Error: why"),
+        ("import os; os.abort()", "killed by SIGABRT"),
+        ("raise SystemExit(3)", "exit 3"),
+    ],
+)
+def test_another_process_tells_how_it_failed(code, error):
+    assert run_python("-c", code).failure == error
+
+
+def test_a_process_that_hangs_is_given_up():
+    assert run_python("-c", "import time; time.sleep(60)", seconds=0.3).failure == "no answer within 0.3 s"
+
+
+def _answering(fault=""):
+    listen_for_interrupts()
+    if fault:
+        raise UserError(fault, "recipe.yaml")
+
+    def answer(asked):
+        print("noise of a library")
+        if asked == "user":
+            raise UserError("the user's", "recipe.yaml", "mend it")
+        if asked == "library":
+            raise EOFError("a library's own")
+        if asked == "abort":
+            os.abort()
+        time.sleep(asked)
+        return os.getpid()
+
+    return answer
+
+
+@pytest.fixture
+def started():
+    workers = []
+
+    def start(*arguments, daemon=True):
+        workers.append(Worker(_answering, *arguments, grace=10, daemon=daemon))
+        workers[-1].start()
+        return workers[-1]
+
+    yield start
+    for worker in workers:
+        worker.end()
+        assert not worker.alive
+
+
+def test_a_worker_answers_tells_errors_and_goes_on(started, capfd):
+    worker = started(daemon=False)
+    process = worker.ask(0, "here")
+    with pytest.raises(UserError, match="recipe.yaml: the user's\n  -> mend it"):
+        worker.ask("user", "here")
+    with pytest.raises(RunFailed, match="here: EOFError: a library's own"):
+        worker.ask("library", "here")
+    assert worker.ask(0, "here") == process != os.getpid()
+    worker.end()
+    assert not is_alive(process) and capfd.readouterr().out == ""
+
+
+def test_a_worker_that_died_or_could_not_begin(started):
+    worker = started()
+    for _ in range(2):
+        with pytest.raises(RunFailed, match=r"here: its process ended \(killed by SIGABRT\)\n  -> try it"):
+            worker.ask("abort", "here", "try it")
+    with pytest.raises(UserError, match="recipe.yaml: no model"):
+        started("no model").ask(0, "here")
+
+
+def test_a_worker_that_takes_too_long_is_interrupted(started):
+    worker = started()
+    process = worker.ask(0, "here")
+    with pytest.raises(TimeoutError):
+        worker.ask(60, "here", seconds=0.2)
+    began = time.monotonic()
+    worker.end(interrupt=True)
+    assert not is_alive(process) and time.monotonic() - began < 5
+
+
+def test_a_worker_that_was_not_started_can_be_ended():
+    Worker(_answering, grace=1, daemon=True).end()
