@@ -71,7 +71,7 @@ def explain(
         raise UserError("--json goes to standard output, the page to a file", where="--json", hint="keep one of them")
     recipe = load_command_recipe(model, ctx, purpose="apply")
     from nlpctl.data.inputs import open_input
-    from nlpctl.data.kinds import task_rows
+    from nlpctl.data.task_rows import task_rows
     from nlpctl.runners.explain import explain as run_explanation
     from nlpctl.runners.explain import write_explanations
     from nlpctl.runners.predict import refuse_output

@@ -83,7 +83,7 @@ def predict(
         raise UserError("standard output cannot be resumed", where="--resume", hint="name the output file: -o FILE")
     recipe = load_command_recipe(model, ctx, engine_overrides(engine, precision), purpose="apply")
     from nlpctl.data.inputs import open_input
-    from nlpctl.data.kinds import task_rows
+    from nlpctl.data.task_rows import task_rows
     from nlpctl.runners.embed import write_embeddings
     from nlpctl.runners.layer_outputs import write_layer_outputs
     from nlpctl.runners.predict import predict as run_prediction

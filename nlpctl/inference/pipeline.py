@@ -19,7 +19,7 @@ import numpy as np
 
 from nlpctl.data.collate import Batch, Collator, failures_told
 from nlpctl.data.row import BadRow
-from nlpctl.data.tokenizers import TextEncoder
+from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.inference.engine import Predictor
 from nlpctl.runtime.ahead import Ahead
 from nlpctl.runtime.interpreter import short_turns, what_is_there_is_kept

@@ -20,10 +20,10 @@ from nlpctl.compression.plan.hooks import Rows, own_scores
 from nlpctl.compression.plan.scores import OWN
 from nlpctl.config.schema import Recipe
 from nlpctl.data.examples import ExampleReader
-from nlpctl.data.kinds import task_rows
 from nlpctl.data.row import BadRow
 from nlpctl.data.sources import open_split
 from nlpctl.data.splits import read_labelled_split
+from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import NlpctlError, RunFailed
 from nlpctl.inference.trained import TrainedModel, open_network, prepared
 from nlpctl.models.export_folder import read_manifest
