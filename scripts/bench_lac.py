@@ -29,7 +29,7 @@ from check_lac import SOURCE
 from retag_lexical import read_sentences
 
 from nlpctl.config.load import Override, load_recipe
-from nlpctl.data.kinds import task_rows
+from nlpctl.data.task_rows import task_rows
 from nlpctl.runners.open_model import open_trained_model
 
 Segment = Callable[[list[str]], int]  # texts to the number of their words

@@ -167,8 +167,8 @@ def _compared(bench: Workbench, folder: Path, simulated: Path) -> dict[str, Any]
     """Share of the rows that oneDNN decides as the simulated graph, its largest difference as a share of the largest
     output, and how many different decisions there are.
     """
-    from nlpctl.data.kinds import task_rows
     from nlpctl.data.sample_rows import rows_to_compare
+    from nlpctl.data.task_rows import task_rows
     from nlpctl.inference.auto import choices, open_choice
     from nlpctl.inference.parity import Parity
     from nlpctl.inference.samples import read_description

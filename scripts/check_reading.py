@@ -113,10 +113,10 @@ def questions(file: Path) -> Iterator[Any]:
     """The questions of a file but those whose offsets are wrong in the data, which are listed."""
     from nlpctl.config.schema import DataSection
     from nlpctl.data.examples import ExampleReader
-    from nlpctl.data.kinds import task_rows
     from nlpctl.data.labels import LabelSet
     from nlpctl.data.readers import read_rows
     from nlpctl.data.row import BadRow
+    from nlpctl.data.task_rows import task_rows
 
     rows = task_rows("question_answering", DataSection())
     reader = ExampleReader(rows, LabelSet(()))

@@ -16,8 +16,8 @@ from nlpctl.config.dump import dump_recipe
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.data.collate import raise_failure
-from nlpctl.data.kinds import task_rows
 from nlpctl.data.splits import read_training_data
+from nlpctl.data.task_rows import task_rows
 from nlpctl.inference.trained import prepared
 from nlpctl.models.folder import make_card, save_model_folder
 
@@ -130,11 +130,11 @@ def make_run(folder: Path, kind: Kind, architecture: str) -> Recipe:
     from nlpctl.data.tokenizers import build_encoder
     from nlpctl.models.load import load_to_train
     from nlpctl.runtime.process import quiet_libraries
-    from nlpctl.tasks.registry import TASKS, make_task
+    from nlpctl.tasks.base import make_task, task_class
 
     quiet_libraries()
     data = read_training_data(task_rows(recipe.task, recipe.data))
-    task_class, where = TASKS[recipe.task], recipe.run_dir / "model"
+    task_class, where = task_class(recipe.task), recipe.run_dir / "model"
     paddle.seed(1)
     # not the task's own build_model: few-shot classification refuses a network that guesses no words yet
     model = load_to_train(recipe.model, task_class.head(recipe), data.labels.names, vocabulary_texts=data.texts)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from nlpctl.cli.app import COMMANDS
+from nlpctl.config.tasks import KNOWN_TASKS
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "nlpctl"
@@ -291,6 +292,23 @@ def test_no_workaround_elsewhere() -> None:
         and ast.unparse(target).split(".")[0] in {"paddle", "paddlenlp", "paddleslim", "visualdl"}
     ]
     assert not patches, patches
+
+
+def test_a_task_is_named_in_its_own_modules_only() -> None:
+    """What the rest asks of a task is a capability in its description (config/tasks)."""
+    code = {info.name: {path.split(":")[0] for path in (info.task, info.rows)} for info in KNOWN_TASKS}
+    shared = [module for modules in code.values() for module in modules]
+    own = {
+        name: {f"nlpctl.config.tasks.{name}", *(each for each in modules if shared.count(each) == 1)}
+        for name, modules in code.items()
+    }
+    named_elsewhere = [
+        f"{path.relative_to(ROOT)}:{node.lineno}: {node.value}"
+        for module, path in MODULES.items()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.Constant) and node.value in own and module not in own[node.value]
+    ]
+    assert not named_elsewhere, "\n".join(named_elsewhere)
 
 
 def test_files_fit_on_a_few_screens() -> None:

@@ -81,10 +81,11 @@ def _pair_column(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _window(recipe: Recipe) -> Iterator[Finding]:
-    """What holds for any question; tasks/question_answering.py looks at the questions themselves."""
-    data = recipe.data
-    free = data.max_seq_length - 4  # [CLS], two [SEP], and a question of one token
-    if recipe.task == "question_answering" and data.doc_stride > free:
+    data, task = recipe.data, task_info(recipe.task)
+    if task is None or task.window_frame is None:
+        return
+    free = data.max_seq_length - task.window_frame
+    if data.doc_stride > free:
         message = f"windows of {data.max_seq_length} tokens that move on by {data.doc_stride} would pass over text"
         hint = f"set data.doc_stride to {max(free // 2, 1)}, so that windows overlap"
         yield Finding(("data.doc_stride", "data.max_seq_length"), message, hint)

@@ -7,7 +7,7 @@ from typing import Any
 from nlpctl.config.interpolate import escape
 from nlpctl.config.keys import SECTIONS, Key, keys_of
 from nlpctl.config.managed import MANAGED
-from nlpctl.config.tasks import KNOWN_TASKS
+from nlpctl.config.tasks import known_tasks
 
 _JSON_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
@@ -26,8 +26,8 @@ def recipe_json_schema() -> dict[str, Any]:
             "anyOf": [text, {"type": "array", "items": text}],
         },
         "task": {
-            "description": "; ".join(f"{task.name}: {task.help}" for task in KNOWN_TASKS),
-            "enum": [task.name for task in KNOWN_TASKS],
+            "description": "; ".join(f"{task.name}: {task.help}" for task in known_tasks()),
+            "enum": [task.name for task in known_tasks()],
         },
     }
     for name, section in SECTIONS.items():

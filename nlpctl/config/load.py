@@ -22,7 +22,7 @@ from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode, merge
 from nlpctl.config.reading import Findings
 from nlpctl.config.schema import DataSection, ModelSection, Origin, Recipe
 from nlpctl.config.sources import read_source
-from nlpctl.config.tasks import KNOWN_TASKS, task_info
+from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.errors import UserError
 from nlpctl.names import nearest
 
@@ -146,7 +146,7 @@ def _without_managed(tree: TableNode, findings: Findings) -> TableNode:
 
 def _task(tree: TableNode, findings: Findings) -> str:
     """The task name; "" when it is missing or unknown (and reported)."""
-    names = [task.name for task in KNOWN_TASKS]
+    names = [task.name for task in known_tasks()]
     node = tree.entries.get("task")
     if "task" in findings.broken:
         return ""

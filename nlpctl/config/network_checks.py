@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from nlpctl.config.finding import Finding
 from nlpctl.config.model_section import ScratchSection
 from nlpctl.config.schema import Recipe
+from nlpctl.config.tasks import task_info
 
 OWN_NETWORKS = ("bilstm", "textcnn", "bag_of_embeddings", "bigru")
-TAGGING_TASKS = ("token_classification", "lexical_analysis")
 
 
 def _heads_divide_width(recipe: Recipe) -> Iterator[Finding]:
@@ -48,12 +48,12 @@ def _dictionaries_hold_characters(recipe: Recipe) -> Iterator[Finding]:
 
 def _network_does_the_task(recipe: Recipe) -> Iterator[Finding]:
     own = _own(recipe.model.from_scratch)
-    if own is None or not recipe.task:
+    task = task_info(recipe.task)
+    if own is None or task is None:
         return
-    tags = recipe.task in TAGGING_TASKS
-    if tags != (own.architecture == "bigru"):
+    if task.tags != (own.architecture == "bigru"):
         keys = ("model.from_scratch.architecture", "task")
-        fitting = "bigru" if tags else " | ".join(name for name in OWN_NETWORKS if name != "bigru")
+        fitting = "bigru" if task.tags else " | ".join(name for name in OWN_NETWORKS if name != "bigru")
         yield Finding(keys, f"{own.architecture} cannot do {recipe.task}", f"set architecture: {fitting}")
 
 

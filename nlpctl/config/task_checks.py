@@ -1,105 +1,86 @@
-"""Checks of what belongs to single tasks. A key that is set and does nothing misleads whoever reads the recipe."""
+"""Checks of what not every task reads, and those of the task itself.
+
+A key that is set and does nothing misleads whoever reads the recipe.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator
 
 from nlpctl.config.finding import Check, Finding, value_of
 from nlpctl.config.keys import find_key
-from nlpctl.config.prompt_template import parse_template
 from nlpctl.config.schema import Recipe
+from nlpctl.config.tasks import known_tasks, task_info
+from nlpctl.config.tasks.info import TaskInfo
 
-_TAGGING = ("token_classification", "lexical_analysis")
-_READING = ("question_answering",)
-_ONE_LABEL = ("sequence_classification", "text_matching", "few_shot_classification")
-_CLASSIFYING = (*_ONE_LABEL, "multi_label_classification")
-
-# Key -> the tasks that read it. What is not here is read by all of them.
-READ_BY: Mapping[str, tuple[str, ...]] = {
-    "model.head": _TAGGING,
-    "data.columns.label": (*_CLASSIFYING, "semantic_indexing"),
-    "data.columns.text_pair": (*_CLASSIFYING, "semantic_indexing"),
-    "data.columns.tokens": _TAGGING,
-    "data.columns.tags": _TAGGING,
-    "data.columns.question": _READING,
-    "data.columns.context": _READING,
-    "data.columns.answers": _READING,
-    "data.columns.negative": ("semantic_indexing",),
-    "data.label_separator": ("multi_label_classification",),
-    "data.doc_stride": (*_TAGGING, *_READING),
-    "data.unit": _TAGGING,
-    "decode.terms": _TAGGING,
-    "decode.threshold": ("multi_label_classification",),
-    "decode.n_best": (*_READING, "masked_language_model"),
-    "decode.max_answer_length": _READING,
-    "decode.null_threshold": _READING,
-    "data.balance.method": _ONE_LABEL,
-    "data.balance.counts": _ONE_LABEL,
-    "decode.tune": _ONE_LABEL,
-    "loss.class_weights": _CLASSIFYING,
-    "loss.weights": _CLASSIFYING,
-    "loss.focal_gamma": _CLASSIFYING,
-    "loss.focal_alpha": _CLASSIFYING,
-    "loss.label_smoothing": _CLASSIFYING,
-    "masking.probability": ("masked_language_model",),
-    "masking.whole_words": ("masked_language_model",),
-    "masking.dictionary": ("masked_language_model",),
-    "prompt.template": ("few_shot_classification",),
-    "prompt.verbalizer": ("few_shot_classification",),
-    "retrieval.pooling": ("semantic_indexing",),
-    "retrieval.embedding_size": ("semantic_indexing",),
-    "retrieval.scale": ("semantic_indexing",),
-    "retrieval.margin": ("semantic_indexing",),
-}
-FORMATS_READ_BY: Mapping[str, tuple[str, ...]] = {"conll": _TAGGING, "joined": _TAGGING, "squad": _READING}
+# What not every task reads, in the order of the problems. A task names in its `keys` those that it reads.
+TASK_KEYS = (
+    "model.head",
+    "data.columns.label",
+    "data.columns.text_pair",
+    "data.columns.tokens",
+    "data.columns.tags",
+    "data.columns.question",
+    "data.columns.context",
+    "data.columns.answers",
+    "data.columns.negative",
+    "data.label_separator",
+    "data.doc_stride",
+    "data.unit",
+    "decode.terms",
+    "decode.threshold",
+    "decode.n_best",
+    "decode.max_answer_length",
+    "decode.null_threshold",
+    "data.balance.method",
+    "data.balance.counts",
+    "decode.tune",
+    "loss.class_weights",
+    "loss.weights",
+    "loss.focal_gamma",
+    "loss.focal_alpha",
+    "loss.label_smoothing",
+    "masking.probability",
+    "masking.whole_words",
+    "masking.dictionary",
+    "prompt.template",
+    "prompt.verbalizer",
+    "retrieval.pooling",
+    "retrieval.embedding_size",
+    "retrieval.scale",
+    "retrieval.margin",
+)
 
 
-def _named(tasks: Sequence[str]) -> str:
-    return " and ".join(part for part in (", ".join(tasks[:-1]), tasks[-1]) if part)
+def _named(tasks: Iterable[TaskInfo]) -> str:
+    *others, last = [task.name for task in tasks]
+    return f"{', '.join(others)} and {last}" if others else last
 
 
 def _keys_of_other_tasks(recipe: Recipe) -> Iterator[Finding]:
-    if not recipe.task:
+    info = task_info(recipe.task)
+    if info is None:
         return
-    for dotted, tasks in READ_BY.items():
-        if recipe.task not in tasks and value_of(recipe, dotted) != find_key(dotted).default:
+    for dotted in TASK_KEYS:
+        if not info.reads(dotted) and value_of(recipe, dotted) != find_key(dotted).default:
             message = f"{dotted} does nothing for {recipe.task}"
-            hint = f"delete it; it is for {_named(tasks)}"
-            if dotted == "data.columns.label" and recipe.task in _TAGGING:
+            hint = f"delete it; it is for {_named(task for task in known_tasks() if task.reads(dotted))}"
+            if dotted == "data.columns.label" and info.tags:
                 hint = "name the column of the tags: data.columns.tags"
             yield Finding((dotted, "task"), message, hint)
 
 
 def _format_of_other_tasks(recipe: Recipe) -> Iterator[Finding]:
-    tasks = FORMATS_READ_BY.get(recipe.data.format)
-    if recipe.task and tasks is not None and recipe.task not in tasks:
+    info, readers = task_info(recipe.task), [task for task in known_tasks() if recipe.data.format in task.formats]
+    if info is not None and readers and info not in readers:
         message = f"{recipe.task} cannot read data.format: {recipe.data.format}"
-        yield Finding(("data.format", "task"), message, f"it is for {_named(tasks)}; convert the file to jsonl")
+        yield Finding(("data.format", "task"), message, f"it is for {_named(readers)}; convert the file to jsonl")
 
 
-def _prompt(recipe: Recipe) -> Iterator[Finding]:
-    """Few-shot classification: the template can be read, and there are words for the labels."""
-    if recipe.task != "few_shot_classification":
-        return
-    template, verbalizer = recipe.prompt.template, recipe.prompt.verbalizer
-    hint = "such as prompt.template: \"{'text': 'text'} It was {'mask'}.\""
-    if template is None:
-        yield Finding(("prompt.template", "task"), "few-shot classification needs a template", hint)
-    else:
-        try:
-            pair = any(part.get("text") == "text_pair" for part in parse_template(template))
-        except ValueError as error:
-            yield Finding(("prompt.template",), f"prompt.template: {error}", hint)
-        else:
-            column = recipe.data.columns.text_pair
-            if pair is not (column is not None):
-                keys = ("prompt.template", "data.columns.text_pair")
-                place = "the template, but no column" if pair else "a column, not the template"
-                message = f"the second text is in {place}"
-                yield Finding(keys, message, "put {'text': 'text_pair'} and data.columns.text_pair: COLUMN, or neither")
-    if not verbalizer:
-        hint = "give each label its word: prompt.verbalizer: {pos: great, neg: terrible}"
-        yield Finding(("prompt.verbalizer", "task"), "few-shot classification needs words for the labels", hint)
+def _its_own(recipe: Recipe) -> Iterator[Finding]:
+    info = task_info(recipe.task)
+    for check in info.checks if info is not None else ():
+        yield from check(recipe)
 
 
 def _balance(recipe: Recipe) -> Iterator[Finding]:
@@ -140,7 +121,7 @@ def _tuning_has_data(recipe: Recipe) -> Iterator[Finding]:
 TASK_CHECKS: tuple[Check, ...] = (
     _keys_of_other_tasks,
     _format_of_other_tasks,
-    _prompt,
+    _its_own,
     _balance,
     _weights_are_numbers,
     _tuning_has_data,

@@ -1,4 +1,4 @@
-"""The sections of a recipe that belong to single tasks; config/task_checks.py says which task reads which key."""
+"""The sections of a recipe that belong to single tasks; config/tasks says which task reads which."""
 
 from __future__ import annotations
 

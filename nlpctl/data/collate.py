@@ -20,7 +20,7 @@ from nlpctl.data.text_rows import TextExample
 from nlpctl.errors import NlpctlError, Problem, RunFailed, UserError
 
 if TYPE_CHECKING:
-    from nlpctl.data.tokenizers import Encoding, TextEncoder
+    from nlpctl.data.text_encoder import Encoding, TextEncoder
 
 Batch = dict[str, np.ndarray]  # what a network takes, by name
 

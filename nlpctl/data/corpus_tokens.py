@@ -9,7 +9,7 @@ from itertools import groupby
 
 import numpy as np
 
-from nlpctl.data.tokenizers import TextEncoder
+from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.data.whole_words import NO_WORD, WholeWords
 from nlpctl.data.word_spans import word_spans
 

@@ -10,8 +10,7 @@ import numpy as np
 
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.lines import NOT_UTF8
-from nlpctl.data.row import BadRow, Row
-from nlpctl.data.sources import RowSource
+from nlpctl.data.row import BadRow, Row, RowSource
 from nlpctl.data.task_rows import Example, TaskRows
 from nlpctl.errors import Problem, UserError
 

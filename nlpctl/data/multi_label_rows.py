@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nlpctl.data.label_tree import ancestors, tidy, with_ancestors
 from nlpctl.data.labels import LabelSet, known_label, label_name
-from nlpctl.data.row import Row
+from nlpctl.data.row import Row, RowSource
 from nlpctl.data.text_rows import TextRows, checked_text
 from nlpctl.errors import UserError
-
-if TYPE_CHECKING:
-    from nlpctl.data.examples import ExampleList
-    from nlpctl.data.sources import RowSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +67,7 @@ class MultiLabelRows(TextRows):
     def truth(self, example: MultiLabelExample) -> Hashable:
         return example.labels
 
-    def check_training(self, examples: ExampleList, labels: LabelSet, where: str) -> None:
+    def check_training(self, examples: Sequence[Any], labels: LabelSet, where: str) -> None:
         """UserError where all examples have the same labels."""
         first = examples[0].labels
         if all(example.labels == first for example in examples):

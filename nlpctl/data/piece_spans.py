@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nlpctl.data.tokenizers import TextEncoder
+from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.data.word_spans import is_ideograph, word_spans
 from nlpctl.data.wordpiece import HARD
 

@@ -14,7 +14,7 @@ import numpy as np
 from nlpctl.data.collate import Collator
 from nlpctl.data.piece_spans import Pieces
 from nlpctl.data.question_rows import GoldAnswer
-from nlpctl.data.tokenizers import Encoding, TextEncoder
+from nlpctl.data.text_encoder import Encoding, TextEncoder
 from nlpctl.errors import UserError
 
 NULL_POSITION = 0  # of the first special token, [CLS]: start and end where the window holds no answer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.task_rows import TaskRows
@@ -12,9 +12,6 @@ from nlpctl.data.text_rows import checked_text
 from nlpctl.data.word_spans import word_spans
 from nlpctl.errors import UserError
 from nlpctl.names import listed
-
-if TYPE_CHECKING:
-    from nlpctl.data.examples import ExampleList
 
 _AROUND = 4  # tokens beside a question, at the least: [CLS], two [SEP] and one of the context
 _SHOWN = 30  # characters of an answer that a message shows
@@ -54,6 +51,10 @@ class QuestionRows(TaskRows):
     endings = {".json": "squad", ".jsonl": "jsonl"}
     has_labels = False
     in_windows = True
+
+    @property
+    def split_together(self) -> str:
+        return self.data.columns.context
 
     def required(self, labelled: bool) -> tuple[str, ...]:
         columns = self.data.columns
@@ -97,7 +98,7 @@ class QuestionRows(TaskRows):
         name = {} if example.id is None else {"id": example.id}
         return {**name, **self.passages(example)}
 
-    def check_training(self, examples: ExampleList, labels: LabelSet, where: str) -> None:
+    def check_training(self, examples: Sequence[Any], labels: LabelSet, where: str) -> None:
         """UserError where no question has an answer."""
         if not any(example.answers for example in examples):
             hint = f"check data.columns.answers ({self.data.columns.answers}) and the training file"

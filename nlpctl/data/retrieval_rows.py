@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nlpctl.config.schema import ColumnsSection
 from nlpctl.data.labels import LabelSet, label_name
@@ -12,9 +12,6 @@ from nlpctl.data.matching_rows import is_match, require_pair_column
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.data.text_rows import checked_text
 from nlpctl.errors import UserError
-
-if TYPE_CHECKING:
-    from nlpctl.data.examples import ExampleList
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +68,7 @@ class RetrievalRows(TaskRows):
         matches = columns.label not in values or is_match(label_name(values[columns.label]))
         return RetrievalExample(text, pair, negative, matches)
 
-    def check_training(self, examples: ExampleList, labels: LabelSet, where: str) -> None:
+    def check_training(self, examples: Sequence[Any], labels: LabelSet, where: str) -> None:
         """UserError where no pair matches, or there is but one text to be found."""
         if not any(example.matches for example in examples):
             hint = f"rows whose {self.data.columns.label!r} is 0 train nothing by themselves; check data.columns.label"

@@ -1,9 +1,10 @@
-"""What a reader yields: a row, or what is wrong with it, with the place."""
+"""What a reader yields: a row, or what is wrong with it, with the place; and where rows come from."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
 
 from nlpctl.names import did_you_mean, listed
 
@@ -33,6 +34,16 @@ class BadRow(NamedTuple):
     @property
     def where(self) -> str:
         return f"{self.source}:{self.line}"
+
+
+class RowSource(Protocol):
+    """Rows of one split; may be iterated again and again, in the same order."""
+
+    description: str  # for messages and the manifest
+    files: tuple[Path, ...]  # local files that are read, in order
+    label_names: tuple[str, ...] | None  # the data set's own label names, in the order of its ids
+
+    def __iter__(self) -> Iterator[Row | BadRow]: ...
 
 
 def missing_key(values: Mapping[str, Any], required: Sequence[str]) -> str | None:

@@ -5,27 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from nlpctl.config.schema import DataSection
 from nlpctl.data.functions import import_function, raised
 from nlpctl.data.readers import file_format, read_rows
-from nlpctl.data.row import BadRow, Row, missing_key
+from nlpctl.data.row import BadRow, Row, RowSource, missing_key
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import Problem, UserError
 from nlpctl.names import nearest
 
 SPLITS = ("train", "dev", "test")
-
-
-class RowSource(Protocol):
-    """Rows of one split; may be iterated again and again, in the same order."""
-
-    description: str  # for messages and the manifest
-    files: tuple[Path, ...]  # local files that are read, in order
-    label_names: tuple[str, ...] | None  # the data set's own label names, in the order of its ids
-
-    def __iter__(self) -> Iterator[Row | BadRow]: ...
 
 
 def has_split(data: DataSection, split: str) -> bool:

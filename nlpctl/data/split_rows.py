@@ -11,8 +11,7 @@ from nlpctl.data.examples import BadRowLog, ExampleReader
 from nlpctl.data.inspect.normalise import letters_form, row_key, same_form
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.records import article_of
-from nlpctl.data.row import BadRow, Row
-from nlpctl.data.sources import RowSource
+from nlpctl.data.row import BadRow, Row, RowSource
 from nlpctl.data.stratify import Group, group_rows, stratify
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import UserError

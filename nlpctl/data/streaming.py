@@ -13,8 +13,7 @@ import paddle
 from nlpctl.data.collate import LoaderFailure
 from nlpctl.data.examples import ExampleReader
 from nlpctl.data.places import Placed, PlacingReader
-from nlpctl.data.row import BadRow
-from nlpctl.data.sources import RowSource
+from nlpctl.data.row import BadRow, RowSource
 from nlpctl.data.task_rows import Example
 from nlpctl.errors import Problem, RunFailed, UserError
 

@@ -21,7 +21,7 @@ from nlpctl.data.tagged_rows import TaggedExample
 from nlpctl.errors import UserError
 
 if TYPE_CHECKING:
-    from nlpctl.data.tokenizers import Encoding, TextEncoder
+    from nlpctl.data.text_encoder import Encoding, TextEncoder
 
 IGNORED = -100  # the label of tokens that count neither in the loss nor in the score
 

@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import unicodedata
 from array import array
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nlpctl import console
+from nlpctl.config.schema import DataSection
 from nlpctl.data.labels import LabelSet, known_label, label_name
-from nlpctl.data.row import Row
+from nlpctl.data.row import Row, RowSource
 from nlpctl.data.tag_scheme import detect_scheme
 from nlpctl.data.task_rows import TABLES, TaskRows
 from nlpctl.data.text_rows import checked_text
 from nlpctl.data.word_spans import character_spans, is_ideograph, word_spans
 from nlpctl.names import listed
-
-if TYPE_CHECKING:
-    from nlpctl.data.examples import ExampleList
-    from nlpctl.data.sources import RowSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,7 +113,7 @@ class TaggedRows(TaskRows):
             raise ValueError("blank text: nothing but white space and invisible characters")
         return TaggedExample(text, array("i", chain.from_iterable(spans)), None, in_words=False)
 
-    def check_training(self, examples: ExampleList, labels: LabelSet, where: str) -> None:
+    def check_training(self, examples: Sequence[Any], labels: LabelSet, where: str) -> None:
         """UserError where the tags follow no scheme; says so where predict would cut texts in another way."""
         detect_scheme(labels.names, where)
         if self.data.unit == "words" and all(example.by_character for example in examples):
@@ -147,6 +145,13 @@ class TaggedRows(TaskRows):
     def answered(self, example: TaggedExample) -> dict[str, Any]:
         words = {self.data.columns.tokens: example.words()} if example.in_words else {}
         return {**words, self.data.columns.text: example.text}
+
+
+class LexicalRows(TaggedRows):
+    """Rows of lexical analysis: tagged characters; plain text is cut into characters whatever data.unit says."""
+
+    def __init__(self, data: DataSection):
+        super().__init__(dataclasses.replace(data, unit="characters"))
 
 
 def put_together(words: Sequence[str]) -> tuple[str, array]:

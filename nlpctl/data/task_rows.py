@@ -1,21 +1,20 @@
 """What a task needs of its rows: which columns, how a row becomes an example, how the labels are collected.
 
 One module per kind of example (text_rows.py, tagged_rows.py, ...), none of which imports Paddle: a bad
-file is told before anything heavy is loaded. data/kinds.py lists which task reads which kind.
+file is told before anything heavy is loaded. A task names its kind in config/tasks.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Hashable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
 
 from nlpctl.config.schema import DataSection
+from nlpctl.config.tasks import task_info
+from nlpctl.config.tasks.info import load_class
 from nlpctl.data.labels import LabelSet
-
-if TYPE_CHECKING:
-    from nlpctl.data.examples import ExampleList
-    from nlpctl.data.sources import RowSource
+from nlpctl.data.row import RowSource
 
 TABLES = {".tsv": "tsv", ".csv": "csv", ".jsonl": "jsonl", ".json": "json"}
 
@@ -40,6 +39,11 @@ class TaskRows(ABC):
 
     def __init__(self, data: DataSection):
         self.data = data
+
+    @property
+    def split_together(self) -> str | None:
+        """The column of which rows with the same value stay in one part where a file is cut into parts."""
+        return None
 
     @property
     def label_column(self) -> str:
@@ -86,6 +90,11 @@ class TaskRows(ABC):
         """The label set as the task wants it, wherever it came from; UserError where it cannot be used."""
         return labels
 
-    def check_training(self, examples: ExampleList, labels: LabelSet, where: str) -> None:
+    def check_training(self, examples: Sequence[Any], labels: LabelSet, where: str) -> None:
         """UserError where nothing can be learned from `examples`."""
         return None
+
+
+def task_rows(task: str, data: DataSection) -> TaskRows:
+    """How the task called `task` reads its rows; the recipe's checks have made sure that it exists."""
+    return load_class(task_info(task).rows)(data)

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nlpctl.data.labels import LabelSet, known_label, label_name
-from nlpctl.data.row import Row
+from nlpctl.data.row import Row, RowSource
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import UserError
-
-if TYPE_CHECKING:
-    from nlpctl.data.examples import ExampleList
-    from nlpctl.data.sources import RowSource
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +62,7 @@ class TextRows(TaskRows):
         label = None if labels is None else known_label(values[columns.label], labels)
         return TextExample(text, pair, label)
 
-    def check_training(self, examples: ExampleList, labels: LabelSet, where: str) -> None:
+    def check_training(self, examples: Sequence[Any], labels: LabelSet, where: str) -> None:
         """UserError where all examples have one label."""
         first = examples[0].label
         if all(example.label == first for example in examples):

@@ -1,20 +1,15 @@
-"""Text to token ids: the one call that datasets, collators and predictors make.
-
-Nothing here starts threads, so an encoder may be used before and after a fork (DataLoader workers) and
-TOKENIZERS_PARALLELISM does not matter.
-"""
+"""The encoder of a tokenizer: PaddleNLP's own, the fast one where it is proved equal, or that of units."""
 
 from __future__ import annotations
 
 import warnings
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from nlpctl import console
-from nlpctl.data.added_words import AddedWords
-from nlpctl.data.wordpiece import MAX_WORDS, CharacterTable, WordPiece, unsupported_reason
+from nlpctl.data.text_encoder import Encoding, TextEncoder, longest_first
+from nlpctl.data.units import UnitEncoder, UnitTokenizer
+from nlpctl.data.wordpiece import WordPiece, unsupported_reason
 from nlpctl.errors import UserError
 from nlpctl.upstream.tokenizer_pickle import PickledTokenizer
 
@@ -38,89 +33,6 @@ PROBES = (
     "x" * 100 + " " + "x" * 101 + " " + "中" * 40,
 )
 _PROBE_LENGTHS = (12, 1000)
-_LONG_WORD = 50  # characters
-
-
-@dataclass(slots=True)
-class Encoding:
-    """One text (or pair) as ids, special tokens included, not padded.
-
-    token_type_ids has the same length, or is empty for a tokenizer that makes none.
-    """
-
-    input_ids: list[int]
-    token_type_ids: list[int]
-
-
-class TextEncoder(ABC):
-    """Texts to `Encoding`s. Can be pickled; holds no locks and no threads."""
-
-    kind: Literal["fast", "paddlenlp", "units"]
-
-    def __init__(self, tokenizer: Any):
-        self.pad_id: int = tokenizer.pad_token_id
-        self.pad_token_type_id: int = tokenizer.pad_token_type_id
-        self.uses_token_types: bool = "token_type_ids" in tokenizer.model_input_names
-        self._overhead = {pair: tokenizer.num_special_tokens_to_add(pair=pair) for pair in (False, True)}
-        # What the tokenizer makes of a character before it looks up pieces; None where that is not known.
-        plain = unsupported_reason(tokenizer) is None
-        self.characters = CharacterTable(tokenizer.basic_tokenizer) if plain else None
-        self.tokenizer = tokenizer
-        self.added = AddedWords(tokenizer)
-        self._unknown: int = tokenizer.unk_token_id
-        self._pieces = _PiecesOfWords(self)
-        self._built = tokenizer.build_inputs_with_special_tokens
-        self._types = tokenizer.create_token_type_ids_from_sequences
-
-    def encode(self, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int) -> list[Encoding]:
-        """Encode a batch, cutting each row to `max_length` tokens; of a pair the longer side is cut first.
-
-        Raises UserError when `max_length` leaves no room for text, ValueError when `texts` and `pairs`
-        differ in length.
-        """
-        least = self._overhead[pairs is not None] + 1
-        if max_length < least:
-            raise UserError(
-                f"{max_length} tokens leave no room for text beside the special tokens",
-                where="data.max_seq_length",
-                hint=f"set it to {least} or more",
-            )
-        if pairs is not None and len(pairs) != len(texts):
-            raise ValueError(f"{len(texts)} texts but {len(pairs)} second texts")
-        return self._encode(texts, pairs, max_length) if len(texts) else []
-
-    def overhead(self, pair: bool) -> int:
-        """How many special tokens stand around a text, or a pair of texts."""
-        return self._overhead[pair]
-
-    def pieces(self, words: Sequence[str]) -> list[list[int]]:
-        """The ids of each word, tokenised alone; a word of which nothing is left is one unknown token.
-
-        The lists are shared between equal words: they must not be changed.
-        """
-        return list(map(self._pieces.__getitem__, words))
-
-    def forms(self, ids: Sequence[int]) -> list[str]:
-        """The pieces as the vocabulary writes them."""
-        return self.tokenizer.convert_ids_to_tokens(list(ids))
-
-    def assemble(self, first: list[int], second: list[int] | None = None) -> Encoding:
-        """Special tokens and token types around ids, of one text or of a pair."""
-        types = self._types(first, second) if self.uses_token_types else []
-        return Encoding(self._built(first, second), types)
-
-    def starts(self, first: int, pair: bool) -> tuple[int, int | None]:
-        """Where the two texts of an assembled row begin, when the first has `first` ids."""
-        if not pair:
-            return self._built([-1]).index(-1), None
-        row = self._built([-1], [-2])
-        return row.index(-1), row.index(-2) + first - 1
-
-    @abstractmethod
-    def _word(self, word: str) -> list[int]: ...
-
-    @abstractmethod
-    def _encode(self, texts: Sequence[str], pairs: Sequence[str] | None, max_length: int) -> list[Encoding]: ...
 
 
 class PaddleTextEncoder(TextEncoder):
@@ -189,38 +101,6 @@ class FastTextEncoder(TextEncoder):
         return _rebuild, (type(self), PickledTokenizer.pack(self.tokenizer))
 
 
-class _PiecesOfWords(dict[str, list[int]]):
-    """Word -> its pieces, filled on demand, emptied when full. Long words are not kept: they may be megabytes."""
-
-    def __init__(self, encoder: TextEncoder):
-        super().__init__()
-        self._encoder = encoder
-
-    def __missing__(self, word: str) -> list[int]:
-        pieces = self._encoder._word(word) or [self._encoder._unknown]
-        if len(word) <= _LONG_WORD:
-            if len(self) >= MAX_WORDS:
-                self.clear()
-            self[word] = pieces
-        return pieces
-
-    def __reduce__(self) -> tuple:
-        return type(self), (self._encoder,)
-
-
-def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
-    """How many tokens of each side of a pair are kept when at most `room` may be.
-
-    PaddleNLP drops tokens one at a time from the longer side, from the second where they are equal.
-    A side longer than `room` counts like one of `room`, so callers need not tokenise beyond that.
-    """
-    if first + second <= room:
-        return first, second
-    if min(first, second) <= room // 2:
-        return (first, room - first) if first < second else (room - second, second)
-    return room - room // 2, room // 2
-
-
 def build_encoder(tokenizer: Any, mode: Literal["auto", "fast", "paddlenlp"]) -> TextEncoder:
     """The encoder for a tokenizer: PaddleNLP's PretrainedTokenizer, or the UnitTokenizer of nlpctl's own networks.
 
@@ -228,8 +108,6 @@ def build_encoder(tokenizer: Any, mode: Literal["auto", "fast", "paddlenlp"]) ->
     check of difficult strings against this very tokenizer agrees; otherwise PaddleNLP's own. fast raises
     UserError in place of falling back.
     """
-    from nlpctl.data.units import UnitEncoder, UnitTokenizer  # which imports this module
-
     if isinstance(tokenizer, UnitTokenizer):
         return UnitEncoder(tokenizer)
     slow = PaddleTextEncoder(tokenizer)

@@ -14,7 +14,7 @@ from typing import Any, Literal, get_args
 
 from nlpctl.data.dictionaries import Dictionaries
 from nlpctl.data.jieba_words import load_jieba
-from nlpctl.data.tokenizers import Encoding, TextEncoder, longest_first
+from nlpctl.data.text_encoder import Encoding, TextEncoder, longest_first
 from nlpctl.data.vocabulary import count_bounded
 from nlpctl.errors import UserError
 from nlpctl.files import write_json_atomic, write_text_atomic

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nlpctl.data.collate import Batch, raise_failure
-from nlpctl.data.tokenizers import TextEncoder
+from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.data.units import special_ids
 from nlpctl.tasks.base import Task
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from nlpctl.data.collate import Batch, Collator, failures_told
 from nlpctl.data.row import BadRow
-from nlpctl.data.tokenizers import TextEncoder
+from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.inference.engine import Predictor
 from nlpctl.runtime.ahead import Ahead
 from nlpctl.runtime.process_state import gc_frozen, short_turns

@@ -7,16 +7,16 @@ from pathlib import Path
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.data.collate import Batch, raise_failure
-from nlpctl.data.kinds import task_rows
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.sample_rows import rows_to_compare
-from nlpctl.data.tokenizers import TextEncoder, build_encoder
+from nlpctl.data.task_rows import task_rows
+from nlpctl.data.text_encoder import TextEncoder
+from nlpctl.data.tokenizers import build_encoder
 from nlpctl.models.families import family_of_config
 from nlpctl.models.folder import read_trained_card
 from nlpctl.models.source import read_config
 from nlpctl.models.tokenizer import load_tokenizer
-from nlpctl.tasks.base import Task
-from nlpctl.tasks.registry import make_task
+from nlpctl.tasks.base import Task, make_task
 
 
 def read_description(folder: Path, recipe: Recipe) -> tuple[Task, TextEncoder]:

@@ -18,7 +18,7 @@ from nlpctl.models.sums import check_model_sums
 from nlpctl.runtime.process import ProcessSetup, configure_paddle, prepare_process, quiet_import, quiet_libraries
 
 if TYPE_CHECKING:
-    from nlpctl.data.tokenizers import TextEncoder
+    from nlpctl.data.text_encoder import TextEncoder
     from nlpctl.inference.engine import Predictor
     from nlpctl.tasks.base import Task
 
@@ -87,9 +87,10 @@ def load_network(recipe: Recipe, source: str) -> TrainedModel:
     from nlpctl.data.tokenizers import build_encoder
     from nlpctl.inference.engine import DygraphPredictor
     from nlpctl.models.network import check_length
-    from nlpctl.tasks.registry import TASKS, make_task
+    from nlpctl.tasks.base import make_task, task_class
 
-    model = TASKS[recipe.task].load_trained(recipe, source)
+
+    model = task_class(recipe.task).load_trained(recipe, source)
     check_length(model.network, recipe.data.max_seq_length, recipe.where("data.max_seq_length"))
     task = make_task(recipe, LabelSet(model.labels), model.thresholds)
     encoder = build_encoder(model.tokenizer, recipe.data.tokenizer)

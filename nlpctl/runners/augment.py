@@ -7,22 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nlpctl.config.schema import Recipe
-from nlpctl.data.kinds import task_rows
+from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.data.sources import open_split
 from nlpctl.data.split_rows import read_readable
 from nlpctl.data.splits import resolve_labels
+from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import UserError
 from nlpctl.files import staged_file, writing
 from nlpctl.runners.data import prepare_to_read, refuse_files
-
-# Tasks whose labels are those of the whole text, so that a changed text keeps them.
-AUGMENTABLE = (
-    "sequence_classification",
-    "multi_label_classification",
-    "text_matching",
-    "few_shot_classification",
-    "masked_language_model",
-)
 
 
 @dataclass(frozen=True)
@@ -48,8 +40,8 @@ def augment_data(
     Raises UserError for a task whose labels belong to places in the text, for bad rows (by data.on_bad_row), for a
     file that is in the way, and where no text can be changed.
     """
-    if recipe.task not in AUGMENTABLE:
-        hint = f"it works for {', '.join(AUGMENTABLE)}"
+    if not task_info(recipe.task).augmentable:
+        hint = f"it works for {', '.join(task.name for task in known_tasks() if task.augmentable)}"
         raise UserError(f"rows of {recipe.task} cannot be augmented", where=recipe.where("task"), hint=hint)
     rows = task_rows(recipe.task, recipe.data)
     refuse_files([output], (), overwrite)

@@ -20,12 +20,12 @@ from nlpctl.data.inspect.page import inspection_page
 from nlpctl.data.inspect.profile import Inspection, inspect_rows
 from nlpctl.data.inspect.rows import read_split
 from nlpctl.data.inspect.tables import Shown, Table, all_tables, current_folder
-from nlpctl.data.kinds import task_rows
 from nlpctl.data.records import Records
-from nlpctl.data.sources import SPLITS, RowSource, has_split, open_split
+from nlpctl.data.row import RowSource
+from nlpctl.data.sources import SPLITS, has_split, open_split
 from nlpctl.data.split_rows import cut, label_counts, no_row_left, read_readable
 from nlpctl.data.splits import resolve_labels
-from nlpctl.data.task_rows import TaskRows
+from nlpctl.data.task_rows import TaskRows, task_rows
 from nlpctl.errors import UserError
 from nlpctl.files import staged_file, write_text_atomic, writing
 from nlpctl.inference.trained import find_trained_model, one_process
@@ -121,10 +121,9 @@ def split_data(
     files = {part: folder / f"{part}{records.suffix}" for part, size in targets.items() if size}
     refuse_files([*files.values(), folder / MANIFEST], source.files, overwrite)
     _refuse_older_parts(folder, files)
-    together = recipe.data.columns.context if recipe.task == "question_answering" else None
     seed = recipe.training.seed
     likeness = NEAR if near else None
-    chosen = cut(read, targets, seed, together=together, group_by=group_by, near=likeness)
+    chosen = cut(read, targets, seed, together=rows.split_together, group_by=group_by, near=likeness)
     counts = {part: len(chosen[part]) for part in files}
     labels = {part: label_counts(read, chosen[part]) for part in files}
     told = {"source": source.description, "task": recipe.task, "seed": seed, "shares": dict(shares)}

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from nlpctl import console
 from nlpctl.config.schema import Recipe
+from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.data.inputs import PredictInput
 from nlpctl.data.readers import no_rows
-from nlpctl.data.retrieval_rows import RetrievalExample
 from nlpctl.data.row import BadRow
+from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import UserError
 from nlpctl.files import staged_file
 from nlpctl.inference.trained import TrainedModel, find_trained_model
@@ -27,16 +28,15 @@ if TYPE_CHECKING:
 
     from nlpctl.inference.pipeline import Pipeline
 
-TASK = "semantic_indexing"
-
 
 def require_vectors(recipe: Recipe) -> None:
     """UserError for a model of a task that makes no vectors of texts."""
-    if recipe.task != TASK:
+    if not task_info(recipe.task).vectors:
+        fitting = " or ".join(task.name for task in known_tasks() if task.vectors)
         raise UserError(
             f"a model of {recipe.task} makes no vectors of texts",
             where=recipe.where("task"),
-            hint=f"train one with task: {TASK}; recipes/indexing shows how",
+            hint=f"train one with task: {fitting}; recipes/indexing shows how",
         )
 
 
@@ -82,7 +82,7 @@ def embedded(
     from nlpctl.inference.pipeline import answering, windows
 
     pipeline = answering(model.task, model.encoder, model.predictor)
-    dim = _width(pipeline)
+    dim = _width(pipeline, source.task_rows)
 
     def finished(window: list[Any], predictions: list[list[Any]]) -> tuple[list[Any], np.ndarray]:
         for row in window:
@@ -97,9 +97,10 @@ def embedded(
             bar.advance(len(window))
 
 
-def _width(pipeline: Pipeline) -> int:
+def _width(pipeline: Pipeline, rows: TaskRows) -> int:
     """Width of the vectors: that of any text's."""
-    ((vector,),) = pipeline.predictions([RetrievalExample("1", None, None, True)], 1)[0]
+    any_text = rows.read(dict.fromkeys(rows.required(labelled=False), "1"), None)
+    ((vector,),) = pipeline.predictions([any_text], 1)[0]
     return len(vector)
 
 

@@ -8,10 +8,9 @@ from typing import Any
 
 from nlpctl.config.schema import Recipe
 from nlpctl.data.examples import ExampleList
-from nlpctl.data.kinds import task_rows
 from nlpctl.data.sources import SPLITS, has_split, open_split
 from nlpctl.data.splits import read_labelled_split
-from nlpctl.data.task_rows import TaskRows
+from nlpctl.data.task_rows import TaskRows, task_rows
 from nlpctl.errors import UserError
 from nlpctl.inference.trained import TrainedModel, find_trained_model
 from nlpctl.runners.open_model import open_trained_model

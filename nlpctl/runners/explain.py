@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nlpctl import console
 from nlpctl.config.schema import Recipe
+from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.data.inputs import PredictInput
 from nlpctl.data.row import BadRow
 from nlpctl.errors import UserError
@@ -20,8 +21,6 @@ from nlpctl.runtime.interrupt import sigterm_interrupts
 
 if TYPE_CHECKING:
     from nlpctl.inference.explain import Baseline, Explained, Method
-
-TASKS = ("sequence_classification", "text_matching", "few_shot_classification", "multi_label_classification")
 
 
 def explain(
@@ -37,9 +36,10 @@ def explain(
     See inference/explain.py for the methods and what `baseline` may be. UserError: the task is not classification,
     there is no such label, or a row is bad (data.on_bad_row: skip leaves it out).
     """
-    if recipe.task not in TASKS:
+    if not task_info(recipe.task).explainable:
         message = f"{recipe.task} gives no label to a text as a whole"
-        raise UserError(message, where=recipe.where("task"), hint=f"explain is for {', '.join(TASKS)}")
+        hint = f"explain is for {', '.join(task.name for task in known_tasks() if task.explainable)}"
+        raise UserError(message, where=recipe.where("task"), hint=hint)
     found = find_trained_model(recipe)
     if source.rereadable:
         source.check()

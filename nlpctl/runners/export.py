@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import nlpctl
 from nlpctl import console
 from nlpctl.config.schema import Recipe
-from nlpctl.data.kinds import task_rows
 from nlpctl.data.sample_rows import require_rows, rows_to_calibrate, rows_to_compare
+from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.export.layouts import LAYOUTS, layout
 from nlpctl.files import staged_dir, writing

@@ -11,9 +11,9 @@ from pathlib import Path
 from nlpctl.config.dump import dump_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.data.inputs import PredictInput, open_input
-from nlpctl.data.kinds import task_rows
 from nlpctl.data.readers import no_rows
 from nlpctl.data.row import BadRow
+from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import UserError
 from nlpctl.files import staged_dir
 from nlpctl.inference.index_folder import (

@@ -16,8 +16,8 @@ from typing import Any, TextIO
 from nlpctl import console, outputs
 from nlpctl.config.schema import Recipe
 from nlpctl.data.inputs import PredictInput, open_input
-from nlpctl.data.kinds import task_rows
 from nlpctl.data.row import BadRow
+from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import UserError
 from nlpctl.files import write_json_atomic, writing
 from nlpctl.inference.trained import TrainedModel, find_trained_model, model_fingerprint

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from nlpctl import console
 from nlpctl.config.schema import Recipe
-from nlpctl.data.kinds import task_rows
 from nlpctl.data.row import BadRow
+from nlpctl.data.task_rows import task_rows
 from nlpctl.inference.trained import find_trained_model, prepared
 from nlpctl.runners.open_model import open_trained_model
 from nlpctl.runners.predict import bad_answer

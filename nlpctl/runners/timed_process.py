@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nlpctl.config.schema import Recipe
-from nlpctl.data.kinds import task_rows
+from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import NlpctlError
 from nlpctl.inference.trained import TrainedModel, open_network, prepared
 from nlpctl.models.export_folder import read_manifest

@@ -16,8 +16,8 @@ from nlpctl.config.load import load_recipe
 from nlpctl.config.paths import parameter_files
 from nlpctl.config.schema import Recipe
 from nlpctl.data.examples import require_full_batch
-from nlpctl.data.kinds import task_rows
 from nlpctl.data.splits import TrainingData, read_training_data
+from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, RunFailed, UserError
 from nlpctl.files import write_json_atomic
 from nlpctl.inference.trained import TrainedModel, check_edits, open_network
@@ -217,7 +217,7 @@ class _Ready:
 def _make_ready(recipe: Recipe, setup: ProcessSetup, data: TrainingData) -> _Ready:
     """Build the network. Writes nothing; UserError when the model cannot be used."""
     # Imported only now: device, threads and flags had to be set before Paddle was.
-    from nlpctl.tasks.registry import make_task
+    from nlpctl.tasks.base import make_task
     from nlpctl.training.fine_tune import build_model, training_rows
 
     quiet_libraries()

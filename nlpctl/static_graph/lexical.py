@@ -18,6 +18,7 @@ from pathlib import Path
 
 import numpy as np
 
+from nlpctl.config.tasks.lexical_analysis import LEXICAL_ANALYSIS
 from nlpctl.data.dictionaries import WORDS, Dictionaries, read_dictionaries
 from nlpctl.data.units import tokenizer_of_dictionaries
 from nlpctl.errors import UserError
@@ -34,7 +35,7 @@ EMBEDDING, SCORES, GRU, TRANSITIONS = "word_emb", "fc_4.w_0", "gru_0.w_0", "crfw
 LAYERS = 2
 # The network reads any length; a window bounds the memory that a text takes.
 _RECIPE = {
-    "task": "lexical_analysis",
+    "task": LEXICAL_ANALYSIS.name,
     "model": {"head": "crf"},
     "data": {"unit": "characters", "max_seq_length": 512, "doc_stride": 256},
 }

@@ -10,6 +10,7 @@ from typing import Any
 import yaml
 
 from nlpctl.config.load import load_recipe
+from nlpctl.config.tasks import known_tasks
 from nlpctl.errors import UserError
 from nlpctl.files import staged_dir, write_json_atomic, write_text_atomic, writing
 from nlpctl.models.crf import CRF_SUFFIX
@@ -20,11 +21,6 @@ from nlpctl.static_graph.convert import Conversion
 from nlpctl.static_graph.report import ConversionReport, markdown
 
 REPORT_JSON, REPORT_PAGE = "conversion.json", "conversion.md"
-_TASKS = {
-    "SequenceClassification": "sequence_classification",
-    "TokenClassification": "token_classification",
-    "QuestionAnswering": "question_answering",
-}
 _MAX_SEQ_LENGTH = 128
 
 
@@ -37,14 +33,14 @@ def card_of(conversion: Conversion) -> ModelCard | None:
     head = {each.name for each in conversion.fresh if not each.name.startswith(f"{target.family.prefix}.")}
     if target.card is not None:
         return dataclasses.replace(target.card, trained=target.card.trained and not head)
-    task = _TASKS.get(target.head.name)
+    task = next((task for task in known_tasks() if task.network_class == target.head.name), None)
     if task is None or target.tokenizer is None:
         return None
-    if task == "token_classification" and not target.labels_known:  # LABEL_0 is no tag
+    if task.tags and not target.labels_known:  # LABEL_0 is no tag
         return None
     is_crf = type(conversion.network).__name__.endswith(CRF_SUFFIX)
     length = min(_MAX_SEQ_LENGTH, max_positions(conversion.network) or _MAX_SEQ_LENGTH)
-    values: dict[str, Any] = {"task": task, "data": {"max_seq_length": length}}
+    values: dict[str, Any] = {"task": task.name, "data": {"max_seq_length": length}}
     if is_crf:
         values["model"] = {"head": "crf"}
     card = recipe_card(values, target.labels)

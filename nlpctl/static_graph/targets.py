@@ -23,7 +23,7 @@ from nlpctl.models.network import build_network, make_config
 from nlpctl.models.source import VOCABULARY_FILES, read_config, resolve_source, weights_file
 from nlpctl.models.tokenizer import agree_on_inputs, check_vocabulary, load_tokenizer
 from nlpctl.names import nearest
-from nlpctl.tasks.registry import TASKS
+from nlpctl.tasks.base import task_class
 
 LABELLED = ("SequenceClassification", "TokenClassification")
 _CLASS = re.compile(r"[A-Z]\w*(Model|For[A-Z]\w*)")
@@ -129,7 +129,7 @@ def _of_folder(to: str, folder: Path, class_name: str | None) -> Target:
     files = {name: str(folder / name) for _, _, name in COPIED if (folder / name).is_file()}
     card = ModelCard(card.task, card.labels, card.recipe, card.thresholds, card.trained, files)
     recipe = load_recipe(folder, purpose="apply")
-    head = TASKS[card.task].head(recipe)
+    head = task_class(card.task).head(recipe)
     return Target(to, family, head, values, card.labels if head.labelled else (), True, tokenizer, card)
 
 

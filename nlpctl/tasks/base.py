@@ -1,4 +1,4 @@
-"""What every task gives to the runners. Adding a task is adding a module here and a line in tasks/registry.py.
+"""What every task gives to the runners. Adding a task is adding a module here and its description in config/tasks.
 
     example --features--> what fits the window --collator--> batch --network--> outputs
     outputs --predictions--> one per feature --answer, report--> the answer to an example, the scores of a split
@@ -15,9 +15,11 @@ import numpy as np
 import paddle
 
 from nlpctl.config.schema import Recipe
+from nlpctl.config.tasks import task_info
+from nlpctl.config.tasks.info import load_class
 from nlpctl.data.collate import Batch
 from nlpctl.data.labels import LabelSet
-from nlpctl.data.tokenizers import TextEncoder
+from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.models.families import Head
 from nlpctl.models.load import LoadedModel, load_to_train, load_trained
 from nlpctl.tasks.mistakes import Mistake
@@ -31,12 +33,12 @@ class Task(ABC):
     A network is called with the entries of a batch that are not in `label_names`; its outputs are a tuple.
     """
 
-    name: str
     label_names: tuple[str, ...] = ("labels",)  # the entries of a batch that the network does not take
     hides: bool = False  # whether labelled batches pass through `hide`
     graph_scores: bool = True  # whether an export, which takes what batches without labels hold, can be scored
     shortens: bool = True  # whether the network takes any sequence of one token, or needs a whole template
     output_names: tuple[str, ...] = ("logits",)  # of the network's outputs for batches without labels
+    independent: bool = False  # whether the labels of a text are decided one by one
     graph_tolerance: float = 1e-4  # most that an fp32 graph's outputs may differ; a share of them where above 1
     int8_agreement: float = 0.9  # least share of rows that an int8 graph has to decide as the network does
 
@@ -46,6 +48,11 @@ class Task(ABC):
         self.data = recipe.data
         self.labels = labels
         self.thresholds = thresholds
+
+    @property
+    def name(self) -> str:
+        """As recipes write it."""
+        return self.recipe.task
 
     # -- the network -------------------------------------------------------------------------
 
@@ -117,7 +124,7 @@ class Task(ABC):
     def report(self, examples: Sequence[Any], predictions: Sequence[Sequence[Any]]) -> dict[str, Any]:
         """The full score of one split, as written to metrics.json; predictions[i] are those of examples[i]'s features.
 
-        Holds "rows" and every figure that config/tasks.py names for this task but "loss".
+        Holds "rows" and every figure that config/tasks names for this task but "loss".
         """
 
     @abstractmethod
@@ -152,6 +159,16 @@ class Task(ABC):
         """This task with what `tune` finds on the dev examples; the task itself where there is nothing to tune."""
         thresholds = self.tune(examples, predictions)
         return self if thresholds is None else type(self)(self.recipe, self.labels, thresholds)
+
+
+def task_class(name: str) -> type[Task]:
+    """The class of the task called `name`; the recipe's checks have made sure that it exists."""
+    return load_class(task_info(name).task)
+
+
+def make_task(recipe: Recipe, labels: LabelSet, thresholds: tuple[float, ...] | None = None) -> Task:
+    """The task that `recipe` names."""
+    return task_class(recipe.task)(recipe, labels, thresholds)
 
 
 def as_tuple(outputs: paddle.Tensor | tuple[paddle.Tensor, ...]) -> tuple[paddle.Tensor, ...]:

@@ -9,8 +9,8 @@ from pathlib import Path
 from nlpctl.config.prompt_template import parse_template
 from nlpctl.config.schema import Recipe
 from nlpctl.data.collate import Batch, Collator
+from nlpctl.data.text_encoder import Encoding, TextEncoder
 from nlpctl.data.text_rows import TextExample
-from nlpctl.data.tokenizers import Encoding, TextEncoder
 from nlpctl.errors import UserError
 from nlpctl.models.families import Head
 from nlpctl.models.load import LoadedModel
@@ -23,7 +23,6 @@ from nlpctl.tasks.sequence_classification import SequenceClassification
 class FewShotClassification(SequenceClassification):
     """Loss, scores and answers are those of sequence classification; the logits are those of the labels' words."""
 
-    name = "few_shot_classification"
     shortens = False
 
     @staticmethod

@@ -18,7 +18,7 @@ from nlpctl.data.collate import Batch, Collator, padded
 from nlpctl.data.corpus_rows import CorpusExample
 from nlpctl.data.corpus_tokens import CorpusTokens, Window
 from nlpctl.data.labels import LabelSet
-from nlpctl.data.tokenizers import Encoding, TextEncoder
+from nlpctl.data.text_encoder import Encoding, TextEncoder
 from nlpctl.data.whole_words import NO_WORD, WholeWords, mask_words
 from nlpctl.errors import UserError
 from nlpctl.models.families import Head
@@ -48,7 +48,6 @@ class Filled(NamedTuple):
 class MaskedLanguageModel(Task):
     """Outputs are those of `MaskedWords`. A prediction is a `Guessed` or, of text with masks to fill, a `Filled`."""
 
-    name = "masked_language_model"
     label_names = ()
     hides = True
     graph_scores = False  # losses need the targets inside the graph

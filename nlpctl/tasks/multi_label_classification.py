@@ -10,7 +10,7 @@ import paddle
 
 from nlpctl.data.collate import Batch, Collator
 from nlpctl.data.multi_label_rows import MultiLabelExample
-from nlpctl.data.tokenizers import TextEncoder
+from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.tasks.losses import label_losses
 from nlpctl.tasks.mistakes import Mistake
 from nlpctl.tasks.multi_label_scores import consistent, multi_label_report, tuned_thresholds
@@ -31,7 +31,7 @@ class MultiLabelCollator(Collator):
 class MultiLabelClassification(SequenceClassification):
     """Outputs are logits [batch, labels], one binary decision each; a prediction is one row of them."""
 
-    name = "multi_label_classification"
+    independent = True
 
     def _check_labels(self) -> None:
         """Every label is a decision between two: any number of them will do."""

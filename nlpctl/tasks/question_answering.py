@@ -16,7 +16,7 @@ from nlpctl.data.labels import LabelSet
 from nlpctl.data.piece_spans import Pieces, read_pieces
 from nlpctl.data.question_features import Window, WindowCollator, check_stride, free_window, question_windows
 from nlpctl.data.question_rows import QuestionExample
-from nlpctl.data.tokenizers import TextEncoder
+from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.models.families import Head
 from nlpctl.tasks.answer_spans import Candidate, WindowScores, best_answers, probabilities, window_scores
 from nlpctl.tasks.base import Task
@@ -33,7 +33,6 @@ class QuestionAnswering(Task):
     A feature is one window over the context, a prediction what is kept of its scores.
     """
 
-    name = "question_answering"
     label_names = ("start_positions", "end_positions", "places")
     output_names = ("start_logits", "end_logits")
     int8_agreement = 0.75  # both ends have to be the same

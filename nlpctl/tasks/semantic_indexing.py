@@ -13,7 +13,7 @@ import paddle.nn.functional as F
 from nlpctl.config.schema import Recipe
 from nlpctl.data.collate import Batch, Collator
 from nlpctl.data.retrieval_rows import RetrievalExample
-from nlpctl.data.tokenizers import Encoding, TextEncoder
+from nlpctl.data.text_encoder import Encoding, TextEncoder
 from nlpctl.errors import UserError
 from nlpctl.models.families import Head
 from nlpctl.models.two_tower import two_tower
@@ -74,7 +74,6 @@ def candidate_mask(examples: Sequence[RetrievalExample], candidates: Sequence[st
 class SemanticIndexing(Task):
     """Outputs are unit vectors [rows, dim] of the texts and, in labelled batches, of the second texts and negatives."""
 
-    name = "semantic_indexing"
     label_names = ("positives", "candidates")
     output_names = ("vectors",)
     int8_agreement = 0.75  # of the nearest texts, several are often almost as near

@@ -12,8 +12,8 @@ import paddle
 from nlpctl.config.schema import Recipe
 from nlpctl.data.collate import Batch, Collator
 from nlpctl.data.labels import LabelSet
+from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.data.text_rows import TextExample
-from nlpctl.data.tokenizers import TextEncoder
 from nlpctl.models.families import Head
 from nlpctl.models.load import LoadedModel
 from nlpctl.tasks.base import Task, Texts
@@ -25,8 +25,6 @@ from nlpctl.tasks.thresholds import best_thresholds, chosen_labels
 
 class SequenceClassification(Task):
     """Outputs are logits [batch, labels]; labels are int64 [batch]; a prediction is one row of logits."""
-
-    name = "sequence_classification"
 
     def __init__(self, recipe: Recipe, labels: LabelSet, thresholds: tuple[float, ...] | None = None):
         super().__init__(recipe, labels, thresholds)

@@ -16,7 +16,7 @@ from nlpctl.data.labels import LabelSet
 from nlpctl.data.tag_scheme import Span, detect_scheme
 from nlpctl.data.tagged_features import IGNORED, TaggedCollator, TaggedWindow, tagged_windows
 from nlpctl.data.tagged_rows import TaggedExample
-from nlpctl.data.tokenizers import TextEncoder
+from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.models.crf import crf_loss, viterbi, with_crf
 from nlpctl.models.families import Head
 from nlpctl.tasks.base import Task
@@ -31,7 +31,6 @@ class TokenClassification(Task):
     A prediction is int32 [words], the tags of the words that a window answers for.
     """
 
-    name = "token_classification"
     int8_agreement = 0.75  # all entities of a text have to be the same
 
     def __init__(self, recipe: Recipe, labels: LabelSet, thresholds: tuple[float, ...] | None = None):

@@ -9,7 +9,7 @@ import numpy as np
 import paddle
 
 from nlpctl.data.collate import Batch
-from nlpctl.data.tokenizers import TextEncoder
+from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.inference.pipeline import Pipeline
 from nlpctl.tasks.base import Task, as_tuple
 

@@ -18,7 +18,8 @@ from nlpctl.data.examples import ExampleList
 from nlpctl.data.places import FeatureList
 from nlpctl.data.splits import TrainingData
 from nlpctl.data.streaming import StreamingExamples
-from nlpctl.data.tokenizers import TextEncoder, build_encoder
+from nlpctl.data.text_encoder import TextEncoder
+from nlpctl.data.tokenizers import build_encoder
 from nlpctl.errors import RunFailed
 from nlpctl.files import staged_dir
 from nlpctl.layout import MANIFEST

@@ -18,7 +18,7 @@ from nlpctl.config.tasks import task_info
 from nlpctl.data.batching import CheckedDataLoader, LengthGroupedBatchSampler
 from nlpctl.data.examples import ExampleList
 from nlpctl.data.streaming import StreamingExamples
-from nlpctl.data.tokenizers import TextEncoder
+from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.layout import checkpoint_path
 from nlpctl.models.folder import ModelCard
 from nlpctl.models.load import LoadedModel

@@ -33,7 +33,7 @@ from nlpctl.models.pruned import PrunedShape
 from nlpctl.models.source import read_config
 from nlpctl.runners.evaluate import evaluate
 from nlpctl.runtime.run_directory import RunDirectory
-from nlpctl.tasks.registry import TASKS
+from nlpctl.tasks.base import task_class
 from nlpctl.training.trainer import RecipeTrainer
 
 SHORT = ("training.max_steps=3", "training.report_to=none", "training.logging_steps=1")
@@ -152,7 +152,7 @@ def test_student_of_another_width_has_its_states_projected(tmp_path: Path) -> No
     recipe, source, setup = opened(tmp_path, ("sequence_classification", "bert"))
     texts = read_data(recipe, load_source(recipe, source)).texts
     sizes = ScratchSection("bert", min_frequency=1, hidden_size=16, num_hidden_layers=1, intermediate_size=32)
-    head = TASKS[recipe.task].head(recipe)
+    head = task_class(recipe.task).head(recipe)
     narrow = load_to_train(ModelSection(from_scratch=sizes), head, ("x", "y", "z"), vocabulary_texts=texts)
     save_model_folder(tmp_path / "narrow", narrow.network, narrow.tokenizer, make_card(recipe, ("x", "y", "z")))
     section = DistillationSection(
@@ -218,7 +218,7 @@ def test_embedding_starts_from_the_teachers_vectors(tmp_path: Path) -> None:
     teacher = open_teacher(recipe, source, setup)
     texts = read_data(recipe, teacher.model).texts
     sizes = ScratchSection("bilstm", min_frequency=1, unit="words", embedding_size=40, hidden_size=8)
-    head = TASKS[recipe.task].head(recipe)
+    head = task_class(recipe.task).head(recipe)
     student = load_to_train(ModelSection(from_scratch=sizes), head, ("x", "y"), vocabulary_texts=texts)
     start_embedding(teacher, student)
     vectors = student.network.base_model.get_input_embeddings().weight.numpy()

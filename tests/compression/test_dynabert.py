@@ -18,8 +18,8 @@ from nlpctl.compression.networks.dynabert import check, state_distance, train_wi
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import InferenceSection
 from nlpctl.data.examples import ExampleReader
-from nlpctl.data.kinds import task_rows
 from nlpctl.data.sources import open_split
+from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.inference.trained import prepared
 from nlpctl.models.pruned import PrunedShape

@@ -13,7 +13,7 @@ from nlpctl.compression.plan.hooks import check_hooks, own_scores, training_loss
 from nlpctl.config.schema import Recipe
 from nlpctl.data.labels import LabelSet
 from nlpctl.errors import UserError
-from nlpctl.tasks.registry import make_task
+from nlpctl.tasks.base import make_task
 
 CODE = """
     import paddle.nn.functional as F

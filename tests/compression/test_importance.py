@@ -8,12 +8,12 @@ import pytest
 from made_runs import make_run
 
 from nlpctl.compression.networks.importance import Importance, measure_importance
-from nlpctl.data.kinds import task_rows
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.splits import read_training_data
+from nlpctl.data.task_rows import task_rows
 from nlpctl.data.tokenizers import build_encoder
 from nlpctl.models.pruned import PrunedShape, encoder_layers
-from nlpctl.tasks.registry import TASKS, make_task
+from nlpctl.tasks.base import make_task, task_class
 
 
 class Opened:
@@ -21,7 +21,7 @@ class Opened:
 
     def __init__(self, folder, task: str, *words: str):
         self.recipe = make_run(folder, task, *words)
-        model = TASKS[task].load_trained(self.recipe, str(self.recipe.run_dir))
+        model = task_class(task).load_trained(self.recipe, str(self.recipe.run_dir))
         self.network = model.network
         self.task = make_task(self.recipe, LabelSet(model.labels))
         encoder = build_encoder(model.tokenizer, self.recipe.data.tokenizer)

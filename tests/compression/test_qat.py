@@ -68,8 +68,8 @@ def test_the_engine_decides_as_the_simulated_network(tmp_path, task, architectur
     assert (graph.precision, graph.method) == ("int8", "qat")
     assert sorted(path.name for path in folder.iterdir()) == sorted(graph.files)
     model = load_network(recipe, str(run.model))
-    from nlpctl.data.kinds import task_rows
     from nlpctl.data.sample_rows import rows_to_compare
+    from nlpctl.data.task_rows import task_rows
     from nlpctl.inference.paddle_inference import PaddlePredictor
     from nlpctl.inference.parity import Parity
 

@@ -20,7 +20,7 @@ from nlpctl.inference.trained import prepared
 from nlpctl.models.folder import read_card
 from nlpctl.runners.train import train
 from nlpctl.runtime.run_directory import RunDirectory
-from nlpctl.tasks.registry import make_task
+from nlpctl.tasks.base import make_task
 
 ROWS = [("the room was clean", "x"), ("the bed was dirty", "y"), ("the staff view", "z"), ("very good", "x")]
 

@@ -13,8 +13,8 @@ import pytest
 
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.data.collate import Collator, LoaderFailure, failure_batch, pad_batch, raise_failure
+from nlpctl.data.text_encoder import Encoding
 from nlpctl.data.text_rows import TextExample
-from nlpctl.data.tokenizers import Encoding
 from nlpctl.errors import RunFailed, UserError
 
 SCRIPT = Path(__file__).with_name("loader_script.py")

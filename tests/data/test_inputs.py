@@ -6,7 +6,7 @@ import pytest
 
 from nlpctl.config.schema import DataSection
 from nlpctl.data.inputs import open_input
-from nlpctl.data.kinds import task_rows
+from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import UserError
 
 

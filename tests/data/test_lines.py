@@ -124,7 +124,7 @@ from pathlib import Path
 import nlpctl
 from nlpctl.config.schema import DataSection
 from nlpctl.data.inputs import open_input
-from nlpctl.data.kinds import task_rows
+from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import UserError
 memory = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 resource.setrlimit(resource.RLIMIT_AS, (memory + (200 << 20), -1))

@@ -16,8 +16,8 @@ from nlpctl.data.labels import LabelSet
 from nlpctl.data.row import BadRow, Row
 from nlpctl.data.sources import open_split
 from nlpctl.data.streaming import StreamingExamples
+from nlpctl.data.text_encoder import Encoding
 from nlpctl.data.text_rows import TextExample, TextRows
-from nlpctl.data.tokenizers import Encoding
 from nlpctl.errors import RunFailed
 
 ROWS = 103

@@ -5,7 +5,7 @@ import pytest
 
 from nlpctl.data.tagged_features import IGNORED, TaggedCollator, tagged_windows
 from nlpctl.data.tagged_rows import TaggedExample, put_together
-from nlpctl.data.tokenizers import Encoding
+from nlpctl.data.text_encoder import Encoding
 from nlpctl.errors import UserError
 
 CLS, SEP = 101, 102

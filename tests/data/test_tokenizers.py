@@ -19,15 +19,8 @@ import nlpctl  # noqa: F401  before paddle
 from paddlenlp.transformers import BertTokenizer, RobertaBPETokenizer
 
 from nlpctl.data import tokenizers, wordpiece
-from nlpctl.data.tokenizers import (
-    PROBES,
-    Encoding,
-    FastTextEncoder,
-    PaddleTextEncoder,
-    build_encoder,
-    first_difference,
-    longest_first,
-)
+from nlpctl.data.text_encoder import Encoding, longest_first
+from nlpctl.data.tokenizers import PROBES, FastTextEncoder, PaddleTextEncoder, build_encoder, first_difference
 from nlpctl.data.vocabulary import TOKENIZER_CLASSES, build_vocabulary, write_tokenizer
 from nlpctl.errors import UserError
 

@@ -14,7 +14,7 @@ from paddle.static import InputSpec
 from nlpctl.config.load import load_recipe
 from nlpctl.models.source import WEIGHTS
 from nlpctl.models.weights import read_weights_file
-from nlpctl.tasks.registry import TASKS
+from nlpctl.tasks.base import task_class
 
 TEXTS = "the room was clean\nbad food and a dirty bed\n"
 
@@ -23,7 +23,7 @@ TEXTS = "the room was clean\nbad food and a dirty bed\n"
 def inference(work, base: Path) -> Path:
     """The trained model as Paddle's own inference model, without the notes on names."""
     recipe = load_recipe(base / "model", purpose="apply")
-    network = TASKS[recipe.task].load_trained(recipe, base / "model").network
+    network = task_class(recipe.task).load_trained(recipe, base / "model").network
     network.eval()
     specs = [InputSpec([None, None], "int64", name) for name in ("input_ids", "token_type_ids")]
     paddle.jit.save(paddle.jit.to_static(network, input_spec=specs, full_graph=True), str(work / "inference" / "model"))

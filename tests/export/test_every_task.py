@@ -10,8 +10,8 @@ import pytest
 from nlpctl.config.schema import InferenceSection
 from nlpctl.config.tasks import KNOWN_TASKS
 from nlpctl.data.examples import ExampleReader
-from nlpctl.data.kinds import task_rows
 from nlpctl.data.sources import open_split
+from nlpctl.data.task_rows import task_rows
 from nlpctl.inference.trained import find_trained_model
 from nlpctl.runners.export import Wanted, export
 from nlpctl.runners.open_model import open_trained_model

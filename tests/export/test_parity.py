@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from nlpctl.config.schema import InferenceSection
-from nlpctl.data.kinds import task_rows
 from nlpctl.data.labels import LabelSet
+from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import RunFailed
 from nlpctl.inference.trained import find_trained_model, prepared
 from nlpctl.runners.export import Wanted, export
@@ -24,9 +24,9 @@ def network(classifier):
     from nlpctl.data.tokenizers import build_encoder
     from nlpctl.inference.engine import DygraphPredictor
     from nlpctl.inference.parity import Parity
-    from nlpctl.tasks.registry import TASKS, make_task
+    from nlpctl.tasks.base import make_task, task_class
 
-    model = TASKS[classifier.task].load_trained(classifier, find_trained_model(classifier))
+    model = task_class(classifier.task).load_trained(classifier, find_trained_model(classifier))
     encoder = build_encoder(model.tokenizer, "auto")
     rows = rows_to_compare(task_rows(classifier.task, classifier.data), None, model.tokenizer, 40, masked=False)
     run = DygraphPredictor(model.network).outputs

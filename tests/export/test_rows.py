@@ -6,8 +6,8 @@ import dataclasses
 
 import pytest
 
-from nlpctl.data.kinds import task_rows
 from nlpctl.data.sample_rows import require_rows, rows_to_compare
+from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import UserError
 from nlpctl.inference.trained import find_trained_model, prepared
 
@@ -15,9 +15,9 @@ from nlpctl.inference.trained import find_trained_model, prepared
 @pytest.fixture(scope="module")
 def tokenizer(classifier):
     prepared(classifier)
-    from nlpctl.tasks.registry import TASKS
+    from nlpctl.tasks.base import task_class
 
-    return TASKS[classifier.task].load_trained(classifier, find_trained_model(classifier)).tokenizer
+    return task_class(classifier.task).load_trained(classifier, find_trained_model(classifier)).tokenizer
 
 
 def rows(recipe, file=None, count=50, masked=False, tokenizer=None, **data):

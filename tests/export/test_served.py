@@ -9,7 +9,7 @@ import pytest
 
 from nlpctl.config.tasks import KNOWN_TASKS
 from nlpctl.data.inputs import open_input
-from nlpctl.data.kinds import task_rows
+from nlpctl.data.task_rows import task_rows
 from nlpctl.inference.trained import find_trained_model
 from nlpctl.runners.predict import predict
 from nlpctl.runners.serve import make_service

@@ -11,8 +11,8 @@ from typing import Any
 from nlpctl.config.dump import dump_recipe
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import Recipe
-from nlpctl.data.kinds import task_rows
 from nlpctl.data.splits import read_training_data
+from nlpctl.data.task_rows import task_rows
 from nlpctl.inference.trained import prepared
 from nlpctl.models.folder import make_card, save_model_folder
 
@@ -59,12 +59,12 @@ def make_run(folder: Path, task: str, architecture: str = "ernie", head: str = "
     import paddle
 
     from nlpctl.models.load import load_to_train
-    from nlpctl.tasks.registry import TASKS
+    from nlpctl.tasks.base import task_class
 
     data = read_training_data(task_rows(recipe.task, recipe.data))
     paddle.seed(5)
     # not the task's own build_model: few-shot classification refuses a network that guesses no words yet
-    network_head = TASKS[task].head(recipe)
+    network_head = task_class(task).head(recipe)
     model = load_to_train(recipe.model, network_head, data.labels.names, vocabulary_texts=data.texts)
     for parameter in model.network.parameters():
         # those of encoders are drawn from N(0, 0.02), others are larger

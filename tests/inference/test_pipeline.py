@@ -10,7 +10,7 @@ import pytest
 
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.data.row import BadRow
-from nlpctl.data.tokenizers import Encoding
+from nlpctl.data.text_encoder import Encoding
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.inference.engine import DygraphPredictor
 from nlpctl.inference.pipeline import AHEAD, answering, scoring, windows

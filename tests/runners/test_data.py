@@ -13,7 +13,7 @@ import pytest
 from nlpctl.cli.app import main
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import Recipe
-from nlpctl.data.kinds import KINDS
+from nlpctl.config.tasks import KNOWN_TASKS
 from nlpctl.files import write_text_atomic
 from nlpctl.runners.data import inspect_data, part_sizes, split_data, write_page
 
@@ -108,7 +108,7 @@ def recipe_for(case: str, folder: Path, *overrides: tuple[str, str]) -> Recipe:
 
 
 def test_every_task_is_here() -> None:
-    assert {case[0] for case in CASES.values()} == set(KINDS)
+    assert {case[0] for case in CASES.values()} == {info.name for info in KNOWN_TASKS}
 
 
 @pytest.mark.parametrize("case", CASES)

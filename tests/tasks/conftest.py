@@ -17,7 +17,7 @@ def make_task_of(tmp_path) -> Callable:
     """`make_task_of(name, labels, thresholds, retrieval={...})`: a task with the defaults of a recipe."""
 
     def make(name, labels=(), thresholds=None, **sections):
-        from nlpctl.tasks.registry import make_task
+        from nlpctl.tasks.base import make_task
 
         (tmp_path / "recipe.yaml").write_text(f"task: {name}\n")
         recipe: Recipe = load_recipe(tmp_path / "recipe.yaml", purpose="apply")

@@ -14,11 +14,10 @@ import nlpctl  # noqa: F401  before paddle
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import DataSection
 from nlpctl.data.labels import LabelSet
-from nlpctl.data.lexical_rows import LexicalRows
 from nlpctl.data.tag_scheme import Span
-from nlpctl.data.tagged_rows import TaggedExample
+from nlpctl.data.tagged_rows import LexicalRows, TaggedExample
+from nlpctl.tasks.base import make_task
 from nlpctl.tasks.lexical_analysis import with_outside
-from nlpctl.tasks.registry import make_task
 
 DIFFICULT = (" ", "\u3000", "\t", "\u200b", "\u0301", "Ａ１", "，", "𠀀", "1949", "NBA", "İ",
              "👍\U0001f3fd", "\U0001f468\u200d\U0001f469", "\U0001f1e8\U0001f1f3", "1\ufe0f\u20e3")  # fmt: skip

@@ -18,8 +18,8 @@ from nlpctl.data.tokenizers import build_encoder
 from nlpctl.data.vocabulary import build_vocabulary, write_tokenizer
 from nlpctl.errors import UserError
 from nlpctl.models.masked_lm import NO_TARGET
+from nlpctl.tasks.base import make_task
 from nlpctl.tasks.masked_language_model import Filled, Guessed
-from nlpctl.tasks.registry import make_task
 
 TEXTS = [
     "the room was clean and the staff were great",

@@ -1,13 +1,56 @@
-"""The lists of tasks agree: what recipes may name, what reads the rows, what does the work."""
+"""What the descriptions of the tasks say is there and is true."""
 
 from __future__ import annotations
 
+import pytest
+
 import nlpctl  # noqa: F401  before paddle
-from nlpctl.config.tasks import KNOWN_TASKS
-from nlpctl.data.kinds import KINDS
-from nlpctl.tasks.registry import TASKS
+from nlpctl.config.schema import DataSection
+from nlpctl.config.task_checks import TASK_KEYS
+from nlpctl.config.tasks import KNOWN_TASKS, task_info
+from nlpctl.config.tasks.info import TaskInfo, load
+from nlpctl.data.task_rows import TaskRows, task_rows
+from nlpctl.errors import UserError
+from nlpctl.tasks.base import Task, task_class
 
 
-def test_every_list_names_the_same_tasks():
-    assert [info.name for info in KNOWN_TASKS] == list(TASKS) == list(KINDS)
-    assert all(task.name == name for name, task in TASKS.items())
+@pytest.mark.parametrize("info", KNOWN_TASKS, ids=lambda info: info.name)
+def test_the_code_of_a_task_is_there(info: TaskInfo) -> None:
+    assert issubclass(task_class(info.name), Task)
+    rows = task_rows(info.name, DataSection())
+    assert isinstance(rows, TaskRows) and rows.has_labels is info.labelled
+    assert info.soft_loss is None or callable(load(info.soft_loss))
+    assert not info.explainable or callable(task_class(info.name).log_odds)
+    assert set(info.falling) <= set(info.metrics)
+
+
+def test_every_key_of_single_tasks_is_read_by_one_and_the_other_way_round() -> None:
+    assert [key for key in TASK_KEYS if not any(task.reads(key) for task in KNOWN_TASKS)] == []
+    idle = [key for task in KNOWN_TASKS for key in task.keys if not any(_within(name, key) for name in TASK_KEYS)]
+    assert idle == []
+
+
+def test_no_two_tasks_share_what_names_one() -> None:
+    for what in ("name", "task", "network_class"):
+        values = [value for task in KNOWN_TASKS if (value := getattr(task, what)) is not None]
+        assert len(set(values)) == len(values), what
+
+
+@pytest.mark.parametrize(
+    ("named", "message"),
+    [
+        ("no_such_module:INFO", "cannot import no_such_module:INFO: ModuleNotFoundError"),
+        ("nlpctl.names:INFO", "has no attribute 'INFO'"),
+        ("nlpctl.names:nearest", "nlpctl.names:nearest is no nlpctl.config.tasks.info.TaskInfo"),
+        ("nlpctl.config.tasks:TEXT_MATCHING", "nlpctl has a task text_matching of its own"),
+    ],
+)
+def test_what_is_no_task_is_refused(named: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NLPCTL_TASKS", named)
+    with pytest.raises(UserError, match="NLPCTL_TASKS") as caught:
+        task_info("text_matching")
+    assert message in str(caught.value)
+
+
+def _within(name: str, key: str) -> bool:
+    return name == key or name.startswith(f"{key}.")

@@ -13,7 +13,7 @@ import nlpctl  # noqa: F401
 from nlpctl.config.tasks import task_info
 from nlpctl.data.collate import raise_failure
 from nlpctl.data.retrieval_rows import RetrievalExample
-from nlpctl.data.tokenizers import Encoding
+from nlpctl.data.text_encoder import Encoding
 from nlpctl.errors import UserError
 from nlpctl.tasks.retrieval_scores import retrieval_report
 from nlpctl.tasks.semantic_indexing import PairCollator, candidate_mask

@@ -13,7 +13,7 @@ from nlpctl.config.load import load_recipe
 from nlpctl.config.tasks import task_info
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.text_rows import TextExample
-from nlpctl.tasks.registry import make_task
+from nlpctl.tasks.base import make_task
 from nlpctl.tasks.scores import classification_report
 from nlpctl.tasks.sequence_classification import softmax
 

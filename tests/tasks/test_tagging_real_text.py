@@ -19,7 +19,7 @@ from nlpctl.data.tokenizers import build_encoder
 from nlpctl.data.word_spans import word_spans
 from nlpctl.inference.engine import DygraphPredictor
 from nlpctl.inference.pipeline import answering
-from nlpctl.tasks.registry import make_task
+from nlpctl.tasks.base import make_task
 
 RECIPE = """
 task: token_classification

@@ -21,7 +21,7 @@ from nlpctl.data.tagged_features import IGNORED
 from nlpctl.data.tagged_rows import TaggedRows
 from nlpctl.data.tokenizers import build_encoder
 from nlpctl.errors import UserError
-from nlpctl.tasks.registry import make_task
+from nlpctl.tasks.base import make_task
 from nlpctl.tasks.token_classification import TokenClassification
 
 EMOJI = "\U0001f468\u200d\U0001f469\u200d\U0001f467\U0001f44d\U0001f3fd\U0001f1e8\U0001f1f3"  # family, thumb, flag

@@ -35,6 +35,7 @@ from nlpctl.compression.networks.training import read_data, train_task
 from nlpctl.compression.plan.files import extra_files, read_student
 from nlpctl.compression.plan.hooks import training_loss
 from nlpctl.config.schema import Recipe
+from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.data.examples import ExampleList
 from nlpctl.data.splits import TrainingData
 from nlpctl.errors import UserError
@@ -43,24 +44,17 @@ from nlpctl.models.load import LoadedModel
 from nlpctl.models.pruned import encoder_layers
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.run_directory import RunDirectory
-from nlpctl.tasks.base import Task
-from nlpctl.tasks.registry import make_task
+from nlpctl.tasks.base import Task, make_task
 
-TASKS = (
-    "sequence_classification",
-    "multi_label_classification",
-    "text_matching",
-    "token_classification",
-    "lexical_analysis",
-)
 ANSWERS = ".answers"  # ends the name of the folder beside the student's run, which keeps the teacher's answers
 
 
 def check(recipe: Recipe, config: Mapping[str, Any]) -> None:
     """UserError where a model with this config.json, for the recipe's task, has no such student. Before any work."""
     section = recipe.distillation
-    if recipe.task not in TASKS:
-        hint = f"it works for {', '.join(TASKS)}; dynabert and the int8 strategies for more"
+    if not task_info(recipe.task).taught:
+        known = ", ".join(task.name for task in known_tasks() if task.taught)
+        hint = f"it works for {known}; dynabert and the int8 strategies for more"
         raise UserError(f"distill does not know {recipe.task}", recipe.where("task"), hint)
     if recipe.data.streaming:
         message = "distill holds the texts in memory, with the teacher's answers to them"

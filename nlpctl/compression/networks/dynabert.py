@@ -39,8 +39,7 @@ from nlpctl.models.network import build_network, make_config
 from nlpctl.models.pruned import PrunedShape, encoder_layers, prune
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.run_directory import RunDirectory
-from nlpctl.tasks.base import Task, as_tuple
-from nlpctl.tasks.registry import make_task
+from nlpctl.tasks.base import Task, as_tuple, make_task
 
 IMPORTANCE_ROWS = 512  # training rows, evenly spread, on which heads and neurons are compared
 HIDDEN_WEIGHT = 0.1  # Hou et al., 2020, section 3; PaddleSlim's too

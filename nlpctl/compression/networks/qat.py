@@ -48,8 +48,7 @@ from nlpctl.models.load import LoadedModel
 from nlpctl.models.simulated_int8 import CLIP, INPUTS, KEY, Simulation, make_plain, simulate, simulated_layers
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.run_directory import RunDirectory
-from nlpctl.tasks.base import Task, as_tuple
-from nlpctl.tasks.registry import make_task
+from nlpctl.tasks.base import Task, as_tuple, make_task
 
 ROWS = 512  # training rows on which the first bounds are measured
 CLIP_RATE = 3e-3  # learning rate of PACT's bounds, which are logarithms: a step changes a bound by 0.3 % or so

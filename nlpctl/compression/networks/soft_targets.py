@@ -14,6 +14,8 @@ import paddle
 import paddle.nn.functional as F
 
 from nlpctl.config.schema import Recipe
+from nlpctl.config.tasks import task_info
+from nlpctl.config.tasks.info import load
 from nlpctl.data.tagged_features import IGNORED
 from nlpctl.errors import UserError
 from nlpctl.models.crf import crf_loss
@@ -27,7 +29,8 @@ _FAR = 1e4  # taken from the logits of places where no answer can be
 
 def soft_loss(recipe: Recipe) -> SoftLoss:
     """The loss of the recipe's task between the outputs of a student and of a teacher. UserError: there is none."""
-    if recipe.task not in _LOSSES:
+    named = task_info(recipe.task).soft_loss
+    if named is None:
         raise UserError(
             f"a model of {recipe.task} has no answers that another one could learn from",
             where=recipe.where("task"),
@@ -35,7 +38,7 @@ def soft_loss(recipe: Recipe) -> SoftLoss:
         )
     if recipe.model.head == "crf":
         return _chains
-    return _LOSSES[recipe.task]
+    return load(named)
 
 
 def cross_entropy(student: paddle.Tensor, teacher: paddle.Tensor) -> paddle.Tensor:
@@ -43,17 +46,19 @@ def cross_entropy(student: paddle.Tensor, teacher: paddle.Tensor) -> paddle.Tens
     return -(F.softmax(teacher.astype("float32"), -1) * F.log_softmax(student.astype("float32"), -1)).sum(-1)
 
 
-def _labels(student: Outputs, teacher: Outputs, labels: Labels) -> paddle.Tensor:
+def label_loss(student: Outputs, teacher: Outputs, labels: Labels) -> paddle.Tensor:
+    """One decision per row."""
     return cross_entropy(student[0], teacher[0]).mean()
 
 
-def _many_labels(student: Outputs, teacher: Outputs, labels: Labels) -> paddle.Tensor:
+def many_label_loss(student: Outputs, teacher: Outputs, labels: Labels) -> paddle.Tensor:
     """One decision per label: the mean of the binary cross entropies."""
     wanted = F.sigmoid(teacher[0].astype("float32"))
     return F.binary_cross_entropy_with_logits(student[0].astype("float32"), wanted)
 
 
-def _tags(student: Outputs, teacher: Outputs, labels: Labels) -> paddle.Tensor:
+def tag_loss(student: Outputs, teacher: Outputs, labels: Labels) -> paddle.Tensor:
+    """One decision per word."""
     return mean_over_words(cross_entropy(student[0], teacher[0]), labels)
 
 
@@ -69,7 +74,7 @@ def mean_over_words(losses: paddle.Tensor, labels: Labels) -> paddle.Tensor:
     return ((losses * counted).sum(1) / counted.sum(1)).mean()
 
 
-def _spans(student: Outputs, teacher: Outputs, labels: Labels) -> paddle.Tensor:
+def span_loss(student: Outputs, teacher: Outputs, labels: Labels) -> paddle.Tensor:
     """The mean over start and end, over the places where an answer can be."""
     closed = (1 - labels["places"]).astype("float32") * _FAR
     pairs = zip(student, teacher, strict=True)
@@ -77,20 +82,8 @@ def _spans(student: Outputs, teacher: Outputs, labels: Labels) -> paddle.Tensor:
     return sum(losses) / len(losses)
 
 
-def _vectors(student: Outputs, teacher: Outputs, labels: Labels) -> paddle.Tensor:
+def vector_loss(student: Outputs, teacher: Outputs, labels: Labels) -> paddle.Tensor:
     """Squared distances of unit vectors, 0 to 4: the mean over the texts."""
     pairs = zip(student, teacher, strict=True)
     distances = [((mine - theirs).astype("float32") ** 2).sum(-1).mean() for mine, theirs in pairs]
     return sum(distances) / len(distances)
-
-
-_LOSSES: Mapping[str, SoftLoss] = {
-    "sequence_classification": _labels,
-    "text_matching": _labels,
-    "few_shot_classification": _labels,
-    "multi_label_classification": _many_labels,
-    "token_classification": _tags,
-    "lexical_analysis": _tags,
-    "question_answering": _spans,
-    "semantic_indexing": _vectors,
-}

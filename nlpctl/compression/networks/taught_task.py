@@ -18,7 +18,7 @@ from nlpctl.config.distillation_section import DistillationSection
 from nlpctl.config.schema import Recipe
 from nlpctl.data.collate import Batch
 from nlpctl.data.tagged_features import TaggedWindow
-from nlpctl.data.tokenizers import TextEncoder
+from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.models.load import LoadedModel
 from nlpctl.tasks.base import Task, Texts, as_tuple
 
@@ -95,11 +95,8 @@ class Taught:
 
     def _answer_loss(self, logits: paddle.Tensor, labels: Mapping[str, paddle.Tensor]) -> paddle.Tensor:
         """The mean over the rows of the distance to the teacher's logits; of a tagger, of the mean over the words."""
-        losses = answer_losses(logits, labels[ANSWERS], self.section, independent=self.name in _INDEPENDENT)
+        losses = answer_losses(logits, labels[ANSWERS], self.section, independent=self.independent)
         return losses.mean() if losses.ndim == 1 else mean_over_words(losses, labels)
-
-
-_INDEPENDENT = ("multi_label_classification",)  # labels are decided one by one
 
 
 def answer_losses(

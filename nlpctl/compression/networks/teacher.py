@@ -22,7 +22,8 @@ from nlpctl.data.labels import LabelSet
 from nlpctl.data.multi_label_rows import MultiLabelExample
 from nlpctl.data.tagged_features import TaggedWindow
 from nlpctl.data.tagged_rows import TaggedExample
-from nlpctl.data.tokenizers import TextEncoder, build_encoder
+from nlpctl.data.text_encoder import TextEncoder
+from nlpctl.data.tokenizers import build_encoder
 from nlpctl.files import staged_file
 from nlpctl.graphs.graph_files import PREFIX, paddle_files
 from nlpctl.graphs.to_static import input_specs, write_paddle_graph
@@ -33,8 +34,7 @@ from nlpctl.models.crf import viterbi
 from nlpctl.models.export_folder import ExportManifest, Graph
 from nlpctl.models.load import LoadedModel
 from nlpctl.runtime.process import ProcessSetup
-from nlpctl.tasks.base import Task
-from nlpctl.tasks.registry import make_task
+from nlpctl.tasks.base import Task, make_task
 
 AT_ONCE = 2048  # texts that are sorted by length together, and whose answers are one file
 SIMILAR = 12  # words that stand for a word

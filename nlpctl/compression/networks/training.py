@@ -21,10 +21,10 @@ from nlpctl import console
 from nlpctl.config.dump import dump_recipe
 from nlpctl.config.schema import ModelSection, Recipe
 from nlpctl.config.tasks import scores
-from nlpctl.data.kinds import task_rows
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.sources import has_split
 from nlpctl.data.splits import TrainingData, read_training_data
+from nlpctl.data.task_rows import task_rows
 from nlpctl.data.tokenizers import build_encoder
 from nlpctl.errors import UserError
 from nlpctl.files import staged_dir, staged_file, write_json_atomic
@@ -36,8 +36,7 @@ from nlpctl.models.sums import renew_model_sums
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.run_directory import OF_COMPRESS, RunDirectory, describe_run
 from nlpctl.runtime.versions import installed_versions
-from nlpctl.tasks.base import Task
-from nlpctl.tasks.registry import TASKS, make_task
+from nlpctl.tasks.base import Task, make_task, task_class
 from nlpctl.training.dev_scores import DevScores
 from nlpctl.training.fine_tune import fine_tune, training_rows
 from nlpctl.training.sums import settle_checkpoints
@@ -84,7 +83,7 @@ def read_data(recipe: Recipe, source: LoadedModel) -> TrainingData:
 
 def load_source(recipe: Recipe, source: str) -> LoadedModel:
     """The trained network that is to be compressed, in evaluation mode. UserError: it cannot be loaded."""
-    model = TASKS[recipe.task].load_trained(recipe, source)
+    model = task_class(recipe.task).load_trained(recipe, source)
     model.network.eval()
     return model
 

@@ -23,7 +23,8 @@ from nlpctl import console
 from nlpctl.compression.networks.training import begin_network, load_source, network_recipe, read_data
 from nlpctl.config.schema import Recipe
 from nlpctl.data.splits import TrainingData
-from nlpctl.data.tokenizers import TextEncoder, build_encoder
+from nlpctl.data.text_encoder import TextEncoder
+from nlpctl.data.tokenizers import build_encoder
 from nlpctl.data.units import UnitTokenizer, special_ids
 from nlpctl.errors import UserError
 from nlpctl.files import staged_dir
@@ -37,8 +38,7 @@ from nlpctl.models.source import read_config
 from nlpctl.models.tokenizer import load_tokenizer
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.run_directory import RunDirectory
-from nlpctl.tasks.base import Task
-from nlpctl.tasks.registry import TASKS, make_task
+from nlpctl.tasks.base import Task, make_task, task_class
 
 KEY = "compression.prune_embeddings"
 _IDS = ("input_ids", "pair_ids", "negative_ids")  # of a batch
@@ -48,7 +48,7 @@ _WORD_FILE, _ADDED_FILE = "vocab.txt", "added_tokens.json"
 
 def check(recipe: Recipe) -> None:
     """UserError where a model of the recipe's task needs every word. Before any work."""
-    if TASKS[recipe.task].head(recipe).predicts_words:
+    if task_class(recipe.task).head(recipe).predicts_words:
         message = f"a model of {recipe.task} answers with words: none can be left out"
         raise UserError(message, recipe.where(KEY), "leave prune_embeddings out")
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from nlpctl.compression.plan.files import read_student
 from nlpctl.compression.plan.steps import CANDIDATES, EXPORTS, Step
 from nlpctl.config.schema import Recipe, TrainingSection
-from nlpctl.data.kinds import task_rows
 from nlpctl.data.sources import open_split
+from nlpctl.data.task_rows import task_rows
 from nlpctl.files import write_json_atomic
 
 TIMES = "times.json"

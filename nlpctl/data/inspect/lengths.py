@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nlpctl.data.tokenizers import TextEncoder
+from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.data.word_spans import IDEOGRAPHS
 
 PERCENTILES = (50, 90, 95, 99)

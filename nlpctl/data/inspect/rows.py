@@ -10,8 +10,7 @@ from itertools import islice
 from nlpctl.data.examples import ExampleReader
 from nlpctl.data.inspect.lengths import TokenCounter, row_tokens
 from nlpctl.data.labels import LabelSet
-from nlpctl.data.row import BadRow
-from nlpctl.data.sources import RowSource
+from nlpctl.data.row import BadRow, RowSource
 from nlpctl.data.task_rows import TaskRows
 
 BETWEEN = " ∥ "  # between the texts of a row, where they are shown

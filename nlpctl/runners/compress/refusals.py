@@ -18,8 +18,8 @@ from nlpctl.compression.plan.strategy import BF16, KEY, TRAINED, Chain
 from nlpctl.config.checks import check
 from nlpctl.config.model_section import ModelSection
 from nlpctl.config.schema import Recipe
-from nlpctl.data.kinds import task_rows
 from nlpctl.data.sources import files_of, has_split, open_split
+from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import UserError
 from nlpctl.inference.support import is_installed, obstacle
 from nlpctl.inference.trained import check_edits, check_export

@@ -64,9 +64,9 @@ def check_scorable(recipe: Recipe) -> None:
     if not has_split(recipe.data, "dev"):
         message = "there is no dev data: candidates are compared by their score on it"
         raise UserError(message, recipe.where("data.dev"), "give it: --set data.dev=FILE")
-    from nlpctl.tasks.registry import TASKS
+    from nlpctl.tasks.base import task_class
 
-    if not TASKS[recipe.task].graph_scores:
+    if not task_class(recipe.task).graph_scores:
         message = f"a graph of {recipe.task} answers, but cannot be scored, so no candidate can be chosen"
         raise UserError(message, recipe.where("task"), "compress the model of the task that is trained on it")
 

@@ -15,9 +15,9 @@ from nlpctl.compression.plan.steps import EXPORTS, ORIGINAL, VOCABULARY, Step
 from nlpctl.compression.plan.strategy import EMBEDDINGS, parse_strategy
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import Recipe
-from nlpctl.data.kinds import task_rows
 from nlpctl.data.sample_rows import rows_to_calibrate, rows_to_compare
 from nlpctl.data.sources import has_split
+from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.files import staged_dir
 from nlpctl.graphs.calibration import Calibration

@@ -31,10 +31,6 @@ from nlpctl.runners.runs import figures as single_figures
 LARGEST_MATRIX = 25  # labels; of more, the most frequent confusions are listed
 MOST_CONFUSIONS = 40
 TEXT = 300  # characters of a text in the table of mistakes
-_WRONG = {
-    "masked_language_model": "hide tokens that were not guessed",
-    "semantic_indexing": "ask for a text that does not come first",
-}
 OVERFITTED = 1.1  # times its lowest, a loss on dev is told
 
 
@@ -207,8 +203,7 @@ def _mistakes(found: Mapping[str, Any] | None, task: str) -> Iterator[Html | str
         return
     shown = len(found["worst"])
     kept = f" The worst {shown}:" if shown < wrong else ""
-    what = _WRONG.get(task, "are answered wrongly")
-    yield f"{wrong:,} of {rows:,} rows of {split} {what} ({percent(wrong / rows)}).{kept}"
+    yield f"{wrong:,} of {rows:,} rows of {split} {task_info(task).mistakes} ({percent(wrong / rows)}).{kept}"
     columns = list(dict.fromkeys(column for each in found["worst"] for column in each["texts"]))
     named = any(each["where"] for each in found["worst"])
     lines_ = [

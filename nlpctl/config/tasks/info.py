@@ -1,0 +1,65 @@
+"""What the rest of nlpctl has to know of a task before, or without, running it: light enough for `nlpctl --help`."""
+
+from __future__ import annotations
+
+import importlib
+from dataclasses import dataclass
+from typing import Any
+
+from nlpctl.config.finding import Check
+
+
+@dataclass(frozen=True)
+class TaskInfo:
+    """One task: its name and meaning in recipes, where its code is, and what the commands may do with it.
+
+    `task`, `rows` and `soft_loss` are written package.module:NAME and imported by `load` when they are needed; NAME is
+    a class, or a function without arguments that gives it, so that one module can hold a description and its code.
+    """
+
+    name: str
+    help: str
+    metrics: tuple[str, ...]  # scores that can select the best model, the most telling first
+    task: str  # its subclass of nlpctl.tasks.base.Task
+    rows: str  # its subclass of nlpctl.data.task_rows.TaskRows
+
+    # -- what it reads of a recipe --
+    keys: tuple[str, ...] = ()  # those that not every task reads, or whole sections of them
+    formats: tuple[str, ...] = ()  # values of data.format that not every task can read
+    checks: tuple[Check, ...] = ()  # of its own, made before training
+    labelled: bool = True  # it has a label set
+    pairs: bool = False  # it needs data.columns.text_pair
+    tags: bool = False  # it labels words, not texts
+    window_frame: int | None = None  # least tokens beside the text where windows must overlap; None: nothing to check
+
+    # -- what its scores and mistakes mean --
+    falling: tuple[str, ...] = ("loss",)  # the scores of which less is better
+    mistakes: str = "are answered wrongly"  # what the rows of mistakes.json do
+
+    # -- what can be done with it --
+    explainable: bool = False  # its network gives a label to a text as a whole, and `log_odds` of it
+    augmentable: bool = False  # a changed text keeps its labels
+    vectors: bool = False  # its predictions are vectors of texts
+    taught: bool = False  # a student can learn its logits: distill
+    soft_loss: str | None = None  # compares the outputs of two networks: dynabert; see networks/soft_targets.py
+    network_class: str | None = None  # the task of PaddleNLP's XForCLASS where nothing else names one
+
+    def greater_is_better(self, metric: str) -> bool:
+        """Whether more of `metric` is better; it may be written with "eval_" before it."""
+        return metric.removeprefix("eval_") not in self.falling
+
+    def reads(self, dotted: str) -> bool:
+        """Whether it reads a key that not every task reads."""
+        return any(dotted == key or dotted.startswith(f"{key}.") for key in self.keys)
+
+
+def load(path: str) -> Any:
+    """What package.module:NAME stands for."""
+    module, _, name = path.partition(":")
+    return getattr(importlib.import_module(module), name)
+
+
+def load_class(path: str) -> type:
+    """The class that package.module:NAME is, or that the function of this name gives."""
+    found = load(path)
+    return found if isinstance(found, type) else found()

@@ -1,0 +1,18 @@
+"""A text cut into words, by tagging characters."""
+
+from __future__ import annotations
+
+from nlpctl.config.tasks.info import TaskInfo
+
+LEXICAL_ANALYSIS = TaskInfo(
+    "lexical_analysis",
+    "A text cut into words with their part of speech or type of entity, by tagging characters.",
+    ("f1", "precision", "recall", "macro_f1", "weighted_f1", "accuracy", "loss"),
+    task="nlpctl.tasks.lexical_analysis:LexicalAnalysis",
+    rows="nlpctl.data.tagged_rows:LexicalRows",
+    keys=("model.head", "data.columns.tokens", "data.columns.tags", "data.doc_stride", "data.unit", "decode.terms"),
+    formats=("conll", "joined"),
+    tags=True,
+    taught=True,
+    soft_loss="nlpctl.compression.networks.soft_targets:tag_loss",
+)

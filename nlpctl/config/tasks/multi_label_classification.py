@@ -1,0 +1,18 @@
+"""Any number of labels per text."""
+
+from __future__ import annotations
+
+from nlpctl.config.tasks.info import TaskInfo
+
+MULTI_LABEL_CLASSIFICATION = TaskInfo(
+    "multi_label_classification",
+    "Any number of labels per text, flat or hierarchical (food##fruit).",
+    ("micro_f1", "macro_f1", "weighted_f1", "exact_match", "loss"),
+    task="nlpctl.tasks.multi_label_classification:MultiLabelClassification",
+    rows="nlpctl.data.multi_label_rows:MultiLabelRows",
+    keys=("data.columns.label", "data.columns.text_pair", "data.label_separator", "decode.threshold", "loss"),
+    explainable=True,
+    augmentable=True,
+    taught=True,
+    soft_loss="nlpctl.compression.networks.soft_targets:many_label_loss",
+)

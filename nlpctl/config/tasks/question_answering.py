@@ -1,0 +1,27 @@
+"""Where in a text the answer to a question stands."""
+
+from __future__ import annotations
+
+from nlpctl.config.tasks.info import TaskInfo
+
+QUESTION_ANSWERING = TaskInfo(
+    "question_answering",
+    "Where in a text the answer to a question stands, or that it has none.",
+    ("em", "f1", "loss"),
+    task="nlpctl.tasks.question_answering:QuestionAnswering",
+    rows="nlpctl.data.question_rows:QuestionRows",
+    keys=(
+        "data.columns.question",
+        "data.columns.context",
+        "data.columns.answers",
+        "data.doc_stride",
+        "decode.n_best",
+        "decode.max_answer_length",
+        "decode.null_threshold",
+    ),
+    formats=("squad",),
+    labelled=False,
+    window_frame=4,  # [CLS], two [SEP], and a question of one token; the task looks at the questions themselves
+    soft_loss="nlpctl.compression.networks.soft_targets:span_loss",
+    network_class="QuestionAnswering",
+)

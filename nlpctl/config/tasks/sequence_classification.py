@@ -1,0 +1,19 @@
+"""One label per text, or per pair of texts."""
+
+from __future__ import annotations
+
+from nlpctl.config.tasks.info import TaskInfo
+
+SEQUENCE_CLASSIFICATION = TaskInfo(
+    "sequence_classification",
+    "One label per text, or per pair of texts.",
+    ("accuracy", "macro_f1", "micro_f1", "weighted_f1", "loss"),
+    task="nlpctl.tasks.sequence_classification:SequenceClassification",
+    rows="nlpctl.data.text_rows:TextRows",
+    keys=("data.columns.label", "data.columns.text_pair", "data.balance", "decode.tune", "loss"),
+    explainable=True,
+    augmentable=True,
+    taught=True,
+    soft_loss="nlpctl.compression.networks.soft_targets:label_loss",
+    network_class="SequenceClassification",
+)

@@ -1,0 +1,19 @@
+"""Whether two texts match."""
+
+from __future__ import annotations
+
+from nlpctl.config.tasks.info import TaskInfo
+
+TEXT_MATCHING = TaskInfo(
+    "text_matching",
+    "Whether two texts match, and how likely it is.",
+    ("accuracy", "f1", "auc", "macro_f1", "loss"),
+    task="nlpctl.tasks.text_matching:TextMatching",
+    rows="nlpctl.data.matching_rows:MatchingRows",
+    keys=("data.columns.label", "data.columns.text_pair", "data.balance", "decode.tune", "loss"),
+    pairs=True,
+    explainable=True,
+    augmentable=True,
+    taught=True,
+    soft_loss="nlpctl.compression.networks.soft_targets:label_loss",
+)

@@ -1,0 +1,19 @@
+"""A tag for every word."""
+
+from __future__ import annotations
+
+from nlpctl.config.tasks.info import TaskInfo
+
+TOKEN_CLASSIFICATION = TaskInfo(
+    "token_classification",
+    "Entities in a text: a tag for every word (BIO, BIOES, BMES).",
+    ("f1", "precision", "recall", "macro_f1", "weighted_f1", "accuracy", "loss"),
+    task="nlpctl.tasks.token_classification:TokenClassification",
+    rows="nlpctl.data.tagged_rows:TaggedRows",
+    keys=("model.head", "data.columns.tokens", "data.columns.tags", "data.doc_stride", "data.unit", "decode.terms"),
+    formats=("conll", "joined"),
+    tags=True,
+    taught=True,
+    soft_loss="nlpctl.compression.networks.soft_targets:tag_loss",
+    network_class="TokenClassification",
+)
