@@ -10,19 +10,23 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from nlpctl.config.schema import Recipe
 from nlpctl.data.inputs import PredictInput
 from nlpctl.data.row import BadRow
 from nlpctl.errors import UserError
 from nlpctl.files import write_json_atomic, writing
-from nlpctl.inference.trained import TrainedModel, find_trained_model, model_fingerprint
+from nlpctl.models.find import model_fingerprint
 from nlpctl.models.folder import kept_values
-from nlpctl.runners.open_model import open_trained_model
+from nlpctl.runners.open_model import find_model, open_trained_model
 from nlpctl.runtime import console
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import take_lock
+from nlpctl.runtime.process import set_up_process
+
+if TYPE_CHECKING:
+    from nlpctl.inference.trained import TrainedModel
 
 BAD_ROW = "error"  # the only key of a bad row's answer; a good one has two or more
 WINDOW_BATCHES = 32  # rows sorted by length together; also the unit of a resumed prediction
@@ -59,12 +63,12 @@ def predict(
     the answers that are there and goes on; without it the prediction starts over. A bad row stops the
     command (data.on_bad_row: error) or is answered by {"error": ...} in its place (skip).
     """
-    model_source = find_trained_model(recipe)
+    model_source = find_model(recipe)
     if output is not None:
         refuse_output(output, source, overwrite)
     total = source.check() if source.rereadable else None  # a bad row in the last line should not cost an hour
     if output is None:
-        model = open_trained_model(recipe, model_source, batch_size)
+        model = open_trained_model(recipe, set_up_process(recipe), model_source, batch_size)
         return _Answering(recipe, model, source, batch_size, flush).write(sys.stdout, 0, total)
     partial = PartialOutput(output)
     identity = {**model_fingerprint(model_source), "batch_size": batch_size, "flush": flush}
@@ -72,7 +76,7 @@ def predict(
     if source.rereadable or resume:
         identity |= source.identity()  # refuses to resume from a pipe
     partial.check(identity, resume)
-    model = open_trained_model(recipe, model_source, batch_size)  # before anything is written
+    model = open_trained_model(recipe, set_up_process(recipe), model_source, batch_size)  # before anything is written
     answering = _Answering(recipe, model, source, batch_size, flush)
     identity |= {"engine": [model.predictor.engine, model.predictor.precision]}  # auto may have taken another one
     partial.check(identity, resume)

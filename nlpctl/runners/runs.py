@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.config.dump import flat, recipe_values
-from nlpctl.config.load import load_recipe
+from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import scores, task_info
 from nlpctl.errors import UserError
@@ -123,7 +123,7 @@ def open_run(path: Path) -> RunRecord:
         raise UserError("there is no run here", where=str(path), hint=hint)
     run = RunDirectory(path)
     manifest = run.read_manifest()
-    recipe = load_recipe(path, purpose="apply")
+    recipe = recipe_of(path)
     return RunRecord(run, manifest, recipe, EventLog(run.events_file).read(), _read_metrics(run.metrics_file))
 
 

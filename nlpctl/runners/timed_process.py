@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from nlpctl.compression.plan.hooks import Rows, own_scores
 from nlpctl.compression.plan.scores import OWN
+from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
 from nlpctl.data.examples import ExampleReader
 from nlpctl.data.kinds import task_rows
@@ -25,12 +26,11 @@ from nlpctl.data.row import BadRow
 from nlpctl.data.sources import open_split
 from nlpctl.data.splits import read_labelled_split
 from nlpctl.errors import NlpctlError, RunFailed
-from nlpctl.inference.trained import TrainedModel, open_network, prepared
 from nlpctl.models.export_folder import read_manifest
-from nlpctl.runners.evaluate import WINDOW, split_predictions
 from nlpctl.runners.timing import timed
 from nlpctl.runtime.child import listen_for_interrupts, undisturbed
 from nlpctl.runtime.orphans import die_with_parent
+from nlpctl.runtime.process import ProcessSetup, set_up_process
 
 if TYPE_CHECKING:
     import numpy as np
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from nlpctl.data.collate import Batch
     from nlpctl.inference.choice import Choice
     from nlpctl.inference.pipeline import Pipeline
+    from nlpctl.inference.trained import TrainedModel
 
 STOP_SECONDS = 5.0  # for a process that is told to end
 
@@ -206,7 +207,7 @@ class _Subject:
     def score(self, split: str) -> SplitScore:
         recipe, task = self.recipe, self.model.task
         examples, _, _ = read_labelled_split(task_rows(recipe.task, recipe.data), split, task.labels)
-        predictions = split_predictions(self.model, examples, recipe.training.per_device_eval_batch_size)
+        predictions = self.model.predictions(examples, recipe.training.per_device_eval_batch_size)
         decisions = tuple(_told(decision) for decision in task.decisions(examples, predictions))
         report = task.report(examples, predictions)
         if recipe.compression.evaluate is not None:
@@ -220,7 +221,7 @@ class _Subject:
         reader = ExampleReader(readers, self.model.task.labels)
         good = [row for row in open_split(readers, split) if not isinstance(reader.read(row), BadRow)]
 
-        from nlpctl.inference.pipeline import windows
+        from nlpctl.inference.pipeline import WINDOW, windows
 
         def predict(rows: Rows) -> list[dict[str, Any]]:
             examples = [readers.read(values, None) for values in rows]
@@ -249,14 +250,14 @@ def peak_mb() -> float:
 
 def _open(candidate: Candidate, texts: Texts, batch_sizes: tuple[int, ...]) -> tuple[Opened, _Subject]:
     recipe = candidate.recipe
-    prepared(recipe)  # imports are no part of what loading takes
+    setup = set_up_process(recipe)  # imports are no part of what loading takes
 
     from nlpctl.data.sample_rows import rows_to_compare
     from nlpctl.inference.parity import resized
     from nlpctl.inference.pipeline import answering
 
     started = time.perf_counter()
-    model = _model(candidate, max(batch_sizes))
+    model = _model(candidate, setup, max(batch_sizes))
     loaded = time.perf_counter() - started
     task, encoder = model.task, model.encoder
     readers = task_rows(recipe.task, recipe.data)
@@ -273,15 +274,15 @@ def _open(candidate: Candidate, texts: Texts, batch_sizes: tuple[int, ...]) -> t
     return Opened(loaded, len(found.examples), features, found.origin), subject
 
 
-def _model(candidate: Candidate, batch_size: int) -> TrainedModel:
-    if candidate.choice is None:
-        return open_network(candidate.recipe, candidate.source)
+def _model(candidate: Candidate, setup: ProcessSetup, batch_size: int) -> TrainedModel:
     from nlpctl.inference.auto import open_choice
     from nlpctl.inference.samples import read_description
+    from nlpctl.inference.trained import TrainedModel, open_network
 
+    if candidate.choice is None:
+        return open_network(candidate.recipe, setup, candidate.source)
     recipe, folder = candidate.recipe, Path(candidate.source)
     task, encoder = read_description(folder, recipe)
-    tensorrt = recipe.inference.tensorrt
-    setup = prepared(recipe)
+    tensorrt = recipe_of(folder) if recipe.inference.tensorrt else None
     predictor = open_choice(folder, read_manifest(folder), candidate.choice, setup, batch_size, tensorrt=tensorrt)
     return TrainedModel(task, encoder, predictor)

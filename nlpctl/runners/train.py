@@ -19,10 +19,8 @@ from nlpctl.data.kinds import task_rows
 from nlpctl.data.splits import TrainingData, read_training_data
 from nlpctl.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, RunFailed, UserError
 from nlpctl.files import write_json_atomic
-from nlpctl.inference.trained import TrainedModel, open_network
 from nlpctl.models.folder import write_labels
 from nlpctl.models.source import resolve_source
-from nlpctl.runners.evaluate import split_predictions
 from nlpctl.runners.mistakes import describe_mistakes
 from nlpctl.runners.report import write_report
 from nlpctl.runtime import console
@@ -37,6 +35,7 @@ from nlpctl.training.oom import recorded_division
 from nlpctl.upstream.parameter_names import fresh_parameter_names
 
 if TYPE_CHECKING:
+    from nlpctl.inference.trained import TrainedModel
     from nlpctl.models.load import LoadedModel
     from nlpctl.tasks.base import Task
 
@@ -231,7 +230,9 @@ def _train_and_score(recipe: Recipe, run: RunDirectory, ready: _Ready, resume: b
     fine_tune(recipe, ready.setup, run, ready.task, ready.model, ready.data, checkpoint)
     if ready.setup.rank != 0:
         return {}
-    model = open_network(recipe, str(run.model))  # as it lies on disk: the scores are those of `nlpctl eval`
+    from nlpctl.inference.trained import open_network
+
+    model = open_network(recipe, ready.setup, str(run.model))  # as it lies on disk: the scores are those of `nlpctl eval`
     metrics = _score(recipe, run, ready.data, model)
     write_json_atomic(run.metrics_file, metrics)
     _draw_graph(recipe, run, ready.data, model)
@@ -247,7 +248,7 @@ def _score(recipe: Recipe, run: RunDirectory, data: TrainingData, model: Trained
     if not splits:
         return {}
     batch_size = recipe.training.per_device_eval_batch_size
-    predictions = {name: split_predictions(model, examples, batch_size) for name, examples in splits.items()}
+    predictions = {name: model.predictions(examples, batch_size) for name, examples in splits.items()}
     task = model.task
     if data.dev is not None:
         task = task.tuned(data.dev, predictions["dev"])

@@ -25,7 +25,7 @@ class Bench:
 
 def test_what_a_process_answers_and_where_its_temporary_files_lie(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", None)  # restored afterwards
-    for name in ("die_with_parent", "listen_for_interrupts", "prepared"):
+    for name in ("die_with_parent", "listen_for_interrupts", "set_up_process"):
         monkeypatch.setattr(compress_worker, name, lambda *_: None)
     monkeypatch.setattr(os, "setsid", lambda: None)
     monkeypatch.setattr(os, "dup2", lambda *_: None)

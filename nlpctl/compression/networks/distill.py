@@ -31,7 +31,7 @@ from nlpctl.compression.networks.student import (
 from nlpctl.compression.networks.taught_task import taught
 from nlpctl.compression.networks.teacher import Answers, Teacher, open_teacher
 from nlpctl.compression.networks.training import read_data, train_task
-from nlpctl.compression.plan.files import extra_files, read_student
+from nlpctl.compression.plan.files import extra_files, usable_student
 from nlpctl.compression.plan.hooks import training_loss
 from nlpctl.config.schema import Recipe
 from nlpctl.data.examples import ExampleList
@@ -65,7 +65,7 @@ def check(recipe: Recipe, config: Mapping[str, Any]) -> None:
     if recipe.data.streaming:
         message = "distill holds the texts in memory, with the teacher's answers to them"
         raise UserError(message, recipe.where("data.streaming"), "set it to false")
-    read_student(recipe)
+    usable_student(recipe)
     check_layer_losses(recipe, config.get("num_hidden_layers"))
     if not is_made_of_layers(section):
         return

@@ -159,11 +159,11 @@ def largest_inputs(network: paddle.nn.Layer, names: Iterable[str], batches: Iter
     return found
 
 
-def write_qat_graph(recipe: Recipe, run: Path, export: Path, folder: Path) -> Graph:
+def write_qat_graph(recipe: Recipe, run: Path, export: Path, folder: Path, own: Recipe) -> Graph:
     """Write the int8 graph of the network that `train_qat` trained in `run` into `folder`; oneDNN runs it.
 
     It computes what the network simulates. `export`: of the network that was trained further; it tells what batches
-    look like. RunFailed where Paddle cannot translate it.
+    look like, with `own`, its recipe (config/recipe_of.py). RunFailed where Paddle cannot translate it.
     """
     source = RunDirectory(run).model
     model = load_source(recipe, str(source))
@@ -172,7 +172,7 @@ def write_qat_graph(recipe: Recipe, run: Path, export: Path, folder: Path) -> Gr
     bounds = {layer.weight.name: layer.input_rounding.limit() for layer in layers.values()}
     per_column = all(layer.per_column for layer in layers.values())
     make_plain(network)
-    batch = sample_batches(export, batch_size=2, rows=2)[0]
+    batch = sample_batches(export, own, batch_size=2, rows=2)[0]
     with tempfile.TemporaryDirectory(prefix=".qat-", dir=folder) as temporary:
         plain, rounded = Path(temporary, PREFIX), Path(temporary, INT8_PREFIX)
         write_paddle_graph(network, batch, task.output_names, plain)

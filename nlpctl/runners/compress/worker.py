@@ -20,11 +20,11 @@ from nlpctl.compression.plan.steps import Step
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import EXIT_INTERRUPTED, Interrupted, NlpctlError, RunFailed
 from nlpctl.files import STAGING_PREFIX, remove_leftovers, writing
-from nlpctl.inference.trained import prepared
 from nlpctl.runners.compress.workbench import Workbench
 from nlpctl.runtime.child import listen_for_interrupts, undisturbed
 from nlpctl.runtime.interrupt import STOP_SECONDS
 from nlpctl.runtime.orphans import die_with_parent
+from nlpctl.runtime.process import set_up_process
 
 FREE_SPACE = "free some space; then the same command goes on"
 GRACE = STOP_SECONDS + 5.0  # a training saves a checkpoint when it is told to end
@@ -122,8 +122,7 @@ def _serve(connection: Connection, parent: int, temporary: str, recipe: Recipe, 
     os.setsid()  # a terminal's Ctrl-C reaches the parent alone, which passes it on once
     try:
         listen_for_interrupts(_leave)
-        prepared(recipe)
-        bench = Workbench(recipe, source, output)
+        bench = Workbench(recipe, set_up_process(recipe), source, output)
         while (step := connection.recv()) is not None:
             connection.send(_made(bench, step))
     except (EOFError, BrokenPipeError, KeyboardInterrupt):
