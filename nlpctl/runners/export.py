@@ -16,7 +16,7 @@ from nlpctl.config.schema import Recipe
 from nlpctl.data.kinds import task_rows
 from nlpctl.data.sample_rows import require_rows, rows_to_calibrate, rows_to_compare
 from nlpctl.errors import RunFailed, UserError
-from nlpctl.export.layouts import LAYOUTS, layout
+from nlpctl.export import layouts
 from nlpctl.files import staged_dir, writing
 from nlpctl.graphs.graph_files import FORMATS, PRECISIONS
 from nlpctl.layout import EXPORT, EXPORT_MANIFEST, MODEL, RECIPE
@@ -109,11 +109,11 @@ def export(
 
 def _check_layout(name: str, source: str, wanted: Wanted) -> None:
     """UserError where there is no such layout, or what is to be exported for it would hold none of its graphs."""
-    if name not in LAYOUTS:
-        known = tuple(LAYOUTS)
+    if name not in layouts.LAYOUTS:
+        known = tuple(layouts.LAYOUTS)
         hint = f"of {', '.join(known)}"
         raise UserError(f"there is no layout {name!r}{did_you_mean(name, known)}", "--layout", hint)
-    format = layout(name).FORMAT
+    format = layouts.layout(name).FORMAT
     if format not in wanted.formats and resolve_source(source).kind != "export":
         raise UserError(f"{name} takes {format} graphs", "--format", f"leave it out, or give --format {format}")
 
@@ -147,7 +147,7 @@ def _exported(
 
 def _write_layout(name: str, made: Path, manifest: ExportManifest, repository: Path, model: str) -> None:
     with writing(repository, ELSEWHERE):
-        layout(name).write_repository(made, manifest, repository, model)
+        layouts.layout(name).write_repository(made, manifest, repository, model)
 
 
 def _default_output(recipe: Recipe, source: str, layout: str | None) -> Path:
@@ -184,7 +184,7 @@ def is_free(output: Path, source: str) -> bool:
 
 
 def _replaceable(folder: Path, name: str | None) -> bool:
-    return (folder / EXPORT_MANIFEST).is_file() if name is None else layout(name).is_repository(folder)
+    return (folder / EXPORT_MANIFEST).is_file() if name is None else layouts.layout(name).is_repository(folder)
 
 
 def _model_name(recipe: Recipe, source: str) -> str:

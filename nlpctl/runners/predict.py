@@ -66,11 +66,14 @@ def predict(
     model_source = find_model(recipe)
     if output is not None:
         refuse_output(output, source, overwrite)
-    total = source.check() if source.rereadable else None  # a bad row in the last line should not cost an hour
+    # All rows are read once before: a bad one in the last line should not cost an hour. A pipe cannot be read twice.
+    total = source.check() if source.rereadable else None
     if output is None:
         model = open_trained_model(recipe, set_up_process(recipe), model_source, batch_size)
         return _Answering(recipe, model, source, batch_size, flush).write(sys.stdout, 0, total)
     partial = PartialOutput(output)
+    # What the answers depend on, kept beside them: `resume` goes on with the same or not at all. Checked twice, since
+    # the engine is known only once the model is open, and all else can be refused before Paddle is imported.
     identity = {**model_fingerprint(model_source), "batch_size": batch_size, "flush": flush}
     identity |= {"settings": answer_settings(recipe)}
     if source.rereadable or resume:

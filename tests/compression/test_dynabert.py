@@ -149,8 +149,13 @@ def test_distances_of_hidden_states() -> None:
 
 def test_thresholds_are_tuned_for_the_narrow_network(tmp_path) -> None:
     recipe, source, run = made(tmp_path, "multi_label_classification", "ernie")
+    recipe = dataclasses.replace(recipe, data=dataclasses.replace(recipe.data, test=recipe.data.dev))
     model = train_width(recipe, source, HALF, run, set_up_process(recipe))
     assert len(json.loads((model / "labels.json").read_text())["thresholds"]) == 3
+    scores, mistakes = (json.loads(file.read_text()) for file in (run.metrics_file, run.mistakes_file))
+    assert scores["test"] == scores["dev"] and list(scores) == ["dev", "test"]  # as of any run
+    assert (mistakes["split"], mistakes["rows"]) == ("dev", 40) and mistakes["wrong"] >= len(mistakes["worst"])
+    assert "parameters" in run.read_manifest()
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from nlpctl.export import layouts
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.models.find import find_trained_model
 from nlpctl.runners.export import Wanted, export
-from nlpctl.runners.open_model import open_trained_model
+from nlpctl.runners.open_model import open_trained_model, refuse_model
 from nlpctl.runtime.process import set_up_process
 
 
@@ -50,6 +50,8 @@ def test_a_run_is_exported_into_itself(run, capsys):
     page = (run / "export" / "report.md").read_text()
     assert "20 rows (dev), in batches of 1 to 7 rows and 1 to 24 tokens." in page
     foreign = dataclasses.replace(load_recipe(run / "export", (), "apply"), task="text_matching")
+    with pytest.raises(UserError, match="this export is of sequence_classification, not of text_matching"):
+        refuse_model(foreign, str(run / "export"))  # before Paddle is imported
     with pytest.raises(UserError, match="this export is of sequence_classification, not of text_matching"):
         open_trained_model(foreign, set_up_process(foreign), str(run / "export"))
     assert main(["export", str(run), "--rows", "20", "--format", "paddle"]) == 2  # it is there already

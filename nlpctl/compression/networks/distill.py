@@ -30,7 +30,7 @@ from nlpctl.compression.networks.student import (
 )
 from nlpctl.compression.networks.taught_task import taught
 from nlpctl.compression.networks.teacher import Answers, Teacher, open_teacher
-from nlpctl.compression.networks.training import read_data, train_task
+from nlpctl.compression.networks.training import read_data, train_network
 from nlpctl.compression.plan.files import extra_files, usable_student
 from nlpctl.compression.plan.hooks import training_loss
 from nlpctl.config.schema import Recipe
@@ -95,7 +95,8 @@ def train_student(recipe: Recipe, source: str, run: RunDirectory, setup: Process
     else:
         check_tokens(own, teacher)
     lessons, answers = _lessons(own, teacher, data, run.path.with_name(run.path.name + ANSWERS))
-    return train_task(own, run, setup, lessons, start, lambda: _task(own, teacher, lessons, answers), drop=PROJECTION)
+    task = _task(own, teacher, lessons, answers)
+    return train_network(own, run, setup, lessons, task, start, drop=PROJECTION)
 
 
 def _task(recipe: Recipe, teacher: Teacher, data: TrainingData, answers: Answers) -> Task:

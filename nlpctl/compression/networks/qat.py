@@ -48,7 +48,7 @@ from nlpctl.models.simulated_int8 import CLIP, INPUTS, KEY, Simulation, make_pla
 from nlpctl.runtime import console
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.run_directory import RunDirectory
-from nlpctl.tasks.base import Task, as_tuple
+from nlpctl.tasks.base import as_tuple
 from nlpctl.tasks.registry import make_task
 
 ROWS = 512  # training rows on which the first bounds are measured
@@ -90,10 +90,9 @@ def train_qat(recipe: Recipe, source: str, run: RunDirectory, setup: ProcessSetu
     if _learns_bounds(recipe):
         group = GroupSection(match=(f"*.{CLIP}",), learning_rate=CLIP_RATE, weight_decay=0.0)
         own = replace(own, optimizer=replace(own.optimizer, groups=(*own.optimizer.groups, group)))
-    loss = training_loss(own, make_task(own, data.labels))
+    task, loss = make_task(own, data.labels), training_loss(own, make_task(own, data.labels))
 
     def in_int8(
-        task: Task,
         network: paddle.nn.Layer,
         run: Callable[..., Any],
         inputs: Mapping[str, paddle.Tensor],
@@ -101,7 +100,7 @@ def train_qat(recipe: Recipe, source: str, run: RunDirectory, setup: ProcessSetu
     ) -> paddle.Tensor:
         return loss(network, as_tuple(run(**inputs)), labels)
 
-    return train_network(own, run, setup, data, start=lambda: simulated(own, model, source, data), loss=in_int8)
+    return train_network(own, run, setup, data, task, lambda: simulated(own, model, source, data), loss=in_int8)
 
 
 def simulated(recipe: Recipe, model: LoadedModel, source: str, data: TrainingData) -> LoadedModel:
