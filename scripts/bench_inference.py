@@ -158,9 +158,10 @@ def _ours(
 ) -> list[Asked]:
     """nlpctl in every way that this machine can run the export; auto is the fastest that it may take."""
     recipe = load_recipe(export, [Override("runtime.device", "cpu", "--device")], "apply")
-    from nlpctl.inference.trained import prepared
+    from nlpctl.runtime.process import set_up_process
 
-    setup, manifest = prepared(recipe), read_manifest(export)  # first: an import of Paddle would settle for one thread
+    setup = set_up_process(recipe)  # first: an import of Paddle would settle for one thread
+    manifest = read_manifest(export)
     from nlpctl.inference.auto import candidates, choices, this_machine
 
     least = 0.0 if any_precision else recipe.inference.min_agreement

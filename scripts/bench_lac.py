@@ -31,6 +31,7 @@ from retag_lexical import read_sentences
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.data.task_rows import task_rows
 from nlpctl.runners.open_model import open_trained_model
+from nlpctl.runtime.process import set_up_process
 
 Segment = Callable[[list[str]], int]  # texts to the number of their words
 
@@ -109,7 +110,7 @@ def nlpctl_words(source: Path, batch_size: int, threads: int | None) -> Segment:
     """The pipeline of `nlpctl predict`, without reading the file and writing the JSON."""
     given = [] if threads is None else [Override("runtime.threads", str(threads), "--threads")]
     recipe = load_recipe(source, given, purpose="apply")
-    model = open_trained_model(recipe, str(source), batch_size)
+    model = open_trained_model(recipe, set_up_process(recipe), str(source), batch_size)
     rows = task_rows(recipe.task, recipe.data)
 
     from nlpctl.inference.pipeline import answering

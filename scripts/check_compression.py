@@ -33,13 +33,15 @@ from parity_models import KINDS, Kind, make_run
 from nlpctl.compression.plan.steps import CANDIDATES, EXPORTS, NETWORKS, Step, plan_steps
 from nlpctl.compression.plan.strategy import parse_strategy
 from nlpctl.config.load import Override, load_recipe
+from nlpctl.config.recipe_of import recipe_for_export
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import NlpctlError, UserError
 from nlpctl.files import STAGING_PREFIX
-from nlpctl.inference.trained import find_trained_model
 from nlpctl.models.export_folder import read_manifest
+from nlpctl.models.find import find_trained_model
 from nlpctl.runners.compress.refusals import check_strategies
 from nlpctl.runners.compress.workbench import Workbench
+from nlpctl.runtime.process import set_up_process
 
 FAMILIES = ("ernie", "bert", "roberta", "electra", "bilstm")
 TASKS = ("sequence classification", "text matching", "token classification", "token classification, CRF",
@@ -104,7 +106,7 @@ def measured(kind: Kind, family: str) -> dict[str, Any]:
         except UserError as error:
             return dict.fromkeys(STRATEGIES, {"refused": error.problems[0].message.replace(f"{folder}/", "")})
         source = find_trained_model(recipe)
-        bench = Workbench(recipe, source, folder / "compress")
+        bench = Workbench(recipe, set_up_process(recipe), source, folder / "compress")
         for part in (NETWORKS, EXPORTS, CANDIDATES):
             (bench.output / part).mkdir(parents=True)
         made: dict[str, str | None] = {}  # folder: why it could not be made
@@ -172,10 +174,8 @@ def _compared(bench: Workbench, folder: Path, simulated: Path) -> dict[str, Any]
     from nlpctl.inference.auto import choices, open_choice
     from nlpctl.inference.parity import Parity
     from nlpctl.inference.samples import read_description
-    from nlpctl.inference.trained import prepared
-    from nlpctl.runners.compress.scorer import recipe_of
 
-    recipe, manifest, setup = recipe_of(bench.recipe, folder), read_manifest(folder), prepared(bench.recipe)
+    recipe, manifest, setup = recipe_for_export(bench.recipe, folder), read_manifest(folder), bench.setup
     task, encoder = read_description(folder, recipe)
     rows = rows_to_compare(task_rows(recipe.task, recipe.data), None, encoder.tokenizer, 64, masked=task.hides)
     parity = Parity(task, encoder, rows.examples, own_kernels(simulated))

@@ -46,11 +46,13 @@ TEACH = """
 import sys
 from pathlib import Path
 from nlpctl.config.load import Override, load_recipe
-from nlpctl.inference.trained import find_trained_model, prepared
+from nlpctl.config.recipe_of import with_student
+from nlpctl.models.find import find_trained_model
+from nlpctl.runtime.process import set_up_process
 from nlpctl.runtime.run_directory import RunDirectory
 source, run, *settings = sys.argv[1:]
-recipe = load_recipe(source, [Override(*setting.split("=", 1), "--set") for setting in settings])
-setup = prepared(recipe)
+recipe = with_student(load_recipe(source, [Override(*setting.split("=", 1), "--set") for setting in settings]))
+setup = set_up_process(recipe)
 from nlpctl.compression.networks.distill import train_student
 train_student(recipe, find_trained_model(recipe), RunDirectory(Path(run)), setup)
 """

@@ -26,7 +26,7 @@ from parity_models import ARCHITECTURES, KINDS, Kind, make_run
 
 from nlpctl.errors import NlpctlError, UserError
 from nlpctl.graphs.graph_files import FORMATS
-from nlpctl.inference.trained import find_trained_model
+from nlpctl.models.find import find_trained_model
 from nlpctl.runners.export import Wanted, export
 
 ENGINES = {"paddle": "Paddle Inference", "onnxruntime": "ONNX Runtime"}

@@ -18,8 +18,8 @@ from nlpctl.config.schema import Recipe
 from nlpctl.data.collate import raise_failure
 from nlpctl.data.splits import read_training_data
 from nlpctl.data.task_rows import task_rows
-from nlpctl.inference.trained import prepared
 from nlpctl.models.folder import make_card, save_model_folder
+from nlpctl.runtime.process import set_up_process
 
 TRAINING_ROWS, DEV_ROWS = 600, 256
 BATCH = 16
@@ -124,7 +124,7 @@ KINDS = (
 def make_run(folder: Path, kind: Kind, architecture: str) -> Recipe:
     """A run directory with a model, trained a little. UserError where the architecture cannot do the task."""
     recipe = _recipe(folder, kind, architecture)
-    prepared(recipe)
+    set_up_process(recipe)
     import paddle
 
     from nlpctl.data.tokenizers import build_encoder

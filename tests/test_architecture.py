@@ -265,6 +265,23 @@ def test_the_heavy_check_sees_heavy_imports(tmp_path: Path) -> None:
     assert imports(file) == {"os", "paddle.nn", "numpy"}
 
 
+# Who reads recipes and sets up a process: commands, and processes as they begin.
+TOPS = ("cli", "config", "runners", "inference.measure")
+OF_TOPS = {"nlpctl.config.load.load_recipe", "nlpctl.runtime.process.set_up_process"}
+
+
+def test_recipes_and_set_ups_are_handed_down() -> None:
+    """Below the runners nobody reads a recipe again or sets up the process; both come as values."""
+    tops = tuple(f"nlpctl.{name}" for name in TOPS)
+    asked = {
+        module: found
+        for module, path in MODULES.items()
+        if not module.startswith(tops)
+        and (found := {name for name in imports(path) if name in OF_TOPS or name.startswith("nlpctl.config.recipe_of")})
+    }
+    assert not asked
+
+
 def test_every_workaround_is_documented() -> None:
     """docs/upstream.md is the list of what can go when upstream mends it."""
     text = (ROOT / "docs" / "upstream.md").read_text(encoding="utf-8")

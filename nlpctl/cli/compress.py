@@ -69,7 +69,7 @@ def compress(
         if text is not None
     ]
     recipe = load_command_recipe(model, ctx, overrides, purpose="apply")
-    from nlpctl.inference.trained import find_trained_model
+    from nlpctl.models.find import find_trained_model
     from nlpctl.runners.compress.command import compress as run_compression
 
     with located(recipe):

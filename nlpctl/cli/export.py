@@ -56,7 +56,7 @@ def export(
       nlpctl export outputs/quickstart/model -o quickstart-export --data reviews.tsv
     """
     recipe = load_command_recipe(model, ctx, purpose="apply")
-    from nlpctl.inference.trained import find_trained_model
+    from nlpctl.models.find import find_trained_model
     from nlpctl.runners.export import Wanted
     from nlpctl.runners.export import export as run_export
 

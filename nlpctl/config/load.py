@@ -6,7 +6,7 @@ The order of precedence: default < extended config < recipe < command line.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,12 +21,12 @@ from nlpctl.config.paths import absolute, resolve_paths
 from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode, merge, parse_yaml
 from nlpctl.config.reading import Findings
 from nlpctl.config.schema import DataSection, ModelSection, Origin, Recipe
-from nlpctl.config.sources import read_source
+from nlpctl.config.sources import read_source, tree_of_values
 from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.errors import UserError
 from nlpctl.names import nearest
 
-__all__ = ["Override", "dump_recipe", "load_recipe"]
+__all__ = ["Override", "dump_recipe", "load_recipe", "recipe_of_values"]
 
 
 @dataclass(frozen=True)
@@ -51,6 +51,16 @@ def load_recipe(source: str | Path, overrides: Sequence[Override] = (), purpose:
     tree, path = read_source(source, findings)
     for override in overrides:
         tree = _apply(tree, override, findings)
+    return _resolved(tree, path, purpose, findings)
+
+
+def recipe_of_values(values: Mapping[str, Any]) -> Recipe:
+    """The recipe that says `values`, by section, and leaves the rest as it is by default; to apply a model with."""
+    return _resolved(tree_of_values(values), None, "apply", Findings())
+
+
+def _resolved(tree: TableNode, path: Path | None, purpose: Purpose, findings: Findings) -> Recipe:
+    """The recipe of a tree with everything laid over it. UserError with what `findings` hold, and all that is found."""
     tree = _without_managed(tree, findings)
     tree = resolve_paths(interpolate(tree, findings))
     task = _task(tree, findings)

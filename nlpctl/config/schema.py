@@ -269,6 +269,8 @@ class Recipe:
     runtime: RuntimeSection
     origins: Mapping[str, Origin] = field(default_factory=dict, compare=False, repr=False)
     path: Path | None = field(default=None, compare=False)
+    # what distillation.student names, once config/recipe_of.py has read it: no key of a recipe, and not written
+    student: Recipe | None = field(default=None, compare=False, repr=False)
 
     @property
     def run_dir(self) -> Path:

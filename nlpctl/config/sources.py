@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,11 @@ def _model_folder(path: Path) -> TableNode:
         ) from error
 
 
+def tree_of_values(values: Mapping[str, Any]) -> TableNode:
+    """Plain values, by section, as a tree."""
+    return _node(values, Origin("default"), Path.cwd())
+
+
 def _with(tree: TableNode, values: dict[str, Any], file: Path) -> TableNode:
     """`tree` with `values` laid over it."""
     above = _node(values, Origin(display(file)), file.parent)
@@ -134,7 +140,7 @@ def _with(tree: TableNode, values: dict[str, Any], file: Path) -> TableNode:
 
 
 def _node(value: Any, origin: Origin, folder: Path) -> Any:
-    if isinstance(value, dict):
+    if isinstance(value, Mapping):
         return TableNode({str(name): _node(item, origin, folder) for name, item in value.items()}, origin, folder)
     if isinstance(value, list):
         return ListNode(tuple(_node(item, origin, folder) for item in value), origin, folder)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 from nlpctl import console
-from nlpctl.config.schema import InferenceSection
+from nlpctl.config.schema import InferenceSection, Recipe
 from nlpctl.inference.choice import Candidates, Choice, candidates, doubt, is_chosen, runnable
 from nlpctl.inference.engine import Predictor
+from nlpctl.inference.samples import sample_batches
 from nlpctl.inference.speeds import Speeds, measured_speeds
 from nlpctl.inference.support import Machine, is_installed
 from nlpctl.models.export_folder import ExportManifest
@@ -18,12 +20,18 @@ TENSORRT_ROWS = 4  # batches of made-up rows that TensorRT is shown
 
 
 def open_predictor(
-    folder: Path, manifest: ExportManifest, inference: InferenceSection, setup: ProcessSetup, batch_size: int
+    folder: Path,
+    manifest: ExportManifest,
+    inference: InferenceSection,
+    setup: ProcessSetup,
+    batch_size: int,
+    own: Recipe,
 ) -> Predictor:
     """Load the export in `folder` as `inference` says, to be asked `batch_size` rows at a time.
 
     Where that leaves a choice, the ways are timed on this machine, once, and the fastest is taken; what was taken and
-    why is told on stderr. UserError where this machine, or the export, lacks what is asked for.
+    why is told on stderr. `own`: what the export says of itself. UserError where this machine, or the export, lacks
+    what is asked for.
     """
     found = candidates(manifest, inference, this_machine(setup))
     chosen = found.choices[0]
@@ -34,7 +42,7 @@ def open_predictor(
     reason = None if is_chosen(chosen, manifest) else doubt(chosen, inference.min_agreement)
     if reason is not None:  # asked for by name
         console.warn(f"{chosen.name} {reason}")
-    return open_choice(folder, manifest, chosen, setup, batch_size, tensorrt=inference.tensorrt)
+    return open_choice(folder, manifest, chosen, setup, batch_size, tensorrt=own if inference.tensorrt else None)
 
 
 def choices(manifest: ExportManifest, setup: ProcessSetup) -> list[Choice]:
@@ -49,20 +57,22 @@ def open_choice(
     setup: ProcessSetup,
     batch_size: int,
     *,
-    tensorrt: bool = False,
+    tensorrt: Recipe | None = None,
 ) -> Predictor:
-    """The export in `folder`, run in one way. UserError where its files are not what its manifest says."""
+    """The export in `folder`, run in one way. UserError where its files are not what its manifest says.
+
+    `tensorrt`: what the export says of itself, where TensorRT is to run it: rows are made up by it, to show it shapes.
+    """
     if choice.engine == "onnxruntime":
         from nlpctl.inference.onnx_runtime import OnnxPredictor
 
         return OnnxPredictor(folder, manifest, choice.graph, setup)
     from nlpctl.inference.paddle_inference import PaddlePredictor
 
-    if not tensorrt:
+    if tensorrt is None:
         return PaddlePredictor(folder, manifest, choice.graph, choice.precision, setup)
-    from nlpctl.inference.samples import sample_batches
-
-    samples = [*sample_batches(folder, 1, 1), *sample_batches(folder, batch_size, TENSORRT_ROWS * batch_size)]
+    batches, rows = functools.partial(sample_batches, folder, tensorrt), TENSORRT_ROWS * batch_size
+    samples = [*batches(1, 1), *batches(batch_size, rows)]
     return PaddlePredictor(folder, manifest, choice.graph, choice.precision, setup, tensorrt=True, samples=samples)
 
 

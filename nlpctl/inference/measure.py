@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import nlpctl  # noqa: F401  before paddle
+from nlpctl.config.recipe_of import recipe_of
 from nlpctl.inference.speeds import Order
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.runtime.process import ProcessSetup, quiet_import
@@ -35,7 +36,7 @@ def main(argv: Sequence[str]) -> None:
         from nlpctl.inference.samples import sample_batches
     paddle.set_device(order.device)
     manifest = read_manifest(folder)
-    batches = sample_batches(folder, order.batch_size, max(ROWS, order.batch_size))
+    batches = sample_batches(folder, recipe_of(folder), order.batch_size, max(ROWS, order.batch_size))
     known = {choice.name: choice for choice in choices(manifest, setup)}
     runs = {}
     for name in order.names:

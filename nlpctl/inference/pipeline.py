@@ -28,6 +28,7 @@ from nlpctl.tasks.base import Task
 T = TypeVar("T")
 
 AHEAD = 32  # batches that are prepared before the engine asks for them
+WINDOW = 16_384  # examples of a labelled split that are sorted by length together
 BEHIND = 8  # batches that the engine is done with and whose predictions are not read yet
 
 Run = Callable[[Batch], tuple[np.ndarray, ...]]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.data.collate import Batch, raise_failure
 from nlpctl.data.labels import LabelSet
@@ -28,11 +27,13 @@ def read_description(folder: Path, recipe: Recipe) -> tuple[Task, TextEncoder]:
     return task, build_encoder(tokenizer, recipe.data.tokenizer)
 
 
-def sample_batches(folder: Path, batch_size: int, rows: int) -> list[Batch]:
-    """`rows` made-up rows, about, in batches of `batch_size` rows of similar length, the shortest first."""
-    recipe = load_recipe(folder, (), "apply")
-    task, encoder = read_description(folder, recipe)
-    drawn = rows_to_compare(task_rows(recipe.task, recipe.data), None, encoder.tokenizer, rows, masked=task.hides)
+def sample_batches(folder: Path, own: Recipe, batch_size: int, rows: int) -> list[Batch]:
+    """`rows` made-up rows, about, in batches of `batch_size` rows of similar length, the shortest first.
+
+    `own`: what the export in `folder` says of itself. A recipe that names data would have their rows taken.
+    """
+    task, encoder = read_description(folder, own)
+    drawn = rows_to_compare(task_rows(own.task, own.data), None, encoder.tokenizer, rows, masked=task.hides)
     features = [feature for example in drawn.examples for feature in task.features(example, encoder)]
     features.sort(key=lambda feature: feature.byte_length)
     collate = task.collator(encoder, labelled=False)

@@ -16,14 +16,15 @@ from nlpctl import console
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import NlpctlError, UserError
 from nlpctl.files import write_text_atomic, writing
-from nlpctl.inference.trained import check_export, find_trained_model, prepared
 from nlpctl.models.export_folder import read_manifest
+from nlpctl.models.find import check_export, find_trained_model
 from nlpctl.models.source import resolve_source, weights_file
 from nlpctl.runners.pages.bench import bench_page
 from nlpctl.runners.timed_process import Candidate, Texts, TimedProcess
 from nlpctl.runners.timing import BenchResult, Speed, Timed, conditions, figures
 from nlpctl.runtime.cpu import physical_cores
 from nlpctl.runtime.interrupt import sigterm_interrupts
+from nlpctl.runtime.process import set_up_process
 
 if TYPE_CHECKING:
     from nlpctl.inference.choice import Choice
@@ -159,7 +160,7 @@ def _ways(folder: Path, recipe: Recipe) -> Iterator[tuple[Choice | None, list[Pa
     manifest = read_manifest(folder)
     check_export(recipe, manifest)
     # threads are for the processes that are timed: this one could have one number only
-    setup = prepared(dataclasses.replace(recipe, runtime=dataclasses.replace(recipe.runtime, threads=None)))
+    setup = set_up_process(dataclasses.replace(recipe, runtime=dataclasses.replace(recipe.runtime, threads=None)))
     from nlpctl.inference.auto import choices
 
     found = [

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import RuntimeSection
 from nlpctl.errors import Problem, RunFailed, UserError
 from nlpctl.files import write_text_atomic, writing
@@ -122,7 +123,7 @@ def _planned(request: ConversionRequest) -> Conversion:
     from nlpctl.static_graph.lexical import NAME as LAC
     from nlpctl.static_graph.lexical import lexical_analyser
     from nlpctl.static_graph.sources import read_static
-    from nlpctl.static_graph.targets import find_target
+    from nlpctl.static_graph.targets import find_target, target_folder
 
     source = read_static(_source_path(request.source))
     if request.to == LAC:
@@ -131,7 +132,9 @@ def _planned(request: ConversionRequest) -> Conversion:
         source = dataclasses.replace(source, notes=(*source.notes, *analyser.describe()))
         target = analyser.target
     else:
-        target = _with_files(find_target(request.to, request.class_name), request.labels, request.vocabulary)
+        folder = target_folder(request.to) if request.class_name is None else None
+        target = find_target(request.to, request.class_name, None if folder is None else recipe_of(folder))
+        target = _with_files(target, request.labels, request.vocabulary)
     return plan(source, target, _maps(request.map_name, target), request.config, request.allow_missing)
 
 

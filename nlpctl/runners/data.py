@@ -28,10 +28,10 @@ from nlpctl.data.splits import resolve_labels
 from nlpctl.data.task_rows import TaskRows, task_rows
 from nlpctl.errors import UserError
 from nlpctl.files import staged_file, write_text_atomic, writing
-from nlpctl.inference.trained import find_trained_model, one_process
+from nlpctl.models.find import find_trained_model
 from nlpctl.models.source import resolve_source
 from nlpctl.outputs import is_stream, refuse_output
-from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_libraries
+from nlpctl.runtime.process import configure_paddle, one_process, prepare_process, quiet_libraries
 
 SHOWN = 20  # rows of a finding
 PARTS = ("train", "dev", "test")

@@ -17,16 +17,18 @@ from nlpctl.data.row import BadRow
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import UserError
 from nlpctl.files import staged_file
-from nlpctl.inference.trained import TrainedModel, find_trained_model
+from nlpctl.inference.trained import TrainedModel
 from nlpctl.outputs import NO_ARRAYS, refuse_stream
-from nlpctl.runners.open_model import open_trained_model
+from nlpctl.runners.open_model import find_model, open_trained_model
 from nlpctl.runners.predict import WINDOW_BATCHES, PredictResult, check_bad_row, refuse_output
 from nlpctl.runtime.interrupt import sigterm_interrupts
+from nlpctl.runtime.process import set_up_process
 
 if TYPE_CHECKING:
     import numpy as np
 
     from nlpctl.inference.pipeline import Pipeline
+    from nlpctl.inference.trained import TrainedModel
 
 
 def require_vectors(recipe: Recipe) -> None:
@@ -49,11 +51,11 @@ def write_embeddings(
     and renamed when it is complete; memory does not grow with the rows.
     """
     require_vectors(recipe)
-    model_source = find_trained_model(recipe)
+    model_source = find_model(recipe)
     refuse_output(output, source, overwrite)
     refuse_stream(output, *NO_ARRAYS)
     total = source.check() if source.rereadable else None  # a bad row in the last line should not cost an hour
-    model = open_trained_model(recipe, model_source, batch_size)
+    model = open_trained_model(recipe, set_up_process(recipe), model_source, batch_size)
     from nlpctl.runners.npy_writer import ArrayFile
 
     started, file, bad = time.monotonic(), None, 0

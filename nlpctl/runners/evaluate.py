@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nlpctl.config.schema import Recipe
-from nlpctl.data.examples import ExampleList
 from nlpctl.data.sources import SPLITS, has_split, open_split
 from nlpctl.data.splits import read_labelled_split
 from nlpctl.data.task_rows import TaskRows, task_rows
 from nlpctl.errors import UserError
-from nlpctl.inference.trained import TrainedModel, find_trained_model
-from nlpctl.runners.open_model import open_trained_model
+from nlpctl.runners.open_model import find_model, open_trained_model
 from nlpctl.runtime.interrupt import sigterm_interrupts
+from nlpctl.runtime.process import set_up_process
 
-WINDOW = 16_384  # examples that are sorted by length together
+if TYPE_CHECKING:
+    from nlpctl.inference.trained import TrainedModel
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ def evaluate(recipe: Recipe, splits: Sequence[str] = ()) -> EvalResult:
     for name in splits:
         if name not in SPLITS:
             raise UserError(f"there is no split {name!r}", where="--split", hint=f"one of {', '.join(SPLITS)}")
-    source = find_trained_model(recipe)
+    source = find_model(recipe)
     wanted = tuple(splits) or tuple(split for split in ("dev", "test") if has_split(recipe.data, split))
     missing = [split for split in wanted if not has_split(recipe.data, split)]
     if missing or not wanted:
@@ -46,7 +46,7 @@ def evaluate(recipe: Recipe, splits: Sequence[str] = ()) -> EvalResult:
     if recipe.data.dataset is None:  # a named data set may import Paddle
         for split in wanted:
             open_split(rows, split)  # a missing file is told before Paddle is imported
-    model = open_trained_model(recipe, source, recipe.training.per_device_eval_batch_size)
+    model = open_trained_model(recipe, set_up_process(recipe), source, recipe.training.per_device_eval_batch_size)
     _require_scorable(model)
     with sigterm_interrupts():
         scores = {split: _score_split(rows, model, split, recipe) for split in wanted}
@@ -62,18 +62,5 @@ def _require_scorable(model: TrainedModel) -> None:
 
 def _score_split(rows: TaskRows, model: TrainedModel, split: str, recipe: Recipe) -> dict[str, Any]:
     examples, _, _ = read_labelled_split(rows, split, model.task.labels)
-    return score(model, examples, recipe.training.per_device_eval_batch_size)
-
-
-def score(model: TrainedModel, examples: ExampleList, batch_size: int) -> dict[str, Any]:
-    """The task's full report of `model` on labelled `examples`."""
-    return model.task.report(examples, split_predictions(model, examples, batch_size))
-
-
-def split_predictions(model: TrainedModel, examples: ExampleList, batch_size: int) -> list[list[Any]]:
-    """What `model` says of labelled examples, in order."""
-    from nlpctl.inference.pipeline import scoring, windows
-
-    pipeline = scoring(model.task, model.encoder, model.predictor)
-    parts = pipeline.stream(windows(examples, max(WINDOW, batch_size)), batch_size, lambda _, found: found)
-    return [predictions for part in parts for predictions in part]
+    predictions = model.predictions(examples, recipe.training.per_device_eval_batch_size)
+    return model.task.report(examples, predictions)

@@ -13,14 +13,16 @@ from nlpctl.data.inputs import PredictInput
 from nlpctl.data.row import BadRow
 from nlpctl.errors import UserError
 from nlpctl.files import write_text_atomic, writing
-from nlpctl.inference.trained import TrainedModel, find_trained_model, open_network
+from nlpctl.models.find import find_trained_model
 from nlpctl.names import did_you_mean
 from nlpctl.runners.pages.explain import explanations_page
 from nlpctl.runners.predict import check_bad_row, refuse_output
 from nlpctl.runtime.interrupt import sigterm_interrupts
+from nlpctl.runtime.process import set_up_process
 
 if TYPE_CHECKING:
     from nlpctl.inference.explain import Baseline, Explained, Method
+    from nlpctl.inference.trained import TrainedModel
 
 
 def explain(
@@ -43,7 +45,10 @@ def explain(
     found = find_trained_model(recipe)
     if source.rereadable:
         source.check()
-    model = open_network(recipe, found)
+    setup = set_up_process(recipe)
+    from nlpctl.inference.trained import open_network
+
+    model = open_network(recipe, setup, found)
     names = model.task.labels.names
     if label is not None and label not in names:
         hint = f"one of {', '.join(names[:20])}"

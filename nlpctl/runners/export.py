@@ -17,16 +17,16 @@ from nlpctl.config.schema import Recipe
 from nlpctl.data.sample_rows import require_rows, rows_to_calibrate, rows_to_compare
 from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import RunFailed, UserError
-from nlpctl.export.layouts import LAYOUTS, layout
+from nlpctl.export import layouts
 from nlpctl.files import staged_dir, writing
 from nlpctl.graphs.graph_files import FORMATS, PRECISIONS
-from nlpctl.inference.trained import load_network, prepared
 from nlpctl.layout import EXPORT, EXPORT_MANIFEST, MODEL, RECIPE
 from nlpctl.models.export_folder import ExportManifest, read_manifest, write_manifest
 from nlpctl.models.folder import make_card, save_description
 from nlpctl.models.source import resolve_source
 from nlpctl.names import did_you_mean
 from nlpctl.runtime.interrupt import sigterm_interrupts
+from nlpctl.runtime.process import ProcessSetup, set_up_process
 from nlpctl.runtime.versions import engine_versions
 
 if TYPE_CHECKING:
@@ -96,36 +96,36 @@ def export(
         require_rows(task_rows(recipe.task, recipe.data), wanted.data)
     with writing(final, ELSEWHERE):
         final.parent.mkdir(parents=True, exist_ok=True)  # what cannot be written is told before Paddle is imported
-    prepared(recipe)
+    setup = set_up_process(recipe)
     with sigterm_interrupts(), ExitStack() as stack:
         with writing(final, ELSEWHERE):
             folder = stack.enter_context(staged_dir(final))
         if layout is None:
-            return ExportResult(final, write_export(recipe, source, folder, final, wanted))
-        made, manifest = stack.enter_context(_exported(recipe, source, wanted))
+            return ExportResult(final, write_export(recipe, setup, source, folder, final, wanted))
+        made, manifest = stack.enter_context(_exported(recipe, setup, source, wanted))
         _write_layout(layout, made, manifest, folder, _model_name(recipe, source))
     return ExportResult(final, manifest)
 
 
 def _check_layout(name: str, source: str, wanted: Wanted) -> None:
     """UserError where there is no such layout, or what is to be exported for it would hold none of its graphs."""
-    if name not in LAYOUTS:
-        known = tuple(LAYOUTS)
+    if name not in layouts.LAYOUTS:
+        known = tuple(layouts.LAYOUTS)
         hint = f"of {', '.join(known)}"
         raise UserError(f"there is no layout {name!r}{did_you_mean(name, known)}", "--layout", hint)
-    format = layout(name).FORMAT
+    format = layouts.layout(name).FORMAT
     if format not in wanted.formats and resolve_source(source).kind != "export":
         raise UserError(f"{name} takes {format} graphs", "--format", f"leave it out, or give --format {format}")
 
 
 @contextlib.contextmanager
-def temporary_export(recipe: Recipe, source: str) -> Iterator[Path]:
+def temporary_export(recipe: Recipe, setup: ProcessSetup, source: str) -> Iterator[Path]:
     """An export of a model folder for the engine and precision that recipe.inference names; removed afterwards."""
     inference = recipe.inference
     formats = ("onnx",) if inference.engine == "onnxruntime" else ("paddle",)
     precisions = ("int8",) if inference.precision == "int8" else ("fp32",)
     console.note(f"exporting {source} for {inference.engine}; `nlpctl export` does it once and for all")
-    with _exported(recipe, source, Wanted(formats, precisions, rows=QUICK_ROWS)) as (folder, manifest):
+    with _exported(recipe, setup, source, Wanted(formats, precisions, rows=QUICK_ROWS)) as (folder, manifest):
         if not any(graph.precision == precisions[0] for graph in manifest.graphs):
             where, hint = recipe.where("inference.precision"), "take --precision fp32, or auto"
             raise RunFailed(f"no {precisions[0]} graph of this model passed the comparison", where, hint)
@@ -133,19 +133,21 @@ def temporary_export(recipe: Recipe, source: str) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _exported(recipe: Recipe, source: str, wanted: Wanted) -> Iterator[tuple[Path, ExportManifest]]:
+def _exported(
+    recipe: Recipe, setup: ProcessSetup, source: str, wanted: Wanted
+) -> Iterator[tuple[Path, ExportManifest]]:
     """`source` where it is an export, else one that is made for the moment."""
     found = resolve_source(source)
     if found.kind == "export":
         yield found.folder, read_manifest(found.folder)
         return
     with tempfile.TemporaryDirectory(prefix="nlpctl-export-") as name:
-        yield Path(name), write_export(recipe, source, Path(name), Path(name), wanted)
+        yield Path(name), write_export(recipe, setup, source, Path(name), Path(name), wanted)
 
 
 def _write_layout(name: str, made: Path, manifest: ExportManifest, repository: Path, model: str) -> None:
     with writing(repository, ELSEWHERE):
-        layout(name).write_repository(made, manifest, repository, model)
+        layouts.layout(name).write_repository(made, manifest, repository, model)
 
 
 def _default_output(recipe: Recipe, source: str, layout: str | None) -> Path:
@@ -182,7 +184,7 @@ def is_free(output: Path, source: str) -> bool:
 
 
 def _replaceable(folder: Path, name: str | None) -> bool:
-    return (folder / EXPORT_MANIFEST).is_file() if name is None else layout(name).is_repository(folder)
+    return (folder / EXPORT_MANIFEST).is_file() if name is None else layouts.layout(name).is_repository(folder)
 
 
 def _model_name(recipe: Recipe, source: str) -> str:
@@ -200,17 +202,19 @@ def export_versions() -> dict[str, str]:
     return {"nlpctl": nlpctl.__version__, **engine_versions()}
 
 
-def write_export(recipe: Recipe, source: str, folder: Path, final: Path, wanted: Wanted) -> ExportManifest:
+def write_export(
+    recipe: Recipe, setup: ProcessSetup, source: str, folder: Path, final: Path, wanted: Wanted
+) -> ExportManifest:
     """Everything that an export holds, into an empty folder, which will be called `final`.
 
     RunFailed where a graph that is wanted cannot be made, or does not answer as the network does.
     """
-    setup = prepared(recipe)
     from nlpctl.export.check import compare_graphs, warn_refused
     from nlpctl.export.graphs import Plan, write_graphs
     from nlpctl.export.report import write_report
     from nlpctl.graphs.to_static import input_specs
     from nlpctl.inference.parity import Parity, batches_of
+    from nlpctl.inference.trained import load_network
 
     plan = Plan(wanted.formats, wanted.precisions)
     plan.check()

@@ -25,12 +25,12 @@ from nlpctl.inference.index_folder import (
     read_manifest,
     write_manifest,
 )
-from nlpctl.inference.trained import find_trained_model
 from nlpctl.layout import INDEX_TEXTS, RECIPE
 from nlpctl.runners.embed import embedded, require_vectors
-from nlpctl.runners.open_model import open_trained_model
+from nlpctl.runners.open_model import find_model, open_trained_model, refuse_model
 from nlpctl.runners.predict import bad_answer
 from nlpctl.runtime.interrupt import sigterm_interrupts
+from nlpctl.runtime.process import set_up_process
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,10 @@ def build_index(
     Raises UserError for a bad row (by data.on_bad_row) or a folder that is in the way.
     """
     _refuse_folder(folder, overwrite)
-    model_source = find_trained_model(recipe)
+    model_source = find_model(recipe)
     if source.rereadable:
         source.check()
-    model = open_trained_model(recipe, model_source, batch_size)
+    model = open_trained_model(recipe, set_up_process(recipe), model_source, batch_size)
     from nlpctl.inference.index import new_index, save_index
 
     index, seen, repeated, bad = None, set(), 0, 0
@@ -109,9 +109,10 @@ def search_index(recipe: Recipe, folder: Path, queries: PredictInput, *, k: int 
     """
     manifest = read_manifest(folder)
     check_model(folder, manifest)
+    refuse_model(recipe, manifest.model)
     if queries.rereadable:
         queries.check()
-    model = open_trained_model(recipe, manifest.model, batch_size)
+    model = open_trained_model(recipe, set_up_process(recipe), manifest.model, batch_size)
     from nlpctl.inference.index import TextIndex
 
     index = TextIndex(folder, manifest)

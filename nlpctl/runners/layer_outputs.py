@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -20,10 +20,14 @@ from nlpctl.data.readers import no_rows
 from nlpctl.data.row import BadRow
 from nlpctl.errors import UserError
 from nlpctl.files import staged_file
-from nlpctl.inference.trained import TrainedModel, find_trained_model, open_network
+from nlpctl.models.find import find_trained_model
 from nlpctl.outputs import NO_ARRAYS, refuse_stream
 from nlpctl.runners.predict import PredictResult, check_bad_row, refuse_output
 from nlpctl.runtime.interrupt import sigterm_interrupts
+from nlpctl.runtime.process import set_up_process
+
+if TYPE_CHECKING:
+    from nlpctl.inference.trained import TrainedModel
 
 ROW, OFFSETS, INPUT_IDS = "row", "offsets", "input_ids"
 
@@ -60,7 +64,10 @@ def write_layer_outputs(
     refuse_stream(output, *NO_ARRAYS)
     if source.rereadable:
         source.check()  # a bad row in the last line should not cost an hour
-    model = open_network(recipe, model_source)
+    setup = set_up_process(recipe)
+    from nlpctl.inference.trained import open_network
+
+    model = open_network(recipe, setup, model_source)
     started = time.monotonic()
     try:
         output.parent.mkdir(parents=True, exist_ok=True)

@@ -2,32 +2,58 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
-from nlpctl.inference.trained import TrainedModel, open_export, open_network, prepared
+from nlpctl.models.export_folder import read_manifest
+from nlpctl.models.find import check_export, find_trained_model
 from nlpctl.models.source import resolve_source
 from nlpctl.runners.export import temporary_export
+from nlpctl.runtime.process import ProcessSetup
+
+if TYPE_CHECKING:
+    from nlpctl.inference.trained import TrainedModel
 
 
-def open_trained_model(recipe: Recipe, source: str, batch_size: int = 64) -> TrainedModel:
-    """Load the model that `find_trained_model` found, with the engine and device that the recipe asks for.
+def find_model(recipe: Recipe) -> str:
+    """`find_trained_model` for a command that is to open it: what can be told without Paddle is told at once.
+
+    UserError: there is no trained model, or it cannot do what `recipe` asks of it.
+    """
+    source = find_trained_model(recipe)
+    refuse_model(recipe, source)
+    return source
+
+
+def refuse_model(recipe: Recipe, source: str) -> None:
+    """UserError where files show that the model `source` cannot do what `recipe` asks of it."""
+    found = resolve_source(source)
+    if found.kind == "export":
+        check_export(recipe, read_manifest(found.folder))
+    elif recipe.inference.tensorrt and recipe.inference.engine in ("auto", "dygraph"):
+        hint = "export the model first (nlpctl export), or use --engine paddle"
+        raise UserError("TensorRT takes graphs, not networks", recipe.where("inference.tensorrt"), hint)
+
+
+def open_trained_model(recipe: Recipe, setup: ProcessSetup, source: str, batch_size: int = 64) -> TrainedModel:
+    """Load the model that `find_model` found, with the engine and device that the recipe asks for.
 
     `batch_size` is the number of rows that will be asked at a time: what is fastest depends on it.
     Raises UserError when its task head was never trained, data.max_seq_length is more than it can take, or this
     machine cannot run the engine or precision.
     """
-    found = resolve_source(source)
-    if found.kind == "export":
-        return open_export(recipe, found.folder, batch_size)
-    if recipe.inference.engine in ("auto", "dygraph"):
-        if recipe.inference.tensorrt:
-            hint = "export the model first (nlpctl export), or use --engine paddle"
-            raise UserError("TensorRT takes graphs, not networks", recipe.where("inference.tensorrt"), hint)
-        return open_network(recipe, source)
-    setup = prepared(recipe)
     from nlpctl.inference.auto import this_machine
     from nlpctl.inference.choice import check_engine
+    from nlpctl.inference.trained import open_export, open_network
 
+    refuse_model(recipe, source)
+    found = resolve_source(source)
+    if found.kind == "export":
+        return open_export(recipe, setup, found.folder, recipe_of(found.folder), batch_size)
+    if recipe.inference.engine in ("auto", "dygraph"):
+        return open_network(recipe, setup, source)
     check_engine(recipe.inference, this_machine(setup))  # before the work of an export
-    with temporary_export(recipe, source) as folder:
-        return open_export(recipe, folder, batch_size)
+    with temporary_export(recipe, setup, source) as folder:
+        return open_export(recipe, setup, folder, recipe_of(folder), batch_size)

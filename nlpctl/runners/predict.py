@@ -11,7 +11,7 @@ from contextlib import closing
 from dataclasses import dataclass, replace
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from nlpctl import console, outputs
 from nlpctl.config.schema import Recipe
@@ -20,12 +20,16 @@ from nlpctl.data.row import BadRow
 from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import UserError
 from nlpctl.files import write_json_atomic, writing
-from nlpctl.inference.trained import TrainedModel, find_trained_model, model_fingerprint
+from nlpctl.models.find import model_fingerprint
 from nlpctl.models.folder import kept_values
 from nlpctl.outputs import is_stream, open_stream, refuse_stream
-from nlpctl.runners.open_model import open_trained_model
+from nlpctl.runners.open_model import find_model, open_trained_model
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import take_lock
+from nlpctl.runtime.process import set_up_process
+
+if TYPE_CHECKING:
+    from nlpctl.inference.trained import TrainedModel
 
 BAD_ROW = "error"  # the only key of a bad row's answer; a good one has two or more
 WINDOW_BATCHES = 32  # rows sorted by length together; also the unit of a resumed prediction
@@ -68,22 +72,25 @@ def predict(
     command (data.on_bad_row: error) or is answered by {"error": ...} in its place (skip). A device or a pipe is
     written into as the answers come.
     """
-    model_source = find_trained_model(recipe)
+    model_source = find_model(recipe)
     if output is not None:
         refuse_output(output, source, overwrite)
         if resume:
             refuse_stream(output, "an interrupted prediction cannot go on in it", "leave out --resume")
-    total = source.check() if source.rereadable else None  # a bad row in the last line should not cost an hour
+    # All rows are read once before: a bad one in the last line should not cost an hour. A pipe cannot be read twice.
+    total = source.check() if source.rereadable else None
     if output is None or is_stream(output):
-        model = open_trained_model(recipe, model_source, batch_size)
+        model = open_trained_model(recipe, set_up_process(recipe), model_source, batch_size)
         return _Answering(recipe, model, source, batch_size, flush).write_through(output, total)
     partial = PartialOutput(output)
+    # What the answers depend on, kept beside them: `resume` goes on with the same or not at all. Checked twice, since
+    # the engine is known only once the model is open, and all else can be refused before Paddle is imported.
     identity = {**model_fingerprint(model_source), "batch_size": batch_size, "flush": flush}
     identity |= {"settings": answer_settings(recipe)}
     if source.rereadable or resume:
         identity |= source.identity()  # refuses to resume from a pipe
     partial.check(identity, resume)
-    model = open_trained_model(recipe, model_source, batch_size)  # before anything is written
+    model = open_trained_model(recipe, set_up_process(recipe), model_source, batch_size)  # before anything is written
     answering = _Answering(recipe, model, source, batch_size, flush)
     identity |= {"engine": [model.predictor.engine, model.predictor.precision]}  # auto may have taken another one
     partial.check(identity, resume)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.config.dump import flat, recipe_values
-from nlpctl.config.load import load_recipe
+from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import scores, task_info
 from nlpctl.errors import Problem, UserError
@@ -148,7 +148,7 @@ def open_run(path: Path) -> RunRecord:
     run = RunDirectory(path)
     damage: list[Problem] = []
     manifest = sound_manifest(run.manifest_file, damage)
-    recipe = load_recipe(path, purpose="apply")
+    recipe = recipe_of(path)
     metrics = sound_metrics(run.metrics_file, damage)
     events = sound_events(run.events_file, manifest["state"] == "finished", damage)
     return RunRecord(run, manifest, recipe, events, metrics, tuple(damage))

@@ -10,10 +10,10 @@ from nlpctl import console
 from nlpctl.config.schema import Recipe
 from nlpctl.data.row import BadRow
 from nlpctl.data.task_rows import task_rows
-from nlpctl.inference.trained import find_trained_model, prepared
-from nlpctl.runners.open_model import open_trained_model
+from nlpctl.runners.open_model import find_model, open_trained_model
 from nlpctl.runners.predict import bad_answer
 from nlpctl.runtime.interrupt import STOP_SECONDS, sigterm_interrupts
+from nlpctl.runtime.process import ProcessSetup, set_up_process
 from nlpctl.serving.address import bound_socket, url
 from nlpctl.serving.settings import ServeSettings
 
@@ -27,11 +27,11 @@ def serve(recipe: Recipe, settings: ServeSettings) -> None:
     Raises UserError where the address cannot be had or there is no trained model; KeyboardInterrupt when told a
     second time to stop.
     """
-    source = find_trained_model(recipe)
+    source = find_model(recipe)
     with bound_socket(settings) as listening:
-        prepared(recipe)  # before the handler of the next line
+        setup = set_up_process(recipe)  # before the next line's handler of SIGTERM: Paddle's import would replace it
         with sigterm_interrupts():
-            service = make_service(recipe, source, settings)
+            service = make_service(recipe, setup, source, settings)
         from nlpctl.serving.app import make_app
         from nlpctl.serving.server import Server
 
@@ -43,14 +43,14 @@ def serve(recipe: Recipe, settings: ServeSettings) -> None:
     console.note(f"stopped; {service.batcher.rows.value():,.0f} rows were answered")
 
 
-def make_service(recipe: Recipe, source: str, settings: ServeSettings) -> Service:
-    """The service of the model that `find_trained_model` found as `source`; its batcher is not started yet."""
-    model = open_trained_model(recipe, source, settings.batch_size)  # only then may Paddle be imported
+def make_service(recipe: Recipe, setup: ProcessSetup, source: str, settings: ServeSettings) -> Service:
+    """The service of the model that `find_model` found as `source`; its batcher is not started yet."""
     from nlpctl.inference.pipeline import answering
     from nlpctl.serving.app import Service
     from nlpctl.serving.batcher import Batcher
     from nlpctl.serving.body import BodyReader
 
+    model = open_trained_model(recipe, setup, source, settings.batch_size)
     pipeline = answering(model.task, model.encoder, model.predictor)
     rows = task_rows(recipe.task, recipe.data)
 

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
 from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import NlpctlError
-from nlpctl.inference.trained import TrainedModel, open_network, prepared
+from nlpctl.inference.trained import TrainedModel, open_network
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.runners.timing import timed
+from nlpctl.runtime.process import ProcessSetup, set_up_process
 from nlpctl.runtime.worker import Worker, listen_for_interrupts
 
 if TYPE_CHECKING:
@@ -26,6 +28,7 @@ if TYPE_CHECKING:
     from nlpctl.data.collate import Batch
     from nlpctl.inference.choice import Choice
     from nlpctl.inference.pipeline import Pipeline
+    from nlpctl.inference.trained import TrainedModel
 
 T = TypeVar("T")
 
@@ -169,14 +172,14 @@ def peak_mb() -> float:
 
 def _open(candidate: Candidate, texts: Texts, batch_sizes: tuple[int, ...]) -> Subject:
     recipe = candidate.recipe
-    prepared(recipe)  # imports are no part of what loading takes
+    setup = set_up_process(recipe)  # imports are no part of what loading takes
 
     from nlpctl.data.sample_rows import rows_to_compare
     from nlpctl.inference.parity import resized
     from nlpctl.inference.pipeline import answering
 
     started = time.perf_counter()
-    model = _model(candidate, max(batch_sizes))
+    model = _model(candidate, setup, max(batch_sizes))
     loaded = time.perf_counter() - started
     task, encoder = model.task, model.encoder
     readers = task_rows(recipe.task, recipe.data)
@@ -193,15 +196,15 @@ def _open(candidate: Candidate, texts: Texts, batch_sizes: tuple[int, ...]) -> S
     return Subject(recipe, model, pipeline, found.examples, batches, opened)
 
 
-def _model(candidate: Candidate, batch_size: int) -> TrainedModel:
-    if candidate.choice is None:
-        return open_network(candidate.recipe, candidate.source)
+def _model(candidate: Candidate, setup: ProcessSetup, batch_size: int) -> TrainedModel:
     from nlpctl.inference.auto import open_choice
     from nlpctl.inference.samples import read_description
+    from nlpctl.inference.trained import TrainedModel
 
+    if candidate.choice is None:
+        return open_network(candidate.recipe, setup, candidate.source)
     recipe, folder = candidate.recipe, Path(candidate.source)
     task, encoder = read_description(folder, recipe)
-    tensorrt = recipe.inference.tensorrt
-    setup = prepared(recipe)
+    tensorrt = recipe_of(folder) if recipe.inference.tensorrt else None
     predictor = open_choice(folder, read_manifest(folder), candidate.choice, setup, batch_size, tensorrt=tensorrt)
     return TrainedModel(task, encoder, predictor)

@@ -1,4 +1,10 @@
-"""`nlpctl train`: from a recipe to a run directory with the best model and its scores."""
+"""`nlpctl train`: from a recipe to a run directory with the best model and its scores.
+
+    refuse what files show -> read the data -> import Paddle, build the network -> take the run directory -> train
+
+Nothing is written before the last check, so that a mistake costs neither minutes nor the run that is there. From the
+network on, training/run.py tells the story; with several processes each of them does (runtime/launch.py starts them).
+"""
 
 from __future__ import annotations
 
@@ -11,42 +17,36 @@ from typing import TYPE_CHECKING, Any
 
 from nlpctl import console
 from nlpctl.config.checks import refuse_half_precision_on_cpu
-from nlpctl.config.dump import dump_recipe, flat, recipe_values
-from nlpctl.config.load import load_recipe
-from nlpctl.config.paths import parameter_files
+from nlpctl.config.dump import flat, recipe_values
+from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
 from nlpctl.data.examples import require_full_batch
 from nlpctl.data.splits import TrainingData, read_training_data
 from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, RunFailed, UserError
-from nlpctl.files import write_json_atomic
-from nlpctl.inference.trained import TrainedModel, check_edits, open_network
-from nlpctl.models.folder import tune_labels
+from nlpctl.models.find import check_edits
 from nlpctl.models.source import resolve_source
-from nlpctl.runners.evaluate import split_predictions
-from nlpctl.runners.mistakes import describe_mistakes
 from nlpctl.runners.report import write_report
 from nlpctl.runtime.device import choose_device
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.launch import launch, processes_wanted
 from nlpctl.runtime.process import ProcessSetup, configure_paddle, prepare_process, quiet_libraries
 from nlpctl.runtime.ranks import is_child
-from nlpctl.runtime.run_directory import RunDirectory, describe_run
-from nlpctl.runtime.versions import installed_versions
+from nlpctl.runtime.run_directory import RunDirectory
+from nlpctl.training.begin import begin_run
 from nlpctl.training.oom import recorded_division
 from nlpctl.training.sums import settle_checkpoints
 from nlpctl.upstream.parameter_names import fresh_parameter_names
 
 if TYPE_CHECKING:
-    from nlpctl.models.load import LoadedModel
-    from nlpctl.tasks.base import Task
+    from nlpctl.training.fine_tune import Ready
+    from nlpctl.training.run import Trained
 
 # What may differ between a run and its resumption: where and how it computes, and what it prints.
 FREE_TO_CHANGE = ("runtime", "guards", "training.output_dir", "training.logging_dir", "training.disable_tqdm",
                   "training.dataloader_num_workers", "training.save_total_limit")  # fmt: skip
 
-
-Begin = Callable[[TrainingData | None], None]  # takes the run directory, once everything is checked
+Begin = Callable[[TrainingData | None], None]  # takes the run directory; see begin_run
 
 
 @dataclass(frozen=True)
@@ -64,18 +64,20 @@ def train(
 
     Raises UserError for what is wrong in recipe or data, before anything is written; RunFailed when the
     training itself fails; Interrupted after Ctrl-C. In the last two cases `resume=True` goes on from the
-    last checkpoint to the same weights as an uninterrupted run.
+    last checkpoint to the same weights as an uninterrupted run. In one of several processes, which `launch`
+    started, the result has no scores: the parent has them.
     """
     run = RunDirectory(recipe.run_dir)
     processes = processes_wanted(recipe.runtime)
     device = _device(recipe, processes)
     if device == "cpu":
         refuse_half_precision_on_cpu(recipe)
-    if is_child():  # one of several processes; the parent keeps the run directory's books
-        return TrainResult(run, _train_as_child(recipe, run, resume))
+    if is_child():
+        _train_as_child(recipe, run, resume)
+        return TrainResult(run, {})
     _refuse_early(recipe, run, resume, overwrite)
     facts = {"device": device, "processes": processes}
-    begin = functools.partial(_begin, recipe, run, facts, command, resume=resume, overwrite=overwrite)
+    begin = functools.partial(begin_run, recipe, run, facts, command=command, resume=resume, overwrite=overwrite)
     if processes > 1:
         _train_in_processes(recipe, run, processes, begin, resume)
     else:
@@ -92,6 +94,9 @@ def _report(run: RunDirectory) -> None:
         console.warn(f"no report: {error}")
 
 
+# -- in one process --------------------------------------------------------------------------
+
+
 def _train_in_this_process(recipe: Recipe, run: RunDirectory, begin: Begin, resume: bool) -> None:
     setup = prepare_process(recipe.runtime, recipe.training.seed)  # before the data: a named set imports Paddle
     data = _read_data(recipe, processes=1)
@@ -101,7 +106,53 @@ def _train_in_this_process(recipe: Recipe, run: RunDirectory, begin: Begin, resu
         begin(data)
         with run.recorded():
             _settle(recipe, run, resume)
-            _train_and_score(recipe, run, ready, resume)
+            _train(ready, run, resume)
+
+
+def _read_data(recipe: Recipe, processes: int) -> TrainingData:
+    """All splits, checked; UserError where dataloader_drop_last would leave nothing of the training rows."""
+    data = read_training_data(task_rows(recipe.task, recipe.data))
+    training = recipe.training
+    if training.dataloader_drop_last and data.train is not None:
+        global_batch = training.per_device_train_batch_size * training.gradient_accumulation_steps * processes
+        require_full_batch(len(data.train), global_batch)
+    return data
+
+
+def _make_ready(recipe: Recipe, setup: ProcessSetup, data: TrainingData) -> Ready:
+    """Build the network. Writes nothing; UserError when the model cannot be used."""
+    # Imported only now: device, threads and flags had to be set before Paddle was.
+    from nlpctl.tasks.base import make_task
+    from nlpctl.training.fine_tune import make_ready
+
+    quiet_libraries()
+    return make_ready(recipe, setup, make_task(recipe, data.labels), data)
+
+
+def _train(ready: Ready, run: RunDirectory, resume: bool) -> None:
+    """Train in this process and, in process 0, score the model and draw the network."""
+    from nlpctl.training.run import train_and_score
+
+    if resume and run.last_checkpoint() is None:
+        console.note(f"no checkpoint in {run.path}: from the start")
+    trained = train_and_score(ready, run, from_checkpoint=resume)
+    if trained is not None:
+        _draw_graph(ready, run, trained)
+
+
+def _draw_graph(ready: Ready, run: RunDirectory, trained: Trained) -> None:
+    """The network as VisualDL shows it. The model in `trained` is of no use afterwards."""
+    from nlpctl.training.arguments import logging_dir, reports_to_visualdl
+    from nlpctl.training.graph_log import write_graph
+
+    if reports_to_visualdl(ready.recipe):
+        task, encoder = trained.model.task, trained.model.encoder
+        feature = next(part for example in ready.data.training_examples() for part in task.features(example, encoder))
+        batch = task.collator(encoder, labelled=False)([feature])
+        write_graph(trained.model.predictor.network, batch, logging_dir(ready.recipe, run))
+
+
+# -- in several processes --------------------------------------------------------------------
 
 
 def _train_in_processes(recipe: Recipe, run: RunDirectory, processes: int, begin: Begin, resume: bool) -> None:
@@ -140,41 +191,18 @@ def _launch(recipe: Recipe, run: RunDirectory, processes: int, resume: bool) -> 
         resume = True
 
 
-def _train_as_child(recipe: Recipe, run: RunDirectory, resume: bool) -> dict[str, Any]:
+def _train_as_child(recipe: Recipe, run: RunDirectory, resume: bool) -> None:
+    """One of several processes; the parent keeps the books of the run directory."""
     setup = prepare_process(recipe.runtime, recipe.training.seed)
     data = read_training_data(task_rows(recipe.task, recipe.data))
     if setup.rank == 0:  # the parent does not read a named data set, and writes the manifest only before and after
         run.update_manifest(skipped_rows=data.skipped)
     configure_paddle(setup, recipe.training.seed)
     with fresh_parameter_names():
-        return _train_and_score(recipe, run, _make_ready(recipe, setup, data), resume)
+        _train(_make_ready(recipe, setup, data), run, resume)
 
 
-def _begin(
-    recipe: Recipe,
-    run: RunDirectory,
-    facts: dict[str, Any],
-    command: Sequence[str],
-    data: TrainingData | None,
-    *,
-    resume: bool,
-    overwrite: bool,
-) -> None:
-    """Take the run directory. `data` is None where the children read it."""
-    files = [*(data.files if data else ()), *parameter_files(recipe.model)]
-    facts |= describe_run(command, recipe.training.seed, files, installed_versions())
-    facts["skipped_rows"] = data.skipped if data else {}
-    run.begin(facts, dump_recipe(recipe), resume=resume, overwrite=overwrite)
-
-
-def _read_data(recipe: Recipe, processes: int) -> TrainingData:
-    """All splits, checked; UserError where dataloader_drop_last would leave nothing of the training rows."""
-    data = read_training_data(task_rows(recipe.task, recipe.data))
-    training = recipe.training
-    if training.dataloader_drop_last and data.train is not None:
-        global_batch = training.per_device_train_batch_size * training.gradient_accumulation_steps * processes
-        require_full_batch(len(data.train), global_batch)
-    return data
+# -- what is refused before anything is read -------------------------------------------------
 
 
 def _refuse_early(recipe: Recipe, run: RunDirectory, resume: bool, overwrite: bool) -> None:
@@ -204,84 +232,9 @@ def _device(recipe: Recipe, processes: int) -> str:
     return choose_device("cpu" if processes > 1 and not cards else recipe.runtime.device, cards)
 
 
-@dataclass(frozen=True)
-class _Ready:
-    """Everything that training needs, checked."""
-
-    setup: ProcessSetup
-    data: TrainingData
-    task: Task
-    model: LoadedModel
-
-
-def _make_ready(recipe: Recipe, setup: ProcessSetup, data: TrainingData) -> _Ready:
-    """Build the network. Writes nothing; UserError when the model cannot be used."""
-    # Imported only now: device, threads and flags had to be set before Paddle was.
-    from nlpctl.tasks.base import make_task
-    from nlpctl.training.fine_tune import build_model, training_rows
-
-    quiet_libraries()
-    task = make_task(recipe, data.labels)
-    model = build_model(recipe, setup, task, data)
-    return _Ready(setup, training_rows(recipe, task, data), task, model)
-
-
-def _train_and_score(recipe: Recipe, run: RunDirectory, ready: _Ready, resume: bool) -> dict[str, Any]:
-    """Train in this process and, in process 0, score the model; returns the scores."""
-    from nlpctl.training.fine_tune import fine_tune
-    from nlpctl.training.optimizer import parameter_report
-
-    if ready.setup.rank == 0:
-        run.update_manifest(parameters=parameter_report(ready.model, recipe))
-    checkpoint = run.last_checkpoint() if resume else None
-    if resume:
-        console.note(f"going on from {checkpoint}" if checkpoint else f"no checkpoint in {run.path}: from the start")
-    fine_tune(recipe, ready.setup, run, ready.task, ready.model, ready.data, checkpoint)
-    if ready.setup.rank != 0:
-        return {}
-    model = open_network(recipe, str(run.model))  # as it lies on disk: the scores are those of `nlpctl eval`
-    metrics = _score(recipe, run, ready.data, model)
-    write_json_atomic(run.metrics_file, metrics)
-    _draw_graph(recipe, run, ready.data, model)
-    return metrics
-
-
-def _score(recipe: Recipe, run: RunDirectory, data: TrainingData, model: TrainedModel) -> dict[str, Any]:
-    """Scores on dev and test; the rows of the first of them that the model is most wrong about are written down.
-
-    What the task tunes is tuned on dev first, and kept with the model.
-    """
-    splits = {name: examples for name, examples in (("dev", data.dev), ("test", data.test)) if examples is not None}
-    if not splits:
-        return {}
-    batch_size = recipe.training.per_device_eval_batch_size
-    predictions = {name: split_predictions(model, examples, batch_size) for name, examples in splits.items()}
-    task = model.task
-    if data.dev is not None:
-        task = task.tuned(data.dev, predictions["dev"])
-        tune_labels(run.model, task.labels.names, task.thresholds)
-    metrics = {name: task.report(examples, predictions[name]) for name, examples in splits.items()}
-    split, examples = next(iter(splits.items()))
-    mistakes = describe_mistakes(task, data.rows, data.labels, split, examples, predictions[split])
-    write_json_atomic(run.mistakes_file, mistakes)
-    return metrics
-
-
-def _draw_graph(recipe: Recipe, run: RunDirectory, data: TrainingData, model: TrainedModel) -> None:
-    """The network as VisualDL shows it. `model` is of no use afterwards."""
-    from nlpctl.training.arguments import logging_dir, reports_to_visualdl
-    from nlpctl.training.graph_log import write_graph
-
-    if reports_to_visualdl(recipe):
-        task, encoder = model.task, model.encoder
-        feature = next(part for example in data.training_examples() for part in task.features(example, encoder))
-        batch = task.collator(encoder, labelled=False)([feature])
-        write_graph(model.predictor.network, batch, logging_dir(recipe, run))
-
-
 def _refuse_changed_recipe(recipe: Recipe, run: RunDirectory) -> None:
     """A resumed run follows the recipe that it began with."""
-    began = flat(recipe_values(load_recipe(run.path, purpose="apply"), everything=True))
+    began = flat(recipe_values(recipe_of(run.path), everything=True))
     now = flat(recipe_values(recipe, everything=True))
     changed = sorted(
         name for name in began.keys() | now.keys()

@@ -1,7 +1,13 @@
 """What must be set before Paddle is imported, and what right after.
 
+    setup = set_up_process(recipe)                  # once, at the top of a command or of a worker process
+
+or, where something has to happen between the two (`nlpctl train` reads its data, which may be wrong):
+
     setup = prepare_process(recipe.runtime, seed)   # before the first `import paddle`
     configure_paddle(setup, seed)                   # imports it
+
+Whoever needs to know device or threads is handed the ProcessSetup; nobody below sets up anything.
 
 Which value wins: one written in the recipe or as a flag; else what the environment already holds; else our
 own default (threads, the AMD setting, log level). Environment variables never beat the command line.
@@ -13,6 +19,7 @@ on hash(); prepare_process sets it for processes started later.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import io
 import os
 import random
@@ -26,7 +33,7 @@ from pathlib import Path
 from typing import TextIO
 
 from nlpctl.config.paddle_flags import flag_environment
-from nlpctl.config.schema import RuntimeSection
+from nlpctl.config.schema import Recipe, RuntimeSection
 from nlpctl.errors import Problem, UserError
 from nlpctl.runtime.cache import usable_cache_folder
 from nlpctl.runtime.cpu import CpuInfo, cpu_info, physical_cores
@@ -68,10 +75,29 @@ class Setting:
     explicit: bool
 
 
+def set_up_process(recipe: Recipe) -> ProcessSetup:
+    """This process as the recipe's runtime section wants it, with Paddle and PaddleNLP imported in it, and seeded.
+
+    UserError as of `prepare_process`.
+    """
+    setup = prepare_process(one_process(recipe.runtime), recipe.training.seed)
+    configure_paddle(setup, recipe.training.seed)
+    with quiet_import():
+        import paddlenlp  # noqa: F401  (quiet_libraries needs its logger)
+    quiet_libraries()
+    return setup
+
+
+def one_process(runtime: RuntimeSection) -> RuntimeSection:
+    """`runtime` for a command that runs in this process alone, whatever trained the model: at most one card."""
+    cards = () if runtime.device == "cpu" else runtime.devices[:1]
+    return dataclasses.replace(runtime, devices=cards, nproc=1)
+
+
 def prepare_process(runtime: RuntimeSection, seed: int) -> ProcessSetup:
     """Put the recipe's runtime settings in effect. Call it before anything imports Paddle.
 
-    May be called again by whoever needs the ProcessSetup: with the same recipe nothing changes.
+    In a process that is set up already nothing changes, as where Python code calls several commands.
     Raises UserError for settings this machine cannot give, and, where Paddle is already imported, for those
     asked for by the recipe that are not in effect.
     """

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
-import tempfile
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from nlpctl.config.load import load_recipe
+from nlpctl.config.load import recipe_of_values
 from nlpctl.config.tasks import known_tasks
 from nlpctl.errors import UserError
 from nlpctl.files import staged_dir, write_json_atomic, write_text_atomic, writing
@@ -49,10 +46,7 @@ def card_of(conversion: Conversion) -> ModelCard | None:
 
 def recipe_card(values: dict[str, Any], labels: tuple[str, ...]) -> ModelCard:
     """The card of a model of a recipe that says `values` and leaves the rest as it is by default."""
-    with tempfile.TemporaryDirectory(prefix="nlpctl-recipe-") as folder:
-        file = Path(folder) / "recipe.yaml"
-        file.write_text(yaml.safe_dump(values), encoding="utf-8")
-        return make_card(load_recipe(file, purpose="apply"), labels)
+    return make_card(recipe_of_values(values), labels)
 
 
 def write_folder(output: Path, conversion: Conversion, report: ConversionReport) -> ModelCard | None:

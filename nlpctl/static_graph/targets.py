@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nlpctl.config.load import load_recipe
+from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
 from nlpctl.files import read_json
 from nlpctl.layout import MANIFEST, TASK
@@ -62,14 +62,27 @@ class Target:
         return network
 
 
-def find_target(to: str, class_name: str | None) -> Target:
+def target_folder(to: str) -> Path | None:
+    """The folder of a trained model of nlpctl where `to` names one: it has a recipe. None: find_target needs none.
+
+    UserError: `to` is a run or a package without a model.
+    """
+    path = Path(to).expanduser()
+    if not path.is_dir() and not to.startswith("python:"):
+        return None
+    folder = _model_folder(to, path)
+    return folder if (folder / TASK).is_file() else None
+
+
+def find_target(to: str, class_name: str | None, own: Recipe | None = None) -> Target:
     """What `to` names: a model folder or run, a config file, a built-in model of PaddleNLP, or a class.
 
-    `class_name`: the class to build, where it is another one than the config says. UserError: there is no such thing.
+    `class_name`: the class to build, where it is another one than the config says. `own`: the recipe of the
+    `target_folder` of `to`, where it has one. UserError: there is no such thing.
     """
     path = Path(to).expanduser()
     if path.is_dir() or to.startswith("python:"):
-        return _of_folder(to, _model_folder(to, path), class_name)
+        return _of_folder(to, _model_folder(to, path), class_name, own)
     if path.is_file():
         return _of_config(to, _config_of_file(path, class_name), class_name)
     if _CLASS.fullmatch(to):
@@ -118,18 +131,17 @@ def _of_config(to: str, values: Mapping[str, Any], class_name: str | None, token
     return Target(to, family, head, values, labels, _are_names(labels), tokenizer)
 
 
-def _of_folder(to: str, folder: Path, class_name: str | None) -> Target:
+def _of_folder(to: str, folder: Path, class_name: str | None, own: Recipe | None) -> Target:
     values = read_config(folder)
     family = family_of_config(values, str(folder / "config.json"))
     found = [name for name in VOCABULARY_FILES if (folder / name).is_file()]
     tokenizer = load_tokenizer(folder, family) if found else None
-    if class_name is not None or not (folder / TASK).is_file():
+    if class_name is not None or own is None:
         return _of_config(to, values, class_name, tokenizer)
     card = read_card(folder)
     files = {name: str(folder / name) for _, _, name in COPIED if (folder / name).is_file()}
     card = ModelCard(card.task, card.labels, card.recipe, card.thresholds, card.trained, files)
-    recipe = load_recipe(folder, purpose="apply")
-    head = task_class(card.task).head(recipe)
+    head = task_class(card.task).head(own)
     return Target(to, family, head, values, card.labels if head.labelled else (), True, tokenizer, card)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import shutil
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from paddlenlp.trainer.trainer_callback import TrainerState
@@ -41,12 +41,31 @@ from nlpctl.training.guards import BadStep
 from nlpctl.training.oom import recorded_division
 from nlpctl.training.optimizer import describe_groups, parameter_report
 from nlpctl.training.sums import damage_of
-from nlpctl.training.trainer import RecipeTrainer
+from nlpctl.training.trainer import RecipeTrainer, TrainingLoss
 from nlpctl.training.watchdog import watched
 
 
-def build_model(recipe: Recipe, setup: ProcessSetup, task: Task, data: TrainingData) -> LoadedModel:
-    """The network to fine-tune. Writes nothing; UserError when the recipe's model cannot be used."""
+@dataclass(frozen=True)
+class Ready:
+    """Everything that a training needs, checked. `data.train`: the rows to train on, drawn by label where wanted."""
+
+    recipe: Recipe
+    setup: ProcessSetup
+    task: Task
+    data: TrainingData
+    model: LoadedModel
+
+
+def make_ready(recipe: Recipe, setup: ProcessSetup, task: Task, data: TrainingData) -> Ready:
+    """Build the network that the recipe names, and check the data against it. Writes nothing.
+
+    UserError: the model cannot be used, or what the recipe says of labels or lengths does not go with the rows.
+    """
+    model = _build_model(recipe, setup, task, data)
+    return Ready(recipe, setup, task, _training_rows(recipe, task, data), model)
+
+
+def _build_model(recipe: Recipe, setup: ProcessSetup, task: Task, data: TrainingData) -> LoadedModel:
     model = task.build_model(data.texts)
     check_length(model.network, recipe.data.max_seq_length, recipe.where("data.max_seq_length"))
     encoder = build_encoder(model.tokenizer, recipe.data.tokenizer)
@@ -57,11 +76,8 @@ def build_model(recipe: Recipe, setup: ProcessSetup, task: Task, data: TrainingD
     return model
 
 
-def training_rows(recipe: Recipe, task: Task, data: TrainingData) -> TrainingData:
-    """`data` with the rows to train on, drawn by label where the recipe wants that. `task` has seen them.
-
-    Called before a run begins. UserError: what the recipe says of labels does not go with the rows.
-    """
+def _training_rows(recipe: Recipe, task: Task, data: TrainingData) -> TrainingData:
+    """`data` with the rows to train on, drawn by label where the recipe wants that. `task` has seen them."""
     if data.train is None:
         return data
     drawn = _balanced(recipe, data.train, task)
@@ -69,19 +85,12 @@ def training_rows(recipe: Recipe, task: Task, data: TrainingData) -> TrainingDat
     return replace(data, train=drawn)
 
 
-def fine_tune(
-    recipe: Recipe,
-    setup: ProcessSetup,
-    run: RunDirectory,
-    task: Task,
-    model: LoadedModel,
-    data: TrainingData,
-    checkpoint: Path | None,
-) -> None:
+def fine_tune(ready: Ready, run: RunDirectory, checkpoint: Path | None, loss: TrainingLoss | None = None) -> None:
     """Train from `checkpoint`, or from the start when it is None; `run.model` then holds the best model.
 
-    Every process of a multi-process run calls this; process 0 writes.
+    Every process of a multi-process run calls this; process 0 writes. `loss`: in place of the task's own.
     """
+    recipe, setup, task, data, model = ready.recipe, ready.setup, ready.task, ready.data, ready.model
     card = make_card(recipe, task.labels.names)
     encoder = build_encoder(model.tokenizer, recipe.data.tokenizer)
     early = _early_stopping(recipe)
@@ -90,6 +99,7 @@ def fine_tune(
         recipe,
         training_arguments(recipe, run, setup.device),
         task,
+        loss or task.training_loss,
         model,
         card,
         encoder,

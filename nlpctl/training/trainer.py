@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import paddle
@@ -37,6 +38,11 @@ from nlpctl.training.guards import StepGuard
 from nlpctl.training.oom import Division
 from nlpctl.training.optimizer import build_optimizer
 
+# (network, network as the Trainer wraps it, inputs, labels): as Task.training_loss
+TrainingLoss = Callable[
+    [paddle.nn.Layer, Callable[..., Any], Mapping[str, paddle.Tensor], Mapping[str, paddle.Tensor]], paddle.Tensor
+]
+
 
 class RecipeTrainer(GuardedTrainer):
     """Trains one task's network as a recipe says.
@@ -47,8 +53,8 @@ class RecipeTrainer(GuardedTrainer):
     - randomness: Paddle is seeded from (seed, step) at the start of every step, so dropout does not depend
       on what ran before in the process;
     - checkpoints: complete or absent, and rotated also on one process (training/checkpoints.py);
-    - loss: the task's own; a batch that is cut unevenly between processes or accumulation steps still gives
-      the mean over its examples;
+    - loss: the task's own, or what the network is to learn from instead; a batch that is cut unevenly between
+      processes or accumulation steps still gives the mean over its examples;
     - optimizer: a learning rate and a weight decay per parameter where the recipe gives them;
     - evaluation: through the task, as `nlpctl eval` does it;
     - guards against a lack of memory, signals and losses that are no numbers (training/guarded.py).
@@ -59,6 +65,7 @@ class RecipeTrainer(GuardedTrainer):
         recipe: Recipe,
         args: TrainingArguments,
         task: Task,
+        loss: TrainingLoss,
         model: LoadedModel,
         card: ModelCard,
         encoder: TextEncoder,
@@ -69,6 +76,7 @@ class RecipeTrainer(GuardedTrainer):
     ):
         self.recipe = recipe
         self.task = task
+        self.training_loss = loss
         self.loaded = model
         self.card = card
         self.encoder = encoder
@@ -140,7 +148,7 @@ class RecipeTrainer(GuardedTrainer):
             inputs = self._hidden(inputs)
         labels = {name: inputs.pop(name) for name in self.task.label_names}
         rows = len(next(iter(inputs.values())))
-        loss = self.task.training_loss(self.loaded.network, model, inputs, labels)
+        loss = self.training_loss(self.loaded.network, model, inputs, labels)
         weight = self.batches.loss_weight(self.state.global_step, rows)
         return loss if weight == 1.0 else loss * weight
 

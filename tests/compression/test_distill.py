@@ -22,16 +22,17 @@ from nlpctl.compression.plan.plan_file import make_plan
 from nlpctl.config.distillation_section import DistillationSection
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.model_section import ModelSection, ScratchSection
+from nlpctl.config.recipe_of import with_student
 from nlpctl.data.text_rows import TextExample
 from nlpctl.errors import Interrupted, UserError
 from nlpctl.inference.engine import DygraphPredictor
 from nlpctl.inference.pipeline import answering
-from nlpctl.inference.trained import prepared
 from nlpctl.models.folder import make_card, save_model_folder
 from nlpctl.models.load import load_to_train
 from nlpctl.models.pruned import PrunedShape
 from nlpctl.models.source import read_config
 from nlpctl.runners.evaluate import evaluate
+from nlpctl.runtime.process import set_up_process
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.base import task_class
 from nlpctl.training.trainer import RecipeTrainer
@@ -74,8 +75,8 @@ def opened(folder: Path, words: tuple[str, ...], *settings: str):
     """A recipe with `settings` for a made teacher, its folder, and the process."""
     recipe = make_run(folder, *words)
     overrides = [Override(*setting.split("=", 1), "--set") for setting in (*SHORT, *settings)]
-    recipe = load_recipe(recipe.run_dir, overrides)
-    return recipe, str(recipe.run_dir / "model"), prepared(recipe)
+    recipe = with_student(load_recipe(recipe.run_dir, overrides))
+    return recipe, str(recipe.run_dir / "model"), set_up_process(recipe)
 
 
 def checksums(folder: Path) -> dict[str, str]:
@@ -172,7 +173,7 @@ def test_recipe_of_the_student(tmp_path: Path) -> None:
         "task: sequence_classification\nmodel: {from_scratch: {architecture: textcnn, min_frequency: 1}}\n"
         "data: {max_seq_length: 10}\ntraining: {max_steps: 2, learning_rate: 0.01, report_to: none}\n"
     )
-    recipe = dataclasses.replace(recipe, distillation=DistillationSection(student=str(file)))
+    recipe = with_student(dataclasses.replace(recipe, distillation=DistillationSection(student=str(file))))
     run = RunDirectory(tmp_path / "student")
     model = train_student(recipe, source, run, setup)
     assert read_config(model)["model_type"] == "textcnn"

@@ -21,12 +21,12 @@ from nlpctl.data.examples import ExampleReader
 from nlpctl.data.sources import open_split
 from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import RunFailed, UserError
-from nlpctl.inference.trained import prepared
 from nlpctl.models.pruned import PrunedShape
 from nlpctl.models.source import read_config
 from nlpctl.runners.evaluate import evaluate
 from nlpctl.runners.export import Wanted, export
 from nlpctl.runners.open_model import open_trained_model
+from nlpctl.runtime.process import set_up_process
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.training.trainer import RecipeTrainer
 
@@ -65,7 +65,7 @@ def checksums(folder: Path) -> dict[str, str]:
 def outputs(recipe, source: Path, engine: str) -> tuple[np.ndarray, ...]:
     """What an engine makes of the first rows of dev."""
     recipe = dataclasses.replace(recipe, inference=InferenceSection(engine=engine, precision="fp32"))
-    model = open_trained_model(recipe, str(source), 8)
+    model = open_trained_model(recipe, set_up_process(recipe), str(source), 8)
     rows = task_rows(recipe.task, recipe.data)
     reader = ExampleReader(rows, None)
     examples = [reader.read(row) for row in islice(open_split(rows, "dev", labelled=False), 8)]
@@ -77,13 +77,13 @@ def outputs(recipe, source: Path, engine: str) -> tuple[np.ndarray, ...]:
 def test_a_narrow_network_is_a_model_like_any(tmp_path, words) -> None:
     recipe, source, run = made(tmp_path, *words)
     before = checksums(Path(source))
-    model = train_width(recipe, source, HALF, run, prepared(recipe))
+    model = train_width(recipe, source, HALF, run, set_up_process(recipe))
     assert checksums(Path(source)) == before
     config = read_config(model)
     assert config["pruned"] == {"heads": [1, 1], "neurons": [32, 32]}
     assert read_config(Path(source) / "model").get("pruned") is None
-    start = open_trained_model(recipe, str(run.path / "start")).predictor.network
-    opened = open_trained_model(recipe, str(run.path))
+    start = open_trained_model(recipe, set_up_process(recipe), str(run.path / "start")).predictor.network
+    opened = open_trained_model(recipe, set_up_process(recipe), str(run.path))
     assert PrunedShape.of(opened.predictor.network) == PrunedShape((1, 1), (32, 32))
     old, new = (dict(network.named_parameters()) for network in (start, opened.predictor.network))
     learned = [name for name in old if (old[name].numpy() != new[name].numpy()).any()]
@@ -103,7 +103,7 @@ def test_an_interrupted_training_goes_on_to_the_same_weights(tmp_path, monkeypat
     recipe, source, run = made(tmp_path, "sequence_classification", "bert")
     settings = {"evaluation_strategy": "steps", "save_strategy": "steps", "eval_steps": 2, "save_steps": 2}
     recipe = set_training(recipe, **settings, max_steps=5, load_best_model_at_end=True, save_total_limit=5)
-    setup = prepared(recipe)
+    setup = set_up_process(recipe)
     whole = train_width(recipe, source, HALF, RunDirectory(tmp_path / "whole"), setup)
     step = RecipeTrainer.compute_loss
 
@@ -132,7 +132,7 @@ def test_it_learns_what_the_source_says(tmp_path) -> None:
     """Trained for some time, the narrow network decides as the source does, more often than it did at first."""
     recipe, source, run = made(tmp_path, "sequence_classification", "ernie")
     recipe = set_training(recipe, max_steps=60, learning_rate=3e-3, load_best_model_at_end=False)
-    train_width(recipe, source, HALF, run, prepared(recipe))
+    train_width(recipe, source, HALF, run, set_up_process(recipe))
     losses = [json.loads(line)["loss"] for line in run.events_file.read_text().splitlines() if '"log"' in line]
     assert np.mean(losses[-5:]) < 0.7 * np.mean(losses[:5])
 
@@ -149,8 +149,13 @@ def test_distances_of_hidden_states() -> None:
 
 def test_thresholds_are_tuned_for_the_narrow_network(tmp_path) -> None:
     recipe, source, run = made(tmp_path, "multi_label_classification", "ernie")
-    model = train_width(recipe, source, HALF, run, prepared(recipe))
+    recipe = dataclasses.replace(recipe, data=dataclasses.replace(recipe.data, test=recipe.data.dev))
+    model = train_width(recipe, source, HALF, run, set_up_process(recipe))
     assert len(json.loads((model / "labels.json").read_text())["thresholds"]) == 3
+    scores, mistakes = (json.loads(file.read_text()) for file in (run.metrics_file, run.mistakes_file))
+    assert scores["test"] == scores["dev"] and list(scores) == ["dev", "test"]  # as of any run
+    assert (mistakes["split"], mistakes["rows"]) == ("dev", 40) and mistakes["wrong"] >= len(mistakes["worst"])
+    assert "parameters" in run.read_manifest()
 
 
 @pytest.mark.parametrize(
@@ -172,7 +177,7 @@ def test_no_training_data_is_told_before_anything_is_written(tmp_path) -> None:
     recipe, source, run = made(tmp_path, "sequence_classification")
     bare = dataclasses.replace(recipe, data=dataclasses.replace(recipe.data, train=()))
     with pytest.raises(UserError, match="no training data"):
-        train_width(bare, source, HALF, run, prepared(bare))
+        train_width(bare, source, HALF, run, set_up_process(bare))
     assert not run.path.exists()
 
 
@@ -185,4 +190,4 @@ def test_criterion_decides_what_is_important(tmp_path, monkeypatch) -> None:
         recipe, compression=dataclasses.replace(recipe.compression, criterion="own_loss:loss")
     )
     with pytest.raises(UserError, match="asked"):
-        train_width(recipe, source, HALF, run, prepared(recipe))
+        train_width(recipe, source, HALF, run, set_up_process(recipe))

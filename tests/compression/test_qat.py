@@ -12,15 +12,17 @@ from made_runs import make_run
 
 from nlpctl.compression.networks.qat import check, train_qat, watched, write_qat_graph
 from nlpctl.config.load import load_recipe
+from nlpctl.config.recipe_of import recipe_of
 from nlpctl.errors import Interrupted, RunFailed, UserError
 from nlpctl.graphs.onednn_program import write_onednn_program
 from nlpctl.graphs.simulated_graph import write_simulated_graph
-from nlpctl.inference.trained import load_network, prepared
+from nlpctl.inference.trained import load_network
 from nlpctl.models.folder import read_card
 from nlpctl.models.simulated_int8 import KEY, Simulation, make_plain, simulate, simulated_layers
 from nlpctl.models.source import read_config
 from nlpctl.runners.export import Wanted, export
 from nlpctl.runners.train import train
+from nlpctl.runtime.process import set_up_process
 from nlpctl.runtime.run_directory import RunDirectory
 
 CASES = [
@@ -36,7 +38,7 @@ def trained(recipe, name="qat", **settings):
     training = replace(recipe.training, num_train_epochs=1.0, per_device_train_batch_size=8, learning_rate=1e-3)
     recipe = replace(recipe, training=training, compression=replace(recipe.compression, **settings))
     run = RunDirectory(recipe.run_dir / name)
-    assert train_qat(recipe, str(recipe.run_dir / "model"), run, prepared(recipe)) == run.model
+    assert train_qat(recipe, str(recipe.run_dir / "model"), run, set_up_process(recipe)) == run.model
     return run
 
 
@@ -64,7 +66,7 @@ def test_the_engine_decides_as_the_simulated_network(tmp_path, task, architectur
     result = export(recipe, str(source), Wanted())
     folder = recipe.run_dir / "candidate"
     folder.mkdir()
-    graph = write_qat_graph(recipe, run.path, result.folder, folder)
+    graph = write_qat_graph(recipe, run.path, result.folder, folder, recipe_of(result.folder))
     assert (graph.precision, graph.method) == ("int8", "qat")
     assert sorted(path.name for path in folder.iterdir()) == sorted(graph.files)
     model = load_network(recipe, str(run.model))
@@ -75,7 +77,7 @@ def test_the_engine_decides_as_the_simulated_network(tmp_path, task, architectur
 
     rows = rows_to_compare(task_rows(task, recipe.data), None, model.encoder.tokenizer, 40, masked=False)
     parity = Parity(model.task, model.encoder, rows.examples, model.predictor.outputs)
-    predictor = PaddlePredictor(folder, result.manifest, graph, "int8", prepared(recipe))
+    predictor = PaddlePredictor(folder, result.manifest, graph, "int8", set_up_process(recipe))
     found = parity.difference(predictor.outputs)
     assert parity.distinct_decisions > 1
     # a value that lies on the limit between two steps may be rounded otherwise, and weights are large here
@@ -141,7 +143,7 @@ def test_arguments(tmp_path):
     settings = [read_config(run.model)[KEY] for run in (learned, fixed)]
     assert [each["weights"] for each in settings] == ["channel_wise_abs_max", "abs_max"]
     result = export(recipe, str(recipe.run_dir / "model"), Wanted())
-    write_qat_graph(recipe, fixed.path, result.folder, fixed.path)
+    write_qat_graph(recipe, fixed.path, result.folder, fixed.path, recipe_of(result.folder))
     assert (fixed.path / "model.int8.pdmodel").is_file()
 
 
@@ -165,7 +167,7 @@ def test_killed_while_the_graph_is_made(tmp_path, monkeypatch):
         return write_simulated_graph(*arguments, **options)
 
     monkeypatch.setattr("nlpctl.compression.networks.qat.write_simulated_graph", watch)
-    graph = write_qat_graph(recipe, run.path, result.folder, folder)
+    graph = write_qat_graph(recipe, run.path, result.folder, folder, recipe_of(result.folder))
     assert beside == [".staged"]
     assert sorted(path.name for path in folder.iterdir()) == sorted(graph.files)
 
@@ -229,5 +231,5 @@ def test_a_pooler_that_no_output_needs(tmp_path):
     run = trained(recipe)
     assert "ernie.pooler.dense" in limits(recipe, run.model)
     result = export(recipe, str(recipe.run_dir / "model"), Wanted())
-    write_qat_graph(recipe, run.path, result.folder, run.path)
+    write_qat_graph(recipe, run.path, result.folder, run.path, recipe_of(result.folder))
     assert (run.path / "model.int8.pdmodel").is_file()

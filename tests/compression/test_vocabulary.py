@@ -16,9 +16,9 @@ from nlpctl.config.load import load_recipe
 from nlpctl.data.tokenizers import build_encoder
 from nlpctl.errors import Interrupted, UserError
 from nlpctl.inference.engine import DygraphPredictor
-from nlpctl.inference.trained import prepared
 from nlpctl.models.folder import read_card
 from nlpctl.runners.train import train
+from nlpctl.runtime.process import set_up_process
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.base import make_task
 
@@ -50,7 +50,7 @@ def test_training_rows_are_answered_as_before(few_words, architecture):
     recipe = few_words("sequence_classification", architecture)
     source = str(recipe.run_dir / "model")
     run = RunDirectory(recipe.run_dir / "words")
-    assert prune_vocabulary(recipe, source, run, prepared(recipe)) == run.model
+    assert prune_vocabulary(recipe, source, run, set_up_process(recipe)) == run.model
     before, after = load_source(recipe, source), load_source(recipe, str(run.model))
     assert after.network.config.vocab_size == len(after.tokenizer)
     fewer = len(before.tokenizer) - len(after.tokenizer)
@@ -60,13 +60,13 @@ def test_training_rows_are_answered_as_before(few_words, architecture):
     for one, other in zip(outputs(before, texts), outputs(after, texts), strict=True):
         assert one.tobytes() == other.tobytes()
     assert read_card(run.model).labels == read_card(Path(source)).labels
-    prune_vocabulary(recipe, "gone", run, prepared(recipe))  # it is there
+    prune_vocabulary(recipe, "gone", run, set_up_process(recipe))  # it is there
 
 
 def test_interrupted_and_continued(few_words, monkeypatch):
     """By the command that began it: a training with its recipe would make another network."""
     recipe = few_words("sequence_classification", "ernie")
-    source, run, setup = str(recipe.run_dir / "model"), RunDirectory(recipe.run_dir / "words"), prepared(recipe)
+    source, run, setup = str(recipe.run_dir / "model"), RunDirectory(recipe.run_dir / "words"), set_up_process(recipe)
 
     def stopped(*_):
         raise KeyboardInterrupt

@@ -17,10 +17,11 @@ from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import InferenceSection
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.export import layouts
-from nlpctl.inference.trained import find_trained_model
 from nlpctl.models.export_folder import read_manifest
+from nlpctl.models.find import find_trained_model
 from nlpctl.runners.export import Wanted, export
-from nlpctl.runners.open_model import open_trained_model
+from nlpctl.runners.open_model import open_trained_model, refuse_model
+from nlpctl.runtime.process import set_up_process
 
 
 @pytest.fixture
@@ -50,7 +51,9 @@ def test_a_run_is_exported_into_itself(run, capsys):
     assert "20 rows (dev), in batches of 1 to 7 rows and 1 to 24 tokens." in page
     foreign = dataclasses.replace(load_recipe(run / "export", (), "apply"), task="text_matching")
     with pytest.raises(UserError, match="this export is of sequence_classification, not of text_matching"):
-        open_trained_model(foreign, str(run / "export"))
+        refuse_model(foreign, str(run / "export"))  # before Paddle is imported
+    with pytest.raises(UserError, match="this export is of sequence_classification, not of text_matching"):
+        open_trained_model(foreign, set_up_process(foreign), str(run / "export"))
     assert main(["export", str(run), "--rows", "20", "--format", "paddle"]) == 2  # it is there already
     capsys.readouterr()
     assert main(["export", str(run), "--rows", "10", "--format", "paddle", "--overwrite", "--json"]) == 0
@@ -157,7 +160,7 @@ def test_int8_for_the_moment_that_was_refused(classifier, monkeypatch):
     inference = InferenceSection(engine="onnxruntime", precision="int8")
     recipe = dataclasses.replace(classifier, inference=inference)
     with pytest.raises(RunFailed, match="no int8 graph of this model passed the comparison"):
-        open_trained_model(recipe, find_trained_model(recipe), 4)
+        open_trained_model(recipe, set_up_process(recipe), find_trained_model(recipe), 4)
 
 
 def test_thresholds_and_terms_go_with_the_export(made_run, tmp_path):

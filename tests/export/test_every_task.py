@@ -12,9 +12,10 @@ from nlpctl.config.tasks import KNOWN_TASKS
 from nlpctl.data.examples import ExampleReader
 from nlpctl.data.sources import open_split
 from nlpctl.data.task_rows import task_rows
-from nlpctl.inference.trained import find_trained_model
+from nlpctl.models.find import find_trained_model
 from nlpctl.runners.export import Wanted, export
 from nlpctl.runners.open_model import open_trained_model
+from nlpctl.runtime.process import set_up_process
 
 CASES = [
     *((info.name, "ernie", "linear") for info in KNOWN_TASKS),
@@ -28,7 +29,7 @@ CASES = [
 
 def answers(recipe, source, engine):
     recipe = dataclasses.replace(recipe, inference=InferenceSection(engine=engine, precision="fp32"))
-    model = open_trained_model(recipe, source, 8)
+    model = open_trained_model(recipe, set_up_process(recipe), source, 8)
     assert model.predictor.engine == engine
     from nlpctl.inference.pipeline import answering
 

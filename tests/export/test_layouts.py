@@ -14,8 +14,8 @@ import pytest
 
 from nlpctl.errors import UserError
 from nlpctl.export.layouts import LAYOUTS, layout, paddle_serving, triton
-from nlpctl.inference.trained import find_trained_model
 from nlpctl.models.export_folder import ExportManifest, Graph, TensorSpec
+from nlpctl.models.find import find_trained_model
 from nlpctl.runners.export import Wanted, export
 
 ROWS = TensorSpec("input_ids", "int64", (None, None))

@@ -6,7 +6,7 @@ import pytest
 
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.graphs import onnx
-from nlpctl.inference.trained import find_trained_model
+from nlpctl.models.find import find_trained_model
 from nlpctl.runners.export import Wanted, export
 
 

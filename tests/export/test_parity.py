@@ -12,14 +12,15 @@ from nlpctl.config.schema import InferenceSection
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import RunFailed
-from nlpctl.inference.trained import find_trained_model, prepared
+from nlpctl.models.find import find_trained_model
 from nlpctl.runners.export import Wanted, export
+from nlpctl.runtime.process import set_up_process
 
 
 @pytest.fixture(scope="module")
 def network(classifier):
     """The network's run function and a Parity of it."""
-    prepared(classifier)
+    set_up_process(classifier)
     from nlpctl.data.sample_rows import rows_to_compare
     from nlpctl.data.tokenizers import build_encoder
     from nlpctl.inference.engine import DygraphPredictor
@@ -106,7 +107,7 @@ def test_a_temporary_export_goes(classifier, monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     for engine in ("paddle", "onnxruntime"):
         recipe = dataclasses.replace(classifier, inference=InferenceSection(engine=engine))
-        model = open_trained_model(recipe, find_trained_model(classifier), 4)
+        model = open_trained_model(recipe, set_up_process(recipe), find_trained_model(classifier), 4)
         ids = np.array([[1, 5, 2]])
         (logits,) = model.predictor.outputs({"input_ids": ids, "token_type_ids": ids * 0})
         assert logits.shape == (1, 3) and model.predictor.engine == engine

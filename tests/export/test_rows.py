@@ -9,12 +9,13 @@ import pytest
 from nlpctl.data.sample_rows import require_rows, rows_to_compare
 from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import UserError
-from nlpctl.inference.trained import find_trained_model, prepared
+from nlpctl.models.find import find_trained_model
+from nlpctl.runtime.process import set_up_process
 
 
 @pytest.fixture(scope="module")
 def tokenizer(classifier):
-    prepared(classifier)
+    set_up_process(classifier)
     from nlpctl.tasks.base import task_class
 
     return task_class(classifier.task).load_trained(classifier, find_trained_model(classifier)).tokenizer

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 import pytest
 
-from nlpctl.inference.trained import find_trained_model, prepared
+from nlpctl.config.recipe_of import recipe_of
 from nlpctl.models.export_folder import read_manifest
+from nlpctl.models.find import find_trained_model
 from nlpctl.runners.export import Wanted, export
+from nlpctl.runtime.process import set_up_process
 
 
 @pytest.mark.parametrize("task", ["question_answering", "few_shot_classification", "masked_language_model"])
 def test_samples_suit_the_graph(made_run, task):
     recipe = made_run(task)
     folder = export(recipe, find_trained_model(recipe), Wanted(("paddle",), ("fp32",))).folder
-    manifest, setup = read_manifest(folder), prepared(recipe)
+    manifest, setup = read_manifest(folder), set_up_process(recipe)
     from nlpctl.inference.auto import choices, open_choice
     from nlpctl.inference.samples import sample_batches
 
     for batch_size in (1, 7):
-        batches = sample_batches(folder, batch_size, 20)
+        batches = sample_batches(folder, recipe_of(folder), batch_size, 20)
         assert {len(batch["input_ids"]) for batch in batches} == {batch_size}
         widths = [batch["input_ids"].shape[1] for batch in batches]
         assert len(set(widths)) > 1 and max(widths) <= manifest.max_seq_length

@@ -10,9 +10,10 @@ import pytest
 from nlpctl.config.tasks import KNOWN_TASKS
 from nlpctl.data.inputs import open_input
 from nlpctl.data.task_rows import task_rows
-from nlpctl.inference.trained import find_trained_model
+from nlpctl.models.find import find_trained_model
 from nlpctl.runners.predict import predict
 from nlpctl.runners.serve import make_service
+from nlpctl.runtime.process import set_up_process
 from nlpctl.serving.settings import ServeSettings
 
 ROWS = 40
@@ -31,7 +32,8 @@ def test_served_answers_are_those_of_predict(made_run, tmp_path, task):
     assert len(expected) == ROWS
 
     async def served():
-        service = make_service(recipe, find_trained_model(recipe), ServeSettings(batch_size=ROWS))
+        source, settings = find_trained_model(recipe), ServeSettings(batch_size=ROWS)
+        service = make_service(recipe, set_up_process(recipe), source, settings)
         service.batcher.start()
         try:
             read = service.reader.read(json.dumps(rows).encode())

@@ -13,8 +13,8 @@ from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.data.splits import read_training_data
 from nlpctl.data.task_rows import task_rows
-from nlpctl.inference.trained import prepared
 from nlpctl.models.folder import make_card, save_model_folder
+from nlpctl.runtime.process import set_up_process
 
 WORDS = "the room bed was staff view food very a and good bad clean dirty".split()
 ENCODER = "{{architecture: {}, min_frequency: 1, hidden_size: 32, num_hidden_layers: 2, intermediate_size: 64}}"
@@ -55,7 +55,7 @@ PROMPT = "prompt: {template: \"{'text': 'text'} it was {'mask'}\", verbalizer: {
 def make_run(folder: Path, task: str, architecture: str = "ernie", head: str = "linear") -> Recipe:
     """A run directory with a model in it; returns the recipe that stands for it."""
     recipe = _recipe(folder, task, architecture, head)
-    prepared(recipe)
+    set_up_process(recipe)
     import paddle
 
     from nlpctl.models.load import load_to_train

@@ -33,7 +33,7 @@ def taken(monkeypatch):
         monkeypatch.setattr(choose, "this_machine", lambda setup: machine)
         monkeypatch.setattr(choose, "open_choice", lambda folder, manifest, choice, *rest, **options: choice.name)
         monkeypatch.setattr(choose, "measured_speeds", lambda *words: speeds)
-        return open_predictor(Path("export"), manifest, InferenceSection(**inference), SETUP, 8)
+        return open_predictor(Path("export"), manifest, InferenceSection(**inference), SETUP, 8, None)
 
     return run
 

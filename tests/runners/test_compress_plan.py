@@ -9,6 +9,7 @@ import pytest
 
 from nlpctl.compression.plan.plan_file import carried_over, check_plan, make_plan, write_plan
 from nlpctl.config.load import Override, load_recipe
+from nlpctl.config.recipe_of import with_student
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
 from nlpctl.runners.compress import command as compress
@@ -38,7 +39,7 @@ def recipe_in(folder: Path, *settings: str) -> Recipe:
     (folder / "train.tsv").write_text("text\tlabel\na\tx\nb\ty\n")
     (folder / "recipe.yaml").write_text("task: sequence_classification\ndata: {train: train.tsv}\n")
     overrides = [Override(*setting.split("=", 1), f"--set {setting}") for setting in settings]
-    return load_recipe(folder / "recipe.yaml", overrides, "apply")
+    return with_student(load_recipe(folder / "recipe.yaml", overrides, "apply"))
 
 
 def planned(folder: Path, recipe: Recipe, source: str) -> Path:
@@ -49,6 +50,7 @@ def planned(folder: Path, recipe: Recipe, source: str) -> Path:
 
 
 def check(folder: Path, recipe: Recipe, source: str) -> None:
+    recipe = with_student(recipe)  # its files may have changed
     check_plan(folder, make_plan(recipe, source), recipe, training=True)
 
 
@@ -131,7 +133,7 @@ def test_a_student_counts_once_something_was_trained(tmp_path, source):
     (out / TRAINED).mkdir(parents=True)
     with pytest.raises(UserError, match="what networks are made of changed .*student.yaml"):
         check(out, taught, source)
-    write_plan(out, make_plan(taught, source))
+    write_plan(out, make_plan(with_student(taught), source))
     check(out, taught, source)
     student.write_text(f"{STUDENT}training: {{num_train_epochs: 9}}\n")
     with pytest.raises(UserError, match="what networks are made of changed .*student.yaml"):

@@ -18,11 +18,13 @@ from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
 from nlpctl.inference.auto import open_choice
 from nlpctl.inference.choice import Choice
-from nlpctl.inference.trained import find_trained_model, load_network, prepared
+from nlpctl.inference.trained import load_network
 from nlpctl.models.export_folder import read_manifest, write_manifest
+from nlpctl.models.find import find_trained_model
 from nlpctl.runners.compress.source import static_model
 from nlpctl.runners.compress.workbench import Workbench
 from nlpctl.runners.export import Wanted, export
+from nlpctl.runtime.process import set_up_process
 
 ORIGINAL = Step(EXPORTS, "original", "export")
 
@@ -53,7 +55,7 @@ def sums(folder: Path) -> dict[str, str]:
 
 def test_an_export_is_copied_and_gets_the_graph_that_it_lacks(run, exported, tmp_path):
     before = sums(exported)
-    bench = Workbench(given(run, exported), str(exported), tmp_path)
+    bench = Workbench(given(run, exported), set_up_process(run), str(exported), tmp_path)
     bench.make(ORIGINAL)
     manifest = read_manifest(tmp_path / "exports" / "original")
     assert [(graph.format, graph.precision) for graph in manifest.graphs] == [("paddle", "fp32"), ("onnx", "fp32")]
@@ -78,7 +80,7 @@ def test_graphs_in_8_bits_do_not_count(run, exported, tmp_path):
             (copy / path.name).write_bytes(path.read_bytes())
         write_manifest(copy, dataclasses.replace(manifest, graphs=graphs))
     with pytest.raises(UserError, match="no fp32 graph to start from"):
-        Workbench(given(run, exported), str(tmp_path / "small"), tmp_path / "out").make(ORIGINAL)
+        Workbench(given(run, exported), set_up_process(run), str(tmp_path / "small"), tmp_path / "out").make(ORIGINAL)
     assert not (tmp_path / "out" / "exports" / "original").exists()
 
 
@@ -87,7 +89,7 @@ def test_a_static_model_of_another_task(run, exported, tmp_path):
     section = dataclasses.replace(other.compression, input_infer_model_path=str(exported / "model"))
     recipe = dataclasses.replace(other, compression=section)
     with pytest.raises(UserError, match="has 1 outputs; question_answering gives .* and reads 2"):
-        Workbench(recipe, find_trained_model(other), tmp_path / "out").make(ORIGINAL)
+        Workbench(recipe, set_up_process(recipe), find_trained_model(other), tmp_path / "out").make(ORIGINAL)
 
 
 @pytest.fixture(scope="session")
@@ -106,7 +108,7 @@ def test_a_static_model_answers_as_the_network(run, static, tmp_path):
     section = dataclasses.replace(run.compression, input_infer_model_path=f"{static}.pdmodel")
     recipe = dataclasses.replace(run, compression=section)
     assert static_model(recipe) == static and static_model(run) is None
-    Workbench(recipe, find_trained_model(run), tmp_path).make(ORIGINAL)
+    Workbench(recipe, set_up_process(recipe), find_trained_model(run), tmp_path).make(ORIGINAL)
     made = tmp_path / "exports" / "original"
     manifest = read_manifest(made)
     assert [spec.name for spec in manifest.inputs] == ["input_ids"]
@@ -116,7 +118,7 @@ def test_a_static_model_answers_as_the_network(run, static, tmp_path):
     ids = np.random.default_rng(1).integers(5, 12, (3, 7))
     expected = load_network(run, find_trained_model(run)).predictor.outputs({"input_ids": ids})[0]
     for graph, engine in zip(manifest.graphs, ("paddle", "onnxruntime"), strict=True):
-        predictor = open_choice(made, manifest, Choice(engine, "fp32", graph), prepared(run), 3)
+        predictor = open_choice(made, manifest, Choice(engine, "fp32", graph), set_up_process(run), 3)
         np.testing.assert_allclose(predictor.outputs({"input_ids": ids})[0], expected, atol=1e-4)
     assert sums(static.parent) == before
 

@@ -26,7 +26,7 @@ class Bench:
 
 def test_what_a_process_answers_and_where_its_temporary_files_lie(monkeypatch, tmp_path):
     monkeypatch.setattr(tempfile, "tempdir", None)  # restored afterwards
-    for name in ("listen_for_interrupts", "prepared"):
+    for name in ("listen_for_interrupts", "set_up_process"):
         monkeypatch.setattr(compress_worker, name, lambda *_: None)
     monkeypatch.setattr(worker, "die_with_parent", lambda *_: None)
     monkeypatch.setattr(os, "setsid", lambda: None)

@@ -15,7 +15,7 @@ from nlpctl.cli.app import main
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.errors import UserError
 from nlpctl.formats.safe_pickle import load_pdparams
-from nlpctl.inference.trained import find_trained_model
+from nlpctl.models.find import find_trained_model
 from nlpctl.models.folder import read_labels, tune_labels
 from nlpctl.models.source import resolve_source
 from nlpctl.models.sums import check_model_sums, renew_model_sums, write_model_sums

@@ -118,9 +118,10 @@ def test_a_full_disk_is_told(tmp_path, monkeypatch):
     def full(self, stream, skip, total):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(runner, "find_trained_model", lambda recipe: "m")
+    monkeypatch.setattr(runner, "find_model", lambda recipe: "m")
+    monkeypatch.setattr(runner, "set_up_process", lambda recipe: None)
     monkeypatch.setattr(runner, "model_fingerprint", lambda source: {})
-    monkeypatch.setattr(runner, "open_trained_model", lambda recipe, source, size: model)
+    monkeypatch.setattr(runner, "open_trained_model", lambda recipe, setup, source, size: model)
     monkeypatch.setattr(runner._Answering, "write", full)
     source = SimpleNamespace(path=None, rereadable=True, check=lambda: 1, identity=lambda: {"input": "x"})
     recipe = load_recipe(tmp_path / "recipe.yaml", purpose="apply")

@@ -10,21 +10,22 @@ import numpy as np
 import pytest
 from made_runs import make_run
 
+from nlpctl.config.recipe_of import recipe_for_export
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
-from nlpctl.inference.trained import find_trained_model
 from nlpctl.layout import EXPORT_MANIFEST
 from nlpctl.models.export_folder import read_manifest, write_manifest
+from nlpctl.models.find import find_trained_model
 from nlpctl.runners.compress import scorer as score_candidates
 from nlpctl.runners.compress.scorer import (
     Scorer,
     Timing,
     check_scorable,
     largest_difference,
-    recipe_of,
 )
 from nlpctl.runners.evaluate import evaluate
 from nlpctl.runners.export import Wanted, export
+from nlpctl.runtime.process import set_up_process
 
 TIMING = Timing(batch_sizes=(1, 4), rows=8, rounds=2)
 OWN = '''
@@ -70,7 +71,7 @@ def no_process(*words):
 
 
 def test_every_way_to_run_an_export(run, original, tmp_path, monkeypatch):
-    with Scorer(run, original, tmp_path, TIMING) as scorer:
+    with Scorer(run, set_up_process(run), original, tmp_path, TIMING) as scorer:
         reference = scorer.reference()
         found = scorer.score(original)
         test = scorer.on_test(reference)
@@ -90,10 +91,11 @@ def test_every_way_to_run_an_export(run, original, tmp_path, monkeypatch):
         assert row.size_mb * 1024**2 == sum((original / name).stat().st_size for name in files)
         assert all(speed.samples_per_second > 0 and speed.p50_ms > 0 and speed.times > 0 for speed in row.speeds)
     monkeypatch.setattr(score_candidates, "TimedProcess", no_process)
-    with Scorer(run, original, tmp_path, TIMING) as again:
+    with Scorer(run, set_up_process(run), original, tmp_path, TIMING) as again:
         assert again.score(original) == found and again.on_test(reference) == test
     other = dataclasses.replace(run, data=dataclasses.replace(run.data, dev=run.data.train))
-    with Scorer(other, original, tmp_path, TIMING) as again, pytest.raises(AssertionError, match="again"):
+    again = Scorer(other, set_up_process(other), original, tmp_path, TIMING)
+    with again, pytest.raises(AssertionError, match="again"):
         again.reference()
 
 
@@ -106,7 +108,7 @@ def test_an_engine_that_fails_costs_its_row_only(run, original, tmp_path, monkey
     recipe = dataclasses.replace(run, compression=compression)
     dies = candidate(original, tmp_path / "dies")
     damaged = candidate(original, tmp_path / "damaged", damage="model.pdmodel")
-    with Scorer(recipe, original, tmp_path / "scores", TIMING) as scorer:
+    with Scorer(recipe, set_up_process(recipe), original, tmp_path / "scores", TIMING) as scorer:
         reference = scorer.reference()
         assert scorer.metric.name == "half"
         accuracy = reference.report["accuracy"]
@@ -145,6 +147,6 @@ def test_a_student_reads_text_its_own_way(run, original, tmp_path):
     student = candidate(original, tmp_path / "student")
     task = student / "task.json"
     task.write_text(task.read_text().replace('"max_seq_length": 24', '"max_seq_length": 12'))
-    recipe = recipe_of(run, student)
+    recipe = recipe_for_export(run, student)
     assert (recipe.data.max_seq_length, run.data.max_seq_length) == (12, 24)
     assert (recipe.data.dev, recipe.data.columns, recipe.runtime) == (run.data.dev, run.data.columns, run.runtime)

@@ -31,8 +31,8 @@ from nlpctl.compression.networks.student import (
 )
 from nlpctl.compression.networks.taught_task import taught
 from nlpctl.compression.networks.teacher import Answers, Teacher, open_teacher
-from nlpctl.compression.networks.training import read_data, train_task
-from nlpctl.compression.plan.files import extra_files, read_student
+from nlpctl.compression.networks.training import read_data, train_network
+from nlpctl.compression.plan.files import extra_files, usable_student
 from nlpctl.compression.plan.hooks import training_loss
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import known_tasks, task_info
@@ -59,7 +59,7 @@ def check(recipe: Recipe, config: Mapping[str, Any]) -> None:
     if recipe.data.streaming:
         message = "distill holds the texts in memory, with the teacher's answers to them"
         raise UserError(message, recipe.where("data.streaming"), "set it to false")
-    read_student(recipe)
+    usable_student(recipe)
     check_layer_losses(recipe, config.get("num_hidden_layers"))
     if not is_made_of_layers(section):
         return
@@ -89,7 +89,8 @@ def train_student(recipe: Recipe, source: str, run: RunDirectory, setup: Process
     else:
         check_tokens(own, teacher)
     lessons, answers = _lessons(own, teacher, data, run.path.with_name(run.path.name + ANSWERS))
-    return train_task(own, run, setup, lessons, start, lambda: _task(own, teacher, lessons, answers), drop=PROJECTION)
+    task = _task(own, teacher, lessons, answers)
+    return train_network(own, run, setup, lessons, task, start, drop=PROJECTION)
 
 
 def _task(recipe: Recipe, teacher: Teacher, data: TrainingData, answers: Answers) -> Task:

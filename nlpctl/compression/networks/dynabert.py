@@ -40,6 +40,7 @@ from nlpctl.models.pruned import PrunedShape, encoder_layers, prune
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.base import Task, as_tuple, make_task
+from nlpctl.training.trainer import TrainingLoss
 
 IMPORTANCE_ROWS = 512  # training rows, evenly spread, on which heads and neurons are compared
 HIDDEN_WEIGHT = 0.1  # Hou et al., 2020, section 3; PaddleSlim's too
@@ -71,14 +72,8 @@ def train_width(recipe: Recipe, source: str, width: Fraction, run: RunDirectory,
     data = read_data(recipe, teacher)
     own = network_recipe(recipe, run, str(run.path.resolve() / START), teacher.labels)
     task = make_task(own, data.labels)
-    return train_network(
-        own,
-        run,
-        setup,
-        data,
-        start=lambda: narrowed(own, source, width, data, task),
-        loss=from_teacher(teacher.network, soft_loss(own)),
-    )
+    loss = from_teacher(teacher.network, soft_loss(own))
+    return train_network(own, run, setup, data, task, lambda: narrowed(own, source, width, data, task), loss=loss)
 
 
 def narrowed(recipe: Recipe, source: str, width: Fraction, data: TrainingData, task: Task) -> LoadedModel:
@@ -107,11 +102,10 @@ def narrowed(recipe: Recipe, source: str, width: Fraction, data: TrainingData, t
     return model
 
 
-def from_teacher(teacher: paddle.nn.Layer, soft: SoftLoss) -> Callable[..., paddle.Tensor]:
-    """DynaBERT's loss (Task.training_loss) of a network with the layers of `teacher`, at any width."""
+def from_teacher(teacher: paddle.nn.Layer, soft: SoftLoss) -> TrainingLoss:
+    """DynaBERT's loss of a network with the layers of `teacher`, at any width."""
 
     def loss(
-        task: Task,
         network: paddle.nn.Layer,
         run: Callable[..., Any],
         inputs: Mapping[str, paddle.Tensor],

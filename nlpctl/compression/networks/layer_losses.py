@@ -61,7 +61,7 @@ class LayerLosses:
     """The losses between the layers of two networks, of which the teacher's is run here, on the student's input.
 
     A student of another width has its hidden states projected by a matrix that is learned with it, a sublayer of its
-    network called PROJECTION: network_training.drop_parameters takes it out of the weights again.
+    network called PROJECTION: training.drop_parameters takes it out of the weights again.
     """
 
     def __init__(self, teacher: nn.Layer, student: nn.Layer, section: DistillationSection, chosen: Sequence[int]):

@@ -48,7 +48,7 @@ from nlpctl.models.load import LoadedModel
 from nlpctl.models.simulated_int8 import CLIP, INPUTS, KEY, Simulation, make_plain, simulate, simulated_layers
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.run_directory import RunDirectory
-from nlpctl.tasks.base import Task, as_tuple, make_task
+from nlpctl.tasks.base import as_tuple, make_task
 
 ROWS = 512  # training rows on which the first bounds are measured
 CLIP_RATE = 3e-3  # learning rate of PACT's bounds, which are logarithms: a step changes a bound by 0.3 % or so
@@ -89,10 +89,9 @@ def train_qat(recipe: Recipe, source: str, run: RunDirectory, setup: ProcessSetu
     if _learns_bounds(recipe):
         group = GroupSection(match=(f"*.{CLIP}",), learning_rate=CLIP_RATE, weight_decay=0.0)
         own = replace(own, optimizer=replace(own.optimizer, groups=(*own.optimizer.groups, group)))
-    loss = training_loss(own, make_task(own, data.labels))
+    task, loss = make_task(own, data.labels), training_loss(own, make_task(own, data.labels))
 
     def in_int8(
-        task: Task,
         network: paddle.nn.Layer,
         run: Callable[..., Any],
         inputs: Mapping[str, paddle.Tensor],
@@ -100,7 +99,7 @@ def train_qat(recipe: Recipe, source: str, run: RunDirectory, setup: ProcessSetu
     ) -> paddle.Tensor:
         return loss(network, as_tuple(run(**inputs)), labels)
 
-    return train_network(own, run, setup, data, start=lambda: simulated(own, model, source, data), loss=in_int8)
+    return train_network(own, run, setup, data, task, lambda: simulated(own, model, source, data), loss=in_int8)
 
 
 def simulated(recipe: Recipe, model: LoadedModel, source: str, data: TrainingData) -> LoadedModel:
@@ -158,11 +157,11 @@ def largest_inputs(network: paddle.nn.Layer, names: Iterable[str], batches: Iter
     return found
 
 
-def write_qat_graph(recipe: Recipe, run: Path, export: Path, folder: Path) -> Graph:
+def write_qat_graph(recipe: Recipe, run: Path, export: Path, folder: Path, own: Recipe) -> Graph:
     """Write the int8 graph of the network that `train_qat` trained in `run` into `folder`; oneDNN runs it.
 
     It computes what the network simulates. `export`: of the network that was trained further; it tells what batches
-    look like. RunFailed where Paddle cannot translate it.
+    look like, with `own`, its recipe (config/recipe_of.py). RunFailed where Paddle cannot translate it.
     """
     source = RunDirectory(run).model
     model = load_source(recipe, str(source))
@@ -171,7 +170,7 @@ def write_qat_graph(recipe: Recipe, run: Path, export: Path, folder: Path) -> Gr
     bounds = {layer.weight.name: layer.input_rounding.limit() for layer in layers.values()}
     per_column = all(layer.per_column for layer in layers.values())
     make_plain(network)
-    batch = sample_batches(export, batch_size=2, rows=2)[0]
+    batch = sample_batches(export, own, batch_size=2, rows=2)[0]
     with tempfile.TemporaryDirectory(prefix=".qat-", dir=folder) as temporary:
         plain, rounded = Path(temporary, PREFIX), Path(temporary, INT8_PREFIX)
         write_paddle_graph(network, batch, task.output_names, plain)

@@ -15,7 +15,7 @@ from nlpctl.compression.networks.fitted_layers import fit_layers
 from nlpctl.compression.networks.layer_losses import LayerLosses, spread_layers
 from nlpctl.compression.networks.teacher import Teacher
 from nlpctl.compression.networks.training import START, load_source, network_recipe
-from nlpctl.compression.plan.files import read_student, student_model
+from nlpctl.compression.plan.files import student_model, usable_student
 from nlpctl.config.distillation_section import DistillationSection
 from nlpctl.config.schema import Recipe
 from nlpctl.data.collate import Batch
@@ -41,7 +41,7 @@ def student_recipe(recipe: Recipe, run: RunDirectory, labels: tuple[str, ...]) -
     """The recipe that the student is trained by, in `run`. UserError: distillation.student cannot be used."""
     section = recipe.distillation
     start = str(run.path.resolve() / START)
-    given = read_student(recipe)
+    given = usable_student(recipe)
     if given is not None:
         data = replace(recipe.data, max_seq_length=given.data.max_seq_length)
         taken = replace(

@@ -1,7 +1,7 @@
 """The trainings of a compression: ordinary runs, whose networks start from a trained one and learn from it.
 
     run = RunDirectory(.../networks/NAME)
-    recipe.yaml manifest.json events.jsonl checkpoints/ model/ metrics.json   as of any run
+    recipe.yaml manifest.json events.jsonl checkpoints/ model/ metrics.json mistakes.json   as of any run
     start/    the model folder that the network started from, once it was made
 
 A training that was killed goes on from its last checkpoint; a finished one is not made again.
@@ -9,43 +9,36 @@ A training that was killed goes on from its last checkpoint; a finished one is n
 
 from __future__ import annotations
 
+import functools
 import io
-from collections.abc import Callable, Mapping
-from copy import copy
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 import paddle
 
-from nlpctl import console
-from nlpctl.config.dump import dump_recipe
 from nlpctl.config.schema import ModelSection, Recipe
 from nlpctl.config.tasks import scores
-from nlpctl.data.labels import LabelSet
 from nlpctl.data.sources import has_split
 from nlpctl.data.splits import TrainingData, read_training_data
 from nlpctl.data.task_rows import task_rows
-from nlpctl.data.tokenizers import build_encoder
 from nlpctl.errors import UserError
-from nlpctl.files import staged_dir, staged_file, write_json_atomic
+from nlpctl.files import staged_dir, staged_file
 from nlpctl.formats.safe_pickle import load_pdparams
-from nlpctl.models.folder import make_card, save_model_folder, tune_labels
+from nlpctl.models.folder import make_card, save_model_folder
 from nlpctl.models.load import LoadedModel
 from nlpctl.models.source import WEIGHTS
 from nlpctl.models.sums import renew_model_sums
 from nlpctl.runtime.process import ProcessSetup
-from nlpctl.runtime.run_directory import OF_COMPRESS, RunDirectory, describe_run
-from nlpctl.runtime.versions import installed_versions
-from nlpctl.tasks.base import Task, make_task, task_class
-from nlpctl.training.dev_scores import DevScores
-from nlpctl.training.fine_tune import fine_tune, training_rows
+from nlpctl.runtime.run_directory import OF_COMPRESS, RunDirectory
+from nlpctl.tasks.base import Task, task_class
+from nlpctl.training.begin import begin_run
+from nlpctl.training.fine_tune import make_ready
+from nlpctl.training.run import train_and_score
 from nlpctl.training.sums import settle_checkpoints
+from nlpctl.training.trainer import TrainingLoss
 from nlpctl.upstream.parameter_names import fresh_parameter_names
 
-# (task, network, run, inputs, labels): as Task.training_loss
-TrainingLoss = Callable[
-    [Task, paddle.nn.Layer, Callable, Mapping[str, paddle.Tensor], Mapping[str, paddle.Tensor]], paddle.Tensor
-]
 START = "start"
 
 
@@ -88,41 +81,23 @@ def load_source(recipe: Recipe, source: str) -> LoadedModel:
     return model
 
 
-def with_loss(task: Task, loss: TrainingLoss) -> Task:
-    """`task`, trained with `loss` in place of its own; everything else, its scores too, is as it was."""
-    taught = copy(task)
-    taught.__class__ = type(type(task).__name__, (type(task),), {"training_loss": loss})
-    return taught
-
-
 def train_network(
     recipe: Recipe,
     run: RunDirectory,
     setup: ProcessSetup,
     data: TrainingData,
-    start: Callable[[], LoadedModel],
-    loss: TrainingLoss,
-) -> Path:
-    """`train_task` with the recipe's own task and another loss."""
-    return train_task(recipe, run, setup, data, start, lambda: with_loss(make_task(recipe, data.labels), loss))
-
-
-def train_task(
-    recipe: Recipe,
-    run: RunDirectory,
-    setup: ProcessSetup,
-    data: TrainingData,
+    task: Task,
     start: Callable[[], LoadedModel] | None,
-    make: Callable[[], Task],
     *,
+    loss: TrainingLoss | None = None,
     drop: str | None = None,
 ) -> Path:
     """Train in `run` as `recipe` (of `network_recipe`) says, and return the folder of the best model.
 
     `start` gives the network to start from; it is called once, and what it gives is saved under the folder that
     recipe.model.name_or_path names, from which every training, resumed or not, begins. None: the recipe's model is it.
-    `make` gives the task to train. `drop`: a layer that the network has only while it learns. Paddle's generator is
-    seeded. UserError, RunFailed and Interrupted as of `nlpctl train`.
+    `loss`: in place of the task's own. `drop`: a layer that the network has only while it learns. Paddle's generator
+    is seeded. UserError, RunFailed and Interrupted as of `nlpctl train`.
     """
     if run.is_finished:
         return run.model
@@ -131,25 +106,18 @@ def train_task(
         if start is not None:
             with fresh_parameter_names():  # a resumed training, which makes no start, names its parameters alike
                 _write_start(recipe, start)
-        task = make()
         paddle.seed(recipe.training.seed)
-        model = task.build_model(data.texts)
         settle_checkpoints(run, keeps_best=recipe.training.load_best_model_at_end)
-        checkpoint = run.last_checkpoint()
-        if checkpoint is not None:
-            console.note(f"going on from {checkpoint}")
-        fine_tune(recipe, setup, run, task, model, training_rows(recipe, task, data), checkpoint)
-        if drop is not None:
-            drop_parameters(run.model, drop)
-        _score(recipe, run, data)
+        ready = make_ready(recipe, setup, task, data)
+        finish = None if drop is None else functools.partial(drop_parameters, layer=drop)
+        train_and_score(ready, run, from_checkpoint=True, loss=loss, finish=finish)
     return run.model
 
 
 def begin_network(recipe: Recipe, run: RunDirectory, setup: ProcessSetup, data: TrainingData) -> None:
     """Take `run` for a network of this command, which alone can go on with it. UserError as of `RunDirectory.begin`."""
-    facts = {**OF_COMPRESS, "device": setup.device, "processes": setup.world_size, "skipped_rows": data.skipped}
-    facts |= describe_run((), recipe.training.seed, data.files, installed_versions())
-    run.begin(facts, dump_recipe(recipe), resume=run.manifest_file.exists(), overwrite=False)
+    facts = {**OF_COMPRESS, "device": setup.device, "processes": setup.world_size}
+    begin_run(recipe, run, facts, data, resume=run.manifest_file.exists(), overwrite=False)
 
 
 def drop_parameters(folder: Path, layer: str) -> None:
@@ -173,16 +141,3 @@ def _write_start(recipe: Recipe, start: Callable[[], LoadedModel]) -> None:
     card = make_card(recipe, model.labels, model.thresholds)
     with staged_dir(folder) as staged:
         save_model_folder(staged, model.network, model.tokenizer, card)
-
-
-def _score(recipe: Recipe, run: RunDirectory, data: TrainingData) -> None:
-    """Tune on dev what the task tunes, kept with the model, and write metrics.json."""
-    if data.dev is None:
-        return
-    model = load_source(recipe, str(run.model))
-    task = make_task(recipe, LabelSet(model.labels))
-    dev = DevScores(task, model.network, build_encoder(model.tokenizer, recipe.data.tokenizer))
-    predictions, _ = dev.of_all(data.dev, recipe.training.per_device_eval_batch_size)
-    task = task.tuned(data.dev, predictions)
-    tune_labels(run.model, task.labels.names, task.thresholds)
-    write_json_atomic(run.metrics_file, {"dev": task.report(data.dev, predictions)})

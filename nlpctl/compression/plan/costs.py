@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from nlpctl.compression.plan.files import read_student
+from nlpctl.compression.plan.files import usable_student
 from nlpctl.compression.plan.steps import CANDIDATES, EXPORTS, Step
 from nlpctl.config.schema import Recipe, TrainingSection
 from nlpctl.data.sources import open_split
@@ -65,7 +65,7 @@ class Costs:
 
 def trained_rows(recipe: Recipe) -> dict[str, float]:
     """How many rows each training strategy reads, every epoch counted."""
-    section, student = recipe.distillation, read_student(recipe)
+    section, student = recipe.distillation, usable_student(recipe)
     taught = recipe.training if student is None else student.training
     if section.num_train_epochs is not None:
         taught = replace(taught, num_train_epochs=section.num_train_epochs)

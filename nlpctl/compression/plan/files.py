@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nlpctl.config.load import load_recipe
 from nlpctl.config.model_section import ModelSection
 from nlpctl.config.schema import Recipe
 from nlpctl.data.functions import module_file
@@ -27,27 +26,21 @@ def extra_files(recipe: Recipe) -> tuple[Path, ...]:
     return tuple(Path(path) for path in (*section.unlabelled, *((section.student,) if section.student else ())))
 
 
-def read_student(recipe: Recipe) -> Recipe | None:
-    """The recipe that distillation.student names; None where it names none. UserError: it cannot be used."""
-    if recipe.distillation.student is None:
-        return None
-    given = load_recipe(recipe.distillation.student, purpose="apply")
-    if given.task != recipe.task:
-        message = f"the student's task is {given.task}, the teacher's {recipe.task}"
-        raise UserError(message, recipe.distillation.student, "give it the same task")
-    return given
+def usable_student(recipe: Recipe) -> Recipe | None:
+    """The student's own recipe, Recipe.student; None where distillation.student names none. UserError: of no use."""
+    name, student = recipe.distillation.student, recipe.student
+    if name is not None and student is None:
+        raise UserError("there is no such recipe", recipe.where("distillation.student"), "relative paths start at it")
+    if student is not None and student.task != recipe.task:
+        message = f"the student's task is {student.task}, the teacher's {recipe.task}"
+        raise UserError(message, name, "give it the same task")
+    return student
 
 
 def student_model(recipe: Recipe) -> ModelSection:
-    """What the student is: the section model of its own recipe, else distillation.model. UserError as read_student."""
-    student = read_student(recipe)
+    """What the student is: the section model of its own recipe, else distillation.model. UserError: usable_student."""
+    student = usable_student(recipe)
     return recipe.distillation.model if student is None else student.model
-
-
-def named_student(recipe: Recipe) -> Recipe | None:
-    """The recipe that distillation.student names, whatever its task; None where there is none."""
-    student = recipe.distillation.student
-    return load_recipe(student, purpose="apply") if student is not None and Path(student).exists() else None
 
 
 def files_of_networks(recipe: Recipe) -> list[tuple[str, Path]]:
@@ -55,7 +48,7 @@ def files_of_networks(recipe: Recipe) -> list[tuple[str, Path]]:
 
     Each with what names it: Recipe.where, of the student's recipe for the files of its model.
     """
-    section, student = recipe.distillation, named_student(recipe)
+    section, student = recipe.distillation, recipe.student
     found = [(recipe.where("distillation.unlabelled"), Path(path)) for path in section.unlabelled]
     if section.student is None:
         found += _of_model(section.model, "distillation.model", recipe)

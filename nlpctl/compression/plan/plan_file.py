@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from nlpctl.compression.plan.files import data_files, files_of_networks, named_student
+from nlpctl.compression.plan.files import data_files, files_of_networks
 from nlpctl.compression.plan.steps import CANDIDATES, EXPORTS, FEWER_WORDS, NETWORKS, ORIGINAL
 from nlpctl.config.dump import flat, recipe_values
 from nlpctl.config.schema import Recipe
@@ -142,8 +142,7 @@ def _sums(files: Iterable[tuple[str, Path]]) -> dict[str, str]:
 
 def _of_student(recipe: Recipe) -> dict[str, Any]:
     """What the student's own recipe decides, whatever files it extends; {} where there is none."""
-    student = named_student(recipe)
-    values = {} if student is None else flat(recipe_values(student, everything=True))
+    values = {} if recipe.student is None else flat(recipe_values(recipe.student, everything=True))
     names = [name for name in values if name.startswith(_OF_STUDENT) and not name.startswith(_FREE)]
     return {f"{_STUDENT}.{name}": values[name] for name in names}
 

@@ -21,10 +21,10 @@ from nlpctl.compression.plan.steps import CANDIDATES, EXPORTS, NETWORKS, Step, p
 from nlpctl.compression.plan.strategy import TRAINED, parse_strategy
 from nlpctl.config.checks import refuse_half_precision_on_cpu
 from nlpctl.config.compression_keys import parse_budget
+from nlpctl.config.recipe_of import with_student
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import Interrupted, NlpctlError, RunFailed, UserError
 from nlpctl.files import remove_dir, remove_leftovers, writing
-from nlpctl.inference.trained import one_process, prepared
 from nlpctl.runners.compress.refusals import (
     check_engines,
     check_strategies,
@@ -42,6 +42,7 @@ from nlpctl.runners.compress.worker import FREE_SPACE, StepProcess, TimeIsUp
 from nlpctl.runners.export import ELSEWHERE
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import take_lock
+from nlpctl.runtime.process import ProcessSetup, one_process, set_up_process
 from nlpctl.runtime.process_state import process_kept
 from nlpctl.runtime.run_directory import RunDirectory
 
@@ -78,6 +79,7 @@ def compress(
 
 
 def _compress(recipe: Recipe, source: str, output: Path | None, overwrite: bool) -> CompressResult:
+    recipe = with_student(recipe)
     budget = recipe.compression.budget
     clock = Clock(None if budget is None else parse_budget(budget))
     chains = parse_strategy(recipe.compression.strategy)
@@ -90,7 +92,7 @@ def _compress(recipe: Recipe, source: str, output: Path | None, overwrite: bool)
     refuse_output(folder, source, plan, recipe, overwrite=overwrite, training=trains(chains))
     plan = plan if overwrite or trains(chains) else carried_over(folder, plan)
     warn_unread(recipe, chains)
-    setup = prepared(recipe)
+    setup = set_up_process(recipe)
     check_scorable(recipe)
     check_strategies(recipe, source, chains)
     check_engines(recipe, setup, chains)
@@ -99,7 +101,7 @@ def _compress(recipe: Recipe, source: str, output: Path | None, overwrite: bool)
     recipe = dataclasses.replace(recipe, runtime=one_process(recipe.runtime))
     with _taken(folder, overwrite, plan), sigterm_interrupts():
         try:
-            return _Compression(recipe, source, folder, steps, clock).run()
+            return _Compression(recipe, setup, source, folder, steps, clock).run()
         except KeyboardInterrupt:
             hint = "the same command goes on from here"
             raise Interrupted("interrupted", where=str(folder), hint=hint) from None
@@ -110,6 +112,7 @@ class _Compression:
     """One call: which folders are there, and what they are worth."""
 
     recipe: Recipe
+    setup: ProcessSetup
     source: str
     folder: Path
     steps: dict[str, Step]
@@ -130,7 +133,7 @@ class _Compression:
             if self.lost:
                 raise self.lost[first.folder]
             timing = Timing(batch_sizes=section.batch_sizes)
-            scorer = Scorer(self.recipe, self.folder / first.folder, self.folder / SCORES, timing)
+            scorer = Scorer(self.recipe, self.setup, self.folder / first.folder, self.folder / SCORES, timing)
             with scorer, _stop_told():
                 self.metric, self.aim = scorer.metric, aim
                 self.reference = dataclasses.replace(scorer.reference(), folder=str(self.folder / first.folder))

@@ -22,9 +22,9 @@ from nlpctl.data.sources import files_of, has_split, open_split
 from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import UserError
 from nlpctl.inference.support import is_installed, obstacle
-from nlpctl.inference.trained import check_edits, check_export
 from nlpctl.layout import COMPRESS, EXPORT, MODEL, RECIPE
 from nlpctl.models.export_folder import read_manifest
+from nlpctl.models.find import check_edits, check_export
 from nlpctl.models.source import read_config, resolve_source
 from nlpctl.runners.compress.scorer import check_scorable
 from nlpctl.runners.compress.source import require_fp32, static_model

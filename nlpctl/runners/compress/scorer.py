@@ -6,7 +6,6 @@ in turns with it. What was found is kept, and not measured again as long as noth
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import time
 from collections.abc import Sequence
@@ -31,18 +30,18 @@ from nlpctl.compression.plan.scores import (
     write_row,
     write_test_score,
 )
-from nlpctl.config.load import load_recipe
+from nlpctl.config.recipe_of import recipe_for_export
 from nlpctl.config.schema import Recipe
 from nlpctl.data.sources import has_split
 from nlpctl.errors import NlpctlError, UserError
 from nlpctl.files import remove_leftovers
-from nlpctl.inference.trained import prepared
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.runners.compress.score_key import score_key
 from nlpctl.runners.compress.split_score import SplitScore, split_score
 from nlpctl.runners.compress.turns import Timing, timed_in_turns
 from nlpctl.runners.timed_process import Candidate, Texts, TimedProcess
 from nlpctl.runtime.cpu import physical_cores
+from nlpctl.runtime.process import ProcessSetup
 
 if TYPE_CHECKING:
     import numpy as np
@@ -59,7 +58,7 @@ BUSY = 1.0  # load beyond the cores; the candidate before this one may still cou
 def check_scorable(recipe: Recipe) -> None:
     """UserError where candidates could not be compared: there is no dev data, or graphs of the task have no score.
 
-    Imports Paddle; call `prepared` before.
+    Imports Paddle: the process is set up before.
     """
     if not has_split(recipe.data, "dev"):
         message = "there is no dev data: candidates are compared by their score on it"
@@ -78,14 +77,15 @@ class Scorer:
     was found.
     """
 
-    def __init__(self, recipe: Recipe, original: Path, scores: Path, timing: Timing):
+    def __init__(self, recipe: Recipe, setup: ProcessSetup, original: Path, scores: Path, timing: Timing):
         """`original`: the export of the uncompressed network. UserError where it holds no fp32 graph that runs here."""
         self.recipe = recipe
+        self.setup = setup
         self.original = original
         self.scores = scores
         self.timing = timing
         self.metric: Metric = metric_of(recipe)
-        self._reference_choice = _reference_choice(original, recipe)
+        self._reference_choice = _reference_choice(original, setup)
         remove_leftovers(scores)
         self._stack = ExitStack()
         self._warned = False
@@ -103,7 +103,7 @@ class Scorer:
         UserError where the folder is no export or damaged.
         """
         rows, failures = [], []
-        for choice in _choices(folder, self.recipe):
+        for choice in _choices(folder, self.setup):
             try:
                 rows.append(self._row(folder, choice))
             except NlpctlError as error:
@@ -124,7 +124,7 @@ class Scorer:
         if not has_split(self.recipe.data, "test"):
             return None
         folder = Path(row.folder)
-        choice = next(each for each in _choices(folder, self.recipe) if each.name == row.way)
+        choice = next(each for each in _choices(folder, self.setup) if each.name == row.way)
         file, key = score_file(self.scores, row.candidate, row.way, "test"), self._key(folder, choice, "test")
         found = read_test_score(file, key)
         if found is None:
@@ -211,7 +211,8 @@ class Scorer:
 
     def _process(self, folder: Path, choice: Choice) -> TimedProcess:
         texts = Texts(None, self.timing.rows, None)
-        candidate = Candidate(f"{folder.name}, {choice.name}", str(folder), recipe_of(self.recipe, folder), choice)
+        recipe = recipe_for_export(self.recipe, folder)
+        candidate = Candidate(f"{folder.name}, {choice.name}", str(folder), recipe, choice)
         return TimedProcess(candidate, texts, self.timing.batch_sizes)
 
     def _is_reference(self, folder: Path, choice: Choice) -> bool:
@@ -237,22 +238,14 @@ def _looked_at(process: TimedProcess, timing: Timing) -> _Opened:
     return _Opened(process, peak_mb, process.outputs(max(timing.batch_sizes)), process.ask(split_score, "dev"))
 
 
-def recipe_of(recipe: Recipe, folder: Path) -> Recipe:
-    """`recipe` for an export whose network may read text otherwise: a student with a tokenizer of its own."""
-    own = load_recipe(folder, (), "apply")
-    reads = {name: getattr(own.data, name) for name in ("max_seq_length", "doc_stride", "tokenizer")}
-    return dataclasses.replace(recipe, model=own.model, data=dataclasses.replace(recipe.data, **reads))
-
-
-def _choices(folder: Path, recipe: Recipe) -> list[Choice]:
-    setup = prepared(recipe)
+def _choices(folder: Path, setup: ProcessSetup) -> list[Choice]:
     from nlpctl.inference.auto import choices
 
     return choices(read_manifest(folder), setup)
 
 
-def _reference_choice(original: Path, recipe: Recipe) -> Choice:
-    found = {(each.engine, each.precision): each for each in _choices(original, recipe)}
+def _reference_choice(original: Path, setup: ProcessSetup) -> Choice:
+    found = {(each.engine, each.precision): each for each in _choices(original, setup)}
     for pair in REFERENCES:
         if pair in found:
             return found[pair]

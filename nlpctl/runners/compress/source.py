@@ -8,11 +8,10 @@ from collections.abc import Collection
 from pathlib import Path
 
 from nlpctl import console
-from nlpctl.config.load import load_recipe
+from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.graphs.graph_files import ONNX, PARAMETERS, PREFIX, PROGRAM, paddle_files
-from nlpctl.inference.trained import prepared
 from nlpctl.layout import EXPORT_MANIFEST, MANIFEST
 from nlpctl.models.export_folder import REPORTS, ExportManifest, Graph, read_manifest, write_manifest
 from nlpctl.models.source import read_config, resolve_source
@@ -83,9 +82,9 @@ def import_static(recipe: Recipe, prefix: Path, source: str, folder: Path) -> No
             shutil.copyfile(path, folder / path.name)
     for ending in (PROGRAM, PARAMETERS):
         shutil.copyfile(prefix.with_name(prefix.name + ending), folder / f"{PREFIX}{ending}")
-    task, _ = read_description(folder, recipe)
+    task, own = read_description(folder, recipe)[0], recipe_of(folder)
     feeds, fetches = _ends(folder / f"{PREFIX}{PROGRAM}")
-    batch = sample_batches(folder, 1, 1)[0]
+    batch = sample_batches(folder, own, 1, 1)[0]
     unknown = sorted(set(feeds) - set(batch))
     if unknown or len(fetches) != len(task.output_names):
         message = (
@@ -97,7 +96,7 @@ def import_static(recipe: Recipe, prefix: Path, source: str, folder: Path) -> No
         task=recipe.task,
         inputs=input_specs({name: batch[name] for name in feeds}),
         outputs=name_outputs(folder / f"{PREFIX}{PROGRAM}", task.output_names),
-        max_seq_length=load_recipe(folder, (), "apply").data.max_seq_length,
+        max_seq_length=own.data.max_seq_length,
         graphs=(Graph("paddle", "fp32", paddle_files(PREFIX)),),
         rows=0,
         source=str(prefix),
@@ -106,7 +105,7 @@ def import_static(recipe: Recipe, prefix: Path, source: str, folder: Path) -> No
     write_manifest(folder, manifest)
 
 
-def add_onnx(recipe: Recipe, folder: Path) -> None:
+def add_onnx(folder: Path) -> None:
     """Give an export of Paddle alone its graph for ONNX Runtime too; told, and no more, where it has none."""
     from nlpctl.graphs.onnx import require_paddle2onnx, write_onnx_graph
 
@@ -114,7 +113,6 @@ def add_onnx(recipe: Recipe, folder: Path) -> None:
     if any(graph.format == "onnx" for graph in manifest.graphs):
         return
     prefix = folder / manifest.graphs[0].files[0]
-    prepared(recipe)
     try:
         require_paddle2onnx()
         write_onnx_graph(prefix.with_suffix(""), folder / ONNX, int(read_config(folder).get("pad_token_id", 0)))

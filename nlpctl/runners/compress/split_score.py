@@ -13,7 +13,6 @@ from nlpctl.data.row import BadRow
 from nlpctl.data.sources import open_split
 from nlpctl.data.splits import read_labelled_split
 from nlpctl.data.task_rows import task_rows
-from nlpctl.runners.evaluate import WINDOW, split_predictions
 from nlpctl.runners.timed_process import Subject
 
 
@@ -30,7 +29,7 @@ def split_score(subject: Subject, split: str) -> SplitScore:
     """The score on a labelled split of the recipe's data."""
     recipe, task = subject.recipe, subject.model.task
     examples, _, _ = read_labelled_split(task_rows(recipe.task, recipe.data), split, task.labels)
-    predictions = split_predictions(subject.model, examples, recipe.training.per_device_eval_batch_size)
+    predictions = subject.model.predictions(examples, recipe.training.per_device_eval_batch_size)
     decisions = tuple(_told(decision) for decision in task.decisions(examples, predictions))
     report = task.report(examples, predictions)
     if recipe.compression.evaluate is not None:
@@ -45,7 +44,7 @@ def _own_scores(subject: Subject, split: str) -> dict[str, float]:
     reader = ExampleReader(readers, subject.model.task.labels)
     good = [row for row in open_split(readers, split) if not isinstance(reader.read(row), BadRow)]
 
-    from nlpctl.inference.pipeline import windows
+    from nlpctl.inference.pipeline import WINDOW, windows
 
     def predict(rows: Rows) -> list[dict[str, Any]]:
         examples = [readers.read(values, None) for values in rows]

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from nlpctl import console
 from nlpctl.compression.plan.steps import EXPORTS, ORIGINAL, VOCABULARY, Step
 from nlpctl.compression.plan.strategy import EMBEDDINGS, parse_strategy
-from nlpctl.config.load import load_recipe
+from nlpctl.config.recipe_of import recipe_for_export, recipe_of, recipe_of_network
 from nlpctl.config.schema import Recipe
 from nlpctl.data.sample_rows import rows_to_calibrate, rows_to_compare
 from nlpctl.data.sources import has_split
@@ -22,12 +22,12 @@ from nlpctl.errors import RunFailed, UserError
 from nlpctl.files import staged_dir
 from nlpctl.graphs.calibration import Calibration
 from nlpctl.graphs.graph_files import INT8_PREFIX, ONNX_DYNAMIC, ONNX_STATIC, PREFIX, paddle_files
-from nlpctl.inference.trained import prepared
-from nlpctl.layout import MODEL, RECIPE
+from nlpctl.layout import MODEL
 from nlpctl.models.export_folder import ExportManifest, Graph, read_manifest, write_manifest
 from nlpctl.models.source import resolve_source
 from nlpctl.runners.compress.source import add_onnx, copy_files, copy_fp32, import_static, static_model
 from nlpctl.runners.export import ROWS, Wanted, export_versions, write_export
+from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.run_directory import RunDirectory
 
 if TYPE_CHECKING:
@@ -43,6 +43,7 @@ class Workbench:
     """
 
     recipe: Recipe
+    setup: ProcessSetup
     source: str
     output: Path
     _parities: dict[Path, Parity] = field(default_factory=dict)
@@ -66,7 +67,7 @@ class Workbench:
     # -- networks ----------------------------------------------------------------------------
 
     def _network(self, step: Step, run: RunDirectory) -> None:
-        setup, source, recipe = prepared(self.recipe), str(self._origin(step)), self.recipe
+        setup, source, recipe = self.setup, str(self._origin(step)), self.recipe
         if step.needs:  # it may read text otherwise than the source does: a student
             made = recipe_of_network(recipe, self.output / step.needs[0])
             recipe = dataclasses.replace(recipe, data=made.data, model=made.model)
@@ -106,15 +107,15 @@ class Workbench:
                 copy_fp32(Path(source), folder)
             else:
                 import_static(recipe, prefix, source, folder)
-            add_onnx(recipe, folder)
+            add_onnx(folder)
             return
         try:
             require_paddle2onnx()
-            write_export(recipe, source, folder, final, Wanted(("paddle", "onnx"), ("fp32",)))
+            write_export(recipe, self.setup, source, folder, final, Wanted(("paddle", "onnx"), ("fp32",)))
         except (RunFailed, UserError) as error:
             console.warn(f"{step.name} for Paddle alone: {error}")
             _empty(folder)
-            write_export(recipe, source, folder, final, Wanted(("paddle",), ("fp32",)))
+            write_export(recipe, self.setup, source, folder, final, Wanted(("paddle",), ("fp32",)))
 
     # -- graphs in 8 bits --------------------------------------------------------------------
 
@@ -149,7 +150,7 @@ class Workbench:
         if step.method == "qat":
             from nlpctl.compression.networks.qat import write_qat_graph
 
-            return write_qat_graph(self.recipe, self.output / step.needs[1], origin, folder)
+            return write_qat_graph(self.recipe, self.output / step.needs[1], origin, folder, recipe_of(origin))
         if step.method != EMBEDDINGS:
             raise ValueError(f"no graph is made by {step.method}")
         from nlpctl.graphs.embeddings import quantize_embeddings
@@ -181,8 +182,8 @@ class Workbench:
         """
         from nlpctl.export.check import run_graphs, with_checks
 
-        setup, parity = prepared(self.recipe), self._parity(self.output / EXPORTS / step.name.partition("+")[0])
-        findings, problems = run_graphs(folder, manifest, setup, parity)
+        parity = self._parity(self.output / EXPORTS / step.name.partition("+")[0])
+        findings, problems = run_graphs(folder, manifest, self.setup, parity)
         if any(problems.values()):
             raise RunFailed(problems=[each for found in problems.values() for each in found])
         return dataclasses.replace(
@@ -196,7 +197,7 @@ class Workbench:
             from nlpctl.inference.parity import LARGEST_BATCH, Parity
             from nlpctl.inference.samples import read_description
 
-            recipe, setup, manifest = self._reading(export), prepared(self.recipe), read_manifest(export)
+            recipe, setup, manifest = self._reading(export), self.setup, read_manifest(export)
             task, encoder = read_description(export, recipe)
             rows = rows_to_compare(
                 task_rows(recipe.task, recipe.data), None, encoder.tokenizer, ROWS, masked=task.hides
@@ -209,16 +210,8 @@ class Workbench:
     def _reading(self, export: Path) -> Recipe:
         """The recipe with the data of the source, read as the network of `export` reads them."""
         if export not in self._recipes:
-            from nlpctl.runners.compress.scorer import recipe_of
-
-            self._recipes[export] = recipe_of(self.recipe, export)
+            self._recipes[export] = recipe_for_export(self.recipe, export)
         return self._recipes[export]
-
-
-def recipe_of_network(recipe: Recipe, run: Path) -> Recipe:
-    """The recipe that a network of this compression was trained with, in the process that `recipe` asks for."""
-    own = load_recipe(run / RECIPE, (), "apply")
-    return dataclasses.replace(own, runtime=recipe.runtime, inference=recipe.inference)
 
 
 def ptq_settings(recipe: Recipe, algorithm: str) -> Calibration:

@@ -17,9 +17,9 @@ from nlpctl.compression.plan.steps import Step
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import EXIT_INTERRUPTED, RunFailed
 from nlpctl.files import STAGING_PREFIX, remove_leftovers, writing
-from nlpctl.inference.trained import prepared
 from nlpctl.runners.compress.workbench import Workbench
 from nlpctl.runtime.interrupt import STOP_SECONDS
+from nlpctl.runtime.process import set_up_process
 from nlpctl.runtime.worker import Worker, listen_for_interrupts
 
 FREE_SPACE = "free some space; then the same command goes on"
@@ -88,8 +88,7 @@ def _opened(temporary: str, recipe: Recipe, source: str, output: Path) -> Callab
     tempfile.tempdir = temporary
     os.setsid()  # a terminal's Ctrl-C reaches the parent alone, which passes it on once
     listen_for_interrupts(_leave)
-    prepared(recipe)
-    return Workbench(recipe, source, output).make
+    return Workbench(recipe, set_up_process(recipe), source, output).make
 
 
 def _leave(number: int, frame: FrameType | None) -> None:

@@ -1,0 +1,50 @@
+"""Which recipe counts.
+
+What a user names on the command line is read by config/load.py, with the flags laid over it. Everything else that has
+a recipe is asked here: a folder that nlpctl wrote, an export beside the recipe of its source, a student. Runners, and
+processes as they begin, call these functions and hand the Recipe on; nothing below them reads one.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+from nlpctl.config.load import load_recipe
+from nlpctl.config.schema import Recipe
+from nlpctl.layout import RECIPE
+
+_READING = ("max_seq_length", "doc_stride", "tokenizer")  # of section data: how a network reads text
+
+
+def recipe_of(folder: Path) -> Recipe:
+    """What a folder says of itself: a run by its recipe.yaml; a model folder, checkpoint or export by its task.json.
+
+    The latter holds how text is read and answered; all else is the default, and there are no data. UserError: the
+    folder is none of these, or damaged.
+    """
+    return load_recipe(folder, purpose="apply")
+
+
+def recipe_for_export(recipe: Recipe, export: Path) -> Recipe:
+    """`recipe`, its data and process, for an export whose network may read text otherwise: that of a student."""
+    own = recipe_of(export)
+    reading = {name: getattr(own.data, name) for name in _READING}
+    return dataclasses.replace(recipe, model=own.model, data=dataclasses.replace(recipe.data, **reading))
+
+
+def recipe_of_network(recipe: Recipe, run: Path) -> Recipe:
+    """The recipe that a network of a compression was trained with in `run`, for the process that `recipe` asks for."""
+    own = load_recipe(run / RECIPE, purpose="apply")
+    return dataclasses.replace(own, runtime=recipe.runtime, inference=recipe.inference)
+
+
+def with_student(recipe: Recipe) -> Recipe:
+    """`recipe` with what distillation.student names as `recipe.student`; without one where there is no such file.
+
+    Only a distillation needs it, and says so. UserError: the file is no recipe.
+    """
+    name = recipe.distillation.student
+    if name is None or not Path(name).exists():
+        return dataclasses.replace(recipe, student=None)
+    return dataclasses.replace(recipe, student=load_recipe(name, purpose="apply"))

@@ -1,0 +1,118 @@
+"""A training run, from the checked network to its scores: the same for `nlpctl train` and within `nlpctl compress`.
+
+    ready = make_ready(recipe, setup, task, data)    # fine_tune.py: the network and its rows; nothing is written yet
+    begin_run(...)                                   # begin.py: the run directory is ours
+    train_and_score(ready, run, checkpoint)          # RUN/model, metrics.json, mistakes.json
+
+A caller may take the directory first, where it keeps there what the network starts from.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nlpctl import console
+from nlpctl.data.examples import ExampleList, ExampleReader
+from nlpctl.data.places import places
+from nlpctl.data.sources import open_split
+from nlpctl.data.splits import TrainingData
+from nlpctl.files import write_json_atomic
+from nlpctl.inference.trained import TrainedModel, load_network
+from nlpctl.models.folder import tune_labels
+from nlpctl.runtime.run_directory import RunDirectory
+from nlpctl.tasks.base import Task
+from nlpctl.tasks.mistakes import worst
+from nlpctl.training.fine_tune import Ready, fine_tune
+from nlpctl.training.optimizer import parameter_report
+from nlpctl.training.trainer import TrainingLoss
+
+MOST = 50  # rows that mistakes.json keeps
+LONGEST = 1000  # characters of a text in it
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The best model, opened as it lies in the run, and its scores: {"dev": report, "test": report}."""
+
+    model: TrainedModel
+    metrics: dict[str, Any]
+
+
+def train_and_score(
+    ready: Ready,
+    run: RunDirectory,
+    from_checkpoint: bool,
+    *,
+    loss: TrainingLoss | None = None,
+    finish: Callable[[Path], None] | None = None,
+) -> Trained | None:
+    """Train in this process and, in process 0, score the best model. None in the other processes of a run.
+
+    `from_checkpoint`: go on from the last checkpoint where there is one. `loss`: in place of the task's own. `finish`:
+    called with the folder of the best model before it is scored.
+    """
+    if ready.setup.rank == 0:
+        run.update_manifest(parameters=parameter_report(ready.model, ready.recipe))
+    checkpoint = run.last_checkpoint() if from_checkpoint else None
+    if checkpoint is not None:
+        console.note(f"going on from {checkpoint}")
+    fine_tune(ready, run, checkpoint, loss)
+    if ready.setup.rank != 0:
+        return None
+    if finish is not None:
+        finish(run.model)
+    model = load_network(ready.recipe, str(run.model))  # as it lies on disk: the scores are those of `nlpctl eval`
+    console.note(f"model {run.model} on {ready.setup.device}")
+    metrics = _score(run, ready.data, model, ready.recipe.training.per_device_eval_batch_size)
+    write_json_atomic(run.metrics_file, metrics)
+    return Trained(model, metrics)
+
+
+def _score(run: RunDirectory, data: TrainingData, model: TrainedModel, batch_size: int) -> dict[str, Any]:
+    """Scores on dev and test; the rows of the first of them that the model is most wrong about are written down.
+
+    What the task tunes is tuned on dev first, and kept with the model.
+    """
+    splits = {name: examples for name, examples in (("dev", data.dev), ("test", data.test)) if examples is not None}
+    if not splits:
+        return {}
+    predictions = {name: model.predictions(examples, batch_size) for name, examples in splits.items()}
+    task = model.task
+    if data.dev is not None:
+        task = task.tuned(data.dev, predictions["dev"])
+        tune_labels(run.model, task.labels.names, task.thresholds)
+    split = next(iter(splits))
+    write_json_atomic(run.mistakes_file, describe_mistakes(task, data, split, splits[split], predictions[split]))
+    return {name: task.report(examples, predictions[name]) for name, examples in splits.items()}
+
+
+def describe_mistakes(
+    task: Task, data: TrainingData, split: str, examples: ExampleList, predictions: Sequence[Any]
+) -> dict[str, Any]:
+    """What stands in mistakes.json: how many rows of `split` are answered wrongly, and the worst of them, by line."""
+    rows, found = data.rows, task.mistakes(examples, predictions)
+    chosen = worst(found, MOST)
+    wrong = [examples[mistake.row] for mistake in chosen]
+    where = places(open_split(rows, split), ExampleReader(rows, data.labels), wrong) if wrong else []
+    return {
+        "split": split,
+        "rows": len(examples),
+        "wrong": len(found),
+        "worst": [
+            {
+                "where": place,
+                "texts": {column: _cut(text) for column, text in rows.passages(example).items()},
+                "expected": _cut(mistake.expected),
+                "given": _cut(mistake.given),
+                "size": mistake.size,
+            }
+            for mistake, example, place in zip(chosen, wrong, where, strict=True)
+        ],
+    }
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
