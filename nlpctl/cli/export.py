@@ -9,6 +9,7 @@ import typer
 
 from nlpctl.cli.options import load_command_recipe
 from nlpctl.config.located import located
+from nlpctl.export.plan import precisions
 from nlpctl.layout import EXPORT_REPORT
 from nlpctl.runtime import console
 
@@ -27,7 +28,7 @@ def export(
         typer.Option(
             "--precision",
             metavar="NAMES",
-            help="fp32; int8 adds graphs of 8 bits by every method that passes; int8-dynamic, int8-static: by one.",
+            help=f"fp32; int8 adds graphs of 8 bits by each method that passes; {', '.join(precisions()[2:])}: by one.",
         ),
     ] = "fp32",
     layout: Annotated[
