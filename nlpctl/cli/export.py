@@ -8,8 +8,8 @@ from typing import Annotated
 import typer
 
 from nlpctl.cli.options import load_command_recipe
+from nlpctl.compression.strategies.registry import export_precisions
 from nlpctl.config.located import located
-from nlpctl.export.plan import precisions
 from nlpctl.layout import EXPORT_REPORT
 from nlpctl.runtime import console
 
@@ -28,7 +28,8 @@ def export(
         typer.Option(
             "--precision",
             metavar="NAMES",
-            help=f"fp32; int8 adds graphs of 8 bits by each method that passes; {', '.join(precisions()[2:])}: by one.",
+            help="fp32; int8 adds graphs of 8 bits by every method that passes; "
+            f"{', '.join(export_precisions()[2:])}: by one.",
         ),
     ] = "fp32",
     layout: Annotated[

@@ -4,24 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nlpctl.compression.strategies.base import Int8Strategy
-from nlpctl.compression.strategies.registry import int8_of_graphs
+from nlpctl.compression.strategies.base import FP32, INT8, Int8Strategy
+from nlpctl.compression.strategies.registry import export_precisions, int8_of_graphs
 from nlpctl.errors import UserError
 from nlpctl.graphs.graph_files import FORMATS, ONNX, PREFIX, paddle_files
 from nlpctl.models.export_folder import Graph
 from nlpctl.names import did_you_mean
 
-FP32, INT8 = "fp32", "int8"
-
-
-def precisions() -> tuple[str, ...]:
-    """What --precision may name: int8 is every way to 8 bits, int8-dynamic one of them."""
-    return tuple(dict.fromkeys([FP32, INT8, *(strategy.precision for strategy in int8_of_graphs())]))
-
 
 def check_names(formats: tuple[str, ...], wanted: tuple[str, ...]) -> None:
     """UserError where these are no formats and precisions of an export."""
-    for given, known, flag in ((formats, FORMATS, "--format"), (wanted, precisions(), "--precision")):
+    for given, known, flag in ((formats, FORMATS, "--format"), (wanted, export_precisions(), "--precision")):
         if not given:
             raise UserError("names nothing", flag, f"of {', '.join(known)}")
         for name in given:
@@ -39,7 +32,7 @@ def check_names(formats: tuple[str, ...], wanted: tuple[str, ...]) -> None:
 
 @dataclass(frozen=True)
 class Plan:
-    """The graphs that are wanted: names of FORMATS and `precisions`.
+    """The graphs that are wanted: names of FORMATS and `export_precisions`.
 
     "int8" means every method that a format has and that suits the network; "int8-dynamic" is that method or none.
     """

@@ -15,11 +15,16 @@ from made_runs import make_run
 from nlpctl.cli.app import main
 from nlpctl.compression.plan.costs import Costs
 from nlpctl.compression.plan.steps import plan_steps
-from nlpctl.compression.plan.strategy import parse_strategy, trains
+from nlpctl.compression.plan.strategy import parse_strategy, strategies_of, trains
 from nlpctl.compression.strategies import registry
+from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import CompressionSection
 from nlpctl.errors import UserError
+from nlpctl.export.plan import Plan
 from nlpctl.models.export_folder import read_manifest
+from nlpctl.runners.compress.refusals import warn_unread
+from nlpctl.runners.compress.workbench import Workbench
+from nlpctl.runtime.run_directory import RunDirectory
 
 PACKAGE = Path(registry.__file__).resolve().parents[2]
 
@@ -112,21 +117,41 @@ def test_what_it_cannot_be_part_of(registered, text, message):
         parse_strategy(text)
 
 
-def test_it_is_made_scored_and_in_the_table_and_export_offers_it(registered, tmp_path, capsys):
+def test_it_is_made_scored_and_in_the_table_and_export_offers_it(registered, tmp_path):
     run = make_run(tmp_path, "sequence_classification").run_dir
-    words = ["--strategy", "one-scale,twin+one-scale", "--batch_sizes", "2", "--width_mult_list", "1/2"]
-    assert main(["compress", str(run), *words]) == 0
-    assert "--width_mult_list" not in capsys.readouterr().err  # twin says that it reads it
+    assert main(["compress", str(run), "--strategy", "one-scale", "--batch_sizes", "2"]) == 0
     report = json.loads((run / "compress" / "report.json").read_text())
     assert not report["failures"]
-    way = "onnxruntime int8 (one-scale)"
-    assert {f"original+one-scale, {way}", f"twin+one-scale, {way}"} <= {row["name"] for row in report["rows"]}
+    assert "original+one-scale, onnxruntime int8 (one-scale)" in {row["name"] for row in report["rows"]}
     assert "original+one-scale" in (run / "compress" / "report.md").read_text()
-    for precision, methods in (("int8-one-scale", ["one-scale"]), ("int8", ["dynamic", "static", "one-scale"])):
-        folder = tmp_path / precision
-        assert main(["export", str(run), "--format", "onnx", "--precision", precision, "-o", str(folder)]) == 0
-        assert [graph.method for graph in read_manifest(folder).graphs] == [None, *methods]
-    assert main(["export", str(run), "--format", "paddle", "--precision", "int8-one-scale"]) == 2
+    words = ["export", str(run), "-o", str(tmp_path / "export"), "--precision", "int8-one-scale", "--format"]
+    assert main([*words, "paddle"]) == 2
+    assert main([*words, "onnx"]) == 0
+    assert [graph.method for graph in read_manifest(tmp_path / "export").graphs] == [None, "one-scale"]
+
+
+def test_int8_is_all_of_them(registered):
+    plan = Plan(("paddle", "onnx"), ("fp32", "int8"))
+    assert [graph.method for graph in plan.graphs()] == [None, None, "ptq", "dynamic", "static", "one-scale"]
+    assert plan.may_lack(registered[0].graph)
+    alone = Plan(("onnx",), ("int8-one-scale",))
+    assert [graph.method for graph in alone.graphs()] == [None, "one-scale"]
+    assert not alone.may_lack(registered[0].graph)
+
+
+def test_a_network_is_made(registered, tmp_path, capsys):
+    recipe = make_run(tmp_path, "sequence_classification")
+    chains = parse_strategy("twin")
+    step = next(step for step in plan_steps(chains, recipe.compression) if step.is_network)
+    Workbench(recipe, str(recipe.run_dir / "model"), tmp_path / "out").make(step)
+    made = RunDirectory(tmp_path / "out" / "networks" / "twin")
+    assert made.is_finished and (made.model / "config.json").is_file()
+    flag = Override("compression.width_mult_list", "1/2", "--width_mult_list")
+    given = load_recipe(recipe.run_dir, [flag], "apply")
+    warn_unread(given, strategies_of(parse_strategy("one-scale"), given.compression))
+    assert "--width_mult_list changes nothing: it is for dynabert and twin" in capsys.readouterr().err
+    warn_unread(given, strategies_of(chains, given.compression))
+    assert "changes nothing" not in capsys.readouterr().err
 
 
 # Words that are also something else: PaddleNLP's flag and a precision, a key of recipes.

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 
 KEY = "compression.strategy"
 NETWORKS, EXPORTS, CANDIDATES = "networks", "exports", "candidates"
+FP32, INT8 = "fp32", "int8"
 ORIGINAL = "original"  # the export of the source itself
 
 START = 10.0  # seconds: a process, Paddle, opening graphs
@@ -128,7 +129,7 @@ class Making:
 
     def fp32(self, format: str) -> Path:
         """The fp32 graph in a format: the file of ONNX, the prefix of Paddle's files. UserError: there is none."""
-        found = next((each for each in self.graphs if (each.format, each.precision) == (format, "fp32")), None)
+        found = next((each for each in self.graphs if (each.format, each.precision) == (format, FP32)), None)
         if found is None:
             message = f"there is no fp32 graph in the format {format}"
             raise UserError(message, str(self.origin), "see the warnings above")
@@ -260,7 +261,7 @@ class Int8Strategy(GraphStrategy):
     @property
     def precision(self) -> str:
         """What `nlpctl export --precision` calls this one graph: int8-dynamic."""
-        return f"int8-{self.graph.method}"
+        return f"{INT8}-{self.graph.method}"
 
     @abstractmethod
     def write(self, making: Making) -> None:

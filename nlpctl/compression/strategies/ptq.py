@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nlpctl.compression.strategies.base import CalibratedInt8, Making, Strategy
+from nlpctl.compression.strategies.base import INT8, CalibratedInt8, Making, Strategy
 from nlpctl.config.schema import Recipe
 from nlpctl.graphs.calibration import Calibration
 from nlpctl.graphs.graph_files import INT8_PREFIX, paddle_files
@@ -29,7 +29,7 @@ class Ptq(CalibratedInt8):
     @property
     def precision(self) -> str:
         """int8 alone: an export has no other such graph for Paddle."""
-        return "int8"
+        return INT8
 
     def algorithms(self, section: Any) -> Sequence[str]:
         return section.algo_list or ALGORITHMS

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nlpctl.compression.strategies.base import Int8Strategy, Strategy
+from nlpctl.compression.strategies.base import FP32, INT8, Int8Strategy, Strategy
 from nlpctl.compression.strategies.bf16 import Bf16
 from nlpctl.compression.strategies.distill import Distill
 from nlpctl.compression.strategies.dynabert import DynaBert
@@ -42,3 +42,8 @@ def every_strategy() -> tuple[Strategy, ...]:
 def int8_of_graphs() -> tuple[Int8Strategy, ...]:
     """The ways to 8 bits that a graph is enough for: what `nlpctl export` offers."""
     return tuple(each for each in STRATEGIES if isinstance(each, Int8Strategy) and each.on_network is None)
+
+
+def export_precisions() -> tuple[str, ...]:
+    """What `nlpctl export --precision` may name: int8 is every way to 8 bits, int8-dynamic one of them."""
+    return tuple(dict.fromkeys([FP32, INT8, *(strategy.precision for strategy in int8_of_graphs())]))

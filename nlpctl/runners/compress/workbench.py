@@ -1,4 +1,4 @@
-"""The steps of a compression, each of which makes one folder: done in a process of their own (compress_worker.py)."""
+"""The steps of a compression, each of which makes one folder: done in a process of their own (worker.py)."""
 
 from __future__ import annotations
 
