@@ -30,8 +30,9 @@ from unittest import mock
 from bench_common import conditions, conditions_line
 from parity_models import KINDS, Kind, make_run
 
-from nlpctl.compression.plan.steps import CANDIDATES, EXPORTS, NETWORKS, Step, plan_steps
+from nlpctl.compression.plan.steps import plan_steps
 from nlpctl.compression.plan.strategy import parse_strategy
+from nlpctl.compression.strategies.base import CANDIDATES, EXPORTS, NETWORKS, Step
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.recipe_of import recipe_for_export
 from nlpctl.config.schema import Recipe

@@ -83,8 +83,7 @@ HELP = {
     "to_static": "Train the network as a static graph.",
     "force_reshard_pp": "Reshard the pipeline even where the degrees agree.",
     "prune_embeddings": "Leave out the words that training rows do not hold, before anything else.",
-    "strategy": "Alternatives between commas, of dynabert, distill, ptq, qat, ort-dynamic, ort-static, embeddings, "
-    "bf16; A+B is B after A.",
+    "strategy": "Alternatives between commas; A+B is B after A. `nlpctl compress --help` names the strategies.",
     "width_mult_list": "Widths kept by DynaBERT, such as 3/4; default: [3/4].",
     "onnx_format": "Paddle's format of int8 graphs; false, the older one, is refused.",
     "weight_quantize_type": "How weights are quantised.",

@@ -9,11 +9,19 @@ import typer
 
 from nlpctl import console
 from nlpctl.cli.options import load_command_recipe
+from nlpctl.compression.strategies.registry import strategies
 from nlpctl.config.load import Override
 from nlpctl.config.located import located
+from nlpctl.config.schema import CompressionSection
 
 if TYPE_CHECKING:
-    from nlpctl.runners.compress.command import CompressResult
+    from nlpctl.runners.compress.result import CompressResult
+
+
+def _known() -> str:
+    """What --strategy may name, and what it does without the flag."""
+    told = "; ".join(f"{strategy.name}: {strategy.help}" for strategy in strategies().values())
+    return f"{told}. Default: {CompressionSection().strategy}"
 
 
 def compress(
@@ -26,8 +34,7 @@ def compress(
         typer.Option(
             "--strategy",
             metavar="NAMES",
-            help="What to try: dynabert, distill, ptq, qat, ort-dynamic, ort-static, embeddings, bf16; A+B is B after "
-            "A, a comma separates what is tried beside each other. Default: dynabert+ptq.",
+            help=f"What to try; A+B is B after A, a comma separates what is tried beside each other. {_known()}.",
         ),
     ] = None,
     max_drop: Annotated[

@@ -9,6 +9,7 @@ import typer
 
 from nlpctl import console
 from nlpctl.cli.options import load_command_recipe
+from nlpctl.compression.strategies.registry import export_precisions
 from nlpctl.config.located import located
 from nlpctl.layout import EXPORT_REPORT
 
@@ -27,7 +28,8 @@ def export(
         typer.Option(
             "--precision",
             metavar="NAMES",
-            help="fp32; int8 adds graphs of 8 bits by every method that passes; int8-dynamic, int8-static: by one.",
+            help="fp32; int8 adds graphs of 8 bits by every method that passes; "
+            f"{', '.join(export_precisions()[2:])}: by one.",
         ),
     ] = "fp32",
     layout: Annotated[

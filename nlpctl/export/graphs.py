@@ -1,4 +1,4 @@
-"""Which graphs an export holds, and writing them."""
+"""Writing the graphs of an export."""
 
 from __future__ import annotations
 
@@ -8,56 +8,15 @@ from pathlib import Path
 
 import paddle
 
+from nlpctl.compression.strategies.base import Making
 from nlpctl.data.collate import Batch
 from nlpctl.errors import NlpctlError, Problem, RunFailed
-from nlpctl.graphs.graph_files import INT8_PREFIX, ONNX, ONNX_DYNAMIC, ONNX_STATIC, PREFIX, paddle_files
-from nlpctl.graphs.onnx import require_paddle2onnx, write_onnx_graph
+from nlpctl.export.plan import Plan
+from nlpctl.graphs.graph_files import ONNX, PREFIX
+from nlpctl.graphs.onnx import write_onnx_graph
 from nlpctl.graphs.onnx_gru import is_own_onnx, write_onnx_gru
 from nlpctl.graphs.to_static import write_paddle_graph
 from nlpctl.models.export_folder import Graph, TensorSpec
-
-
-@dataclass(frozen=True)
-class Plan:
-    """The graphs that are wanted: names of FORMATS and PRECISIONS.
-
-    "int8" means every method that a format has and that suits the network; "int8-dynamic" is that method or none.
-    """
-
-    formats: tuple[str, ...]
-    precisions: tuple[str, ...]
-
-    def check(self) -> None:
-        """UserError where a package is missing that makes these graphs."""
-        if "onnx" in self.formats:
-            require_paddle2onnx()
-
-    @property
-    def calibrated(self) -> bool:
-        """Whether rows are needed that show how large activations get."""
-        return self._wants("static") or ("paddle" in self.formats and "int8" in self.precisions)
-
-    def graphs(self) -> tuple[Graph, ...]:
-        """fp32 graphs before those that are made of them."""
-        found = []
-        if "paddle" in self.formats:
-            found.append(Graph("paddle", "fp32", paddle_files(PREFIX)))
-        if "onnx" in self.formats:
-            found.append(Graph("onnx", "fp32", (ONNX,)))
-        if "paddle" in self.formats and "int8" in self.precisions:
-            found.append(Graph("paddle", "int8", paddle_files(INT8_PREFIX), "ptq"))
-        if self._wants("dynamic"):
-            found.append(Graph("onnx", "int8", (ONNX_DYNAMIC,), "dynamic"))
-        if self._wants("static"):
-            found.append(Graph("onnx", "int8", (ONNX_STATIC,), "static"))
-        return tuple(found)
-
-    def may_lack(self, graph: Graph) -> bool:
-        """Whether an export without `graph` is what was asked for too: it is of a family, and not named itself."""
-        return graph.precision == "int8" and f"int8-{graph.method}" not in self.precisions
-
-    def _wants(self, method: str) -> bool:
-        return "onnx" in self.formats and bool({"int8", f"int8-{method}"} & set(self.precisions))
 
 
 @dataclass(frozen=True)
@@ -92,23 +51,22 @@ def write_graphs(
     """
     prefix, refused = folder / PREFIX, []
     outputs = write_paddle_graph(network, batch, output_names, prefix)
-    for graph in plan.graphs():
-        if graph.precision == "int8":
-            try:
-                _quantize(folder, graph, calibration)
-            except OSError:  # a full disk
-                raise
-            except Exception as error:
-                problems = _problems(graph, error)
-                if not plan.may_lack(graph):
-                    raise RunFailed(problems=problems) from error
-                remove_graph(folder, graph)
-                refused.append(Refused(graph, problems))
-        elif graph.format == "onnx" and is_own_onnx(network):
-            (ids,) = batch
-            write_onnx_gru(network, ids, output_names, folder / ONNX)
-        elif graph.format == "onnx":
-            write_onnx_graph(prefix, folder / ONNX, network.config.pad_token_id)
+    if "onnx" in plan.formats and is_own_onnx(network):
+        (ids,) = batch
+        write_onnx_gru(network, ids, output_names, folder / ONNX)
+    elif "onnx" in plan.formats:
+        write_onnx_graph(prefix, folder / ONNX, network.config.pad_token_id)
+    for strategy in plan.int8():
+        try:
+            strategy.make_graph(Making(folder, plan.fp32(), folder, calibration))
+        except OSError:  # a full disk
+            raise
+        except Exception as error:
+            problems = _problems(strategy.graph, error)
+            if not plan.may_lack(strategy.graph):
+                raise RunFailed(problems=problems) from error
+            remove_graph(folder, strategy.graph)
+            refused.append(Refused(strategy.graph, problems))
     if "paddle" not in plan.formats:
         for file in folder.glob(f"{PREFIX}.pd*"):
             file.unlink()
@@ -120,19 +78,3 @@ def _problems(graph: Graph, error: Exception) -> tuple[Problem, ...]:
     if isinstance(error, NlpctlError):
         return tuple(replace(each, where=graph.files[0]) for each in error.problems)
     return (Problem(f"quantising fails: {type(error).__name__}: {error}", graph.files[0], "use it in fp32"),)
-
-
-def _quantize(folder: Path, graph: Graph, calibration: Callable[[], Iterable[Batch]]) -> None:
-    """Write an int8 graph from the fp32 graph of its format."""
-    if graph.method == "ptq":
-        from nlpctl.graphs.ptq import quantize
-
-        quantize(folder / PREFIX, folder / INT8_PREFIX, calibration())
-        return
-    from nlpctl.graphs.onnx_quantize import quantize_dynamic, quantize_static
-
-    file = folder / graph.files[0]
-    if graph.method == "dynamic":
-        quantize_dynamic(folder / ONNX, file)
-    else:
-        quantize_static(folder / ONNX, file, calibration())

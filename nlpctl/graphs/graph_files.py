@@ -1,9 +1,8 @@
-"""What an export may hold: formats, precisions, and the names of the graph files."""
+"""What an export may hold: formats, and the names of the graph files."""
 
 from __future__ import annotations
 
 FORMATS = ("paddle", "onnx")
-PRECISIONS = ("fp32", "int8", "int8-dynamic", "int8-static")
 
 PROGRAM, PARAMETERS = ".pdmodel", ".pdiparams"
 PREFIX = "model"  # model.pdmodel model.pdiparams

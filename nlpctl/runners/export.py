@@ -18,8 +18,9 @@ from nlpctl.data.sample_rows import require_rows, rows_to_calibrate, rows_to_com
 from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.export import layouts
+from nlpctl.export.plan import Plan, check_names
 from nlpctl.files import staged_dir, writing
-from nlpctl.graphs.graph_files import FORMATS, PRECISIONS
+from nlpctl.inference.trained import load_network
 from nlpctl.layout import EXPORT, EXPORT_MANIFEST, MODEL, RECIPE
 from nlpctl.models.export_folder import ExportManifest, read_manifest, write_manifest
 from nlpctl.models.folder import make_card, save_description
@@ -48,18 +49,7 @@ class Wanted:
     rows: int = ROWS
 
     def __post_init__(self) -> None:
-        for given, known, flag in ((self.formats, FORMATS, "--format"), (self.precisions, PRECISIONS, "--precision")):
-            if not given:
-                raise UserError("names nothing", flag, f"of {', '.join(known)}")
-            for name in given:
-                if name in ("bf16", "fp16"):
-                    hint = f"leave it out; then `nlpctl predict EXPORT --precision {name}`"
-                    raise UserError(f"{name} is no file: an engine computes the fp32 graph in it", flag, hint)
-                if name not in known:
-                    raise UserError(f"there is no {name!r}{did_you_mean(name, known)}", flag, f"of {', '.join(known)}")
-        if "onnx" not in self.formats and {"int8-dynamic", "int8-static"} & set(self.precisions):
-            message = "int8-dynamic and int8-static are made for ONNX Runtime"
-            raise UserError(message, "--precision", "add --format onnx, or take int8")
+        check_names(self.formats, self.precisions)
 
 
 @dataclass(frozen=True)
@@ -210,11 +200,10 @@ def write_export(
     RunFailed where a graph that is wanted cannot be made, or does not answer as the network does.
     """
     from nlpctl.export.check import compare_graphs, warn_refused
-    from nlpctl.export.graphs import Plan, write_graphs
+    from nlpctl.export.graphs import write_graphs
     from nlpctl.export.report import write_report
     from nlpctl.graphs.to_static import input_specs
     from nlpctl.inference.parity import Parity, batches_of
-    from nlpctl.inference.trained import load_network
 
     plan = Plan(wanted.formats, wanted.precisions)
     plan.check()

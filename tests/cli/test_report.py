@@ -9,8 +9,8 @@ from scored import scored
 
 from nlpctl.compression.plan.scores import Metric
 from nlpctl.compression.plan.selection import Aim
-from nlpctl.runners.compress.command import CompressResult
 from nlpctl.runners.compress.report import write_reports
+from nlpctl.runners.compress.result import CompressResult
 from nlpctl.runtime.event_log import EventLog
 
 MISTAKES = {

@@ -19,6 +19,7 @@ from nlpctl.compression.networks.teacher import open_teacher
 from nlpctl.compression.networks.training import load_source, read_data
 from nlpctl.compression.plan.costs import trained_rows
 from nlpctl.compression.plan.plan_file import make_plan
+from nlpctl.compression.strategies.distill import Distill
 from nlpctl.config.distillation_section import DistillationSection
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.model_section import ModelSection, ScratchSection
@@ -345,4 +346,4 @@ def test_rows_that_a_student_reads(tmp_path: Path) -> None:
     (tmp_path / "more.txt").write_text("bad food\n" * 4)
     recipe, _, _ = opened(tmp_path, ("sequence_classification", "bert"), f"distillation.student={student}",
                           f"distillation.unlabelled={tmp_path / 'more.txt'}", MORE_TEXTS)  # fmt: skip
-    assert trained_rows(recipe)["distill"] == 5 * 3 * (20 + 4)
+    assert trained_rows(recipe, [Distill()])["distill"] == 5 * 3 * (20 + 4)

@@ -7,12 +7,13 @@ from types import SimpleNamespace
 import pytest
 from scored import scored
 
-from nlpctl.compression.plan.costs import TRAINING, WAYS, Clock, Costs, read_times, told, write_times
+from nlpctl.compression.plan.costs import WAYS, Clock, Costs, read_times, told, write_times
 from nlpctl.compression.plan.explore import SAFETY, Explorer
 from nlpctl.compression.plan.scores import Metric
 from nlpctl.compression.plan.selection import Aim
-from nlpctl.compression.plan.steps import CANDIDATES, plan_steps
+from nlpctl.compression.plan.steps import plan_steps
 from nlpctl.compression.plan.strategy import parse_strategy
+from nlpctl.compression.strategies.base import CANDIDATES, TRAINING
 
 REFERENCE = scored("original", 0.880)
 ROWS = {"dynabert": 10_000.0, "qat": 10_000.0, "distill": 10_000.0}

@@ -11,6 +11,7 @@ import pytest
 from made_runs import make_run
 
 from nlpctl.compression.networks.qat import check, train_qat, watched, write_qat_graph
+from nlpctl.compression.strategies.qat import Qat
 from nlpctl.config.load import load_recipe
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.errors import Interrupted, RunFailed, UserError
@@ -66,7 +67,8 @@ def test_the_engine_decides_as_the_simulated_network(tmp_path, task, architectur
     result = export(recipe, str(source), Wanted())
     folder = recipe.run_dir / "candidate"
     folder.mkdir()
-    graph = write_qat_graph(recipe, run.path, result.folder, folder, recipe_of(result.folder))
+    write_qat_graph(recipe, run.path, result.folder, folder, recipe_of(result.folder))
+    graph = Qat.graph
     assert (graph.precision, graph.method) == ("int8", "qat")
     assert sorted(path.name for path in folder.iterdir()) == sorted(graph.files)
     model = load_network(recipe, str(run.model))
@@ -167,9 +169,9 @@ def test_killed_while_the_graph_is_made(tmp_path, monkeypatch):
         return write_simulated_graph(*arguments, **options)
 
     monkeypatch.setattr("nlpctl.compression.networks.qat.write_simulated_graph", watch)
-    graph = write_qat_graph(recipe, run.path, result.folder, folder, recipe_of(result.folder))
+    write_qat_graph(recipe, run.path, result.folder, folder, recipe_of(result.folder))
     assert beside == [".staged"]
-    assert sorted(path.name for path in folder.iterdir()) == sorted(graph.files)
+    assert sorted(path.name for path in folder.iterdir()) == sorted(Qat.graph.files)
 
 
 def test_refused_before_any_work(tmp_path):

@@ -19,7 +19,8 @@ import pytest
 from made_runs import make_run
 
 from nlpctl.cli.app import main
-from nlpctl.compression.plan.steps import CANDIDATES, EXPORTS, Step
+from nlpctl.compression.strategies.base import CANDIDATES, EXPORTS, Step
+from nlpctl.compression.strategies.ort_dynamic import OrtDynamic
 from nlpctl.errors import RunFailed
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.runners.compress.worker import StepProcess, TimeIsUp
@@ -172,7 +173,7 @@ def test_a_process_that_dies_costs_its_step_alone(run, whole, tmp_path):
 
     folder = tmp_path / "made"
     shutil.copytree(run / "compress" / EXPORTS, folder / EXPORTS)
-    step = Step(CANDIDATES, "original+ort-dynamic", "ort-dynamic", ("exports/original",))
+    step = Step(CANDIDATES, "original+ort-dynamic", OrtDynamic(), ("exports/original",))
     with StepProcess(load_recipe(run, (), "apply"), str(run / "model"), folder) as maker:
         killer = threading.Thread(target=_kill_when_there, args=(maker,))
         killer.start()
@@ -182,7 +183,7 @@ def test_a_process_that_dies_costs_its_step_alone(run, whole, tmp_path):
         assert not (folder / step.folder).exists()
         maker.make(step)
         with pytest.raises(TimeIsUp, match="was ended after 0 s"):
-            maker.make(Step(CANDIDATES, "late", "ort-dynamic", ("exports/original",)), 0.001)
+            maker.make(Step(CANDIDATES, "late", OrtDynamic(), ("exports/original",)), 0.001)
         (temporary,) = folder.glob(".staging-temporary-*")
         (temporary / "left").touch()
     assert sums(folder / step.folder) == sums(run / "compress" / step.folder)

@@ -12,8 +12,9 @@ from scored import scored
 
 from nlpctl.compression.plan.costs import Clock
 from nlpctl.compression.plan.scores import Metric, Scored
-from nlpctl.compression.plan.steps import Step, plan_steps
-from nlpctl.compression.plan.strategy import parse_strategy
+from nlpctl.compression.plan.steps import plan_steps
+from nlpctl.compression.plan.strategy import parse_strategy, strategies_of
+from nlpctl.compression.strategies.base import Step
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.runners.compress import command as compress
@@ -238,7 +239,8 @@ def test_a_flag_that_no_strategy_reads_is_told(tmp_path, capsys):
     file.write_text("task: sequence_classification\ncompression: {algo_list: [avg]}\n")
     flags = [Override("compression.width_mult_list", "1/2", "--width_mult_list")]
     flags += [Override("compression.batch_num_list", "4", "--batch_num_list")]
-    warn_unread(load_recipe(file, flags, "apply"), parse_strategy("ort-static,distill"))
+    recipe = load_recipe(file, flags, "apply")
+    warn_unread(recipe, strategies_of(parse_strategy("ort-static,distill"), recipe.compression))
     told = capsys.readouterr().err
     assert "--width_mult_list changes nothing: it is for dynabert" in told
     assert told.count("changes nothing") == 1  # a recipe's own settings may be there for other strategies

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -10,20 +11,26 @@ from scored import scored
 
 from nlpctl.compression.plan.scores import OWN, Failure, Metric
 from nlpctl.compression.plan.selection import Aim
-from nlpctl.compression.plan.strategy import parse_strategy
+from nlpctl.compression.plan.strategy import parse_strategy, strategies_of
+from nlpctl.compression.strategies.base import Strategy
+from nlpctl.compression.strategies.ptq import Ptq
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.inference.support import Machine
 from nlpctl.runners.compress import command as compress
-from nlpctl.runners.compress.command import CompressResult
 from nlpctl.runners.compress.refusals import check_engines, refuse_missing, warn_unread
 from nlpctl.runners.compress.report import report
-from nlpctl.runners.compress.workbench import ptq_settings
+from nlpctl.runners.compress.result import CompressResult
 from nlpctl.runtime.cpu import CpuInfo
 
 CPU = CpuInfo("AuthenticAMD", "an older one", ("avx2",))
 OLDER = Machine(CPU, "cpu", onnxruntime=True, onnxruntime_gpu=True, gpu_bf16=True, tensorrt=False)
+
+
+def strategies(recipe: Recipe, text: str | None = None) -> tuple[Strategy, ...]:
+    """Those that a recipe asks for, or `text` in its place."""
+    return strategies_of(parse_strategy(text or recipe.compression.strategy), recipe.compression)
 
 
 @pytest.fixture
@@ -40,39 +47,41 @@ def recipe(tmp_path):
 
 def test_files_that_will_be_read_are_there(recipe, tmp_path):
     with pytest.raises(UserError, match="test.tsv does not exist"):
-        refuse_missing(recipe("ort-dynamic"), str(tmp_path), parse_strategy("ort-dynamic"), False)
+        refuse_missing(given := recipe("ort-dynamic"), str(tmp_path), strategies(given), False)
     (tmp_path / "test.tsv").write_text("text\tlabel\na\tx\n")
     given = recipe("ort-dynamic,ptq")
     (tmp_path / "train.tsv").unlink()
-    refuse_missing(given, str(tmp_path), parse_strategy("ort-dynamic"), False)  # reads no training rows
+    refuse_missing(given, str(tmp_path), strategies(given, "ort-dynamic"), False)  # reads no training rows
     with pytest.raises(UserError, match="train.tsv does not exist"):
-        refuse_missing(given, str(tmp_path), parse_strategy("ptq"), False)
+        refuse_missing(given, str(tmp_path), strategies(given, "ptq"), False)
     words = Override("compression.prune_embeddings", "true", "--prune_embeddings")
     with pytest.raises(UserError, match="train.tsv does not exist"):
         fewer = load_recipe(tmp_path / "recipe.yaml", (words,), "apply")
-        refuse_missing(fewer, str(tmp_path), parse_strategy("ort-dynamic"), False)
+        refuse_missing(fewer, str(tmp_path), strategies(fewer, "ort-dynamic"), False)
 
 
 @pytest.mark.parametrize("part", ["dynabert+ptq", "qat", "ort-static", "bf16"])
 def test_a_machine_that_computes_no_8_bits(recipe, monkeypatch, part):
     monkeypatch.setattr("nlpctl.inference.auto.this_machine", lambda _: OLDER)
-    check_engines(recipe("dynabert,distill"), SimpleNamespace(device="cpu"), parse_strategy("dynabert,distill"))
+    check_engines(SimpleNamespace(device="cpu"), strategies(recipe("dynabert,distill")))
     with pytest.raises(UserError, match="does not compute in (int8|bf16) natively"):
-        check_engines(recipe(part), SimpleNamespace(device="cpu"), parse_strategy(part))
+        check_engines(SimpleNamespace(device="cpu"), strategies(recipe(part)))
 
 
 def test_a_card_is_told_how_to_go_on(recipe, monkeypatch):
     monkeypatch.setattr("nlpctl.inference.auto.this_machine", lambda _: dataclasses.replace(OLDER, device="gpu:0"))
     with pytest.raises(UserError) as told:
-        check_engines(recipe("dynabert+ptq"), SimpleNamespace(device="gpu"), parse_strategy("dynabert+ptq"))
+        check_engines(SimpleNamespace(device="gpu"), strategies(recipe("dynabert+ptq")))
     assert "on a GPU" in str(told.value) and "--device cpu" in told.value.problems[0].hint
 
 
 def test_beside_qat_the_type_of_activations_is_its_own(recipe):
     flag = Override("compression.activation_quantize_type", "moving_average_abs_max", "--activation_quantize_type")
-    ptq_settings(recipe("ptq,qat", flag), "avg").check()
-    with pytest.raises(UserError, match="no effect on calibration"):
-        ptq_settings(recipe("ptq", flag), "avg").check()
+    for text in ("ptq,qat", "ptq"):
+        given = recipe(text, flag)
+        alone = pytest.raises(UserError, match="no effect on calibration") if text == "ptq" else nullcontext()
+        with alone:
+            Ptq().refuse_early(given, strategies(given))
 
 
 def test_what_fails_on_test_does_not_cost_the_table():
@@ -96,7 +105,7 @@ def test_all_scores_of_the_users_function_are_reported(tmp_path):
 def test_a_card_trains_for_8_bits(recipe, monkeypatch):
     """Its graph is made in the same folder with --device cpu."""
     monkeypatch.setattr("nlpctl.inference.auto.this_machine", lambda _: dataclasses.replace(OLDER, device="gpu:0"))
-    check_engines(recipe("dynabert+qat"), SimpleNamespace(device="gpu"), parse_strategy("dynabert+qat"))
+    check_engines(SimpleNamespace(device="gpu"), strategies(recipe("dynabert+qat")))
 
 
 @pytest.mark.parametrize(
@@ -106,5 +115,5 @@ def test_a_card_trains_for_8_bits(recipe, monkeypatch):
 def test_a_loss_that_nothing_weighs_is_told(recipe, capsys, strategy, hard, told):
     given = {"compression.criterion": "my_losses:mine", "distillation.hard": str(hard)}
     of_the_recipe = [Override(name, text, "recipe.yaml:3") for name, text in given.items()]
-    warn_unread(recipe(strategy, *of_the_recipe), parse_strategy(strategy))
+    warn_unread(given := recipe(strategy, *of_the_recipe), strategies(given))
     assert ("distill weighs it" in capsys.readouterr().err) is told

@@ -12,7 +12,9 @@ import pytest
 from made_runs import make_run
 
 from nlpctl.compression.plan.plan_file import check_plan, make_plan, write_plan
-from nlpctl.compression.plan.steps import CANDIDATES, EXPORTS, CalibrationRows, Step
+from nlpctl.compression.strategies.base import CANDIDATES, EXPORTS, CalibrationRows, Step
+from nlpctl.compression.strategies.ort_static import OrtStatic
+from nlpctl.compression.strategies.registry import FP32_EXPORT
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
@@ -26,7 +28,7 @@ from nlpctl.runners.compress.workbench import Workbench
 from nlpctl.runners.export import Wanted, export
 from nlpctl.runtime.process import set_up_process
 
-ORIGINAL = Step(EXPORTS, "original", "export")
+ORIGINAL = Step(EXPORTS, "original", FP32_EXPORT)
 
 
 @pytest.fixture(scope="session")
@@ -60,7 +62,7 @@ def test_an_export_is_copied_and_gets_the_graph_that_it_lacks(run, exported, tmp
     manifest = read_manifest(tmp_path / "exports" / "original")
     assert [(graph.format, graph.precision) for graph in manifest.graphs] == [("paddle", "fp32"), ("onnx", "fp32")]
     assert (tmp_path / "exports/original/model.pdmodel").read_bytes() == (exported / "model.pdmodel").read_bytes()
-    step = Step(CANDIDATES, "x", "ort-static", ("exports/original",), calibration=CalibrationRows(None, 4, 2))
+    step = Step(CANDIDATES, "x", OrtStatic(), ("exports/original",), calibration=CalibrationRows(None, 4, 2))
     bench.make(dataclasses.replace(step, name="original+ort-static-4x2"))
     (graph,) = read_manifest(tmp_path / "candidates" / "original+ort-static-4x2").graphs
     assert (graph.format, graph.precision, graph.method) == ("onnx", "int8", "static")

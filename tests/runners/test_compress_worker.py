@@ -6,7 +6,8 @@ import multiprocessing
 import os
 import tempfile
 
-from nlpctl.compression.plan.steps import CANDIDATES, Step
+from nlpctl.compression.strategies.base import CANDIDATES, Step
+from nlpctl.compression.strategies.ort_dynamic import OrtDynamic
 from nlpctl.errors import UserError
 from nlpctl.runners.compress import worker as compress_worker
 from nlpctl.runtime import worker
@@ -34,7 +35,7 @@ def test_what_a_process_answers_and_where_its_temporary_files_lie(monkeypatch, t
     monkeypatch.setattr(compress_worker, "Workbench", Bench)
     here, there = multiprocessing.Pipe()
     for name in ("ill", "wrong", "good"):
-        here.send(Step(CANDIDATES, name, "ort-dynamic", ()))
+        here.send(Step(CANDIDATES, name, OrtDynamic()))
     here.send(None)
     worker._serve(there, os.getpid(), compress_worker._opened, (str(tmp_path), None, "source", tmp_path))
     ill, wrong, folder = (here.recv() for _ in range(3))

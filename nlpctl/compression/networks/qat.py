@@ -36,13 +36,12 @@ from nlpctl.data.splits import TrainingData
 from nlpctl.data.tokenizers import build_encoder
 from nlpctl.errors import UserError
 from nlpctl.graphs import NARROW
-from nlpctl.graphs.graph_files import INT8_PREFIX, PREFIX, paddle_files
+from nlpctl.graphs.graph_files import INT8_PREFIX, PREFIX
 from nlpctl.graphs.onednn_program import write_onednn_program
 from nlpctl.graphs.simulated_graph import write_simulated_graph
 from nlpctl.graphs.to_static import write_paddle_graph
 from nlpctl.inference.parity import batches_of
 from nlpctl.inference.samples import sample_batches
-from nlpctl.models.export_folder import Graph
 from nlpctl.models.families import OWN
 from nlpctl.models.load import LoadedModel
 from nlpctl.models.simulated_int8 import CLIP, INPUTS, KEY, Simulation, make_plain, simulate, simulated_layers
@@ -157,7 +156,7 @@ def largest_inputs(network: paddle.nn.Layer, names: Iterable[str], batches: Iter
     return found
 
 
-def write_qat_graph(recipe: Recipe, run: Path, export: Path, folder: Path, own: Recipe) -> Graph:
+def write_qat_graph(recipe: Recipe, run: Path, export: Path, folder: Path, own: Recipe) -> None:
     """Write the int8 graph of the network that `train_qat` trained in `run` into `folder`; oneDNN runs it.
 
     It computes what the network simulates. `export`: of the network that was trained further; it tells what batches
@@ -176,7 +175,6 @@ def write_qat_graph(recipe: Recipe, run: Path, export: Path, folder: Path, own: 
         write_paddle_graph(network, batch, task.output_names, plain)
         write_simulated_graph(plain, rounded, bounds, per_column=per_column)
         write_onednn_program(rounded, folder / INT8_PREFIX)
-    return Graph("paddle", "int8", paddle_files(INT8_PREFIX), "qat")
 
 
 def _inputs(recipe: Recipe) -> str:

@@ -4,22 +4,18 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 
-from nlpctl.compression.plan.files import usable_student
-from nlpctl.compression.plan.steps import CANDIDATES, EXPORTS, Step
-from nlpctl.config.schema import Recipe, TrainingSection
+from nlpctl.compression.strategies.base import CANDIDATES, EXPORTS, Step, Strategy
+from nlpctl.config.schema import Recipe
 from nlpctl.data.sources import open_split
 from nlpctl.data.task_rows import task_rows
 from nlpctl.files import write_json_atomic
 
 TIMES = "times.json"
-START = 10.0  # seconds: a process, Paddle, opening graphs
-TRAINING = 8.0  # a training step beside inference in fp32: forward, backward, the teacher, evaluations
-CALIBRATING = 4.0  # rows that are run to calibrate, in the same measure
-SEARCHING = {"hist": 2.0, "KL": 2.5, "mse": 5.0, "emd": 7.0}  # they try many bounds; a multiple of avg, as measured
 WAYS = {EXPORTS: 3, CANDIDATES: 1}  # engines and precisions that a folder is scored in
 
 
@@ -39,7 +35,7 @@ class Costs:
     """What steps take, in seconds: measured where one like it was made, else reckoned from the speed of the network.
 
     `speed`: samples per second of the uncompressed network in fp32, at the largest batch size. `rows`: how many a
-    training reads, those of all its epochs, by method. `scoring`: what a way to run a folder takes to be scored.
+    training reads, those of all its epochs, by strategy. `scoring`: what a way to run a folder takes to be scored.
     `measured`: of Step.work.
     """
 
@@ -50,45 +46,20 @@ class Costs:
 
     def of(self, step: Step) -> float:
         """Seconds to make the folder of a step, and to score it."""
-        made = self.measured[step.work] if step.work in self.measured else self._reckoned(step)
+        made = self.measured.get(step.work)
+        if made is None:
+            made = step.made_by.seconds(step, self.speed, self.rows.get(step.method, 0.0))
         return made + (WAYS[step.kind] * self.scoring if step.scored else 0.0)
 
-    def _reckoned(self, step: Step) -> float:
-        if step.trains:
-            return START + TRAINING * self.rows[step.method] / self.speed
-        if step.calibration is None:
-            return START
-        slow = SEARCHING.get(step.calibration.algorithm, 1.0)
-        rows = step.calibration.batch_size * step.calibration.batches
-        return START + slow * CALIBRATING * rows / self.speed
 
+def trained_rows(recipe: Recipe, strategies: Iterable[Strategy]) -> dict[str, float]:
+    """How many rows those of the strategies read that train, every epoch counted."""
 
-def trained_rows(recipe: Recipe) -> dict[str, float]:
-    """How many rows each training strategy reads, every epoch counted."""
-    section, student = recipe.distillation, usable_student(recipe)
-    taught = recipe.training if student is None else student.training
-    if section.num_train_epochs is not None:
-        taught = replace(taught, num_train_epochs=section.num_train_epochs)
-    if recipe.training.max_steps > 0 and taught.max_steps > 0:
-        count = texts = 0  # which nobody has to know
-    else:
-        count = sum(1 for _ in open_split(task_rows(recipe.task, recipe.data), "train"))
-        texts = (count + sum(map(_lines, section.unlabelled))) * (1 + section.generate.copies)
-    rows = _read(recipe.training, count)
-    return {"dynabert": rows, "qat": rows, "distill": _read(taught, texts)}
+    @cache
+    def count() -> int:
+        return sum(1 for _ in open_split(task_rows(recipe.task, recipe.data), "train"))
 
-
-def _read(training: TrainingSection, rows: int) -> float:
-    """How many rows a training on so many reads."""
-    if training.max_steps > 0:
-        return float(training.max_steps * training.per_device_train_batch_size * training.gradient_accumulation_steps)
-    return float(rows * training.num_train_epochs)
-
-
-def _lines(path: str) -> int:
-    """About as many as there are rows in a file."""
-    with open(path, "rb") as stream:
-        return sum(1 for _ in stream)
+    return {strategy.name: strategy.rows_trained(recipe, count) for strategy in strategies if strategy.trains}
 
 
 def read_times(folder: Path) -> dict[str, float]:

@@ -14,11 +14,9 @@ from statistics import median
 from nlpctl.compression.plan.costs import Costs
 from nlpctl.compression.plan.scores import Metric, Row
 from nlpctl.compression.plan.selection import Aim
-from nlpctl.compression.plan.steps import ORIGINAL, Step
+from nlpctl.compression.strategies.base import ORIGINAL, Step
 
 SAFETY = 1.2  # what a step is taken to need, as a multiple of what is expected
-# What a method is expected to gain, as a multiple of the speed, before it was tried.
-GAINS = {"ort-dynamic": 1.8, "ort-static": 1.7, "ptq": 2.0, "qat": 2.0, "embeddings": 1.0, "export": 1.0}
 
 
 @dataclass(frozen=True)
@@ -76,7 +74,7 @@ class Explorer:
         network, _, made_by = option.step.name.partition("+")
         known = self._method_gains(made_by, gains)
         lost_too_much = any(loss > self.aim.max_drop for _, loss in known) or self._too_narrow(network, gains)
-        gain = median(ratio for ratio, _ in known) if known else GAINS[option.step.method]
+        gain = median(ratio for ratio, _ in known) if known else option.step.made_by.gain
         doubt = float(lost_too_much)
         if option.trains:
             return 1.0, doubt, -self._width(network), -gain, option.seconds
@@ -103,4 +101,3 @@ class Explorer:
     def _width(self, network: str) -> float:
         step = next((each for each in self.steps.values() if each.name == network and each.width is not None), None)
         return 1.0 if step is None else float(step.width)
-

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.compression.plan.files import data_files, files_of_networks
-from nlpctl.compression.plan.steps import CANDIDATES, EXPORTS, FEWER_WORDS, NETWORKS, ORIGINAL
+from nlpctl.compression.strategies.base import CANDIDATES, EXPORTS, NETWORKS, ORIGINAL
+from nlpctl.compression.strategies.fewer_words import FEWER_WORDS
+from nlpctl.compression.strategies.registry import every_strategy
 from nlpctl.config.dump import flat, recipe_values
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
@@ -38,11 +40,6 @@ _FREE = (
     "training.report_to",
     "training.per_device_eval_batch_size",
     "compression.strategy",
-    "compression.width_mult_list",
-    "compression.algo_list",
-    "compression.batch_size_list",
-    "compression.batch_num_list",
-    "compression.prune_embeddings",
     "compression.evaluate",
     "compression.max_drop",
     "compression.target",
@@ -61,10 +58,6 @@ _OF_TRAINING = (
     "distillation",
     "data.balance",
     "data.length_grouped",
-    "compression.criterion",
-    "compression.use_pact",
-    "compression.moving_rate",
-    "compression.activation_quantize_type",  # of qat: for ptq there is but one
 )
 
 
@@ -83,7 +76,7 @@ def make_plan(recipe: Recipe, source: Path | str, static_model: Path | None = No
         "sha256": {path.name: sha256_of(path) for path in files},
         "data": _sums(data_files(recipe)),
         "networks": _sums(files_of_networks(recipe)),
-        "settings": {name: value for name, value in values.items() if not name.startswith((*_FREE, _OF_SOURCE))}
+        "settings": {name: value for name, value in values.items() if not name.startswith((*_free(), _OF_SOURCE))}
         | _of_student(recipe),
     }
 
@@ -112,7 +105,7 @@ def check_plan(folder: Path, plan: Mapping[str, Any], recipe: Recipe, training: 
         changed = _differing(old[kind], plan[kind])
         if changed:
             raise UserError(f"{message} changed since these models were made: {changed[0]}", str(folder), hint)
-    changed = [name for name in _differing(before, now) if trained or not name.startswith(_OF_TRAINING)]
+    changed = [name for name in _differing(before, now) if trained or not name.startswith(_of_training())]
     if changed:
         made = [f"{name}: {'the default' if before.get(name) is None else before[name]}" for name in changed[:SHOWN]]
         more = f", and {len(changed) - SHOWN} settings more are others" if len(changed) > SHOWN else ""
@@ -126,8 +119,8 @@ def carried_over(folder: Path, plan: Mapping[str, Any]) -> dict[str, Any]:
     if not (folder / PLAN).is_file() or not _is_trained(folder):
         return dict(plan)
     old = read_json(folder / PLAN)
-    rest = {name: value for name, value in plan["settings"].items() if not name.startswith(_OF_TRAINING)}
-    trained = {name: value for name, value in old["settings"].items() if name.startswith(_OF_TRAINING)}
+    rest = {name: value for name, value in plan["settings"].items() if not name.startswith(_of_training())}
+    trained = {name: value for name, value in old["settings"].items() if name.startswith(_of_training())}
     return {**plan, "networks": old["networks"], "settings": rest | trained}
 
 
@@ -143,7 +136,7 @@ def _sums(files: Iterable[tuple[str, Path]]) -> dict[str, str]:
 def _of_student(recipe: Recipe) -> dict[str, Any]:
     """What the student's own recipe decides, whatever files it extends; {} where there is none."""
     values = {} if recipe.student is None else flat(recipe_values(recipe.student, everything=True))
-    names = [name for name in values if name.startswith(_OF_STUDENT) and not name.startswith(_FREE)]
+    names = [name for name in values if name.startswith(_OF_STUDENT) and not name.startswith(_free())]
     return {f"{_STUDENT}.{name}": values[name] for name in names}
 
 
@@ -160,7 +153,18 @@ def _is_trained(folder: Path) -> bool:
         return True
     names = [path.name for kind in (EXPORTS, CANDIDATES) for path in (folder / kind).glob("[!.]*")]
     parts = [name.split("+") for name in names]
-    return any(base not in (ORIGINAL, FEWER_WORDS) or "qat" in made for base, *made in parts)
+    training = {strategy.name for strategy in every_strategy() if strategy.trains}
+    return any(base not in (ORIGINAL, FEWER_WORDS) or training & set(made) for base, *made in parts)
+
+
+def _free() -> tuple[str, ...]:
+    """Beginnings of settings that decide about no folder, or that names of folders tell."""
+    return (*_FREE, *(f"compression.{name}" for strategy in every_strategy() for name in strategy.in_names))
+
+
+def _of_training() -> tuple[str, ...]:
+    """Beginnings of settings that decide about trained networks alone."""
+    return (*_OF_TRAINING, *(f"compression.{name}" for strategy in every_strategy() for name in strategy.of_training))
 
 
 def _differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

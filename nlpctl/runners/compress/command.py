@@ -15,10 +15,11 @@ from nlpctl.compression.plan.best_folder import write_best
 from nlpctl.compression.plan.costs import TIMES, Clock, Costs, read_times, told, trained_rows, write_times
 from nlpctl.compression.plan.explore import Explorer, Option
 from nlpctl.compression.plan.plan_file import carried_over, has_learned, make_plan, write_plan
-from nlpctl.compression.plan.scores import Failure, Metric, Row, TestScore
+from nlpctl.compression.plan.scores import Failure, Row, TestScore
 from nlpctl.compression.plan.selection import Aim, select
-from nlpctl.compression.plan.steps import CANDIDATES, EXPORTS, NETWORKS, Step, plan_steps, trains
-from nlpctl.compression.plan.strategy import TRAINED, parse_strategy
+from nlpctl.compression.plan.steps import plan_steps
+from nlpctl.compression.plan.strategy import parse_strategy, strategies_of, trains
+from nlpctl.compression.strategies.base import CANDIDATES, EXPORTS, NETWORKS, Step
 from nlpctl.config.checks import refuse_half_precision_on_cpu
 from nlpctl.config.compression_keys import parse_budget
 from nlpctl.config.recipe_of import with_student
@@ -35,6 +36,7 @@ from nlpctl.runners.compress.refusals import (
     warn_unread,
 )
 from nlpctl.runners.compress.report import write_reports
+from nlpctl.runners.compress.result import CompressResult
 from nlpctl.runners.compress.scorer import Scorer, Timing, check_scorable
 from nlpctl.runners.compress.source import static_model
 from nlpctl.runners.compress.table import line
@@ -48,20 +50,6 @@ from nlpctl.runtime.run_directory import RunDirectory
 
 SCORES, BEST = "scores", "best"
 AT_THE_END = 2  # scorings that are kept free of a budget: the best on test, beside the uncompressed network
-
-
-@dataclass(frozen=True)
-class CompressResult:
-    """Where everything lies, the table, what is missing in it and why, and the best row, also on test data."""
-
-    folder: Path
-    rows: tuple[Row, ...]
-    failures: tuple[Failure, ...]
-    metric: Metric
-    aim: Aim
-    reference: Row
-    best: Row
-    test: TestScore | None
 
 
 def compress(
@@ -83,19 +71,20 @@ def _compress(recipe: Recipe, source: str, output: Path | None, overwrite: bool)
     budget = recipe.compression.budget
     clock = Clock(None if budget is None else parse_budget(budget))
     chains = parse_strategy(recipe.compression.strategy)
-    refuse_early(recipe, source, chains)
+    strategies = strategies_of(chains, recipe.compression)
+    refuse_early(recipe, source, strategies)
     folder = output if output is not None else default_output(source)
     steps = {step.folder: step for step in plan_steps(chains, recipe.compression)}
     training = any(step.trains and (overwrite or not is_made(folder, step)) for step in steps.values())
-    refuse_missing(recipe, source, chains, training)
+    refuse_missing(recipe, source, strategies, training)
     plan = make_plan(recipe, source, static_model(recipe))
     refuse_output(folder, source, plan, recipe, overwrite=overwrite, training=trains(chains))
     plan = plan if overwrite or trains(chains) else carried_over(folder, plan)
-    warn_unread(recipe, chains)
+    warn_unread(recipe, strategies)
     setup = set_up_process(recipe)
     check_scorable(recipe)
     check_strategies(recipe, source, chains)
-    check_engines(recipe, setup, chains)
+    check_engines(setup, strategies)
     if training and setup.device == "cpu":
         refuse_half_precision_on_cpu(recipe)
     recipe = dataclasses.replace(recipe, runtime=one_process(recipe.runtime))
@@ -183,8 +172,8 @@ class _Compression:
     def _costs(self) -> Costs:
         """What steps are expected to take; without a budget nobody asks for it."""
         speed = self.reference.speed(max(self.aim.batch_sizes)).samples_per_second
-        budgeted = self.clock.left() is not None and any(step.trains for step in self.steps.values())
-        rows = trained_rows(self.recipe) if budgeted else dict.fromkeys(TRAINED, 0.0)
+        training = {step.made_by for step in self.steps.values() if step.trains}
+        rows = {} if self.clock.left() is None else trained_rows(self.recipe, training)
         return Costs(speed, rows, self.reference.seconds, read_times(self.folder))
 
     def _finished(self) -> list[str]:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nlpctl.compression.plan.scores import OWN, Row
 from nlpctl.compression.plan.selection import Aim, ordered, within
 from nlpctl.files import write_json_atomic, write_text_atomic
+from nlpctl.runners.compress.result import CompressResult
 from nlpctl.runners.compress.table import NAMES, cells, columns, points_text
 from nlpctl.runners.pages.compress import compress_page
 from nlpctl.runners.timing import conditions
-
-if TYPE_CHECKING:
-    from nlpctl.runners.compress.command import CompressResult
 
 FORMAT = 1
 JSON, MARKDOWN, HTML = "report.json", "report.md", "report.html"

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from nlpctl.compression.plan.scores import Metric, Row
 from nlpctl.compression.plan.selection import Aim, within
-
-if TYPE_CHECKING:
-    from nlpctl.runners.compress.command import CompressResult
+from nlpctl.runners.compress.result import CompressResult
 
 NAMES = 2  # columns of text; the others are numbers
 

@@ -1,4 +1,4 @@
-"""The steps of a compression, each of which makes one folder: done in a process of their own (compress_worker.py)."""
+"""The steps of a compression, each of which makes one folder: done in a process of their own (worker.py)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nlpctl import console
-from nlpctl.compression.plan.steps import EXPORTS, ORIGINAL, VOCABULARY, Step
-from nlpctl.compression.plan.strategy import EMBEDDINGS, parse_strategy
+from nlpctl.compression.strategies.base import EXPORTS, ORIGINAL, Making, Step
 from nlpctl.config.recipe_of import recipe_for_export, recipe_of, recipe_of_network
 from nlpctl.config.schema import Recipe
 from nlpctl.data.sample_rows import rows_to_calibrate, rows_to_compare
@@ -20,10 +19,8 @@ from nlpctl.data.sources import has_split
 from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.files import staged_dir
-from nlpctl.graphs.calibration import Calibration
-from nlpctl.graphs.graph_files import INT8_PREFIX, ONNX_DYNAMIC, ONNX_STATIC, PREFIX, paddle_files
 from nlpctl.layout import MODEL
-from nlpctl.models.export_folder import ExportManifest, Graph, read_manifest, write_manifest
+from nlpctl.models.export_folder import ExportManifest, read_manifest, write_manifest
 from nlpctl.models.source import resolve_source
 from nlpctl.runners.compress.source import add_onnx, copy_files, copy_fp32, import_static, static_model
 from nlpctl.runners.export import ROWS, Wanted, export_versions, write_export
@@ -71,24 +68,7 @@ class Workbench:
         if step.needs:  # it may read text otherwise than the source does: a student
             made = recipe_of_network(recipe, self.output / step.needs[0])
             recipe = dataclasses.replace(recipe, data=made.data, model=made.model)
-        if step.method == "dynabert":
-            from nlpctl.compression.networks.dynabert import train_width
-
-            train_width(recipe, source, step.width, run, setup)
-        elif step.method == "distill":
-            from nlpctl.compression.networks.distill import train_student
-
-            train_student(recipe, source, run, setup)
-        elif step.method == VOCABULARY:
-            from nlpctl.compression.networks.vocabulary import prune_vocabulary
-
-            prune_vocabulary(recipe, source, run, setup)
-        elif step.method == "qat":
-            from nlpctl.compression.networks.qat import train_qat
-
-            train_qat(recipe, source, run, setup)
-        else:
-            raise ValueError(f"no network is made by {step.method}")
+        step.made_by.make_network(recipe, source, step, run, setup)
 
     def _origin(self, step: Step) -> Path | str:
         """The model folder that a step starts from: of a network that was made, or the source."""
@@ -117,7 +97,7 @@ class Workbench:
             _empty(folder)
             write_export(recipe, self.setup, source, folder, final, Wanted(("paddle",), ("fp32",)))
 
-    # -- graphs in 8 bits --------------------------------------------------------------------
+    # -- graphs that are made of these --------------------------------------------------------------------
 
     def _candidate(self, step: Step, folder: Path) -> None:
         """An export with one graph, made of that of the first folder that the step needs."""
@@ -125,41 +105,19 @@ class Workbench:
         manifest = read_manifest(origin)
         graphs = {name for graph in manifest.graphs for name in graph.files}
         copy_files(origin, folder, graphs)
-        graph = self._graph(step, origin, manifest, folder)
+        making = Making(
+            origin=origin,
+            graphs=manifest.graphs,
+            folder=folder,
+            rows=lambda: self._calibration_batches(step, origin),
+            recipe=self.recipe,
+            own=recipe_of(origin),
+            step=step,
+            networks=tuple(self.output / name for name in step.needs[1:]),
+        )
+        graph = step.made_by.make_graph(making)
         made = dataclasses.replace(manifest, graphs=(graph,), versions=export_versions(), chosen=None)
         write_manifest(folder, self._checked(step, folder, made))
-
-    def _graph(self, step: Step, origin: Path, manifest: ExportManifest, folder: Path) -> Graph:
-        """Write the files of the step's graph into `folder`."""
-        if step.method in ("ort-dynamic", "ort-static"):
-            fp32 = origin / _fp32(manifest, "onnx", origin).files[0]
-            from nlpctl.graphs.onnx_quantize import quantize_dynamic, quantize_static
-
-            if step.method == "ort-dynamic":
-                quantize_dynamic(fp32, folder / ONNX_DYNAMIC)
-                return Graph("onnx", "int8", (ONNX_DYNAMIC,), "dynamic")
-            quantize_static(fp32, folder / ONNX_STATIC, self._calibration_batches(step, origin))
-            return Graph("onnx", "int8", (ONNX_STATIC,), "static")
-        if step.method == "ptq":
-            from nlpctl.graphs.ptq import quantize
-
-            settings = ptq_settings(self.recipe, step.calibration.algorithm)
-            fp32 = _prefix(origin, _fp32(manifest, "paddle", origin))
-            quantize(fp32, folder / INT8_PREFIX, self._calibration_batches(step, origin), settings)
-            return Graph("paddle", "int8", paddle_files(INT8_PREFIX), "ptq")
-        if step.method == "qat":
-            from nlpctl.compression.networks.qat import write_qat_graph
-
-            return write_qat_graph(self.recipe, self.output / step.needs[1], origin, folder, recipe_of(origin))
-        if step.method != EMBEDDINGS:
-            raise ValueError(f"no graph is made by {step.method}")
-        from nlpctl.graphs.embeddings import quantize_embeddings
-
-        (before,) = [graph for graph in manifest.graphs if graph.format == "paddle"]
-        name = INT8_PREFIX if before.precision == "int8" else PREFIX
-        quantize_embeddings(_prefix(origin, before), folder / name)
-        method = "embeddings" if before.method is None else f"{before.method}+embeddings"
-        return Graph("paddle", before.precision, paddle_files(name), method)
 
     def _calibration_batches(self, step: Step, origin: Path) -> Iterator[Batch]:
         """The batches of training rows that a step's calibration names."""
@@ -214,27 +172,6 @@ class Workbench:
         return self._recipes[export]
 
 
-def ptq_settings(recipe: Recipe, algorithm: str) -> Calibration:
-    """How scales are found by an algorithm, with the settings of the recipe; null stands for the default.
-
-    Beside qat, activation_quantize_type is a setting of qat.
-    """
-    names = ["weight_quantize_type", "round_type", "bias_correction", "onnx_format"]
-    if all(chain.int8 != "qat" for chain in parse_strategy(recipe.compression.strategy)):
-        names.append("activation_quantize_type")
-    given = {name: getattr(recipe.compression, name) for name in names}
-    return Calibration(algorithm, **{name: value for name, value in given.items() if value is not None})
-
-
-def _fp32(manifest: ExportManifest, format: str, origin: Path) -> Graph:
-    found = next((each for each in manifest.graphs if (each.format, each.precision) == (format, "fp32")), None)
-    if found is None:
-        raise UserError(f"there is no fp32 graph in the format {format}", str(origin), "see the warnings above")
-    return found
-
-
-def _prefix(folder: Path, graph: Graph) -> Path:
-    return (folder / graph.files[0]).with_suffix("")
 
 
 def _empty(folder: Path) -> None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from nlpctl.compression.plan.steps import Step
+from nlpctl.compression.strategies.base import Step
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import EXIT_INTERRUPTED, RunFailed
 from nlpctl.files import STAGING_PREFIX, remove_leftovers, writing

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nlpctl.compression.plan.scores import POINT, Row
 from nlpctl.compression.plan.selection import ordered
 from nlpctl.report.html import Html
 from nlpctl.report.page import Number, Section, figures, page, side_by_side, table, warnings
 from nlpctl.report.plots import Dot, scatter
+from nlpctl.runners.compress.result import CompressResult
 from nlpctl.runners.compress.table import NAMES, cells, columns, points_text
-
-if TYPE_CHECKING:
-    from nlpctl.runners.compress.command import CompressResult
 
 
 def compress_page(result: CompressResult, source: str, how: str, told: Mapping[str, Any]) -> str:

@@ -1,0 +1,1 @@
+"""The strategies of compression, a module each; registry.py lists them."""

@@ -1,0 +1,54 @@
+"""compression.prune_embeddings: a network without the words that training texts do without; others are made of it.
+
+No word of --strategy, but a setting, which holds for all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from nlpctl.compression.strategies.base import NetworkStrategy, Step
+from nlpctl.config.schema import Recipe
+from nlpctl.data.sources import has_split
+from nlpctl.errors import UserError
+
+if TYPE_CHECKING:
+    from nlpctl.runtime.process import ProcessSetup
+    from nlpctl.runtime.run_directory import RunDirectory
+
+FEWER_WORDS = "fewer-words"
+
+
+class FewerWords(NetworkStrategy):
+    name = "prune_embeddings"
+    help = "a network without the words that training texts do without"
+    key = "compression.prune_embeddings"
+    in_names = ("prune_embeddings",)
+
+    @property
+    def reads_rows(self) -> bool:
+        return True
+
+    @property
+    def on_network(self) -> str:
+        return "words are left out of a network"
+
+    def networks(self, section: Any, base: Step | None) -> Iterator[Step]:
+        if section.prune_embeddings:
+            yield self.network(FEWER_WORDS, base)
+
+    def refuse_missing(self, recipe: Recipe) -> None:
+        if not has_split(recipe.data, "train"):
+            message = "words are left out that training rows do not hold, and there are none"
+            raise UserError(message, "data.train", "give them: --set data.train=FILE")
+
+    def check(self, recipe: Recipe, config: Mapping[str, Any]) -> None:
+        from nlpctl.compression.networks.vocabulary import check
+
+        check(recipe)
+
+    def make_network(self, recipe: Recipe, source: str, step: Step, run: RunDirectory, setup: ProcessSetup) -> None:
+        from nlpctl.compression.networks.vocabulary import prune_vocabulary
+
+        prune_vocabulary(recipe, source, run, setup)

@@ -1,0 +1,58 @@
+"""ptq: 8 bits for Paddle Inference, by calibration."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nlpctl.compression.strategies.base import INT8, CalibratedInt8, Making, Strategy
+from nlpctl.config.schema import Recipe
+from nlpctl.graphs.calibration import Calibration
+from nlpctl.graphs.graph_files import INT8_PREFIX, paddle_files
+from nlpctl.models.export_folder import Graph
+
+ALGORITHMS = ("avg", "mse")
+SEARCHING = {"hist": 2.0, "KL": 2.5, "mse": 5.0, "emd": 7.0}  # they try many bounds; a multiple of avg, as measured
+_ACTIVATIONS = "activation_quantize_type"
+_SETTINGS = ("weight_quantize_type", "round_type", "bias_correction", "onnx_format")
+
+
+class Ptq(CalibratedInt8):
+    name = "ptq"
+    help = "8 bits for Paddle Inference, calibrated on training rows"
+    gain = 2.0
+    reads = ("algo_list", *CalibratedInt8.reads, "round_type", "bias_correction", "weight_quantize_type", _ACTIVATIONS)
+    in_names = ("algo_list", *CalibratedInt8.in_names)
+    runs_on = ("paddle", "int8")
+    graph = Graph("paddle", "int8", paddle_files(INT8_PREFIX), "ptq")
+
+    @property
+    def precision(self) -> str:
+        """int8 alone: an export has no other such graph for Paddle."""
+        return INT8
+
+    def algorithms(self, section: Any) -> Sequence[str]:
+        return section.algo_list or ALGORITHMS
+
+    def slowness(self, algorithm: str | None) -> float:
+        return SEARCHING.get(algorithm, 1.0)
+
+    def refuse_early(self, recipe: Recipe, beside: Sequence[Strategy]) -> None:
+        """Beside another one that reads it, activation_quantize_type is a setting of that."""
+        alone = not any(_ACTIVATIONS in each.reads for each in beside if each != self)
+        for algorithm in self.algorithms(recipe.compression):
+            _settings(recipe, algorithm, (*_SETTINGS, _ACTIVATIONS) if alone else _SETTINGS).check()
+
+    def write(self, making: Making) -> None:
+        from nlpctl.graphs.ptq import quantize
+
+        calibration = Calibration()
+        if making.step is not None:  # activations have but one type: what is given for it was checked
+            calibration = _settings(making.recipe, making.step.calibration.algorithm, _SETTINGS)
+        quantize(making.fp32("paddle"), making.folder / INT8_PREFIX, making.rows(), calibration)
+
+
+def _settings(recipe: Recipe, algorithm: str, names: Sequence[str]) -> Calibration:
+    """How an algorithm finds scales, with the settings `names` of the recipe; null stands for the default."""
+    given = {name: getattr(recipe.compression, name) for name in names}
+    return Calibration(algorithm, **{name: value for name, value in given.items() if value is not None})

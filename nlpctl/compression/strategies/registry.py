@@ -1,0 +1,49 @@
+"""Which strategies there are. To add one, write a module (base.py says how) and put an instance in here."""
+
+from __future__ import annotations
+
+from nlpctl.compression.strategies.base import FP32, INT8, Int8Strategy, Strategy
+from nlpctl.compression.strategies.bf16 import Bf16
+from nlpctl.compression.strategies.distill import Distill
+from nlpctl.compression.strategies.dynabert import DynaBert
+from nlpctl.compression.strategies.embeddings import Embeddings
+from nlpctl.compression.strategies.fewer_words import FewerWords
+from nlpctl.compression.strategies.fp32_export import Fp32Export
+from nlpctl.compression.strategies.ort_dynamic import OrtDynamic
+from nlpctl.compression.strategies.ort_static import OrtStatic
+from nlpctl.compression.strategies.ptq import Ptq
+from nlpctl.compression.strategies.qat import Qat
+
+# The words of --strategy.
+STRATEGIES: tuple[Strategy, ...] = (
+    DynaBert(),
+    Distill(),
+    Ptq(),
+    Qat(),
+    OrtDynamic(),
+    OrtStatic(),
+    Embeddings(),
+    Bf16(),
+)
+# What no word names: the start of every chain.
+FP32_EXPORT, FEWER_WORDS = Fp32Export(), FewerWords()
+
+
+def strategies() -> dict[str, Strategy]:
+    """Those that --strategy may name, by their names."""
+    return {strategy.name: strategy for strategy in STRATEGIES}
+
+
+def every_strategy() -> tuple[Strategy, ...]:
+    """With those that no word of --strategy names."""
+    return (*STRATEGIES, FP32_EXPORT, FEWER_WORDS)
+
+
+def int8_of_graphs() -> tuple[Int8Strategy, ...]:
+    """The ways to 8 bits that a graph is enough for: what `nlpctl export` offers."""
+    return tuple(each for each in STRATEGIES if isinstance(each, Int8Strategy) and each.on_network is None)
+
+
+def export_precisions() -> tuple[str, ...]:
+    """What `nlpctl export --precision` may name: int8 is every way to 8 bits, int8-dynamic one of them."""
+    return tuple(dict.fromkeys([FP32, INT8, *(strategy.precision for strategy in int8_of_graphs())]))
