@@ -88,6 +88,11 @@ class Worker:
         self._child.close()
 
     @property
+    def pid(self) -> int | None:
+        """None until it is started."""
+        return self._process.pid
+
+    @property
     def alive(self) -> bool:
         return self._process.is_alive()
 
@@ -114,11 +119,11 @@ class Worker:
 
     def end(self, interrupt: bool = False) -> None:
         """End the process: after what it does now, or with `interrupt` as Ctrl-C would; in the end by force."""
-        if self._process.pid is None:  # it was not started
+        if self.pid is None:
             return
         if interrupt and self._process.is_alive():
             with contextlib.suppress(ProcessLookupError):
-                os.kill(self._process.pid, signal.SIGINT)
+                os.kill(self.pid, signal.SIGINT)
         with contextlib.suppress(OSError):
             self._connection.send(None)
         try:

@@ -191,6 +191,6 @@ def test_a_process_that_dies_costs_its_step_alone(run, whole, tmp_path):
 
 
 def _kill_when_there(maker: StepProcess) -> None:
-    while maker._process is None or maker._process.pid is None:
+    while maker._worker is None or maker._worker.pid is None:
         time.sleep(0.01)
-    os.kill(maker._process.pid, signal.SIGKILL)
+    os.kill(maker._worker.pid, signal.SIGKILL)
