@@ -139,10 +139,10 @@ def _subjects(recipe: Recipe, plan: Plan) -> Iterator[_Subject]:
     folder = resolve_source(source).folder
     if folder is None:
         raise UserError("a model of the hub cannot be timed", source, "name a run, a model folder or an export")
+    told, ways = _shown(folder), list(_ways(folder, recipe))
     for threads in plan.threads or (recipe.runtime.threads or physical_cores(),):
         own = dataclasses.replace(recipe, runtime=dataclasses.replace(recipe.runtime, threads=threads))
-        told = _shown(folder)
-        for choice, files in _ways(folder, own):
+        for choice, files in ways:
             name = f"{told}, {'dygraph' if choice is None else choice.name}, {threads} thread{'s' * (threads > 1)}"
             size = sum(file.stat().st_size for file in files) / MB
             yield _Subject(Candidate(name, str(folder), own, choice), told, threads, size)
@@ -159,7 +159,7 @@ def _ways(folder: Path, recipe: Recipe) -> Iterator[tuple[Choice | None, list[Pa
         return
     manifest = read_manifest(folder)
     check_export(recipe, manifest)
-    # threads are for the processes that are timed: this one could have one number only
+    # This process only asks what runs here; it could have one number of threads only, and those that are timed differ.
     setup = set_up_process(dataclasses.replace(recipe, runtime=dataclasses.replace(recipe.runtime, threads=None)))
     from nlpctl.inference.auto import choices
 
