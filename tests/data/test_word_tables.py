@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 import nlpctl  # noqa: F401  before paddle
-from nlpctl.data import tokenizers, wordpiece
+from nlpctl.data import text_encoder, wordpiece
 from nlpctl.data.tokenizers import FastTextEncoder, PaddleTextEncoder
 from nlpctl.data.vocabulary import build_vocabulary, write_tokenizer
 
@@ -33,7 +33,7 @@ def test_word_table_is_bounded(tokenizer, monkeypatch):
 
 
 def test_pieces_of_words_are_remembered_but_not_for_ever(tokenizer, monkeypatch):
-    monkeypatch.setattr(tokenizers, "MAX_WORDS", 3)
+    monkeypatch.setattr(text_encoder, "MAX_WORDS", 3)
     for encoder in (FastTextEncoder(tokenizer), PaddleTextEncoder(tokenizer)):
         words = ["hotel", "unbelievable", "", "\u200b", "hotel", "x" * 1000, "中", "hotel"]
         expected = [encoder._word(word) or [tokenizer.unk_token_id] for word in words]
