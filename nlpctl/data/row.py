@@ -11,7 +11,8 @@ from nlpctl.names import did_you_mean, listed
 class Row(NamedTuple):
     """One record: `values` maps column or key to what the file holds there.
 
-    `line` is a line number, or the path inside a nested document: data[3].paragraphs[0].qas[2].
+    `line` is a line number, the path inside a nested document (data[3].paragraphs[0].qas[2]), or [3], the place in a
+    list that a program gave.
     """
 
     source: str
@@ -32,7 +33,8 @@ class BadRow(NamedTuple):
 
     @property
     def where(self) -> str:
-        return f"{self.source}:{self.line}"
+        line = str(self.line)
+        return f"{self.source}{line}" if line.startswith("[") else f"{self.source}:{line}"
 
 
 def missing_key(values: Mapping[str, Any], required: Sequence[str]) -> str | None:

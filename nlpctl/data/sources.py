@@ -21,9 +21,20 @@ SPLITS = ("train", "dev", "test")
 class RowSource(Protocol):
     """Rows of one split; may be iterated again and again, in the same order."""
 
-    description: str  # for messages and the manifest
-    files: tuple[Path, ...]  # local files that are read, in order
-    label_names: tuple[str, ...] | None  # the data set's own label names, in the order of its ids
+    @property
+    def description(self) -> str:
+        """For messages and the manifest."""
+        ...
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Local files that are read, in order."""
+        ...
+
+    @property
+    def label_names(self) -> tuple[str, ...] | None:
+        """The data set's own label names, in the order of its ids."""
+        ...
 
     def __iter__(self) -> Iterator[Row | BadRow]: ...
 

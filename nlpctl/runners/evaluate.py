@@ -45,13 +45,13 @@ def evaluate(recipe: Recipe, splits: Sequence[str] = ()) -> EvalResult:
         for split in wanted:
             open_split(rows, split)  # a missing file is told before Paddle is imported
     model = open_trained_model(recipe, source, recipe.training.per_device_eval_batch_size)
-    _require_scorable(model)
+    require_scorable(model)
     with sigterm_interrupts():
         scores = {split: _score_split(rows, model, split, recipe) for split in wanted}
     return EvalResult(source, scores)
 
 
-def _require_scorable(model: TrainedModel) -> None:
+def require_scorable(model: TrainedModel) -> None:
     """UserError for an engine that cannot give what the task's scores are made of."""
     if model.predictor.engine != "dygraph" and not model.task.graph_scores:
         hint = "score the model folder with --engine dygraph"

@@ -10,11 +10,12 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from nlpctl.config.schema import Recipe
 from nlpctl.data.inputs import PredictInput
 from nlpctl.data.row import BadRow
+from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import UserError
 from nlpctl.files import write_json_atomic, writing
 from nlpctl.inference.trained import TrainedModel, find_trained_model, model_fingerprint
@@ -23,6 +24,9 @@ from nlpctl.runners.open_model import open_trained_model
 from nlpctl.runtime import console
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import take_lock
+
+if TYPE_CHECKING:
+    from nlpctl.tasks.base import Task
 
 BAD_ROW = "error"  # the only key of a bad row's answer; a good one has two or more
 WINDOW_BATCHES = 32  # rows sorted by length together; also the unit of a resumed prediction
@@ -192,6 +196,13 @@ def _joined(lines: list[str]) -> str:
 def bad_answer(row: BadRow) -> dict[str, Any]:
     """What stands for a bad row among the answers."""
     return {BAD_ROW: f"{row.where}: {row.reason}"}
+
+
+def answers(rows: TaskRows, task: Task, read: Sequence[Any], predictions: list[list[Any]]) -> list[dict[str, Any]]:
+    """The answer to each row that was read, in order; `predictions` are those of the good ones."""
+    good = [row for row in read if not isinstance(row, BadRow)]
+    found = iter(task.answers(good, predictions))
+    return [bad_answer(row) if isinstance(row, BadRow) else rows.answered(row) | next(found) for row in read]
 
 
 def _is_bad(line: bytes) -> bool:
