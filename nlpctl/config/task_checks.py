@@ -62,7 +62,8 @@ def _keys_of_other_tasks(recipe: Recipe) -> Iterator[Finding]:
     if not recipe.task:
         return
     for dotted, tasks in READ_BY.items():
-        if recipe.task not in tasks and value_of(recipe, dotted) != find_key(dotted).default:
+        key = find_key(dotted)
+        if key is not None and recipe.task not in tasks and value_of(recipe, dotted) != key.default:
             message = f"{dotted} does nothing for {recipe.task}"
             hint = f"delete it; it is for {_named(tasks)}"
             if dotted == "data.columns.label" and recipe.task in _TAGGING:

@@ -156,4 +156,3 @@ def _graph(value: Mapping[str, Any]) -> Graph:
 
 def _counts(path: Path) -> bool:
     return path.is_file() and path.name not in (EXPORT_MANIFEST, *REPORTS)
-

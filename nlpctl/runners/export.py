@@ -251,4 +251,3 @@ def write_export(recipe: Recipe, source: str, folder: Path, final: Path, wanted:
         write_report(folder, manifest, rows, parity, findings, refused, setup)
         write_manifest(folder, manifest)
     return manifest
-

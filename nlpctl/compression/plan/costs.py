@@ -7,10 +7,11 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from nlpctl.compression.plan.files import read_student
 from nlpctl.compression.plan.steps import CANDIDATES, EXPORTS, Step
-from nlpctl.config.schema import Recipe, TrainingSection
+from nlpctl.config.schema import Recipe
 from nlpctl.data.kinds import task_rows
 from nlpctl.data.sources import open_split
 from nlpctl.files import write_json_atomic
@@ -58,7 +59,7 @@ class Costs:
             return START + TRAINING * self.rows[step.method] / self.speed
         if step.calibration is None:
             return START
-        slow = SEARCHING.get(step.calibration.algorithm, 1.0)
+        slow = SEARCHING.get(step.calibration.algorithm or "", 1.0)
         rows = step.calibration.batch_size * step.calibration.batches
         return START + slow * CALIBRATING * rows / self.speed
 
@@ -78,7 +79,7 @@ def trained_rows(recipe: Recipe) -> dict[str, float]:
     return {"dynabert": rows, "qat": rows, "distill": _read(taught, texts)}
 
 
-def _read(training: TrainingSection, rows: int) -> float:
+def _read(training: Any, rows: int) -> float:
     """How many rows a training on so many reads."""
     if training.max_steps > 0:
         return float(training.max_steps * training.per_device_train_batch_size * training.gradient_accumulation_steps)

@@ -77,7 +77,8 @@ def _of_model(model: ModelSection, key: str, recipe: Recipe) -> list[tuple[str, 
     ]
     paths = [(name, Path(value)) for name, value in names if isinstance(value, str)]
     if model.name_or_path is not None and Path(model.name_or_path).is_dir():
-        paths.append(("name_or_path", resolve_source(model.name_or_path).folder))
+        folder = resolve_source(model.name_or_path).folder
+        paths += [] if folder is None else [("name_or_path", folder)]
     return [
         (recipe.where(f"{key}.{name}"), file)
         for name, path in paths

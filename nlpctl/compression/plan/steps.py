@@ -12,12 +12,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from nlpctl.compression.plan.strategy import CALIBRATED, EMBEDDINGS, TRAINED, Chain
 from nlpctl.config.compression_keys import parse_width
 
-NETWORKS, EXPORTS, CANDIDATES = "networks", "exports", "candidates"
+NETWORKS: Final = "networks"
+EXPORTS: Final = "exports"
+CANDIDATES: Final = "candidates"
 ORIGINAL, STUDENT, FEWER_WORDS = "original", "student", "fewer-words"
 EXPORT, VOCABULARY = "export", "prune_embeddings"  # methods of steps that no strategy names
 
