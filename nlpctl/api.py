@@ -44,7 +44,8 @@ def load(
 
     `device` (cpu, gpu), `engine` (dygraph, paddle, onnxruntime) and `precision` (fp32, bf16, fp16, int8): auto takes
     what the recipe says, and the best of this machine where it says nothing. `threads` must be given before Paddle is
-    imported. `batch_size`: rows that are computed together. `set` and `overrides` change the recipe as in `train`.
+    imported; once it is, the threads and flags that the recipe of the model asks for are those of the process.
+    `batch_size`: rows that are computed together. `set` and `overrides` change the recipe as in `train`.
 
     Imports Paddle and seeds Python's, NumPy's and Paddle's random numbers. Raises UserError.
     """
@@ -54,7 +55,7 @@ def load(
     changes = overrides_of(set, overrides | {name: value for name, value in chosen.items() if value != "auto"})
     for name, value in (("engine", engine), ("precision", precision)):
         changes += [Override(f"inference.{name}", str(value), name)] if value != "auto" else []
-    recipe = load_recipe(os.fspath(path), changes, "apply")
+    recipe = _in_this_process(load_recipe(os.fspath(path), changes, "apply"), [change.key for change in changes])
     from nlpctl.inference.trained import find_trained_model
     from nlpctl.runners.open_model import open_trained_model
 
@@ -280,6 +281,20 @@ class Model:
     @property
     def _skips(self) -> bool:
         return self._recipe.data.on_bad_row == "skip"
+
+
+def _in_this_process(recipe: Recipe, asked: Sequence[str]) -> Recipe:
+    """`recipe`, without what it wants of a process in which Paddle runs already, unless the caller `asked` for it.
+
+    How a model was trained must not keep it from answering beside another one.
+    """
+    if "paddle" not in sys.modules:
+        return recipe
+    settled: dict[str, Any] = {"threads": None, "deterministic": False, "flags": {}}
+    settled |= {"amd_fast_math": None, "cache_dir": None}
+    wanted = {key.split(".")[1] for key in asked if key.startswith("runtime.")}
+    left = {name: value for name, value in settled.items() if name not in wanted}
+    return dataclasses.replace(recipe, runtime=dataclasses.replace(recipe.runtime, **left))
 
 
 def _good(read: Sequence[Any]) -> list[Any]:

@@ -207,11 +207,21 @@ def test_models_side_by_side_and_a_recipe_that_is_a_dict(model, texts, place, mo
     assert capfd.readouterr().out == ""
 
 
-def test_a_model_runs_where_paddle_was_imported_first(run, texts):
+def test_a_model_runs_where_paddle_was_imported_first(run, texts, tmp_path):
+    """Also one that was trained with threads and flags which the process does not have, and outside the main thread."""
+    copy = shutil.copytree(run.path, tmp_path / "copy")
+    recipe = (copy / "recipe.yaml").read_text(encoding="utf-8")
+    wishes = "threads: 77\n  deterministic: true\n  flags:\n    FLAGS_max_inplace_grad_add: 3\n"
+    assert "runtime:\n" in recipe and "threads" not in recipe
+    (copy / "recipe.yaml").write_text(recipe.replace("runtime:\n", f"runtime:\n  {wishes}"), encoding="utf-8")
     code = f"""if True:
-        import nlpctl, paddle, random
-        model = nlpctl.load({str(run.path)!r}, device="cpu")
-        print(model.predict({texts[0]!r})["label"])
+        import nlpctl, paddle, threading
+        def answer():
+            model = nlpctl.load({str(copy)!r}, device="cpu")
+            print(model.predict([{texts[0]!r}] * 100)[99]["label"])
+        thread = threading.Thread(target=answer)
+        thread.start()
+        thread.join()
     """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, encoding="utf-8", cwd=ROOT)
     assert done.returncode == 0, done.stderr
