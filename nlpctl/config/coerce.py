@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Callable
 from typing import Any
 
 from nlpctl.config.keys import SECTIONS, Key, keys_of, nearest_key
@@ -31,16 +32,16 @@ def coerce_sections(tree: TableNode, findings: Findings) -> dict[str, Any]:
             _unknown(name, node, findings)
     values = {}
     for name, section in SECTIONS.items():
-        node = tree.entries.get(name)
-        if node is not None and isinstance(node, ScalarNode) and node.is_null:
-            node = None  # `data:` with nothing below it
-        values[name] = _section(section, name, node, findings)
+        found = tree.entries.get(name)
+        empty = isinstance(found, ScalarNode) and found.is_null  # `data:` with nothing below it
+        values[name] = _section(section, name, None if empty else found, findings)
     return values
 
 
 def coerce_scalar(text: str, kind: type) -> Any:
     """`text` as str, int, float or bool. Raises Mismatch."""
-    return {str: str, int: _int, float: _float, bool: _bool}[kind](text)
+    readers: dict[type, Callable[[str], Any]] = {str: str, int: _int, float: _float, bool: _bool}
+    return readers[kind](text)
 
 
 def resolve_scalar(node: ScalarNode) -> Scalar:
@@ -107,14 +108,15 @@ def _leaf(key: Key, node: Node, findings: Findings) -> Any:
         findings.origins |= {dotted: item.origin for dotted, item in entries.items()}
         return tuple(_section(key.entry, dotted, item, findings) for dotted, item in entries.items())
     if key.lists:
-        if not isinstance(node, ListNode) or not all(isinstance(item, ListNode) for item in node.items):
+        lists = [item for item in node.items if isinstance(item, ListNode)] if isinstance(node, ListNode) else []
+        if not isinstance(node, ListNode) or len(lists) < len(node.items):
             raise Mismatch("expected a list of lists")
-        return tuple(tuple(_one(key, str, text) for text in item.items) for item in node.items)
+        return tuple(tuple(_one(key, str, text) for text in each.items) for each in lists)
     if key.item:
         if isinstance(node, ListNode):
             return tuple(_one(key, key.item, item) for item in node.items)
         return _one(key, key.scalar, node) if key.scalar else (_one(key, key.item, node),)
-    return _one(key, key.scalar, node)
+    return _one(key, key.scalar or str, node)
 
 
 def _one(key: Key, kind: type, node: Node) -> Any:

@@ -9,7 +9,7 @@ from nlpctl.config.keys import SECTIONS, Key, keys_of
 from nlpctl.config.managed import MANAGED
 from nlpctl.config.tasks import known_tasks
 
-_JSON_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
+_JSON_TYPES: dict[type | None, str] = {str: "string", int: "integer", float: "number", bool: "boolean"}
 
 # `${env:NAME}` may stand for any value, and numbers may be written as a text such as 5e-5 or 3/4.
 _REFERENCE = {"type": "string", "pattern": r"\$\{[^{}]+\}"}

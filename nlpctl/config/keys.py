@@ -84,7 +84,7 @@ class Key:
     @property
     def type_text(self) -> str:
         """The type as people read it: `number or null`, `list of text`, `one of auto, gpu, cpu`."""
-        words = {str: "text", int: "whole number", float: "number", bool: "true/false"}
+        words: dict[type | None, str] = {str: "text", int: "whole number", float: "number", bool: "true/false"}
         if self.section or self.free:
             text = "section" if self.section else "mapping"
         elif self.entry or self.lists:
@@ -165,26 +165,30 @@ def _key(dotted: str, annotation: Any, field: dataclasses.Field) -> Key:
     )
     kinds = [part for part in parts if part is not type(None)]
     choices = tuple(field.metadata["choices"]) if "choices" in field.metadata else ()
-    scalar = item = section = None
-    entry = None
+    scalar: type | None = None
+    item: type | None = None
+    section: type | None = None
+    entry: type | None = None
     free = lists = False
     for kind in kinds:
         origin = typing.get_origin(kind)
         if origin is Literal:
             scalar, choices = str, typing.get_args(kind)
         elif origin is tuple:
-            item = typing.get_args(kind)[0]
-            if dataclasses.is_dataclass(item):
-                entry, item = item, None
-            elif typing.get_origin(item) is tuple:
-                lists, item = True, None
-        elif dataclasses.is_dataclass(kind):
+            inner = typing.get_args(kind)[0]
+            if isinstance(inner, type) and dataclasses.is_dataclass(inner):
+                entry = inner
+            elif typing.get_origin(inner) is tuple:
+                lists = True
+            else:
+                item = inner
+        elif isinstance(kind, type) and dataclasses.is_dataclass(kind):
             section = kind
         elif kind in (str, int, float, bool):
             scalar = kind
         else:
             free = True
-    default = field.default_factory() if field.default is dataclasses.MISSING else field.default
+    default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
     optional = len(kinds) < len(parts)
     return Key(
         dotted, default, field.metadata["help"], choices, optional, scalar, item, section, free, entry, lists

@@ -39,8 +39,10 @@ class Override:
     flag: str
 
 
-def load_recipe(source: str | Path, overrides: Sequence[Override] = (), purpose: Purpose = "train") -> Recipe:
-    """Read, merge, coerce and check.
+def load_recipe(
+    source: str | Path | Mapping[str, Any], overrides: Sequence[Override] = (), purpose: Purpose = "train"
+) -> Recipe:
+    """Read, merge, coerce and check. A mapping holds what a recipe file holds; its paths begin at the current folder.
 
     `purpose` "train" also wants a model, data to train from, and the data files to exist; "apply"
     (evaluate, predict, show) accepts a run whose training files are gone.
@@ -106,9 +108,10 @@ def _apply(tree: TableNode, override: Override, findings: Findings) -> TableNode
     """`tree` with one command-line value laid over it."""
     origin, folder = Origin(override.flag), Path.cwd()
     node = _command_line_node(override, origin, folder, findings)
-    for part in reversed(override.key.split(".")):
+    section, *inner = override.key.split(".")
+    for part in reversed(inner):
         node = TableNode({part: node}, origin, folder)
-    return merge(tree, node)
+    return merge(tree, TableNode({section: node}, origin, folder))
 
 
 def _command_line_node(override: Override, origin: Origin, folder: Path, findings: Findings) -> Node:

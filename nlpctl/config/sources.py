@@ -9,21 +9,27 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.config.library import PREFIX, find_recipe, shipped_path, shipped_recipes
-from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode, display, merge, read_yaml
+from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode, display, merge, parse_yaml, read_yaml
 from nlpctl.config.reading import Findings
 from nlpctl.config.schema import Origin
 from nlpctl.errors import UserError
 from nlpctl.layout import RECIPE, TASK
 from nlpctl.names import nearest
 
+GIVEN = "recipe"  # what messages call a recipe that a program gives as a mapping
 DATA_SUFFIXES = (".tsv", ".csv", ".jsonl", ".txt")  # .json is YAML too
 
 
-def read_source(source: str | Path, findings: Findings) -> tuple[TableNode, Path]:
-    """The tree of a recipe file, run directory or model folder, and the file it starts from.
+def read_source(source: str | Path | Mapping[str, Any], findings: Findings) -> tuple[TableNode, Path | None]:
+    """The tree of a recipe file, run directory or model folder, and the file it starts from; none for a mapping.
 
     Raises UserError when `source` is none of them.
     """
+    if isinstance(source, Mapping):
+        tree = parse_yaml(_as_yaml(source), GIVEN, Path.cwd(), findings.problems)
+        if not isinstance(tree, TableNode) or not tree.entries:
+            raise UserError("the recipe is empty", GIVEN, "give at least {'task': 'sequence_classification'}")
+        return _over_parents(tree, findings, ()), None
     path = _locate(str(source))
     if path.is_dir():
         if (path / RECIPE).is_file():
@@ -43,22 +49,34 @@ def read_source(source: str | Path, findings: Findings) -> tuple[TableNode, Path
 
 def read_recipe_file(path: Path, findings: Findings, chain: tuple[Path, ...]) -> TableNode:
     """The file's tree laid over those it extends. `chain` holds the files that led here."""
-    real = Path(os.path.realpath(path))
-    tree = read_yaml(path, findings.problems)
+    return _over_parents(read_yaml(path, findings.problems), findings, (*chain, Path(os.path.realpath(path))))
+
+
+def _over_parents(tree: TableNode, findings: Findings, chain: tuple[Path, ...]) -> TableNode:
+    """`tree` laid over the files that it extends. `chain` holds the files that led here, its own too."""
     extends = tree.entries.pop("extends", None)
     below = TableNode({}, tree.origin, tree.folder)
     for parent in _parents(extends, findings):
         base = _parent_path(parent)
-        if Path(os.path.realpath(base)) in (*chain, real):
-            names = " -> ".join(display(file) for file in (*chain, real, base))
+        if Path(os.path.realpath(base)) in chain:
+            names = " -> ".join(display(file) for file in (*chain, base))
             findings.report("extends", parent.origin, f"the files extend each other: {names}", "remove one `extends`")
         elif not base.is_file():
             near = nearest(base.name, _yaml_files(base.parent))
             hint = f"did you mean {near}?" if near else "paths in `extends` are relative to the file that has them"
             findings.report("extends", parent.origin, f"there is no file {display(base)}", hint)
         else:
-            below = merge(below, read_recipe_file(base, findings, (*chain, real)))
+            below = merge(below, read_recipe_file(base, findings, chain))
     return merge(below, tree)
+
+
+def _as_yaml(recipe: Mapping[str, Any]) -> str:
+    """A recipe that a program gives, as the text of a file: what it may hold is decided in one place."""
+    try:
+        return json.dumps(dict(recipe), ensure_ascii=False, default=os.fspath)
+    except (TypeError, ValueError) as error:
+        hint = "give what YAML can hold: texts, numbers, true and false, None, lists, dicts"
+        raise UserError(f"a value cannot be part of a recipe: {error}", GIVEN, hint) from None
 
 
 def _locate(source: str) -> Path:

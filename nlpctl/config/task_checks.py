@@ -62,7 +62,8 @@ def _keys_of_other_tasks(recipe: Recipe) -> Iterator[Finding]:
     if info is None:
         return
     for dotted in TASK_KEYS:
-        if not info.reads(dotted) and value_of(recipe, dotted) != find_key(dotted).default:
+        key = find_key(dotted)
+        if key is not None and not info.reads(dotted) and value_of(recipe, dotted) != key.default:
             message = f"{dotted} does nothing for {recipe.task}"
             hint = f"delete it; it is for {_named(task for task in known_tasks() if task.reads(dotted))}"
             if dotted == "data.columns.label" and info.tags:

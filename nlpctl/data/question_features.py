@@ -164,4 +164,3 @@ class WindowCollator(Collator):
 def _positions(shifts: Sequence[int], pieces: Sequence[int | None]) -> np.ndarray:
     places = [NULL_POSITION if piece is None else shift + piece for shift, piece in zip(shifts, pieces, strict=True)]
     return np.array(places, np.int64)
-

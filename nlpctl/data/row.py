@@ -12,7 +12,8 @@ from nlpctl.names import did_you_mean, listed
 class Row(NamedTuple):
     """One record: `values` maps column or key to what the file holds there.
 
-    `line` is a line number, or the path inside a nested document: data[3].paragraphs[0].qas[2].
+    `line` is a line number, the path inside a nested document (data[3].paragraphs[0].qas[2]), or [3], the place in a
+    list that a program gave.
     """
 
     source: str
@@ -33,15 +34,27 @@ class BadRow(NamedTuple):
 
     @property
     def where(self) -> str:
-        return f"{self.source}:{self.line}"
+        line = str(self.line)
+        return f"{self.source}{line}" if line.startswith("[") else f"{self.source}:{line}"
 
 
 class RowSource(Protocol):
     """Rows of one split; may be iterated again and again, in the same order."""
 
-    description: str  # for messages and the manifest
-    files: tuple[Path, ...]  # local files that are read, in order
-    label_names: tuple[str, ...] | None  # the data set's own label names, in the order of its ids
+    @property
+    def description(self) -> str:
+        """For messages and the manifest."""
+        ...
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        """Local files that are read, in order."""
+        ...
+
+    @property
+    def label_names(self) -> tuple[str, ...] | None:
+        """The data set's own label names, in the order of its ids."""
+        ...
 
     def __iter__(self) -> Iterator[Row | BadRow]: ...
 

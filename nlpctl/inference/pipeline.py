@@ -68,7 +68,7 @@ class Pipeline:
 
     def stream(
         self, windows: Iterable[list[Any]], batch_size: int, finish: Callable[[list[Any], Predictions], T]
-    ) -> Iterator[T]:
+    ) -> Generator[T, None, None]:
         """What `finish` makes of each window and the predictions of its good rows, in order.
 
         A window is a list of examples and bad rows; batches are made within it, as `predictions` makes them. Reading,

@@ -64,4 +64,3 @@ def two_tower(encoder_class: type, pooling: Literal["cls", "mean"], embedding_si
 
     TwoTower.__name__ = TwoTower.__qualname__ = encoder_class.__name__.removesuffix("Model") + "TwoTower"
     return TwoTower
-

@@ -47,13 +47,13 @@ def evaluate(recipe: Recipe, splits: Sequence[str] = ()) -> EvalResult:
         for split in wanted:
             open_split(rows, split)  # a missing file is told before Paddle is imported
     model = open_trained_model(recipe, set_up_process(recipe), source, recipe.training.per_device_eval_batch_size)
-    _require_scorable(model)
+    require_scorable(model)
     with sigterm_interrupts():
         scores = {split: _score_split(rows, model, split, recipe) for split in wanted}
     return EvalResult(source, scores)
 
 
-def _require_scorable(model: TrainedModel) -> None:
+def require_scorable(model: TrainedModel) -> None:
     """UserError for an engine that cannot give what the task's scores are made of."""
     if model.predictor.engine != "dygraph" and not model.task.graph_scores:
         hint = "score the model folder with --engine dygraph"
@@ -62,5 +62,9 @@ def _require_scorable(model: TrainedModel) -> None:
 
 def _score_split(rows: TaskRows, model: TrainedModel, split: str, recipe: Recipe) -> dict[str, Any]:
     examples, _, _ = read_labelled_split(rows, split, model.task.labels)
-    predictions = model.predictions(examples, recipe.training.per_device_eval_batch_size)
-    return model.task.report(examples, predictions)
+    return score(model, examples, recipe.training.per_device_eval_batch_size)
+
+
+def score(model: TrainedModel, examples: Sequence[Any], batch_size: int) -> dict[str, Any]:
+    """The task's report on labelled examples, as metrics.json has it for a split."""
+    return model.task.report(examples, model.predictions(examples, batch_size))

@@ -242,4 +242,3 @@ def write_export(
         write_report(folder, manifest, rows, parity, findings, refused, setup)
         write_manifest(folder, manifest)
     return manifest
-

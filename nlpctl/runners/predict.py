@@ -17,7 +17,7 @@ from nlpctl import console, outputs
 from nlpctl.config.schema import Recipe
 from nlpctl.data.inputs import PredictInput, open_input
 from nlpctl.data.row import BadRow
-from nlpctl.data.task_rows import task_rows
+from nlpctl.data.task_rows import TaskRows, task_rows
 from nlpctl.errors import UserError
 from nlpctl.files import write_json_atomic, writing
 from nlpctl.models.find import model_fingerprint
@@ -30,6 +30,9 @@ from nlpctl.runtime.process import set_up_process
 
 if TYPE_CHECKING:
     from nlpctl.inference.trained import TrainedModel
+
+if TYPE_CHECKING:
+    from nlpctl.tasks.base import Task
 
 BAD_ROW = "error"  # the only key of a bad row's answer; a good one has two or more
 WINDOW_BATCHES = 32  # rows sorted by length together; also the unit of a resumed prediction
@@ -213,6 +216,13 @@ def _joined(lines: list[str]) -> str:
 def bad_answer(row: BadRow) -> dict[str, Any]:
     """What stands for a bad row among the answers."""
     return {BAD_ROW: f"{row.where}: {row.reason}"}
+
+
+def answers(rows: TaskRows, task: Task, read: Sequence[Any], predictions: list[list[Any]]) -> list[dict[str, Any]]:
+    """The answer to each row that was read, in order; `predictions` are those of the good ones."""
+    good = [row for row in read if not isinstance(row, BadRow)]
+    found = iter(task.answers(good, predictions))
+    return [bad_answer(row) if isinstance(row, BadRow) else rows.answered(row) | next(found) for row in read]
 
 
 def _is_bad(line: bytes) -> bool:

@@ -11,7 +11,7 @@ from nlpctl.config.schema import Recipe
 from nlpctl.data.row import BadRow
 from nlpctl.data.task_rows import task_rows
 from nlpctl.runners.open_model import find_model, open_trained_model
-from nlpctl.runners.predict import bad_answer
+from nlpctl.runners.predict import answers
 from nlpctl.runtime.interrupt import STOP_SECONDS, sigterm_interrupts
 from nlpctl.runtime.process import ProcessSetup, set_up_process
 from nlpctl.serving.address import bound_socket, url
@@ -56,8 +56,7 @@ def make_service(recipe: Recipe, setup: ProcessSetup, source: str, settings: Ser
 
     def answer(read: Sequence[Any]) -> list[dict[str, Any]]:
         good = [row for row in read if not isinstance(row, BadRow)]
-        found = iter(model.task.answers(good, pipeline.predictions(good, settings.batch_size)))
-        return [bad_answer(row) if isinstance(row, BadRow) else rows.answered(row) | next(found) for row in read]
+        return answers(rows, model.task, read, pipeline.predictions(good, settings.batch_size))
 
     def size(row: Any) -> int:
         return 0 if isinstance(row, BadRow) else row.byte_length

@@ -219,4 +219,3 @@ def _problem(array: np.ndarray, dtype: str, parameter: TargetParameter) -> str |
     if is_integer != parameter.is_integer:
         return f"type {dtype} where the network has {parameter.dtype}"
     return None
-

@@ -15,7 +15,9 @@ def entity_report(gold: Sequence[Sequence[Span]], predicted: Sequence[Sequence[S
     gold[i] and predicted[i] are the entities of sentence i. Types are those that occur on either side;
     what has nothing to divide by is 0. Equal to seqeval's default mode with zero_division=0.
     """
-    expected, found, right = Counter(), Counter(), Counter()
+    expected: Counter[str] = Counter()
+    found: Counter[str] = Counter()
+    right: Counter[str] = Counter()
     for true, guessed in zip(gold, predicted, strict=True):
         expected.update(span.type for span in true)
         found.update(span.type for span in guessed)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import re
 import string
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from nlpctl.data.word_spans import is_ideograph
@@ -57,7 +57,7 @@ def score(judged: Judgement) -> tuple[float, float]:
     return best(exact, gold, judged.predicted), best(f1, gold, judged.predicted)
 
 
-def best(score_one, gold: Iterable[str], predicted: str) -> float:
+def best(score_one: Callable[[str, str], float], gold: Iterable[str], predicted: str) -> float:
     return max(score_one(text, predicted) for text in gold)
 
 

@@ -16,7 +16,7 @@ GRID = 64  # candidate thresholds per label where there are more than two
 ROUNDS = 3  # times that each label's threshold is tried anew
 
 
-def chosen_labels(probabilities: np.ndarray, thresholds: Sequence[float] | None) -> np.ndarray:
+def chosen_labels(probabilities: np.ndarray, thresholds: Sequence[float] | np.ndarray | None) -> np.ndarray:
     """int [rows]: the label given to each row of float [rows, labels]."""
     if thresholds is None:
         return probabilities.argmax(-1)

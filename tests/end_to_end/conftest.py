@@ -165,5 +165,3 @@ def same_bits(weights: Callable[[Path], dict[str, np.ndarray]]) -> Callable[[Pat
         return all(first[name].tobytes() == second[name].tobytes() for name in first)
 
     return same
-
-

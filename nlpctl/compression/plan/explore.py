@@ -100,4 +100,4 @@ class Explorer:
 
     def _width(self, network: str) -> float:
         step = next((each for each in self.steps.values() if each.name == network and each.width is not None), None)
-        return 1.0 if step is None else float(step.width)
+        return 1.0 if step is None or step.width is None else float(step.width)

@@ -33,7 +33,7 @@ def usable_student(recipe: Recipe) -> Recipe | None:
         raise UserError("there is no such recipe", recipe.where("distillation.student"), "relative paths start at it")
     if student is not None and student.task != recipe.task:
         message = f"the student's task is {student.task}, the teacher's {recipe.task}"
-        raise UserError(message, name, "give it the same task")
+        raise UserError(message, str(name), "give it the same task")
     return student
 
 
@@ -70,7 +70,8 @@ def _of_model(model: ModelSection, key: str, recipe: Recipe) -> list[tuple[str, 
     ]
     paths = [(name, Path(value)) for name, value in names if isinstance(value, str)]
     if model.name_or_path is not None and Path(model.name_or_path).is_dir():
-        paths.append(("name_or_path", resolve_source(model.name_or_path).folder))
+        folder = resolve_source(model.name_or_path).folder
+        paths += [] if folder is None else [("name_or_path", folder)]
     return [
         (recipe.where(f"{key}.{name}"), file)
         for name, path in paths

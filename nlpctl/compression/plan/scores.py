@@ -143,11 +143,12 @@ def metric_of(recipe: Recipe) -> Metric:
     if recipe.compression.evaluate is not None:
         return Metric(recipe.compression.evaluate.rpartition(":")[2], own=True)
     wanted = (recipe.training.metric_for_best_model or "").removeprefix("eval_")
-    known = scores(recipe.task)
+    known, task = scores(recipe.task), task_info(recipe.task)
+    assert task is not None, "the recipe's checks have made sure"
     if wanted not in known:
-        return Metric(known[0], task_info(recipe.task).greater_is_better(known[0]))
+        return Metric(known[0], task.greater_is_better(known[0]))
     given = recipe.training.greater_is_better
-    return Metric(wanted, task_info(recipe.task).greater_is_better(wanted) if given is None else given)
+    return Metric(wanted, task.greater_is_better(wanted) if given is None else given)
 
 
 def score_file(folder: Path, candidate: str, way: str, split: str = "dev") -> Path:

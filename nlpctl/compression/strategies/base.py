@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from enum import Enum
 from fractions import Fraction
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
-from nlpctl.config.schema import Recipe, TrainingSection
+from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
 from nlpctl.models.export_folder import Graph
 
@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from nlpctl.runtime.run_directory import RunDirectory
 
 KEY = "compression.strategy"
-NETWORKS, EXPORTS, CANDIDATES = "networks", "exports", "candidates"
+NETWORKS: Final = "networks"
+EXPORTS: Final = "exports"
+CANDIDATES: Final = "candidates"
 FP32, INT8 = "fp32", "int8"
 ORIGINAL = "original"  # the export of the source itself
 
@@ -112,22 +114,28 @@ class Step:
 
 
 @dataclass(frozen=True)
+class Planned:
+    """The step of a compression that a graph is made for, its recipe, and the recipe of the export it is made of."""
+
+    step: Step
+    recipe: Recipe
+    own: Recipe
+
+
+@dataclass(frozen=True)
 class Making:
     """What a graph is made of: the `graphs` of the export `origin`, whose files another one joins in `folder`.
 
     `rows`: what to calibrate with, read when it is called. `networks`: run directories, those that the step needs
-    beside `origin`. `own`: the recipe of `origin`. It, `recipe` and `step` are None in `nlpctl export`, which knows no
-    settings of compression.
+    beside `origin`. `planned`: what a compression says of it; None in `nlpctl export`, which knows no such settings.
     """
 
     origin: Path
     graphs: tuple[Graph, ...]
     folder: Path
     rows: Callable[[], Iterable[Batch]]
-    recipe: Recipe | None = None
-    own: Recipe | None = None
-    step: Step | None = None
     networks: tuple[Path, ...] = ()
+    planned: Planned | None = None
 
     def fp32(self, format: str) -> Path:
         """The fp32 graph in a format: the file of ONNX, the prefix of Paddle's files. UserError: there is none."""
@@ -281,7 +289,8 @@ class Int8Strategy(GraphStrategy):
 class CalibratedInt8(Int8Strategy):
     """One that runs rows to find how large activations get: a graph for each number of rows that is named."""
 
-    reads = in_names = ("batch_size_list", "batch_num_list")
+    reads: tuple[str, ...] = ("batch_size_list", "batch_num_list")
+    in_names: tuple[str, ...] = reads
 
     @property
     def reads_rows(self) -> bool:
@@ -302,12 +311,15 @@ class CalibratedInt8(Int8Strategy):
                     yield (self.candidate(before, CalibrationRows(algorithm, size, number)),)
 
     def seconds(self, step: Step, speed: float, rows: float) -> float:
-        run = step.calibration.batch_size * step.calibration.batches
-        return START + self.slowness(step.calibration.algorithm) * CALIBRATING * run / speed
+        calibration = step.calibration
+        if calibration is None:
+            return super().seconds(step, speed, rows)
+        run = calibration.batch_size * calibration.batches
+        return START + self.slowness(calibration.algorithm) * CALIBRATING * run / speed
 
 
-def rows_read(training: TrainingSection, count: Callable[[], int]) -> float:
-    """How many rows a training on so many reads. `count` is called where that decides."""
+def rows_read(training: Any, count: Callable[[], int]) -> float:
+    """How many rows a training (a recipe's section) reads. `count` is called only where it decides."""
     if training.max_steps > 0:
         return float(training.max_steps * training.per_device_train_batch_size * training.gradient_accumulation_steps)
     return float(count() * training.num_train_epochs)

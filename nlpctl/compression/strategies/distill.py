@@ -39,8 +39,8 @@ class Distill(NetworkStrategy):
         from nlpctl.models.families import OWN
 
         model = student_model(recipe)
-        own = model.from_scratch is not None and model.from_scratch.architecture in OWN
-        return {"model_type": OWN[model.from_scratch.architecture]} if own else None
+        architecture = None if model.from_scratch is None else model.from_scratch.architecture
+        return {"model_type": OWN[architecture]} if architecture is not None and architecture in OWN else None
 
     def unread(self, recipe: Recipe, beside: Sequence[Strategy]) -> str | None:
         if recipe.compression.criterion is None or recipe.distillation.hard:

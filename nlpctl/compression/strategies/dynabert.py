@@ -38,6 +38,8 @@ class DynaBert(NetworkStrategy):
     def make_network(self, recipe: Recipe, source: str, step: Step, run: RunDirectory, setup: ProcessSetup) -> None:
         from nlpctl.compression.networks.dynabert import train_width
 
+        if step.width is None:
+            raise ValueError(f"{step.folder} has no width")
         train_width(recipe, source, step.width, run, setup)
 
 

@@ -35,7 +35,7 @@ class Ptq(CalibratedInt8):
         return section.algo_list or ALGORITHMS
 
     def slowness(self, algorithm: str | None) -> float:
-        return SEARCHING.get(algorithm, 1.0)
+        return SEARCHING.get(algorithm or "", 1.0)
 
     def refuse_early(self, recipe: Recipe, beside: Sequence[Strategy]) -> None:
         """Beside another one that reads it, activation_quantize_type is a setting of that."""
@@ -47,12 +47,14 @@ class Ptq(CalibratedInt8):
         from nlpctl.graphs.ptq import quantize
 
         calibration = Calibration()
-        if making.step is not None:  # activations have but one type: what is given for it was checked
-            calibration = _settings(making.recipe, making.step.calibration.algorithm, _SETTINGS)
+        planned = making.planned
+        if planned is not None:  # activations have but one type: what is given for it was checked
+            rows = planned.step.calibration
+            calibration = _settings(planned.recipe, None if rows is None else rows.algorithm, _SETTINGS)
         quantize(making.fp32("paddle"), making.folder / INT8_PREFIX, making.rows(), calibration)
 
 
-def _settings(recipe: Recipe, algorithm: str, names: Sequence[str]) -> Calibration:
+def _settings(recipe: Recipe, algorithm: str | None, names: Sequence[str]) -> Calibration:
     """How an algorithm finds scales, with the settings `names` of the recipe; null stands for the default."""
-    given = {name: getattr(recipe.compression, name) for name in names}
-    return Calibration(algorithm, **{name: value for name, value in given.items() if value is not None})
+    given = {name: value for name in names if (value := getattr(recipe.compression, name)) is not None}
+    return Calibration(algorithm or ALGORITHMS[0], **given)

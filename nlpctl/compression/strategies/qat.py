@@ -47,5 +47,7 @@ class Qat(Int8Strategy):
     def write(self, making: Making) -> None:
         from nlpctl.compression.networks.qat import write_qat_graph
 
-        (network,) = making.networks
-        write_qat_graph(making.recipe, network, making.origin, making.folder, making.own)
+        (network,), planned = making.networks, making.planned
+        if planned is None:
+            raise ValueError(f"{self.name} is trained, which `nlpctl export` does not do")
+        write_qat_graph(planned.recipe, network, making.origin, making.folder, planned.own)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nlpctl import console
-from nlpctl.compression.strategies.base import EXPORTS, ORIGINAL, Making, Step
+from nlpctl.compression.strategies.base import EXPORTS, ORIGINAL, Making, Planned, Step
 from nlpctl.config.recipe_of import recipe_for_export, recipe_of, recipe_of_network
 from nlpctl.config.schema import Recipe
 from nlpctl.data.sample_rows import rows_to_calibrate, rows_to_compare
@@ -110,10 +110,8 @@ class Workbench:
             graphs=manifest.graphs,
             folder=folder,
             rows=lambda: self._calibration_batches(step, origin),
-            recipe=self.recipe,
-            own=recipe_of(origin),
-            step=step,
             networks=tuple(self.output / name for name in step.needs[1:]),
+            planned=Planned(step, self.recipe, recipe_of(origin)),
         )
         graph = step.made_by.make_graph(making)
         made = dataclasses.replace(manifest, graphs=(graph,), versions=export_versions(), chosen=None)

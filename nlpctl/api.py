@@ -1,0 +1,327 @@
+"""What `import nlpctl` offers: models that answer, and training, as the commands do them. See docs/python.md."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, overload
+
+from nlpctl.cli.keywords import command_line, overrides_of
+from nlpctl.config.load import Override, load_recipe
+from nlpctl.config.located import located
+from nlpctl.errors import Problem, RunFailed, UserError
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from nlpctl.config.schema import Recipe
+    from nlpctl.data.task_rows import TaskRows
+    from nlpctl.inference.trained import TrainedModel
+
+__all__ = ["Answer", "Model", "Row", "Run", "RunFailed", "UserError", "load", "train"]
+
+Answer = dict[str, Any]  # one line of `nlpctl predict`: what was read, and what the model says
+Row = str | Mapping[str, Any]  # a text, or a dict with the columns of the task
+_SKIP = 'mend it; or have bad rows answered by {"error": ...}: load(..., set={"data.on_bad_row": "skip"})'
+
+
+def load(
+    path: str | os.PathLike[str],
+    *,
+    device: str = "auto",
+    engine: str = "auto",
+    precision: str = "auto",
+    threads: int | None = None,
+    batch_size: int = 64,
+    set: Mapping[str, Any] | None = None,
+    **overrides: Any,
+) -> Model:
+    """The trained model of a run directory, a model folder, an export, or the recipe of a run, ready to answer.
+
+    `device` (cpu, gpu), `engine` (dygraph, paddle, onnxruntime) and `precision` (fp32, bf16, fp16, int8): auto takes
+    what the recipe says, and the best of this machine where it says nothing. `threads` must be given before Paddle is
+    imported; once it is, the threads and flags that the recipe of the model asks for are those of the process.
+    `batch_size`: rows that are computed together. `set` and `overrides` change the recipe as in `train`.
+
+    Imports Paddle and seeds Python's, NumPy's and Paddle's random numbers. Raises UserError.
+    """
+    if isinstance(batch_size, bool) or not isinstance(batch_size, int) or batch_size < 1:
+        raise UserError(f"{batch_size!r} is not a number of rows", "batch_size", "give 1 or more")
+    chosen = {"device": device, "threads": "auto" if threads is None else threads}
+    changes = overrides_of(set, overrides | {name: value for name, value in chosen.items() if value != "auto"})
+    for name, value in (("engine", engine), ("precision", precision)):
+        changes += [Override(f"inference.{name}", str(value), name)] if value != "auto" else []
+    recipe = _in_this_process(load_recipe(os.fspath(path), changes, "apply"), [change.key for change in changes])
+    from nlpctl.runners.open_model import find_model, open_trained_model
+    from nlpctl.runtime.process import set_up_process
+
+    with located(recipe):
+        source = find_model(recipe)
+        trained = open_trained_model(recipe, set_up_process(recipe), source, batch_size)
+    return Model(recipe, Path(source), trained, batch_size)
+
+
+def train(
+    recipe: str | os.PathLike[str] | Mapping[str, Any],
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    set: Mapping[str, Any] | None = None,
+    **fields: Any,
+) -> Run:
+    """Train as `nlpctl train` does, in this process; returns the finished run with its scores.
+
+    `recipe`: a file, the name of a shipped recipe, or a dict with what a file would hold. A keyword is a field of
+    TrainingArguments (learning_rate=3e-5), or device, devices, nproc, threads, deterministic, cache_dir; `set` reaches
+    every key by its dotted name: set={"data.max_seq_length": 48}. `resume` goes on with an interrupted run,
+    `overwrite` replaces the run that is there.
+
+    Raises UserError for what is wrong in recipe or data, before anything is written; RunFailed when the training
+    itself fails; KeyboardInterrupt after Ctrl-C, once a checkpoint is saved.
+    """
+    changes = overrides_of(set, fields)
+    source = recipe if isinstance(recipe, Mapping) else os.fspath(recipe)
+    resolved = load_recipe(source, changes)
+    from nlpctl.runners.train import train as run_training
+
+    command = command_line(source, changes, resume=resume, overwrite=overwrite)
+    with located(resolved):
+        result = run_training(resolved, resume=resume, overwrite=overwrite, command=command)
+    return Run(result.run.path, result.metrics)
+
+
+@dataclasses.dataclass(frozen=True)
+class Run:
+    """A finished training run: its folder, and per split the scores of its best model, as in metrics.json."""
+
+    path: Path
+    metrics: dict[str, Any]
+
+    def model(self, **options: Any) -> Model:
+        """The best model of the run; `options` are those of `load`."""
+        return load(self.path, **options)
+
+
+class Model:
+    """A trained model, made by `load`. One thread at a time may use it."""
+
+    def __init__(self, recipe: Recipe, path: Path, trained: TrainedModel, batch_size: int):
+        from nlpctl.data.task_rows import task_rows
+        from nlpctl.inference.pipeline import answering
+
+        self._recipe, self._path, self._trained, self._batch_size = recipe, path, trained, batch_size
+        self._rows = task_rows(recipe.task, recipe.data)
+        self._pipeline = answering(trained.task, trained.encoder, trained.predictor)
+
+    def __repr__(self) -> str:
+        return f"<nlpctl.Model {self.task} {str(self.path)!r} {self.engine}>"
+
+    @property
+    def task(self) -> str:
+        """The task of the recipe, such as sequence_classification."""
+        return self._recipe.task
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The names of the labels; () where the task has none."""
+        return self._trained.task.labels.names
+
+    @property
+    def path(self) -> Path:
+        """The folder of the model."""
+        return self._path
+
+    @property
+    def engine(self) -> str:
+        """What computes: dygraph, paddle or onnxruntime."""
+        return self._trained.predictor.engine
+
+    @property
+    def precision(self) -> str:
+        """What it computes in: fp32, bf16, fp16 or int8."""
+        return self._trained.predictor.precision
+
+    @overload
+    def predict(self, texts: Row) -> Answer: ...
+    @overload
+    def predict(self, texts: Iterator[Row]) -> Iterator[Answer]: ...
+    @overload
+    def predict(self, texts: list[Any] | tuple[Any, ...]) -> list[Answer]: ...
+    @overload
+    def predict(self, texts: Any) -> Any: ...
+    def predict(self, texts: Any) -> Any:
+        """The answers, as `nlpctl predict` prints them, in the form of `texts`.
+
+        A text or a dict (a row with the columns of the task) gives an answer; a list of them gives a list; a pandas
+        DataFrame or Series gives a DataFrame with the same index. An iterator gives an iterator that reads some
+        thousand rows ahead, in a thread of its own, and whose memory does not grow.
+
+        Raises UserError for a bad row and names its place: texts[3]. In a list nothing is computed then; an iterator
+        gives the answers before it first. With data.on_bad_row: skip its answer is {"error": ...}.
+        """
+        if isinstance(texts, str | Mapping):
+            return self._answers([texts])[0]
+        if isinstance(texts, Iterator):
+            return self._stream(self._read(texts))
+        if _is_frame(texts):
+            import pandas as pd
+
+            return pd.DataFrame(self._answers(_values(texts)), index=texts.index)
+        return self._answers(_values(texts))
+
+    def evaluate(self, data: Any = None, split: str = "dev") -> dict[str, Any]:
+        """The scores on labelled data, as metrics.json has them for a split.
+
+        `data`: a file, a list of dicts with the columns of the task, or a DataFrame; None takes `split` (train, dev or
+        test) of the data that the recipe names. Raises UserError for bad rows, unknown labels, and where the engine
+        cannot give what the scores are made of.
+        """
+        from nlpctl.data.examples import BadRowLog, ExampleReader, load_examples
+        from nlpctl.data.given_rows import GivenRows
+        from nlpctl.data.splits import read_labelled_split
+        from nlpctl.runners.evaluate import require_scorable, score
+
+        labels = self._trained.task.labels
+        with located(self._recipe):
+            require_scorable(self._trained)
+            if data is None or isinstance(data, str | os.PathLike):
+                rows, split = (self._rows, _checked_split(split)) if data is None else (self._rows_of(data), "test")
+                examples, _, _ = read_labelled_split(rows, split, labels)
+            else:
+                values = list(_values(data))
+                if not values:
+                    raise UserError("there are no rows", "data", "give one row or more")
+                source = GivenRows(self._rows, values, "data", labelled=True)
+                log = BadRowLog(self._recipe.data.on_bad_row)
+                examples = load_examples(source, ExampleReader(self._rows, labels), log)
+            return score(self._trained, examples, self._recipe.training.per_device_eval_batch_size)
+
+    def embed(self, texts: Any) -> np.ndarray:
+        """The vectors of texts, float32 [rows, dim], of unit length; of a text alone, its vector [dim].
+
+        `texts` as for `predict`. Raises UserError where the task makes no vectors, and for a bad row.
+        """
+        import numpy as np
+
+        from nlpctl.inference.pipeline import windows
+        from nlpctl.runners.embed import require_vectors
+        from nlpctl.runners.predict import WINDOW_BATCHES
+
+        with located(self._recipe):
+            require_vectors(self._recipe)
+        alone = isinstance(texts, str | Mapping)
+        read = windows(self._read([texts] if alone else _values(texts), strict=True), self._batch_size * WINDOW_BATCHES)
+        with closing(self._pipeline.stream(read, self._batch_size, lambda _, found: found)) as parts:
+            vectors = [vector for part in parts for ((vector,),) in part]
+        if not vectors:
+            return np.zeros((0, self.embed("1").shape[0]), np.float32)
+        return np.asarray(vectors[0] if alone else np.stack(vectors), np.float32)
+
+    def _rows_of(self, path: str | os.PathLike[str]) -> TaskRows:
+        """How the rows of the labelled file `path` are read: as the test data of the same recipe."""
+        from nlpctl.data.task_rows import task_rows
+
+        file = os.path.abspath(os.path.expanduser(path))
+        return task_rows(self.task, dataclasses.replace(self._recipe.data, test=(file,), dataset=None))
+
+    def _read(self, values: Iterable[Any], *, strict: bool = False) -> Generator[Any, None, None]:
+        """Examples and bad rows. UserError at a bad row if `strict`."""
+        from nlpctl.data.examples import ExampleReader
+        from nlpctl.data.given_rows import GivenRows
+        from nlpctl.data.row import BadRow
+
+        reader = ExampleReader(self._rows, None)
+        for row in GivenRows(self._rows, values, "texts", labelled=False):
+            example = reader.read(row)
+            if strict and isinstance(example, BadRow):
+                raise UserError(example.reason, example.where, "mend it")
+            yield example
+
+    def _answers(self, values: Iterable[Any]) -> list[Answer]:
+        """The answers to rows that are all there. UserError with the bad ones, before anything is computed."""
+        from nlpctl.data.examples import SHOWN
+        from nlpctl.data.row import BadRow
+
+        read = list(self._read(values))
+        bad = [row for row in read if isinstance(row, BadRow)]
+        if bad and not self._skips:
+            problems = [Problem(row.reason, row.where) for row in bad[:SHOWN]]
+            total = Problem(f"{len(bad)} of {len(read)} rows are bad", hint=_SKIP)
+            raise UserError(problems=[*problems, total])
+        if len(read) > self._batch_size:
+            return list(self._stream(read))
+        answers, _ = self._finished(read, self._pipeline.predictions(_good(read), self._batch_size))  # without threads
+        return answers
+
+    def _stream(self, read: Iterable[Any]) -> Iterator[Answer]:
+        """The answer to each example and bad row, in the windows and batches of `nlpctl predict`."""
+        from nlpctl.inference.pipeline import windows
+        from nlpctl.runners.predict import WINDOW_BATCHES
+
+        cut = windows(read, self._batch_size * WINDOW_BATCHES)
+        with closing(self._pipeline.stream(cut, self._batch_size, self._finished)) as parts:
+            for answers, error in parts:
+                yield from answers
+                if error is not None:
+                    raise error
+
+    def _finished(self, read: list[Any], predictions: list[list[Any]]) -> tuple[list[Answer], UserError | None]:
+        """The answers to the rows of a window: to those before a bad one if that is an error."""
+        from nlpctl.data.row import BadRow
+        from nlpctl.runners.predict import answers
+
+        end = next((place for place, row in enumerate(read) if isinstance(row, BadRow) and not self._skips), len(read))
+        error = None if end == len(read) else UserError(read[end].reason, read[end].where, _SKIP)
+        return answers(self._rows, self._trained.task, read[:end], predictions[:end]), error
+
+    @property
+    def _skips(self) -> bool:
+        return self._recipe.data.on_bad_row == "skip"
+
+
+def _in_this_process(recipe: Recipe, asked: Sequence[str]) -> Recipe:
+    """`recipe`, without what it wants of a process in which Paddle runs already, unless the caller `asked` for it.
+
+    How a model was trained must not keep it from answering beside another one.
+    """
+    if "paddle" not in sys.modules:
+        return recipe
+    settled: dict[str, Any] = {"threads": None, "deterministic": False, "flags": {}}
+    settled |= {"amd_fast_math": None, "cache_dir": None}
+    wanted = {key.split(".")[1] for key in asked if key.startswith("runtime.")}
+    left = {name: value for name, value in settled.items() if name not in wanted}
+    return dataclasses.replace(recipe, runtime=dataclasses.replace(recipe.runtime, **left))
+
+
+def _good(read: Sequence[Any]) -> list[Any]:
+    from nlpctl.data.row import BadRow
+
+    return [row for row in read if not isinstance(row, BadRow)]
+
+
+def _is_frame(values: Any) -> bool:
+    """Whether it is a DataFrame or Series, without importing pandas for those who do not use it."""
+    pandas = sys.modules.get("pandas")
+    return pandas is not None and isinstance(values, pandas.DataFrame | pandas.Series)
+
+
+def _values(values: Any) -> Iterable[Any]:
+    """The rows in what a caller gave for several. UserError where it is nothing of the kind."""
+    if _is_frame(values):
+        return values.to_dict("records") if values.ndim == 2 else values.tolist()
+    if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
+        hint = "give a list of texts or dicts, an iterator of them, a DataFrame or a Series"
+        raise UserError(f"expected rows, got {type(values).__name__}", hint=hint)
+    return values
+
+
+def _checked_split(split: str) -> str:
+    from nlpctl.data.sources import SPLITS
+
+    if split not in SPLITS:
+        raise UserError(f"there is no split {split!r}", where="split", hint=f"one of {', '.join(SPLITS)}")
+    return split

@@ -1,0 +1,46 @@
+"""Rows that a program gives: texts, dicts with the columns of the task, or a DataFrame of these."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nlpctl.data.row import BadRow, Row, missing_key
+from nlpctl.data.task_rows import TaskRows
+
+
+@dataclass(frozen=True)
+class GivenRows:
+    """The rows of `values`, as a RowSource. Row 3 is told as `name`[3].
+
+    `labelled`: the columns of the labels have to be there. A plain text stands for a row only where they need not, and
+    where the task takes one text.
+    """
+
+    task_rows: TaskRows
+    values: Iterable[Any]
+    name: str
+    labelled: bool
+    files: tuple[Path, ...] = ()
+    label_names: None = None
+
+    @property
+    def description(self) -> str:
+        return self.name
+
+    def __iter__(self) -> Iterator[Row | BadRow]:
+        required = self.task_rows.required(self.labelled)
+        plain = None if self.labelled else self.task_rows.plain_column
+        for index, value in enumerate(self.values):
+            place = f"[{index}]"
+            if isinstance(value, str) and plain is not None:
+                yield Row(self.name, place, {plain: value})
+            elif isinstance(value, Mapping):
+                reason = missing_key(value, required)
+                yield Row(self.name, place, value) if reason is None else BadRow(self.name, place, reason)
+            else:
+                keys = " and ".join(repr(name) for name in required)
+                wanted = "a text or a dict" if plain is not None else f"a dict with {keys}" if keys else "a dict"
+                yield BadRow(self.name, place, f"not a row: expected {wanted}, got {type(value).__name__}")

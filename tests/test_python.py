@@ -1,0 +1,251 @@
+"""`import nlpctl` as a program uses it: models, training, scores, errors; and every snippet of docs/python.md."""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import nlpctl
+
+ROOT = Path(__file__).resolve().parent.parent
+REVIEWS = ROOT / "recipes/quickstart/test.tsv"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("python")
+
+
+@pytest.fixture(scope="module")
+def run(place: Path) -> nlpctl.Run:
+    """A short run of the quickstart, trained from Python."""
+    folder = place / "outputs/quickstart"
+    return nlpctl.train("quickstart", max_steps=25, output_dir=folder, device="cpu", set={"data.max_seq_length": 48})
+
+
+@pytest.fixture(scope="module")
+def model(run: nlpctl.Run) -> nlpctl.Model:
+    return run.model(batch_size=32)
+
+
+@pytest.fixture(scope="module")
+def texts() -> list[str]:
+    return [line.split("\t")[0] for line in REVIEWS.read_text(encoding="utf-8").splitlines()[1:]]
+
+
+def test_import_brings_nothing_heavy_and_only_what_is_public():
+    code = """if True:
+        import sys, nlpctl
+        heavy = {"paddle", "paddlenlp", "numpy", "pandas", "yaml", "typer", "nlpctl.api"} & set(sys.modules)
+        assert not heavy, heavy
+        assert set(nlpctl.__all__) <= set(dir(nlpctl))
+        assert nlpctl.load and nlpctl.train and issubclass(nlpctl.UserError, Exception)
+        heavy = {"paddle", "paddlenlp", "numpy", "pandas"} & set(sys.modules)
+        assert not heavy, heavy
+        try:
+            nlpctl.lood
+        except AttributeError as error:
+            assert "lood" in str(error)
+        else:
+            raise AssertionError
+    """
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+
+
+def test_train_follows_its_keywords_and_notes_the_command(run):
+    manifest = json.loads((run.path / "manifest.json").read_text(encoding="utf-8"))
+    assert manifest["state"] == "finished"
+    assert "--max_steps=25" in manifest["command"] and "data.max_seq_length=48" in manifest["command"]
+    assert run.metrics == json.loads((run.path / "metrics.json").read_text(encoding="utf-8"))
+
+
+def test_answers_are_those_of_the_command(model, run, texts, run_nlpctl, tmp_path):
+    file = tmp_path / "texts.txt"
+    file.write_text("\n".join(texts) + "\n", encoding="utf-8")
+    done = run_nlpctl("predict", run.path, file, "--batch-size", "32")
+    assert done.returncode == 0, done.stderr
+    told = [json.loads(line) for line in done.stdout.splitlines()]
+    assert model.predict(texts) == told
+    assert list(model.predict(iter(texts))) == told
+    assert [model.predict(text)["label"] for text in texts[:20]] == [each["label"] for each in told[:20]]
+
+
+def test_every_kind_of_input_gives_its_kind_of_answer(model, texts):
+    one = model.predict(texts[0])
+    assert set(one) == {"text", "label", "probabilities"} and one["text"] == texts[0]
+    assert model.predict({"text": texts[0]}) == one
+    assert model.predict([texts[0]]) == model.predict((texts[0],)) == [one]
+    assert model.predict([{"text": texts[0]}, texts[0]]) == [one, one]
+    assert model.predict([]) == list(model.predict(iter([]))) == []
+    frame = pd.DataFrame({"text": texts[:5], "more": range(5)}, index=list("abcde"))
+    answered = model.predict(frame)
+    assert list(answered.index) == list("abcde") and list(answered.columns) == list(one)
+    assert answered.to_dict("records") == model.predict(texts[:5])
+    assert model.predict(frame["text"]).equals(answered)
+    assert len(model.predict(frame[:0])) == 0
+
+
+def test_an_iterator_is_read_as_its_answers_are_wanted(model, texts):
+    taken = 0
+
+    def endless() -> Iterator[str]:
+        nonlocal taken
+        while True:
+            taken += 1
+            yield texts[taken % len(texts)]
+
+    answers = model.predict(endless())
+    assert taken == 0
+    assert [next(answers)["text"] for _ in range(3)] == texts[1:4]
+    answers.close()
+    assert 0 < taken < 10_000
+    after = taken
+    assert model.predict(texts[0]) and taken == after
+
+
+def test_a_bad_row_is_named_by_its_place(model, run, texts):
+    with pytest.raises(nlpctl.UserError, match=r"texts\[1\]: blank text\n.*\n?texts\[3\]: not a row") as error:
+        model.predict([texts[0], " ", texts[1], 7])
+    assert "2 of 4 rows are bad" in str(error.value)
+    answers, found = model.predict(iter([*texts[:40], ""])), []
+    with pytest.raises(nlpctl.UserError, match=r"texts\[40\]: blank text"):
+        found.extend(answers)
+    assert [each["text"] for each in found] == texts[:40]
+    with pytest.raises(nlpctl.UserError, match="missing key 'text'"):
+        model.predict(pd.DataFrame({"txet": texts[:2]}))
+    skipping = nlpctl.load(run.path, set={"data.on_bad_row": "skip"})
+    assert skipping.predict([texts[0], ""])[1] == {"error": "texts[1]: blank text"}
+
+
+def test_what_is_no_rows_is_refused(model):
+    for wrong in (5, None, b"bytes"):
+        with pytest.raises(nlpctl.UserError, match="expected rows"):
+            model.predict(wrong)
+    with pytest.raises(nlpctl.UserError, match="makes no vectors"):
+        model.embed(["a"])
+
+
+def test_scores_are_those_of_the_run(model, run):
+    assert model.evaluate() == run.metrics["dev"]
+    assert model.evaluate(split="test") == run.metrics["test"]
+    frame = pd.read_csv(REVIEWS, sep="\t")
+    for data in (REVIEWS, str(REVIEWS), frame, frame.to_dict("records"), iter(frame.to_dict("records"))):
+        assert model.evaluate(data) == run.metrics["test"]
+    for data, told in (
+        ([{"text": "a"}], r"data\[0\]: missing key 'label'"),
+        ([{"text": "a", "label": "neither"}], r"data\[0\]: unknown label"),
+        ([], "no rows"),
+        ("missing.tsv", "missing.tsv does not exist"),
+    ):
+        with pytest.raises(nlpctl.UserError, match=told):
+            model.evaluate(data)
+    with pytest.raises(nlpctl.UserError, match="there is no split 'tests'"):
+        model.evaluate(split="tests")
+
+
+def test_a_model_tells_what_it_is(model, run):
+    assert model.task == "sequence_classification" and sorted(model.labels) == ["好评", "差评"]
+    assert model.path == run.path / "model" and (model.engine, model.precision) == ("dygraph", "fp32")
+    assert str(model.path) in repr(model)
+
+
+def test_wrong_values_are_told_with_the_keyword(run, place):
+    for call, told in (
+        (lambda: nlpctl.load(place / "nothing"), "no such recipe"),
+        (lambda: nlpctl.load("quickstart", set={"training.output_dir": place / "never"}), "has not been trained yet"),
+        (lambda: nlpctl.load(run.path, engine="steam"), "^engine: .*'steam'"),
+        (lambda: nlpctl.load(run.path, batch_size=0), "^batch_size"),
+        (lambda: nlpctl.load(run.path, threads=77), "too late for OMP_NUM_THREADS=77"),
+        (lambda: nlpctl.train("quickstart", learnin_rate=1), "(?s)^learnin_rate: .*did you mean learning_rate"),
+        (lambda: nlpctl.train("quickstart", max_seq_length=8), r"set=\{'data.max_seq_length': ...\}"),
+        (lambda: nlpctl.train("quickstart", learning_rate="x"), "^learning_rate: .*is not a number"),
+        (lambda: nlpctl.train("quickstart", learning_rate=object()), "^learning_rate: a object cannot"),
+        (lambda: nlpctl.train({"task": "sequence_classification", "dat": {}}), "(?s)unknown key dat.*mean data"),
+        (lambda: nlpctl.train({}), "the recipe is empty"),
+        (lambda: nlpctl.train({"model": object()}), "cannot be part of a recipe"),
+        (lambda: nlpctl.train("quickstart", output_dir=run.path, device="cpu"), "overwrite"),
+    ):
+        with pytest.raises(nlpctl.UserError, match=told):
+            call()
+
+
+def test_models_side_by_side_and_a_recipe_that_is_a_dict(model, texts, place, monkeypatch, capfd):
+    """Vectors of a second model, trained from a dict whose paths begin at the current folder."""
+    before = model.predict(texts[:40])
+    monkeypatch.chdir(place)
+    chance = random.Random(0)
+    words = [[chance.choice("abcdefgh") for _ in range(6)] for _ in range(64)]
+    rows = [{"text": " ".join(each), "text_pair": " ".join(reversed(each))} for each in words]
+    Path("pairs.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    small = {"vocab_size": 60, "min_frequency": 1, "hidden_size": 32, "num_hidden_layers": 1, "intermediate_size": 64}
+    recipe = {
+        "task": "semantic_indexing",
+        "model": {"from_scratch": small},
+        "data": {"train": "pairs.jsonl", "dev": Path("pairs.jsonl"), "columns": {"text_pair": "text_pair"}},
+        "training": {"output_dir": "vectors", "max_steps": 2, "per_device_train_batch_size": 16},
+        "runtime": {"device": "cpu"},
+    }
+    second = nlpctl.train(recipe, learning_rate=np.float64(5e-3)).model()
+    vectors = second.embed([row["text"] for row in rows])
+    assert vectors.dtype == np.float32 and len(vectors) == 64
+    np.testing.assert_allclose(np.linalg.norm(vectors, axis=1), 1, rtol=1e-5)
+    np.testing.assert_allclose(second.embed(rows[3]["text"]), vectors[3], atol=1e-6)
+    assert second.embed([]).shape == (0, vectors.shape[1])
+    with pytest.raises(nlpctl.UserError, match=r"texts\[1\]: blank text"):
+        second.embed(["a", ""])
+    assert model.predict(texts[:40]) == before
+    assert capfd.readouterr().out == ""
+
+
+def test_a_model_runs_where_paddle_was_imported_first(run, texts, tmp_path):
+    """Also one that was trained with threads and flags which the process does not have, and outside the main thread."""
+    copy = shutil.copytree(run.path, tmp_path / "copy")
+    recipe = (copy / "recipe.yaml").read_text(encoding="utf-8")
+    wishes = "threads: 77\n  deterministic: true\n  flags:\n    FLAGS_max_inplace_grad_add: 3\n"
+    assert "runtime:\n" in recipe and "threads" not in recipe
+    (copy / "recipe.yaml").write_text(recipe.replace("runtime:\n", f"runtime:\n  {wishes}"), encoding="utf-8")
+    code = f"""if True:
+        import nlpctl, paddle, threading
+        def answer():
+            model = nlpctl.load({str(copy)!r}, device="cpu")
+            print(model.predict([{texts[0]!r}] * 100)[99]["label"])
+        thread = threading.Thread(target=answer)
+        thread.start()
+        thread.join()
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, encoding="utf-8", cwd=ROOT)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip().splitlines()[-1] in ("好评", "差评")
+
+
+def _blocks(name: str) -> list[str]:
+    return re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs" / name).read_text(encoding="utf-8"), flags=re.M | re.S)
+
+
+def test_every_snippet_of_the_page_runs(run, texts, place, monkeypatch):
+    monkeypatch.chdir(place)
+    shutil.copy(REVIEWS, "test.tsv")
+    Path("reviews.txt").write_text("\n".join(texts[:100]) + "\n", encoding="utf-8")
+    names: dict[str, object] = {}
+    blocks = _blocks("python.md")
+    assert len(blocks) >= 8
+    for block in blocks:
+        exec(compile(block, "docs/python.md", "exec"), names)
+    assert isinstance(names["frame"], pd.DataFrame) and set(names["frame"]["predicted"]) <= {"好评", "差评"}
+
+
+def test_the_chinese_page_has_the_same_snippets():
+    def bare(name: str) -> list[str]:
+        return [re.sub(r"\s*#.*", "", block) for block in _blocks(name)]
+
+    assert bare("python.md") == bare("python.zh-CN.md")
