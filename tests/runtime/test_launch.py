@@ -24,7 +24,8 @@ from nlpctl.runtime.worker import is_alive
 ALL_REDUCE = """
 import os, sys
 from nlpctl.config.schema import RuntimeSection
-from nlpctl import console, ranks
+from nlpctl import console
+from nlpctl.runtime import ranks
 from nlpctl.runtime.process import configure_paddle, prepare_process
 setup = prepare_process(RuntimeSection(nproc=2), 7)
 configure_paddle(setup, 7)
