@@ -12,7 +12,6 @@ import paddle
 import pytest
 from paddle.static import InputSpec
 
-from nlpctl.config.recipe_of import recipe_of
 from nlpctl.errors import UserError
 from nlpctl.models.source import WEIGHTS
 from nlpctl.models.weights import read_weights_file
@@ -89,7 +88,7 @@ def test_nlpctl_s_own_networks(tmp_path, class_name, info):
 
 def test_an_export_of_a_process_that_had_built_other_networks(exports, original, tmp_path):
     paddle.nn.Linear(2, 2)
-    late = find_target(str(original.model), None, recipe_of(original.model))
+    late = find_target(str(original.model), None)
     with paddle.utils.unique_name.guard():
         for size in (3, 4, 5):
             paddle.nn.Linear(size, size), paddle.nn.LayerNorm(size)
