@@ -320,7 +320,7 @@ def _values(values: Any) -> Iterable[Any]:
 
 
 def _checked_split(split: str) -> str:
-    from nlpctl.data.sources import SPLITS
+    from nlpctl.data.open_split import SPLITS
 
     if split not in SPLITS:
         raise UserError(f"there is no split {split!r}", where="split", hint=f"one of {', '.join(SPLITS)}")

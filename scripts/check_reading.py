@@ -131,7 +131,7 @@ def questions(file: Path) -> Iterator[Any]:
 def encoders(folder: Path, examples: list[Any]) -> Iterator[tuple[str, Any]]:
     """A vocabulary such as from_scratch builds, and a pretrained English one: offsets hold with any."""
     import nlpctl  # noqa: F401  before paddle, which the next lines import
-    from nlpctl.data.tokenizers import build_encoder
+    from nlpctl.data.encoders import build_encoder
     from nlpctl.data.vocabulary import build_vocabulary, write_tokenizer
 
     texts = [text for example in examples for text in (example.question, example.context)]

@@ -127,7 +127,7 @@ def make_run(folder: Path, kind: Kind, architecture: str) -> Recipe:
     set_up_process(recipe)
     import paddle
 
-    from nlpctl.data.tokenizers import build_encoder
+    from nlpctl.data.encoders import build_encoder
     from nlpctl.models.load import load_to_train
     from nlpctl.runtime.process import quiet_libraries
     from nlpctl.tasks.base import make_task, task_class

@@ -86,8 +86,8 @@ def compress(
 
 def _show(result: CompressResult, json: bool) -> None:
     from nlpctl.compression.plan.selection import ordered
+    from nlpctl.runners.compress.columns import cells, columns
     from nlpctl.runners.compress.report import JSON, summary
-    from nlpctl.runners.compress.table import cells, columns
 
     if json:
         console.result((result.folder / JSON).read_text(encoding="utf-8").rstrip("\n"))

@@ -16,12 +16,12 @@ from nlpctl.config.coerce import coerce_sections
 from nlpctl.config.dump import dump_recipe
 from nlpctl.config.interpolate import interpolate
 from nlpctl.config.keys import find_key
+from nlpctl.config.layers import read_source, tree_of_values
 from nlpctl.config.managed import MANAGED
 from nlpctl.config.paths import absolute, resolve_paths
 from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode, merge, parse_yaml
 from nlpctl.config.reading import Findings
 from nlpctl.config.schema import DataSection, ModelSection, Origin, Recipe
-from nlpctl.config.sources import read_source, tree_of_values
 from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.errors import UserError
 from nlpctl.names import nearest

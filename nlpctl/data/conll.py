@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from nlpctl.data.delimited import table_rows, tsv_records
 from nlpctl.data.lines import decode
 from nlpctl.data.row import BadRow, Row, missing_key
-from nlpctl.data.tables import table_rows, tsv_records
 from nlpctl.errors import UserError
 
 TOKENS, TAGS = "tokens", "tags"  # the keys of a row from a CoNLL file

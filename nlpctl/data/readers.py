@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nlpctl.data.conll import conll_rows, joined_rows
+from nlpctl.data.delimited import csv_records, table_rows, tsv_records
 from nlpctl.data.json_rows import json_rows, jsonl_rows
 from nlpctl.data.lines import MAX_DOCUMENT, decode, numbered_lines
 from nlpctl.data.row import BadRow, Row
 from nlpctl.data.squad import squad_rows
-from nlpctl.data.tables import csv_records, table_rows, tsv_records
 from nlpctl.errors import UserError
 
 

@@ -10,8 +10,8 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from nlpctl.data.open_split import FileRows
 from nlpctl.data.row import Row, RowSource
-from nlpctl.data.sources import FileRows
 from nlpctl.errors import UserError
 
 _ARTICLE = re.compile(r"data\[(\d+)\]")

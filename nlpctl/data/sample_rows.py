@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 
 from nlpctl.data.examples import ExampleReader
+from nlpctl.data.open_split import has_split, open_files, open_split
 from nlpctl.data.row import BadRow, Row, RowSource
-from nlpctl.data.sources import has_split, open_files, open_split
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import UserError
 

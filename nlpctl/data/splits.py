@@ -16,8 +16,8 @@ from nlpctl.data.examples import (
     scan_examples,
 )
 from nlpctl.data.labels import LabelSet, given_labels
+from nlpctl.data.open_split import has_split, open_split
 from nlpctl.data.row import RowSource
-from nlpctl.data.sources import has_split, open_split
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import UserError
 

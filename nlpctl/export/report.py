@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.data.sample_rows import ComparedRows
-from nlpctl.export.check import FP32_AGREEMENT, Finding, fp32_tolerance
-from nlpctl.export.graphs import Refused
+from nlpctl.export.verify import FP32_AGREEMENT, Finding, fp32_tolerance
+from nlpctl.export.write_graphs import Refused
 from nlpctl.files import write_json_atomic, write_text_atomic
 from nlpctl.inference.parity import Parity
 from nlpctl.layout import EXPORT_REPORT

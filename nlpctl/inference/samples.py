@@ -6,11 +6,11 @@ from pathlib import Path
 
 from nlpctl.config.schema import Recipe
 from nlpctl.data.collate import Batch, raise_failure
+from nlpctl.data.encoders import build_encoder
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.sample_rows import rows_to_compare
 from nlpctl.data.task_rows import task_rows
 from nlpctl.data.text_encoder import TextEncoder
-from nlpctl.data.tokenizers import build_encoder
 from nlpctl.models.families import family_of_config
 from nlpctl.models.folder import read_trained_card
 from nlpctl.models.source import read_config

@@ -12,9 +12,9 @@ from typing import Any
 
 from nlpctl import console
 from nlpctl.config.schema import Recipe
+from nlpctl.data.encoders import build_encoder
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.text_encoder import TextEncoder
-from nlpctl.data.tokenizers import build_encoder
 from nlpctl.errors import UserError
 from nlpctl.inference.auto import open_predictor
 from nlpctl.inference.engine import DygraphPredictor, Predictor

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from nlpctl.data.encoders import build_encoder
 from nlpctl.data.lines import read_lines
-from nlpctl.data.tokenizers import build_encoder
 from nlpctl.data.units import UnitTokenizer
 from nlpctl.errors import Problem, UserError
 from nlpctl.models.parameters import named

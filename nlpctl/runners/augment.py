@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import known_tasks, task_info
-from nlpctl.data.sources import open_split
+from nlpctl.data.open_split import open_split
 from nlpctl.data.split_rows import read_readable
 from nlpctl.data.splits import resolve_labels
 from nlpctl.data.task_rows import task_rows

@@ -122,8 +122,8 @@ def _planned(request: ConversionRequest) -> Conversion:
     from nlpctl.static_graph.convert import plan
     from nlpctl.static_graph.lexical import NAME as LAC
     from nlpctl.static_graph.lexical import lexical_analyser
-    from nlpctl.static_graph.sources import read_static
     from nlpctl.static_graph.targets import find_target, target_folder
+    from nlpctl.static_graph.unpack import read_static
 
     source = read_static(_source_path(request.source))
     if request.to == LAC:

@@ -18,11 +18,11 @@ from nlpctl.data.inspect.duplicates import NEAR
 from nlpctl.data.inspect.lengths import CountedTokens, EstimatedTokens, TokenCounter
 from nlpctl.data.inspect.page import inspection_page
 from nlpctl.data.inspect.profile import Inspection, inspect_rows
-from nlpctl.data.inspect.rows import read_split
-from nlpctl.data.inspect.tables import Shown, Table, all_tables, current_folder
+from nlpctl.data.inspect.readable import read_split
+from nlpctl.data.inspect.summary import Shown, Table, all_tables, current_folder
+from nlpctl.data.open_split import SPLITS, has_split, open_split
 from nlpctl.data.records import Records
 from nlpctl.data.row import RowSource
-from nlpctl.data.sources import SPLITS, has_split, open_split
 from nlpctl.data.split_rows import cut, label_counts, no_row_left, read_readable
 from nlpctl.data.splits import resolve_labels
 from nlpctl.data.task_rows import TaskRows, task_rows
@@ -211,7 +211,7 @@ def _of_scratch(recipe: Recipe, rows: TaskRows, source: RowSource) -> TokenCount
 
 def _counted(recipe: Recipe, tokenizer: Any, description: str, *, grows: bool) -> TokenCounter:
     """`grows`: model.add_tokens are still to be added."""
-    from nlpctl.data.tokenizers import build_encoder
+    from nlpctl.data.encoders import build_encoder
     from nlpctl.models.add_tokens import add_tokens, read_tokens
 
     if grows and recipe.model.add_tokens:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from nlpctl.config.schema import Recipe
-from nlpctl.data.sources import SPLITS, has_split, open_split
+from nlpctl.data.open_split import SPLITS, has_split, open_split
 from nlpctl.data.splits import read_labelled_split
 from nlpctl.data.task_rows import TaskRows, task_rows
 from nlpctl.errors import UserError

@@ -199,9 +199,9 @@ def write_export(
 
     RunFailed where a graph that is wanted cannot be made, or does not answer as the network does.
     """
-    from nlpctl.export.check import compare_graphs, warn_refused
-    from nlpctl.export.graphs import write_graphs
     from nlpctl.export.report import write_report
+    from nlpctl.export.verify import compare_graphs, warn_refused
+    from nlpctl.export.write_graphs import write_graphs
     from nlpctl.graphs.to_static import input_specs
     from nlpctl.inference.parity import Parity, batches_of
 

@@ -14,7 +14,7 @@ from nlpctl.outputs import refuse_output
 from nlpctl.report.html import Html
 from nlpctl.runners.compress.report import JSON
 from nlpctl.runners.pages.compress import compression_of_run
-from nlpctl.runners.pages.run import run_page
+from nlpctl.runners.pages.report import run_page
 from nlpctl.runners.run_files import sound_mistakes
 from nlpctl.runners.runs import RunRecord, open_run
 

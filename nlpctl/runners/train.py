@@ -3,7 +3,7 @@
     refuse what files show -> read the data -> import Paddle, build the network -> take the run directory -> train
 
 Nothing is written before the last check, so that a mistake costs neither minutes nor the run that is there. From the
-network on, training/run.py tells the story; with several processes each of them does (runtime/launch.py starts them).
+network on, training/train_and_score.py tells the story; with several processes each of them does (runtime/launch.py starts them).
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from nlpctl.upstream.parameter_names import fresh_parameter_names
 
 if TYPE_CHECKING:
     from nlpctl.training.fine_tune import Ready
-    from nlpctl.training.run import Trained
+    from nlpctl.training.train_and_score import Trained
 
 # What may differ between a run and its resumption: where and how it computes, and what it prints.
 FREE_TO_CHANGE = ("runtime", "guards", "training.output_dir", "training.logging_dir", "training.disable_tqdm",
@@ -131,7 +131,7 @@ def _make_ready(recipe: Recipe, setup: ProcessSetup, data: TrainingData) -> Read
 
 def _train(ready: Ready, run: RunDirectory, resume: bool) -> None:
     """Train in this process and, in process 0, score the model and draw the network."""
-    from nlpctl.training.run import train_and_score
+    from nlpctl.training.train_and_score import train_and_score
 
     if resume and run.last_checkpoint() is None:
         console.note(f"no checkpoint in {run.path}: from the start")

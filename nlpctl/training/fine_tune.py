@@ -14,12 +14,12 @@ from nlpctl.config.schema import OptimizerSection, Recipe
 from nlpctl.config.tasks import scores, task_info
 from nlpctl.data.balance import balanced
 from nlpctl.data.batching import lost_worker_told
+from nlpctl.data.encoders import build_encoder
 from nlpctl.data.examples import ExampleList
 from nlpctl.data.places import FeatureList
 from nlpctl.data.splits import TrainingData
 from nlpctl.data.streaming import StreamingExamples
 from nlpctl.data.text_encoder import TextEncoder
-from nlpctl.data.tokenizers import build_encoder
 from nlpctl.errors import RunFailed
 from nlpctl.files import staged_dir
 from nlpctl.layout import MANIFEST

@@ -18,7 +18,7 @@ from nlpctl.compression.networks.dynabert import check, state_distance, train_wi
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import InferenceSection
 from nlpctl.data.examples import ExampleReader
-from nlpctl.data.sources import open_split
+from nlpctl.data.open_split import open_split
 from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.models.pruned import PrunedShape

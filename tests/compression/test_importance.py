@@ -8,10 +8,10 @@ import pytest
 from made_runs import make_run
 
 from nlpctl.compression.networks.importance import Importance, measure_importance
+from nlpctl.data.encoders import build_encoder
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.splits import read_training_data
 from nlpctl.data.task_rows import task_rows
-from nlpctl.data.tokenizers import build_encoder
 from nlpctl.models.pruned import PrunedShape, encoder_layers
 from nlpctl.tasks.base import make_task, task_class
 

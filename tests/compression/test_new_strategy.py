@@ -24,6 +24,7 @@ from nlpctl.export.plan import Plan
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.runners.compress.refusals import warn_unread
 from nlpctl.runners.compress.workbench import Workbench
+from nlpctl.runtime.process import set_up_process
 from nlpctl.runtime.run_directory import RunDirectory
 
 PACKAGE = Path(registry.__file__).resolve().parents[2]
@@ -143,7 +144,7 @@ def test_a_network_is_made(registered, tmp_path, capsys):
     recipe = make_run(tmp_path, "sequence_classification")
     chains = parse_strategy("twin")
     step = next(step for step in plan_steps(chains, recipe.compression) if step.is_network)
-    Workbench(recipe, str(recipe.run_dir / "model"), tmp_path / "out").make(step)
+    Workbench(recipe, set_up_process(recipe), str(recipe.run_dir / "model"), tmp_path / "out").make(step)
     made = RunDirectory(tmp_path / "out" / "networks" / "twin")
     assert made.is_finished and (made.model / "config.json").is_file()
     flag = Override("compression.width_mult_list", "1/2", "--width_mult_list")

@@ -13,7 +13,7 @@ from made_runs import make_run
 from nlpctl.compression.networks.training import load_source, read_data
 from nlpctl.compression.networks.vocabulary import check, prune_vocabulary, used_ids, with_words
 from nlpctl.config.load import load_recipe
-from nlpctl.data.tokenizers import build_encoder
+from nlpctl.data.encoders import build_encoder
 from nlpctl.errors import Interrupted, UserError
 from nlpctl.inference.engine import DygraphPredictor
 from nlpctl.models.folder import read_card

@@ -9,8 +9,8 @@ import pytest
 from nlpctl.config.model_section import ScratchSection
 from nlpctl.data.added_words import AddedWords
 from nlpctl.data.corpus_tokens import CorpusTokens
+from nlpctl.data.encoders import build_encoder
 from nlpctl.data.piece_spans import read_pieces
-from nlpctl.data.tokenizers import build_encoder
 from nlpctl.data.whole_words import WholeWords
 from nlpctl.data.word_spans import word_spans
 from nlpctl.models.add_tokens import add_tokens

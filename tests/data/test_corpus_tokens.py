@@ -10,7 +10,7 @@ import pytest
 from paddlenlp.transformers import RobertaBPETokenizer
 
 from nlpctl.data.corpus_tokens import CorpusTokens
-from nlpctl.data.tokenizers import build_encoder
+from nlpctl.data.encoders import build_encoder
 from nlpctl.data.vocabulary import build_vocabulary, write_tokenizer
 from nlpctl.data.whole_words import NO_WORD, WholeWords
 from nlpctl.data.word_spans import word_spans

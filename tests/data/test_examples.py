@@ -15,8 +15,8 @@ from nlpctl.data.examples import (
     scan_examples,
 )
 from nlpctl.data.labels import LabelSet
+from nlpctl.data.open_split import open_split
 from nlpctl.data.row import BadRow, Row
-from nlpctl.data.sources import open_split
 from nlpctl.data.text_rows import TextExample, TextRows
 from nlpctl.errors import UserError
 

@@ -9,7 +9,7 @@ import pytest
 from nlpctl.config.schema import DataSection
 from nlpctl.data import labels as labels_module
 from nlpctl.data.labels import LabelSet, label_name
-from nlpctl.data.sources import open_split
+from nlpctl.data.open_split import open_split
 from nlpctl.data.splits import resolve_labels
 from nlpctl.data.text_rows import TextRows
 from nlpctl.errors import UserError

@@ -14,8 +14,8 @@ import nlpctl  # noqa: F401  before paddle
 # isort: split
 from paddlenlp.transformers import BertTokenizer, RobertaBPETokenizer
 
+from nlpctl.data.encoders import build_encoder
 from nlpctl.data.piece_spans import read_pieces
-from nlpctl.data.tokenizers import build_encoder
 from nlpctl.data.vocabulary import build_vocabulary, write_tokenizer
 from nlpctl.data.word_spans import word_spans
 

@@ -12,8 +12,8 @@ from nlpctl.config.schema import DataSection
 from nlpctl.data.batching import LengthGroupedBatchSampler
 from nlpctl.data.examples import BadRowLog, ExampleReader, load_examples
 from nlpctl.data.labels import LabelSet
+from nlpctl.data.open_split import open_files
 from nlpctl.data.places import FeatureList, places
-from nlpctl.data.sources import open_files
 from nlpctl.data.streaming import StreamingExamples
 from nlpctl.data.text_rows import TextExample, TextRows
 

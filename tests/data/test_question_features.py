@@ -9,6 +9,7 @@ import pytest
 
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.data.collate import FAILURE_KEY
+from nlpctl.data.encoders import build_encoder
 from nlpctl.data.piece_spans import Pieces, read_pieces
 from nlpctl.data.question_features import (
     WindowCollator,
@@ -18,7 +19,6 @@ from nlpctl.data.question_features import (
     window_ranges,
 )
 from nlpctl.data.question_rows import GoldAnswer
-from nlpctl.data.tokenizers import build_encoder
 from nlpctl.data.vocabulary import build_vocabulary, write_tokenizer
 from nlpctl.errors import UserError
 

@@ -9,7 +9,7 @@ import pytest
 
 from nlpctl.config.schema import ColumnsSection, DataSection
 from nlpctl.data.examples import BadRowLog, ExampleReader, load_examples
-from nlpctl.data.sources import open_split
+from nlpctl.data.open_split import open_split
 from nlpctl.data.splits import resolve_labels
 from nlpctl.data.text_rows import TextRows
 

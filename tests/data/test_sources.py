@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from nlpctl.config.schema import DataSection, SplitsSection
+from nlpctl.data.open_split import has_split, open_split
 from nlpctl.data.row import BadRow, Row
-from nlpctl.data.sources import has_split, open_split
 from nlpctl.data.text_rows import TextRows
 from nlpctl.errors import UserError
 

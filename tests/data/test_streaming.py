@@ -13,8 +13,8 @@ from nlpctl.data.batching import CheckedDataLoader
 from nlpctl.data.collate import Collator, LoaderFailure
 from nlpctl.data.examples import ExampleReader
 from nlpctl.data.labels import LabelSet
+from nlpctl.data.open_split import open_split
 from nlpctl.data.row import BadRow, Row
-from nlpctl.data.sources import open_split
 from nlpctl.data.streaming import StreamingExamples
 from nlpctl.data.text_encoder import Encoding
 from nlpctl.data.text_rows import TextExample, TextRows

@@ -18,9 +18,10 @@ import nlpctl  # noqa: F401  before paddle
 # isort: split
 from paddlenlp.transformers import BertTokenizer, RobertaBPETokenizer
 
-from nlpctl.data import tokenizers, wordpiece
+from nlpctl.data import encoders as tokenizers
+from nlpctl.data import wordpiece
+from nlpctl.data.encoders import PROBES, FastTextEncoder, PaddleTextEncoder, build_encoder, first_difference
 from nlpctl.data.text_encoder import Encoding, longest_first
-from nlpctl.data.tokenizers import PROBES, FastTextEncoder, PaddleTextEncoder, build_encoder, first_difference
 from nlpctl.data.vocabulary import TOKENIZER_CLASSES, build_vocabulary, write_tokenizer
 from nlpctl.errors import UserError
 

@@ -8,7 +8,7 @@ import pytest
 
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.data import text_encoder, wordpiece
-from nlpctl.data.tokenizers import FastTextEncoder, PaddleTextEncoder
+from nlpctl.data.encoders import FastTextEncoder, PaddleTextEncoder
 from nlpctl.data.vocabulary import build_vocabulary, write_tokenizer
 
 CORPUS = ["the hotel room was unbelievable 中文酒店", "the staff of the hotel 房间"] * 5

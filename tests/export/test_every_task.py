@@ -10,7 +10,7 @@ import pytest
 from nlpctl.config.schema import InferenceSection
 from nlpctl.config.tasks import KNOWN_TASKS
 from nlpctl.data.examples import ExampleReader
-from nlpctl.data.sources import open_split
+from nlpctl.data.open_split import open_split
 from nlpctl.data.task_rows import task_rows
 from nlpctl.models.find import find_trained_model
 from nlpctl.runners.export import Wanted, export

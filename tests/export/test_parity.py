@@ -21,8 +21,8 @@ from nlpctl.runtime.process import set_up_process
 def network(classifier):
     """The network's run function and a Parity of it."""
     set_up_process(classifier)
+    from nlpctl.data.encoders import build_encoder
     from nlpctl.data.sample_rows import rows_to_compare
-    from nlpctl.data.tokenizers import build_encoder
     from nlpctl.inference.engine import DygraphPredictor
     from nlpctl.inference.parity import Parity
     from nlpctl.tasks.base import make_task, task_class

@@ -10,7 +10,7 @@ import paddle
 import pytest
 
 from nlpctl.config.model_section import ModelSection, ScratchSection
-from nlpctl.data.tokenizers import PaddleTextEncoder, build_encoder
+from nlpctl.data.encoders import PaddleTextEncoder, build_encoder
 from nlpctl.data.units import UnitSettings, UnitTokenizer
 from nlpctl.errors import UserError
 from nlpctl.models.add_tokens import add_tokens, read_tokens

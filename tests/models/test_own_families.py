@@ -10,7 +10,7 @@ import pytest
 
 from nlpctl.config.load import load_recipe
 from nlpctl.config.model_section import ModelSection, ScratchSection
-from nlpctl.data.tokenizers import build_encoder
+from nlpctl.data.encoders import build_encoder
 from nlpctl.data.units import UnitEncoder
 from nlpctl.errors import UserError
 from nlpctl.models.crf import with_crf

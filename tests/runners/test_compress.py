@@ -20,7 +20,9 @@ from nlpctl.errors import RunFailed, UserError
 from nlpctl.runners.compress import command as compress
 from nlpctl.runners.compress.refusals import refuse_output, warn_unread
 from nlpctl.runners.compress.worker import TimeIsUp
+from nlpctl.runtime.process import ProcessSetup
 
+SETUP = ProcessSetup("cpu", threads=1, rank=0, world_size=1)
 STRATEGY = "dynabert+ort-dynamic,ort-dynamic,ptq"
 TABLE = {  # what is made is worth: score, times
     "original": (0.880, 1.0),
@@ -97,9 +99,8 @@ def compression(tmp_path, monkeypatch):
         monkeypatch.setattr(compress, "write_best", lambda row, folder: best.append(row.candidate))
         monkeypatch.setattr(compress, "write_reports", lambda *_: None)
         steps = {step.folder: step for step in plan_steps(parse_strategy(strategy), section)}
-        return SimpleNamespace(
-            run=compress._Compression(recipe, "model", tmp_path, steps, Clock(budget)).run, bench=bench, best=best
-        )
+        call = compress._Compression(recipe, SETUP, "model", tmp_path, steps, Clock(budget))
+        return SimpleNamespace(run=call.run, bench=bench, best=best)
 
     return make
 

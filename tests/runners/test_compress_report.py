@@ -9,9 +9,9 @@ from scored import scored
 
 from nlpctl.compression.plan.scores import Failure, Metric, TestScore
 from nlpctl.compression.plan.selection import Aim
+from nlpctl.runners.compress.columns import cells, columns
 from nlpctl.runners.compress.report import markdown, report, summary, write_reports
 from nlpctl.runners.compress.result import CompressResult
-from nlpctl.runners.compress.table import cells, columns
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from nlpctl.errors import UserError
 from nlpctl.models.source import package_folder
 from nlpctl.static_graph.lexical import is_lexical, lexical_analyser
-from nlpctl.static_graph.sources import read_static
+from nlpctl.static_graph.unpack import read_static
 from nlpctl.static_graph.variables import StaticVariable
 
 TRAINED, UNTRAINED = 1.5, 0.05

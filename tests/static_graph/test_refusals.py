@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from nlpctl.errors import UserError
-from nlpctl.static_graph.sources import read_static
+from nlpctl.static_graph.unpack import read_static
 
 
 def refused(source: Path, message: str) -> str:

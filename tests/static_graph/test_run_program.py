@@ -13,7 +13,7 @@ import pytest
 
 from nlpctl.formats.program import Program, read_program, static_mode
 from nlpctl.static_graph.run_program import CannotRun, run_program
-from nlpctl.static_graph.sources import read_static
+from nlpctl.static_graph.unpack import read_static
 
 
 def arrays_of(model) -> dict[str, np.ndarray]:

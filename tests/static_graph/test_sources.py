@@ -15,7 +15,7 @@ import paddle
 import pytest
 
 from nlpctl.errors import UserError
-from nlpctl.static_graph.sources import read_static
+from nlpctl.static_graph.unpack import read_static
 from nlpctl.static_graph.variables import StaticModel
 
 UNUSED = {"pooler.weight", "pooler.bias"}  # the graph does not read them, so Paddle does not save them

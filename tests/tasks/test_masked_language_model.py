@@ -13,8 +13,8 @@ from nlpctl.config.load import load_recipe
 from nlpctl.config.tasks import task_info
 from nlpctl.data.collate import raise_failure
 from nlpctl.data.corpus_rows import CorpusExample, CorpusRows
+from nlpctl.data.encoders import build_encoder
 from nlpctl.data.labels import LabelSet
-from nlpctl.data.tokenizers import build_encoder
 from nlpctl.data.vocabulary import build_vocabulary, write_tokenizer
 from nlpctl.errors import UserError
 from nlpctl.models.masked_lm import NO_TARGET

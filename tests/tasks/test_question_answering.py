@@ -19,13 +19,13 @@ from paddlenlp.transformers import BertTokenizer, RobertaBPETokenizer
 
 from nlpctl.config.schema import DataSection
 from nlpctl.data.collate import raise_failure
+from nlpctl.data.encoders import build_encoder
 from nlpctl.data.examples import ExampleReader
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.question_rows import GoldAnswer, QuestionExample
 from nlpctl.data.readers import read_rows
 from nlpctl.data.row import BadRow
 from nlpctl.data.task_rows import task_rows
-from nlpctl.data.tokenizers import build_encoder
 from nlpctl.data.vocabulary import build_vocabulary, write_tokenizer
 from nlpctl.errors import UserError
 from nlpctl.inference.pipeline import Pipeline

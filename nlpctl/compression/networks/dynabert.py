@@ -30,8 +30,8 @@ from nlpctl.compression.networks.training import (
 )
 from nlpctl.compression.plan.hooks import training_loss
 from nlpctl.config.schema import Recipe
+from nlpctl.data.encoders import build_encoder
 from nlpctl.data.splits import TrainingData
-from nlpctl.data.tokenizers import build_encoder
 from nlpctl.errors import UserError
 from nlpctl.models.families import OWN, Head, family_of_config
 from nlpctl.models.load import LoadedModel

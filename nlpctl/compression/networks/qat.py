@@ -31,9 +31,9 @@ from nlpctl.compression.networks.training import (
 from nlpctl.compression.plan.hooks import training_loss
 from nlpctl.config.schema import GroupSection, Recipe
 from nlpctl.data.collate import Batch
+from nlpctl.data.encoders import build_encoder
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.splits import TrainingData
-from nlpctl.data.tokenizers import build_encoder
 from nlpctl.errors import UserError
 from nlpctl.graphs import NARROW
 from nlpctl.graphs.graph_files import INT8_PREFIX, PREFIX

@@ -18,12 +18,12 @@ from nlpctl import console
 from nlpctl.compression.networks.more_texts import key_of
 from nlpctl.compression.networks.training import load_source
 from nlpctl.config.schema import Recipe
+from nlpctl.data.encoders import build_encoder
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.multi_label_rows import MultiLabelExample
 from nlpctl.data.tagged_features import TaggedWindow
 from nlpctl.data.tagged_rows import TaggedExample
 from nlpctl.data.text_encoder import TextEncoder
-from nlpctl.data.tokenizers import build_encoder
 from nlpctl.files import staged_file
 from nlpctl.graphs.graph_files import PREFIX, paddle_files
 from nlpctl.graphs.to_static import input_specs, write_paddle_graph

@@ -19,7 +19,7 @@ import paddle
 
 from nlpctl.config.schema import ModelSection, Recipe
 from nlpctl.config.tasks import scores
-from nlpctl.data.sources import has_split
+from nlpctl.data.open_split import has_split
 from nlpctl.data.splits import TrainingData, read_training_data
 from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import UserError
@@ -34,8 +34,8 @@ from nlpctl.runtime.run_directory import OF_COMPRESS, RunDirectory
 from nlpctl.tasks.base import Task, task_class
 from nlpctl.training.begin import begin_run
 from nlpctl.training.fine_tune import make_ready
-from nlpctl.training.run import train_and_score
 from nlpctl.training.sums import settle_checkpoints
+from nlpctl.training.train_and_score import train_and_score
 from nlpctl.training.trainer import TrainingLoss
 from nlpctl.upstream.parameter_names import fresh_parameter_names
 

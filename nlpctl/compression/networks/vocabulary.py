@@ -22,9 +22,9 @@ import numpy as np
 from nlpctl import console
 from nlpctl.compression.networks.training import begin_network, load_source, network_recipe, read_data
 from nlpctl.config.schema import Recipe
+from nlpctl.data.encoders import build_encoder
 from nlpctl.data.splits import TrainingData
 from nlpctl.data.text_encoder import TextEncoder
-from nlpctl.data.tokenizers import build_encoder
 from nlpctl.data.units import UnitTokenizer, special_ids
 from nlpctl.errors import UserError
 from nlpctl.files import staged_dir

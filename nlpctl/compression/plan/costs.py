@@ -11,7 +11,7 @@ from pathlib import Path
 
 from nlpctl.compression.strategies.base import CANDIDATES, EXPORTS, Step, Strategy
 from nlpctl.config.schema import Recipe
-from nlpctl.data.sources import open_split
+from nlpctl.data.open_split import open_split
 from nlpctl.data.task_rows import task_rows
 from nlpctl.files import write_json_atomic
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from nlpctl.config.model_section import ModelSection
 from nlpctl.config.schema import Recipe
 from nlpctl.data.functions import module_file
-from nlpctl.data.sources import SPLITS, files_of
+from nlpctl.data.open_split import SPLITS, files_of
 from nlpctl.errors import UserError
 from nlpctl.models.source import resolve_source
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from nlpctl.compression.strategies.base import NetworkStrategy, Step
 from nlpctl.config.schema import Recipe
-from nlpctl.data.sources import has_split
+from nlpctl.data.open_split import has_split
 from nlpctl.errors import UserError
 
 if TYPE_CHECKING:

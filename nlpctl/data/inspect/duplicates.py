@@ -9,7 +9,7 @@ from itertools import combinations
 
 from nlpctl.data.inspect.near_duplicates import CROWD, jaccard, near_duplicates
 from nlpctl.data.inspect.normalise import letters_form, row_key, same_form
-from nlpctl.data.inspect.rows import Seen
+from nlpctl.data.inspect.readable import Seen
 
 NEAR = 0.8  # similarity from which texts are almost the same
 

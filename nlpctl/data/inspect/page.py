@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from nlpctl.data.inspect.advice import advice
 from nlpctl.data.inspect.profile import Inspection
-from nlpctl.data.inspect.tables import (
+from nlpctl.data.inspect.summary import (
     CONFLICTS,
     NEAR,
     NEAR_CONFLICTS,

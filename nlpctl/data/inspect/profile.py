@@ -10,7 +10,7 @@ from typing import Any
 from nlpctl.config.schema import Recipe
 from nlpctl.data.inspect.duplicates import Duplicates, NearPair, find_duplicates
 from nlpctl.data.inspect.lengths import Lengths, TokenCounter, measure
-from nlpctl.data.inspect.rows import Seen, SplitRows
+from nlpctl.data.inspect.readable import Seen, SplitRows
 from nlpctl.data.inspect.suspicious import odd_rows
 
 TEXT_SHOWN = 200  # characters of a row in JSON and on the page

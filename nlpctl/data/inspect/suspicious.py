@@ -13,7 +13,7 @@ from statistics import median
 from typing import NamedTuple
 
 from nlpctl.data.inspect.normalise import same_form
-from nlpctl.data.inspect.rows import Seen
+from nlpctl.data.inspect.readable import Seen
 from nlpctl.data.word_spans import is_ideograph
 
 _BEFORE, _AFTER = 40, 120  # characters around a finding

@@ -26,6 +26,7 @@ from nlpctl.config.recipe_of import with_student
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import Interrupted, NlpctlError, RunFailed, UserError
 from nlpctl.files import remove_dir, remove_leftovers, writing
+from nlpctl.runners.compress.columns import line
 from nlpctl.runners.compress.refusals import (
     check_engines,
     check_strategies,
@@ -39,7 +40,6 @@ from nlpctl.runners.compress.report import write_reports
 from nlpctl.runners.compress.result import CompressResult
 from nlpctl.runners.compress.scorer import Scorer, Timing, check_scorable
 from nlpctl.runners.compress.source import static_model
-from nlpctl.runners.compress.table import line
 from nlpctl.runners.compress.worker import FREE_SPACE, StepProcess, TimeIsUp
 from nlpctl.runners.export import ELSEWHERE
 from nlpctl.runtime.interrupt import sigterm_interrupts

@@ -17,7 +17,7 @@ from nlpctl.compression.strategies.registry import every_strategy, int8_of_graph
 from nlpctl.config.checks import check
 from nlpctl.config.model_section import ModelSection
 from nlpctl.config.schema import Recipe
-from nlpctl.data.sources import files_of, has_split, open_split
+from nlpctl.data.open_split import files_of, has_split, open_split
 from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import UserError
 from nlpctl.inference.support import obstacle

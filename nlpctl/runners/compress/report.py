@@ -9,8 +9,8 @@ from typing import Any
 from nlpctl.compression.plan.scores import OWN, Row
 from nlpctl.compression.plan.selection import Aim, ordered, within
 from nlpctl.files import write_json_atomic, write_text_atomic
+from nlpctl.runners.compress.columns import NAMES, cells, columns, points_text
 from nlpctl.runners.compress.result import CompressResult
-from nlpctl.runners.compress.table import NAMES, cells, columns, points_text
 from nlpctl.runners.pages.compress import compress_page
 from nlpctl.runners.timing import conditions
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from nlpctl.config.schema import Recipe
 from nlpctl.data.functions import module_file
-from nlpctl.data.sources import files_of
+from nlpctl.data.open_split import files_of
 from nlpctl.files import read_json, sha256_of
 from nlpctl.layout import EXPORT_MANIFEST
 from nlpctl.runtime.cpu import cpu_info

@@ -32,7 +32,7 @@ from nlpctl.compression.plan.scores import (
 )
 from nlpctl.config.recipe_of import recipe_for_export
 from nlpctl.config.schema import Recipe
-from nlpctl.data.sources import has_split
+from nlpctl.data.open_split import has_split
 from nlpctl.errors import NlpctlError, UserError
 from nlpctl.files import remove_leftovers
 from nlpctl.models.export_folder import read_manifest

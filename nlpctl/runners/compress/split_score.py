@@ -9,8 +9,8 @@ from typing import Any
 from nlpctl.compression.plan.hooks import Rows, own_scores
 from nlpctl.compression.plan.scores import OWN
 from nlpctl.data.examples import ExampleReader
+from nlpctl.data.open_split import open_split
 from nlpctl.data.row import BadRow
-from nlpctl.data.sources import open_split
 from nlpctl.data.splits import read_labelled_split
 from nlpctl.data.task_rows import task_rows
 from nlpctl.runners.timed_process import Subject

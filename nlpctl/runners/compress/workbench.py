@@ -14,8 +14,8 @@ from nlpctl import console
 from nlpctl.compression.strategies.base import EXPORTS, ORIGINAL, Making, Planned, Step
 from nlpctl.config.recipe_of import recipe_for_export, recipe_of, recipe_of_network
 from nlpctl.config.schema import Recipe
+from nlpctl.data.open_split import has_split
 from nlpctl.data.sample_rows import rows_to_calibrate, rows_to_compare
-from nlpctl.data.sources import has_split
 from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.files import staged_dir
@@ -136,7 +136,7 @@ class Workbench:
 
         How far it may be from that is not for us to say: the table shows its score.
         """
-        from nlpctl.export.check import run_graphs, with_checks
+        from nlpctl.export.verify import run_graphs, with_checks
 
         parity = self._parity(self.output / EXPORTS / step.name.partition("+")[0])
         findings, problems = run_graphs(folder, manifest, self.setup, parity)

@@ -10,8 +10,8 @@ from nlpctl.compression.plan.selection import ordered
 from nlpctl.report.html import Html
 from nlpctl.report.page import Number, Section, figures, page, side_by_side, table, warnings
 from nlpctl.report.plots import Dot, scatter
+from nlpctl.runners.compress.columns import NAMES, cells, columns, points_text
 from nlpctl.runners.compress.result import CompressResult
-from nlpctl.runners.compress.table import NAMES, cells, columns, points_text
 
 
 def compress_page(result: CompressResult, source: str, how: str, told: Mapping[str, Any]) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 from nlpctl.data.inspect.duplicates import NearPair
 from nlpctl.data.inspect.lengths import PERCENTILES
 from nlpctl.data.inspect.profile import Inspection, SplitProfile, shortened, told_labels
-from nlpctl.data.inspect.rows import Seen
+from nlpctl.data.inspect.readable import Seen
 from nlpctl.report.page import percent
 
 SAME, NEAR = "Texts that occur several times", "Texts that are almost the same"

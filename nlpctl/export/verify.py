@@ -11,8 +11,8 @@ from pathlib import Path
 
 from nlpctl import console
 from nlpctl.errors import Problem, RunFailed
-from nlpctl.export.graphs import Refused, remove_graph
 from nlpctl.export.plan import Plan
+from nlpctl.export.write_graphs import Refused, remove_graph
 from nlpctl.inference.auto import choices, open_choice
 from nlpctl.inference.choice import Choice
 from nlpctl.inference.parity import LARGEST_BATCH, Difference, Parity

@@ -16,8 +16,8 @@ from typing import Any
 
 from nlpctl import console
 from nlpctl.data.examples import ExampleList, ExampleReader
+from nlpctl.data.open_split import open_split
 from nlpctl.data.places import places
-from nlpctl.data.sources import open_split
 from nlpctl.data.splits import TrainingData
 from nlpctl.files import write_json_atomic
 from nlpctl.inference.trained import TrainedModel, load_network
