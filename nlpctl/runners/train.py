@@ -3,7 +3,8 @@
     refuse what files show -> read the data -> import Paddle, build the network -> take the run directory -> train
 
 Nothing is written before the last check, so that a mistake costs neither minutes nor the run that is there. From the
-network on, training/train_and_score.py tells the story; with several processes each of them does (runtime/launch.py starts them).
+network on, training/train_and_score.py tells the story; with several processes (started by runtime/launch.py) in each
+of them.
 """
 
 from __future__ import annotations
