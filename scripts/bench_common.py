@@ -1,4 +1,4 @@
-"""What the benchmarks share: where things are, how nlpctl is started, and the conditions of a measurement."""
+"""Shared by the benchmarks: paths, how nlpctl is started, and the conditions of a measurement."""
 
 from __future__ import annotations
 

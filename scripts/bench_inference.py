@@ -1,4 +1,4 @@
-"""Answering raw text on CPU: nlpctl's engines beside PyTorch, Hugging Face's pipeline and scripts written by hand.
+"""Inference from raw text on CPU: nlpctl's engines, PyTorch, Hugging Face's pipeline and hand-written scripts.
 
     python scripts/bench_inference.py RUN         # RUN: recipes/sentiment/sst2_minilm.yaml, trained
     python scripts/bench_inference.py RUN --torch-python VENV/bin/python    # has torch, transformers, tokenizers
@@ -6,8 +6,8 @@
 
 Two networks: the trained MiniLM (6x384) of RUN, and a BERT of 6x768 with random weights, for its speed alone. All
 variants answer the same sentences of SST-2's test split, from text to label, two threads or as many as there are cores.
-Every variant is a process of its own; all are loaded first and then take turns, round by round, at every batch size.
-Counted is the median round at a variant's best batch size. Give it a quiet machine.
+Every variant runs in its own process. All are loaded first and then timed in alternating rounds at every batch size.
+The result is the median round at a variant's best batch size. Needs an idle machine.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from nlpctl.runtime.process import prepare_process
 
 LOOPS = ROOT / "scripts" / "bench_loops"
 BATCH_SIZES = (1, 8, 32, 64)
-WIDE_SIZES, WIDE_SHARE = (1, 32), 4  # the larger network answers a fourth of the rows
+WIDE_SIZES, WIDE_SHARE = (1, 32), 4  # the larger network answers a quarter of the rows
 PIPELINE, AUTO = "Hugging Face pipeline, PyTorch fp32", "nlpctl auto"
 WIDE = {"hidden_size": 768, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 3072}
 TIMES_PIPELINE = 4.0  # target of auto
@@ -57,7 +57,7 @@ _LAYER = {
 
 @dataclass
 class Variant:
-    """One way to answer. `ask` runs all rows once at a batch size and returns the seconds."""
+    """One variant. `ask` runs all rows once at a batch size and returns the seconds."""
 
     name: str
     ask: Callable[[int], float]
@@ -81,7 +81,7 @@ Asked = tuple[str, Callable[[int], float]]  # a name, and what takes a batch siz
 
 
 class Loop:
-    """A script of bench_loops that is asked round by round."""
+    """A script of bench_loops that answers one round per request."""
 
     def __init__(self, python: str, script: str, spec: dict[str, Any], folder: Path):
         file = folder / f"{script}-{abs(hash(json.dumps(spec, sort_keys=True)))}.json"
@@ -156,7 +156,7 @@ def _network(model: Path, folder: Path, options: argparse.Namespace, texts: list
 def _ours(
     stack: ExitStack, export: Path, rows: Path, count: int, sizes: tuple[int, ...], *, any_precision: bool
 ) -> list[Asked]:
-    """nlpctl in every way that this machine can run the export; auto is the fastest that it may take."""
+    """nlpctl in every engine and precision of this machine; auto is the fastest that it may take."""
     recipe = load_recipe(export, [Override("runtime.device", "cpu", "--device")], "apply")
     from nlpctl.runtime.process import set_up_process
 
@@ -251,7 +251,7 @@ def _torch_weights(model: Path, file: Path) -> None:
 
 
 def _report(found: dict[str, list[Variant]], facts: dict[str, Any], options: argparse.Namespace) -> bool:
-    """Print what was measured; whether every target is met."""
+    """Print the results; return whether every target is met."""
     good, told = True, {}
     for title, variants in found.items():
         speeds = {variant.name: variant.speeds for variant in variants}

@@ -1,15 +1,15 @@
-"""Speed of the lexical analyser that was converted from jieba's LAC, beside jieba.
+"""Speed of the lexical analyser converted from jieba's LAC, compared with jieba.
 
     python scripts/bench_lac.py [MODEL] [--data FILE] [--rounds 3] [--batch-sizes 64 256] [--threads N] [--json]
 
-MODEL is the converted folder (without one it is converted first). FILE has a character and its tag per line; default
-../shared/data/msra_ner/test.txt. Everything runs in one process, loaded before the clock starts, variants in turn:
+MODEL is the converted folder (by default, LAC is converted first). FILE has a character and its tag per line; default
+../shared/data/msra_ner/test.txt. Everything runs in one process and is loaded before timing starts. Variants alternate:
 jieba's default mode (words only, from a dictionary), its posseg (words and parts of speech), and nlpctl's pipeline
-from text to words with offsets, run by Paddle eagerly and by ONNX Runtime on an export. jieba's own LAC
-(use_paddle=True) is not among them: it imports paddle.fluid, which Paddle no longer has.
+from text to words with offsets, in Paddle's dygraph and in ONNX Runtime on an export. jieba's own LAC
+(use_paddle=True) is not included: it imports paddle.fluid, which Paddle no longer has.
 
-Counted are the words that each finds, per second and per second of processor time; the second counts all threads, and
-other work on the machine disturbs it little.
+The results are words per second, and words per second of CPU time. CPU time includes all threads and depends little on
+other load.
 """
 
 from __future__ import annotations

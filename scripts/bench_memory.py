@@ -4,12 +4,11 @@
     python scripts/bench_memory.py --only predict
     python scripts/bench_memory.py --rows 100000 --json
 
-The model is the quickstart's. The input is made up: short reviews from the quickstart's characters; one row in
-four ends in a number never seen before, so that tables of words see new ones to the end. Training takes as many
-steps as consume the file once, with ten evaluations and checkpoints on the way. Every command is one new process;
-its peak is what the kernel reports when it ends (ru_maxrss, the largest process where there are several), and the
-resident memory of it and its children, read every second, shows whether it grows. Exit 1 when the large input
-takes more than --allowed MB above the small one.
+The model is the quickstart's. The input is synthetic: short reviews from the quickstart's characters. One row in four
+ends in a new number, so word tables meet new words to the end. Training consumes the file once, with ten evaluations
+and checkpoints. Every command is a new process. Its peak is the kernel's figure at its end (ru_maxrss, the largest
+process if there are several). The resident memory of it and its children, read every second, shows whether it grows.
+Exit 1 if the large input takes more than --allowed MB above the small one.
 """
 
 from __future__ import annotations
@@ -79,7 +78,7 @@ def parse_arguments() -> argparse.Namespace:
 def predict(folder: Path, rows: int) -> Row:
     """Label a plain text file of `rows` lines."""
     run, source, output = folder / "model", folder / "input.txt", folder / "answers.jsonl"
-    if not run.exists():  # how good the model is does not matter
+    if not run.exists():  # the quality of the model does not matter
         options = ("--max_steps", "20", "--evaluation_strategy", "no", "--save_strategy", "no")
         options += ("--no-load_best_model_at_end", "--set", "data.dev=[]", "--set", "data.test=[]")
         nlpctl("train", str(QUICKSTART), "--output_dir", str(run), "--device", "cpu", *options)
@@ -95,7 +94,7 @@ def predict(folder: Path, rows: int) -> Row:
 
 
 def train(folder: Path, rows: int) -> Row:
-    """Train on a streamed tsv file of `rows` rows, each of them once."""
+    """Train for one epoch on a streamed tsv file of `rows` rows."""
     source, steps = folder / "train.tsv", rows // BATCH
     with source.open("w", encoding="utf-8") as stream:
         stream.write("text\tlabel\n")

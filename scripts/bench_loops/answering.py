@@ -1,7 +1,7 @@
-"""What the scripts that answer by hand share: they are asked on standard input, round by round.
+"""Shared by the hand-written inference scripts, which are controlled on standard input.
 
 Each is started as `python SCRIPT SPEC`; SPEC is a JSON file with "texts", "max_length", "folder", "precision" and
-"threads". It says "ready", and then for every line with a batch size answers all texts once and writes
+"threads". It prints "ready". Then it reads lines with a batch size; for each it answers all texts once and writes
 {"seconds", "labels"}.
 """
 
@@ -31,7 +31,7 @@ def serve(load: Callable[[dict[str, Any]], Answer]) -> None:
 
 
 def fast_tokenizer(spec: dict[str, Any]) -> Any:
-    """The tokenizer that a careful user takes: Hugging Face's `tokenizers`, which uses every core."""
+    """The tokenizer that a careful user would choose: Hugging Face's `tokenizers`, which uses every core."""
     from tokenizers import BertWordPieceTokenizer
 
     tokenizer = BertWordPieceTokenizer(f"{spec['folder']}/vocab.txt", lowercase=True)

@@ -1,4 +1,4 @@
-"""Fine-tuning as one would write it by hand in Paddle, with nothing around the loop.
+"""Hand-written fine-tuning in Paddle: the bare training loop.
 
     python bare_paddle.py RECIPE TIMES      (scripts/bench_train.py calls it)
 

@@ -1,4 +1,4 @@
-"""Answering with ONNX Runtime as one would write it by hand. scripts/bench_inference.py starts it."""
+"""Hand-written inference with ONNX Runtime. scripts/bench_inference.py starts it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Answering with Paddle Inference and oneDNN as one would write it by hand. scripts/bench_inference.py starts it."""
+"""Hand-written inference with Paddle Inference and oneDNN. scripts/bench_inference.py starts it."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
     python paddlenlp_fixed.py RECIPE TIMES      (scripts/bench_train.py calls it)
 
-Network, threads and MKL setting are nlpctl's; without the last two the examples are far slower still.
+Network, threads and MKL setting are nlpctl's; without the last two the examples are even slower.
 The text is tokenised before the training starts, as `MapDataset.map` in the examples does.
 """
 

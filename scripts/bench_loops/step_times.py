@@ -1,4 +1,4 @@
-"""The clock of all training loops: one JSON line {"step", "time"} every ten steps, as nlpctl's events.jsonl has."""
+"""Timing of all training loops: one JSON line {"step", "time"} every ten steps, as in nlpctl's events.jsonl."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Answering with PyTorch and Transformers, same weights: a loop by hand, and Hugging Face's pipeline.
+"""Inference with PyTorch and Transformers and the same weights: a hand-written loop, and Hugging Face's pipeline.
 
-scripts/bench_inference.py starts it with a Python that has torch and transformers, and puts the weights under Hugging
-Face's names into an .npz file.
+scripts/bench_inference.py starts it with a Python that has torch and transformers. The weights are in an .npz file,
+under Hugging Face's names.
 """
 
 from __future__ import annotations
