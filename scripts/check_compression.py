@@ -1,15 +1,15 @@
-"""Does every strategy work with every family and task, and do engines compute int8 as it was simulated?
+"""Check that every strategy works with every family and task, and that engines compute int8 as simulated.
 
     python scripts/check_compression.py                                  # the tables, about 30 minutes
     python scripts/check_compression.py --task question --family roberta --results table.json
 
-Small networks are trained for some steps on the real data in ../shared/data (parity_models.py), compressed by every
-strategy and sum of strategies with trainings of STEPS steps, and loaded by each engine of this machine. A cell says
-how many decisions on real rows each engine made as the fp32 graph of the same network, the worst of the engines. For
-int8 by Paddle the second number counts decisions of oneDNN that are those of the simulated graph, run operator by
-operator in Paddle's own kernels. --results keeps what was found: a second call goes on from there.
-Exits 1 where a strategy failed that was not refused with a reason, oneDNN and the simulation agree on less than
-SIMULATED of the rows, or a network decides all rows alike, so that agreement says nothing.
+Small networks are trained for a few steps on the real data in ../shared/data (parity_models.py), compressed by every
+strategy and combination of strategies with trainings of STEPS steps, and loaded by each engine of this machine. A cell
+shows the agreement with the decisions of the fp32 graph of the same network on real rows, for the worst engine. For
+Paddle int8, the second number is the agreement of oneDNN with the simulated graph, which runs operator by operator in
+Paddle's own kernels. --results stores the results, and a second call continues from them.
+Exits 1 if a strategy failed without being refused with a reason, if oneDNN and the simulation agree on less than
+SIMULATED of the rows, or if a network makes the same decision for all rows, so that agreement means nothing.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ STRATEGIES = (
     "distill", "distill+ort-dynamic", "distill+ptq", "distill+qat",
 )  # fmt: skip
 STEPS = 12  # of each training
-CLEAR_STEPS = 400  # of taggers and readers before: those of parity_models.py decide by the last digits
+CLEAR_STEPS = 400  # of the original taggers and readers: those of parity_models.py decide by the last digits
 SIMULATED = 0.97  # least share of decisions alike; of some 60 rows two may lie on the edge between two answers
 EXACT = 1e-4  # a difference of outputs, as a share of the largest, below which no value was rounded otherwise
 Results = dict[str, Any]  # "task / family" -> strategy -> what was found
@@ -116,7 +116,7 @@ def measured(kind: Kind, family: str) -> dict[str, Any]:
 
 
 def _recipe(recipe: Recipe) -> Recipe:
-    """The run's recipe with the shortest trainings and calibrations."""
+    """The run's recipe with the shortest training and calibration."""
     values = {
         "training.max_steps": STEPS, "training.per_device_train_batch_size": 8, "training.evaluation_strategy": "no",
         "training.save_strategy": "no", "training.warmup_ratio": 0.1, "compression.width_mult_list": "[1/2]",
@@ -157,7 +157,7 @@ def _make(bench: Workbench, step: Step) -> str | None:
 
 
 def _agreements(bench: Workbench, step: Step, simulated: Path) -> dict[str, Any]:
-    """Decisions alike with the fp32 graph by engine, and with the simulated int8 graph where there is one."""
+    """Agreement with the fp32 graph by engine, and with the simulated int8 graph if there is one."""
     folder = bench.output / step.folder
     checks = [check for graph in read_manifest(folder).graphs for check in graph.checks]
     found: dict[str, Any] = {"engines": {f"{each.engine} {each.precision}": each.agreement for each in checks}}
@@ -259,7 +259,7 @@ def exactness(results: Results) -> str:
 
 
 def refusals(results: Results) -> set[str]:
-    """Each reason once, with the cells that it belongs to."""
+    """Each reason once, with its cells."""
     cells: dict[str, set[str]] = {}
     for key, strategies in results.items():
         for strategy, found in strategies.items():

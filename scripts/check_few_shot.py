@@ -1,17 +1,17 @@
-"""Is a prompt better than plain fine-tuning of the same encoder when there are few examples?
+"""Compare prompts with plain fine-tuning of the same encoder on few examples.
 
     python scripts/check_few_shot.py sst2 [--data ../shared/data/sst2] [--shots 32] [--seeds 1 2 3] [--folder FOLDER]
     python scripts/check_few_shot.py made [--shots 16 32] ...
 
-Both train a language model on text without labels, then, for each seed, draw SHOTS examples (as many of each label)
-and train on them twice from that model: few_shot_classification, and sequence_classification for as many steps on
-the same rows. Nothing is selected; the test rows are scored once. Prints accuracy and macro F1; judging is left to
-the reader.
+Both modes train a language model on text without labels. Then, for each seed, they draw SHOTS examples (the same number
+of each label) and train on them twice from that model: few_shot_classification, and sequence_classification for the
+same number of steps on the same rows. Nothing is selected, and the test rows are scored once. Prints accuracy and macro
+F1 without judging them.
 
-`sst2` is recipes/pretraining/sst2_minilm.yaml and recipes/few_shot/sst2_minilm.yaml. `made` takes seconds: seven
-words, one of them an adjective out of 32 that decides the label, the others noise; the language model, from scratch,
-has read 1,000 texts such as "we came by dusty old all day it is bad".
-A language model that is in FOLDER already is taken. Other words, such as --threads 1, go to nlpctl train.
+`sst2` is recipes/pretraining/sst2_minilm.yaml and recipes/few_shot/sst2_minilm.yaml. `made` takes seconds and uses
+synthetic texts of seven words: one is an adjective out of 32 that decides the label, the others are noise. Its language
+model is trained from scratch on 1,000 texts such as "we came by dusty old all day it is bad".
+A language model that exists in FOLDER is reused. Other arguments, such as --threads 1, are passed to nlpctl train.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def row(name: str, pairs: Sequence[tuple[float, float]]) -> str:
 
 
 def draw(folder: Path, shots: int, seed: int) -> None:
-    """Write few.tsv: `shots` training rows, as many of each label."""
+    """Write few.tsv: `shots` training rows, the same number of each label."""
     head, *rows = (folder / "train.tsv").read_text(encoding="utf-8").splitlines()
     random.Random(seed).shuffle(rows)
     labels = sorted({line.rsplit("\t", 1)[1] for line in rows})

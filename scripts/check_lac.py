@@ -1,15 +1,15 @@
-"""Is a converted LAC what the original is, and can it be taught the names of other guidelines?
+"""Check that a converted LAC equals the original, and that it can be trained on names of other guidelines.
 
     python scripts/check_lac.py [--data ../shared/data/msra_ner] [--folder FOLDER] [--only convert score train]
 
-convert: python:jieba/lac_small/model_baseline becomes FOLDER/lac; the old operators prove it; then the sentences of
-    tests/end_to_end/lac_sentences.txt are printed with its words and tags, to be read.
+convert: converts python:jieba/lac_small/model_baseline to FOLDER/lac and verifies it with the old operators. Then
+    prints the sentences of tests/end_to_end/lac_sentences.txt with its words and tags, for reading.
 score: precision, recall and F1 of its PER, LOC and ORG on DATA's test sentences: with the full-width characters as
     jieba feeds them, and as nlpctl reads them.
-train: its words with DATA's entities in their places (scripts/retag_lexical.py) are what
-    recipes/lexical/lac_msra.yaml trains it on; then the same scores. Some 20 minutes of processor time.
+train: trains it with recipes/lexical/lac_msra.yaml on its own words with DATA's entities inserted
+    (scripts/retag_lexical.py), then prints the same scores. About 20 minutes of CPU time.
 
-What lies in FOLDER already is taken. Other words, such as --threads 1, go to nlpctl train.
+Existing results in FOLDER are reused. Other arguments, such as --threads 1, are passed to nlpctl train.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from retag_lexical import analysed, entities, read_sentences, retag
 SOURCE = "python:jieba/lac_small/model_baseline"
 SENTENCES = ROOT / "tests" / "end_to_end" / "lac_sentences.txt"
 RECIPE = ROOT / "recipes" / "lexical" / "lac_msra.yaml"
-FIRST = 400  # sentences that are scored on their own too
+FIRST = 400  # sentences that are also scored separately
 NAMED = ("PER", "LOC", "ORG")
 STEPS = ("convert", "score", "train")
 
@@ -106,7 +106,7 @@ def train(lac: Path, data: Path, folder: Path, words: Sequence[str]) -> Path:
 
 
 def nlpctl(*words: str | Path, stdin: str = "", more: dict[str, str] | None = None) -> str:
-    """What a command line prints; what it tells goes to the terminal."""
+    """The standard output of a command; its standard error goes to the terminal."""
     done = subprocess.run(
         [*NLPCTL, *map(str, words)], env={**environment(), **(more or {})}, input=stdin, stdout=subprocess.PIPE,
         text=True, encoding="utf-8",

@@ -1,14 +1,14 @@
-"""Do exports answer as their networks: every task with every architecture, in Paddle Inference and ONNX Runtime.
+"""Compare exports with their networks: every task with every architecture, in Paddle Inference and ONNX Runtime.
 
     python scripts/check_parity.py                                # the table, about 10 minutes
     python scripts/check_parity.py --task token --architecture roberta,bigru --results parity.json
 
-Small networks are trained for some steps on the real data in ../shared/data, or made at random where that would not
-tell rows apart (parity_models.py), exported by `nlpctl export`, and compared with their graphs on real rows and at
-extreme shapes. A cell holds the largest difference
-of any output; "N rows!" follows where N rows were decided otherwise, and "alike!" where the network decided all rows
-alike, so that its decisions prove nothing. --results keeps what was measured: a second call goes on from there.
-Exits 1 where a decision changed or an export was refused.
+Small networks are trained for a few steps on the real data in ../shared/data, or get random weights if so short a
+training would not separate rows (parity_models.py). They are exported by `nlpctl export` and compared with their graphs
+on real rows and at extreme shapes. A cell shows the largest difference of any output. "N rows!" means that N decisions
+changed; "alike!" means that the network made the same decision for all rows, so that agreement means nothing.
+--results stores the results, and a second call continues from them.
+Exits 1 if a decision changed or an export was refused.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""Reading comprehension on CMRC 2018: are offsets and scores exact, and can a network learn at all.
+"""Reading comprehension on CMRC 2018: check that offsets and scores are exact, and that a network can learn.
 
     python scripts/check_reading.py gold      # EM and F1 of the gold answers, every window and stride: all 100.0
-    python scripts/check_reading.py overfit   # a small network learns 64 articles by heart: EM above 95
+    python scripts/check_reading.py overfit   # a small network memorises 64 articles: EM above 95
 
-`gold` takes the way of `nlpctl eval`, with a network that knows the labels: windows, batches, the best spans,
-their text, the score. What is not 100.0 was lost on that way. `overfit` is `nlpctl train` and its own score.
-The data are ../shared/data/cmrc2018 or --data FOLDER, with train.json and dev.json; other words, such as --threads 1,
-go to nlpctl train. Exits 1 where a figure falls short.
+`gold` runs the pipeline of `nlpctl eval` with a network that knows the labels: windows, batches, the best spans, their
+text, the score. A figure below 100.0 shows a loss in the pipeline. `overfit` is `nlpctl train` and its own score.
+The data are ../shared/data/cmrc2018 or --data FOLDER, with train.json and dev.json. Other arguments, such as
+--threads 1, are passed to nlpctl train. Exits 1 if a figure is too low.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ sys.path.insert(0, str(ROOT))
 WINDOWS, STRIDES = (128, 256, 512), (32, 64, 96, 128)
 ARTICLES = 64
 
-# Some 560 windows; no dropout, because what is asked for is to learn by heart. Scored once, at the end.
+# About 560 windows; no dropout, because the aim is memorising. Scored once, at the end.
 OVERFIT = """\
 task: question_answering
 model:
@@ -53,7 +53,7 @@ runtime: {device: cpu}
 
 
 def gold(data: Path) -> bool:
-    """Print the table of the gold answers; whether all of it is 100.0."""
+    """Print the table of the gold answers; return whether all figures are 100.0."""
     examples = list(questions(data / "train.json")) + list(questions(data / "dev.json"))
     print(f"{len(examples)} questions; figures are EM / F1")
     exact = True
@@ -110,7 +110,7 @@ def know_it_all(batch: dict[str, Any]) -> tuple[Any, Any]:
 
 
 def questions(file: Path) -> Iterator[Any]:
-    """The questions of a file but those whose offsets are wrong in the data, which are listed."""
+    """The questions of a file, except those with wrong offsets in the data, which are listed."""
     from nlpctl.config.schema import DataSection
     from nlpctl.data.examples import ExampleReader
     from nlpctl.data.labels import LabelSet
@@ -149,7 +149,7 @@ def encoders(folder: Path, examples: list[Any]) -> Iterator[tuple[str, Any]]:
 
 
 def overfit(data: Path, words: list[str]) -> bool:
-    """Train on 64 articles until they are known by heart; whether EM on them is above 95. `words` for nlpctl train."""
+    """Train on 64 articles until they are memorised; return whether EM is above 95. `words`: for nlpctl train."""
     document = json.loads((data / "train.json").read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)

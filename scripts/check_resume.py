@@ -1,8 +1,8 @@
-"""Does a killed run, resumed, end with the same bits as one that was never killed?
+"""Check that a run that was killed and resumed ends with the same bits as an uninterrupted one.
 
     python scripts/check_resume.py [--trials 10] [--seed 0] [--folder FOLDER]
 
-Each trial trains a tiny network with dropout, ends it one to three times with SIGKILL, resumes it, and compares
+Each trial trains a tiny network with dropout, kills it one to three times with SIGKILL, resumes it, and compares
 weights, optimizer, scheduler, trainer state, scores and events with those of an uninterrupted run, bit by bit.
 The kills come at random moments (before the first step too), right at the end of an epoch, and while a checkpoint
 is being written. Prints a table; exits 1 on any difference.
@@ -48,11 +48,11 @@ training:
 runtime: {device: cpu}
 """
 VARIANTS = {
-    # Checkpoints within epochs; 26 is no multiple of 3.
+    # Checkpoints within epochs; 26 is not a multiple of 3.
     "steps": "--save_strategy steps --save_steps 3 --evaluation_strategy no",
     # Checkpoints at the ends of epochs, the best of them kept.
     "epoch": "--save_strategy epoch --evaluation_strategy epoch --load_best_model_at_end --metric_for_best_model loss",
-    # Both in one, in two parts per update, ended within an epoch.
+    # Both combined, with accumulation 2, ended within an epoch.
     "accumulate": "--save_strategy steps --save_steps 2 --evaluation_strategy steps --eval_steps 2 --max_steps 61 "
     "--load_best_model_at_end --metric_for_best_model loss --gradient_accumulation_steps 2 "
     "--per_device_train_batch_size 4",
@@ -70,7 +70,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class Kill:
-    """What one kill met: the last step that was logged, files of an unfinished checkpoint, where it goes on from."""
+    """State at one kill: the last logged step, files of an unfinished checkpoint, the checkpoint to resume from."""
 
     moment: Moment
     step: int
@@ -127,7 +127,7 @@ def plan(trials: int, chance: random.Random) -> Iterator[tuple[str, list[Moment]
 
 
 def run_trial(folder: Path, variant: str, name: str, moments: list[Moment]) -> list[Kill]:
-    """Train, killed at each moment and resumed, to the end. A moment that is already past falls away."""
+    """Train to the end, killed at each moment and resumed. A moment that is already past is skipped."""
     kills: list[Kill] = []
     for moment in moments:
         run = folder / name
@@ -178,7 +178,7 @@ def kill_at(process: subprocess.Popen[str], run: Path, moment: Moment, before: i
             return False
         if any(run.glob("checkpoints/.staging-checkpoint-*")):
             time.sleep(moment.delay / 10)
-            process.send_signal(signal.SIGSTOP)  # so that the save cannot end between looking and killing
+            process.send_signal(signal.SIGSTOP)  # so that the save cannot end between the check and the kill
             if any(run.glob("checkpoints/.staging-checkpoint-*")):
                 break
             process.send_signal(signal.SIGCONT)
@@ -213,7 +213,7 @@ def newest_checkpoint(run: Path) -> str:
 
 
 def compare(reference: Path, trial: Path) -> list[str]:
-    """What differs between two finished runs; nothing may."""
+    """The differences between two finished runs; there should be none."""
     differences = []
     last = f"checkpoints/checkpoint-{newest_checkpoint(reference)}"
     for file in (

@@ -1,16 +1,16 @@
-"""Does `nlpctl serve` answer rightly and lose nothing, at four times the load it can bear, until it is stopped?
+"""Check that `nlpctl serve` answers correctly and loses no request at four times its capacity, until it is stopped.
 
     python scripts/check_serve.py MODEL TEXTS [--engine E] [--precision P] [--seconds 20] [--json FILE]
 
 MODEL is an export (or model folder) of a task that takes one text, TEXTS a file with a text per line. The service
-runs in a process of its own on loopback; this process
+runs in a separate process on loopback. This script
 
-1. has `nlpctl predict` answer TEXTS: what is right;
-2. measures what the service bears: 64 senders, each of which sends as soon as it was answered;
-3. sends four times as much, whether it keeps up or not, with malformed requests of 22 kinds mixed in;
-4. goes on doing so while the service gets a SIGTERM, until no connection is made any more.
+1. has `nlpctl predict` answer TEXTS, for the expected answers;
+2. measures the capacity of the service: 64 clients, each of which sends again as soon as it is answered;
+3. sends four times that load, at a fixed rate, with 22 kinds of malformed requests mixed in;
+4. continues while the service gets a SIGTERM, until it accepts no more connections.
 
-Prints requests per second and latencies; exits 1 where an answer is wrong or a request is lost.
+Prints requests per second and latencies; exits 1 if an answer is wrong or a request is lost.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ TOLERANCE = {"fp32": 1e-4, "auto": 0.05}  # of probabilities, which depend on th
 
 
 class Service:
-    """`nlpctl serve` in a process of its own."""
+    """`nlpctl serve` in a separate process."""
 
     def __init__(self, model: str, options: Sequence[str]):
         words = [*NLPCTL, "serve", model, "--port", "0", *options]

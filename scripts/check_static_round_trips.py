@@ -2,9 +2,9 @@
 
     python scripts/check_static_round_trips.py [--families Ernie,Bert] [--heads QuestionAnswering]
 
-Families x heads x formats; ends with 1 where a parameter or an output differs.
-A head that does not use the encoder's pooler leaves it out of its graph, so that exports lack it: only then it may be
-new.
+Tests families x heads x formats; exits with 1 if a parameter or an output differs.
+The graph of a head that does not use the encoder's pooler lacks the pooler, and so does its export. Only then may the
+pooler be new.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def main() -> int:
 
 
 def round_trip(original: exports.Original, source: Path, output: Path) -> tuple[str | None, str, int]:
-    """Convert and compare: (what differs or None, how many were matched by which way, how many are new)."""
+    """Convert and compare: (the difference or None, number of matches by method, number of new parameters)."""
     uses_pooler = type(original.network).__name__.endswith("SequenceClassification")
     has_pooler = any(POOLER in name for name in original.parameters)
     allowed = ("*.pooler",) if has_pooler and not uses_pooler else ()

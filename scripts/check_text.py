@@ -1,7 +1,7 @@
-"""What a commit may not bring into text files; for .pre-commit-config.yaml.
+"""Checks of text files before a commit; for .pre-commit-config.yaml.
 
-    python scripts/check_text.py FILE...           # a newline at the end, no blanks at line ends, no marks of a merge
-    python scripts/check_text.py --yaml FILE...    # YAML that can be read
+    python scripts/check_text.py FILE...           # final newline, no trailing blanks, no merge conflict markers
+    python scripts/check_text.py --yaml FILE...    # valid YAML
 
 Prints FILE:LINE and what is wrong; exits with 1 if anything is.
 """

@@ -1,9 +1,9 @@
-"""Remedies for unequal classes, side by side: the same network on the same data, seed by seed.
+"""Compare remedies for imbalanced classes: the same network on the same data, seed by seed.
 
     python scripts/compare_imbalance.py DATA_FOLDER [--recipe RECIPE] [--seeds 1 2 3] [--work FOLDER]
 
-DATA_FOLDER holds train.tsv, dev.tsv and test.tsv (header text, label). Everything is chosen on dev; the table
-gives accuracy and macro F1 on test, mean and range over the seeds.
+DATA_FOLDER holds train.tsv, dev.tsv and test.tsv (header text, label). Everything is selected on dev; the table shows
+accuracy and macro F1 on test, as mean and range over the seeds.
 """
 
 from __future__ import annotations

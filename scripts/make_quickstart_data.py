@@ -1,16 +1,16 @@
 #!/usr/bin/env python3
-"""Write the review set of recipes/quickstart: short Chinese reviews, generated, no download and no licence question.
+"""Generate the data of recipes/quickstart: short Chinese reviews, without a download or licence restrictions.
 
     python scripts/make_quickstart_data.py [FOLDER]     (default: recipes/quickstart)
 
 A review is a frame filled with clauses (their words: scripts/quickstart_grammar.py). A clause pairs an aspect
 with an opinion word, plain or negated ("房间很吵", "房间一点也不吵"). The label is the polarity of the
-*deciding* clause, so neither a list of good and bad words nor the place of a clause is enough:
+*deciding* clause, so neither a list of good and bad words nor the position of a clause is enough:
 "虽然房间很小，但是位置很方便" is 好评, and so is "位置很方便，虽然房间很小".
 
-dev and test ask for more than recall of the training rows: the deciding clause of each of their rows is an
-(aspect, word) pairing that no training row has, and part of their rows stand in frames that no training row
-has. dev and test have different pairings and different frames.
+dev and test need more than memorised training rows: the deciding clause of each of their rows is an (aspect, word)
+pairing that no training row has, and some of their rows use frames that no training row has. dev and test have
+different pairings and different frames.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Make pairs of texts that belong together out of single sentences, to try semantic indexing without labelled pairs.
+"""Make pairs of matching texts from single sentences, to try semantic indexing without labelled pairs.
 
     python scripts/make_text_pairs.py ~/data/sst2 /tmp/pairs --kind dropped
 
 reads train.tsv, dev.tsv and test.tsv (a header line with the column `text`) and writes train.jsonl, dev.jsonl
 and test.jsonl with the keys `text` and `text_pair`:
 
-    dropped   two copies of the sentence, of each of which every word is left out with probability 1/2
+    dropped   two copies of the sentence; each drops every word with probability 1/2
     halves    its first and its second half
 
 Sentences of fewer than 8 words are left out. The same input gives the same pairs.

@@ -1,4 +1,4 @@
-"""Small models of every task and architecture for check_parity.py: trained a little on real data, or at random."""
+"""Small models of every task and architecture for check_parity.py: trained briefly on real data, or random."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from nlpctl.runtime.process import set_up_process
 TRAINING_ROWS, DEV_ROWS = 600, 256
 BATCH = 16
 LARGE = 0.2  # standard deviation of weights that are not trained
-OWN_RATE = 5e-3  # learning rate of networks that are no encoders
+OWN_RATE = 5e-3  # learning rate of networks other than encoders
 ARCHITECTURES = ("ernie", "bert", "roberta", "electra", "bilstm", "textcnn", "bigru")
 OWN = ("bilstm", "textcnn", "bigru")
 
@@ -39,7 +39,7 @@ class Kind:
     model: str = ""
     data: str = ""
     more: str = ""
-    steps: int = 80  # of training; 0: weights are made larger instead, or every row would be answered alike
+    steps: int = 80  # of training; 0: weights are made larger instead, or every row would get the same answer
     rate: float = 2e-3  # learning rate of encoders
 
 
@@ -122,7 +122,7 @@ KINDS = (
 
 
 def make_run(folder: Path, kind: Kind, architecture: str) -> Recipe:
-    """A run directory with a model, trained a little. UserError where the architecture cannot do the task."""
+    """A run directory with a briefly trained model. UserError if the architecture does not support the task."""
     recipe = _recipe(folder, kind, architecture)
     set_up_process(recipe)
     import paddle
@@ -136,7 +136,7 @@ def make_run(folder: Path, kind: Kind, architecture: str) -> Recipe:
     data = read_training_data(task_rows(recipe.task, recipe.data))
     task_class, where = task_class(recipe.task), recipe.run_dir / "model"
     paddle.seed(1)
-    # not the task's own build_model: few-shot classification refuses a network that guesses no words yet
+    # not the task's own build_model: few-shot classification refuses a network that cannot predict words yet
     model = load_to_train(recipe.model, task_class.head(recipe), data.labels.names, vocabulary_texts=data.texts)
     card = make_card(recipe, model.labels)
     save_model_folder(where, model.network, model.tokenizer, card)
@@ -171,7 +171,7 @@ _DATA = "train: train.jsonl, dev: dev.jsonl, max_seq_length: 64"
 
 
 def _train(task: Any, network: Any, encoder: Any, examples: list[Any], steps: int, rate: float) -> None:
-    """So that rows are told apart; how well does not matter here."""
+    """Train until rows are separated; accuracy does not matter here."""
     import paddle
 
     from nlpctl.tasks.base import as_tuple

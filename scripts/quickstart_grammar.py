@@ -1,4 +1,4 @@
-"""The words and frames of the quickstart reviews; scripts/make_quickstart_data.py puts them together."""
+"""The words and frames of the quickstart reviews; scripts/make_quickstart_data.py combines them."""
 
 # Opinion words that speak of the same quality: praise, complaint.
 WORDS = {

@@ -1,4 +1,4 @@
-"""Readers of the real data sets that benchmarks and tests compare on: path of the data folder -> rows.
+"""Readers of the real data sets of benchmarks and tests: path of the data folder -> rows.
 
 A row is (text, second text or None).
 """

@@ -1,12 +1,12 @@
-"""Training data that keep what a lexical analyser knows and add the entities of other data.
+"""Make training data that keep a lexical analyser's own tags and add the entities of other data.
 
     python scripts/retag_lexical.py MODEL IN.txt OUT.txt
 
 IN.txt is a file of characters and tags (B-PER, I-PER, ..., O), a blank line between sentences. OUT.txt has the words
-and parts of speech that MODEL (a folder of lexical_analysis, such as a converted LAC) gives the same sentences, with
-the entities of IN.txt in their places: what MODEL says is kept where they say nothing. A name that MODEL takes for an
-entity and IN.txt does not becomes a plain name: nr for persons, ns for places, nt for organisations. Training MODEL on
-OUT.txt then teaches it what IN.txt calls an entity, without forgetting to segment.
+and parts of speech that MODEL (a lexical_analysis model folder, such as a converted LAC) gives the same sentences, with
+the entities of IN.txt inserted; elsewhere the tags of MODEL are kept. A name that is an entity for MODEL but not in
+IN.txt becomes a plain name: nr for persons, ns for places, nt for organisations. Training MODEL on OUT.txt then teaches
+it the entities of IN.txt, and it keeps its segmentation.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def main() -> None:
 
 
 def retag(model: Path, source: Path, target: Path) -> None:
-    """Write `target` from `source`, as said above."""
+    """Write `target` from `source`, as described above."""
     sentences = read_sentences(source)
     lines = []
     for (characters, tags), words in zip(sentences, analysed(model, sentences), strict=True):
@@ -63,12 +63,12 @@ def analysed(model: Path, sentences: list[Sentence]) -> Iterator[list[Span]]:
 
 
 def entities(tags: list[str]) -> list[Span]:
-    """The entities that tags say, of any scheme."""
+    """The entities in tags of any scheme."""
     return [] if set(tags) <= {"O"} else detect_scheme(tags, "the tags").entities(tags)
 
 
 def merge(words: list[Span], named: list[Span], length: int) -> list[str]:
-    """Tags (mark last) of `length` characters: the words, and in their places the entities."""
+    """Tags (prefix last) of `length` characters: the words, with the entities inserted."""
     tags = ["O"] * length
     taken = {place for entity in named for place in range(entity.start, entity.end)}
     for kind, start, end in words:

@@ -1,6 +1,6 @@
-"""A load on an HTTP service, from one process: requests on kept connections, at a fixed rate or as fast as answered.
+"""Load generator for an HTTP service, in one process: keep-alive connections, at a fixed rate or in a closed loop.
 
-Every request ends in exactly one Outcome; LOST is one that was sent and never answered.
+Every request ends in exactly one Outcome; LOST is a request that was sent and never answered.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from statistics import quantiles
 
-BUSY_PAUSE = 0.2  # seconds that a sender waits after a 503, before it goes on
+BUSY_PAUSE = 0.2  # seconds that a sender waits after a 503
 LOST, REFUSED = -1, -2  # in place of a status; REFUSED: no connection was made, so nothing was sent
 
 
@@ -66,7 +66,7 @@ class Connection(asyncio.Protocol):
 
 
 class Client:
-    """Requests to one address, over as many connections as are needed at a time."""
+    """Requests to one address, over as many connections as needed."""
 
     def __init__(self, host: str, port: int):
         self.host, self.port = host, port
@@ -104,9 +104,9 @@ def post(host: str, body: bytes) -> bytes:
 
 
 async def as_answered(client: Client, requests: list[bytes], connections: int, seconds: float) -> list[Outcome]:
-    """`connections` senders, each of which sends as soon as it was answered: what the service can bear.
+    """`connections` senders, each of which sends again as soon as it is answered: measures the capacity.
 
-    One that is told 503 waits a little, as it is asked to.
+    After a 503 a sender waits a little, as requested.
     """
     outcomes: list[Outcome] = []
     ends = time.perf_counter() + seconds

@@ -1,4 +1,4 @@
-"""Requests that are wrong, of 22 kinds, with the statuses that may answer them; and one that is never finished."""
+"""22 kinds of malformed requests with the statuses that may answer them, and one that is never finished."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ JSON = "Content-Type: application/json"
 
 @dataclass(frozen=True)
 class Kind:
-    """A way of being wrong. `statuses` is empty where the sender leaves before it could be answered."""
+    """A malformed request. `statuses` is empty if the sender disconnects before it can be answered."""
 
     name: str
     request: bytes
@@ -66,7 +66,7 @@ def kinds(key: str, max_rows: int, max_body: int) -> list[Kind]:
 
 
 async def send(host: str, port: int, kind: Kind) -> int | None:
-    """The status that answers a request of this kind; None: no answer. Its sender leaves at once where it may."""
+    """The status that answers a request of this kind; None: no answer. The sender disconnects early if allowed."""
     reader, writer = await asyncio.open_connection(host, port)
     try:
         writer.write(kind.request)

@@ -19,7 +19,7 @@ sys.path.insert(0, str(ROOT))
 import nlpctl  # noqa: E402, F401  (binds zlib before paddle is imported)
 
 DATA = ROOT / "nlpctl" / "config" / "data"
-DEFAULT_OUTPUT_DIR = "outputs/run"  # PaddleNLP demands output_dir; a recipe may leave it out
+DEFAULT_OUTPUT_DIR = "outputs/run"  # PaddleNLP requires output_dir; a recipe may omit it
 
 # PaddleNLP declares these as free strings; the values are what its code accepts.
 # (The enums IntervalStrategy, SchedulerType and OptimizerNames are read, not listed here.)
@@ -34,7 +34,7 @@ CHOICES = {
     "algo_list": ["hist", "KL", "mse", "avg", "abs_max", "min_max", "emd"],
 }
 
-# Where PaddleNLP's own help is long, wrong or mute.
+# Replaces PaddleNLP's own help where that is long, wrong or missing.
 HELP = {
     "output_dir": "The run directory: checkpoints, model, metrics and logs are written here.",
     "do_eval": "Evaluate during training; evaluation_strategy says when.",
