@@ -94,7 +94,7 @@ class Loop:
         )  # fmt: skip
         self.labels: list[int] = []
         if self._process.stdout.readline().strip() != "ready":
-            sys.exit(f"{' '.join(command)} does not start: run it by hand")
+            sys.exit(f"{' '.join(command)} does not start: run it by hand to see why")
 
     def ask(self, size: int) -> float:
         self._process.stdin.write(f"{size}\n")

@@ -87,7 +87,7 @@ def main() -> None:
         return
     print(conditions_line(facts))
     print(f"{len(texts):,} sentences, {sum(map(len, texts)):,} characters; words per second, median (range)\n")
-    print("| variant | words | per second | per second of processor time |\n|---|---|---|---|")
+    print("| variant | words | per second | per second of CPU time |\n|---|---|---|---|")
     for variant in variants:
         wall, processor = middle_and_range(variant.wall, 0), middle_and_range(variant.processor, 0)
         print(f"| {variant.name} | {variant.words:,} | {wall} | {processor} |")

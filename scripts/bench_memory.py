@@ -69,7 +69,7 @@ def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows of the large input")
     parser.add_argument("--small", type=int, default=10_000, help="rows of the small input")
-    parser.add_argument("--allowed", type=float, default=100.0, help="MB that the large input may take more")
+    parser.add_argument("--allowed", type=float, default=100.0, help="MB allowed above the small input")
     parser.add_argument("--only", choices=("predict", "train"))
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()

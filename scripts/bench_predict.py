@@ -71,11 +71,11 @@ def main() -> int:
     more = result.peak_at_end - result.peak_at_start
     failures = []
     if result.answered_in_place != result.rows:
-        failures.append(f"{result.rows - result.answered_in_place} lines without their answer in place")
+        failures.append(f"{result.rows - result.answered_in_place} lines without their answer in the same line")
     if more > arguments.allowed:
-        failures.append(f"memory grew by {more:.0f} MB, allowed are {arguments.allowed:.0f}")
+        failures.append(f"memory grew by {more:.0f} MB; allowed: {arguments.allowed:.0f}")
     if result.speed_at_end < arguments.slower * result.speed_at_start:
-        failures.append(f"the end was slower: {result.speed_at_end:,.0f} rows/s against {result.speed_at_start:,.0f}")
+        failures.append(f"slower at the end: {result.speed_at_end:,.0f} rows/s against {result.speed_at_start:,.0f}")
     if arguments.json:
         console.print_json({"conditions": facts, **asdict(result), "failures": failures})
     else:
@@ -96,13 +96,13 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--rows", type=int, default=5_000_000)
     parser.add_argument("--batch-size", type=int, default=64)
     parser.add_argument("--engine", choices=("dygraph", "paddle", "onnxruntime"), default="dygraph")
-    parser.add_argument("--allowed", type=float, default=50.0, help="MB that memory may grow after the first tenth")
-    parser.add_argument("--slower", type=float, default=0.9, help="the last tenth's speed as a share of the second's")
-    parser.add_argument("--folder", type=Path, help="where the input and output go, some 250 MB per million rows")
+    parser.add_argument("--allowed", type=float, default=50.0, help="MB of growth allowed after the first tenth")
+    parser.add_argument("--slower", type=float, default=0.9, help="least speed of the last tenth, over the second's")
+    parser.add_argument("--folder", type=Path, help="folder for input and output, about 250 MB per million rows")
     parser.add_argument("--json", action="store_true")
     arguments = parser.parse_args()
     if arguments.rows < 20 * 32 * arguments.batch_size:
-        parser.error("a tenth of the rows has to be some windows of 32 batches: give --rows more")
+        parser.error("a tenth of the rows must be several windows of 32 batches: use a larger --rows")
     return arguments
 
 
@@ -152,7 +152,7 @@ def watched(command: list[str], partial: Path) -> list[Look]:
             messages.seek(0)
             sys.exit(f"nlpctl {' '.join(command)} failed:\n{messages.read().decode()[-3000:]}")
     if not looks or not looks[-1].rows:
-        sys.exit("it was over before its output was seen: give --rows more")
+        sys.exit("predict ended before its output could be sampled: use a larger --rows")
     return looks
 
 

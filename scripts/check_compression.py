@@ -62,9 +62,9 @@ Results = dict[str, Any]  # "task / family" -> strategy -> what was found
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--task", default="", help="tasks whose name holds this")
+    parser.add_argument("--task", default="", help="only tasks whose name contains this")
     parser.add_argument("--family", default=",".join(FAMILIES), help="families, between commas")
-    parser.add_argument("--results", type=Path, help="JSON file of what was found so far")
+    parser.add_argument("--results", type=Path, help="JSON file with results so far")
     options = parser.parse_args()
     kinds = [_trained(kind) for kind in KINDS if kind.name in TASKS and options.task in kind.name]
     families = [name for name in options.family.split(",") if name]
@@ -254,7 +254,8 @@ def exactness(results: Results) -> str:
     largest, fewest = max(each["difference"] for each in found), min(each["decisions"] for each in found)
     return (
         f"{len(found)} networks in int8 for oneDNN. The outputs of {exact} differ from the simulated ones by less than "
-        f"{EXACT:g} of the largest output, of all by {largest:.2g} at most. Each decides in {fewest} ways or more."
+        f"{EXACT:g} of the largest output, those of all by at most {largest:.2g}. "
+        f"Each makes at least {fewest} different decisions."
     )
 
 
@@ -272,11 +273,11 @@ def faults(strategies: dict[str, Any]) -> list[str]:
     """What went wrong in one column."""
     failed = [f"{name}: {found['failed']}" for name, found in strategies.items() if "failed" in found]
     apart = [
-        f"{name}: oneDNN decides {found['simulated']:.1%} as the simulated graph"
+        f"{name}: oneDNN agrees with the simulated graph on {found['simulated']:.1%}"
         for name, found in strategies.items()
         if found.get("simulated", 1.0) < SIMULATED
     ]
-    idle = [f"{name}: all rows are decided alike" for name, found in strategies.items() if found.get("decisions") == 1]
+    idle = [f"{name}: all decisions are equal" for name, found in strategies.items() if found.get("decisions") == 1]
     return failed + apart + idle
 
 

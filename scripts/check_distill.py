@@ -64,7 +64,7 @@ def main() -> int:
     parser.add_argument("teacher", type=Path)
     parser.add_argument("--work", type=Path, default=Path("outputs/distill"))
     parser.add_argument("--copies", type=int, default=6, help="new texts per training text")
-    parser.add_argument("--seconds", type=float, default=None, help="stop a training after so long")
+    parser.add_argument("--seconds", type=float, default=None, help="stop a training after this many seconds")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
     given.work.mkdir(parents=True, exist_ok=True)
@@ -105,7 +105,7 @@ def call(command: list[str], seconds: float | None) -> None:
     except subprocess.TimeoutExpired:
         process.terminate()  # it saves a checkpoint
         process.wait()
-        raise SystemExit("stopped; start this again, and it goes on") from None
+        raise SystemExit("stopped; run this again to continue") from None
     if code:
         raise SystemExit(code)
 

@@ -90,7 +90,7 @@ def main() -> None:
     for count in shots:
         compare(folder, recipes, count, options.seeds, words)
     used = sum(resource.getrusage(who).ru_utime for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-    print(f"\n{(time.monotonic() - started) / 60:.1f} minutes, {used / 60:.1f} of processor time; runs are in {folder}")
+    print(f"\n{(time.monotonic() - started) / 60:.1f} minutes, {used / 60:.1f} of CPU time; runs are in {folder}")
 
 
 def make_made(folder: Path) -> tuple[Path, Path, Path]:

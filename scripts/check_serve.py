@@ -177,7 +177,7 @@ def main() -> int:
     parser.add_argument("--precision", default="auto")
     parser.add_argument("--seconds", type=float, default=20.0)
     parser.add_argument("--each", type=int, default=10, help="malformed requests of each kind")
-    parser.add_argument("--rate", type=float, help="requests per second of the overload, in place of 4 times")
+    parser.add_argument("--rate", type=float, help="requests per second of the overload; default: 4 times the capacity")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--serve", nargs=argparse.REMAINDER, default=[], help="further options of nlpctl serve")
     given = parser.parse_args()

@@ -28,7 +28,7 @@ def text_problems(path: Path) -> Iterator[str]:
         if line != line.rstrip(" \t\r"):
             yield f"{path}:{number}: blanks or a carriage return at the end of the line"
         if line.startswith(MARKS):
-            yield f"{path}:{number}: a mark of a merge"
+            yield f"{path}:{number}: a merge conflict marker"
     if text and not text.endswith("\n"):
         yield f"{path}: no newline at the end"
     if text.endswith("\n\n"):

@@ -41,7 +41,7 @@ def kinds(key: str, max_rows: int, max_body: int) -> list[Kind]:
     return [
         Kind("empty body", _post(b""), (400,)),
         Kind("not JSON", _post(b"good"), (400,)),
-        Kind("JSON that is cut off", _post(good[:-2]), (400,)),
+        Kind("truncated JSON", _post(good[:-2]), (400,)),
         Kind("not UTF-8", _post(b'{"%s": "\xff\xfe"}' % key.encode()), (400,)),
         Kind("nested 200,000 deep", _post(b"[" * 200_000), (400,)),
         Kind("a number of 5,000 digits", _post(b"9" * 5000), (400, 422)),
@@ -59,7 +59,7 @@ def kinds(key: str, max_rows: int, max_body: int) -> list[Kind]:
         Kind("compressed", _post(gzip.compress(good), JSON, "Content-Encoding: gzip"), (415,)),
         Kind("another method", _post(good, method="PUT"), (405,)),
         Kind("another path", _post(good, path="/predict/../etc/passwd"), (404,)),
-        Kind("a length that is no number", raw + b"Content-Length: many\r\n\r\n" + good, (400,)),
+        Kind("a Content-Length that is not a number", raw + b"Content-Length: many\r\n\r\n" + good, (400,)),
         Kind("not HTTP", b"\x16\x03\x01\x02\x00\x01\x00" * 40 + b"\r\n\r\n", (400,)),
         Kind("a body that never ends", raw + b"Content-Length: 900\r\n\r\n" + good, ()),
     ]

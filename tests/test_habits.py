@@ -41,7 +41,7 @@ def test_paths_in_contributing_exist():
         ("no end", "no newline at the end"),
         ("two\n\n", "blank lines at the end"),
         ("blank \nok\n", "text.md:1: blanks"),
-        ("a\n<<<<<<< HEAD\n", "text.md:2: a mark of a merge"),
+        ("a\n<<<<<<< HEAD\n", "text.md:2: a merge conflict marker"),
     ],
 )
 def test_text_is_checked(tmp_path, text, told):
