@@ -149,7 +149,7 @@ def watch(pid: int, samples: list[float], over: threading.Event) -> None:
 
 
 def family(pid: int) -> list[int]:
-    """`pid` and its descendants, as far as they still run."""
+    """`pid` and those of its descendants that still run."""
     found = [pid]
     for parent in found:
         try:

@@ -46,7 +46,7 @@ class Look:
 
 @dataclass(frozen=True)
 class Result:
-    """Speeds in rows per second, memory in MB. `engine` as the command was told."""
+    """Speeds in rows per second, memory in MB. `engine`: the value of --engine."""
 
     engine: str
     rows: int

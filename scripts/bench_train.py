@@ -54,7 +54,7 @@ TITLES = {
 
 @dataclass(frozen=True)
 class Setting:
-    """One network and data set, and the variants that train it in turn; the first is nlpctl."""
+    """One network and data set, and the variants that train it alternately; the first is nlpctl."""
 
     name: str
     data: Path

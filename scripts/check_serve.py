@@ -119,7 +119,7 @@ async def malformed(service: Service, requests: Sequence[Kind], seconds: float) 
     pause = seconds / len(requests)
     for kind in requests:
         status = await send(service.host, service.port, kind)
-        # Where the queue is full, it may be told so before anything else is looked at.
+        # If the queue is full, the service may answer 503 before it checks anything else.
         if (status is None) != (not kind.statuses) or (status not in (*kind.statuses, 503) and kind.statuses):
             surprises[f"{kind.name}: {status}"] += 1
         await asyncio.sleep(pause)
