@@ -225,6 +225,13 @@ def test_light_folders_import_nothing_heavy(folder: str) -> None:
     assert not problems, "\n".join(sorted(problems))
 
 
+def test_runners_import_paddle_late() -> None:
+    """A runner tells what files show before Paddle is imported, and sets the process up before that, too."""
+    modules = [name for name in MODULES if name.startswith(("nlpctl.runners", "nlpctl.api"))]
+    problems = {chain for module in modules for chain in chains_to(PADDLE, module)}
+    assert not problems, "\n".join(sorted(problems))
+
+
 def promises() -> dict[str, set[str]]:
     """Module to the packages that its docstring, or that of its folder, promises not to import."""
     found = {}

@@ -17,7 +17,6 @@ from nlpctl.data.row import BadRow
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import UserError
 from nlpctl.files import staged_file
-from nlpctl.inference.trained import TrainedModel
 from nlpctl.outputs import NO_ARRAYS, refuse_stream
 from nlpctl.runners.open_model import find_model, open_trained_model
 from nlpctl.runners.predict import WINDOW_BATCHES, PredictResult, check_bad_row, refuse_output

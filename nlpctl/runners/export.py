@@ -20,7 +20,6 @@ from nlpctl.errors import RunFailed, UserError
 from nlpctl.export import layouts
 from nlpctl.export.plan import Plan, check_names
 from nlpctl.files import staged_dir, writing
-from nlpctl.inference.trained import load_network
 from nlpctl.layout import EXPORT, EXPORT_MANIFEST, MODEL, RECIPE
 from nlpctl.models.export_folder import ExportManifest, read_manifest, write_manifest
 from nlpctl.models.folder import make_card, save_description
@@ -204,6 +203,7 @@ def write_export(
     from nlpctl.export.write_graphs import write_graphs
     from nlpctl.graphs.to_static import input_specs
     from nlpctl.inference.parity import Parity, batches_of
+    from nlpctl.inference.trained import load_network
 
     plan = Plan(wanted.formats, wanted.precisions)
     plan.check()

@@ -16,7 +16,6 @@ from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
 from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import NlpctlError
-from nlpctl.inference.trained import TrainedModel, open_network
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.runners.timing import timed
 from nlpctl.runtime.process import ProcessSetup, set_up_process
@@ -199,7 +198,7 @@ def _open(candidate: Candidate, texts: Texts, batch_sizes: tuple[int, ...]) -> S
 def _model(candidate: Candidate, setup: ProcessSetup, batch_size: int) -> TrainedModel:
     from nlpctl.inference.auto import open_choice
     from nlpctl.inference.samples import read_description
-    from nlpctl.inference.trained import TrainedModel
+    from nlpctl.inference.trained import TrainedModel, open_network
 
     if candidate.choice is None:
         return open_network(candidate.recipe, setup, candidate.source)
