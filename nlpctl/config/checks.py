@@ -123,7 +123,7 @@ def _best_metric(recipe: Recipe) -> Iterator[Finding]:
     if name not in task.metrics:
         keys = ("training.metric_for_best_model", "task")
         hint = f"set training.metric_for_best_model to one of: {', '.join(task.metrics)}"
-        yield Finding(keys, f"metric_for_best_model: {task.name} gives no score called {metric}", hint)
+        yield Finding(keys, f"metric_for_best_model: {task.name} has no score named {metric}", hint)
         return
     greater = recipe.training.greater_is_better
     if greater is not None and greater is not task.greater_is_better(name):
@@ -149,7 +149,7 @@ def _no_half_precision_on_cpu(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _half_precision(recipe: Recipe) -> Iterator[Finding]:
-    why = {"fp16": "Paddle crashes with fp16 on a CPU", "bf16": "Paddle trains in float32 on a CPU without saying so"}
+    why = {"fp16": "Paddle crashes with fp16 on a CPU", "bf16": "Paddle silently trains in float32 on a CPU"}
     for name in ("fp16", "bf16", "fp16_full_eval", "bf16_full_eval"):
         if operator.attrgetter(name)(recipe.training):
             keys = (f"training.{name}", "runtime.device")

@@ -30,7 +30,7 @@ def copy_recipe(name: str, folder: Path, *, overwrite: bool) -> list[Path]:
     existing = [target for target in targets.values() if target.exists()]
     if existing and not overwrite:
         names = ", ".join(display(target) for target in existing)
-        raise UserError(f"would overwrite {names}", hint="choose another folder, or give --overwrite")
+        raise UserError(f"would overwrite {names}", hint="choose another folder, or use --overwrite")
     for source, target in targets.items():
         target.parent.mkdir(parents=True, exist_ok=True)
         if source == recipe.path:

@@ -158,10 +158,10 @@ def check_graph(file: Path, manifest: ExportManifest, inputs: Collection[str], o
     expected = [spec.name for spec in manifest.inputs]
     if sorted(inputs) != sorted(expected):
         message = f"this graph takes {_listed(inputs)}, but its export feeds {_listed(expected)}"
-        raise UserError(message, str(file), f"it is of another model: {EXPORT_AGAIN}")
+        raise UserError(message, str(file), f"the graph belongs to another model: {EXPORT_AGAIN}")
     if outputs != len(manifest.outputs):
         message = f"this graph has {outputs} outputs, but its export reads {len(manifest.outputs)}"
-        raise UserError(message, str(file), f"it is of another model: {EXPORT_AGAIN}")
+        raise UserError(message, str(file), f"the graph belongs to another model: {EXPORT_AGAIN}")
 
 
 def _listed(names: Collection[str]) -> str:

@@ -128,7 +128,7 @@ def import_health(module: str) -> Check:
     answer = _asked(f"import nlpctl, {module}")
     if not answer.failure:
         return Check(name, "ok", "works")
-    remedy = "mend the versions above; else reinstall: pip install --force-reinstall nlpctl with its extra cpu or gpu"
+    remedy = "fix the versions above; else reinstall: pip install --force-reinstall nlpctl with its extra cpu or gpu"
     return Check(name, "failure", answer.failure, remedy)
 
 
@@ -136,8 +136,8 @@ def zlib_order() -> Check:
     """Whether zlib still works once Paddle is loaded (see nlpctl/__init__.py)."""
     answer = _asked(_ZLIB_CODE)
     if not answer.failure:
-        return Check("zlib beside paddle", "ok", "works")
-    return Check("zlib beside paddle", "failure", answer.failure, "in your own scripts, import nlpctl before paddle")
+        return Check("zlib with paddle", "ok", "works")
+    return Check("zlib with paddle", "failure", answer.failure, "in your own scripts, import nlpctl before paddle")
 
 
 # -- the machine -------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ def processor(cpu: CpuInfo) -> Check:
     """Model and instruction sets; without AVX2 Paddle is very slow or does not start."""
     detail = f"{cpu.model or 'unknown'}, {' '.join(cpu.instruction_sets) or 'no known instruction set'}"
     if cpu.vendor and "avx2" not in cpu.instruction_sets:
-        return Check("processor", "warning", detail, "Paddle's packages want AVX2: use another machine")
+        return Check("processor", "warning", detail, "Paddle's packages need AVX2: use another machine")
     return Check("processor", "ok", detail)
 
 
@@ -271,6 +271,6 @@ def all_reduce(name: str, count: int, cards: tuple[int, ...]) -> Check:
     """Launch `count` processes, on `cards` or on CPU, that add up their ranks."""
     answer = _asked(_ALL_REDUCE_CODE.format(count=count, cards=cards), {})
     if answer.failure or answer.output != "done":
-        remedy = "install NCCL 2 for your CUDA; NCCL_DEBUG=INFO tells more; else train on one card"
+        remedy = "install NCCL 2 for your CUDA; NCCL_DEBUG=INFO shows details; otherwise train on one GPU"
         return Check(name, "failure", answer.failure or f"wrong answer: {answer.output!r}", remedy)
     return Check(name, "ok", f"{count} processes agree")

@@ -48,7 +48,7 @@ def processes_wanted(runtime: RuntimeSection) -> int:
         return 1
     if runtime.devices and runtime.nproc not in (1, len(runtime.devices)):
         raise UserError(
-            f"nproc is {runtime.nproc}, but {len(runtime.devices)} cards are listed: there is one process per card",
+            f"nproc is {runtime.nproc}, but {len(runtime.devices)} cards are listed, and each card gets one process",
             "runtime.nproc",
             "leave out --nproc",
         )

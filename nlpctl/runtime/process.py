@@ -101,7 +101,7 @@ def prepare_process(runtime: RuntimeSection, seed: int) -> ProcessSetup:
     Raises UserError for settings this machine cannot give, and, where Paddle is already imported, for those
     asked for by the recipe that are not in effect.
     """
-    cards = () if is_child() else runtime.devices  # a launched process sees no others
+    cards = () if is_child() else runtime.devices  # a launched process sees only its own GPU
     device = choose_device(runtime.device, cards)
     settings = plan_environment(runtime, device, seed, os.environ, cpu_info(), physical_cores())
     if "paddle" in sys.modules:

@@ -111,13 +111,13 @@ class RunDirectory:
         try:
             manifest = json.loads(self.manifest_file.read_text(encoding="utf-8"))
             if not isinstance(manifest, dict) or manifest.get("format") != FORMAT or "state" not in manifest:
-                raise ValueError("it is not a manifest of this nlpctl")
+                raise ValueError("it is not a manifest of this version of nlpctl")
             return manifest
         except (OSError, ValueError) as error:
             raise UserError(
                 f"the manifest cannot be read ({error})",
                 where=str(self.manifest_file),
-                hint="give another training.output_dir, or delete this folder if it is not needed",
+                hint="use another training.output_dir, or delete this folder if it is not needed",
             ) from None
 
     def last_checkpoint(self) -> Path | None:
@@ -134,7 +134,7 @@ class RunDirectory:
         (unless `resume` or `overwrite`), a run in progress, or files that are not a run's.
         """
         if resume and overwrite:
-            raise UserError("--resume and --overwrite exclude each other", where="--resume", hint="keep one of them")
+            raise UserError("--resume and --overwrite cannot be combined", where="--resume", hint="keep one of them")
         if self.manifest_file.exists():
             self._refuse_if_in_progress()
             old = self.read_manifest()
@@ -144,7 +144,7 @@ class RunDirectory:
             raise UserError(
                 "the folder is not empty and is not a run directory; nlpctl does not write into it",
                 where=str(self.path),
-                hint="give another training.output_dir",
+                hint="use another training.output_dir",
             )
 
     def begin(self, manifest: Mapping[str, Any], recipe_yaml: str, *, resume: bool, overwrite: bool) -> None:
@@ -211,7 +211,7 @@ class RunDirectory:
             raise UserError(
                 f"the folder holds a run that is {state}",
                 where=str(self.path),
-                hint="use " + ("" if state == "finished" else "--resume to go on, ")
+                hint="use " + ("" if state == "finished" else "--resume to continue, ")
                 + "--overwrite to train again, or another training.output_dir",
             )
 
@@ -229,7 +229,7 @@ class RunDirectory:
             raise UserError(
                 f"the run is in progress (process {self.read_manifest()['pid']})",
                 where=str(self.path),
-                hint="wait for it, stop it, or give another training.output_dir",
+                hint="wait for it, stop it, or use another training.output_dir",
             )
 
     def _let_go(self) -> None:
@@ -292,7 +292,7 @@ class RunDirectory:
 
     def _resume_hint(self) -> str:
         checkpoint = self.last_checkpoint()
-        place = "the start, for there is no checkpoint yet" if checkpoint is None else checkpoint.name
+        place = "the start, since there is no checkpoint yet" if checkpoint is None else checkpoint.name
         return f"{self.to_go_on()} goes on from {place}"
 
     def update_manifest(self, **values: Any) -> None:

@@ -79,7 +79,7 @@ class Watch:
                 if self._launcher.poll() is not None and not self._wait(self._any_failed, SETTLE_SECONDS):
                     return self._lost()
         except KeyboardInterrupt:
-            console.note("interrupted: the processes end after a common step (once more: at once)")
+            console.note("interrupted: all processes stop after a common step; Ctrl-C again to stop now")
             for rank in self._running():
                 os.kill(self._process(rank), signal.SIGINT)
             self._wait(lambda: bool(self._ended()), STOP_SECONDS + TERM_SECONDS)
@@ -101,7 +101,7 @@ class Watch:
         """The launcher ended, and no rank told why: they never started."""
         text = "".join(path.read_text(errors="replace") for path in sorted(self._exchange.glob("workerlog.*")))
         text = text or (self._exchange / "launcher.log").read_text(errors="replace")
-        console.error(Problem(f"the processes could not be started (exit code {self._launcher.returncode})"))
+        console.error(Problem(f"the processes could not start (exit code {self._launcher.returncode})"))
         for line in text.splitlines()[-SHOWN_LINES:]:
             console.note(line)
         return EXIT_FAILED

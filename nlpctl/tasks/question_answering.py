@@ -24,7 +24,7 @@ from nlpctl.tasks.mistakes import Mistake
 from nlpctl.tasks.squad_scores import Judgement, score, squad_report
 
 NO_ANSWER = "(no answer)"  # for people
-_IMPOSSIBLE = 1e4  # taken from the logits of places where no answer can be
+_IMPOSSIBLE = 1e4  # subtracted from the logits of positions where no answer can be
 
 
 class QuestionAnswering(Task):

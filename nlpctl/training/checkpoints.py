@@ -55,7 +55,7 @@ def load_weights(checkpoint: Path, network: paddle.nn.Layer) -> None:
     missing, unexpected = network.set_state_dict(load_pdparams(checkpoint / WEIGHTS))
     if missing or unexpected:
         raise UserError(
-            f"the checkpoint is of another network: {', '.join([*missing, *unexpected][:3])}, ...",
+            f"the checkpoint belongs to another network: {', '.join([*missing, *unexpected][:3])}, ...",
             where=str(checkpoint),
             hint="train again with --overwrite",
         )
@@ -73,7 +73,7 @@ def load_training_state(
     """
     if not (checkpoint / OPTIMIZER_NAME).is_file():
         raise UserError(
-            "the checkpoint holds no optimizer state (training.ignore_save_lr_and_optim), so nothing can go on from it",
+            "the checkpoint holds no optimizer state (training.ignore_save_lr_and_optim), so it cannot be resumed",
             where=str(checkpoint),
             hint="train again with --overwrite, or start a new run from it: model.name_or_path",
         )

@@ -32,14 +32,14 @@ def diagnosed(bad: BadStep, trainer: RecipeTrainer, rows: Rows) -> RunFailed:
         verdict, found = _rows(bad, trainer, rows(bad.step - 1))
     except NlpctlError as error:  # the rows are read anew: the file may have changed meanwhile
         problem = error.problems[0]
-        verdict, found = f"the rows of the step cannot be named: {problem.where}: {problem.message}", []
+        verdict, found = f"the rows of the step cannot be listed: {problem.where}: {problem.message}", []
     origin = [] if bad.usual is not None else _origin(bad, trainer)
     trainer.events.append(
         EVENT, bad.step, figure=bad.figure, value=f"{bad.value:.6g}", origin=origin, rows=[where for where, _ in found]
     )
     told = [Problem(told, where) for where, told in found[:SHOWN]]
     if len(found) > SHOWN:
-        told.append(Problem(f"and {len(found) - SHOWN} rows more, which events.jsonl names"))
+        told.append(Problem(f"and {len(found) - SHOWN} more rows, listed in events.jsonl"))
     head = Problem(_what(bad), hint=_remedy(bad, trainer))
     return RunFailed(problems=[head, *map(Problem, (*origin, verdict)), *told])
 
@@ -55,12 +55,12 @@ def _what(bad: BadStep) -> str:
 
 
 def _remedy(bad: BadStep, trainer: RecipeTrainer) -> str:
-    remedy = "look at these rows; lower training.learning_rate or training.max_grad_norm, or lengthen the warm-up"
+    remedy = "inspect these rows; lower training.learning_rate or training.max_grad_norm, or lengthen the warm-up"
     if bad.usual is None:
         return f"{remedy}; then train again with --overwrite"
     factor = "guards.loss_factor" if bad.figure == "loss" else "guards.gradient_factor"
     command = RunDirectory(trainer.recipe.run_dir).to_go_on(f"--set {factor}=null")
-    return f"{remedy}; or go on regardless: {command}"
+    return f"{remedy}; or ignore the check: {command}"
 
 
 # -- rows ------------------------------------------------------------------------------------
@@ -84,9 +84,9 @@ def _rows(bad: BadStep, trainer: RecipeTrainer, parts: Sequence[Sequence[Placed]
         return "the rows of the step, those with the largest loss first:", _distinct([alone[i] for i in order])
     guilty = [each for each, loss in zip(alone, losses, strict=True) if not math.isfinite(loss)]
     if 0 < len(guilty) < len(alone):
-        return "some rows of the step give that by themselves:", _distinct(guilty)
-    them = "each row of the step gives that by itself, so no single one is the cause:"
-    return them if guilty else "no row of the step gives that by itself; its rows:", _distinct(alone)
+        return "these rows of the step give that value on their own:", _distinct(guilty)
+    them = "every row of the step gives that value on its own, so no single row is the cause:"
+    return them if guilty else "no row of the step gives that value on its own; its rows:", _distinct(alone)
 
 
 def _distinct(found: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
@@ -136,11 +136,11 @@ def _first_operator(trainer: RecipeTrainer, parts: Sequence[StepPart]) -> str:
             found = non_finite(error)
             if found is None:
                 raise
-            place = f"in {inside[-1]}" if inside else "on the way back, or in the loss"
+            place = f"in {inside[-1]}" if inside else "in the backward pass, or in the loss"
             counts = f"{found.nans:,} nan and {found.infinities:,} inf"
-            return f"FLAGS_check_nan_inf: the first such result is of the operator {found.operator}, {place} ({counts})"
-    told = "FLAGS_check_nan_inf: repeated, every operator gives finite results"
-    return f"{told} here; logs/ has what the other processes found" if args.world_size > 1 else told
+            return f"FLAGS_check_nan_inf: the first such result is from operator {found.operator}, {place} ({counts})"
+    told = "FLAGS_check_nan_inf: in a repetition, every operator gives finite results"
+    return f"{told} here; see logs/ for the results of the other processes" if args.world_size > 1 else told
 
 
 @contextmanager

@@ -120,7 +120,7 @@ def _train(
     events, runtime = trainer.events, trainer.recipe.runtime
     division = recorded_division(events, 0 if state is None else state.global_step)
     if division is not None:
-        console.note(f"after a lack of memory: {division.batch_size} rows at a time, {division.parts} parts per update")
+        console.note(f"after out-of-memory: micro-batch {division.batch_size}, accumulation {division.parts}")
         trainer.divide(division)
     if trainer.is_world_process_zero():
         go_on_recording(events, state)
@@ -147,7 +147,7 @@ def _keep_model(
         else:
             checkpoint = run.checkpoints / Path(best).name
             if damage := damage_of(checkpoint):
-                hint = f"{run.to_go_on()} goes on from a checkpoint before it"
+                hint = f"run {run.to_go_on()} to continue from a checkpoint before it"
                 raise RunFailed(f"the best checkpoint is damaged: {damage}", where=str(checkpoint), hint=hint)
             for file in checkpoint.iterdir():
                 if file.name not in TRAINING_STATE_FILES:
@@ -173,8 +173,8 @@ def _train_features(
         world_size=setup.world_size,
         rank=setup.rank,
         rows=data.streamed,
-        mend="put the training data back as they were, then "
-        f"{RunDirectory(recipe.run_dir).to_go_on()} goes on from the last checkpoint",
+        mend=f"restore the training data, then run {RunDirectory(recipe.run_dir).to_go_on()} to continue from the last "
+        "checkpoint",
     )
 
 

@@ -32,7 +32,7 @@ def write_graph(network: paddle.nn.Layer, batch: Batch, folder: Path) -> bool:
             graph = translate_graph(network, static_inputs(network, batch), verbose=False)
     except Exception as error:
         reason = " ".join(str(error).split())[-200:]
-        console.note(f"no graph for VisualDL, nothing else is missing: {type(error).__name__}: {reason}")
+        console.note(f"no graph for VisualDL; everything else is complete: {type(error).__name__}: {reason}")
         return False
     write_text_atomic(folder / f"vdlgraph.{int(time.time()):010d}.log", graph)
     return True

@@ -104,21 +104,21 @@ class GuardedTrainer(Trainer):
         args, step = self.args, self.state.global_step
         current = Division(args.per_device_train_batch_size, args.gradient_accumulation_steps)
         smaller = current.smaller()
-        message = f"out of memory in step {step + 1}, with {current.batch_size} rows at a time"
+        message = f"out of memory in step {step + 1}, with micro-batch {current.batch_size}"
         if self.recipe.runtime.on_oom == "fail" or smaller is None:
             command = RunDirectory(self.recipe.run_dir).to_go_on("--set runtime.on_oom=halve")
-            hint = f"{command} goes on with fewer rows at a time, same effective batch"
+            hint = f"{command} continues with a smaller micro-batch and the same effective batch"
             if smaller is None:
-                hint = "shorten data.max_seq_length, set training.recompute: true, or take a smaller model"
+                hint = "shorten data.max_seq_length, set training.recompute: true, or use a smaller model"
             raise RunFailed(f"{message}: {reason.strip()}", where="runtime.on_oom", hint=hint)
         if args.world_size > 1:
             # The other processes wait for this one's gradients. The parent ends them all, and starts them again.
             found = checkpoints_in(Path(args.output_dir))
             record_division(self.events, checkpoint_step(found[-1]) if found else 0, smaller)
-            raise RunFailed(message, hint=f"the run goes on from its last checkpoint with {smaller.batch_size}")
+            raise RunFailed(message, hint=f"the run continues from its checkpoint with batch {smaller.batch_size}")
         console.warn(
-            f"{message}: going on with {smaller.batch_size}, and {smaller.parts} instead of {current.parts} parts "
-            "per update; effective batch and learning rate stay"
+            f"{message}: continuing with micro-batch {smaller.batch_size} and accumulation {smaller.parts} instead of "
+            f"{current.parts}; effective batch and learning rate stay"
         )
         record_division(self.events, step, smaller)
         self.divide(smaller)

@@ -53,7 +53,7 @@ def settle_checkpoints(run: RunDirectory, *, keeps_best: bool) -> None:
         return
     for path, damage in damaged:
         aside = path.with_name(f"{_ASIDE}{path.name}")
-        console.warn(f"{path} is damaged: {damage}; moved to {aside.name}, the run goes on from {checkpoint.name}")
+        console.warn(f"{path} is damaged: {damage}; moved to {aside.name}; the run continues from {checkpoint.name}")
         remove_dir(aside)
         os.replace(path, aside)
 
@@ -75,7 +75,7 @@ def _differing(checkpoint: Path) -> str | None:
         expected = [(name, int(entry["size"]), str(entry["sha256"])) for name, entry in sums.items()]
         sums[WEIGHTS]
     except (ValueError, TypeError, KeyError, AttributeError):
-        return f"{SUMS} cannot be understood"
+        return f"{SUMS} has an unknown structure"
     for name, size, digest in expected:
         file = checkpoint / name
         if not file.is_file():
@@ -100,7 +100,7 @@ def _loading(checkpoint: Path) -> str | None:
             (load_pdparams if file.name == WEIGHTS else load_state)(file)
         except UserError as error:
             return f"{file.name} {error.problems[0].message}"
-    return None if isinstance(_state(checkpoint).get("global_step"), int) else f"{STATE} cannot be understood"
+    return None if isinstance(_state(checkpoint).get("global_step"), int) else f"{STATE} has an unknown structure"
 
 
 def _damage_of_best(checkpoint: Path) -> str | None:
@@ -110,7 +110,7 @@ def _damage_of_best(checkpoint: Path) -> str | None:
     if best == checkpoint:
         return None
     damage = damage_of(best)
-    return None if damage is None else f"{best.name}, the best until then: {damage}"
+    return None if damage is None else f"{best.name}, the best checkpoint so far: {damage}"
 
 
 def _state(checkpoint: Path) -> dict[str, Any]:
@@ -125,4 +125,4 @@ def _state(checkpoint: Path) -> dict[str, Any]:
 def _nothing_whole(run: RunDirectory, damaged: list[tuple[Path, str]]) -> UserError:
     again = f"delete {run.path}, then run {run.to_go_on()}" if run.is_of_compress else "train again with --overwrite"
     told = [Problem(f"is damaged: {damage}", str(path)) for path, damage in damaged]
-    return UserError(problems=[*told, Problem("no checkpoint is whole, so nothing can go on", str(run.path), again)])
+    return UserError(problems=[*told, Problem("no checkpoint is intact to resume from", str(run.path), again)])

@@ -58,7 +58,7 @@ def train_and_score(
         run.update_manifest(parameters=parameter_report(ready.model, ready.recipe))
     checkpoint = run.last_checkpoint() if from_checkpoint else None
     if checkpoint is not None:
-        console.note(f"going on from {checkpoint}")
+        console.note(f"resuming from {checkpoint}")
     fine_tune(ready, run, checkpoint, loss)
     if ready.setup.rank != 0:
         return None

@@ -52,7 +52,7 @@ class Watchdog:
         step, minutes = self._step(), self._seconds / 60
         console.warn(f"no progress for {minutes:g} minutes, after step {step}; what every thread is doing:")
         faulthandler.dump_traceback(file=STDERR, all_threads=True)
-        console.warn("the run goes on waiting; runtime.watchdog_minutes says when to tell (null: never)")
+        console.warn("the run keeps waiting; runtime.watchdog_minutes sets the time before this message (null: never)")
         if console.is_main_rank():
             self._log.append(EVENT, step, minutes=minutes)
 

@@ -84,7 +84,7 @@ def test_an_unknown_command_has_the_nearest_name(nlpctl, word: str, near: str) -
         (
             "bug",
             1,
-            ["error: internal error KeyError: 'x'", "  -> this is a bug of nlpctl: `--debug` shows where it happened"],
+            ["error: internal error KeyError: 'x'", "  -> this is a bug in nlpctl: `--debug` shows where it happened"],
         ),
     ],
 )

@@ -32,7 +32,7 @@ def test_a_model_and_its_export_side_by_side(work, exported):
             assert figures["rounds"] == 2 and speed["text_samples_per_second"] > 0
     assert result["conditions"]["rows"] == "dev"
     page = (work / "speed.html").read_text()
-    assert "onnxruntime fp32" in page and "<svg" in page and "8 rows at a time" in page
+    assert "onnxruntime fp32" in page and "<svg" in page and "Batch size 8" in page
 
 
 def test_rows_of_one_length(work, exported):

@@ -56,7 +56,7 @@ def _imported(name: str) -> TaskInfo:
         hint = "write package.module:NAME; modules are looked for in PYTHONPATH and among the installed packages"
         raise UserError(f"cannot import {name}: {type(error).__name__}: {error}", where=OTHERS, hint=hint) from None
     if not isinstance(found, TaskInfo):
-        raise UserError(f"{name} is no nlpctl.config.tasks.info.TaskInfo", where=OTHERS, hint="name a TaskInfo")
+        raise UserError(f"{name} is not an nlpctl.config.tasks.info.TaskInfo", where=OTHERS, hint="name a TaskInfo")
     if any(found.name == task.name for task in KNOWN_TASKS):
-        raise UserError(f"nlpctl has a task {found.name} of its own", where=OTHERS, hint="give yours another name")
+        raise UserError(f"nlpctl already has a task {found.name}", where=OTHERS, hint="use another name for yours")
     return found
