@@ -15,7 +15,7 @@ LABELS, TASK = "labels.json", "task.json"
 # What nlpctl adds to an export
 EXPORT, EXPORT_MANIFEST, EXPORT_REPORT = "export", "export.json", "report.json"
 
-# What `nlpctl index build` writes, beside a recipe and a manifest
+# What `nlpctl index build` writes, next to a recipe and a manifest
 INDEX_VECTORS, INDEX_TEXTS = "index.faiss", "texts.jsonl"
 
 # What `nlpctl compress` adds to a run directory

@@ -1,4 +1,4 @@
-"""What can be known to be wrong before anything heavy is imported: keys that clash, and numbers out of range.
+"""Checks before heavy imports: conflicting keys, and numbers out of range.
 
 Each check is one small function that yields findings. A finding names the keys it is about, so that the
 message can say where each was set, and so that it is dropped when one of them is wrong already.
@@ -29,7 +29,7 @@ Purpose = Literal["train", "apply"]  # apply: evaluate, predict or show, where t
 
 
 def check(recipe: Recipe, purpose: Purpose, broken: Collection[str] = ()) -> list[Problem]:
-    """Everything that is wrong with `recipe`. Findings about a key in `broken` are left out."""
+    """All problems of `recipe`, except those about keys in `broken`."""
     always = (*CHECKS, *NETWORK_CHECKS, *COMPRESSION_CHECKS, *DISTILLATION_CHECKS)
     to_train = (*PROCESS_CHECKS, *TASK_CHECKS, *TRAINING_CHECKS, *DATA_CHECKS, *PARAMETER_CHECKS, *DISTILLATION_FILES)
     checks = (*always, *to_train) if purpose == "train" else always
@@ -214,5 +214,5 @@ CHECKS: tuple[Check, ...] = (
     _ascii_cache,
 )
 
-# How a run was spread does not bind the commands that use its model.
+# Commands that use a model need not be distributed like its training.
 PROCESS_CHECKS: tuple[Check, ...] = (_processes,)

@@ -15,7 +15,7 @@ _BUDGET = re.compile(r"\s*(?:(\d+(?:\.\d+)?)\s*h)?\s*(?:(\d+(?:\.\d+)?)\s*m(?:in
 
 @dataclass(frozen=True)
 class CompressionKeys:
-    """Which compressed model is the best, how long to look for it, and code of your own."""
+    """The choice of the best compressed model, the time budget, and user functions."""
 
     evaluate: str | None = key(
         None,

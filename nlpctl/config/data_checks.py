@@ -137,7 +137,7 @@ def _dataset_folder_exists(recipe: Recipe) -> Iterator[Finding]:
 
 def _data_files_exist(recipe: Recipe) -> Iterator[Finding]:
     if recipe.data.reader is not None:
-        return  # what a path means is up to the reader
+        return  # the user's reader interprets its paths itself
     for name, paths in {"train": recipe.data.train, "dev": recipe.data.dev, "test": recipe.data.test}.items():
         for path in paths:
             if os.path.isdir(path):
@@ -159,7 +159,7 @@ def _run_directory(recipe: Recipe) -> Iterator[Finding]:
     if not output_dir:
         yield Finding(("training.output_dir",), "training.output_dir is empty", "name a folder: outputs/first")
         return
-    # The folder itself, or the nearest one above it that is there.
+    # The folder itself, or its nearest existing parent.
     there = next(path for path in (Path(output_dir), *Path(output_dir).parents) if path.exists())
     if not there.is_dir():
         message = f"training.output_dir: {display(there)} is a file"

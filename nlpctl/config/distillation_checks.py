@@ -12,9 +12,9 @@ from nlpctl.config.network_checks import NETWORK_CHECKS
 from nlpctl.config.positions import display
 from nlpctl.config.schema import Recipe
 
-# What shapes a student that is made of the teacher's layers.
+# Keys of a student that is made of the teacher's layers.
 _OF_LAYERS = ("num_hidden_layers", "layers", "width")
-# What compares the insides of two transformers that read the same tokens.
+# Weights of losses between two transformers with the same tokens.
 _INSIDE = ("hidden", "attention", "relations")
 
 

@@ -1,4 +1,4 @@
-"""The section `distillation`: a student, what it learns from its teacher, and from which texts."""
+"""The section `distillation`: the student, its losses against the teacher, and its texts."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nlpctl.config.model_section import ModelSection
 
 @dataclass(frozen=True)
 class GeneratedSection:
-    """Texts made of the training texts, which the teacher then labels (Tang et al., 2019; Jiao et al., 2020)."""
+    """Texts generated from the training texts and labelled by the teacher (Tang et al., 2019; Jiao et al., 2020)."""
 
     copies: int = key(0, "New texts per training text, at most, without duplicates.")
     replace: float = key(
@@ -25,7 +25,7 @@ class GeneratedSection:
 
 @dataclass(frozen=True)
 class DistillationSection:
-    """The strategy distill: a small student that learns from the trained model what it says of many texts."""
+    """The strategy distill: a small student learns the trained model's answers to many texts."""
 
     student: str | None = key(
         None,

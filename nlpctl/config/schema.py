@@ -56,7 +56,7 @@ class SplitsSection:
 
 @dataclass(frozen=True)
 class BalanceSection:
-    """How often each label occurs in the rows that are trained on; dev and test stay as they are."""
+    """Balancing of labels in the training rows; dev and test are unchanged."""
 
     method: Literal["undersample", "oversample"] | None = key(
         None, "undersample: every label as often as the rarest; oversample: as the most frequent, rows repeated."
@@ -66,7 +66,7 @@ class BalanceSection:
 
 @dataclass(frozen=True)
 class DataSection:
-    """What to read, how to read it, and how it is batched."""
+    """Data sources, formats and batching."""
 
     train: tuple[str, ...] = key((), "Training file, or a list of files.")
     dev: tuple[str, ...] = key((), "Development file(s): select the model, tune thresholds.")
@@ -125,7 +125,7 @@ class GroupSection:
 
 @dataclass(frozen=True)
 class OptimizerSection:
-    """Which parameters learn faster or slower than training.learning_rate, or decay otherwise."""
+    """Learning rates and weight decay per group of parameters."""
 
     groups: tuple[GroupSection, ...] = key(
         (),
@@ -150,7 +150,7 @@ class EarlyStoppingSection:
 
 @dataclass(frozen=True)
 class GuardsSection:
-    """What ends a training that goes wrong, before the step in question changes the weights."""
+    """Checks that stop a diverging training before the bad step changes the weights."""
 
     finite: bool = key(
         True, "Stop the run at a loss or gradient that is NaN or infinite, with the step, its rows and the operator."
@@ -192,7 +192,7 @@ class RuntimeSection:
 
 @dataclass(frozen=True)
 class InferenceSection:
-    """What runs a trained model in eval, predict, index, bench and serve."""
+    """Engine and precision of trained models in eval, predict, index, bench and serve."""
 
     engine: Literal["auto", "dygraph", "paddle", "onnxruntime"] = key(
         "auto",

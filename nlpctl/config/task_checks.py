@@ -1,6 +1,6 @@
-"""Checks of what not every task reads, and those of the task itself.
+"""Checks of keys that not every task reads, and the checks of each task.
 
-A key that is set and does nothing misleads whoever reads the recipe.
+A key without effect would mislead readers of the recipe.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ from nlpctl.config.declare import Scalar, key, mapping_key
 
 @dataclass(frozen=True)
 class DecodeSection:
-    """How a network's output becomes an answer."""
+    """Decoding a network's outputs to answers."""
 
     terms: str | None = key(
         None, "Tagging: file of TERM<TAB>TYPE lines; these terms always get these types."
@@ -35,7 +35,7 @@ class DecodeSection:
 
 @dataclass(frozen=True)
 class MaskingSection:
-    """What masked language model training hides."""
+    """The masking of masked language model training."""
 
     probability: float = key(0.15, "Share of the text to predict.")
     whole_words: bool = key(True, "Hide all pieces of a word together; Chinese words are split by jieba.")
@@ -44,7 +44,7 @@ class MaskingSection:
 
 @dataclass(frozen=True)
 class PromptSection:
-    """Few-shot classification: the task put as a sentence with a gap."""
+    """Few-shot classification: the task as a sentence with a mask."""
 
     template: str | None = key(None, "PaddleNLP template, such as \"{'text': 'text'} It was {'mask'}.\"")
     verbalizer: Mapping[str, Scalar] = mapping_key("The word for each label, such as pos: great.")
@@ -62,7 +62,7 @@ class RetrievalSection:
 
 @dataclass(frozen=True)
 class LossSection:
-    """The loss of a classifier whose labels are unequal in number or in difficulty."""
+    """The loss of a classifier with imbalanced or difficult labels."""
 
     class_weights: Literal["balanced"] | None = key(
         None, "balanced: weights are inversely proportional to the frequency of the labels."

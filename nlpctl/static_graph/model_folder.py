@@ -1,4 +1,4 @@
-"""Writing what was converted as a model folder that every other command takes."""
+"""Writing the converted network as a model folder for all other commands."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MAX_SEQ_LENGTH = 128
 
 
 def card_of(conversion: Conversion) -> ModelCard | None:
-    """labels.json and task.json of the result; None where no task is known that it could do as it is.
+    """labels.json and task.json of the result; None if no task is known that it could do as it is.
 
     A head that is new, even in part, was not trained.
     """

@@ -1,4 +1,4 @@
-"""Question answering: where in its context the answer to a question stands, or that it has none."""
+"""Question answering: the position of the answer in the context, or that there is none."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _IMPOSSIBLE = 1e4  # subtracted from the logits of positions where no answer can
 class QuestionAnswering(Task):
     """Outputs are start and end logits, both [batch, length]; labels see WindowCollator.
 
-    A feature is one window over the context, a prediction what is kept of its scores.
+    A feature is one window over the context, a prediction its retained scores.
     """
 
     label_names = ("start_positions", "end_positions", "places")

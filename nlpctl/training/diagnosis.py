@@ -1,4 +1,4 @@
-"""Why a step went wrong: the operator and layer that first gave no number, and the rows it happened with."""
+"""The cause of a bad step: the operator and layer with the first non-finite result, and the rows of the step."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from nlpctl.upstream.finite_check import finite_check, non_finite
 if TYPE_CHECKING:
     from nlpctl.training.trainer import RecipeTrainer
 
-SHOWN = 10  # rows that are listed
+SHOWN = 10  # most rows listed
 EVENT = "bad_step"
-Rows = Callable[[int], list[list[Placed]]]  # the parts of the step after N completed ones, on this process
+Rows = Callable[[int], list[list[Placed]]]  # N -> the micro-batches of the step after N completed ones, on this process
 
 
 def diagnosed(bad: BadStep, trainer: RecipeTrainer, rows: Rows) -> RunFailed:
-    """The failure that `bad` ends the run with; it is also noted in events.jsonl. `rows`: the features of a step."""
+    """The RunFailed for `bad`, which is also logged in events.jsonl. `rows`: returns the micro-batches of a step."""
     try:
         verdict, found = _rows(bad, trainer, rows(bad.step - 1))
-    except NlpctlError as error:  # the rows are read anew: the file may have changed meanwhile
+    except NlpctlError as error:  # the rows are read again, and the file may have changed
         problem = error.problems[0]
         verdict, found = f"the rows of the step cannot be listed: {problem.where}: {problem.message}", []
     origin = [] if bad.usual is not None else _origin(bad, trainer)
@@ -67,7 +67,7 @@ def _remedy(bad: BadStep, trainer: RecipeTrainer) -> str:
 
 
 def _rows(bad: BadStep, trainer: RecipeTrainer, parts: Sequence[Sequence[Placed]]) -> tuple[str, list[tuple[str, str]]]:
-    """What the rows of the step have to do with it, and those worth looking at: file:line, and what each does."""
+    """The role of the rows in the failure, and the rows to inspect: file:line and the effect of each."""
     suspects = [
         placed
         for part, features in zip(bad.parts, parts, strict=True)
@@ -90,12 +90,12 @@ def _rows(bad: BadStep, trainer: RecipeTrainer, parts: Sequence[Sequence[Placed]
 
 
 def _distinct(found: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Each row once, also one that was cut into several parts; the first of them counts."""
+    """Each row once, even if it was cut into several windows; the first window counts."""
     return list(dict(reversed(found)).items())[::-1]
 
 
 def _own_losses(trainer: RecipeTrainer, features: Sequence[Any]) -> list[float]:
-    """The loss of each feature by itself, without dropout."""
+    """The loss of each feature alone, without dropout."""
     network, losses = trainer.loaded.network, []
     network.eval()
     for feature in features:
@@ -110,7 +110,7 @@ def _own_losses(trainer: RecipeTrainer, features: Sequence[Any]) -> list[float]:
 
 
 def _origin(bad: BadStep, trainer: RecipeTrainer) -> list[str]:
-    """Where the step, repeated bit by bit under Paddle's own check, first gives something that is not finite."""
+    """The first non-finite result when the step is repeated bit for bit under Paddle's FLAGS_check_nan_inf."""
     parameters = list(trainer.loaded.network.named_parameters())
     weights = [name for name, parameter in parameters if not _is_finite(parameter)]
     gradients = [name for name, each in parameters if each.grad is not None and not _is_finite(each.grad)]
@@ -145,7 +145,7 @@ def _first_operator(trainer: RecipeTrainer, parts: Sequence[StepPart]) -> str:
 
 @contextmanager
 def _layers(network: paddle.nn.Layer) -> Iterator[list[str]]:
-    """In the body the list yielded holds the names of the layers that are being computed, the innermost last."""
+    """Yields a list that holds the names of the layers being computed, the innermost last."""
     inside: list[str] = []
     hooks = []
     for name, layer in network.named_sublayers():

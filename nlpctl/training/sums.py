@@ -1,4 +1,4 @@
-"""Which checkpoints are whole: sums beside their files, and what a resumed run goes on from. Without Paddle.
+"""Checksums of checkpoints, and the choice of the checkpoint to resume from. Imports no Paddle.
 
     checkpoint-N/checksums.json    {"model_state.pdparams": {"size": 123, "sha256": "..."}, ...}
 """
@@ -19,14 +19,14 @@ from nlpctl.models.source import WEIGHTS
 from nlpctl.runtime.run_directory import RunDirectory
 
 SUMS = "checksums.json"
-STATE = "trainer_state.json"  # as PaddleNLP's Trainer names it
+STATE = "trainer_state.json"  # PaddleNLP's name
 _PICKLED = ("*.pdparams", "*.pdopt")
-_TOGETHER = ("optimizer.pdopt", "scheduler.pdparams")  # both or none (training.ignore_save_lr_and_optim)
+_TOGETHER = ("optimizer.pdopt", "scheduler.pdparams")  # both exist, or neither (training.ignore_save_lr_and_optim)
 _ASIDE = "damaged-"
 
 
 def write_sums(folder: Path) -> None:
-    """Note size and SHA-256 of every file in `folder`."""
+    """Write size and SHA-256 of every file in `folder`."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     sums = {
         path.relative_to(folder).as_posix(): {"size": path.stat().st_size, "sha256": sha256_of(path)} for path in files
@@ -35,11 +35,11 @@ def write_sums(folder: Path) -> None:
 
 
 def settle_checkpoints(run: RunDirectory, *, keeps_best: bool) -> None:
-    """Make `run.last_checkpoint()` one that a run can go on from: damaged newer ones are moved aside, with a warning.
+    """Move damaged newest checkpoints aside, with a warning, so that `run.last_checkpoint()` is intact.
 
-    Whoever holds the run directory calls this once, before any process of a resumed run looks for its checkpoint.
-    `keeps_best`: the best checkpoint so far, which the newest names, will become the model, so it must be whole too.
-    UserError: there are checkpoints, and none is whole; then all stay where they are.
+    The holder of the run directory calls this once, before any process of a resumed run looks for its checkpoint.
+    `keeps_best`: the best checkpoint so far, named in the newest, will become the model, so it must be intact too.
+    UserError: there are checkpoints, and none is intact; then nothing is moved.
     """
     damaged: list[tuple[Path, str]] = []
     for checkpoint in reversed(checkpoints_in(run.checkpoints)):
@@ -59,9 +59,9 @@ def settle_checkpoints(run: RunDirectory, *, keeps_best: bool) -> None:
 
 
 def damage_of(checkpoint: Path) -> str | None:
-    """What is wrong with the files of a checkpoint, the first of them named; None: it is whole.
+    """The first damage found in the files of a checkpoint; None if it is intact.
 
-    One without sums, of an older nlpctl, is whole when it can be loaded.
+    A checkpoint of an older version, without checksums, is intact if it can be loaded.
     """
     try:
         return _loading(checkpoint) if not (checkpoint / SUMS).exists() else _differing(checkpoint)
@@ -104,7 +104,7 @@ def _loading(checkpoint: Path) -> str | None:
 
 
 def _damage_of_best(checkpoint: Path) -> str | None:
-    """What is wrong with the best checkpoint by the time of this one, which is whole itself."""
+    """The damage of the best checkpoint at the time of this intact one; None if there is none."""
     name = _state(checkpoint).get("best_model_checkpoint")
     best = checkpoint if name is None else checkpoint.with_name(Path(name).name)
     if best == checkpoint:
@@ -114,7 +114,7 @@ def _damage_of_best(checkpoint: Path) -> str | None:
 
 
 def _state(checkpoint: Path) -> dict[str, Any]:
-    """The trainer state as JSON; {} where it is none."""
+    """The trainer state as JSON; {} if it is not valid."""
     try:
         state = json.loads((checkpoint / STATE).read_bytes())
     except ValueError:

@@ -61,7 +61,8 @@ def test_the_page_of_a_finished_run(nlpctl, made):
     assert not re.search(r"\b(src|href)=\"(?!#)", page) and "url(" not in page
     assert ">dev.tsv:7<" in page and "x" * 300 not in re.sub(r'title="x+"', "", page)
     warned = ("3 bad rows of train were skipped", "out of memory at step 9", "lowest at step 8")
-    for told in (*warned, "is predicted correctly", "1,234", "task: sequence_classification", "2 of 10 rows of dev", "&quot;pid&quot;"):
+    figures = ("1,234", "task: sequence_classification", "2 of 10 rows of dev", "&quot;pid&quot;")
+    for told in (*warned, "is predicted correctly", *figures):
         assert told in page, told
     assert ">·<" in page  # no row of neg was taken for pos
 

@@ -48,10 +48,10 @@ def test_rows_of_one_length(work, exported):
     [
         (("nowhere",), "no such recipe"),
         (("base", "--batch-size", "1,x"), "--batch-size: expected whole numbers"),
-        (("base", "--length", "17"), "--length: 17 tokens are more"),
+        (("base", "--length", "17"), "--length: 17 tokens exceed"),
         (("base", "--data", "nothing.tsv"), "nothing.tsv: no such file"),
         (("base", "--engine", "paddle"), "nlpctl export"),
-        (("timed-export", "--set", "data.max_seq_length=99"), "more than the export takes"),
+        (("timed-export", "--set", "data.max_seq_length=99"), "exceed the export's limit"),
         (("timed-export", "--precision", "int8"), "cannot run the export that way"),
     ],
 )

@@ -218,7 +218,7 @@ def test_a_place_that_cannot_be_written(run):
     assert run.path.parent.read_text() == "a file"
 
 
-# -- the course of the run -------------------------------------------------------------------
+# -- during the run -------------------------------------------------------------------
 
 
 def recorded(run: RunDirectory, error: BaseException) -> None:

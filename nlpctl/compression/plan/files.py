@@ -1,4 +1,4 @@
-"""The files that a compression reads beside its source: data, and the files that networks depend on. Imports no
+"""The files that a compression reads next to its source: data, and the files that networks depend on. Imports no
 Paddle."""
 
 from __future__ import annotations

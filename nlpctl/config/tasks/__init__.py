@@ -1,4 +1,4 @@
-"""The tasks that a recipe may name. One is added by its module here, its code, and a line in KNOWN_TASKS."""
+"""The known tasks. To add one, write its module here and its code, and add a line to KNOWN_TASKS."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OTHERS = "NLPCTL_TASKS"  # package.module:NAME,... of TaskInfos elsewhere; proce
 
 
 def known_tasks() -> tuple[TaskInfo, ...]:
-    """nlpctl's tasks, then those that NLPCTL_TASKS names. UserError where it names none."""
+    """nlpctl's tasks, then those that NLPCTL_TASKS names. UserError if it names none."""
     names = [name.strip() for name in os.environ.get(OTHERS, "").split(",")]
     return (*KNOWN_TASKS, *(_imported(name) for name in names if name))
 

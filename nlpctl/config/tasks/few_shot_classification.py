@@ -1,4 +1,4 @@
-"""One label per text from a handful of examples: the task is put as a sentence with a gap."""
+"""One label per text from a handful of examples: the task is phrased as a sentence with a mask."""
 
 from __future__ import annotations
 
