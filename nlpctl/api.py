@@ -1,4 +1,4 @@
-"""What `import nlpctl` offers: models that answer, and training, as the commands do them. See docs/python.md."""
+"""The Python API: load and apply models, and train, like the commands. See docs/python.md."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Answer", "Model", "Row", "Run", "RunFailed", "UserError", "load", "train"]
 
-Answer = dict[str, Any]  # one line of `nlpctl predict`: what was read, and what the model says
+Answer = dict[str, Any]  # one line of `nlpctl predict`: the input and the prediction
 Row = str | Mapping[str, Any]  # a text, or a dict with the columns of the task
-_SKIP = 'mend it; or have bad rows answered by {"error": ...}: load(..., set={"data.on_bad_row": "skip"})'
+_SKIP = 'fix it; or answer bad rows by {"error": ...}: load(..., set={"data.on_bad_row": "skip"})'
 
 
 def load(
@@ -40,12 +40,12 @@ def load(
     set: Mapping[str, Any] | None = None,
     **overrides: Any,
 ) -> Model:
-    """The trained model of a run directory, a model folder, an export, or the recipe of a run, ready to answer.
+    """Load the trained model of a run directory, a model folder, an export, or the recipe of a run.
 
     `device` (cpu, gpu), `engine` (dygraph, paddle, onnxruntime) and `precision` (fp32, bf16, fp16, int8): auto takes
-    what the recipe says, and the best of this machine where it says nothing. `threads` must be given before Paddle is
-    imported; once it is, the threads and flags that the recipe of the model asks for are those of the process.
-    `batch_size`: rows that are computed together. `set` and `overrides` change the recipe as in `train`.
+    the recipe's value, or the best of this machine if the recipe has none. `threads` must be given before Paddle is
+    imported; afterwards the model uses the threads and flags of the process. `batch_size`: rows per batch. `set` and
+    `overrides` change the recipe as in `train`.
 
     Imports Paddle and seeds Python's, NumPy's and Paddle's random numbers. Raises UserError.
     """
@@ -73,15 +73,15 @@ def train(
     set: Mapping[str, Any] | None = None,
     **fields: Any,
 ) -> Run:
-    """Train as `nlpctl train` does, in this process; returns the finished run with its scores.
+    """Train like `nlpctl train`, in this process; returns the finished run with its scores.
 
-    `recipe`: a file, the name of a shipped recipe, or a dict with what a file would hold. A keyword is a field of
-    TrainingArguments (learning_rate=3e-5), or device, devices, nproc, threads, deterministic, cache_dir; `set` reaches
-    every key by its dotted name: set={"data.max_seq_length": 48}. `resume` goes on with an interrupted run,
-    `overwrite` replaces the run that is there.
+    `recipe`: a file, the name of a shipped recipe, or a dict with the content of a file. A keyword is a field of
+    TrainingArguments (learning_rate=3e-5), or device, devices, nproc, threads, deterministic, cache_dir; `set` sets any
+    key by its dotted name: set={"data.max_seq_length": 48}. `resume` continues an interrupted run, `overwrite` replaces
+    an existing run.
 
-    Raises UserError for what is wrong in recipe or data, before anything is written; RunFailed when the training
-    itself fails; KeyboardInterrupt after Ctrl-C, once a checkpoint is saved.
+    Raises UserError for mistakes in recipe or data, before anything is written; RunFailed when the training itself
+    fails; KeyboardInterrupt after Ctrl-C, once a checkpoint is saved.
     """
     changes = overrides_of(set, fields)
     source = recipe if isinstance(recipe, Mapping) else os.fspath(recipe)
@@ -107,7 +107,7 @@ class Run:
 
 
 class Model:
-    """A trained model, made by `load`. One thread at a time may use it."""
+    """A trained model, returned by `load`. One thread at a time may use it."""
 
     def __init__(self, recipe: Recipe, path: Path, trained: TrainedModel, batch_size: int):
         from nlpctl.data.task_rows import task_rows
@@ -137,12 +137,12 @@ class Model:
 
     @property
     def engine(self) -> str:
-        """What computes: dygraph, paddle or onnxruntime."""
+        """The engine: dygraph, paddle or onnxruntime."""
         return self._trained.predictor.engine
 
     @property
     def precision(self) -> str:
-        """What it computes in: fp32, bf16, fp16 or int8."""
+        """The precision: fp32, bf16, fp16 or int8."""
         return self._trained.predictor.precision
 
     @overload
@@ -154,14 +154,15 @@ class Model:
     @overload
     def predict(self, texts: Any) -> Any: ...
     def predict(self, texts: Any) -> Any:
-        """The answers, as `nlpctl predict` prints them, in the form of `texts`.
+        """The predictions, as `nlpctl predict` prints them, in the form of `texts`.
 
         A text or a dict (a row with the columns of the task) gives an answer; a list of them gives a list; a pandas
-        DataFrame or Series gives a DataFrame with the same index. An iterator gives an iterator that reads some
-        thousand rows ahead, in a thread of its own, and whose memory does not grow.
+        DataFrame or Series gives a DataFrame with the same index. An iterator gives an iterator in constant memory,
+        whose own thread reads some thousand rows ahead.
 
-        Raises UserError for a bad row and names its place: texts[3]. In a list nothing is computed then; an iterator
-        gives the answers before it first. With data.on_bad_row: skip its answer is {"error": ...}.
+        Raises UserError for a bad row and names its position: texts[3]. For a list this happens before anything is
+        computed; an iterator first gives the answers before the bad row. With data.on_bad_row: skip the answer to a
+        bad row is {"error": ...}.
         """
         if isinstance(texts, str | Mapping):
             return self._answers([texts])[0]
@@ -177,8 +178,8 @@ class Model:
         """The scores on labelled data, as metrics.json has them for a split.
 
         `data`: a file, a list of dicts with the columns of the task, or a DataFrame; None takes `split` (train, dev or
-        test) of the data that the recipe names. Raises UserError for bad rows, unknown labels, and where the engine
-        cannot give what the scores are made of.
+        test) of the data that the recipe names. Raises UserError for bad rows, unknown labels, and engines whose
+        outputs cannot be scored.
         """
         from nlpctl.data.examples import BadRowLog, ExampleReader, load_examples
         from nlpctl.data.given_rows import GivenRows
@@ -201,9 +202,9 @@ class Model:
             return score(self._trained, examples, self._recipe.training.per_device_eval_batch_size)
 
     def embed(self, texts: Any) -> np.ndarray:
-        """The vectors of texts, float32 [rows, dim], of unit length; of a text alone, its vector [dim].
+        """The vectors of texts, float32 [rows, dim], of unit length; for a single text, its vector [dim].
 
-        `texts` as for `predict`. Raises UserError where the task makes no vectors, and for a bad row.
+        `texts` as for `predict`. Raises UserError if the task has no text vectors, and for a bad row.
         """
         import numpy as np
 
@@ -238,11 +239,11 @@ class Model:
         for row in GivenRows(self._rows, values, "texts", labelled=False):
             example = reader.read(row)
             if strict and isinstance(example, BadRow):
-                raise UserError(example.reason, example.where, "mend it")
+                raise UserError(example.reason, example.where, "fix it")
             yield example
 
     def _answers(self, values: Iterable[Any]) -> list[Answer]:
-        """The answers to rows that are all there. UserError with the bad ones, before anything is computed."""
+        """The answers to a complete list of rows. UserError lists the bad ones, before anything is computed."""
         from nlpctl.data.examples import SHOWN
         from nlpctl.data.row import BadRow
 
@@ -254,7 +255,7 @@ class Model:
             raise UserError(problems=[*problems, total])
         if len(read) > self._batch_size:
             return list(self._stream(read))
-        answers, _ = self._finished(read, self._pipeline.predictions(_good(read), self._batch_size))  # without threads
+        answers, _ = self._finished(read, self._pipeline.predictions(_good(read), self._batch_size))  # no reader thread
         return answers
 
     def _stream(self, read: Iterable[Any]) -> Iterator[Answer]:
@@ -270,7 +271,7 @@ class Model:
                     raise error
 
     def _finished(self, read: list[Any], predictions: list[list[Any]]) -> tuple[list[Answer], UserError | None]:
-        """The answers to the rows of a window: to those before a bad one if that is an error."""
+        """The answers to the rows of a window; up to the first bad row if a bad row is an error."""
         from nlpctl.data.row import BadRow
         from nlpctl.runners.predict import answers
 
@@ -284,9 +285,9 @@ class Model:
 
 
 def _in_this_process(recipe: Recipe, asked: Sequence[str]) -> Recipe:
-    """`recipe`, without what it wants of a process in which Paddle runs already, unless the caller `asked` for it.
+    """`recipe` without settings that a process cannot change once Paddle runs, unless the caller `asked` for them.
 
-    How a model was trained must not keep it from answering beside another one.
+    Otherwise the recipes of two models could forbid loading both in one process.
     """
     if "paddle" not in sys.modules:
         return recipe
@@ -310,7 +311,7 @@ def _is_frame(values: Any) -> bool:
 
 
 def _values(values: Any) -> Iterable[Any]:
-    """The rows in what a caller gave for several. UserError where it is nothing of the kind."""
+    """The rows of a caller's list, iterator, DataFrame or Series. UserError for any other type."""
     if _is_frame(values):
         return values.to_dict("records") if values.ndim == 2 else values.tolist()
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):

@@ -1,4 +1,4 @@
-"""What people and programs see: results on stdout, everything else on stderr.
+"""Console output: results on stdout, everything else on stderr.
 
 In a multi-process run every rank runs the same code; results and notes come from rank 0 only, while
 warnings and errors of the other ranks go to their own logs.
@@ -71,18 +71,18 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> 
 
 
 def note(message: str) -> None:
-    """Tell what is happening, on stderr (rank 0 only)."""
+    """Write a progress note to stderr (rank 0 only)."""
     if is_main_rank():
         _line(message)
 
 
 def warn(message: str) -> None:
-    """Tell what the user should look at, on stderr."""
+    """Write a warning to stderr."""
     _line(f"{_paint('warning:', _YELLOW)} {message}")
 
 
 def error(problem: NlpctlError | Problem | str) -> None:
-    """Tell what went wrong, on stderr: one block per problem."""
+    """Write errors to stderr: one block per problem."""
     problems = problem.problems if isinstance(problem, NlpctlError) else (problem,)
     for each in problems:
         _line(f"{_paint('error:', _RED)} {each}")
@@ -90,9 +90,9 @@ def error(problem: NlpctlError | Problem | str) -> None:
 
 @contextlib.contextmanager
 def progress(total: int | None, description: str, unit: str = "rows") -> Iterator[Progress]:
-    """Show how far `description` is, on stderr: a bar on a terminal, else a line about every ten seconds.
+    """Show the progress of `description` on stderr: a bar on a terminal, else a line about every ten seconds.
 
-    `total` is the number of rows to come, None where nobody knows. Ranks other than 0 show nothing.
+    `total` is the number of expected rows, None if unknown. Ranks other than 0 show nothing.
     """
     if not is_main_rank():
         yield _Silent()
@@ -130,7 +130,7 @@ class PlainProgress:
             self._write(f"{self._done:,}{of_total} {self._unit}{share}, {self._rate(now)}")
 
     def finish(self) -> None:
-        """The closing line: how many, how long, how fast."""
+        """The closing line: count, duration, rate."""
         now = self._clock()
         self._write(f"{self._done:,} {self._unit} in {now - self._started:.1f} s, {self._rate(now)}")
 
@@ -174,7 +174,7 @@ def _paint(text: str, colour: str) -> str:
 
 
 def _rich_table(title: str, columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
-    from rich.console import Console  # rich costs 50 ms: only where it draws
+    from rich.console import Console  # importing rich takes 50 ms, so only for terminals
     from rich.table import Table
     from rich.text import Text
 
@@ -182,7 +182,7 @@ def _rich_table(title: str, columns: Sequence[str], cells: Sequence[Sequence[str
     for column in columns:
         drawn.add_column(Text(column), overflow="fold")
     for row in cells:
-        drawn.add_row(*[Text(cell) for cell in row])  # Text: "[x]" in a cell is no markup
+        drawn.add_row(*[Text(cell) for cell in row])  # Text: "[x]" in a cell must not be read as markup
     Console(file=sys.stdout).print(drawn)
 
 

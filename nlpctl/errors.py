@@ -1,4 +1,4 @@
-"""The two ways a command can fail, and what a failure must say.
+"""The ways a command can fail, and what a failure must say.
 
 Every message names what is wrong, where (file:line or key), and what to do next.
 """
@@ -16,7 +16,7 @@ EXIT_INTERRUPTED = 130
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong: `where: message`, and the next step on a line of its own."""
+    """One problem: `where: message`, and the next step on its own line."""
 
     message: str
     where: str = ""  # "file:line", "file: key", "--flag" or ""
@@ -38,7 +38,7 @@ class NlpctlError(Exception):
 
 
 class UserError(NlpctlError):
-    """The recipe, a flag, the data or a model folder is wrong; the user can mend it. Exit 2."""
+    """The recipe, a flag, the data or a model folder is wrong; the user can fix it. Exit 2."""
 
     exit_code = EXIT_USER
 

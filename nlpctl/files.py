@@ -1,4 +1,4 @@
-"""Writing so that nothing is ever half there: aside first, then renamed."""
+"""Atomic writes: to a temporary name first, then renamed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DOOMED_PREFIX = f"{STAGING_PREFIX}deleted-"
 def staged_file(final: Path) -> Iterator[BinaryIO]:
     """Yield a new binary file beside `final`; on success it takes `final`'s name, on failure it is removed.
 
-    A `final` that is a device or a pipe is written into, and stays. UserError where it is a disk or a socket.
+    A `final` that is a device or a pipe is written into. UserError if it is a disk or a socket.
     """
     if is_stream(final):
         with open_stream(final) as stream:
@@ -50,7 +50,7 @@ def staged_file(final: Path) -> Iterator[BinaryIO]:
 def writing(path: Path, hint: str) -> Iterator[None]:
     """UserError that `path` cannot be written, for an OSError of the body; the body does nothing but write.
 
-    A BrokenPipeError passes: the reader of a pipe has what it wanted, as that of standard output.
+    A BrokenPipeError passes: the reader closed the pipe, which is no error, as on standard output.
     """
     try:
         yield
@@ -67,7 +67,7 @@ def write_text_atomic(path: Path, text: str) -> None:
 
 
 def write_json_atomic(path: Path, value: Any) -> None:
-    """`write_text_atomic` of `value` as readable JSON."""
+    """`write_text_atomic` of `value` as indented JSON."""
     write_text_atomic(path, json.dumps(value, ensure_ascii=False, indent=2) + "\n")
 
 
@@ -75,9 +75,9 @@ def write_json_atomic(path: Path, value: Any) -> None:
 def staged_dir(final: Path) -> Iterator[Path]:
     """Yield a new directory beside `final`; on success it takes `final`'s name, on failure it is removed.
 
-    A `final` that exists is replaced: it is moved out of the way first, so the new folder is whole or absent,
-    never mixed with the old one. Killed between these two moves, the old folder lies aside until
-    `remove_leftovers` brings it back. NotADirectoryError where it is no folder: files and devices stay.
+    A `final` that exists is replaced: it is moved out of the way first, so the new folder is whole or absent, never
+    mixed with the old one. If the process is killed between these two moves, `remove_leftovers` restores the old
+    folder. NotADirectoryError if `final` is not a folder: files and devices stay.
     """
     if final.exists() and not final.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(final))
@@ -98,7 +98,7 @@ def staged_dir(final: Path) -> Iterator[Path]:
 
 
 def remove_dir(folder: Path) -> None:
-    """Delete `folder` if it is there. Killed meanwhile, it is whole or gone; `remove_leftovers` deletes the rest."""
+    """Delete `folder` if it exists. If killed, it is whole or gone; `remove_leftovers` deletes the rest."""
     if folder.exists():
         doomed = Path(tempfile.mkdtemp(dir=folder.parent, prefix=_DOOMED_PREFIX))
         os.rename(folder, doomed / folder.name)
@@ -106,7 +106,7 @@ def remove_dir(folder: Path) -> None:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Undo what an interrupted `staged_dir`, `write_text_atomic` or `remove_dir` left in `folder`."""
+    """Clean up what an interrupted `staged_dir`, `write_text_atomic` or `remove_dir` left in `folder`."""
     for aside in folder.glob(f"{_OLD_PREFIX}*"):
         for old in aside.iterdir():
             if not (folder / old.name).exists():

@@ -1,4 +1,4 @@
-"""Names of the files in a run directory and a model folder: what one part of nlpctl writes and another finds."""
+"""Names of the files in run directories, model folders, exports and indexes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LABELS, TASK = "labels.json", "task.json"
 # What nlpctl adds to an export
 EXPORT, EXPORT_MANIFEST, EXPORT_REPORT = "export", "export.json", "report.json"
 
-# What `nlpctl index build` writes, beside a recipe and a manifest
+# What `nlpctl index build` writes, next to a recipe and a manifest
 INDEX_VECTORS, INDEX_TEXTS = "index.faiss", "texts.jsonl"
 
 # What `nlpctl compress` adds to a run directory
@@ -25,7 +25,7 @@ _CHECKPOINT = "checkpoint-"
 
 
 def checkpoint_path(checkpoints: Path, step: int) -> Path:
-    """Where the checkpoint after `step` optimizer updates lies; it need not exist."""
+    """The path of the checkpoint after `step` optimizer updates; it need not exist."""
     return checkpoints / f"{_CHECKPOINT}{step}"
 
 
@@ -35,6 +35,6 @@ def checkpoint_step(checkpoint: Path) -> int:
 
 
 def checkpoints_in(checkpoints: Path) -> list[Path]:
-    """The checkpoints, oldest first. A folder of that name is complete or absent; other names are passed over."""
+    """The checkpoints, oldest first. A checkpoint is complete or absent; other names are ignored."""
     found = [path for path in checkpoints.glob(f"{_CHECKPOINT}*") if path.is_dir()]
     return sorted((path for path in found if path.name.removeprefix(_CHECKPOINT).isdecimal()), key=checkpoint_step)

@@ -1,4 +1,4 @@
-"""Lists and guesses of names in messages."""
+"""Lists of names and "did you mean" guesses for messages."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ _SHOWN = 12
 
 
 def nearest(word: str, options: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """The option that looks most like `word`, upper and lower case taken as equal; None: nothing is near.
+    """The option most similar to `word`, ignoring case; None if none is similar.
 
-    `cutoff`: the least similarity, 0 to 1 (difflib); more where many options make a chance likeness likely.
+    `cutoff`: the least similarity, 0 to 1 (difflib); use more if there are many options.
     """
     by_fold = {str(option).casefold(): str(option) for option in options}
     found = difflib.get_close_matches(word.casefold(), by_fold, n=1, cutoff=cutoff)
@@ -25,7 +25,7 @@ def did_you_mean(word: str, options: Iterable[str]) -> str:
 
 
 def listed(options: Iterable[str]) -> str:
-    """A short readable list; a long one is cut."""
+    """A short list for messages; a long one is cut."""
     names = [str(option) for option in options]
     more = f", ... ({len(names)} in all)" if len(names) > _SHOWN else ""
     return (", ".join(repr(name) for name in names[:_SHOWN]) or "none") + more

@@ -1,7 +1,7 @@
-"""The files that users name to be written: which of them are replaced, and which are written into.
+"""Output files that users name: which are replaced, and which are written into.
 
-A device or a pipe has a name in the file system, but no content that a rename could replace: what is meant for it has
-to go through it. Renaming a file onto /dev/null would take it from the whole machine.
+A device or a pipe must be opened and written into. Renaming a file onto /dev/null would replace the device for the
+whole machine.
 """
 
 from __future__ import annotations
@@ -14,12 +14,13 @@ from typing import BinaryIO
 from nlpctl.errors import UserError
 
 ELSEWHERE = "name another file"
-NO_ARRAYS = ("arrays are not written from the beginning to the end", ELSEWHERE)  # of refuse_stream
+NO_ARRAYS = ("arrays are not written sequentially", ELSEWHERE)  # for refuse_stream
 _UNFIT = ((stat.S_ISBLK, "a disk (block device)"), (stat.S_ISSOCK, "a socket"))
 
 
 def is_stream(path: Path) -> bool:
-    """Whether `path` is written into and never replaced: a device, a pipe, or a link to one, as /dev/stdout is."""
+    """Whether `path` must be written into and never replaced: a device, a pipe, or a link to one such as
+    /dev/stdout."""
     try:
         mode = path.stat().st_mode
     except OSError:
@@ -30,14 +31,14 @@ def is_stream(path: Path) -> bool:
 def open_stream(path: Path) -> BinaryIO:
     """Open what `is_stream` to write into it. UserError for a disk or a socket; waits for the reader of a pipe."""
     _refuse_unfit(path)
-    # To append, because /dev/stdout may be a regular file that the shell opened and that holds something.
+    # Append, because /dev/stdout may be a regular file with content that the shell opened.
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_NOCTTY), "wb")
 
 
 def refuse_output(
     path: Path, overwrite: bool, *, exists: str = "the output file exists", elsewhere: str = ELSEWHERE
 ) -> None:
-    """UserError where `path` is a folder, a disk or a socket, or is there and not to be replaced."""
+    """UserError if `path` is a folder, a disk or a socket, or exists and must not be replaced."""
     if path.is_dir():
         raise UserError("this is a folder", where=str(path), hint="name a file in it")
     if is_stream(path):
@@ -47,7 +48,7 @@ def refuse_output(
 
 
 def refuse_stream(path: Path, why: str, hint: str) -> None:
-    """UserError where `path` is a device or a pipe, for an output that is not written from its beginning to its end."""
+    """UserError if `path` is a device or a pipe; for outputs that are not written sequentially."""
     if is_stream(path):
         raise UserError(f"this is a device or a pipe, and {why}", where=str(path), hint=hint)
 
@@ -56,11 +57,11 @@ def _refuse_unfit(path: Path) -> None:
     mode = path.stat().st_mode
     for is_kind, name in _UNFIT:
         if is_kind(mode):
-            raise UserError(f"this is {name}: nothing is written into it", where=str(path), hint=ELSEWHERE)
+            raise UserError(f"this is {name}: output cannot be written to it", where=str(path), hint=ELSEWHERE)
 
 
 def _is_open_file(path: Path) -> bool:
-    """Whether links lead from `path` through /proc/PID/fd, where a shell's `> FILE` is a link to a regular file."""
+    """Whether links from `path` pass through /proc/PID/fd, where a shell's `> FILE` is a link to a regular file."""
     while path.is_symlink():
         folder = path.parent.resolve()
         if folder.name == "fd" and folder.parts[:2] == ("/", "proc"):

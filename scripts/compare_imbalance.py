@@ -57,7 +57,7 @@ def write_recipe(data: Path, work: Path) -> Path:
 
 
 def train(recipe: Path, work: Path, name: str, words: list[str], seed: int) -> dict:
-    """The test report of one run, trained unless it is there already."""
+    """The test report of one run, trained unless it already exists."""
     run = work / f"{name.replace(' ', '_').replace(',', '')}-{seed}"
     if not (run / "metrics.json").exists():
         command = [sys.executable, "-m", "nlpctl", "train", str(recipe), "--overwrite", "--seed", str(seed)]

@@ -20,10 +20,10 @@ def test_streams_are_kept_apart(capsys):
     console.print_json({"text": "好"})
     console.note("reading")
     console.warn("careful")
-    console.error(UserError("wrong", "a.yaml:3", "mend it"))
+    console.error(UserError("wrong", "a.yaml:3", "fix it"))
     out, err = capsys.readouterr()
     assert out.startswith("positive\n") and json.loads(out.removeprefix("positive\n")) == {"text": "好"}
-    assert err == "reading\nwarning: careful\nerror: a.yaml:3: wrong\n  -> mend it\n"
+    assert err == "reading\nwarning: careful\nerror: a.yaml:3: wrong\n  -> fix it\n"
 
 
 def test_every_problem_of_an_error_is_shown(capsys):

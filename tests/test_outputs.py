@@ -81,7 +81,7 @@ def test_sockets_and_disks_are_refused(tmp_path):
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "socket"))
         for call in (lambda path: refuse_output(path, overwrite=True), lambda path: write_text_atomic(path, "")):
-            with pytest.raises(UserError, match="this is a socket: nothing is written into it"):
+            with pytest.raises(UserError, match="this is a socket: output cannot be written to it"):
                 call(tmp_path / "socket")
     assert stat.S_ISSOCK((tmp_path / "socket").stat().st_mode)
     try:

@@ -131,7 +131,7 @@ def test_what_is_no_rows_is_refused(model):
     for wrong in (5, None, b"bytes"):
         with pytest.raises(nlpctl.UserError, match="expected rows"):
             model.predict(wrong)
-    with pytest.raises(nlpctl.UserError, match="makes no vectors"):
+    with pytest.raises(nlpctl.UserError, match="no text vectors"):
         model.embed(["a"])
 
 

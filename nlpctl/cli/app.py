@@ -1,4 +1,4 @@
-"""The command `nlpctl`: which commands there are, and what becomes of errors.
+"""The command `nlpctl`: its commands, and how errors become exit codes.
 
 Commands are imported when they are called, so that help and mistyped names answer at once.
 """
@@ -43,7 +43,7 @@ COMMANDS = (
     Command("serve", "nlpctl.cli.serve:serve", "Serve a trained model over HTTP.", True),
     Command("explain", "nlpctl.cli.explain:explain", "Show what each token contributes to the label of a text.", True),
     Command("index", "nlpctl.cli.index:app", "Build an index of texts by meaning, and search it."),
-    Command("data", "nlpctl.cli.data:app", "Look at data, cut them into splits, make more."),
+    Command("data", "nlpctl.cli.data:app", "Inspect data, split it, augment it."),
     Command("params", "nlpctl.cli.params:app", "List, export, set and compare the parameters of a model."),
     Command("convert-static", "nlpctl.cli.convert_static:convert_static", "Turn static-graph parameters into a model."),
     Command("runs", "nlpctl.cli.runs:app", "List, show and compare runs."),
@@ -54,7 +54,7 @@ COMMANDS = (
 
 
 class _ReaderLeft(Exception):
-    """Stands for a BrokenPipeError, which Typer would turn into exit 1."""
+    """Replaces a BrokenPipeError, which Typer would turn into exit 1."""
 
 
 class LazyGroup(TyperGroup):
@@ -70,7 +70,7 @@ class LazyGroup(TyperGroup):
         return [command.name for command in COMMANDS]
 
     def get_command(self, ctx: typer.Context, cmd_name: str) -> Any:
-        """A stand-in with name and help, for the help page."""
+        """A placeholder with name and help, for the help page."""
         found = _find(cmd_name)
         return None if found is None else TyperCommand(found.name, help=found.help)
 
@@ -92,7 +92,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         code = _root().main(words, prog_name="nlpctl", standalone_mode=False)
         sys.stdout.flush()
         return _ended(code if isinstance(code, int) else EXIT_OK)
-    except (BrokenPipeError, _ReaderLeft):  # `nlpctl ... | head`: the reader has what it wanted
+    except (BrokenPipeError, _ReaderLeft):  # `nlpctl ... | head`: the reader closed the pipe, which is no error
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
@@ -105,7 +105,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return _ended(EXIT_INTERRUPTED)
     except Exception as error:
-        hint = "this is a bug of nlpctl" if debug else "this is a bug of nlpctl: `--debug` shows where it happened"
+        hint = "this is a bug in nlpctl" if debug else "this is a bug in nlpctl: `--debug` shows where it happened"
         _show(Problem(f"internal error {type(error).__name__}: {error}", hint=hint), debug)
         return EXIT_FAILED
 
@@ -120,7 +120,7 @@ def _root() -> Any:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     root.callback(
-        epilog="`nlpctl COMMAND --help` tells more. Exit codes: 0 done, 1 failed, 2 wrong input, 130 stopped."
+        epilog="`nlpctl COMMAND --help` shows details. Exit codes: 0 done, 1 failed, 2 wrong input, 130 stopped."
     )(_nlpctl)
     return typer.main.get_command(root)
 
@@ -135,7 +135,7 @@ def _nlpctl(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", callback=_print_version, is_eager=True)
     ] = False,
-    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks; may stand anywhere.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Show tracebacks; works at any position.")] = False,
 ) -> None:
     """Train, evaluate and ship PaddleNLP models from one recipe."""
 
@@ -162,7 +162,7 @@ def _load(command: Command) -> Any:
 
 
 def _take_debug(words: list[str]) -> bool:
-    """Remove `--debug` from `words`, wherever it stands before `--`."""
+    """Remove `--debug` from `words`, at any position before `--`."""
     end = words.index("--") if "--" in words else len(words)
     kept = [word for word in words[:end] if word != "--debug"]
     found = len(kept) < end

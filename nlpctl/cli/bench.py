@@ -36,10 +36,10 @@ def bench(
         Path | None, typer.Option("--data", metavar="FILE", help="Rows to time with; default: those of dev or test.")
     ] = None,
     length: Annotated[
-        int | None, typer.Option("--length", min=1, help="Make every row so many tokens long; default: as they are.")
+        int | None, typer.Option("--length", min=1, help="Make every row this many tokens long.")
     ] = None,
-    rows: Annotated[int, typer.Option("--rows", min=1, help="How many rows a round has.")] = 256,
-    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Rounds that count, after one that does not.")] = 5,
+    rows: Annotated[int, typer.Option("--rows", min=1, help="Rows per round.")] = 256,
+    rounds: Annotated[int, typer.Option("--rounds", min=1, help="Timed rounds, after one warm-up round.")] = 5,
     html: Annotated[
         Path | None, typer.Option("--html", metavar="FILE", help="Also write a page with plots.")
     ] = None,
@@ -48,8 +48,8 @@ def bench(
 ) -> None:
     """Time models and exports on this machine, in every engine and precision that it can run.
 
-    Everything is loaded, each candidate in a process of its own, and then takes turns: what else the machine does
-    hurts all of them alike. Latencies are of batches; "from text" counts reading, tokenising and answering too.
+    Each candidate is loaded in its own process. Candidates are timed in alternating rounds, so that other load on the
+    machine affects all of them alike. Latencies are per batch; "from text" includes reading, tokenising and answering.
 
     Examples:
 
@@ -68,7 +68,7 @@ def bench(
     from nlpctl.runners.timed_process import Texts
 
     if data is not None and not data.is_file():
-        raise UserError("no such file of rows", where=str(data), hint="check the path")
+        raise UserError("no such file", where=str(data), hint="check the path")
     if html is not None:
         refuse_output(html, overwrite, exists="the page exists")
     with located(recipes[0]):
@@ -77,7 +77,7 @@ def bench(
         console.print_json(dataclasses.asdict(result))
     else:
         _show(result)
-    if html is not None:  # last: figures that took minutes are told even where the page cannot be written
+    if html is not None:  # last: the figures took minutes and are printed even if the page cannot be written
         write_page(result, html)
         console.note(f"page: {html}")
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def _known() -> str:
-    """What --strategy may name, and what it does without the flag."""
+    """The values of --strategy, and the default."""
     told = "; ".join(f"{strategy.name}: {strategy.help}" for strategy in strategies().values())
     return f"{told}. Default: {CompressionSection().strategy}"
 
@@ -34,32 +34,32 @@ def compress(
         typer.Option(
             "--strategy",
             metavar="NAMES",
-            help=f"What to try; A+B is B after A, a comma separates what is tried beside each other. {_known()}.",
+            help=f"Strategies to try, separated by commas; A+B applies A, then B. {_known()}.",
         ),
     ] = None,
     max_drop: Annotated[
         str | None,
-        typer.Option("--max-drop", metavar="POINTS", help="Most that the best may lose on dev; default: 0.5."),
+        typer.Option("--max-drop", metavar="POINTS", help="Largest loss on dev allowed for the best; default: 0.5."),
     ] = None,
     target: Annotated[
         str | None,
-        typer.Option("--target", metavar="WHAT", help="What the best is best at: throughput, latency or size."),
+        typer.Option("--target", metavar="WHAT", help="What to optimise: throughput, latency or size."),
     ] = None,
     budget: Annotated[
-        str | None, typer.Option("--budget", metavar="TIME", help="Time to explore in: 30m, 1h30m.")
+        str | None, typer.Option("--budget", metavar="TIME", help="Time budget, such as 30m or 1h30m.")
     ] = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FOLDER", help="Where to write; default: RUN/compress.")
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Begin again where another plan was begun.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Discard existing results.")] = False,
 ) -> None:
-    """Make smaller and faster models of a trained one, score each where it will run, and pick the best.
+    """Compress a trained model in several ways, score every candidate in its engine, and pick the best.
 
-    Every candidate is scored on dev in every engine and precision of this machine, beside the uncompressed model.
-    FOLDER/best is an export that predict, eval, bench and serve take. An interrupted command goes on when it is given
-    again; the model itself is never written to. What strategies read are flags too: --width_mult_list 3/4 1/2,
-    --algo_list avg, --num_train_epochs 2, --evaluate my_module:score and so on; docs/compression.md tells of them.
+    Every candidate is scored on dev in every engine and precision of this machine, next to the uncompressed model.
+    FOLDER/best is an export that predict, eval, bench and serve accept. Run an interrupted command again to continue
+    it. The model itself is never changed. Strategy settings are flags too: --width_mult_list 3/4 1/2,
+    --algo_list avg, --num_train_epochs 2, --evaluate my_module:score and so on; see docs/compression.md.
 
     Examples:
 

@@ -35,7 +35,7 @@ def convert_static(
         ),
     ],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", metavar="DIR", help="Folder to write; of --plan the map file.")
+        Path | None, typer.Option("-o", "--output", metavar="DIR", help="Folder to write; with --plan, the map file.")
     ] = None,
     class_name: Annotated[
         str | None,
@@ -48,7 +48,7 @@ def convert_static(
         typer.Option("--config", metavar="KEY=VALUE", help="A value of the network's config; repeatable."),
     ] = None,
     map_name: Annotated[
-        str, typer.Option("--map", metavar="auto|NAME|FILE.yaml", help="How names are matched.")
+        str, typer.Option("--map", metavar="auto|NAME|FILE.yaml", help="How variable names are matched.")
     ] = "auto",
     labels: Annotated[
         Path | None, typer.Option("--labels", metavar="FILE", help="The labels, one per line in the order of ids.")
@@ -59,17 +59,17 @@ def convert_static(
     ] = None,
     allow_missing: Annotated[
         list[str] | None,
-        typer.Option("--allow-missing", metavar="PATTERN", help="Parameters that may be new; repeatable."),
+        typer.Option("--allow-missing", metavar="PATTERN", help="Parameters that may stay new; repeatable."),
     ] = None,
-    plan: Annotated[bool, typer.Option("--plan", help="Only show what would be done, and write it as a map.")] = False,
+    plan: Annotated[bool, typer.Option("--plan", help="Dry run: show the matches and write them as a map.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON object.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace what is there already.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing output.")] = False,
 ) -> None:
-    """Turn the parameters of a static graph into a model folder that trains on.
+    """Turn the parameters of a static graph into a model folder that can be trained further.
 
     Reads what Paddle 1.x and 2.x write: a file per variable, a combined file with its program, paddle.static.save,
-    jit.save; .npy and .npz; archives of these. Every parameter has to be found, and where the static program still
-    runs, both have to answer alike.
+    jit.save; .npy and .npz; archives of these. Every parameter must be found. If the static program still runs, both
+    networks must give the same outputs.
 
     Examples:
 
@@ -93,7 +93,7 @@ def convert_static(
         console.note(f"map: {file}")
         return
     if output is None:
-        raise UserError("where to write it is not given", "-o", "name a folder: -o DIR; or ask for a --plan")
+        raise UserError("no output folder", "-o", "use -o DIR, or --plan for a dry run")
     try:
         done = convert(request, output, overwrite=overwrite)
     except NlpctlError as error:
@@ -119,21 +119,21 @@ def _show(report: ConversionReport, json: bool, *, every_parameter: bool = False
 
 def _next_step(output: Path, task: str | None, usable: bool) -> str:
     if not usable:
-        return "it has no vocabulary yet, which every other command needs: convert it again with --vocabulary FILE"
+        return "the folder has no vocabulary, and every other command needs one: convert again with --vocabulary FILE"
     if task is None:
         return f"train it on: model.name_or_path: {output} in a recipe"
     return f"use it: nlpctl predict {output}; or train it on: model.name_or_path: {output} in a recipe"
 
 
 def _map_file(output: Path | None, source: str) -> Path:
-    """FILE.yaml as given; for a folder, or none, a file of that name beside it."""
+    """FILE.yaml as given; for a folder, or by default, a file of that name next to it."""
     if output is None:
         return Path(f"{Path(source.removeprefix('python:')).name}.map{_MAP_ENDING}")
     return output if output.suffix == _MAP_ENDING else output.with_name(f"{output.name}.map{_MAP_ENDING}")
 
 
 def _assignment(text: str) -> tuple[str, Any]:
-    """KEY=VALUE, the value as YAML reads it."""
+    """KEY=VALUE; the value is parsed as YAML."""
     key, equals, value = text.partition("=")
     try:
         read = yaml.safe_load(value)

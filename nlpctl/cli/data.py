@@ -1,4 +1,4 @@
-"""`nlpctl data`: look at data, cut them into parts, make more of them."""
+"""`nlpctl data`: inspect, split and augment data."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ RecipeArgument = Annotated[
     str, typer.Argument(metavar="RECIPE", help="Recipe, run directory, model folder, or the name of a shipped recipe.")
 ]
 FileArgument = Annotated[
-    str | None, typer.Argument(metavar="[FILE]", help="A file of such rows, in place of the recipe's data.")
+    str | None, typer.Argument(metavar="[FILE]", help="A data file, used instead of the recipe's data.")
 ]
 
 app = typer.Typer(
     name="data",
-    help="Look at data, cut them into train, dev and test, make more of them.",
+    help="Inspect data, split it into train, dev and test, augment it.",
     no_args_is_help=True,
     rich_markup_mode=None,
     add_completion=False,
@@ -36,7 +36,7 @@ app = typer.Typer(
 
 
 def load_data_recipe(recipe: str, file: str | None, ctx: typer.Context) -> Recipe:
-    """The recipe, its data replaced by `file` where one is given."""
+    """The recipe, with its data replaced by `file` if one is given."""
     if file is None:
         return load_command_recipe(recipe, ctx, purpose="apply")
     given = [Override("data.train", file, "FILE")]
@@ -57,12 +57,12 @@ def inspect(
     estimate: Annotated[
         bool, typer.Option("--estimate", help="Estimate tokens from characters and words: no tokenizer is loaded.")
     ] = False,
-    shown: Annotated[int, typer.Option("--shown", min=1, metavar="N", help="Rows to list of each finding.")] = 20,
+    shown: Annotated[int, typer.Option("--shown", min=1, metavar="N", help="Rows to list per finding.")] = 20,
 ) -> None:
-    """Look at the data before training.
+    """Inspect the data before training.
 
-    Rows per label, lengths in tokens and what max_seq_length cuts, repeated rows, rows of dev and test that are in
-    train, texts with different labels, suspicious rows by file:line.
+    Shows rows per label, lengths in tokens, rows cut by max_seq_length, repeated rows, rows of dev and test that are
+    in train, texts with conflicting labels, and suspicious rows by file:line.
 
     Examples:
 
@@ -76,7 +76,7 @@ def inspect(
     from nlpctl.runners.data import inspect_data, refuse_page, told, write_page
 
     if html is not None:
-        refuse_page(html)  # before all is read
+        refuse_page(html)  # before the data is read, which may take minutes
     with located(resolved):
         found = inspect_data(resolved, most=rows, estimate=estimate, shown=shown)
     if html is not None:
@@ -98,25 +98,25 @@ def split(
     ctx: typer.Context,
     recipe: RecipeArgument,
     file: FileArgument = None,
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="FOLDER", help="Where the new files go.")] = ...,
-    dev: Annotated[float, typer.Option("--dev", min=0, metavar="SHARE", help="Share of dev, or number of rows.")] = 0.1,
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FOLDER", help="Folder for the new files.")] = ...,
+    dev: Annotated[float, typer.Option("--dev", min=0, metavar="SHARE", help="Share or rows of dev.")] = 0.1,
     test: Annotated[
-        float, typer.Option("--test", min=0, metavar="SHARE", help="Share of test, or number of rows.")
+        float, typer.Option("--test", min=0, metavar="SHARE", help="Share or rows of test.")
     ] = 0.1,
     train: Annotated[
-        float | None, typer.Option("--train", min=0, metavar="SHARE", help="The same for train; default: the rest.")
+        float | None, typer.Option("--train", min=0, metavar="SHARE", help="Share or rows of train; default: the rest.")
     ] = None,
     group_by: Annotated[
         str | None, typer.Option("--group-by", metavar="COLUMN", help="Rows with the same value stay together.")
     ] = None,
-    near: Annotated[bool, typer.Option("--near", help="Texts that are almost the same stay together.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that are there.")] = False,
+    near: Annotated[bool, typer.Option("--near", help="Near-duplicate texts stay together.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Cut the training data into train, dev and test.
+    """Split the training data into train, dev and test.
 
-    Every label has its share in each part. Rows with the same texts stay together, and so do the questions about one
-    text. The files are new, in the format of the old ones, which stay as they are; --seed N cuts otherwise.
+    The split is stratified by label. Rows with the same texts stay together, and so do the questions about one text.
+    The new files have the format of the old ones, which stay unchanged; another --seed N gives another split.
 
     Examples:
 
@@ -150,7 +150,7 @@ def augment(
     ctx: typer.Context,
     recipe: RecipeArgument,
     file: FileArgument = None,
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="The new rows, as jsonl.")] = ...,
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="File of the new rows (jsonl).")] = ...,
     method: Annotated[str, typer.Option("--method", help="synonym, insert, swap or delete.")] = "swap",
     copies: Annotated[int, typer.Option("--copies", min=1, help="New rows per row, at most.")] = 1,
     share: Annotated[
@@ -162,9 +162,9 @@ def augment(
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
 ) -> None:
-    """Make new training rows out of old ones: words of Chinese text replaced, inserted, swapped or left out.
+    """Augment training rows: replace, insert, swap or delete words of Chinese text.
 
-    The new file holds the new rows only: train on both with data.train: [old, new]. --seed N draws otherwise.
+    The new file holds the new rows only: train on both with data.train: [old, new]. Another --seed N gives other rows.
 
     Examples:
 

@@ -38,7 +38,7 @@ def evaluate(
       nlpctl eval outputs/quickstart/model more.tsv --json
     """
     if data is not None and split:
-        raise UserError("--split chooses among the data of the run, not of a file", "--split", "leave one of them out")
+        raise UserError("--split does not apply to a file", "--split", "leave one of them out")
     given = () if data is None else (Override("data.test", data, "FILE"), Override("data.dataset", "null", "FILE"))
     recipe = load_command_recipe(model, ctx, [*given, *engine_overrides(engine, precision)], purpose="apply")
     from nlpctl.runners.evaluate import evaluate as run_evaluation

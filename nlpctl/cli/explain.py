@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from nlpctl.runners.explain import Explained
 
 METHODS, BASELINES = ("integrated_gradients", "occlusion"), ("pad", "mask", "unk")
-STRONGEST = 5  # tokens that are named
-_FOR, _AGAINST = (153, 75, 33), (223, 215, 208)  # backgrounds of a terminal of 256 colours, weak to strong
+STRONGEST = 5  # tokens listed per text
+_FOR, _AGAINST = (153, 75, 33), (223, 215, 208)  # background colours of a 256-colour terminal, weak to strong
 
 
 def explain(
@@ -33,7 +33,7 @@ def explain(
         str, typer.Option("--method", metavar="METHOD", help=f"{' or '.join(METHODS)}.")
     ] = "integrated_gradients",
     label: Annotated[
-        str | None, typer.Option("--label", metavar="LABEL", help="Explain this label; default: the one that is given.")
+        str | None, typer.Option("--label", metavar="LABEL", help="Label to explain; default: the predicted one.")
     ] = None,
     baseline: Annotated[
         str | None,
@@ -46,13 +46,13 @@ def explain(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE.html", help="Write one HTML page instead.")
     ] = None,
-    format: Annotated[str, typer.Option("--format", help="Of INPUT: text, tsv, csv, jsonl, json, or auto.")] = "auto",
+    format: Annotated[str, typer.Option("--format", help="Format: text, tsv, csv, jsonl, json, or auto.")] = "auto",
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object per row, a line each.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output file.")] = False,
 ) -> None:
     """Show what each token of a text contributes to its label.
 
-    For classification. Contributions are in log odds of the label: positive ones speak for it, negative ones against.
+    For classification. Contributions are in log odds of the label: positive ones support it, negative ones oppose it.
 
     Examples:
 
@@ -96,7 +96,7 @@ def explain(
 
 
 def told(row: Explained, colour: bool) -> str:
-    """The label, the text, and the tokens that speak most for the label and against it."""
+    """The label, the text, and the tokens that support and oppose the label most."""
     most = max((abs(token.contribution) for token in row.tokens), default=0.0)
     shown = [(token, _shaded(token.text, token.contribution, most) if colour else token.text) for token in row.tokens]
     text = "".join(word if token.joined else f" {word}" for token, word in shown)
@@ -108,7 +108,7 @@ def told(row: Explained, colour: bool) -> str:
 
 
 def _shaded(text: str, contribution: float, most: float) -> str:
-    """A token on a background that is the stronger, the more it contributes."""
+    """A token; the stronger its background, the larger its contribution."""
     level = int(abs(contribution) / most * 4) if most else 0  # 0: none
     if not level:
         return text

@@ -28,8 +28,8 @@ def export(
         typer.Option(
             "--precision",
             metavar="NAMES",
-            help="fp32; int8 adds graphs of 8 bits by every method that passes; "
-            f"{', '.join(export_precisions()[2:])}: by one.",
+            help="fp32; int8 adds 8-bit graphs by every method that passes; "
+            f"{', '.join(export_precisions()[2:])}: by that method only.",
         ),
     ] = "fp32",
     layout: Annotated[
@@ -40,14 +40,14 @@ def export(
         Path | None,
         typer.Option("--data", metavar="FILE", help="Rows to compare on; default: those of dev, test or train."),
     ] = None,
-    rows: Annotated[int, typer.Option("--rows", min=1, help="How many rows are compared.")] = 256,
+    rows: Annotated[int, typer.Option("--rows", min=1, help="Number of rows to compare on.")] = 256,
     json: Annotated[bool, typer.Option("--json", help="Print report.json instead of a table.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an export.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing export.")] = False,
 ) -> None:
-    """Write a trained model as graphs that answer without its code.
+    """Write a trained model as graphs that run without its code.
 
-    Every graph is run and compared with the network, on rows of dev or test and in batches of 1 token up to the
-    longest. Where its answers differ nothing is written, and the exit code is 1.
+    Every graph is run and compared with the network, on rows of dev or test, in batches from 1 token to the longest
+    length. If answers differ, nothing is written and the exit code is 1.
 
     Examples:
 
@@ -73,11 +73,11 @@ def export(
     checks = [(graph.files[0], check) for graph in result.manifest.graphs for check in graph.checks]
     console.table(
         f"{result.folder}: compared on {result.manifest.rows:,} rows",
-        ("graph", "engine", "precision", "largest difference", "decided alike"),
+        ("graph", "engine", "precision", "largest difference", "agreement"),
         [(name, one.engine, one.precision, f"{one.difference:.2g}", f"{one.agreement:.2%}") for name, one in checks],
     )
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """Names between commas, each once."""
+    """Names separated by commas, each once."""
     return tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))

@@ -1,4 +1,4 @@
-"""Every TrainingArguments and CompressionArguments field as a flag, taken out of argv before Typer sees it.
+"""Every TrainingArguments and CompressionArguments field as a flag, removed from argv before Typer sees it.
 
 A hundred declared options would make help useless and parsing slow; here they are one table lookup.
 """
@@ -39,9 +39,9 @@ def field_flags() -> Mapping[str, Key]:
 def take_overrides(args: Sequence[str], own: Mapping[str, int], positionals: int) -> tuple[list[str], list[Override]]:
     """Split argv into the words for Typer and the overrides.
 
-    `own`: the command's own options with the number of words each takes; they win over fields of the same
-    name. `positionals`: how many positional arguments the command cannot do without.
-    Raises UserError with every flag that is unknown or lacks its value.
+    `own`: the command's own options with the number of words each takes; they win over fields of the same name.
+    `positionals`: how many positional arguments the command requires. Raises UserError that lists every unknown flag
+    and every flag without its value.
     """
     reader = _Reader(list(args), own)
     reader.read()
@@ -57,8 +57,8 @@ class _Taken:
     key: str
     words: list[str]
     flag: str
-    greedy: bool = False  # a list that took the words after it, perhaps one too many
-    place: int = 0  # how many words for Typer came before it
+    greedy: bool = False  # a list flag takes all words after it, perhaps one too many
+    place: int = 0  # number of Typer's words before it
 
 
 @dataclass

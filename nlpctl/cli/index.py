@@ -41,7 +41,7 @@ def build(
     ] = "flat",
     format: Format = "auto",
     batch_size: BatchSize = 64,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an index that is there already.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing index.")] = False,
 ) -> None:
     """Index the distinct texts of a file by their vectors.
 

@@ -16,7 +16,7 @@ from nlpctl.names import nearest
 
 
 def overrides_of(keys: Mapping[str, Any] | None, fields: Mapping[str, Any]) -> list[Override]:
-    """Values of dotted keys, and of keywords that are named as flags. UserError with every unknown keyword."""
+    """Values of dotted keys, and of keywords named like flags. UserError lists every unknown keyword."""
     known = field_flags()
     problems = [_unknown(name) for name in fields if name not in known]
     if problems:
@@ -26,7 +26,7 @@ def overrides_of(keys: Mapping[str, Any] | None, fields: Mapping[str, Any]) -> l
 
 
 def command_line(source: str | Mapping[str, Any], changes: Sequence[Override], **flags: bool) -> list[str]:
-    """The `nlpctl train` that does the same, for the manifest of the run."""
+    """The equivalent `nlpctl train` command line, for the manifest of the run."""
     words = ["nlpctl", "train", source if isinstance(source, str) else "(a dict)"]
     words += [f"--{name}" for name, wanted in flags.items() if wanted]
     for change in changes:

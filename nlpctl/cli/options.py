@@ -22,7 +22,7 @@ EPILOG = (
 )
 _OVERRIDES = "nlpctl.overrides"
 
-# What runs the model, for every command that applies one; `engine_overrides` makes recipe values of them.
+# Options of every command that applies a model; `engine_overrides` turns them into recipe values.
 EngineOption = Annotated[
     str | None, typer.Option("--engine", metavar="ENGINE", help="auto, dygraph, paddle or onnxruntime.")
 ]
@@ -40,7 +40,7 @@ def engine_overrides(engine: str | None, precision: str | None) -> list[Override
 def load_command_recipe(
     source: str | Path, ctx: typer.Context, given: Sequence[Override] = (), *, purpose: Purpose = "train"
 ) -> Recipe:
-    """The recipe that `source` names, with what the command was given and then its flags laid over.
+    """The recipe that `source` names, overridden by `given` and then by the command's flags.
 
     `purpose`: see load_recipe. Raises UserError with every problem.
     """
@@ -48,14 +48,14 @@ def load_command_recipe(
 
 
 class RecipeCommand(TyperCommand):
-    """A command whose argv may hold any field of a recipe, before or after its own arguments."""
+    """A command that accepts any recipe field as a flag, before or after its own arguments."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.epilog = EPILOG
 
     def get_params(self, ctx: typer.Context) -> list[Any]:
-        """The command's own parameters, and for the help only those that are taken out beforehand."""
+        """The command's own parameters; for the help, also the flags that are removed from argv beforehand."""
         own = super().get_params(ctx)
         taken = {option for param in own for option in param.opts}
         return [*own, *(param for param in _shared_options() if not taken & set(param.opts))]
@@ -75,7 +75,7 @@ class RecipeCommand(TyperCommand):
 
 @functools.cache
 def _shared_options() -> tuple[Any, ...]:
-    """Options as Typer makes them, to be shown in help; take_overrides reads their values."""
+    """Typer options that only appear in the help; take_overrides reads their values."""
     metavars = {"device": "cpu|gpu|auto", "devices": "0,1,...", "nproc": "N", "threads": "N", "cache_dir": "FOLDER"}
     shown = [
         _shown(f"--{name}", str if name in metavars else bool, metavars.get(name), all_keys()[dotted].help)
@@ -85,7 +85,7 @@ def _shared_options() -> tuple[Any, ...]:
 
 
 def _shown(flag: str, kind: type, metavar: str | None, help: str) -> Any:
-    """One option as Typer makes it, whose value is not passed to the command."""
+    """One Typer option, whose value is not passed to the command."""
 
     def command(value: Any = typer.Option(None, flag, metavar=metavar, help=help, show_default=False)) -> None:
         pass

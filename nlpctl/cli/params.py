@@ -1,4 +1,4 @@
-"""`nlpctl params`: look at the parameters of a model, take them out, set them, compare them."""
+"""`nlpctl params`: list, export, set and compare the parameters of a model."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Match = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 TrustEdits = Annotated[
-    bool, typer.Option("--trust-edits", help="Read model folders whose files are not those of their manifest.json.")
+    bool, typer.Option("--trust-edits", help="Read model folders even if files do not match their manifest.json.")
 ]
-Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace what is there already.")]
+Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing output.")]
 
 app = typer.Typer(
     name="params",
@@ -40,7 +40,7 @@ app = typer.Typer(
 
 @app.command("ls", context_settings=SETTINGS)
 def ls(model: Model, match: Match = None, json: Json = False, trust_edits: TrustEdits = False) -> None:
-    """List parameters: name, shape, how many numbers, mean and standard deviation.
+    """List parameters: name, shape, size, mean and standard deviation.
 
     Examples:
 
@@ -59,7 +59,7 @@ def ls(model: Model, match: Match = None, json: Json = False, trust_edits: Trust
         (row.name, _shape(row.shape), row.dtype, f"{row.parameters:,}", row.mean, row.std, row.same_as) for row in rows
     ]
     console.table("", ["name", "shape", "type", "parameters", "mean", "std", "same as"], cells)
-    console.note(f"{len(rows)} names, {total:,} parameters; what is the same counts once")
+    console.note(f"{len(rows)} names, {total:,} parameters; shared parameters are counted once")
 
 
 @app.command("export", context_settings=SETTINGS)
@@ -89,7 +89,7 @@ def set_values(
     model: Model,
     value: Annotated[
         list[str],
-        typer.Option("--value", metavar="PATTERN=VALUE", help="What to set, to a number or a .npy file; repeatable."),
+        typer.Option("--value", metavar="PATTERN=VALUE", help="Names, and a number or a .npy file; repeatable."),
     ],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FOLDER", help="Where to write the new model.")],
     overwrite: Overwrite = False,
@@ -120,7 +120,7 @@ def diff(
     json: Json = False,
     trust_edits: TrustEdits = False,
 ) -> None:
-    """Compare two models parameter by parameter: what changed, by how much, and what is the same bit by bit.
+    """Compare two models parameter by parameter: which changed, by how much, and which are identical bit for bit.
 
     Examples:
 
@@ -142,11 +142,11 @@ def diff(
     rows += [(name, f"only in {second}", "", "") for name in found.only_second]
     if rows:
         console.table("", ["name", "largest change", "mean change", "share of its size"], rows)
-    console.result(f"{len(rows)} parameters differ, {found.same} are the same bit by bit")
+    console.result(f"{len(rows)} parameters differ, {found.same} are identical bit for bit")
 
 
 def _assignment(text: str) -> tuple[str, float | str]:
-    """PATTERN=VALUE; what is no number is a file."""
+    """PATTERN=VALUE; VALUE: a number or a path."""
     pattern, equals, value = text.partition("=")
     if not equals or not pattern or not value:
         raise UserError(f"{text!r} is not of the form PATTERN=VALUE", where="--value", hint="--value classifier.bias=0")

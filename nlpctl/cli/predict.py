@@ -12,7 +12,7 @@ from nlpctl.cli.options import EngineOption, PrecisionOption, engine_overrides, 
 from nlpctl.config.located import located
 from nlpctl.errors import UserError
 
-FORMATS = ("auto", "text", "tsv", "csv", "jsonl", "json", "conll", "joined", "squad")  # those of data.format
+FORMATS = ("auto", "text", "tsv", "csv", "jsonl", "json", "conll", "joined", "squad")  # the values of data.format
 
 
 def predict(
@@ -50,10 +50,10 @@ def predict(
         typer.Option(
             "--layer-outputs",
             metavar="PATTERN",
-            help="Write what these layers put out to -o OUT.npz: a name, ernie.encoder.layers.0-5, *; repeatable.",
+            help="Write the outputs of these layers to -o OUT.npz: a name, ernie.encoder.layers.0-5, *; repeatable.",
         ),
     ] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with an interrupted prediction.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted prediction.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output file.")] = False,
 ) -> None:
     """Label a file or stdin with a trained model: one JSON line per row, in input order.
@@ -73,14 +73,14 @@ def predict(
     check_format(format)
     output = None if output == Path("-") else output
     if layer_outputs and (resume or output is None or embeddings is not None):
-        hint = "give -o OUT.npz, and neither --resume nor --embeddings: the file is written in one go"
-        raise UserError("outputs of layers go to a .npz file alone", where="--layer-outputs", hint=hint)
+        hint = "give -o OUT.npz, without --resume and --embeddings: this file cannot be written in parts"
+        raise UserError("layer outputs can only be written to a .npz file", where="--layer-outputs", hint=hint)
     if embeddings is not None and (resume or output is not None):
-        hint = "leave out -o and --resume: the vectors are written in one go, in place of JSON lines"
-        raise UserError("vectors go to the file of --embeddings alone", where="--embeddings", hint=hint)
+        hint = "leave out -o and --resume: vectors replace the JSON lines and cannot be resumed"
+        raise UserError("vectors are written to the --embeddings file only", where="--embeddings", hint=hint)
     if flush and (embeddings is not None or layer_outputs):
-        hint = "leave it out: these files are written in one go"
-        raise UserError("there are no answers to write one by one", where="--flush", hint=hint)
+        hint = "leave out --flush: these files are written when they are complete"
+        raise UserError("--flush applies to JSON lines only", where="--flush", hint=hint)
     if resume and output is None:
         raise UserError("standard output cannot be resumed", where="--resume", hint="name the output file: -o FILE")
     recipe = load_command_recipe(model, ctx, engine_overrides(engine, precision), purpose="apply")
@@ -104,10 +104,10 @@ def predict(
     if result.output is not None:
         console.note(f"{result.rows:,} rows ({result.bad_rows:,} bad) -> {result.output}")
     elif result.bad_rows:
-        console.warn(f"{result.bad_rows:,} of {result.rows:,} rows were bad; their answers say why")
+        console.warn(f"{result.bad_rows:,} of {result.rows:,} rows were bad; their answers give the reason")
 
 
 def check_format(format: str) -> None:
-    """UserError for a value of --format that names none."""
+    """UserError for an unknown value of --format."""
     if format not in FORMATS:
         raise UserError(f"there is no format {format!r}", where="--format", hint=f"one of {', '.join(FORMATS)}")

@@ -1,4 +1,4 @@
-"""`nlpctl recipe`: look at recipes, check them, take one home. None of this imports Paddle."""
+"""`nlpctl recipe`: list, show, check and copy recipes. None of this imports Paddle."""
 
 from __future__ import annotations
 
@@ -53,10 +53,10 @@ def show(
     ctx: typer.Context,
     recipe: Source,
     origins: Annotated[bool, typer.Option("--origins", help="Add where each value came from.")] = False,
-    everything: Annotated[bool, typer.Option("--all", help="Defaults too, not only what differs from them.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Show defaults too, not only changed values.")] = False,
     json: Json = False,
 ) -> None:
-    """Print the resolved recipe: everything extended, interpolated, typed, and laid over with your flags.
+    """Print the resolved recipe: extended, interpolated, typed, and overridden by your flags.
 
     nlpctl recipe show my.yaml --learning_rate 1e-4 --origins
     """
@@ -72,10 +72,10 @@ def show(
 @app.command("copy", context_settings=SETTINGS)
 def copy(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A recipe of `nlpctl recipe ls`.")],
-    dest: Annotated[Path, typer.Argument(metavar="FOLDER", help="Where to put the recipe and its data.")],
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace files that are there already.")] = False,
+    dest: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder for the recipe and its data.")],
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")] = False,
 ) -> None:
-    """Copy a shipped recipe and its data files to a folder of yours.
+    """Copy a shipped recipe and its data files to a folder.
 
     nlpctl recipe copy quickstart my_reviews
     """
@@ -89,7 +89,7 @@ def validate(
     recipes: Annotated[list[str], typer.Argument(metavar="RECIPE...", help="Recipe files, runs or model folders.")],
     json: Json = False,
 ) -> None:
-    """Check recipes: every problem of each, with file and line. Exit code 2 if there is one."""
+    """Check recipes: list every problem with file and line. Exit code 2 if there is one."""
     problems = {source: _problems(source, ctx) for source in recipes}
     if json:
         console.print_json(
@@ -112,7 +112,7 @@ def validate(
 def schema() -> None:
     """Print the JSON Schema of recipes.
 
-    nlpctl recipe schema > recipe.schema.json, then begin a recipe with
+    nlpctl recipe schema > recipe.schema.json, then start a recipe with
     # yaml-language-server: $schema=recipe.schema.json
     """
     console.print_json(recipe_json_schema())
@@ -120,7 +120,7 @@ def schema() -> None:
 
 @app.command("flags", context_settings=SETTINGS)
 def flags(
-    pattern: Annotated[str, typer.Argument(metavar="[PATTERN]", help="Only flags whose name or help has this.")] = "",
+    pattern: Annotated[str, typer.Argument(metavar="[PATTERN]", help="Only flags with this in name or help.")] = "",
     json: Json = False,
 ) -> None:
     """List the flags that every command with a recipe takes: name, type, default, meaning."""
@@ -154,7 +154,7 @@ def flags(
 
 
 def _problems(source: str, ctx: typer.Context) -> tuple[Problem, ...]:
-    """What is wrong with one source. A run or a model folder need not have its training data any more."""
+    """The problems of one source. A run or a model folder need not have its training data any more."""
     try:
         load_command_recipe(source, ctx, purpose="apply" if os.path.isdir(source) else "train")
     except UserError as error:

@@ -15,13 +15,12 @@ def report(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to write; default: RUN/report.html.")
     ] = None,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file of -o.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the existing file.")] = False,
 ) -> None:
-    """Write a run as one HTML page that needs no network.
+    """Write a run as one HTML page that works offline.
 
-    Curves of loss, learning rate and dev scores, score tables, confusion matrix, the rows that the model is most wrong
-    about, the recipe, the manifest. Training writes it when it has ended; of a run that goes on, failed or was
-    stopped it shows what there is.
+    Curves of loss, learning rate and dev scores, score tables, confusion matrix, the worst errors, the recipe, the
+    manifest. Training writes the page at its end. For a running, failed or stopped run it shows what is available.
 
     Examples:
 

@@ -36,14 +36,14 @@ app = typer.Typer(
 
 @app.command("ls", context_settings=SETTINGS)
 def ls(
-    folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="Where runs are looked for.")] = Path("outputs"),
-    sort: Annotated[str, typer.Option("--sort", help=f"By {', '.join(SORTS)} (best score first).")] = "started",
+    folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="Folder to search for runs.")] = Path("outputs"),
+    sort: Annotated[str, typer.Option("--sort", help=f"Sort by {', '.join(SORTS)} (best score first).")] = "started",
     json: Json = False,
 ) -> None:
     """List the runs in a folder: state, task, model, duration, scores.
 
-    The scores are of the metric that chose the model. A run with files that cannot be read is damaged; what they
-    are is told on stderr.
+    The scores are of the metric that chose the model. A run with unreadable files is shown as damaged; stderr names the
+    files.
 
     Examples:
 
@@ -73,7 +73,7 @@ def ls(
 
 @app.command("show", context_settings=SETTINGS)
 def show(run: RunArgument, json: Json = False) -> None:
-    """Show one run: what it was, how it went, what came out.
+    """Show one run: its settings, its course, its results.
 
     nlpctl runs show outputs/quickstart
     """
@@ -104,7 +104,7 @@ def diff(
     nlpctl runs diff outputs/first outputs/second
     """
     if len(runs) < 2:
-        raise UserError("one run has nothing to be compared with", where="RUN", hint="name two run directories or more")
+        raise UserError("a comparison needs two runs or more", where="RUN", hint="name two run directories or more")
     from nlpctl.runners.runs import differences, open_run
 
     records = [open_run(run) for run in runs]
@@ -162,7 +162,7 @@ def _line(record: RunRecord, folder: Path) -> list[Any]:
 
 
 def _compared(group: str, listed: list[Difference], names: list[str]) -> tuple[list[str], list[list[Any]]]:
-    """Columns and rows of one group; two scores are also subtracted."""
+    """Columns and rows of one group; for two runs, also the difference of scores."""
     cell = _digest if group == "data" else _cell
     rows = [[each.name, *(cell(value) for value in each.values)] for each in listed]
     if group != "scores" or len(names) != 2:
@@ -185,7 +185,7 @@ def _cell(value: Any) -> Any:
 
 
 def _short_names(runs: list[Path]) -> list[str]:
-    """The last parts of the paths, as many as tell them apart."""
+    """The shortest ends of the paths that differ from each other."""
     whole = [Path(os.path.abspath(run)).parts for run in runs]
     for count in range(1, max(map(len, whole)) + 1):
         names = [os.path.join(*parts[-count:]) for parts in whole]
@@ -195,7 +195,7 @@ def _short_names(runs: list[Path]) -> list[str]:
 
 
 def _told(event: dict[str, Any]) -> str:
-    """What an event holds, lists cut to their first entry."""
+    """The content of an event; lists are cut to their first entry."""
     rest = {name: value for name, value in event.items() if name not in ("time", "event", "step")}
     return ", ".join(f"{name}: {_first(value) if isinstance(value, list) else value}" for name, value in rest.items())
 

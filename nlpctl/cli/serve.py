@@ -15,29 +15,29 @@ def serve(
     model: Annotated[
         str, typer.Argument(metavar="MODEL", help="Export, run directory or model folder, or the recipe of a run.")
     ],
-    host: Annotated[str, typer.Option("--host", help="Address to listen on; 0.0.0.0: all of them.")] = "127.0.0.1",
-    port: Annotated[int, typer.Option("--port", help="Port to listen on; 0: any that is free.")] = 8000,
+    host: Annotated[str, typer.Option("--host", help="Address to listen on; 0.0.0.0: all addresses.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", help="Port to listen on; 0: any free port.")] = 8000,
     engine: EngineOption = None,
     precision: PrecisionOption = None,
-    batch_size: Annotated[int, typer.Option("--batch-size", help="Rows that are computed together.")] = 32,
+    batch_size: Annotated[int, typer.Option("--batch-size", help="Rows per batch, at most.")] = 32,
     batch_wait: Annotated[
         float, typer.Option("--batch-wait", metavar="MS", help="How long an idle engine waits for a batch to fill.")
     ] = 0.0,
     queue: Annotated[
-        int, typer.Option("--queue", metavar="ROWS", help="Rows that may wait; requests beyond get 503.")
+        int, typer.Option("--queue", metavar="ROWS", help="Length of the queue in rows; further requests get 503.")
     ] = 512,
     max_wait: Annotated[
         float, typer.Option("--max-wait", metavar="SECONDS", help="Requests that would wait longer get 503.")
     ] = 2.0,
-    max_rows: Annotated[int, typer.Option("--max-rows", metavar="ROWS", help="Rows of one request.")] = 256,
-    max_body: Annotated[int, typer.Option("--max-body", metavar="BYTES", help="Size of one request.")] = 1_000_000,
+    max_rows: Annotated[int, typer.Option("--max-rows", metavar="ROWS", help="Rows per request, at most.")] = 256,
+    max_body: Annotated[int, typer.Option("--max-body", metavar="BYTES", help="Size of a request.")] = 1_000_000,
     drain: Annotated[
-        float, typer.Option("--drain", metavar="SECONDS", help="How long to go on listening after SIGTERM.")
+        float, typer.Option("--drain", metavar="SECONDS", help="How long to keep listening after SIGTERM.")
     ] = 1.0,
 ) -> None:
     """Serve a trained model over HTTP: JSON in, JSON out.
 
-    POST /predict takes a row ({"text": ...}) or a list of rows, with the keys of a line of jsonl, and answers what
+    POST /predict takes a row ({"text": ...}) or a list of rows, with the keys of a jsonl line, and returns what
     `nlpctl predict` writes. GET /health is for load balancers, GET /metrics for Prometheus.
 
     Examples:

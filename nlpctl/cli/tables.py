@@ -9,7 +9,7 @@ from nlpctl import console
 
 
 def score_tables(metrics: Mapping[str, Any]) -> None:
-    """One table over all splits, then for each split the figures of each label, and of each level of labels."""
+    """One table over all splits, then per split the scores of each label and of each level of labels."""
     if not metrics:
         console.note("no dev or test data: nothing was scored")
         return

@@ -17,14 +17,14 @@ from nlpctl.runtime.ranks import is_child
 def train(
     ctx: typer.Context,
     recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="Recipe file, or the name of a shipped recipe.")],
-    resume: Annotated[bool, typer.Option("--resume", help="Go on from the last checkpoint.")] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run that is there.")] = False,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume from the last checkpoint.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the existing run.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Train a model, keep the best, score it on dev and test.
 
-    Everything is written to training.output_dir: recipe, manifest, events, checkpoints, model, metrics,
-    and report.html, which shows it all.
+    Everything is written to training.output_dir: recipe, manifest, events, checkpoints, model, metrics, and
+    report.html, a page of all of this.
 
     Examples:
 

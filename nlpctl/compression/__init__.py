@@ -1,1 +1,1 @@
-"""Smaller and faster models of a trained one."""
+"""Compression of a trained model."""

@@ -1,4 +1,4 @@
-"""What can be known to be wrong before anything heavy is imported: keys that clash, and numbers out of range.
+"""Checks before heavy imports: conflicting keys, and numbers out of range.
 
 Each check is one small function that yields findings. A finding names the keys it is about, so that the
 message can say where each was set, and so that it is dropped when one of them is wrong already.
@@ -29,7 +29,7 @@ Purpose = Literal["train", "apply"]  # apply: evaluate, predict or show, where t
 
 
 def check(recipe: Recipe, purpose: Purpose, broken: Collection[str] = ()) -> list[Problem]:
-    """Everything that is wrong with `recipe`. Findings about a key in `broken` are left out."""
+    """All problems of `recipe`, except those about keys in `broken`."""
     always = (*CHECKS, *NETWORK_CHECKS, *COMPRESSION_CHECKS, *DISTILLATION_CHECKS)
     to_train = (*PROCESS_CHECKS, *TASK_CHECKS, *TRAINING_CHECKS, *DATA_CHECKS, *PARAMETER_CHECKS, *DISTILLATION_FILES)
     checks = (*always, *to_train) if purpose == "train" else always
@@ -123,7 +123,7 @@ def _best_metric(recipe: Recipe) -> Iterator[Finding]:
     if name not in task.metrics:
         keys = ("training.metric_for_best_model", "task")
         hint = f"set training.metric_for_best_model to one of: {', '.join(task.metrics)}"
-        yield Finding(keys, f"metric_for_best_model: {task.name} gives no score called {metric}", hint)
+        yield Finding(keys, f"metric_for_best_model: {task.name} has no score named {metric}", hint)
         return
     greater = recipe.training.greater_is_better
     if greater is not None and greater is not task.greater_is_better(name):
@@ -149,7 +149,7 @@ def _no_half_precision_on_cpu(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _half_precision(recipe: Recipe) -> Iterator[Finding]:
-    why = {"fp16": "Paddle crashes with fp16 on a CPU", "bf16": "Paddle trains in float32 on a CPU without saying so"}
+    why = {"fp16": "Paddle crashes with fp16 on a CPU", "bf16": "Paddle silently trains in float32 on a CPU"}
     for name in ("fp16", "bf16", "fp16_full_eval", "bf16_full_eval"):
         if operator.attrgetter(name)(recipe.training):
             keys = (f"training.{name}", "runtime.device")
@@ -214,5 +214,5 @@ CHECKS: tuple[Check, ...] = (
     _ascii_cache,
 )
 
-# How a run was spread does not bind the commands that use its model.
+# Commands that use a model need not be distributed like its training.
 PROCESS_CHECKS: tuple[Check, ...] = (_processes,)

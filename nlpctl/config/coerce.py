@@ -1,4 +1,4 @@
-"""Text -> typed values, by the type that the schema declares, not by what YAML takes the text for."""
+"""Text -> typed values, by the type in the schema instead of YAML's type rules."""
 
 from __future__ import annotations
 

@@ -42,18 +42,18 @@ def _functions(recipe: Recipe) -> Iterator[Finding]:
 def _algorithms(recipe: Recipe) -> Iterator[Finding]:
     if "min_max" in (recipe.compression.algo_list or ()):
         message = "compression.algo_list: PaddlePaddle takes min_max and then quantises nothing"
-        yield Finding(("compression.algo_list",), message, "take avg, mse, emd, hist, abs_max or KL")
+        yield Finding(("compression.algo_list",), message, "use avg, mse, emd, hist, abs_max or KL")
 
 
 def _input_type(recipe: Recipe) -> Iterator[Finding]:
     if recipe.compression.input_dtype == "int32":
-        message = "compression.input_dtype: graphs take the int64 ids that the tokenizers give"
+        message = "compression.input_dtype: graphs need the int64 ids that tokenizers produce"
         yield Finding(("compression.input_dtype",), message, "leave it out")
 
 
 def _batch_sizes(recipe: Recipe) -> Iterator[Finding]:
     if not recipe.compression.batch_sizes:
-        yield Finding(("compression.batch_sizes",), "compression.batch_sizes names none", "write [1, 32]")
+        yield Finding(("compression.batch_sizes",), "compression.batch_sizes is empty", "write [1, 32]")
 
 
 COMPRESSION_CHECKS: tuple[Check, ...] = (

@@ -15,28 +15,28 @@ _BUDGET = re.compile(r"\s*(?:(\d+(?:\.\d+)?)\s*h)?\s*(?:(\d+(?:\.\d+)?)\s*m(?:in
 
 @dataclass(frozen=True)
 class CompressionKeys:
-    """Which compressed model is the best, how long to look for it, and code of your own."""
+    """The choice of the best compressed model, the time budget, and user functions."""
 
     evaluate: str | None = key(
         None,
         "Your own score, package.module:function(predict, rows) -> number or dict of numbers; higher is better, of a "
-        "dict the first chooses. It runs with your rights: name only code you trust.",
+        "dict the first entry is used. It runs with your rights: name only code you trust.",
     )
     criterion: str | None = key(
         None,
-        "Your own loss, package.module:function(outputs, labels) -> scalar: what qat trains with, what dynabert "
-        "measures importance by, what distillation.hard weighs. It runs with your rights: name only code you trust.",
+        "Your own loss, package.module:function(outputs, labels) -> scalar: used by qat for training, by dynabert for "
+        "importance, and weighted by distillation.hard. It runs with your rights: name only code you trust.",
     )
-    max_drop: float = key(0.5, "Most that the best may score below the uncompressed model on dev, in points (0.5 %).")
+    max_drop: float = key(0.5, "Largest loss on dev against the uncompressed model allowed for the best, in points.")
     target: Literal["throughput", "latency", "size"] = key(
         "throughput",
-        "What the best is best at: rows per second at the largest of batch_sizes, time of a batch at the smallest, or "
-        "size on disk.",
+        "What to optimise: rows per second at the largest of batch_sizes, latency of a batch at the smallest, or size "
+        "on disk.",
     )
     budget: str | None = key(
-        None, "Time to explore in, such as 30m or 1h30m: what fits is tried, most promising first. Default: everything."
+        None, "Time budget, such as 30m or 1h30m; the most promising candidates are tried first. Default: no limit."
     )
-    batch_sizes: tuple[int, ...] = key((1, 32), "Rows per batch that candidates are timed with.")
+    batch_sizes: tuple[int, ...] = key((1, 32), "Batch sizes that candidates are timed with.")
 
 
 def parse_width(text: str) -> Fraction:

@@ -1,4 +1,4 @@
-"""Taking a recipe of the library home, so that it works from anywhere."""
+"""Copying a shipped recipe, so that it works in any folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nlpctl.files import STAGING_PREFIX, write_text_atomic
 
 
 def copy_recipe(name: str, folder: Path, *, overwrite: bool) -> list[Path]:
-    """Copy the shipped recipe `name` and the data beside it into `folder`; return the files written.
+    """Copy the shipped recipe `name` and its data into `folder`; returns the written files.
 
     Raises UserError when there is no such recipe, or when a file would be overwritten.
     """
@@ -30,7 +30,7 @@ def copy_recipe(name: str, folder: Path, *, overwrite: bool) -> list[Path]:
     existing = [target for target in targets.values() if target.exists()]
     if existing and not overwrite:
         names = ", ".join(display(target) for target in existing)
-        raise UserError(f"would overwrite {names}", hint="choose another folder, or give --overwrite")
+        raise UserError(f"would overwrite {names}", hint="choose another folder, or use --overwrite")
     for source, target in targets.items():
         target.parent.mkdir(parents=True, exist_ok=True)
         if source == recipe.path:
@@ -56,7 +56,7 @@ def portable_text(path: Path) -> str:
 
 
 def _files_of(recipe: ShippedRecipe) -> list[Path]:
-    """The recipe and what lies beside it, except other recipes."""
+    """The recipe and the other files of its folder, except other recipes."""
     others = {each.path for each in shipped_recipes()} - {recipe.path}
     files = (path for path in sorted(recipe.path.parent.rglob("*")) if path.is_file() and path not in others)
     return [path for path in files if "__pycache__" not in path.parts]

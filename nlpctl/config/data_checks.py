@@ -70,7 +70,7 @@ def _streaming(recipe: Recipe) -> Iterator[Finding]:
     if recipe.data.labels is None and (task is None or task.labelled):
         keys = ("data.streaming", "data.labels")
         hint = "set data.labels to the list of labels, or a file with one per line"
-        yield Finding(keys, "the labels cannot be collected from a stream: data.streaming needs data.labels", hint)
+        yield Finding(keys, "labels cannot be collected from a stream: data.streaming needs data.labels", hint)
 
 
 def _pair_column(recipe: Recipe) -> Iterator[Finding]:
@@ -86,7 +86,7 @@ def _window(recipe: Recipe) -> Iterator[Finding]:
         return
     free = data.max_seq_length - task.window_frame
     if data.doc_stride > free:
-        message = f"windows of {data.max_seq_length} tokens that move on by {data.doc_stride} would pass over text"
+        message = f"windows of {data.max_seq_length} tokens with a stride of {data.doc_stride} would skip text"
         hint = f"set data.doc_stride to {max(free // 2, 1)}, so that windows overlap"
         yield Finding(("data.doc_stride", "data.max_seq_length"), message, hint)
 
@@ -137,7 +137,7 @@ def _dataset_folder_exists(recipe: Recipe) -> Iterator[Finding]:
 
 def _data_files_exist(recipe: Recipe) -> Iterator[Finding]:
     if recipe.data.reader is not None:
-        return  # what a path means is up to the reader
+        return  # the user's reader interprets its paths itself
     for name, paths in {"train": recipe.data.train, "dev": recipe.data.dev, "test": recipe.data.test}.items():
         for path in paths:
             if os.path.isdir(path):
@@ -159,7 +159,7 @@ def _run_directory(recipe: Recipe) -> Iterator[Finding]:
     if not output_dir:
         yield Finding(("training.output_dir",), "training.output_dir is empty", "name a folder: outputs/first")
         return
-    # The folder itself, or the nearest one above it that is there.
+    # The folder itself, or its nearest existing parent.
     there = next(path for path in (Path(output_dir), *Path(output_dir).parents) if path.exists())
     if not there.is_dir():
         message = f"training.output_dir: {display(there)} is a file"

@@ -1,4 +1,4 @@
-"""How a key of the recipe is declared: its type, its default, and its meaning in one line."""
+"""Declaring a recipe key: type, default, and one-line help."""
 
 from __future__ import annotations
 

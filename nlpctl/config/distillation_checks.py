@@ -12,9 +12,9 @@ from nlpctl.config.network_checks import NETWORK_CHECKS
 from nlpctl.config.positions import display
 from nlpctl.config.schema import Recipe
 
-# What shapes a student that is made of the teacher's layers.
+# Keys of a student that is made of the teacher's layers.
 _OF_LAYERS = ("num_hidden_layers", "layers", "width")
-# What compares the insides of two transformers that read the same tokens.
+# Weights of losses between two transformers with the same tokens.
 _INSIDE = ("hidden", "attention", "relations")
 
 
@@ -47,14 +47,14 @@ def _inside_needs_the_same_tokens(recipe: Recipe) -> Iterator[Finding]:
     for name in _INSIDE:
         if vars(section)[name]:
             keys = (f"distillation.{name}", "distillation.model.from_scratch")
-            message = f"distillation.{name} compares layers, but this student has a vocabulary of its own"
-            yield Finding(keys, message, "set it to 0: such a student learns from the logits")
+            message = f"distillation.{name} compares layers, but this student has its own vocabulary"
+            yield Finding(keys, message, "set it to 0: this student learns from the logits")
 
 
 def _temperature(recipe: Recipe) -> Iterator[Finding]:
     if recipe.distillation.temperature != 1.0 and recipe.distillation.loss == "mse":
         keys = ("distillation.temperature", "distillation.loss")
-        yield Finding(keys, "a temperature does nothing to a squared error", "set distillation.loss: kl")
+        yield Finding(keys, "a temperature has no effect on a squared error", "set distillation.loss: kl")
 
 
 def _network(recipe: Recipe) -> Iterator[Finding]:

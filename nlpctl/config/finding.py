@@ -1,4 +1,4 @@
-"""What a check of a recipe finds, and how it looks at values."""
+"""The findings of recipe checks, and access to values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nlpctl.config.schema import Recipe
 
 @dataclass(frozen=True)
 class Finding:
-    """The keys that are at odds, what is wrong with them, and the remedy."""
+    """The keys in conflict, the problem, and the remedy."""
 
     keys: tuple[str, ...]
     message: str
@@ -23,7 +23,7 @@ Check = Callable[[Recipe], Iterator[Finding]]
 
 
 def value_of(recipe: Recipe, dotted: str) -> Any:
-    """The value of a dotted key; None where its section is absent."""
+    """The value of a dotted key; None if its section is absent."""
     value: Any = recipe
     for part in dotted.split("."):
         value = None if value is None else operator.attrgetter(part)(value)

@@ -90,7 +90,7 @@ class _Interpolator:
                 raise _Unresolved
             self.cycles.add(frozenset(cycle))
             chain = " -> ".join((*cycle, name))
-            self._fail(node, dotted, f"the reference leads back to itself: {chain}", "write one of the values out")
+            self._fail(node, dotted, f"the reference is circular: {chain}", "write one of the values out")
         found = self._lookup(name)
         if isinstance(found, TableNode):
             self._fail(node, dotted, f"${{{name}}} is a section, not a value", "name a key inside it")

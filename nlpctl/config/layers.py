@@ -1,4 +1,4 @@
-"""What a command may be given instead of a recipe file, and how each becomes a tree of values."""
+"""The sources of a recipe (file, mapping, run, model folder), each read as a tree of values."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def _parent_path(node: ScalarNode) -> Path:
 
 
 def _model_folder(path: Path) -> TableNode:
-    """A model folder says its task and how its data must be read; the rest are defaults."""
+    """A model folder gives its task and data settings; everything else has defaults."""
     file = path / TASK
     try:
         content = json.loads(file.read_text(encoding="utf-8"))

@@ -13,7 +13,7 @@ MANAGED: Mapping[str, str] = {
     "training.local_rank": "use runtime.devices or runtime.nproc (--devices 0,1 or --nproc 2)",
     "training.overwrite_output_dir": "use the flag --overwrite of the command",
     "training.resume_from_checkpoint": "use the flag --resume of `nlpctl train`",
-    "training.ignore_data_skip": "delete it: a resumed run goes on exactly where it stopped; skipping costs nothing",
+    "training.ignore_data_skip": "delete it: a resumed run continues exactly where it stopped; skipping costs nothing",
     "training.ignore_load_lr_and_optim": "delete it: a resumed run needs them; to start from weights alone, give the "
     "checkpoint as model.name_or_path of a new run",
     "training.prediction_loss_only": "delete it: the scores of an evaluation need its predictions",

@@ -55,7 +55,7 @@ _EXPECTED = {"bool": "true or false", "int": "a whole number", "float": "a numbe
 
 
 def render(value: Scalar, kind: str) -> str | None:
-    """`value` as the text that Paddle reads from the environment; None where it does not fit `kind`."""
+    """`value` as the text that Paddle reads from the environment; None if it does not fit `kind`."""
     if value is None:
         return None
     if isinstance(value, bool):

@@ -25,13 +25,13 @@ def parse_template(template: str) -> list[Part]:
     """
     parts = list(_parts(template))
     if not any("text" in part for part in parts):
-        raise ValueError("there is no {'text': 'text'} in it, so no text would be read")
+        raise ValueError("it has no {'text': 'text'}, so no text would be read")
     masks = [part for part in parts if "mask" in part]
     if len(masks) != 1:
         raise ValueError(
-            "there is no {'mask'} in it, so no word would be predicted"
+            "it has no {'mask'}, so no word would be predicted"
             if not masks
-            else f"there are {len(masks)} masks in it; a word of several pieces is {{'mask': None, 'length': 2}}"
+            else f"it has {len(masks)} masks; a word of several pieces is {{'mask': None, 'length': 2}}"
         )
     return parts
 
@@ -86,7 +86,7 @@ def _block(text: str) -> Part:
     kind = kinds[0]
     unknown = [key for key in part if key != kind and key not in (*ATTRIBUTES[kind], *COMMON)]
     if unknown:
-        raise ValueError(f"{text}: nlpctl knows no {unknown[0]!r} beside {kind!r}")
+        raise ValueError(f"{text}: {unknown[0]!r} is not supported with {kind!r}")
     _check_values(kind, part, text)
     return part | ({"length": part.get("length", 1)} if kind == "mask" else {})
 

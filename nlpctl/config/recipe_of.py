@@ -1,7 +1,7 @@
-"""Which recipe counts.
+"""The recipe of each folder and process.
 
 What a user names on the command line is read by config/load.py, with the flags laid over it. Everything else that has
-a recipe is asked here: a folder that nlpctl wrote, an export beside the recipe of its source, a student. Runners, and
+a recipe is asked here: a folder that nlpctl wrote, an export next to the recipe of its source, a student. Runners, and
 processes as they begin, call these functions and hand the Recipe on; nothing below them reads one.
 """
 
@@ -18,7 +18,7 @@ _READING = ("max_seq_length", "doc_stride", "tokenizer")  # of section data: how
 
 
 def recipe_of(folder: Path) -> Recipe:
-    """What a folder says of itself: a run by its recipe.yaml; a model folder, checkpoint or export by its task.json.
+    """The recipe of a folder: from recipe.yaml in a run; from task.json in a model folder, checkpoint or export.
 
     The latter holds how text is read and answered; all else is the default, and there are no data. UserError: the
     folder is none of these, or damaged.
@@ -27,7 +27,7 @@ def recipe_of(folder: Path) -> Recipe:
 
 
 def recipe_for_export(recipe: Recipe, export: Path) -> Recipe:
-    """`recipe`, its data and process, for an export whose network may read text otherwise: that of a student."""
+    """`recipe` for an export whose text encoding may differ, as that of a student; data and runtime are kept."""
     own = recipe_of(export)
     reading = {name: getattr(own.data, name) for name in _READING}
     return dataclasses.replace(recipe, model=own.model, data=dataclasses.replace(recipe.data, **reading))

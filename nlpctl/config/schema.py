@@ -42,7 +42,7 @@ class ColumnsSection:
     question: str = key("question", "Question answering: key of the question.")
     context: str = key("context", "Question answering: key of the text that holds the answer.")
     answers: str = key("answers", "Question answering: key of the list of answers, {text, answer_start}.")
-    negative: str | None = key(None, "Semantic indexing: column of a text that is no match, a hard negative.")
+    negative: str | None = key(None, "Semantic indexing: column of a text that does not match, a hard negative.")
 
 
 @dataclass(frozen=True)
@@ -56,17 +56,17 @@ class SplitsSection:
 
 @dataclass(frozen=True)
 class BalanceSection:
-    """How often each label occurs in the rows that are trained on; dev and test stay as they are."""
+    """Balancing of labels in the training rows; dev and test are unchanged."""
 
     method: Literal["undersample", "oversample"] | None = key(
         None, "undersample: every label as often as the rarest; oversample: as the most frequent, rows repeated."
     )
-    counts: Mapping[str, Scalar] = mapping_key("Or label to the number of rows it is to have, such as neg: 2000.")
+    counts: Mapping[str, Scalar] = mapping_key("Or the number of rows per label, such as neg: 2000.")
 
 
 @dataclass(frozen=True)
 class DataSection:
-    """What to read, how to read it, and how it is batched."""
+    """Data sources, formats and batching."""
 
     train: tuple[str, ...] = key((), "Training file, or a list of files.")
     dev: tuple[str, ...] = key((), "Development file(s): select the model, tune thresholds.")
@@ -77,11 +77,11 @@ class DataSection:
     splits: SplitsSection = field(default_factory=SplitsSection, metadata={"help": "Split names inside `dataset`."})
     format: Literal["auto", "tsv", "csv", "jsonl", "json", "text", "conll", "joined", "squad"] = key(
         "auto",
-        "File format; auto goes by the file's ending and the task. text: a text per line; conll: a token and its tag "
+        "File format; auto: by the file's ending and the task. text: a text per line; conll: a token and its tag "
         "per line; joined: two columns whose parts are joined by \\002; squad: SQuAD or CMRC json.",
     )
     header: bool = key(True, "Whether tsv and csv files start with a line of column names.")
-    columns: ColumnsSection = field(default_factory=ColumnsSection, metadata={"help": "Which column holds what."})
+    columns: ColumnsSection = field(default_factory=ColumnsSection, metadata={"help": "Names of the columns."})
     reader: str | None = key(
         None,
         "Your own reader, package.module:function(path) yielding dicts. It runs with your rights: "
@@ -90,19 +90,19 @@ class DataSection:
     labels: tuple[str, ...] | str | None = key(
         None, "The label set: a list, or a file with one label per line. Default: collected from the training data."
     )
-    label_separator: str = key(",", "What separates the labels of a row in a column of text (multi-label).")
+    label_separator: str = key(",", "Separator of the labels in a text column (multi-label).")
     balance: BalanceSection = field(
-        default_factory=BalanceSection, metadata={"help": "How often each label is trained on."}
+        default_factory=BalanceSection, metadata={"help": "Balancing of the labels in training."}
     )
     max_seq_length: int = key(
         128, "Longest sequence in tokens, special tokens included; longer text is cut (tagging, QA: read in windows)."
     )
-    doc_stride: int = key(64, "Tokens by which the window moves on over a text that is longer than it (tagging, QA).")
+    doc_stride: int = key(64, "Stride in tokens of the window over a longer text (tagging, QA).")
     unit: Literal["words", "characters"] = key(
-        "words", "Tagging: what predict cuts plain text into; characters where the training files have one per line."
+        "words", "Tagging: units of plain text in predict; use characters if the training files have one per line."
     )
     on_bad_row: Literal["error", "skip"] = key(
-        "error", "error: list the bad rows and stop; skip: go on and count them in the manifest."
+        "error", "error: list the bad rows and stop; skip: continue and count them in the manifest."
     )
     streaming: bool = key(
         False, "Read the training data as a stream in constant memory (needs training.max_steps and data.labels)."
@@ -110,7 +110,7 @@ class DataSection:
     shuffle_buffer: int = key(10000, "Rows held for shuffling when streaming.")
     length_grouped: bool = key(True, "Batch training rows of similar length together: less padding, faster.")
     tokenizer: Literal["auto", "fast", "paddlenlp"] = key(
-        "auto", "auto takes the fast tokenizer where it is proved equal to PaddleNLP's."
+        "auto", "auto: the fast tokenizer if a check proves it equal to PaddleNLP's."
     )
 
 
@@ -119,18 +119,19 @@ class GroupSection:
     """Settings of the parameters that match."""
 
     match: tuple[str, ...] = key((), "Names or patterns of parameters, as for model.freeze.")
-    learning_rate: float | None = key(None, "Their learning rate at its peak; default: training.learning_rate.")
+    learning_rate: float | None = key(None, "Their peak learning rate; default: training.learning_rate.")
     weight_decay: float | None = key(None, "Their weight decay; default: training.weight_decay, none for biases.")
 
 
 @dataclass(frozen=True)
 class OptimizerSection:
-    """Which parameters learn faster or slower than training.learning_rate, or decay otherwise."""
+    """Learning rates and weight decay per group of parameters."""
 
     groups: tuple[GroupSection, ...] = key(
         (),
-        "List of {match: names or patterns of parameters, learning_rate: their own at its peak, weight_decay: their "
-        "own, biases and norms included}. Of several groups that match, the last to set a value counts.",
+        "List of "
+        "{match: names or patterns of parameters, learning_rate: their peak, weight_decay: biases and norms included}. "
+        "If several groups match, the last one that sets a value applies.",
     )
     layer_decay: float | None = key(
         None,
@@ -149,15 +150,15 @@ class EarlyStoppingSection:
 
 @dataclass(frozen=True)
 class GuardsSection:
-    """What ends a training that goes wrong, before the step in question changes the weights."""
+    """Checks that stop a diverging training before the bad step changes the weights."""
 
     finite: bool = key(
-        True, "End it at a loss or gradient that is NaN or infinite, naming the step, its rows and the operator."
+        True, "Stop the run at a loss or gradient that is NaN or infinite, with the step, its rows and the operator."
     )
     loss_factor: float | None = key(
         100.0,
-        "End it at a loss so many times larger than usual: than the median of the last 100 steps, or of the first 20 "
-        "where that is larger. null: never.",
+        "Stop the run at a loss this many times the usual one: the median of the last 100 steps, or of the first 20 "
+        "if that is larger. null: never.",
     )
     gradient_factor: float | None = key(1000.0, "The same for the norm of the gradient, before it is clipped.")
 
@@ -166,15 +167,15 @@ class GuardsSection:
 class RuntimeSection:
     """The process: device, threads, flags. In effect before Paddle is imported."""
 
-    device: Literal["auto", "gpu", "cpu"] = key("auto", "gpu, cpu, or auto (gpu where one is usable).")
+    device: Literal["auto", "gpu", "cpu"] = key("auto", "gpu, cpu, or auto (gpu if one is usable).")
     devices: tuple[int, ...] = key((), "GPU cards to use; more than one starts one process per card.")
     nproc: int = key(1, "Number of processes on CPU.")
     threads: int | None = key(None, "Threads per process; default: physical cores divided by processes.")
     deterministic: bool = key(False, "Same bytes every time: fixed seeds and deterministic kernels.")
     flags: Mapping[str, Scalar] = mapping_key("Paddle flags, such as FLAGS_cudnn_deterministic: true.")
-    cache_dir: str | None = key(None, "Where models and data sets are downloaded to (PPNLP_HOME); ASCII only.")
+    cache_dir: str | None = key(None, "Folder for downloaded models and data sets (PPNLP_HOME); ASCII only.")
     trust_edits: bool = key(
-        False, "Load a model folder whose files are not those of its manifest.json. For one command: no run keeps it."
+        False, "Load a model folder even if files do not match its manifest.json. For one command: not stored in a run."
     )
     on_oom: Literal["halve", "fail"] = key(
         "halve",
@@ -182,31 +183,31 @@ class RuntimeSection:
         "(same effective batch, so the learning rate stays), or fail.",
     )
     watchdog_minutes: float | None = key(
-        30.0, "Report what every thread is doing when no batch was computed for so long; null: never."
+        30.0, "Report the stacks of all threads if no batch was computed for this long; null: never."
     )
     amd_fast_math: bool | None = key(
-        None, "Let the bundled MKL use AVX on AMD processors; default: on where the processor is AMD."
+        None, "Let the bundled MKL use AVX on AMD processors; default: on for AMD processors."
     )
 
 
 @dataclass(frozen=True)
 class InferenceSection:
-    """What runs a trained model in eval, predict, index, bench and serve."""
+    """Engine and precision of trained models in eval, predict, index, bench and serve."""
 
     engine: Literal["auto", "dygraph", "paddle", "onnxruntime"] = key(
         "auto",
-        "dygraph: Paddle, eagerly; paddle: Paddle Inference (oneDNN on CPU); onnxruntime. auto: of an export the "
-        "fastest on this machine, of a plain model dygraph.",
+        "dygraph: Paddle in eager mode; paddle: Paddle Inference (oneDNN on CPU); onnxruntime. auto: for an export "
+        "the fastest on this machine, for a plain model dygraph.",
     )
     precision: Literal["auto", "fp32", "bf16", "fp16", "int8"] = key(
         "auto",
-        "Arithmetic of the engine. auto: the fastest that this machine computes natively and that decided alike when "
-        "the model was exported.",
+        "Arithmetic of the engine. auto: the fastest that this machine computes natively and whose decisions agreed "
+        "when the model was exported.",
     )
     min_agreement: float = key(
-        0.99, "Share of the rows seen at export that a precision must decide as fp32 does for auto to take it."
+        0.99, "Least share of rows with the same decision as fp32 at export for auto to use a precision."
     )
-    tensorrt: bool = key(False, "Paddle Inference on GPU: hand the graph to TensorRT.")
+    tensorrt: bool = key(False, "Paddle Inference on GPU: run the graph with TensorRT.")
 
 
 def _section_from_catalogue(name: str, doc: str, fields: tuple, own: tuple[type, ...] = ()) -> type:

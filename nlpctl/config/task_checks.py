@@ -1,6 +1,6 @@
-"""Checks of what not every task reads, and those of the task itself.
+"""Checks of keys that not every task reads, and the checks of each task.
 
-A key that is set and does nothing misleads whoever reads the recipe.
+A key without effect would mislead readers of the recipe.
 """
 
 from __future__ import annotations
@@ -64,8 +64,8 @@ def _keys_of_other_tasks(recipe: Recipe) -> Iterator[Finding]:
     for dotted in TASK_KEYS:
         key = find_key(dotted)
         if key is not None and not info.reads(dotted) and value_of(recipe, dotted) != key.default:
-            message = f"{dotted} does nothing for {recipe.task}"
-            hint = f"delete it; it is for {_named(task for task in known_tasks() if task.reads(dotted))}"
+            message = f"{dotted} has no effect for {recipe.task}"
+            hint = f"delete it; it applies to {_named(task for task in known_tasks() if task.reads(dotted))}"
             if dotted == "data.columns.label" and info.tags:
                 hint = "name the column of the tags: data.columns.tags"
             yield Finding((dotted, "task"), message, hint)
@@ -94,7 +94,7 @@ def _balance(recipe: Recipe) -> Iterator[Finding]:
         yield Finding(keys, "both loss.class_weights and loss.weights are set", "delete one of them")
     if loss.focal_alpha is not None and loss.focal_gamma is None:
         keys = ("loss.focal_alpha", "loss.focal_gamma")
-        yield Finding(keys, "focal_alpha without focal loss", "set loss.focal_gamma: 2.0, or take loss.weights")
+        yield Finding(keys, "focal_alpha without focal loss", "set loss.focal_gamma: 2.0, or use loss.weights")
     for dotted, used in (
         ("data.balance.method", balance.method is not None),
         ("data.balance.counts", bool(balance.counts)),
@@ -108,14 +108,14 @@ def _balance(recipe: Recipe) -> Iterator[Finding]:
 def _weights_are_numbers(recipe: Recipe) -> Iterator[Finding]:
     for label, weight in recipe.loss.weights.items():
         if isinstance(weight, bool) or not isinstance(weight, int | float) or weight < 0:
-            message = f"loss.weights.{label}: {weight!r} is no weight"
-            yield Finding(("loss.weights",), message, "give a number from 0 on")
+            message = f"loss.weights.{label}: {weight!r} is not a weight"
+            yield Finding(("loss.weights",), message, "give a number of 0 or more")
 
 
 def _tuning_has_data(recipe: Recipe) -> Iterator[Finding]:
     has_dev = recipe.data.dev or (recipe.data.dataset is not None and recipe.data.splits.dev is not None)
     if recipe.decode.tune is not None and not has_dev:
-        message = "thresholds are searched on dev data, and there are none"
+        message = "thresholds are searched on dev data, and there is none"
         yield Finding(("decode.tune", "data.dev"), message, "set data.dev")
 
 

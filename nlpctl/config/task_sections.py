@@ -11,43 +11,43 @@ from nlpctl.config.declare import Scalar, key, mapping_key
 
 @dataclass(frozen=True)
 class DecodeSection:
-    """How a network's output becomes an answer."""
+    """Decoding a network's outputs to answers."""
 
     terms: str | None = key(
-        None, "Tagging: file of TERM<TAB>TYPE lines; these terms get these types, whatever the network says."
+        None, "Tagging: file of TERM<TAB>TYPE lines; these terms always get these types."
     )
     tune: Literal["accuracy", "macro_f1", "weighted_f1", "f1"] | None = key(
         None,
-        "Search decision thresholds on dev after training, for this score (f1: that of the second of two labels); they "
-        "are kept with the model.",
+        "Search decision thresholds on dev after training, for this score (f1: that of the second of two labels); "
+        "they are stored with the model.",
     )
     threshold: float = key(
-        0.5, "Multi-label: a label is given from this probability on, where none was tuned on the dev data."
+        0.5, "Multi-label: a label is predicted from this probability on, unless a threshold was tuned on dev."
     )
     n_best: int = key(5, "Question answering: number of candidates that predict writes. Masked words: the same.")
     max_answer_length: int = key(50, "Question answering: longest answer, in tokens.")
     null_threshold: float | None = key(
         None,
-        "Question answering: no answer when its score is above the best answer's by more than this, such as 0.0 "
+        "Question answering: predict no answer if its score exceeds the best answer's by more than this, such as 0.0 "
         "for SQuAD 2.0; null: every question gets an answer.",
     )
 
 
 @dataclass(frozen=True)
 class MaskingSection:
-    """What masked language model training hides."""
+    """The masking of masked language model training."""
 
-    probability: float = key(0.15, "Share of the text that is to be predicted.")
-    whole_words: bool = key(True, "Hide all pieces of a word together; Chinese words as jieba splits them.")
-    dictionary: str | None = key(None, "File with one word per line that jieba has to keep whole.")
+    probability: float = key(0.15, "Share of the text to predict.")
+    whole_words: bool = key(True, "Hide all pieces of a word together; Chinese words are split by jieba.")
+    dictionary: str | None = key(None, "File with one word per line that jieba must not split.")
 
 
 @dataclass(frozen=True)
 class PromptSection:
-    """Few-shot classification: the task put as a sentence with a gap."""
+    """Few-shot classification: the task as a sentence with a mask."""
 
     template: str | None = key(None, "PaddleNLP template, such as \"{'text': 'text'} It was {'mask'}.\"")
-    verbalizer: Mapping[str, Scalar] = mapping_key("Label to the word that stands for it, such as pos: great.")
+    verbalizer: Mapping[str, Scalar] = mapping_key("The word for each label, such as pos: great.")
 
 
 @dataclass(frozen=True)
@@ -57,17 +57,17 @@ class RetrievalSection:
     pooling: Literal["cls", "mean"] = key("mean", "The vector of a text: its first token's, or the mean over tokens.")
     embedding_size: int | None = key(None, "Project the vectors to this width; default: the encoder's own.")
     scale: float = key(20.0, "Factor on the cosines before the softmax.")
-    margin: float = key(0.0, "Taken from the cosine of the true pair while training.")
+    margin: float = key(0.0, "Margin subtracted from the cosine of the true pair in training.")
 
 
 @dataclass(frozen=True)
 class LossSection:
-    """The loss of a classifier whose labels are unequal in number or in difficulty."""
+    """The loss of a classifier with imbalanced or difficult labels."""
 
     class_weights: Literal["balanced"] | None = key(
-        None, "balanced: rows weigh in inverse proportion to how often their label occurs."
+        None, "balanced: weights are inversely proportional to the frequency of the labels."
     )
-    weights: Mapping[str, Scalar] = mapping_key("Or label to its weight, such as neg: 2.0; others weigh 1.")
+    weights: Mapping[str, Scalar] = mapping_key("Or the weight of each label, such as neg: 2.0; default: 1.")
     focal_gamma: float | None = key(None, "Focal loss: the exponent; 2.0 is usual. null: cross entropy.")
     focal_alpha: float | None = key(
         None, "Focal loss: weight of the second of two labels (multi-label: of a given label); the other has 1 - alpha."

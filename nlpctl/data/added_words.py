@@ -1,4 +1,4 @@
-"""Words that were added to a vocabulary (model.add_tokens), found in text that is cut into units by other rules."""
+"""Finding words added to a vocabulary (model.add_tokens) in text that is tokenised by other rules."""
 
 from __future__ import annotations
 

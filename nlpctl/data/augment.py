@@ -1,4 +1,4 @@
-"""New training rows out of old ones: words replaced, inserted, swapped or left out, by PaddleNLP's dataaug."""
+"""Data augmentation with PaddleNLP's dataaug: words are replaced, inserted, swapped or deleted."""
 
 from __future__ import annotations
 
@@ -56,9 +56,9 @@ def open_augmenter(
     except (OSError, RuntimeError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
         raise UserError(
-            f"PaddleNLP's list of synonyms cannot be had ({reason})",
+            f"PaddleNLP's list of synonyms cannot be downloaded ({reason})",
             where="--synonyms",
-            hint='give a list of your own: --synonyms FILE.json, {"word": ["other", ...]}; swap and delete need none',
+            hint='use your own list: --synonyms FILE.json, {"word": ["other", ...]}; swap and delete need none',
         ) from None
     return Augmenter(method, copies, share, column, made)
 

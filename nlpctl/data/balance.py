@@ -1,4 +1,4 @@
-"""Training rows drawn so that their labels occur as often as the recipe wants."""
+"""Balancing training rows by label."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _wanted(before: Counter[int], labels: LabelSet, balance: BalanceSection) -> 
             hint = f"the labels are {', '.join(labels.names[:10])}"
             raise UserError(f"there is no label {name!r}", where=where, hint=hint)
         if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-            raise UserError(f"{count!r} is no number of rows", where=where, hint="give a whole number from 1 on")
+            raise UserError(f"{count!r} is not a number of rows", where=where, hint="give a whole number from 1 on")
         if not before[labels.id(name)]:
             raise UserError(f"no training row has the label {name!r}", where=where, hint="delete it")
         wanted[labels.id(name)] = count

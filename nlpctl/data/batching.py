@@ -1,4 +1,4 @@
-"""Which examples form a batch, on every process alike, and a loader that brings failures home."""
+"""The batches of examples, identical on every process, and a loader that raises failures of its workers."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from nlpctl.data.collate import raise_failure
 from nlpctl.data.examples import require_full_batch
 from nlpctl.errors import RunFailed
 
-MEGABATCH = 50  # global batches that are sorted by length together
+MEGABATCH = 50  # global batches sorted by length together
 LOST_WORKER = ("Blocking queue is killed", "DataLoader process")  # in Paddle's messages: from the queue, from SIGCHLD
 
 
 class LengthGroupedBatchSampler(paddle.io.DistributedBatchSampler):
     """Shuffled batches of similar lengths; the order is a pure function of (seed, epoch).
 
-    Shuffle, cut into megabatches, sort each by length, cut into global batches, shuffle those. The batch
-    with the longest example comes first, so that a lack of memory shows at once.
+    Shuffle, cut into megabatches, sort each by length, cut into global batches, shuffle those. The batch with the
+    longest example comes first, so that out-of-memory shows at once.
 
     A global batch is what one optimizer update sees: batch_size x accumulation_steps x num_replicas
     examples. It is divided into one part per accumulation step and rank, so N processes with batch b, or N
@@ -47,7 +47,7 @@ class LengthGroupedBatchSampler(paddle.io.DistributedBatchSampler):
     ) -> None:
         """`lengths`: [examples], anything that grows with the number of tokens. `batch_size`: per process.
 
-        UserError where drop_last leaves nothing.
+        UserError if drop_last leaves nothing.
         """
         super().__init__(lengths, batch_size, num_replicas=num_replicas, rank=rank, shuffle=True, drop_last=drop_last)
         self.lengths = lengths
@@ -91,7 +91,7 @@ class LengthGroupedBatchSampler(paddle.io.DistributedBatchSampler):
         return self._shares(batch)
 
     def start_at(self, batch: int) -> None:
-        """The next iteration, and only that, leaves out the first `batch` batches: a resume without collating them."""
+        """Only the next iteration skips the first `batch` batches, so that a resume need not collate them."""
         if not 0 <= batch <= len(self):
             raise ValueError(f"an epoch has {len(self)} batches, cannot start at {batch}")
         self._start = batch
@@ -161,5 +161,5 @@ def lost_worker_told() -> Iterator[None]:
     except SystemError as error:
         if not any(sign in str(error) for sign in LOST_WORKER):
             raise
-        hint = "it may have been killed for lack of memory; try a smaller training.dataloader_num_workers"
+        hint = "it may have been killed for using too much memory; try a smaller training.dataloader_num_workers"
         raise RunFailed("a data worker process ended unexpectedly", hint=hint) from None

@@ -1,8 +1,8 @@
-"""Examples to padded NumPy batches, in worker processes too, and failures brought home from there.
+"""Examples to padded NumPy batches, also in worker processes, with failures passed to the main process.
 
-An exception in a collator hangs Paddle's loader for ever (its reader thread dies without a word), so
-`Collator` never raises: it returns a batch that carries the failure, and `raise_failure` raises it
-where the batch is used. Paddle tensors must not be made here: they crash the workers.
+An exception in a collator hangs Paddle's loader forever (its reader thread dies silently), so `Collator` never raises:
+it returns a batch that carries the failure, and `raise_failure` raises it where the batch is used. Paddle tensors must
+not be made here: they crash the workers.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ FAILURE_KEY = "loader_failure"
 
 @dataclass(frozen=True)
 class LoaderFailure:
-    """What went wrong while a batch was made; picklable. `user`: the user can mend it."""
+    """What went wrong while a batch was made; picklable. `user`: the user can fix it."""
 
     problems: tuple[Problem, ...]
     user: bool

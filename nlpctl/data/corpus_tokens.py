@@ -44,11 +44,11 @@ class CorpusTokens:
         self._encoder = encoder
         self._whole_words = whole_words
         self._room = room
-        # What a WordPiece tokenizer makes of a word does not depend on the words beside it.
+        # What a WordPiece tokenizer makes of a word does not depend on the words next to it.
         self._word_by_word = "wordpiece_tokenizer" in vars(tokenizer)
 
     def windows(self, text: str) -> list[Window]:
-        """The text from beginning to end; windows end with a word where they can. None where it has no token."""
+        """The text from beginning to end; windows end with a word where they can. None if it has no token."""
         grouped = self._words(text, self._whole_words)
         ids = [piece for word in grouped for piece in word]
         words = [number for number, word in enumerate(grouped) for _ in word]

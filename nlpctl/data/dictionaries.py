@@ -66,7 +66,7 @@ def _by_id(file: Path) -> dict[int, str]:
     for number, first, second in _pairs(file, problems):
         where = f"{file}:{number}"
         if not (first.isascii() and first.isdigit() and int(first) <= _MAX_ID):
-            problems.append(Problem(f"{first[:20]!r} is no id", where, "lines are `id<TAB>entry`, ids from 0"))
+            problems.append(Problem(f"{first[:20]!r} is not an id", where, "lines are `id<TAB>entry`, ids from 0"))
         elif int(first) in entries:
             problems.append(Problem(f"the id {first} occurs twice", where, "number the entries anew"))
         elif second in lines:
@@ -107,7 +107,7 @@ def _pairs(file: Path, problems: list[Problem]) -> Iterator[tuple[int, str, str]
                 if reason is None and (len(fields) != 2 or not fields[0] or not fields[1]):
                     reason = f"{len(fields)} fields where 2 are expected, separated by a tab"
                 if reason is not None:
-                    problems.append(Problem(reason, f"{file}:{number}", "mend or delete the line"))
+                    problems.append(Problem(reason, f"{file}:{number}", "fix or delete the line"))
                     if len(problems) >= _SHOWN:
                         return
                 else:

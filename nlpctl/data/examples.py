@@ -55,7 +55,7 @@ class BadRowLog:
             self._stop(f"{SHOWN} bad rows or more; reading stopped at the tenth")
 
     def finish(self) -> None:
-        """Call when reading has ended. UserError where there were bad rows and the policy is "error"."""
+        """Call when reading has ended. UserError if there were bad rows and the policy is "error"."""
         if self.policy == "error" and self.total:
             self._stop("1 bad row in all" if self.total == 1 else f"{self.total} bad rows in all")
 
@@ -69,7 +69,7 @@ class BadRowLog:
         }
 
     def _stop(self, total: str) -> None:
-        hint = "mend them, or go on without them: data.on_bad_row: skip"
+        hint = "fix them, or go on without them: data.on_bad_row: skip"
         if all(kind.startswith("missing key") for kind in self.kinds):
             hint = "name the keys that hold them under data.columns, or go on without these rows: "
             hint += "data.on_bad_row: skip"
@@ -117,16 +117,16 @@ def scan_examples(source: RowSource, reader: ExampleReader, log: BadRowLog) -> i
 
 
 def require_full_batch(rows: int, global_batch_size: int) -> None:
-    """UserError where dropping the last, smaller batch would leave none."""
+    """UserError if dropping the last, smaller batch would leave none."""
     if rows < global_batch_size:
         raise UserError(
             f"{rows} training rows do not fill one batch of {global_batch_size}",
             where="training.dataloader_drop_last",
-            hint="set it to false, or take a smaller training.per_device_train_batch_size",
+            hint="set it to false, or use a smaller training.per_device_train_batch_size",
         )
 
 
 def _no_good_row(source: RowSource, log: BadRowLog) -> UserError:
     reasons = ", ".join(f"{kind} ({count})" for kind, count in log.kinds.most_common(3))
-    hint = "mend the rows; data.on_bad_row: error lists the first ten"
+    hint = "fix the rows; data.on_bad_row: error lists the first ten"
     return UserError(f"no row is usable; {log.total} bad rows: {reasons}", where=source.description, hint=hint)

@@ -1,4 +1,4 @@
-"""Functions of the user's own that a recipe names: package.module:function."""
+"""User functions named in a recipe: package.module:function."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nlpctl.names import did_you_mean
 def import_function(name: str, where: str, purpose: str) -> Callable[..., Any]:
     """The function that `package.module:function` names; the current directory is searched first.
 
-    UserError where there is none, blaming the key `where`; `purpose`: "a function that yields dicts".
+    UserError if there is none, blaming the key `where`; `purpose`: "a function that yields dicts".
     """
     module_name, colon, function_name = name.partition(":")
     if not (module_name and colon and function_name):
@@ -52,7 +52,7 @@ def module_file(name: str) -> Path | None:
 
 @contextlib.contextmanager
 def _current_directory_first() -> Iterator[None]:
-    """In the body, modules are looked for in the current directory first, new ones included."""
+    """Inside the context, modules are looked for in the current directory first, new ones included."""
     here = os.getcwd()
     sys.path.insert(0, here)
     try:

@@ -51,7 +51,7 @@ class PredictInput:
     def check(self) -> int:
         """Read everything once and count the rows, bad ones too.
 
-        UserError where there is none, or lists the bad ones (data.on_bad_row: error).
+        UserError if there is none, or lists the bad ones (data.on_bad_row: error).
         """
         log = BadRowLog(self.task_rows.data.on_bad_row)
         count = 0
@@ -89,8 +89,8 @@ class PredictInput:
 def open_input(rows: TaskRows, path: str, format: str) -> PredictInput:
     """The input that `path` ("-" is standard input) and `format` ("auto" goes by the ending) name.
 
-    Raises UserError where the file is missing, plain text cannot hold what the task needs, or "auto" would take
-    tagged words for sentences.
+    Raises UserError if the file is missing, plain text cannot hold what the task needs, or "auto" would take tagged
+    words for sentences.
     """
     file = None if path == STDIN else Path(path)
     if file is not None and not file.exists():
@@ -113,7 +113,7 @@ def open_input(rows: TaskRows, path: str, format: str) -> PredictInput:
 
 
 def _refuse_conll(path: Path) -> None:
-    """UserError where a file of plain text begins as a CoNLL file does: with two lines of a word and its tag."""
+    """UserError if a file of plain text begins as a CoNLL file does: with two lines of a word and its tag."""
     if not path.is_file() or not os.access(path, os.R_OK):
         return  # a pipe can be read once only
     with path.open("rb") as stream:

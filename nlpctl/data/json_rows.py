@@ -49,12 +49,12 @@ def json_reason(error: Exception) -> str:
 
 
 def whole_document(lines: Iterable[tuple[int, bytes]], source: str) -> str:
-    """The text of a json file. UserError where a line cannot be decoded: one bad line spoils the document."""
+    """The text of a json file. UserError if a line cannot be decoded: one bad line spoils the document."""
     texts = []
     for number, raw in lines:
         text, reason = decode(raw)
         if reason is not None:
-            hint = "a json file is read as a whole, so mend the line; a bad row of a jsonl file can be skipped"
+            hint = "a json file is read as a whole, so fix the line; a bad row of a jsonl file can be skipped"
             raise UserError(reason, where=f"{source}:{number}", hint=hint)
         texts.append(text)
     return "\n".join(texts)
@@ -67,10 +67,10 @@ def json_errors_told(source: str) -> Iterator[None]:
         yield
     except json.JSONDecodeError as error:
         where = f"{source}:{error.lineno}"
-        hint = "mend the file; if it has one object per line, set data.format: jsonl"
+        hint = "fix the file; if it has one object per line, set data.format: jsonl"
         raise UserError(f"not JSON: {error.msg} at column {error.colno}", where=where, hint=hint) from None
     except (ValueError, RecursionError) as error:
-        raise UserError(f"not JSON: {json_reason(error)}", where=source, hint="mend the file") from None
+        raise UserError(f"not JSON: {json_reason(error)}", where=source, hint="fix the file") from None
 
 
 def json_rows(lines: Iterable[tuple[int, bytes]], source: str, required: Sequence[str]) -> Iterator[Row | BadRow]:

@@ -8,7 +8,7 @@ SEPARATOR = "##"
 
 
 def tidy(name: str) -> str:
-    """`name` without blanks around its levels. ValueError where a level is blank, as in `food##`."""
+    """`name` without blanks around its levels. ValueError if a level is blank, as in `food##`."""
     levels = [level.strip() for level in name.split(SEPARATOR)]
     if not all(levels):
         raise ValueError(f"bad label: {name!r} has an empty level (levels are joined by {SEPARATOR})")

@@ -1,4 +1,4 @@
-"""The label set: names and their ids, from the data, a list or a file; kept beside every model."""
+"""The label set: names and their ids, from the data, a list or a file; kept next to every model."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class LabelSet:
     def collect(cls, names: Iterable[str], where: str) -> LabelSet:
         """The distinct `names`, sorted: by number where all are integers, else by code point.
 
-        `where` names the data in messages. UserError where there are too few or far too many.
+        `where` names the data in messages. UserError if there are too few or far too many.
         """
         distinct: set[str] = set()
         for name in names:
@@ -98,7 +98,7 @@ class LabelSet:
 
 
 def given_labels(data: DataSection) -> LabelSet | None:
-    """The label set that the recipe gives (data.labels); None where it gives none."""
+    """The label set that the recipe gives (data.labels); None if it gives none."""
     if isinstance(data.labels, str):
         return LabelSet.from_file(Path(data.labels))
     return None if data.labels is None else LabelSet.from_list(data.labels)

@@ -65,7 +65,7 @@ def _split(stream: BinaryIO, source: str, longest: int, hint: str) -> Iterator[l
 def read_lines(path: Path, kind: str) -> list[tuple[str, str]]:
     """(file:line, text) of every line, without empty ones at the end. `kind` names the file in messages.
 
-    UserError where it cannot be read, or for every line that is no text.
+    UserError if it cannot be read, or for every line that is no text.
     """
     try:
         with open(path, "rb") as stream:

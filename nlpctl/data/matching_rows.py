@@ -19,7 +19,7 @@ def is_match(label: str) -> bool:
 
 
 def require_pair_column(text_pair: str | None, task: str) -> None:
-    """UserError where the recipe names no column for the second text."""
+    """UserError if the recipe names no column for the second text."""
     if text_pair is None:
         hint = "name it: data.columns.text_pair: COLUMN"
         raise UserError(f"{task} needs the column of the second text", where="data.columns.text_pair", hint=hint)
@@ -33,12 +33,12 @@ class MatchingRows(TextRows):
         return super().required(labelled)
 
     def settle_labels(self, labels: LabelSet) -> LabelSet:
-        """`labels`, no match before match. UserError where there are not two, or nobody can tell which is which."""
+        """`labels`, no match before match. UserError if there are not two, or nobody can tell which is which."""
         if len(labels) != 2:
             raise UserError(
                 f"text_matching needs two labels, found {len(labels)}: {', '.join(labels.names[:10])}",
                 where="data.labels" if self.data.labels is not None else "data.columns.label",
-                hint="for more than two take task: sequence_classification, which reads pairs too",
+                hint="for more than two use task: sequence_classification, which reads pairs too",
             )
         if self.data.labels is not None:
             return labels

@@ -68,7 +68,7 @@ class MultiLabelRows(TextRows):
         return example.labels
 
     def check_training(self, examples: Sequence[Any], labels: LabelSet, where: str) -> None:
-        """UserError where all examples have the same labels."""
+        """UserError if all examples have the same labels."""
         first = examples[0].labels
         if all(example.labels == first for example in examples):
             having = f"the labels {', '.join(labels.name(i) for i in first)}" if first else "no label"

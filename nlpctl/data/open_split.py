@@ -33,7 +33,7 @@ def files_of(data: DataSection, split: str) -> tuple[str, ...]:
 
 
 def open_split(rows: TaskRows, split: str, labelled: bool = True) -> RowSource:
-    """The rows of "train", "dev" or "test". UserError where the recipe has no such split or a file is missing.
+    """The rows of "train", "dev" or "test". UserError if the recipe has no such split or a file is missing.
 
     `labelled`: the label column must be there. Errors inside the files come while iterating.
     """
@@ -138,7 +138,7 @@ def _call_reader(
             return
         except Exception as error:
             message = f"the reader failed at row {number}: {raised(error, __file__)}"
-            raise UserError(message, where=source, hint="mend the reader, or the row that it fails at") from None
+            raise UserError(message, where=source, hint="fix the reader, or the row that it fails at") from None
         if not isinstance(values, Mapping):
             hint = "yield one dict per row, such as {'text': ..., 'label': ...}"
             message = f"row {number} is of type {type(values).__name__}, not a dict"

@@ -25,8 +25,8 @@ _SHOWN = 60  # characters of a question that a message shows
 class Window:
     """Pieces `begin` to `end` of the context with the question before them.
 
-    `first` and `last` are the pieces where the answer begins and ends, counted in the context; None where they
-    are not in this window. Windows of one context share its arrays.
+    `first` and `last` are the pieces where the answer begins and ends, counted in the context; None if they are not in
+    this window. Windows of one context share its arrays.
     """
 
     question: np.ndarray  # int32 [pieces of the question]
@@ -61,7 +61,7 @@ def window_ranges(length: int, free: int, stride: int) -> Iterator[tuple[int, in
 def question_windows(
     question: Pieces, row_start: int, context: Pieces, answers: Sequence[GoldAnswer], free: int, stride: int
 ) -> list[Window]:
-    """The windows of one question. `free`: pieces of the context that fit beside it, at least 1.
+    """The windows of one question. `free`: pieces of the context that fit next to it, at least 1.
 
     The answer is marked in every window that holds it whole. One that is in no window whole has its first
     piece marked in the windows that hold that, its last piece likewise: decoding joins them.
@@ -86,7 +86,7 @@ def _within(piece: int | None, window: tuple[int, int]) -> bool:
 
 
 def gold_pieces(context: Pieces, answers: Sequence[GoldAnswer]) -> tuple[int, int] | tuple[None, None]:
-    """First and last piece of the answer to be learned; None, None where there is none to point at.
+    """First and last piece of the answer to be learned; None, None if there is none to point at.
 
     That is the first of `answers` that begins and ends where pieces do; where none does (a person marked
     "4" in "34"), the pieces that the first one touches.
@@ -97,7 +97,7 @@ def gold_pieces(context: Pieces, answers: Sequence[GoldAnswer]) -> tuple[int, in
 
 
 def _pieces_of(context: Pieces, answer: GoldAnswer) -> tuple[tuple[int, int], bool] | None:
-    """((first, last) piece that `answer` touches, whether its ends are theirs); None where it touches none."""
+    """((first, last) piece that `answer` touches, whether its ends are theirs); None if it touches none."""
     if answer.start is None:
         return None
     start, end = answer.start, answer.start + len(answer.text)
@@ -109,7 +109,7 @@ def _pieces_of(context: Pieces, answer: GoldAnswer) -> tuple[tuple[int, int], bo
 
 
 def free_window(encoder: TextEncoder, length: int, max_length: int, text: str) -> int:
-    """How many pieces of the context fit beside the question `text` of `length` pieces. UserError where none does."""
+    """How many pieces of the context fit next to the question `text` of `length` pieces. UserError if none does."""
     free = max_length - length - encoder.overhead(pair=True)
     if free < 1:
         raise UserError(
@@ -121,7 +121,7 @@ def free_window(encoder: TextEncoder, length: int, max_length: int, text: str) -
 
 
 def check_stride(free: int, stride: int, text: str) -> None:
-    """UserError where windows over `free` pieces cannot move on by `stride` without a gap. `text`: the question."""
+    """UserError if windows over `free` pieces cannot move on by `stride` without a gap. `text`: the question."""
     if stride > free:
         raise UserError(
             f"the question {shown(text)} leaves {free} tokens of the window to its context, fewer than the window "

@@ -13,7 +13,7 @@ from nlpctl.data.word_spans import word_spans
 from nlpctl.errors import UserError
 from nlpctl.names import listed
 
-_AROUND = 4  # tokens beside a question, at the least: [CLS], two [SEP] and one of the context
+_AROUND = 4  # tokens next to a question, at the least: [CLS], two [SEP] and one of the context
 _SHOWN = 30  # characters of an answer that a message shows
 
 
@@ -27,7 +27,7 @@ class GoldAnswer:
 
 @dataclass(frozen=True, slots=True)
 class QuestionExample:
-    """`answers` is None where they are not wanted, () where the context holds no answer."""
+    """`answers` is None if they are not wanted, () where the context holds no answer."""
 
     id: str | None
     question: str
@@ -81,7 +81,7 @@ class QuestionRows(TaskRows):
         if len(question) > room and (words := len(word_spans(question))) > room:
             raise ValueError(
                 f"question too long: {words} tokens or more, but data.max_seq_length ({self.data.max_seq_length}) has "
-                f"room for {room} beside the context"
+                f"room for {room} next to the context"
             )
         return question
 
@@ -99,7 +99,7 @@ class QuestionRows(TaskRows):
         return {**name, **self.passages(example)}
 
     def check_training(self, examples: Sequence[Any], labels: LabelSet, where: str) -> None:
-        """UserError where no question has an answer."""
+        """UserError if no question has an answer."""
         if not any(example.answers for example in examples):
             hint = f"check data.columns.answers ({self.data.columns.answers}) and the training file"
             raise UserError(f"none of the {len(examples)} training questions has an answer", where=where, hint=hint)
@@ -112,7 +112,7 @@ def _read_id(value: Any) -> str | None:
 def _read_answers(value: Any, context: str) -> tuple[GoldAnswer, ...]:
     answers = tuple(_read_answer(text, start, context) for text, start in _pairs(value))
     if answers and all(answer.start is None for answer in answers):
-        raise ValueError(f"no answer in the context: {_shown(answers[0].text)} is no part of it (answer_start -1)")
+        raise ValueError(f"no answer in the context: {_shown(answers[0].text)} is not part of it (answer_start -1)")
     return answers
 
 

@@ -34,7 +34,7 @@ class Records:
     def __init__(self, source: RowSource, rows: Sequence[Row], starts: Mapping[str, Sequence[int]]):
         """`starts`: file to the lines on which its rows begin, those of bad rows too.
 
-        UserError where the files are of several formats, or have different headers.
+        UserError if the files are of several formats, or have different headers.
         """
         self._rows = rows
         if isinstance(source, FileRows):

@@ -69,7 +69,7 @@ class RetrievalRows(TaskRows):
         return RetrievalExample(text, pair, negative, matches)
 
     def check_training(self, examples: Sequence[Any], labels: LabelSet, where: str) -> None:
-        """UserError where no pair matches, or there is but one text to be found."""
+        """UserError if no pair matches, or there is but one text to be found."""
         if not any(example.matches for example in examples):
             hint = f"rows whose {self.data.columns.label!r} is 0 train nothing by themselves; check data.columns.label"
             raise UserError(f"none of the {len(examples)} training pairs matches", where=where, hint=hint)
@@ -97,7 +97,7 @@ class RetrievalRows(TaskRows):
 
 
 def _optional_text(value: Any, what: str) -> str | None:
-    """A text, or None where the row has none."""
+    """A text, or None if the row has none."""
     if value is None or (isinstance(value, str) and (not value or value.isspace())):
         return None
     return checked_text(value, what)

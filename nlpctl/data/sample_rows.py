@@ -39,7 +39,7 @@ def rows_to_compare(rows: TaskRows, file: Path | None, tokenizer: Any, count: in
 
 
 def require_rows(rows: TaskRows, file: Path) -> None:
-    """UserError where `file` is missing or has no good row. Needs no tokenizer."""
+    """UserError if `file` is missing or has no good row. Needs no tokenizer."""
     source = open_files(rows, [file], rows.required(labelled=False), where="--data")
     if next(_examples(rows, source, None), None) is None:
         hint = "give a file of rows that `nlpctl predict` would answer"
@@ -71,7 +71,7 @@ def _found(
 
 
 def _of_split(rows: TaskRows, split: str, mask: str | None, count: int) -> tuple[Any, ...]:
-    """The first rows of a split; none where its files are gone, as beside a copied model."""
+    """The first rows of a split; none where its files are gone, as next to a copied model."""
     if not has_split(rows.data, split):
         return ()
     try:

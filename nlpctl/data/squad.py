@@ -19,8 +19,8 @@ from nlpctl.names import listed
 def squad_rows(lines: Iterable[tuple[int, bytes]], source: str, required: Sequence[str]) -> Iterator[Row | BadRow]:
     """One row per question in file order; the document is held whole.
 
-    An article or a paragraph that is not built as it should be is one bad row. UserError where the file is
-    not JSON, or not of this layout at all.
+    An article or a paragraph that is not built as it should be is one bad row. UserError if the file is not JSON, or
+    not of this layout at all.
     """
     text = whole_document(lines, source)
     if not text.strip():

@@ -47,11 +47,11 @@ class StreamingExamples(paddle.io.IterableDataset):
         world_size: int = 1,
         rank: int = 0,
         rows: int | None = None,
-        mend: str = "",
+        fix: str = "",
     ) -> None:
         """`features`: an example's parts that fit the window. `batch_size`: per process, as the loader uses it.
         `shuffle_buffer`: features held; 0 or 1: file order. `rows`: how many the source has, bad ones too; None:
-        unknown. `mend`: the next step where it has changed."""
+        unknown. `fix`: the next step where it has changed."""
         super().__init__()
         self.source = source
         self.reader = reader
@@ -63,7 +63,7 @@ class StreamingExamples(paddle.io.IterableDataset):
         self.world_size = world_size
         self.rank = rank
         self.rows = rows
-        self.mend = mend
+        self.fix = fix
         self._start = 0
 
     def placed(self, batch: int, count: int) -> list[list[Placed]]:
@@ -79,7 +79,7 @@ class StreamingExamples(paddle.io.IterableDataset):
             world_size=self.world_size,
             rank=self.rank,
             rows=self.rows,
-            mend=self.mend,
+            fix=self.fix,
         )
         again.start_at(batch)
         rows = again._share(0, 1)
@@ -158,4 +158,4 @@ class StreamingExamples(paddle.io.IterableDataset):
     def _changed(self, *problems: Problem) -> RunFailed:
         """The failure by a source that has changed: its own hints are of a run that has not begun yet."""
         told = [replace(problem, hint="") for problem in problems]
-        return RunFailed(problems=[*told[:-1], replace(told[-1], hint=self.mend)])
+        return RunFailed(problems=[*told[:-1], replace(told[-1], hint=self.fix)])

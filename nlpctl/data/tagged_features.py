@@ -51,7 +51,7 @@ def tagged_windows(
 ) -> tuple[TaggedWindow, ...]:
     """The windows of `example`, in order; together they answer for every word once.
 
-    A word of more pieces than fit is read by its first ones. UserError where `max_length` leaves no room.
+    A word of more pieces than fit is read by its first ones. UserError if `max_length` leaves no room.
     """
     room = free_window(encoder, max_length)
     sizes = [min(len(pieces), room) for pieces in encoder.pieces(example.words())]
@@ -68,11 +68,11 @@ def tagged_windows(
 
 
 def free_window(encoder: TextEncoder, max_length: int) -> int:
-    """How many pieces fit beside the special tokens. UserError where none does."""
+    """How many pieces fit next to the special tokens. UserError if none does."""
     room = max_length - encoder.overhead(pair=False)
     if room < 1:
         raise UserError(
-            f"{max_length} tokens leave no room for text beside the special tokens",
+            f"{max_length} tokens leave no room for text besides the special tokens",
             where="data.max_seq_length",
             hint=f"set it to {max_length - room + 1} or more",
         )

@@ -25,8 +25,8 @@ from nlpctl.names import listed
 class TaggedExample:
     """`bounds`: start and end of word i in `text` at 2i and 2i + 1. `tags`: their ids, None where not wanted.
 
-    Arrays of 4-byte integers, because a split of a million sentences is held in memory. `in_words`: whether
-    the row gave words; the text was then put together from them, unless it stood beside them.
+    Arrays of 4-byte integers, because a split of a million sentences is held in memory. `in_words`: whether the row
+    gave words; the text was then put together from them, unless it stood next to them.
     """
 
     text: str
@@ -74,7 +74,7 @@ class TaggedRows(TaskRows):
         return (self.data.columns.tokens, self.data.columns.tags) if labelled else ()
 
     def collect_labels(self, source: RowSource) -> LabelSet:
-        """All tags, sorted. UserError where they follow no scheme, or mix several."""
+        """All tags, sorted. UserError if they follow no scheme, or mix several."""
         tags = sorted(set(self._tag_names(source)))
         detect_scheme(tags, source.description)
         return LabelSet.collect(tags, source.description)
@@ -114,7 +114,7 @@ class TaggedRows(TaskRows):
         return TaggedExample(text, array("i", chain.from_iterable(spans)), None, in_words=False)
 
     def check_training(self, examples: Sequence[Any], labels: LabelSet, where: str) -> None:
-        """UserError where the tags follow no scheme; says so where predict would cut texts in another way."""
+        """UserError if the tags follow no scheme; says so where predict would cut texts in another way."""
         detect_scheme(labels.names, where)
         if self.data.unit == "words" and all(example.by_character for example in examples):
             console.note(

@@ -33,7 +33,7 @@ class TaskRows(ABC):
 
     endings: Mapping[str, str] = TABLES  # file ending -> format, where data.format is auto
     has_labels: bool = True  # False: the task has no label set
-    plain_column: str | None = None  # what a line of plain text is for predict; None where a row needs more
+    plain_column: str | None = None  # what a line of plain text is for predict; None if a row needs more
     in_windows: bool = False  # True: what is longer than data.max_seq_length is read in windows, not cut
     together: bool = True  # False: the texts of a row are read apart from each other, not as one sequence
 
@@ -87,11 +87,11 @@ class TaskRows(ABC):
         return LabelSet(())
 
     def settle_labels(self, labels: LabelSet) -> LabelSet:
-        """The label set as the task wants it, wherever it came from; UserError where it cannot be used."""
+        """The label set as the task wants it, wherever it came from; UserError if it cannot be used."""
         return labels
 
     def check_training(self, examples: Sequence[Any], labels: LabelSet, where: str) -> None:
-        """UserError where nothing can be learned from `examples`."""
+        """UserError if nothing can be learned from `examples`."""
         return None
 
 

@@ -39,7 +39,7 @@ class TextEncoder(ABC):
         self.pad_token_type_id: int = tokenizer.pad_token_type_id
         self.uses_token_types: bool = "token_type_ids" in tokenizer.model_input_names
         self._overhead = {pair: tokenizer.num_special_tokens_to_add(pair=pair) for pair in (False, True)}
-        # What the tokenizer makes of a character before it looks up pieces; None where that is not known.
+        # What the tokenizer makes of a character before it looks up pieces; None if that is not known.
         plain = unsupported_reason(tokenizer) is None
         self.characters = CharacterTable(tokenizer.basic_tokenizer) if plain else None
         self.tokenizer = tokenizer
@@ -58,7 +58,7 @@ class TextEncoder(ABC):
         least = self._overhead[pairs is not None] + 1
         if max_length < least:
             raise UserError(
-                f"{max_length} tokens leave no room for text beside the special tokens",
+                f"{max_length} tokens leave no room for text besides the special tokens",
                 where="data.max_seq_length",
                 hint=f"set it to {least} or more",
             )

@@ -63,7 +63,7 @@ class TextRows(TaskRows):
         return TextExample(text, pair, label)
 
     def check_training(self, examples: Sequence[Any], labels: LabelSet, where: str) -> None:
-        """UserError where all examples have one label."""
+        """UserError if all examples have one label."""
         first = examples[0].label
         if all(example.label == first for example in examples):
             hint = "check data.columns.label and the training file"

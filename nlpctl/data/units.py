@@ -206,8 +206,7 @@ def build_unit_vocabulary(
 ) -> list[str]:
     """Special entries, then the units of `texts` that occur `min_frequency` times or more, frequent ones first.
 
-    At most `vocab_size` entries; memory is bounded, whatever the number of texts. UserError where no unit
-    would be left.
+    At most `vocab_size` entries; memory is bounded, whatever the number of texts. UserError if no unit would be left.
     """
     specials = [PAD, UNK, SEP]
     counts = count_bounded(_lowered(texts, unit, lowercase))
@@ -216,7 +215,7 @@ def build_unit_vocabulary(
     vocabulary = [*specials, *known][:vocab_size]
     if len(vocabulary) <= len(specials):
         raise UserError(
-            f"no entries beside the {len(specials)} special ones",
+            f"no entries besides the {len(specials)} special ones",
             where="model.from_scratch.vocab_size",
             hint="vocab_size 8000 with min_frequency 1 or 2 suits most texts",
         )

@@ -52,7 +52,7 @@ def build_vocabulary(texts: Iterable[str], vocab_size: int, min_frequency: int, 
     """
     if vocab_size <= len(SPECIAL_TOKENS):
         raise UserError(
-            f"{vocab_size} entries leave no room beside the {len(SPECIAL_TOKENS)} special tokens",
+            f"{vocab_size} entries leave no room besides the {len(SPECIAL_TOKENS)} special tokens",
             where="model.from_scratch.vocab_size",
             hint="set it to a few thousand, such as 8000",
         )

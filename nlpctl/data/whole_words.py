@@ -26,7 +26,7 @@ class WholeWords:
     """Finds the words of a text. Can be pickled; jieba is loaded (0.6 s) with the first Chinese text."""
 
     def __init__(self, dictionary: Path | None):
-        """UserError where `dictionary` (one word per line, UTF-8) cannot be used."""
+        """UserError if `dictionary` (one word per line, UTF-8) cannot be used."""
         self.kept_whole = () if dictionary is None else read_dictionary(dictionary)
 
     def words(self, text: str) -> list[list[Span]]:
@@ -66,7 +66,7 @@ def read_dictionary(path: Path) -> tuple[str, ...]:
                 if reason is None and len(word.split()) > 1:
                     reason = f"one word per line is wanted, without blanks inside: {word[:40]!r}"
                 if reason is not None:
-                    problems.append(Problem(reason, f"{path}:{number}", "mend the line or delete it"))
+                    problems.append(Problem(reason, f"{path}:{number}", "fix the line or delete it"))
                 elif word:
                     words.append(word)
     except OSError as error:

@@ -13,47 +13,47 @@ from nlpctl.names import did_you_mean
 
 
 def check_names(formats: tuple[str, ...], wanted: tuple[str, ...]) -> None:
-    """UserError where these are no formats and precisions of an export."""
+    """UserError for unknown formats and precisions of an export."""
     for given, known, flag in ((formats, FORMATS, "--format"), (wanted, export_precisions(), "--precision")):
         if not given:
-            raise UserError("names nothing", flag, f"of {', '.join(known)}")
+            raise UserError("is empty", flag, f"of {', '.join(known)}")
         for name in given:
             if name in ("bf16", "fp16"):
                 hint = f"leave it out; then `nlpctl predict EXPORT --precision {name}`"
-                raise UserError(f"{name} is no file: an engine computes the fp32 graph in it", flag, hint)
+                raise UserError(f"{name} is not a graph: engines compute the fp32 graph in it", flag, hint)
             if name not in known:
                 raise UserError(f"there is no {name!r}{did_you_mean(name, known)}", flag, f"of {', '.join(known)}")
     for strategy in int8_of_graphs():
         format = strategy.graph.format
         if strategy.precision in wanted and strategy.precision != INT8 and format not in formats:
-            message = f"{strategy.precision} is a graph of the format {format}"
-            raise UserError(message, "--precision", f"add --format {format}, or take {INT8}")
+            message = f"{strategy.precision} needs graphs in format {format}"
+            raise UserError(message, "--precision", f"add --format {format}, or use {INT8}")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The graphs that are wanted: names of FORMATS and `export_precisions`.
+    """The requested graphs: names of FORMATS and `export_precisions`.
 
-    "int8" means every method that a format has and that suits the network; "int8-dynamic" is that method or none.
+    "int8": every method of a format that suits the network; "int8-dynamic": only that method, which must succeed.
     """
 
     formats: tuple[str, ...]
     precisions: tuple[str, ...]
 
     def check(self) -> None:
-        """UserError where a package is missing that makes these graphs."""
+        """UserError if a package for making these graphs is missing."""
         if "onnx" in self.formats:
             from nlpctl.graphs.onnx import require_paddle2onnx
 
             require_paddle2onnx()
 
     def fp32(self) -> tuple[Graph, ...]:
-        """The graphs that all others are made of."""
+        """The fp32 graphs, from which all others are made."""
         known = {"paddle": paddle_files(PREFIX), "onnx": (ONNX,)}
         return tuple(Graph(format, FP32, known[format]) for format in FORMATS if format in self.formats)
 
     def int8(self) -> tuple[Int8Strategy, ...]:
-        """The ways to 8 bits that are wanted."""
+        """The requested 8-bit methods."""
         return tuple(
             each
             for each in int8_of_graphs()
@@ -65,5 +65,5 @@ class Plan:
         return (*self.fp32(), *(strategy.graph for strategy in self.int8()))
 
     def may_lack(self, graph: Graph) -> bool:
-        """Whether an export without `graph` is what was asked for too: it is of a family, and not named itself."""
+        """Whether the export may lack `graph`: it was requested as part of "int8", not by its own name."""
         return graph.precision == INT8 and f"{INT8}-{graph.method}" not in self.precisions

@@ -1,4 +1,4 @@
-"""report.json and report.md: what an export was compared on, and how far its graphs are from the network."""
+"""report.json and report.md: the rows of the comparison, and the differences between graphs and network."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nlpctl.layout import EXPORT_REPORT
 from nlpctl.models.export_folder import ExportManifest, Graph
 from nlpctl.runtime.process import ProcessSetup
 
-SHOWN = 20  # rows that are decided otherwise
+SHOWN = 20  # rows with a changed decision, listed in the report
 
 
 def write_report(
@@ -27,7 +27,7 @@ def write_report(
     refused: Sequence[Refused],
     setup: ProcessSetup,
 ) -> None:
-    """Both files, for people and for scripts; they are not among the checksums."""
+    """Write both files, for people and for scripts; checksums do not cover them."""
     task = parity.task
     report = {
         "task": manifest.task,
@@ -88,7 +88,7 @@ def _refused(each: Refused) -> dict[str, Any]:
 
 def _page(report: dict[str, Any]) -> str:
     rows = report["rows"]
-    made = "" if rows["real"] else " No real row could be read: answers on real text may differ in more cases."
+    made = "" if rows["real"] else " No real row could be read, so answers on real text may differ more often."
     lengths = [length for _, length in report["shapes"]]
     batches = [size for size, _ in report["shapes"]]
     lines = [
@@ -97,7 +97,7 @@ def _page(report: dict[str, Any]) -> str:
         f"Task {report['task']}. Compared with the network on {rows['count']:,} rows ({rows['from']}), in batches of "
         f"{min(batches)} to {max(batches)} rows and {min(lengths)} to {max(lengths)} tokens.{made}",
         "",
-        "| graph | MB | engine | precision | largest difference | decided alike | decided otherwise |",
+        "| graph | MB | engine | precision | largest difference | same decisions | different decisions |",
         "|---|---:|---|---|---:|---:|---:|",
     ]
     for graph in report["graphs"]:
@@ -109,9 +109,9 @@ def _page(report: dict[str, Any]) -> str:
     tolerance = report["tolerance"]
     lines += [
         "",
-        f"Allowed: in fp32 a difference of {tolerance['fp32_difference']:.0e} (of the largest output, where that is "
-        f"above 1), in int8 {tolerance['int8_agreement']:.0%} of the rows decided alike. bf16 and fp16 are computed by "
-        "engines on the fp32 graph.",
+        f"Tolerance: in fp32 a difference of {tolerance['fp32_difference']:.0e} (of the largest output, where that is "
+        f"above 1), in int8 {tolerance['int8_agreement']:.0%} same decisions. bf16 and fp16 are computed by engines on "
+        "the fp32 graph.",
         "",
     ]
     if report["refused"]:

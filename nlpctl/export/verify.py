@@ -1,4 +1,4 @@
-"""Whether the graphs of an export answer as the network does, in every engine that this machine has."""
+"""Compare the graphs of an export with the network, in every engine of this machine."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from nlpctl.models.export_folder import Check, ExportManifest, Graph
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.tasks.base import Task
 
-FP32_AGREEMENT = 0.99  # two answers may be as good within the tolerance; one row always may
-CARD_FACTOR = 50  # cards from Ampere on multiply fp32 matrices in TF32, which keeps 10 bits of a factor
+FP32_AGREEMENT = 0.99  # answers tie within the tolerance; one changed row is always allowed
+CARD_FACTOR = 50  # GPUs from Ampere on multiply fp32 matrices in TF32, with a 10-bit mantissa
 
 
 @dataclass(frozen=True)
 class Finding:
-    """What one engine and precision made of one graph."""
+    """The result of one graph in one engine and precision."""
 
     graph: Graph
     engine: str
@@ -37,10 +37,10 @@ class Finding:
 def compare_graphs(
     folder: Path, manifest: ExportManifest, plan: Plan, setup: ProcessSetup, parity: Parity
 ) -> tuple[ExportManifest, list[Finding], list[Refused]]:
-    """The manifest with its checks, all findings, and the graphs that were refused and deleted: those that `plan` may
-    lack. RunFailed, graph by graph, where another one is beyond the tolerance of the task.
+    """The manifest with its checks, all findings, and the optional graphs of `plan` that were refused and deleted.
+    RunFailed lists every required graph beyond the tolerance of the task.
 
-    Only a graph's own precision can fail; bf16 and fp16 are noted for those who choose an engine.
+    Only a graph's own precision can fail; results in bf16 and fp16 are recorded for information.
     """
     findings, problems = run_graphs(folder, manifest, setup, parity)
     for found in findings:
@@ -59,7 +59,7 @@ def compare_graphs(
 def run_graphs(
     folder: Path, manifest: ExportManifest, setup: ProcessSetup, parity: Parity
 ) -> tuple[list[Finding], dict[Graph, list[Problem]]]:
-    """What every engine of this machine makes of the graphs, and why it is nothing for some graphs."""
+    """The findings of every engine of this machine per graph, and the problems of graphs that fail."""
     findings: list[Finding] = []
     problems: dict[Graph, list[Problem]] = defaultdict(list)
     ways = choices(manifest, setup)
@@ -74,14 +74,14 @@ def run_graphs(
     tried = {choice.graph for choice in ways if choice.precision == choice.graph.precision}
     for graph in manifest.graphs:
         if graph not in tried:
-            message = "no engine on this machine runs it, so it could not be compared with the network"
-            hint = "export it where one does: `nlpctl doctor` tells what a machine has"
+            message = "no engine on this machine runs it, so it was not compared with the network"
+            hint = "export on a machine with such an engine: `nlpctl doctor` lists the engines"
             problems[graph].append(Problem(message, graph.files[0], hint))
     return findings, problems
 
 
 def with_checks(graph: Graph, findings: Sequence[Finding]) -> Graph:
-    """`graph` with what was found of it."""
+    """`graph` with its findings."""
     checks = tuple(
         Check(each.engine, each.precision, each.difference.largest, each.difference.agreement)
         for each in findings
@@ -91,7 +91,7 @@ def with_checks(graph: Graph, findings: Sequence[Finding]) -> Graph:
 
 
 def warn_refused(refused: Sequence[Refused]) -> None:
-    """Tell which graphs the export goes without."""
+    """Warn about the graphs that are left out."""
     for each in refused:
         console.warn(f"{each.graph.files[0]} is left out: {each.reason}")
 
@@ -99,19 +99,19 @@ def warn_refused(refused: Sequence[Refused]) -> None:
 def _compared(
     folder: Path, manifest: ExportManifest, choice: Choice, setup: ProcessSetup, parity: Parity
 ) -> Finding | str:
-    """What an engine makes of a graph, or why that is nothing."""
+    """The outputs of a graph in an engine, or the reason for its failure."""
     try:
         predictor = open_choice(folder, manifest, choice, setup, LARGEST_BATCH)
         difference = parity.difference(predictor.outputs)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
-    if math.isnan(difference.relative):  # also where only an extreme shape gives it, which no decision would show
-        return "its outputs are no numbers, or have another shape than the network's"
+    if math.isnan(difference.relative):  # extreme shapes too: decisions do not cover them
+        return "its outputs are not finite, or their shape differs from the network's"
     return Finding(choice.graph, choice.engine, choice.precision, difference)
 
 
 def _failing(choice: Choice, reason: str) -> list[Problem]:
-    """A problem of the graph, but not in a precision that it is not written in: nobody has to have that."""
+    """The problem of a failing graph; none in a precision other than the graph's own, which is optional."""
     told = f"{choice.name} fails: {reason}"
     if choice.precision == choice.graph.precision:
         return [Problem(told, choice.graph.files[0], f"leave out --format {choice.graph.format}")]
@@ -120,12 +120,12 @@ def _failing(choice: Choice, reason: str) -> list[Problem]:
 
 
 def fp32_tolerance(task: Task, setup: ProcessSetup) -> float:
-    """The most that an fp32 graph's outputs may differ on this device, as a share of them where above 1."""
+    """The tolerance of an fp32 graph's outputs on this device, relative to the largest output if that is above 1."""
     return task.graph_tolerance * (1 if setup.device == "cpu" else CARD_FACTOR)
 
 
 def _beyond(found: Finding, task: Task, setup: ProcessSetup) -> list[Problem]:
-    """What is wrong with a graph in its own precision."""
+    """The problem of a graph in its own precision; None if it is within the tolerance."""
     if found.precision != found.graph.precision:
         return []
     difference, name = found.difference, f"{found.graph.files[0]} ({found.engine})"
@@ -134,15 +134,15 @@ def _beyond(found: Finding, task: Task, setup: ProcessSetup) -> list[Problem]:
         too_many = len(difference.changed) > 1 and difference.agreement < FP32_AGREEMENT
         if difference.relative > allowed or too_many:
             message = (
-                f"answers otherwise than the network: outputs differ by {difference.largest:.3g} "
-                f"({difference.relative:.3g} of the largest; {allowed:.0e} is allowed), "
+                f"differs from the network: outputs differ by {difference.largest:.3g} "
+                f"({difference.relative:.3g} of the largest; tolerance {allowed:.0e}), "
                 f"{_changed(difference)}"
             )
             return [Problem(message, name, "use the model folder itself: --engine dygraph")]
         return []
     if difference.agreement < task.int8_agreement:
-        message = f"decides too many rows otherwise: {_changed(difference)}, {task.int8_agreement:.0%} have to be"
-        return [Problem(message, name, "take --precision int8, which keeps the methods that pass, or leave it out")]
+        message = f"changes too many decisions: {_changed(difference)}, {task.int8_agreement:.0%} must agree"
+        return [Problem(message, name, "use --precision int8, which keeps the methods that pass, or leave it out")]
     return []
 
 

@@ -21,7 +21,7 @@ from nlpctl.models.export_folder import Graph, TensorSpec
 
 @dataclass(frozen=True)
 class Refused:
-    """A graph that an export goes without, and why."""
+    """A graph that is left out of an export, and the reason."""
 
     graph: Graph
     problems: tuple[Problem, ...]
@@ -32,7 +32,7 @@ class Refused:
 
 
 def remove_graph(folder: Path, graph: Graph) -> None:
-    """Delete the files of a graph, as far as there are any."""
+    """Delete the existing files of a graph."""
     for name in graph.files:
         (folder / name).unlink(missing_ok=True)
 
@@ -45,9 +45,9 @@ def write_graphs(
     plan: Plan,
     calibration: Callable[[], Iterable[Batch]],
 ) -> tuple[tuple[TensorSpec, ...], list[Refused]]:
-    """Write the graphs of `plan`, which take such batches as `batch`; returns what they give, and what was not written.
+    """Write the graphs of `plan` for batches like `batch`; returns the output names and the graphs that were left out.
 
-    `calibration` gives more of these, for int8. An error of a graph that the plan may lack is no failure.
+    `calibration` returns further batches, for int8. An error of an optional graph is no failure.
     """
     prefix, refused = folder / PREFIX, []
     outputs = write_paddle_graph(network, batch, output_names, prefix)
@@ -59,7 +59,7 @@ def write_graphs(
     for strategy in plan.int8():
         try:
             strategy.make_graph(Making(folder, plan.fp32(), folder, calibration))
-        except OSError:  # a full disk
+        except OSError:  # such as a full disk
             raise
         except Exception as error:
             problems = _problems(strategy.graph, error)
@@ -74,7 +74,7 @@ def write_graphs(
 
 
 def _problems(graph: Graph, error: Exception) -> tuple[Problem, ...]:
-    """Why a graph could not be quantised. It is named by its own file, not by the staged one that it is made of."""
+    """The reason why a graph could not be quantised, with its own file name instead of the staged input's."""
     if isinstance(error, NlpctlError):
         return tuple(replace(each, where=graph.files[0]) for each in error.problems)
-    return (Problem(f"quantising fails: {type(error).__name__}: {error}", graph.files[0], "use it in fp32"),)
+    return (Problem(f"quantisation fails: {type(error).__name__}: {error}", graph.files[0], "use it in fp32"),)

@@ -54,7 +54,7 @@ def read_pickle(file: Path) -> Pickled:
     if contents and all(_is_note(value) for value in contents.values()):
         notes = {name: value["structured_name"] for name, value in contents.items() if "structured_name" in value}
         if not all(isinstance(name, str) for name in (*contents, *notes.values())):
-            raise UserError("names a parameter by something that is no name", where=str(file), hint=BROKEN_HINT)
+            raise UserError("has a parameter whose name is not text", where=str(file), hint=BROKEN_HINT)
         return Pickled(file, {}, {**dict.fromkeys(contents, ""), **notes}, (), is_info=True)
     arrays = {
         name: checked(file, name, value)

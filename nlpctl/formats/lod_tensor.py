@@ -75,7 +75,7 @@ def read_tensors(file: Path) -> list[np.ndarray]:
     """
     size = file.stat().st_size
     if size == 0:
-        raise UserError("is empty, and no parameter file", where=str(file), hint=BROKEN_HINT)
+        raise UserError("is empty, so it is not a parameter file", where=str(file), hint=BROKEN_HINT)
     data = np.asarray(np.memmap(file, dtype=np.uint8, mode="r"))
     tensors: list[np.ndarray] = []
     offset = 0
@@ -95,7 +95,7 @@ def _read_one(data: np.ndarray, start: int) -> tuple[np.ndarray, int]:
     reader = _Reader(data, start)
     version = reader.number("<I", "the version")
     if version != 0:
-        raise _Damaged(f"no Paddle tensor (version {version}, expected 0)")
+        raise _Damaged(f"not a Paddle tensor (version {version}, expected 0)")
     levels = reader.number("<Q", "the number of LoD levels")
     if levels > _MOST_LEVELS:
         raise _Damaged(f"{levels} LoD levels{_swapped(levels, 8, _MOST_LEVELS)}")
@@ -103,7 +103,7 @@ def _read_one(data: np.ndarray, start: int) -> tuple[np.ndarray, int]:
         reader.take(reader.number("<Q", "the length of a LoD level"), "a LoD level")
     version = reader.number("<I", "the version of the tensor")
     if version != 0:
-        raise _Damaged(f"no Paddle tensor (inner version {version}, expected 0)")
+        raise _Damaged(f"not a Paddle tensor (inner version {version}, expected 0)")
     length = reader.number("<i", "the length of the description")
     if not 0 < length <= _LARGEST_DESCRIPTION:
         raise _Damaged(f"a description of {length} bytes{_swapped(length, 4, _LARGEST_DESCRIPTION)}")

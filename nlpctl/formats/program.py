@@ -217,5 +217,5 @@ def _value(attribute: Any) -> Any:
 def _text(name: Any) -> str:
     """A name; what is no UTF-8 comes as bytes."""
     if not isinstance(name, str):
-        raise ValueError(f"a name that is no text: {name[:40]!r}")
+        raise ValueError(f"a name that is not text: {name[:40]!r}")
     return name

@@ -87,7 +87,7 @@ def guarded(path: Path, read: Callable[[], Any]) -> Any:
         return read()
     except ForbiddenGlobal as error:
         raise UserError(
-            f"refused: this weights file wants to load {error}, which is code and no array",
+            f"refused: this weights file wants to load {error}, which is code, not an array",
             where=str(path),
             hint="the file may be malicious: do not load it elsewhere; ask its author for safetensors",
         ) from None
@@ -119,7 +119,7 @@ def _array(path: Path, name: Any, value: Any) -> np.ndarray:
     if isinstance(value, tuple) and len(value) == 2:
         value = value[1]
     if not isinstance(name, str) or not isinstance(value, _Array) or value.data is None:
-        raise UserError(f"entry {str(name)[:80]!r} is no array", where=str(path), hint=BROKEN_HINT)
+        raise UserError(f"entry {str(name)[:80]!r} is not an array", where=str(path), hint=BROKEN_HINT)
     return value.data
 
 

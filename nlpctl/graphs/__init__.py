@@ -1,6 +1,6 @@
-"""Every file that an engine runs, made or changed: static graphs, ONNX, int8, embeddings.
+"""Making and changing the files that engines run: static graphs, ONNX, int8, embeddings.
 
-NARROW: a product with a weight of fewer columns stays fp32. It is the head, which decides, and costs next to nothing.
+NARROW: a product with a weight of fewer columns stays fp32. It is the head: it decides, and costs almost nothing.
 TABLE_ROWS: an embedding table with fewer rows (positions, token types) is not worth int8.
 """
 

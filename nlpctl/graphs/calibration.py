@@ -1,4 +1,4 @@
-"""How the scales of an int8 graph are found: the settings of PaddleNLP's CompressionArguments, under their names."""
+"""The calibration settings of int8 graphs, with the names of PaddleNLP's CompressionArguments."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ ALGORITHMS = ("avg", "abs_max", "mse", "emd", "hist", "KL")
 class Calibration:
     """Settings of post-training quantisation.
 
-    `algo`: the bound of an activation. abs_max: the largest value; avg: the mean over rows of the largest; hist: what
-    99.999 % of the values are below; mse, emd: the bound with the smallest squared error, or the nearest mean and
+    `algo`: the bound of an activation. abs_max: the largest value; avg: the mean over rows of the largest; hist: the
+    99.999th percentile; mse, emd: the bound with the smallest squared error, or the nearest mean and
     spread, within one batch; KL: the nearest distribution. `round_type`: adaround rounds weights up or down so that
     outputs change least. `bias_correction`: keep the spread of weights and the mean of outputs. `skip`: variables
-    whose products stay fp32. How many rows there are is up to who gives them.
+    whose products stay fp32. The caller chooses the number of rows.
     """
 
     algo: str = "avg"
@@ -30,14 +30,14 @@ class Calibration:
     skip: tuple[str, ...] = ()
 
     def check(self) -> None:
-        """UserError with all settings that Paddle takes without effect, or that are none."""
+        """UserError that lists unknown settings and settings that Paddle accepts without effect."""
         problems = tuple(self._problems())
         if problems:
             raise UserError(problems=list(problems))
 
     def _problems(self) -> Iterator[Problem]:
         if self.algo == "min_max":
-            message = "PaddlePaddle takes min_max, and then quantises nothing: what it writes is the fp32 graph"
+            message = "PaddlePaddle accepts min_max but then quantises nothing: it writes the fp32 graph"
             yield Problem(message, "compression.algo_list", f"take {' or '.join(ALGORITHMS)}")
         elif self.algo not in ALGORITHMS:
             yield _unknown(self.algo, "compression.algo_list", ALGORITHMS)
@@ -48,9 +48,9 @@ class Calibration:
         if self.activation_quantize_type not in (None, "range_abs_max"):
             message = (
                 f"{self.activation_quantize_type!r} has no effect on calibration (ptq): activations get one fixed "
-                "range, which the algorithm finds"
+                "range, found by the algorithm"
             )
-            hint = "leave it out, or take range_abs_max; what the range is, compression.algo_list says"
+            hint = "leave it out, or use range_abs_max; compression.algo_list chooses the range"
             yield Problem(message, "compression.activation_quantize_type", hint)
         if not self.onnx_format:
             message = (
@@ -65,6 +65,6 @@ def _unknown(value: str, key: str, known: tuple[str, ...]) -> Problem:
 
 
 def no_rows() -> UserError:
-    """What is said where nothing is there to calibrate with."""
+    """The error for missing calibration rows."""
     hint = "give training rows: --set data.train=FILE (nlpctl export: --data FILE)"
-    return UserError("there are no rows to calibrate with", hint=hint)
+    return UserError("there are no rows for calibration", hint=hint)

@@ -1,8 +1,8 @@
-"""Embedding tables of a Paddle graph in int8: of a network with a large vocabulary the larger part of its file.
+"""Embedding tables of a Paddle graph in int8. With a large vocabulary they are most of the file.
 
 Works on fp32 and on int8 graphs. PaddleNLP has PaddleSlim store logarithms in steps of 1/8 (`quantize_type: log`),
 which is off by up to 4.4 % of each number; a scale per row is off by 0.4 % of the row's largest number at most, and is
-what graphs/onnx_graph.py does. Rows are multiplied out after they are looked up: the table is int8 in memory too.
+what graphs/onnx_graph.py does. Rows are dequantised after the look-up, so the table is int8 in memory too.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from nlpctl.graphs.program_edit import (
 )
 
 LOOKUP = "lookup_table_v2"
-_MOST = 127  # the largest int8
+_MOST = 127  # largest int8 value
 
 
 def quantize_embeddings(graph: Path, out: Path) -> tuple[str, ...]:
     """Write OUT.pdmodel and OUT.pdiparams: GRAPH.* with its large tables in int8; returns their names.
 
-    What else reads a table, such as an output layer that is tied to it, needs it as it is: that one stays. UserError
-    where no table is left, or GRAPH is none.
+    A table with another reader, such as a tied output layer, stays in float32. UserError if no table qualifies, or
+    GRAPH is not a graph.
     """
     desc, arrays = read_parameters(graph)
     block = desc.blocks[0]
     names = _tables(block, arrays)
     if not names:
-        message = f"this graph has no embedding table of {TABLE_ROWS} rows or more in float32 that nothing else reads"
-        raise UserError(message, str(graph), "leave +embeddings out: there is nothing to gain")
+        message = f"this graph has no float32 embedding table of {TABLE_ROWS} rows or more that only look-ups use"
+        raise UserError(message, str(graph), "leave +embeddings out: it would save nothing")
     for name in names:
         _shrink(block, arrays, name)
     kept: list[Any] = []
@@ -55,19 +55,19 @@ def quantize_embeddings(graph: Path, out: Path) -> tuple[str, ...]:
 
 
 def _tables(block: Any, arrays: Mapping[str, np.ndarray]) -> tuple[str, ...]:
-    """The tables that may become int8: read by look-ups alone."""
+    """The tables that may become int8: those read by look-ups only."""
     read = {name for op in block.ops if op.type != LOOKUP for slot in op.inputs for name in slot.arguments}
     found = dict.fromkeys(only(op.inputs, "W") for op in block.ops if op.type == LOOKUP)
     return tuple(name for name in found if name in arrays and name not in read and _is_large(arrays[name]))
 
 
 def _is_large(array: np.ndarray) -> bool:
-    """Not the scales [rows, 1] of a table that is int8 already."""
+    """Excludes the scales [rows, 1] of a table that is already int8."""
     return array.dtype == np.float32 and array.ndim == 2 and len(array) >= TABLE_ROWS and array.shape[1] > 1
 
 
 def _shrink(block: Any, arrays: dict[str, np.ndarray], name: str) -> None:
-    """Put the steps in the place of a table [rows, width], and the scales [rows, 1] beside it."""
+    """Replace a table [rows, width] by its int8 values, and add its scales [rows, 1]."""
     table = arrays[name]
     scales = np.maximum(np.abs(table).max(axis=1, keepdims=True), np.finfo(np.float32).tiny * _MOST) / _MOST
     arrays[name] = np.round(table / scales).astype(np.int8)
@@ -77,13 +77,13 @@ def _shrink(block: Any, arrays: dict[str, np.ndarray], name: str) -> None:
 
 
 def _looked_up(block: Any, lookup: Any) -> list[Any]:
-    """What stands for a look-up in the fp32 table; its output keeps its name and shape."""
+    """The operators that replace a look-up in the fp32 table; the output keeps its name and shape."""
     out, ids, table = only(lookup.outputs, "Out"), only(lookup.inputs, "Ids"), only(lookup.inputs, "W")
     shape = list(next(each for each in block.vars if each.name == out).type.lod_tensor.tensor.dims)
     steps = declare(block, f"{out}.row_int8", "int8", shape)
     wide = declare(block, f"{out}.row_wide", "float32", shape)
     scale = declare(block, f"{out}.row_scale", "float32", [*shape[:-1], 1])
-    row = copied(lookup)  # it may know a padding id, whose row is 0
+    row = copied(lookup)  # a copy keeps the attributes: it may have a padding id, whose row is 0
     set_argument(row.outputs, "Out", steps)
     types = {"in_dtype": TYPES["int8"], "out_dtype": TYPES["float32"]}
     return [

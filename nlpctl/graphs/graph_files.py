@@ -1,4 +1,4 @@
-"""What an export may hold: formats, and the names of the graph files."""
+"""The formats of an export and the names of its graph files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The weights in int8 of a program, as Paddle's quantisers write them."""
+"""The int8 weights of a program, as Paddle's quantisers write them."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from nlpctl.upstream.static_int8 import LARGEST
 
 @dataclass(frozen=True)
 class Int8Weight:
-    """A weight that is int8 in the file: `steps` * `bounds` / 127 along `axis`; `operator` multiplies it out.
+    """A weight that is int8 in the file: `steps` * `bounds` / 127 along `axis`; `operator` dequantises it.
 
-    `bounds`: one, or one for each place along the axis.
+    `bounds`: one value, or one per index along the axis.
     """
 
     steps: np.ndarray
@@ -39,7 +39,7 @@ class Int8Weight:
 
     @property
     def step(self) -> np.ndarray:
-        """What one step is worth, in a shape that multiplies `steps`."""
+        """The value of one step, in a shape that broadcasts with `steps`."""
         shape = [1] * self.steps.ndim
         if self.bounds.size > 1:
             shape[self.axis] = -1
@@ -51,14 +51,14 @@ class Int8Weight:
 
     @property
     def column_bounds(self) -> np.ndarray:
-        """The largest value that each column of a matrix may hold, whatever the bounds belong to."""
+        """The bound of each column of a matrix, whichever axis `bounds` belongs to."""
         if self.bounds.size == 1:
             return np.full(self.steps.shape[1], self.bounds.item(), np.float32)
         return self.bounds if self.axis == 1 else np.abs(self.values).max(axis=0)
 
 
 def int8_weights(desc: Any, arrays: Mapping[str, np.ndarray]) -> Iterable[Int8Weight]:
-    """The weights of a program that a dequantize_linear multiplies out."""
+    """The weights of a program that a dequantize_linear dequantises."""
     for op in desc.blocks[0].ops:
         if op.type == "dequantize_linear" and only(op.inputs, "X") in arrays:
             axis = next(attribute.i for attribute in op.attrs if attribute.name == "quant_axis")

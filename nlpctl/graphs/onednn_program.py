@@ -1,9 +1,9 @@
-"""From a graph that simulates int8 to one that oneDNN computes in int8, by every shape of weight as it was meant.
+"""From a graph that simulates int8 to one that oneDNN computes in int8, with the right scales for every weight.
 
-What quantisers write (by calibration or by training) computes in float32 and rounds: quantize_linear and
-dequantize_linear stand before each product. Paddle Inference could replace them by int8 kernels while it loads, but
-takes wrong scales for the weights there. So it does so once, here; the scales are put right; and what it made is the
-file. It needs `enable_mkldnn()` and no more. Weights stay int8 on disk: loading multiplies them out.
+The graphs of quantisers (by calibration or by training) compute in float32 and round: quantize_linear and
+dequantize_linear precede each product. Paddle Inference can replace them by int8 kernels at load time, but uses wrong
+scales for the weights. So the replacement runs once, here, the scales are corrected, and the result is the file. It
+needs only `enable_mkldnn()`. Weights stay int8 on disk and are dequantised at load time.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from nlpctl.upstream.static_int8 import set_weight_scales
 def write_onednn_program(simulated: Path, out: Path) -> tuple[str, ...]:
     """Write OUT.pdmodel and OUT.pdiparams from SIMULATED.*, in the onnx_format of Paddle's quantisers.
 
-    Returns the weights that are multiplied in int8. Inputs and outputs keep their names and order.
+    Returns the weights whose products are computed in int8. Inputs and outputs keep their names and order.
     """
     simulated_desc, simulated_arrays = read_parameters(simulated)
     weights = {weight.name: weight for weight in int8_weights(simulated_desc, simulated_arrays)}
@@ -53,7 +53,8 @@ def write_onednn_program(simulated: Path, out: Path) -> tuple[str, ...]:
 def _multiplied_out(
     desc: Any, arrays: Mapping[str, np.ndarray], weights: Mapping[str, Int8Weight]
 ) -> tuple[Any, dict[str, np.ndarray]]:
-    """The same program with its weights in float32, so that nobody else has to tell rows from columns."""
+    """The same program with its weights in float32, so that Paddle Inference cannot confuse rows and columns of the
+    scales."""
     desc = copied(desc)
     block = desc.blocks[0]
     kept = [op for op in block.ops if op.type != "dequantize_linear" or only(op.inputs, "X") not in weights]
@@ -66,7 +67,7 @@ def _multiplied_out(
 
 
 def _optimise(prefix: Path, folder: Path) -> None:
-    """Have Paddle Inference write what it makes of a program for int8, as FOLDER/_optimized.*."""
+    """Let Paddle Inference optimise a program for int8 and write the result as FOLDER/_optimized.*."""
     config = paddle_inference.Config(*map(str, graph_files(prefix)))
     config.disable_glog_info()
     config.disable_gpu()
@@ -79,7 +80,7 @@ def _optimise(prefix: Path, folder: Path) -> None:
 
 
 def _mend_scales(desc: Any, arrays: Mapping[str, np.ndarray], weights: Mapping[str, Int8Weight]) -> tuple[str, ...]:
-    """Give every int8 product the scales of its weight's columns; returns the names of these weights."""
+    """Set the scales of every int8 product to those of its weight's columns; returns the names of these weights."""
     found = []
     for op in desc.blocks[0].ops:
         if op.type == "fc" and any(attribute.name == "Scale_weights" for attribute in op.attrs):
@@ -91,10 +92,10 @@ def _mend_scales(desc: Any, arrays: Mapping[str, np.ndarray], weights: Mapping[s
 
 
 def _restore(desc: Any, arrays: dict[str, np.ndarray], weights: Sequence[Int8Weight]) -> None:
-    """Put int8 weights back, with operators that multiply them out.
+    """Restore int8 weights, with operators that dequantise them.
 
-    These are cast and elementwise_mul: Paddle Inference computes what depends on no input once, when it loads, but
-    leaves dequantize_linear to every batch.
+    The operators are cast and elementwise_mul. Paddle Inference folds these constants at load time, but would run
+    dequantize_linear in every batch.
     """
     block = desc.blocks[0]
     _rename_inputs(block, {weight.name: weight.product for weight in weights})
@@ -110,7 +111,7 @@ def _restore(desc: Any, arrays: dict[str, np.ndarray], weights: Sequence[Int8Wei
 
 
 def _multiplying_out(block: Any, weight: Int8Weight) -> Iterable[Any]:
-    """Declare the variables of a weight and yield the operators that make its values."""
+    """Declare the variables of a weight and yield the operators that compute its values."""
     shape = weight.steps.shape
     kept = declare(block, weight.name, "int8", shape, persistable=True)
     step = declare(block, weight.scale_name, "float32", weight.step.shape, persistable=True)

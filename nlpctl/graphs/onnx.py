@@ -1,4 +1,4 @@
-"""From Paddle's static graph to ONNX, by paddle2onnx in a process of its own: it can abort the process it runs in."""
+"""From Paddle's static graph to ONNX, by paddle2onnx in a separate process, because it may abort its process."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from nlpctl.runtime.versions import installed_version
 from nlpctl.runtime.worker import how_ended, run_python
 
 OPSET = 13
-SHOWN = 5  # lines of what paddle2onnx said
+SHOWN = 5  # lines of paddle2onnx's output in a message
 _MODULE = "nlpctl.graphs.onnx_process"
 _NEEDED = ("paddle2onnx", "onnx")
 
 
 def require_paddle2onnx() -> None:
-    """UserError where ONNX graphs cannot be made."""
+    """UserError if packages for ONNX graphs are missing."""
     missing = [package for package in _NEEDED if installed_version(package) is None]
     if missing:
         hint = f"pip install {' '.join(missing)}, or leave out --format onnx"
@@ -24,7 +24,7 @@ def require_paddle2onnx() -> None:
 
 
 def write_onnx_graph(prefix: Path, file: Path, pad_id: int) -> None:
-    """Convert PREFIX.pdmodel to `file`. RunFailed where paddle2onnx cannot, OSError where `file` cannot be written."""
+    """Convert PREFIX.pdmodel to `file`. RunFailed if paddle2onnx fails, OSError if `file` cannot be written."""
     done = run_python("-m", _MODULE, str(prefix), str(file), str(OPSET), str(pad_id))
     if done.code == 0:
         return
@@ -34,5 +34,5 @@ def write_onnx_graph(prefix: Path, file: Path, pad_id: int) -> None:
     raise RunFailed(
         f"paddle2onnx could not convert the graph ({how_ended(done.code)}): " + "\n  ".join(said),
         where="--format onnx",
-        hint="export it for Paddle alone: --format paddle",
+        hint="export Paddle graphs only: --format paddle",
     )

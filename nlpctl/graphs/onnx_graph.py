@@ -1,4 +1,4 @@
-"""An ONNX graph made ready for ONNX Runtime's quantisers: what they silently pass over is put where they look."""
+"""Prepare an ONNX graph for ONNX Runtime's quantisers, which silently skip some forms of weights and tables."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ FOLDED = ("Concat", "Slice", "Transpose", "Reshape", "Squeeze", "Unsqueeze", "Id
 
 
 def read_graph(file: Path) -> onnx.ModelProto:
-    """An fp32 graph whose constants all lie among its initialisers. UserError where the file is no ONNX graph.
+    """An fp32 graph with all constants as initialisers. UserError if the file is not an ONNX graph.
 
-    paddle2onnx writes weights as `Constant` nodes, and `quantize_dynamic` passes over a product with one.
+    paddle2onnx writes weights as `Constant` nodes, and `quantize_dynamic` skips products with them.
     """
     try:
         model = onnx.load(str(file))
@@ -28,7 +28,7 @@ def read_graph(file: Path) -> onnx.ModelProto:
     except Exception as error:  # protobuf's DecodeError, onnx's ValidationError
         reason = (str(error).splitlines() or [""])[0][:200]
         hint = "export the model again: `nlpctl export`"
-        raise UserError(f"this is no ONNX graph ({type(error).__name__}: {reason})", str(file), hint) from None
+        raise UserError(f"this is not an ONNX graph ({type(error).__name__}: {reason})", str(file), hint) from None
     constants_to_initializers(model.graph)
     fold_constants(model)
     return model
@@ -50,10 +50,10 @@ def constants_to_initializers(graph: onnx.GraphProto) -> None:
 
 
 def fold_constants(model: onnx.ModelProto, kinds: Collection[str] = FOLDED) -> None:
-    """Compute what nodes of these kinds make of constants alone.
+    """Fold nodes of these kinds if all their inputs are constant.
 
-    paddle2onnx puts the weights of an LSTM together in the graph, and multiplies the word embeddings of ERNIE and
-    RoBERTa by a table as large, which is 1 but for the row of the padding.
+    paddle2onnx assembles the weights of an LSTM inside the graph. It also multiplies the word embeddings of ERNIE and
+    RoBERTa by a table of the same size, which is 1 except for the padding row.
     """
     graph = model.graph
     values = {tensor.name: tensor for tensor in graph.initializer}
@@ -82,7 +82,7 @@ def products_with_weights(graph: onnx.GraphProto) -> list[str]:
 
 
 def name_nodes(graph: onnx.GraphProto) -> None:
-    """Give every node a name of its own: the quantisers are told nodes by name."""
+    """Give every node a unique name, since quantisers select nodes by name."""
     taken = Counter(node.name for node in graph.node)
     for index, node in enumerate(graph.node):
         if not node.name or taken[node.name] > 1:
@@ -90,10 +90,10 @@ def name_nodes(graph: onnx.GraphProto) -> None:
 
 
 def sum_residuals(graph: onnx.GraphProto) -> int:
-    """Write the additions before layer normalisations as `Sum`, which is the same; returns how many.
+    """Replace `Add` before layer normalisations by the equivalent `Sum`; returns the number of replacements.
 
-    Of `Add` and LayerNormalization ONNX Runtime makes SkipLayerNormalization where it knows both shapes, as it does in
-    int8 graphs. On a processor (1.31) that takes 5 times as long as the two on their own: a sixth of the whole graph.
+    ONNX Runtime fuses `Add` and LayerNormalization to SkipLayerNormalization if it knows both shapes, as in int8
+    graphs. On a CPU (1.31) the fused node takes 5 times as long as the two nodes: a sixth of the whole graph.
     """
     constants = {tensor.name for tensor in graph.initializer}
     averaged = {node.input[0] for node in graph.node if node.op_type == "ReduceMean"}
@@ -108,10 +108,10 @@ def sum_residuals(graph: onnx.GraphProto) -> int:
 
 
 def shrink_embeddings(graph: onnx.GraphProto) -> int:
-    """Store large embedding tables as int8 with a scale per row; returns how many.
+    """Store large embedding tables as int8 with a scale per row; returns their number.
 
-    The quantisers know one scale for the whole table: on MiniLM that moves a logit by up to 0.55, a scale per row
-    by a tenth of it. The rows that a batch names are multiplied out after they are looked up.
+    The quantisers use one scale for the whole table. On MiniLM that changes a logit by up to 0.55, a scale per row by a
+    tenth of it. Rows are dequantised after the look-up.
     """
     tables = {tensor.name: tensor for tensor in graph.initializer}
     nodes, shrunk = [], {}
@@ -125,12 +125,12 @@ def shrink_embeddings(graph: onnx.GraphProto) -> int:
         nodes.extend(_looked_up(node, *shrunk[tensor.name]))
     del graph.node[:]
     graph.node.extend(nodes)
-    drop_unused(graph, shrunk)  # a tied output layer may still read one
+    drop_unused(graph, shrunk)  # a tied output layer may still read the fp32 table
     return len(shrunk)
 
 
 def drop_unused(graph: onnx.GraphProto, names: Iterable[str]) -> None:
-    """Remove those of the initialisers `names` that no node reads."""
+    """Remove the initialisers in `names` that no node reads."""
     unused = set(names) - {name for node in graph.node for name in node.input}
     kept = [tensor for tensor in graph.initializer if tensor.name not in unused]
     del graph.initializer[:]
@@ -142,7 +142,7 @@ def _axis(node: onnx.NodeProto) -> int:
 
 
 def _is_table(tensor: onnx.TensorProto) -> bool:
-    """Not the scales [rows, 1] of a table that is int8 already."""
+    """Excludes the scales [rows, 1] of a table that is already int8."""
     wide = len(tensor.dims) == 2 and tensor.dims[1] > 1
     return wide and tensor.data_type == onnx.TensorProto.FLOAT and tensor.dims[0] >= TABLE_ROWS
 
@@ -158,9 +158,9 @@ def _int8_rows(graph: onnx.GraphProto, tensor: onnx.TensorProto) -> tuple[str, s
 
 
 def _looked_up(node: onnx.NodeProto, table: str, scales: str) -> list[onnx.NodeProto]:
-    """What stands for a Gather from the fp32 table; the shape and name of its output stay."""
+    """The nodes that replace a Gather from the fp32 table; its output keeps shape and name."""
     out, ids = node.output[0], node.input[1]
-    found, scale, wide = (f"{out}.{part}" for part in ("row_int8", "row_scale", "row_wide"))  # quantisers add _scale
+    found, scale, wide = (f"{out}.{part}" for part in ("row_int8", "row_scale", "row_wide"))
     return [
         helper.make_node("Gather", [table, ids], [found], found, axis=0),
         helper.make_node("Gather", [scales, ids], [scale], scale, axis=0),

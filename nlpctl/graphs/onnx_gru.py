@@ -1,7 +1,7 @@
-"""An ONNX graph of a BiGRU whose reset gate acts before the matrix product, written operator by operator.
+"""The ONNX graph of a BiGRU whose reset gate acts before the matrix product, written operator by operator.
 
-Paddle's graph of it is a loop, which paddle2onnx cannot convert. ONNX has that very GRU (linear_before_reset 0), which
-ONNX Runtime runs far faster than a loop. Its new state is (1 - z) * candidate + z * old, so that its z is 1 - update:
+Paddle's graph of it is a loop, which paddle2onnx cannot convert. ONNX has the same GRU (linear_before_reset 0), which
+ONNX Runtime runs far faster than a loop. Its new state is (1 - z) * candidate + z * old, so z is 1 - update, and the
 weights and biases of the update gate change their sign.
 """
 
@@ -26,8 +26,8 @@ def is_own_onnx(network: paddle.nn.Layer) -> bool:
 
 
 def write_onnx_gru(network: paddle.nn.Layer, input_name: str, output_names: Sequence[str], file: Path) -> None:
-    """Write `network`, with or without a CRF, to `file`: int64 ids [batch, length] to float32 scores
-    [batch, length, tags] and, of a CRF, its transitions.
+    """Write `network`, with or without a CRF, to `file`: int64 ids [batch, length] to float32 scores [batch, length,
+    tags] and, with a CRF, its transitions.
     """
     import onnx
     from onnx import TensorProto, helper
@@ -62,7 +62,7 @@ def write_onnx_gru(network: paddle.nn.Layer, input_name: str, output_names: Sequ
 
 
 class _Graph:
-    """Nodes and constants as they are added. Every method returns the name of a value."""
+    """Collects nodes and constants. Every method returns the name of a value."""
 
     def __init__(self, parameters: dict[str, np.ndarray]):
         self.nodes: list[Any] = []
@@ -92,7 +92,7 @@ class _Graph:
         return self.constant(self._parameters[name], name)
 
     def gru(self, sequence: str, lengths: str, name: str, size: int) -> str:
-        """[length, 2, batch, size] of a layer, 0 behind a row's end."""
+        """Outputs [length, 2, batch, size] of a layer, 0 after the end of a row."""
         weights = self._parameters[f"{name}.input_weight"].transpose(0, 2, 1)  # [2, 3h, input]
         gates = self._parameters[f"{name}.gate_weight"].transpose(0, 2, 1)  # [2, 2h, h]
         candidate = self._parameters[f"{name}.candidate_weight"].transpose(0, 2, 1)

@@ -26,11 +26,12 @@ def main(argv: Sequence[str]) -> None:
         verbose=False,
     )
     if not content:
-        sys.exit("paddle2onnx gave nothing")
+        sys.exit("paddle2onnx wrote nothing")
     model = onnx.load_from_string(content)
     give_lengths(model, int(pad_id))
     constants_to_initializers(model.graph)
-    fold_constants(model, ("Mul",))  # word embeddings, or the file holds them and a table of as many ones
+    # Otherwise the file has the word embeddings and a table of ones of the same size.
+    fold_constants(model, ("Mul",))
     onnx.checker.check_model(model)
     try:
         Path(file).write_bytes(model.SerializeToString())

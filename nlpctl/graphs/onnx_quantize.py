@@ -1,8 +1,8 @@
 """An fp32 ONNX graph in int8, for ONNX Runtime.
 
-paddle2onnx cannot carry Paddle's quantised graphs over: it writes fp32 products with rounded weights. So the fp32
-graph is carried over, and quantised here. Only products with weights become int8: between two activations (attention)
-it costs accuracy and gains nothing.
+paddle2onnx cannot convert Paddle's quantised graphs: it writes fp32 products with rounded weights. So the fp32 graph is
+converted, and quantised here. Only products with weights become int8: between two activations (attention) it costs
+accuracy and gains nothing.
 """
 
 from __future__ import annotations
@@ -35,16 +35,17 @@ from nlpctl.graphs.onnx_static import products_to_int8, seen_bounds
 
 @dataclass(frozen=True)
 class Int8Graph:
-    """What became int8: products with a weight, recurrent layers included, and embedding tables."""
+    """The number of parts that became int8: products with a weight, including recurrent layers, and embedding
+    tables."""
 
     products: int
     tables: int
 
 
 def quantize_dynamic(fp32: Path, out: Path) -> Int8Graph:
-    """Weights in int8 with a scale per column; activations are scaled as they come, so nothing is calibrated.
+    """Write weights in int8 with a scale per column. Activations are scaled at run time, so no calibration is needed.
 
-    UserError where nothing in the graph can be int8. `out` is written whole or not at all.
+    UserError if nothing in the graph can be int8. `out` is written atomically.
     """
     model, names, tables = _prepared(fp32, recurrent=True)
     with _written(out) as file:
@@ -60,15 +61,15 @@ def quantize_dynamic(fp32: Path, out: Path) -> Int8Graph:
 
 
 def quantize_static(fp32: Path, out: Path, batches: Iterable[Batch]) -> Int8Graph:
-    """Weights in int8 with a scale per column, activations in uint8 between the bounds seen in `batches`.
+    """Write weights in int8 with a scale per column, activations in uint8 between bounds measured on `batches`.
 
-    The bounds are the mean of those of each batch, so that one odd row does not stretch them; outputs of products
-    stay fp32. 16 batches of 32 rows are enough. Batches may hold more than the graph takes.
-    The file holds operators of ONNX Runtime's own (com.microsoft), so nothing else reads it.
-    UserError where nothing in the graph can be int8, or there are no batches. `out` is written whole or not at all.
+    The bounds are means over batches, so that one outlier does not stretch them; outputs of products stay fp32. 16
+    batches of 32 rows are enough. Batches may have more keys than the graph has inputs. The file uses operators of ONNX
+    Runtime (com.microsoft), so no other engine reads it. UserError if nothing in the graph can be int8, or there are no
+    batches. `out` is written atomically.
     """
     model, names, tables = _prepared(fp32, recurrent=False)
-    activations = {node.input[0]: None for node in model.graph.node if node.name in names}  # ordered, each once
+    activations = {node.input[0]: None for node in model.graph.node if node.name in names}  # an ordered set
     bounds = seen_bounds(model, activations, _some(batches))
     products_to_int8(model, names, bounds)
     with staged_file(out) as stream:
@@ -77,23 +78,23 @@ def quantize_static(fp32: Path, out: Path, batches: Iterable[Batch]) -> Int8Grap
 
 
 def _prepared(fp32: Path, *, recurrent: bool) -> tuple[onnx.ModelProto, list[str], int]:
-    """The graph with its embedding tables in int8, the nodes to quantise, and how many tables there were."""
+    """The graph with its embedding tables in int8, the nodes to quantise, and the number of these tables."""
     model = read_graph(fp32)
     name_nodes(model.graph)
     names = products_with_weights(model.graph)
     if recurrent:
         names += [node.name for node in model.graph.node if node.op_type == "LSTM"]
     if not names:
-        message = "nothing in this graph can be int8: it holds no product with a weight matrix"
+        message = "nothing in this graph can be int8: it has no product with a weight matrix"
         raise UserError(message, str(fp32), "use it in fp32")
     tables = shrink_embeddings(model.graph)
     sum_residuals(model.graph)
-    add_pre_process_metadata(model)  # or the quantiser advises to do what was done here
+    add_pre_process_metadata(model)  # else the quantiser advises the preprocessing that was done here
     return model, names, tables
 
 
 def _some(batches: Iterable[Batch]) -> Iterable[Batch]:
-    """`batches`, of which there has to be one."""
+    """`batches`; UserError if there are none."""
     first = next(stream := iter(batches), None)
     if first is None:
         raise no_rows()
@@ -102,7 +103,7 @@ def _some(batches: Iterable[Batch]) -> Iterable[Batch]:
 
 @contextlib.contextmanager
 def _written(out: Path) -> Iterator[str]:
-    """A file for the quantiser to write, which becomes `out` when it is done."""
+    """A temporary file for the quantiser, which becomes `out` on success."""
     with tempfile.TemporaryDirectory(prefix="nlpctl-int8-") as folder:
         file = Path(folder) / "model.onnx"
         yield str(file)

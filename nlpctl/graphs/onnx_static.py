@@ -1,7 +1,7 @@
-"""Products of an ONNX graph in int8, their activations quantised between bounds that were seen beforehand.
+"""Products of an ONNX graph in int8, with activations quantised between bounds measured beforehand.
 
-Written with ONNX Runtime's own MatMulIntegerToFloat, bias included. Of a graph with quantised and dequantised values
-(QDQ) it makes the same operator, but adds biases apart, and residual states pass through int8 as well.
+Uses ONNX Runtime's MatMulIntegerToFloat, including the bias. ONNX Runtime turns a QDQ graph into the same operator, but
+adds biases separately and also rounds residual states to int8.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from nlpctl.data.collate import Batch
 from nlpctl.graphs.onnx_graph import drop_unused
 
 Bounds = tuple[float, float]
-_RUNTIME = "com.microsoft"  # where ONNX Runtime's own operators are
-_ERRORS_ONLY = 3  # severity
+_RUNTIME = "com.microsoft"  # domain of ONNX Runtime's own operators
+_ERRORS_ONLY = 3  # log severity
 _TINY = np.finfo(np.float32).tiny  # a scale must not be 0
 
 
 def seen_bounds(model: onnx.ModelProto, names: Collection[str], batches: Iterable[Batch]) -> dict[str, Bounds]:
-    """Least and largest value of each of the tensors `names`: the mean of those of each batch, of which there has to
-    be one. Batches may hold more than the graph takes.
+    """Minimum and maximum of each tensor in `names`, as means over the batches. UserError if there are no batches.
+    Batches may have more keys than the graph has inputs.
     """
     probed = onnx.ModelProto()
     probed.CopyFrom(model)
@@ -66,7 +66,7 @@ def products_to_int8(model: onnx.ModelProto, products: Collection[str], bounds: 
 
 
 def _biases(graph: onnx.GraphProto, products: Collection[str]) -> dict[str, onnx.NodeProto]:
-    """Output of a product to the addition of a constant vector, where nothing else reads that output."""
+    """Maps the output of a product to the addition of a constant vector, if nothing else reads that output."""
     vectors = {tensor.name for tensor in graph.initializer if len(tensor.dims) == 1}
     read = Counter(name for node in graph.node for name in node.input)
     read.update(tensor.name for tensor in graph.output)
@@ -87,7 +87,7 @@ class _Made:
         self._done: set[str] = set()
 
     def product(self, node: onnx.NodeProto, bias: onnx.NodeProto | None) -> list[onnx.NodeProto]:
-        """What stands for a product and for the addition of its bias."""
+        """The nodes that replace a product and the addition of its bias."""
         left, right = node.input
         out = bias or node
         nodes = []
@@ -103,7 +103,7 @@ class _Made:
         return nodes
 
     def _quantised(self, name: str) -> onnx.NodeProto:
-        """Activations in uint8; 0 stays 0."""
+        """Quantise activations to uint8; 0 stays exactly 0."""
         low, high = min(self._bounds[name][0], 0.0), max(self._bounds[name][1], 0.0)
         scale = max((high - low) / 255, float(_TINY))
         self._constant(np.float32(scale), f"{name}.scale")

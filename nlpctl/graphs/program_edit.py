@@ -1,4 +1,4 @@
-"""Reading a Paddle program with its parameters, changing it, and writing it: what the makers of graphs here share."""
+"""Read, change and write a Paddle program with its parameters; shared by the modules of this folder."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def write_parameters(prefix: Path, desc: Any, arrays: Mapping[str, np.ndarray]) 
 
 
 def _write_tensors(file: Path, tensors: Mapping[str, np.ndarray]) -> None:
-    """Write a combined parameter file (formats/lod_tensor.py), in the order of names, which Paddle reads it by."""
+    """Write a combined parameter file (formats/lod_tensor.py), in the order of names, as Paddle reads it."""
     from paddle.base.proto import framework_pb2
 
     codes = {dtype: code for code, dtype in DTYPES.items()}
@@ -57,7 +57,7 @@ def graph_files(prefix: Path) -> tuple[Path, Path]:
 
 
 def declare(block: Any, name: str, dtype: str, shape: Iterable[int], *, persistable: bool = False) -> str:
-    """Say what a variable of a block is, new or not; -1 for a size that may change. Returns its name."""
+    """Declare a variable of a block, new or not; -1 for a variable dimension. Returns its name."""
     variable = next((each for each in block.vars if each.name == name), None) or block.vars.add(name=name)
     variable.persistable = persistable
     variable.type.type = _LOD_TENSOR
@@ -87,7 +87,7 @@ def operator(
 
 
 def replace_operators(block: Any, operators: Iterable[Any]) -> None:
-    """Give a block these operators, in this order."""
+    """Set the operators of a block, in this order."""
     copies = [copied(each) for each in operators]
     del block.ops[:]
     block.ops.extend(copies)

@@ -1,8 +1,8 @@
-"""A Paddle graph in int8, by PaddlePaddle's post-training quantisation, such that oneDNN computes it right.
+"""A Paddle graph in int8, by PaddlePaddle's post-training quantisation, corrected for oneDNN.
 
-Weights become int8; what goes into a product with one gets a fixed scale from some rows that are run. The settings
-are those that int8 decided like fp32 with, scored in Paddle Inference with oneDNN: Paddle's own kernels only simulate
-int8, and say nothing about the engine.
+Weights become int8; the input of each product with a weight gets a fixed scale from calibration rows. The settings are
+those with which int8 decided like fp32, scored in Paddle Inference with oneDNN. Paddle's own kernels only simulate
+int8, so their scores say nothing about the engine.
 """
 
 from __future__ import annotations
@@ -35,22 +35,22 @@ STANDARD = Calibration()
 def quantize(fp32: Path, out: Path, batches: Iterable[Batch], calibration: Calibration = STANDARD) -> tuple[str, ...]:
     """Write OUT.pdmodel and OUT.pdiparams, the graph FP32.pdmodel in int8; returns the weights that became int8.
 
-    Inputs and outputs keep their names. Batches may hold more than the graph takes; 16 of 32 rows are enough. They
-    are held in memory. UserError where there are none, or nothing in the graph can be int8; RunFailed where Paddle
-    fails. Static mode is left again.
+    Inputs and outputs keep their names. Batches may have more keys than the graph has inputs; 16 of 32 rows are
+    enough. They are held in memory. UserError if there are none, or nothing in the graph can be int8; RunFailed if
+    Paddle fails. Static mode is switched off again.
     """
     with tempfile.TemporaryDirectory(prefix=".ptq-", dir=out.parent) as temporary:
         simulated = Path(temporary, "simulated")
         simulate(fp32, simulated, batches, calibration)
         weights = write_onednn_program(simulated, out)
     if not weights:
-        message = "nothing in this graph can be int8: it holds no product with a weight matrix"
+        message = "nothing in this graph can be int8: it has no product with a weight matrix"
         raise UserError(message, str(fp32), "use it in fp32 or bf16")
     return weights
 
 
 def simulate(fp32: Path, out: Path, batches: Iterable[Batch], calibration: Calibration = STANDARD) -> None:
-    """Write OUT.*, which computes in fp32 and rounds as int8 would; otherwise as `quantize`."""
+    """Write OUT.*, which simulates int8 in fp32; otherwise like `quantize`."""
     calibration.check()
     program = read_program(graph_files(fp32)[0])
     feeds = [{name: batch[name] for name in program.feeds} for batch in batches]
@@ -92,7 +92,7 @@ def _quantize(
 
 
 def _into_narrow_products(program: Program) -> list[str]:
-    """What goes into products with a weight too narrow to be worth int8."""
+    """The inputs of products whose weight is too narrow for int8."""
     products = [op for op in program.operators if op.type in PRODUCTS]
     weights = [(op.inputs["X"][0], program.variables[op.inputs["Y"][0]]) for op in products]
     return [name for name, weight in weights if weight.persistable and weight.shape[-1] < NARROW]
@@ -110,7 +110,7 @@ class _Batches(paddle.io.Dataset):
 
 
 def _loader(batches: Sequence[Batch]) -> paddle.io.DataLoader:
-    """The only kind of input that PostTrainingQuantization takes; each item is what the executor is fed."""
+    """A data loader, the only input that PostTrainingQuantization accepts; each item is fed to the executor."""
     return paddle.io.DataLoader(_Batches(batches), batch_size=None, collate_fn=_as_it_is, return_list=True)
 
 
@@ -119,7 +119,7 @@ def _as_it_is(batch: Batch) -> Batch:
 
 
 def _keep_output_names(written: Program, program: Program) -> None:
-    """Saving adds a step that multiplies each output by 1 and names what comes out anew: the old names go there."""
+    """Restore output names. Saving multiplies each output by 1 and gives the result a new name."""
     pairs = [(new, old) for new, old in zip(written.fetches, program.fetches, strict=True) if new != old]
     names = dict(pairs) | {old: f"{old}.unscaled" for _, old in pairs}
     written.file.write_bytes(renamed_variables(written.serialized, names))

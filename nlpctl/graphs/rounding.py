@@ -1,11 +1,11 @@
-"""Better int8 weights than the nearest ones, judged by what they do to the rows of the calibration.
+"""Better int8 weights than rounding to nearest, judged by the outputs on calibration rows.
 
 `adaround` rounds a weight up or down such that the output of its product changes least, which is the objective of
-AdaRound (arXiv:2004.10568, equation 13). The paper relaxes the choice and trains it; here it is made place by place,
-down the same quadratic form, so that it ends no worse than the nearest weights. `bias_correction` gives each column
-the spread it had (arXiv:1810.05723), and adds the mean of what is lost to the bias.
+AdaRound (arXiv:2004.10568, equation 13). The paper relaxes the choice and trains it. Here coordinate descent
+minimises the same quadratic form, so the result is never worse than rounding to nearest. `bias_correction` restores the
+spread of each column (arXiv:1810.05723) and adds the mean error of the outputs to the bias.
 
-Paddle 2.6.2 takes both options, and in its onnx_format the first ruins the weights and the second does nothing.
+Paddle 2.6.2 accepts both options, but in its onnx_format the first ruins the weights and the second has no effect.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from nlpctl.upstream.static_int8 import LARGEST
 
 TRANSPOSED = ("trans_x", "trans_y", "transpose_X", "transpose_Y")
 SWEEPS = 4  # through a matrix; after two little changes
-BLOCK = 64  # rows of a matrix that are decided about before the rest learns of it
+BLOCK = 64  # rows of a matrix decided before the gradient of the rest is updated
 
 
 @dataclass(frozen=True)
 class Inputs:
-    """What goes into a product, of all rows that were run: their number, their sum [k], their products [k, k]."""
+    """Statistics of a product's inputs over all rows: count, sum [k], second moments [k, k]."""
 
     rows: int
     total: np.ndarray
@@ -44,7 +44,8 @@ class Inputs:
 def refine(
     fp32: Path, program: Program, simulated: Path, feeds: Sequence[Batch], *, adaround: bool, bias_correction: bool
 ) -> None:
-    """Improve the int8 weights of SIMULATED.*, made of FP32.* (`program`), in place. A matrix used twice is left."""
+    """Improve the int8 weights of SIMULATED.*, made of FP32.* (`program`), in place. A matrix that is used twice stays
+    unchanged."""
     desc, arrays = read_parameters(simulated)
     _, originals = read_parameters(fp32)
     products = {op.inputs["Y"][0]: op for op in _matrix_products(program, originals)}
@@ -66,12 +67,12 @@ def refine(
 
 
 def rounded(original: np.ndarray, weight: Int8Weight, inputs: Inputs) -> np.ndarray:
-    """The steps of `weight`, each up or down from `original` [k, n], whose outputs are nearest for these inputs."""
+    """The steps of `weight`, each rounded up or down from `original` [k, n], with the smallest output error."""
     exact = original / np.maximum(weight.column_bounds, np.finfo(np.float32).tiny) * LARGEST
     steps = np.clip(np.rint(exact), -LARGEST, LARGEST)
     other = np.clip(steps + np.where(exact >= steps, 1, -1), -LARGEST, LARGEST)
     form = inputs.products / inputs.rows
-    slope = form @ (steps - exact)  # half the gradient, each column in steps of its own
+    slope = form @ (steps - exact)  # half the gradient, in units of each column's step
     for _ in range(SWEEPS):
         changed = False
         for start in range(0, len(steps), BLOCK):
@@ -85,7 +86,7 @@ def rounded(original: np.ndarray, weight: Int8Weight, inputs: Inputs) -> np.ndar
 
 
 def _decide(steps: np.ndarray, other: np.ndarray, slope: np.ndarray, form: np.ndarray) -> np.ndarray:
-    """Take the other step where that is better, row after row, in place; returns what was added to `steps`."""
+    """Flip the rounding if that is better, row after row, in place; returns the change of `steps`."""
     change = np.zeros_like(steps)
     for row in range(len(steps)):
         by = other[row] - steps[row]
@@ -97,7 +98,7 @@ def _decide(steps: np.ndarray, other: np.ndarray, slope: np.ndarray, form: np.nd
 
 
 def spread_as(original: np.ndarray, weight: Int8Weight) -> np.ndarray:
-    """The bounds with which the values of `weight` have the standard deviation of `original`, by column or at all."""
+    """The bounds that give `weight` the standard deviation of `original`, per column or overall."""
     axis = None if weight.bounds.size == 1 else 0
     found = weight.values.std(axis=axis)
     return (weight.bounds * np.where(found > 0, original.std(axis=axis) / np.where(found > 0, found, 1), 1)).astype(
@@ -106,7 +107,7 @@ def spread_as(original: np.ndarray, weight: Int8Weight) -> np.ndarray:
 
 
 def lost(original: np.ndarray, weight: Int8Weight, inputs: Inputs) -> np.ndarray:
-    """What the outputs lack in the mean of these inputs [n]."""
+    """The mean error of the outputs for these inputs, [n]."""
     return (inputs.total / inputs.rows @ (original - weight.values)).astype(np.float32)
 
 
@@ -115,7 +116,7 @@ def _by_column(weight: Int8Weight) -> bool:
 
 
 def _matrix_products(program: Program, parameters: Mapping[str, np.ndarray]) -> Iterable[Operator]:
-    """Products x @ W with a matrix that nothing else reads."""
+    """Products x @ W with a matrix that has no other reader."""
     for op in program.operators:
         transposed = any(op.attributes.get(name, False) for name in TRANSPOSED)
         if op.type in ("matmul", "matmul_v2", "mul") and op.inputs["Y"][0] in parameters and not transposed:
@@ -124,7 +125,7 @@ def _matrix_products(program: Program, parameters: Mapping[str, np.ndarray]) -> 
 
 
 def _bias(program: Program, product: Operator, parameters: Mapping[str, np.ndarray]) -> str | None:
-    """The bias that is added to what comes out of `product`, if it is added to nothing else."""
+    """The bias that is added to the output of `product`, if it has no other use."""
     readers = _readers(program, product.outputs["Out"][0])
     if len(readers) != 1 or readers[0].type != "elementwise_add":
         return None
@@ -137,7 +138,7 @@ def _readers(program: Program, name: str) -> list[Operator]:
 
 
 def _observed(fp32: Path, feeds: Sequence[Batch], names: set[str]) -> dict[str, Inputs]:
-    """Run the fp32 graph and gather what these variables hold."""
+    """Run the fp32 graph and collect the statistics of these variables."""
     found: dict[str, Inputs] = {}
     with static_world() as world:
         program, _, _ = paddle.static.load_inference_model(str(fp32), world.executor)

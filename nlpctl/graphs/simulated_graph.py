@@ -1,8 +1,8 @@
-"""A Paddle graph that computes in float32 and rounds as int8 would, with bounds that a training has learned.
+"""A Paddle graph that simulates int8 in float32, with bounds learned in training.
 
-The form is that of Paddle's own quantisers (onnx_format): quantize_linear and dequantize_linear stand before each
-product with a weight, dequantize_linear behind the weight, which is int8 in the file. graphs/onednn_program.py
-makes of it what oneDNN computes in int8.
+The form is that of Paddle's own quantisers (onnx_format): quantize_linear and dequantize_linear before each product
+with a weight, and dequantize_linear after the weight, which is int8 in the file. graphs/onednn_program.py turns it
+into a graph that oneDNN computes in int8.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _BITS = {"bit_length": 8, "op_role": 0}
 def write_simulated_graph(fp32: Path, out: Path, bounds: Mapping[str, float], *, per_column: bool) -> None:
     """Write OUT.pdmodel and OUT.pdiparams: FP32.* with products rounded.
 
-    `bounds`: of each weight that becomes int8, by its name in the graph, the largest input of its product.
-    A weight that the graph has not is passed over: a pooler that no output needs. `per_column`: whether weights have a
-    scale per column, or one. RunFailed: a weight is in no product that is known here.
+    `bounds`: of each weight that becomes int8, by its name in the graph, the largest input of its product. Weights that
+    are not in the graph are ignored, such as a pooler that no output needs. `per_column`: one scale per column of a
+    weight, or one per weight. RunFailed: a weight is not used in a product of a known kind.
     """
     desc, arrays = read_parameters(fp32)
     block = desc.blocks[0]
     shapes = {variable.name: list(variable.type.lod_tensor.tensor.dims) for variable in block.vars}
-    rounded: dict[str, str] = {}  # an input to what it is after rounding
+    rounded: dict[str, str] = {}  # input -> its rounded variable
     done: set[str] = set()
     kept: list[Any] = []
     for op in block.ops:
@@ -63,7 +63,7 @@ def write_simulated_graph(fp32: Path, out: Path, bounds: Mapping[str, float], *,
 
 
 def _rounding(block: Any, arrays: dict[str, np.ndarray], name: str, shape: list[int], bound: float) -> list[Any]:
-    """The two operators that round a variable, one after the other."""
+    """The two operators that round a variable."""
     scale, zero = f"{name}@scale", f"{name}@zero_point"
     _constant(block, arrays, scale, np.array([bound], np.float32))
     _constant(block, arrays, zero, np.zeros(1, np.int32))
@@ -77,7 +77,7 @@ def _rounding(block: Any, arrays: dict[str, np.ndarray], name: str, shape: list[
 
 
 def _int8_weight(block: Any, arrays: dict[str, np.ndarray], name: str, per_column: bool) -> Any:
-    """Make a weight int8; the operator that multiplies it out."""
+    """Make a weight int8; returns the operator that dequantises it."""
     weight = arrays[name]
     bounds = np.abs(weight).max(axis=0 if per_column else None, keepdims=False).reshape(-1)
     bounds = np.maximum(bounds, np.finfo(np.float32).tiny * STEPS).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Paddle's static mode for a while: programs are loaded and changed there, and nothing of it stays."""
+"""Temporary static mode of Paddle, in which programs are loaded and changed without side effects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nlpctl.formats.program import static_mode
 
 @dataclass(frozen=True)
 class StaticWorld:
-    """Where static programs run: on the CPU, with variables of their own."""
+    """An executor on the CPU with its own scope."""
 
     executor: paddle.static.Executor
     scope: Any
@@ -26,7 +26,7 @@ class StaticWorld:
 def static_world() -> Iterator[StaticWorld]:
     """Static mode with an empty scope and names counted from 0; the mode from before comes back, also after a failure.
 
-    Quantising is done on the CPU whatever the device: its results are files.
+    Quantisation always runs on the CPU, since its results are files.
     """
     with static_mode():
         scope = paddle.static.Scope()
@@ -36,7 +36,7 @@ def static_world() -> Iterator[StaticWorld]:
 
 @contextlib.contextmanager
 def quiet_quantisers() -> Iterator[None]:
-    """Paddle's quantisers tell every step by a bar of their own and through their own logger: neither is shown."""
+    """Silence Paddle's quantisers, which show their own progress bar and log every step."""
     disabled = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

@@ -1,4 +1,4 @@
-"""A network as Paddle's static graph: what it takes, the files, what it gives."""
+"""A network as Paddle's static graph: inputs, files, outputs."""
 
 from __future__ import annotations
 
@@ -19,27 +19,26 @@ from nlpctl.models.static_inputs import static_inputs
 
 
 def input_specs(batch: Batch) -> tuple[TensorSpec, ...]:
-    """The inputs of a graph that takes batches such as this one, in feeding order; every size may change."""
+    """The input specs of a graph for batches like this one, in feeding order; every dimension is variable."""
     return tuple(TensorSpec(name, str(array.dtype), (None,) * array.ndim) for name, array in batch.items())
 
 
 def write_paddle_graph(
     network: paddle.nn.Layer, batch: Batch, outputs: Sequence[str], prefix: Path
 ) -> tuple[TensorSpec, ...]:
-    """Translate `network` and write PREFIX.pdmodel and PREFIX.pdiparams, with its outputs called `outputs`.
+    """Translate `network` and write PREFIX.pdmodel and PREFIX.pdiparams, with its outputs named `outputs`.
 
-    What no output depends on is left out (models/first_token.py).
-    `batch` is one that it takes. Returns the outputs; the network is as it was. RunFailed where Paddle cannot;
-    UserError for a network that only simulates int8.
+    Parts that no output depends on are left out (models/first_token.py). `batch`: an example input. Returns the output
+    names; the network does not change. RunFailed if Paddle fails; UserError for a network that simulates int8.
     """
     if is_simulated(network):
-        message = "this network was trained for int8, which it simulates: a graph of that would be slow"
-        raise UserError(message, hint="take its int8 graph, which `nlpctl compress` wrote, or its source")
+        message = "this network simulates int8, so a graph of it would be slow"
+        raise UserError(message, hint="use its int8 graph, which `nlpctl compress` wrote, or its source")
     network.eval()
     specs = static_inputs(network, batch)
     try:
         with warnings.catch_warnings(), first_token_only(network):
-            warnings.simplefilter("ignore")  # of operators that Paddle's own layers use
+            warnings.simplefilter("ignore")  # names that operators of Paddle's own layers use
             static = paddle.jit.to_static(network, input_spec=specs, full_graph=True)
             paddle.jit.save(static, str(prefix))
     except OSError:
@@ -53,9 +52,9 @@ def write_paddle_graph(
 
 
 def name_outputs(file: Path, names: Sequence[str]) -> tuple[TensorSpec, ...]:
-    """Give the outputs of a program names that say what they are; Paddle calls them save_infer_model/scale_0.tmp_0.
+    """Give the outputs of a program the task's names; Paddle calls them save_infer_model/scale_0.tmp_0.
 
-    Returns them.
+    Returns the output specs.
     """
     program = read_program(file)
     renamed = dict(zip(program.fetches, names, strict=True))
@@ -68,7 +67,7 @@ def name_outputs(file: Path, names: Sequence[str]) -> tuple[TensorSpec, ...]:
 
 
 def renamed_variables(serialized: bytes, names: Mapping[str, str]) -> bytes:
-    """A ProgramDesc with other names for some variables."""
+    """A ProgramDesc with some variables renamed."""
     from paddle.base.proto import framework_pb2
 
     desc = framework_pb2.ProgramDesc()

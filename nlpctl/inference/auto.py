@@ -1,4 +1,4 @@
-"""Opening an export with the engine and precision that a recipe asks for, or, for "auto", the fastest here."""
+"""Open an export with the engine and precision of a recipe, or, for "auto", the fastest on this machine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from nlpctl.models.export_folder import ExportManifest
 from nlpctl.runtime.cpu import cpu_info
 from nlpctl.runtime.process import ProcessSetup
 
-TENSORRT_ROWS = 4  # batches of made-up rows that TensorRT is shown
+TENSORRT_ROWS = 4  # synthetic batches for collecting TensorRT's shapes
 
 
 def open_predictor(
@@ -27,11 +27,11 @@ def open_predictor(
     batch_size: int,
     own: Recipe,
 ) -> Predictor:
-    """Load the export in `folder` as `inference` says, to be asked `batch_size` rows at a time.
+    """Load the export in `folder` by section `inference`, for batches of `batch_size` rows.
 
-    Where that leaves a choice, the ways are timed on this machine, once, and the fastest is taken; what was taken and
-    why is told on stderr. `own`: what the export says of itself. UserError where this machine, or the export, lacks
-    what is asked for.
+    If several engines and precisions remain, they are timed once on this machine and the fastest is used; a note on
+    stderr gives the reason. `own`: the export's own recipe. UserError if this machine or the export does not support
+    the request.
     """
     found = candidates(manifest, inference, this_machine(setup))
     chosen = found.choices[0]
@@ -40,13 +40,13 @@ def open_predictor(
         chosen = fastest(found.choices, speeds)
         console.note(_why(chosen, found, speeds, setup, batch_size))
     reason = None if is_chosen(chosen, manifest) else doubt(chosen, inference.min_agreement)
-    if reason is not None:  # asked for by name
+    if reason is not None:  # requested by name
         console.warn(f"{chosen.name} {reason}")
     return open_choice(folder, manifest, chosen, setup, batch_size, tensorrt=own if inference.tensorrt else None)
 
 
 def choices(manifest: ExportManifest, setup: ProcessSetup) -> list[Choice]:
-    """Every way in which this machine can run an export, however its graphs did when it was made."""
+    """Every engine and precision in which this machine can run an export, whatever its agreement at export."""
     return runnable(manifest, this_machine(setup))
 
 
@@ -59,9 +59,9 @@ def open_choice(
     *,
     tensorrt: Recipe | None = None,
 ) -> Predictor:
-    """The export in `folder`, run in one way. UserError where its files are not what its manifest says.
+    """The export in `folder`, run by one choice. UserError if its files do not match its manifest.
 
-    `tensorrt`: what the export says of itself, where TensorRT is to run it: rows are made up by it, to show it shapes.
+    `tensorrt`: the export's own recipe if TensorRT is used, for making synthetic rows from which shapes are collected.
     """
     if choice.engine == "onnxruntime":
         from nlpctl.inference.onnx_runtime import OnnxPredictor
@@ -77,7 +77,7 @@ def open_choice(
 
 
 def this_machine(setup: ProcessSetup) -> Machine:
-    """What this machine can run, on the device of `setup`."""
+    """The capabilities of this machine on the device of `setup`."""
     cpu, onnxruntime = cpu_info(), is_installed("onnxruntime")
     if setup.device == "cpu":
         return Machine(cpu, "cpu", onnxruntime, onnxruntime_gpu=False, gpu_bf16=False, tensorrt=False)
@@ -96,17 +96,17 @@ def this_machine(setup: ProcessSetup) -> Machine:
 
 
 def fastest(found: tuple[Choice, ...], speeds: Speeds) -> Choice:
-    """The fastest of those that were timed; the first, which is the plainest, where none was."""
+    """The fastest timed choice; the first, which is the simplest, if none was timed."""
     return max(found, key=lambda choice: speeds.rows_per_second.get(choice.name, 0.0))
 
 
 def _why(chosen: Choice, found: Candidates, speeds: Speeds, setup: ProcessSetup, batch_size: int) -> str:
-    """One line on what was taken, the others, and what was not considered."""
+    """The note on the chosen engine, the other speeds, and the choices that were excluded."""
     ranked = sorted(speeds.rows_per_second.items(), key=lambda entry: -entry[1])
-    told = ", ".join(f"{name} {speed:,.0f}" for name, speed in ranked) or "none could be timed"
+    told = ", ".join(f"{name} {speed:,.0f}" for name, speed in ranked) or "none was timed"
     when = "earlier" if speeds.kept else "now"
     threads = f", {setup.threads} threads" if setup.device == "cpu" else ""
-    lines = [f"auto takes {chosen.name}; rows per second, {batch_size} at a time{threads}, timed {when}: {told}"]
+    lines = [f"auto takes {chosen.name}; rows per second, batch size {batch_size}{threads}, timed {when}: {told}"]
     lines += [f"  not {choice.name}: it {reason}" for choice, reason in found.left_out]
     lines += [f"  not {name}: it failed ({reason})" for name, reason in speeds.failed.items()]
     return "\n".join(lines)

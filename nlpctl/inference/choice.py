@@ -1,4 +1,4 @@
-"""The ways to run an export here: every engine and precision that its graphs, this machine and the recipe allow."""
+"""The choices for running an export: every engine and precision that its graphs, this machine and the recipe allow."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ class Choice:
 
     @property
     def name(self) -> str:
-        """As people read it: "onnxruntime int8 (dynamic)". No two choices of an export share one."""
+        """The display name, unique within an export: "onnxruntime int8 (dynamic)"."""
         method = "" if self.graph.method is None else f" ({self.graph.method})"
         return f"{self.engine} {self.precision}{method}"
 
     @property
     def check(self) -> Check | None:
-        """How it did when the model was exported; None where that machine could not run it."""
+        """The check at export time; None if that machine could not run it."""
         pair = (self.engine, self.precision)
         return next((each for each in self.graph.checks if (each.engine, each.precision) == pair), None)
 
 
 @dataclass(frozen=True)
 class Candidates:
-    """What may run an export, and what may not, with the reason."""
+    """The usable choices of an export, and the unusable ones with the reason."""
 
     choices: tuple[Choice, ...]
     left_out: tuple[tuple[Choice, str], ...] = ()
 
 
 def all_choices(manifest: ExportManifest) -> list[Choice]:
-    """Every way to run the graphs of an export, on whatever machine."""
+    """Every way to run the graphs of an export on any machine."""
     found = []
     for graph in manifest.graphs:
         if graph.format == "onnx":
@@ -52,12 +52,12 @@ def all_choices(manifest: ExportManifest) -> list[Choice]:
 
 
 def runnable(manifest: ExportManifest, machine: Machine) -> list[Choice]:
-    """Those of `all_choices` that `machine` can run."""
+    """The choices of `all_choices` that `machine` can run."""
     return [each for each in all_choices(manifest) if obstacle(each.engine, each.precision, machine) is None]
 
 
 def check_engine(inference: InferenceSection, machine: Machine) -> None:
-    """UserError where no export whatever could be run as `inference` asks."""
+    """UserError if no export at all could be run as `inference` asks."""
     refused = tensorrt_obstacle(inference, machine) if inference.tensorrt else None
     if refused is not None:
         raise UserError(problems=[refused])
@@ -71,12 +71,12 @@ def check_engine(inference: InferenceSection, machine: Machine) -> None:
 
 
 def candidates(manifest: ExportManifest, inference: InferenceSection, machine: Machine) -> Candidates:
-    """What `inference` allows of `manifest` on `machine`; more than one where it leaves a choice.
+    """The choices that `inference` allows for `manifest` on `machine`; several if a choice remains.
 
-    What the export itself says was chosen is taken where that is allowed and the machine can run it. Otherwise
-    "auto" takes fp32, and what decided as it does for inference.min_agreement of the rows at export; a precision that
-    is asked for is taken however its graphs did, but where some did that well, only these. UserError where nothing is
-    left.
+    The choice recorded in the export is used if it is allowed and the machine can run it. Otherwise "auto" accepts fp32
+    and every graph whose decisions agreed on at least inference.min_agreement of the rows at export. A requested
+    precision is accepted whatever its agreement, but graphs that reach min_agreement are preferred. UserError if
+    nothing is left.
     """
     check_engine(inference, machine)
     of_engine = [each for each in all_choices(manifest) if inference.engine in ("auto", each.engine)]
@@ -86,7 +86,7 @@ def candidates(manifest: ExportManifest, inference: InferenceSection, machine: M
         raise _missing(manifest, inference)
     wanted = [each for each in of_engine if inference.precision in ("auto", each.precision)]
     if not wanted:
-        hint = f"export the model again with --precision {inference.precision}, or take auto"
+        hint = f"export the model again with --precision {inference.precision}, or use auto"
         for_engine = "" if inference.engine == "auto" else f" for {inference.engine}"
         raise UserError(f"this export holds no {inference.precision} graph{for_engine}", "inference.precision", hint)
     obstacles = [obstacle(each.engine, each.precision, machine) for each in wanted]
@@ -103,36 +103,36 @@ def candidates(manifest: ExportManifest, inference: InferenceSection, machine: M
         return Candidates(tuple(possible))
     if not taken:
         told = "; ".join(f"{each.name} {reason}" for each, reason in left_out)
-        hint = f"ask for it: --precision {left_out[0][0].precision}; or lower inference.min_agreement"
-        raise UserError(f"auto may take none of this export: {told}", "inference.precision", hint)
+        hint = f"request it: --precision {left_out[0][0].precision}; or lower inference.min_agreement"
+        raise UserError(f"auto accepts no graph of this export: {told}", "inference.precision", hint)
     return Candidates(taken, left_out)
 
 
 def is_chosen(choice: Choice, manifest: ExportManifest) -> bool:
-    """Whether the export says that this way was chosen by its score: then no doubt is in place."""
+    """Whether the export records this choice as chosen by its score; its agreement is then not checked."""
     chosen = manifest.chosen
     return chosen is not None and (choice.engine, choice.precision) == (chosen.engine, chosen.precision)
 
 
 def doubt(choice: Choice, least: float) -> str | None:
-    """Why auto may not take `choice`, as a predicate; None where it may."""
+    """The reason why auto rejects `choice`, as a predicate; None if it accepts it."""
     if choice.precision == "fp32":
         return None
     if choice.check is None:
         return "was not compared with the network when it was exported"
     if choice.check.agreement < least:
-        return f"decided {choice.check.agreement:.2%} of the rows as the network does"
+        return f"decided {choice.check.agreement:.2%} of the rows like the network"
     return None
 
 
 def _missing(manifest: ExportManifest, inference: InferenceSection) -> UserError:
     if inference.engine == "dygraph":
-        hint = "take the model folder or run that it was made from, or another engine"
-        return UserError("an export holds graphs, no network for dygraph to run", "inference.engine", hint)
+        hint = "use the model folder or run that it was made from, or another engine"
+        return UserError("an export has graphs only, and dygraph needs the network", "inference.engine", hint)
     engine = "paddle" if inference.tensorrt else inference.engine
     format = ENGINE_FORMATS[engine]
     held = " and ".join(sorted({graph.format for graph in manifest.graphs})) or "no"
-    hint = f"export the model again with --format {format}, or take --engine auto"
+    hint = f"export the model again with --format {format}, or use --engine auto"
     message = f"{engine} runs {format} graphs; this export holds {held} graphs"
     return UserError(message, "inference.engine", hint)
 

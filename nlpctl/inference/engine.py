@@ -23,7 +23,7 @@ class Predictor(Protocol):
 
 
 class DygraphPredictor:
-    """The network as Paddle runs it eagerly."""
+    """The network in Paddle's eager mode (dygraph)."""
 
     engine = "dygraph"
     precision = "fp32"

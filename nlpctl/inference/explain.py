@@ -1,13 +1,12 @@
 """What each token of a text contributes to a label, by integrated gradients or by occlusion.
 
-What is explained is the log odds of the label, log p / (1 - p): what speaks for it against all others. It does not
-saturate, as a probability near 1 does, and for two labels it is the difference of their logits.
+The explained quantity is the log odds of the label, log p / (1 - p). Unlike a probability near 1, it does not
+saturate. For two labels it is the difference of their logits.
 
-Integrated gradients (Sundararajan, Taly and Yan, 2017) go in a straight line from a baseline, the text with every token
-replaced, to the text itself, in the space of word embeddings, and add up what each token's embedding contributes on the
-way. The contributions add up to log odds of the text minus log odds of the baseline (completeness), as far as the steps
-are fine enough. Occlusion replaces one token at a time: what the log odds lose is its contribution; these do not add up
-to anything in particular.
+Integrated gradients (Sundararajan, Taly and Yan, 2017) follow a straight line in the space of word embeddings, from a
+baseline, the text with every token replaced, to the text itself, and integrate each token's gradient. With enough steps
+the contributions add up to the log odds of the text minus those of the baseline (completeness). Occlusion replaces one
+token at a time; its contribution is the loss of log odds. These contributions have no meaningful sum.
 """
 
 from __future__ import annotations
@@ -30,11 +29,11 @@ Method = Literal["integrated_gradients", "occlusion"]
 Baseline = Literal["pad", "mask", "unk"]
 Score = Callable[[paddle.Tensor], paddle.Tensor]  # logits [rows, labels] to log odds of the label [rows]
 
-STEPS = 32  # to begin with; doubled until completeness holds
+STEPS = 32  # initial number; doubled until completeness holds
 MOST_STEPS = 1024
-TOLERANCE = 0.05  # of the difference that the contributions are to add up to
-NEGLIGIBLE = 1e-3  # a difference of log odds that is not worth a step more
-BATCH = 32  # rows at a time
+TOLERANCE = 0.05  # relative to the difference that the contributions should add up to
+NEGLIGIBLE = 1e-3  # a gap in log odds that needs no further steps
+BATCH = 32  # rows per batch
 WORD_BEGINS, WORD_GOES_ON = ("Ġ", "▁"), "##"  # how tokenizers write pieces of words
 
 
@@ -50,12 +49,12 @@ class Explanation:
 
     @property
     def gap(self) -> float:
-        """How far the contributions are from adding up, in log odds; 0 for occlusion, which does not claim to."""
+        """The gap in completeness, in log odds; 0 for occlusion, which has no completeness."""
         return 0.0 if self.baseline is None else float(self.contributions.sum() - (self.log_odds - self.baseline))
 
     @property
     def complete(self) -> bool:
-        """Whether they add up, within TOLERANCE."""
+        """Whether the contributions are complete within TOLERANCE."""
         if self.baseline is None:
             return True
         return abs(self.gap) <= max(TOLERANCE * abs(self.log_odds - self.baseline), NEGLIGIBLE)
@@ -63,7 +62,7 @@ class Explanation:
 
 @dataclass(frozen=True)
 class Token:
-    """A token as people read it; `joined`: no blank stands before it. `contribution` is in log odds."""
+    """A token for display; `joined`: no space before it. `contribution` is in log odds."""
 
     text: str
     contribution: float
@@ -72,7 +71,7 @@ class Token:
 
 @dataclass(frozen=True)
 class Explained:
-    """A row, what the model answers, and the tokens that speak for `label` or against it."""
+    """A row, the model's answer, and the tokens that support or oppose `label`."""
 
     row: dict[str, Any]
     answer: dict[str, Any]
@@ -83,11 +82,11 @@ class Explained:
 
     @property
     def probability(self) -> float:
-        """Of `label`."""
+        """The probability of `label`."""
         return 1 / (1 + float(np.exp(-self.explanation.log_odds)))
 
     def strongest(self, most: int) -> tuple[list[Token], list[Token]]:
-        """The tokens that speak for the label most, and those that speak against it."""
+        """The tokens that support the label most, and those that oppose it most."""
         ranked = sorted(self.tokens, key=lambda token: -abs(token.contribution))
         chosen = [token for token in ranked if token.contribution > 0], [t for t in ranked if t.contribution < 0]
         return chosen[0][:most], chosen[1][:most]
@@ -102,14 +101,14 @@ class Explained:
 
 
 class Explainer:
-    """Explains what a classifier says of one text after the other.
+    """Explains the answers of a classifier, one text at a time.
 
-    `tokenizer` tells the special tokens, which are never replaced, and what stands for a token that is.
+    `tokenizer` defines the special tokens, which are never replaced, and the replacement token.
     """
 
     def __init__(self, network: paddle.nn.Layer, tokenizer: Any, method: Method, baseline: Baseline | None = None):
-        """`baseline` None takes the padding for integrated gradients, whose embedding is zero in most networks; for
-        occlusion the mask where the network knows one and the text has none, else the unknown token. UserError where
+        """`baseline` None means padding for integrated gradients, whose embedding is zero in most networks. For
+        occlusion it means the mask if the network has one and the text has none, else the unknown token. UserError if
         there is no mask."""
         network.eval()
         self.network = network
@@ -117,12 +116,12 @@ class Explainer:
         self.embedding = word_embedding(network) if method == "integrated_gradients" else None
         self.ids = replacements(tokenizer)
         if baseline is not None and baseline not in self.ids:
-            raise UserError("the network has no mask token", where="--baseline", hint="take pad or unk")
+            raise UserError("the network has no mask token", where="--baseline", hint="use pad or unk")
         self.baseline = baseline
         self.special = sorted(special_ids(tokenizer))
 
     def explain(self, batch: Batch, score: Score) -> Explanation:
-        """The contributions of the tokens of one row: `batch` as the network takes it, arrays [1, length]."""
+        """The contributions of the tokens of one row; `batch`: the network's inputs, arrays [1, length]."""
         ids = batch["input_ids"][0]
         content = ~np.isin(ids, self.special)
         replacement = self._replacement(ids)
@@ -131,11 +130,11 @@ class Explainer:
         return self._integrated(batch, content, replacement, score)
 
     def _replacement(self, ids: np.ndarray) -> int:
-        """The id that stands for a replaced token of this text."""
-        mask_taken = "mask" in self.ids and self.ids["mask"] in ids  # the gap of a template
+        """The id that replaces a token of this text."""
+        mask_taken = "mask" in self.ids and self.ids["mask"] in ids  # the mask position of a prompt template
         if self.baseline == "mask" and mask_taken:
-            hint = "take --baseline unk or pad"
-            raise UserError("the mask token is a part of the template", where="--baseline", hint=hint)
+            hint = "use --baseline unk or pad"
+            raise UserError("the mask token is part of the template", where="--baseline", hint=hint)
         if self.baseline is not None:
             return self.ids[self.baseline]
         if self.method == "integrated_gradients":
@@ -156,9 +155,10 @@ class Explainer:
         return Explanation(contributions, float(whole), None, len(places))
 
     def _occluded(self, batch: Batch, places: np.ndarray, replacement: int) -> Batch:
-        """A row per place, with the token there replaced.
+        """One row per position, with the token there replaced.
 
-        Networks know padding at the end only: a token that is to be padding is taken out, and one is added there.
+        Networks expect padding only at the end. So with padding as replacement, the token is deleted and the row
+        padded.
         """
         rows = _repeated(batch, len(places))
         if replacement != self.ids["pad"]:
@@ -202,8 +202,8 @@ class Explainer:
         weights: np.ndarray | None = None,
         gradients: bool = True,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """Log odds float64 [points] where `shares` of the way are gone, and the weighted sum of their gradients
-        float64 [length, size]."""
+        """Log odds float64 [points] at `shares` of the path, and the weighted sum of their gradients float64 [length,
+        size]."""
         scores, total = [], np.zeros(way.shape[1:])
         for first in range(0, len(shares), BATCH):
             part = shares[first : first + BATCH]
@@ -219,12 +219,12 @@ class Explainer:
         return np.concatenate(scores), total
 
     def _embeddings_are(self, embedded: paddle.Tensor) -> Any:
-        """While the body runs, the words' embeddings are `embedded`, whatever the ids are."""
+        """Inside the context, the word embeddings are `embedded`, whatever the ids are."""
         return _Hooked(self.embedding, lambda layer, inputs, output: embedded)
 
 
 class _Hooked:
-    """A forward hook for the time of a `with`."""
+    """A forward hook inside a `with`."""
 
     def __init__(self, layer: paddle.nn.Layer, hook: Callable[..., Any]):
         self._handle = layer.register_forward_post_hook(hook)
@@ -237,16 +237,16 @@ class _Hooked:
 
 
 def word_embedding(network: Any) -> paddle.nn.Embedding:
-    """The layer that turns ids into vectors. UserError where the network has none."""
+    """The word embedding layer. UserError if the network has none."""
     embedding = network.base_model.get_input_embeddings()
     if not isinstance(embedding, paddle.nn.Embedding):
         kind = type(network).__name__
-        raise UserError(f"{kind} has no layer of word embeddings", where="MODEL", hint="take --method occlusion")
+        raise UserError(f"{kind} has no layer of word embeddings", where="MODEL", hint="use --method occlusion")
     return embedding
 
 
 def replacements(tokenizer: Any) -> dict[str, int]:
-    """Name -> id of what can stand for a token: pad, unk, and mask where the tokenizer has one."""
+    """Name -> id of the possible replacements: pad, unk, and mask if the tokenizer has one."""
     ids = {"pad": tokenizer.pad_token_id, "unk": tokenizer.unk_token_id}
     if not isinstance(tokenizer, UnitTokenizer) and tokenizer.mask_token_id is not None:
         ids["mask"] = tokenizer.mask_token_id

@@ -1,7 +1,7 @@
 """Vectors of texts, searched by faiss.
 
-faiss brings its own OpenMP (libgomp) beside Paddle's (libiomp5); they live side by side, whichever is
-imported first (tests/inference/test_index.py). It reads OMP_NUM_THREADS when it is imported, as Paddle does.
+faiss brings its own OpenMP (libgomp) next to Paddle's (libiomp5). Both work together in either import order
+(tests/inference/test_index.py). It reads OMP_NUM_THREADS when it is imported, as Paddle does.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from nlpctl.errors import UserError
 from nlpctl.inference.index_folder import BUILD_AGAIN, IndexManifest, Kind
 from nlpctl.layout import INDEX_TEXTS, INDEX_VECTORS
 
-# HNSW (Malkov and Yashunin, 2016): links per text, and how widely is searched while building and answering.
+# HNSW (Malkov and Yashunin, 2016): links per text, and search width while building and searching.
 HNSW_LINKS, HNSW_BUILD_WIDTH, HNSW_SEARCH_WIDTH = 32, 200, 128
 
 
 def new_index(kind: Kind, dim: int) -> Any:
-    """An empty faiss index by inner product, the cosine of unit vectors."""
+    """An empty faiss index with the inner product, which is the cosine of unit vectors."""
     if kind == "flat":
         return faiss.IndexFlatIP(dim)
     index = faiss.IndexHNSWFlat(dim, HNSW_LINKS, faiss.METRIC_INNER_PRODUCT)
@@ -35,26 +35,26 @@ def save_index(index: Any, folder: Path) -> None:
 
 
 class TextIndex:
-    """An index folder, loaded."""
+    """A loaded index folder."""
 
     def __init__(self, folder: Path, manifest: IndexManifest):
-        """Raises UserError where the files do not belong together."""
+        """Raises UserError if the files do not belong together."""
         try:
             self._index = faiss.read_index(str(folder / INDEX_VECTORS))
             with (folder / INDEX_TEXTS).open(encoding="utf-8") as stream:
                 self._texts = [json.loads(line) for line in stream]
-        except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: faiss
+        except (OSError, RuntimeError, ValueError) as error:  # faiss raises RuntimeError
             reason = str(error).splitlines()[0][:200]
             raise UserError(f"the index cannot be read ({reason})", where=str(folder), hint=BUILD_AGAIN) from None
         if manifest.kind == "hnsw":
             self._index.hnsw.efSearch = HNSW_SEARCH_WIDTH
         found = (self._index.ntotal, self._index.d, len(self._texts))
         if found != (manifest.texts, manifest.dim, manifest.texts):
-            message = f"{found[0]} vectors of width {found[1]} and {found[2]} texts; the manifest says otherwise"
+            message = f"{found[0]} vectors of width {found[1]} and {found[2]} texts, which differs from the manifest"
             raise UserError(message, where=str(folder), hint=BUILD_AGAIN)
 
     def search(self, vectors: np.ndarray, k: int) -> list[list[dict[str, Any]]]:
-        """The `k` nearest texts (fewer where there are fewer) of each vector [n, dim], best first.
+        """The `k` nearest texts (or all, if there are fewer) of each vector [n, dim], best first.
 
         A hit is {"text", "score", "rank"}: score is the cosine, rank counts from 1.
         """

@@ -1,9 +1,8 @@
-"""The folder of an index of texts: what lies in it, and whether it still belongs to its model. Imports no faiss.
+"""The folder of an index of texts: its content, and whether it still matches its model. Imports no faiss.
 
-    index.faiss     the vectors, float32
-    texts.jsonl     one text per line, as a JSON string; line i (from 0) has vector i
-    recipe.yaml     how text is read and which network makes vectors of it
-    manifest.json   kind, number and width of the vectors; the model and the SHA-256 of its files
+    index.faiss     the vectors, float32 texts.jsonl     one text per line, as a JSON string; line i (from 0) has vector
+    i recipe.yaml     the text encoding and the network manifest.json   kind, number and width of the vectors; the model
+    and the SHA-256 of its files
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ Kind = Literal["flat", "hnsw"]
 
 @dataclass(frozen=True)
 class IndexManifest:
-    """What an index folder holds. `model`: folder or name; `model_files`: its files and their SHA-256."""
+    """The content of an index folder. `model`: folder or name; `model_files`: its files and their SHA-256."""
 
     kind: Kind
     texts: int
@@ -39,7 +38,7 @@ _TYPES = {"kind": str, "texts": int, "dim": int, "model": str, "model_files": di
 
 
 def model_files(model: str) -> dict[str, str]:
-    """Name and SHA-256 of every file of a model folder; nothing for a model of the hub, which its name tells."""
+    """Name and SHA-256 of every file of a model folder; empty for a hub model, which its name identifies."""
     folder = resolve_source(model).folder
     if folder is None:
         return {}
@@ -56,20 +55,20 @@ def is_index(folder: Path) -> bool:
 
 
 def read_manifest(folder: Path) -> IndexManifest:
-    """Raises UserError where `folder` is no index, is damaged or comes from another nlpctl."""
+    """Raises UserError if `folder` is not an index, is damaged, or has another format version."""
     if not is_index(folder):
-        raise UserError("this folder is not an index", where=str(folder), hint="make one: nlpctl index build")
+        raise UserError("this folder is not an index", where=str(folder), hint="build one: nlpctl index build")
     file = folder / MANIFEST
     values = read_json(file)
     if values.pop("format", None) != FORMAT:
-        raise UserError(f"this nlpctl reads index format {FORMAT}", where=str(file), hint=BUILD_AGAIN)
+        raise UserError(f"this version of nlpctl reads index format {FORMAT}", where=str(file), hint=BUILD_AGAIN)
     if values.keys() != _TYPES.keys() or not all(isinstance(values[name], kind) for name, kind in _TYPES.items()):
         raise UserError("is incomplete or damaged", where=str(file), hint=BUILD_AGAIN)
     return IndexManifest(**values)
 
 
 def check_model(folder: Path, manifest: IndexManifest) -> None:
-    """UserError where the model is gone or is another one than the index was built with."""
+    """UserError if the model is missing or is not the one that the index was built with."""
     now = model_files(manifest.model)
     changed = sorted(
         name for name in now.keys() | manifest.model_files.keys() if now.get(name) != manifest.model_files.get(name)

@@ -1,4 +1,4 @@
-"""What the layers of a network put out on the way, caught by forward hooks."""
+"""The outputs of inner layers of a network, collected by forward hooks."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from nlpctl.models.parameters import no_match, whole_name
 
 
 class LayerOutputs:
-    """The outputs of the layers that `patterns` mean (whole names, as those of parameters without the last part).
+    """The outputs of the layers that match `patterns` (full names, like parameter names without the last part).
 
-    A layer that puts out several tensors has NAME.0, NAME.1, ... UserError: a pattern matches no layer.
+    A layer with several output tensors has NAME.0, NAME.1, ... UserError: a pattern matches no layer.
     """
 
     def __init__(self, network: paddle.nn.Layer, patterns: Sequence[str]):
@@ -27,12 +27,12 @@ class LayerOutputs:
         self.network = network
         self._layers = _chosen(dict(network.named_sublayers()), patterns)
         self._token_axes: dict[str, int | None] | None = None
-        self.left_out: dict[str, str] = {}  # name to the reason, once a batch was seen
+        self.left_out: dict[str, str] = {}  # name -> reason, known after the first batch
 
     def of(self, batch: Batch) -> tuple[dict[str, np.ndarray], dict[str, np.ndarray]]:
         """The outputs of one padded batch: those per row [rows, ...], and those per token [tokens, ...].
 
-        The tokens of all rows follow each other, without padding. UserError where no output has rows or tokens.
+        The tokens of all rows are concatenated without padding. UserError if no output has rows or tokens.
         """
         if self._token_axes is None:
             self._token_axes = self._find_axes(batch)
@@ -48,10 +48,10 @@ class LayerOutputs:
         return by_row, by_token
 
     def _find_axes(self, batch: Batch) -> dict[str, int | None]:
-        """Output -> its axis of tokens, None where it has one entry per row.
+        """Output -> its axis of tokens, None for an output per row.
 
-        Told from a second batch of twice the rows with a column more (or less) of padding: shapes alone could agree
-        by chance.
+        Found with a second batch that has twice the rows and one column more (or less) of padding. The shapes of a
+        single batch could match by chance.
         """
         first, second = self._run(batch), self._run(_altered(batch, self.network))
         axes: dict[str, int | None] = {}
@@ -61,7 +61,7 @@ class LayerOutputs:
             if not one or len(one) != len(other) or other[0] != 2 * one[0]:
                 self.left_out[name] = "it has no entry per row"
             elif len(moved) > 1:
-                self.left_out[name] = "it has an entry for every two tokens"
+                self.left_out[name] = "it has one entry per two tokens"
             else:
                 axes[name] = moved[0] if moved else None
         if not axes:
@@ -83,14 +83,14 @@ class LayerOutputs:
 
     @contextlib.contextmanager
     def _caught(self) -> Iterator[dict[str, list[paddle.Tensor]]]:
-        """Layer -> the tensors that it puts out while the body runs."""
+        """Layer -> its output tensors inside the context."""
         caught: dict[str, list[paddle.Tensor]] = {}
 
         def hook(name: str) -> Any:
             def keep(layer: paddle.nn.Layer, inputs: Any, output: Any) -> None:
                 if name in caught:
-                    message = f"{name} is run several times for one text"
-                    hint = "name the layer around it, whose output is one"
+                    message = f"{name} runs several times per text"
+                    hint = "name the enclosing layer, which runs once"
                     raise UserError(message, where="--layer-outputs", hint=hint)
                 caught[name] = _tensors(output)
 
@@ -105,7 +105,7 @@ class LayerOutputs:
 
 
 def token_counts(batch: Batch, pad_id: int) -> np.ndarray:
-    """Tokens of each row, int64 [rows]: up to the last that is no padding."""
+    """Tokens of each row, int64 [rows], up to the last one that is not padding."""
     real = batch["input_ids"] != pad_id
     return np.where(real.any(1), real.shape[1] - real[:, ::-1].argmax(1), 0)
 
@@ -122,7 +122,7 @@ def _chosen(layers: Mapping[str, paddle.nn.Layer], patterns: Sequence[str]) -> d
 
 
 def _altered(batch: Batch, network: Any) -> Batch:
-    """`batch` twice over, with one column more of padding; where the positions end, with one column less."""
+    """`batch` repeated twice, with one more column of padding; at the maximum length, with one column less."""
     ids = batch["input_ids"]
     most = max_positions(network)
     shrinks = most is not None and ids.shape[1] >= most
@@ -136,7 +136,7 @@ def _altered(batch: Batch, network: Any) -> Batch:
 
 
 def _tensors(output: Any) -> list[paddle.Tensor]:
-    """The tensors in what a layer returned, in order."""
+    """The tensors in a layer's return value, in order."""
     if isinstance(output, paddle.Tensor):
         return [output]
     if isinstance(output, Mapping):

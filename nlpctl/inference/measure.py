@@ -20,8 +20,8 @@ from nlpctl.models.export_folder import read_manifest
 from nlpctl.runtime.process import ProcessSetup, quiet_import
 from nlpctl.runtime.worker import die_with_parent
 
-ROWS = 128  # made up; a batch of more is one batch
-SECONDS = 0.5  # per choice on average, after a round that does not count; one round where that takes longer
+ROWS = 128  # synthetic rows; a larger batch size gives one batch
+SECONDS = 0.5  # seconds per choice on average, after one warm-up round; at least one round
 
 
 def main(argv: Sequence[str]) -> None:
@@ -53,7 +53,7 @@ def main(argv: Sequence[str]) -> None:
 
 
 def _times(runs: Mapping[str, Any], batches: Sequence[Any]) -> dict[str, float]:
-    """Seconds of the best round of each, taken in turns so that a busy machine slows all alike."""
+    """Seconds of the best round of each choice, in alternating rounds, so that other load affects all of them alike."""
     best = dict.fromkeys(runs, float("inf"))
     spent = dict.fromkeys(runs, 0.0)
     while sum(spent.values()) < SECONDS * len(runs):

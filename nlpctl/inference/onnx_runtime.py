@@ -1,4 +1,4 @@
-"""A graph run by ONNX Runtime: on a processor, or on a card where its GPU package is installed."""
+"""A graph run by ONNX Runtime on the CPU, or on a GPU if its GPU package is installed."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from nlpctl.models.export_folder import EXPORT_AGAIN, ExportManifest, Graph, che
 from nlpctl.runtime.process import ProcessSetup
 
 CPU_PROVIDER, CUDA_PROVIDER = "CPUExecutionProvider", "CUDAExecutionProvider"
-_ERRORS_ONLY = 3  # severity
-_SPIN = "100"  # microseconds: longer than between two operators, shorter than between two batches
+_ERRORS_ONLY = 3  # log severity
+_SPIN = "100"  # microseconds: longer than the pause between two operators, shorter than between two batches
 _TYPES = {"int64": "tensor(int64)", "int32": "tensor(int32)", "float32": "tensor(float)"}
 
 
 class OnnxPredictor:
-    """Runs batches in any thread, also several at a time."""
+    """Thread-safe: runs batches in any thread, also several at once."""
 
     engine = "onnxruntime"
 
     def __init__(self, folder: Path, manifest: ExportManifest, graph: Graph, setup: ProcessSetup):
-        """UserError where the file is no graph that takes and gives what the manifest says."""
+        """UserError if the file is not a graph with the manifest's inputs and outputs."""
         self.precision = graph.precision
         file = folder / graph.files[0]
         try:
@@ -32,7 +32,7 @@ class OnnxPredictor:
         except Exception as error:
             message = f"ONNX Runtime cannot load this graph: {str(error).strip()}"
             raise UserError(message, str(file), EXPORT_AGAIN) from None
-        if setup.device != "cpu" and CUDA_PROVIDER not in self._session.get_providers():  # it fell back on the CPU
+        if setup.device != "cpu" and CUDA_PROVIDER not in self._session.get_providers():  # fell back to the CPU
             hint = "install the CUDA and cuDNN that this onnxruntime-gpu was built for, or use --engine paddle"
             raise UserError(f"ONNX Runtime cannot use {setup.device}", "inference.engine", hint)
         inputs = {each.name: each.type for each in self._session.get_inputs()}
@@ -41,17 +41,17 @@ class OnnxPredictor:
         for spec in manifest.inputs:
             if inputs[spec.name] != _TYPES[spec.dtype]:
                 message = f"this graph takes {spec.name} as {inputs[spec.name]}, but its export feeds {spec.dtype}"
-                raise UserError(message, str(file), f"it is of another model: {EXPORT_AGAIN}")
+                raise UserError(message, str(file), f"the graph belongs to another model: {EXPORT_AGAIN}")
 
     def outputs(self, batch: Batch) -> tuple[np.ndarray, ...]:
         """The network's outputs for one padded batch without labels; inputs are found by name.
 
-        RunFailed where ONNX Runtime cannot compute it.
+        RunFailed if ONNX Runtime cannot compute it.
         """
         try:
             return tuple(self._session.run(self._outputs, {name: batch[name] for name in self._inputs}))
         except Exception as error:
-            hint = "take another engine: --engine paddle; or smaller batches"
+            hint = "use another engine: --engine paddle; or smaller batches"
             raise RunFailed(f"ONNX Runtime failed in {self.precision}: {str(error).strip()}", hint=hint) from error
 
 
@@ -61,10 +61,9 @@ def runs_on_cards() -> bool:
 
 
 def _options(setup: ProcessSetup) -> onnxruntime.SessionOptions:
-    """Threads that have nothing to do soon sleep. By default each keeps its core busy for 27 ms after a batch.
+    """Let idle threads sleep soon. By default each one spins on its core for 27 ms after a batch.
 
-    That core is missing where texts are tokenised or other programs run: on a busy machine, batches took 1.6 to 3.4
-    times as long.
+    Tokenising and other programs then lack that core: on a busy machine, batches took 1.6 to 3.4 times as long.
     """
     options = onnxruntime.SessionOptions()
     options.add_session_config_entry("session.intra_op.spin_duration_us", _SPIN)

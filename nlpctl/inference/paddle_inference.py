@@ -1,4 +1,4 @@
-"""A graph run by Paddle Inference: oneDNN on a processor; CUDA, and TensorRT where asked for, on a card."""
+"""A graph run by Paddle Inference: with oneDNN on a CPU; with CUDA, and TensorRT on request, on a GPU."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.process_state import silent_stderr
 from nlpctl.upstream.bfloat16_cast import keep_casts
 
-CARD_MEMORY_MB = 256  # what the memory pool of a card starts with; it grows
-WORKSPACE = 1 << 30  # bytes that TensorRT may use while it builds
-SMALLEST_SUBGRAPH = 3  # operators that TensorRT takes; smaller subgraphs are left to Paddle
-SHAPES_KEPT = 256  # batches of different size that oneDNN keeps its preparations for
+CARD_MEMORY_MB = 256  # initial size of the GPU memory pool; it grows
+WORKSPACE = 1 << 30  # TensorRT's workspace in bytes
+SMALLEST_SUBGRAPH = 3  # smaller subgraphs stay with Paddle
+SHAPES_KEPT = 256  # number of batch shapes in oneDNN's cache
 
 
 class PaddlePredictor:
     """Runs one batch at a time, in any thread.
 
-    oneDNN prepares every operator for each new shape of a batch and keeps that. Paddle bounds this by a number of
-    shapes, but then copies all weights for each of them: 43 MB a shape for a network of 22 M parameters, and slower
-    than starting over. Without its bound weights are shared, and preparations take 1 to 2 MB a shape; so the bound
-    is ours: after SHAPES_KEPT shapes a clone takes over, which shares the weights and has prepared nothing.
+    oneDNN prepares every operator for each new batch shape and caches the result. Paddle can limit the number of cached
+    shapes, but then copies all weights per shape: 43 MB for a network of 22 M parameters, and slower than starting
+    over. Without that limit weights are shared, and a shape takes 1 to 2 MB. So this class limits the cache itself:
+    after SHAPES_KEPT shapes it switches to a clone, which shares the weights and has an empty cache.
     """
 
     engine = "paddle"
@@ -52,13 +52,13 @@ class PaddlePredictor:
         tensorrt: bool = False,
         samples: Sequence[Batch] = (),
     ):
-        """`samples`: batches that show TensorRT the shapes to expect, the smallest and the largest among them.
+        """`samples`: batches with the shapes that TensorRT must support, including the smallest and the largest.
 
-        UserError where the files are no graph that takes and gives what the manifest says.
+        UserError if the files are not a graph with the manifest's inputs and outputs.
         """
         self.precision = precision
         program, parameters = (folder / name for name in graph.files)
-        described = read_program(program)  # Paddle dies of some files that are none
+        described = read_program(program)  # Paddle crashes on some invalid files
         check_graph(program, manifest, described.feeds, len(described.fetches))
         config = configuration(program, parameters, precision, setup)
         if tensorrt:
@@ -69,7 +69,7 @@ class PaddlePredictor:
     def outputs(self, batch: Batch) -> tuple[np.ndarray, ...]:
         """The network's outputs for one padded batch without labels; inputs are found by name.
 
-        RunFailed where Paddle has no kernel for something in this precision, or no memory.
+        RunFailed if Paddle lacks a kernel in this precision, or memory.
         """
         if self._onednn:
             self._count(tuple(array.shape for array in batch.values()))
@@ -77,7 +77,7 @@ class PaddlePredictor:
         try:
             self._predictor.run()
         except Exception as error:
-            hint = "take another precision or engine: --precision fp32, --engine onnxruntime; or smaller batches"
+            hint = "use another precision or engine: --precision fp32, --engine onnxruntime; or smaller batches"
             message = f"Paddle Inference failed in {self.precision}: {_reason(error)}"
             raise RunFailed(message, hint=hint) from error
         return tuple(output.copy_to_cpu() for output in self._outputs)
@@ -96,7 +96,7 @@ class PaddlePredictor:
 
 
 def configuration(program: Path, parameters: Path, precision: str, setup: ProcessSetup) -> Any:
-    """How Paddle Inference is to run the graph on the device of `setup`."""
+    """The configuration of Paddle Inference for the graph on the device of `setup`."""
     config = paddle_inference.Config(str(program), str(parameters))
     config.disable_glog_info()
     config.enable_memory_optim()
@@ -106,7 +106,7 @@ def configuration(program: Path, parameters: Path, precision: str, setup: Proces
     config.disable_gpu()
     config.set_cpu_math_library_num_threads(setup.threads)
     config.enable_mkldnn()
-    config.set_mkldnn_cache_capacity(0)  # no bound: see PaddlePredictor
+    config.set_mkldnn_cache_capacity(0)  # no limit: see PaddlePredictor
     if precision == "bf16":
         config.enable_mkldnn_bfloat16()
         keep_casts(config)
@@ -114,7 +114,7 @@ def configuration(program: Path, parameters: Path, precision: str, setup: Proces
 
 
 def create(config: Any, program: Path) -> Any:
-    """The predictor of `config`, without Paddle's account of what it optimised. UserError where it cannot be made."""
+    """The predictor of `config`, without Paddle's log of optimisations. UserError if it cannot be made."""
     try:
         with silent_stderr():
             return paddle_inference.create_predictor(config)
@@ -125,7 +125,7 @@ def create(config: Any, program: Path) -> Any:
 
 
 def feed(inputs: dict[str, Any], batch: Batch) -> None:
-    """Hand `batch` to the input handles, by name."""
+    """Copy `batch` to the input handles, by name."""
     for name, handle in inputs.items():
         handle.copy_from_cpu(np.ascontiguousarray(batch[name]))
 
@@ -140,7 +140,7 @@ def _on_card(precision: str) -> Any:
 
 
 def _reason(error: Exception) -> str:
-    """What Paddle says, without the stack of its own functions."""
+    """Paddle's message without its C++ stack."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     told = [line for line in lines if "Error:" in line] or lines or [type(error).__name__]
     return told[0]
@@ -148,17 +148,17 @@ def _reason(error: Exception) -> str:
 
 # -- TensorRT ----------------------------------------------------------------------------------
 #
-# It builds its engine for ranges of shapes. They are collected by running sample batches once, and kept in the cache
-# folder, with the engine that is built for them; batches outside the ranges have it built anew.
+# It builds its engine for ranges of shapes. They are collected by running sample batches once, and stored in the cache
+# folder together with the engine. Batches outside the ranges trigger a new build.
 #
-# Collecting shapes is tested, on a processor; the rest was never run: it takes a card and a Paddle built with TensorRT.
-# It follows Paddle 2.6's paddle/fluid/inference/api/paddle_analysis_config.h.
+# Collecting shapes is tested on a CPU. The rest was never run: it needs a GPU and a Paddle built with TensorRT. It
+# follows Paddle 2.6's paddle/fluid/inference/api/paddle_analysis_config.h.
 
 
 def use_tensorrt(
     config: Any, folder: Path, graph: Graph, precision: str, setup: ProcessSetup, samples: Sequence[Batch]
 ) -> None:
-    """Have `config` hand what it can to TensorRT, with the shapes of `samples`."""
+    """Enable TensorRT in `config`, with the shapes of `samples`."""
     kept = _kept_folder(folder, graph, precision, samples)
     shapes = kept / "shapes.pbtxt"
     if not shapes.is_file():
@@ -178,7 +178,7 @@ def use_tensorrt(
 
 
 def collect_shapes(shapes: Path, folder: Path, graph: Graph, setup: ProcessSetup, samples: Sequence[Batch]) -> None:
-    """Run the samples and have Paddle write the ranges of all shapes to `shapes`, also of those inside the graph."""
+    """Run the samples and let Paddle write the ranges of all shapes to `shapes`, including those inside the graph."""
     program, parameters = (folder / name for name in graph.files)
     shapes.parent.mkdir(parents=True, exist_ok=True)
     staged = shapes.with_suffix(".partial")
@@ -194,7 +194,8 @@ def collect_shapes(shapes: Path, folder: Path, graph: Graph, setup: ProcessSetup
 
 
 def _kept_folder(folder: Path, graph: Graph, precision: str, samples: Sequence[Batch]) -> Path:
-    """Where shapes and engine are kept: named by graph, precision, shapes of the samples and TensorRT's version."""
+    """The cache folder of shapes and engine, named by graph, precision, shapes of the samples and TensorRT's
+    version."""
     sums = read_json(folder / EXPORT_MANIFEST)["sha256"]
     largest = [[name, *max(batch[name].shape for batch in samples)] for name in samples[0]]
     version = list(paddle_inference.get_trt_compile_version())

@@ -1,4 +1,4 @@
-"""How far an engine's answers are from those of the network: on real rows, and at the smallest and largest shapes."""
+"""Compare an engine with the network: on real rows, and at the smallest and largest shapes."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from nlpctl.tasks.base import Task
 Run = Callable[[Batch], tuple[np.ndarray, ...]]
 
 SMALL_BATCHES, LARGEST_BATCH = (1, 7), 32
-EACH_SIZE = 4  # batches of every small size; the rest of the rows makes large ones
-EDGE_ROWS = (1, 3)  # of batches of extreme lengths
+EACH_SIZE = 4  # small batches of every size; the remaining rows form large ones
+EDGE_ROWS = (1, 3)  # batch sizes at extreme lengths
 
 
 @dataclass(frozen=True)
 class Case:
-    """A padded batch of features. `places`: which part of which example each row is."""
+    """A padded batch of features. `places`: (example, part) of each row."""
 
     batch: Batch
     features: tuple[Any, ...]
@@ -33,9 +33,9 @@ class Case:
 
 @dataclass(frozen=True)
 class Difference:
-    """`largest`: the largest absolute difference of any output of fractions; NaN where one is no number or missing.
-    `relative`: the same as a share of the output's largest value, where that is above 1. `agreement`: share of the rows
-    that are decided alike; `changed`: which are not.
+    """`largest`: the largest absolute difference of any floating-point output; NaN for a value that is NaN or missing.
+    `relative`: the same relative to the output's largest value if that is above 1. `agreement`: share of rows with the
+    same decision; `changed`: the other rows.
     """
 
     largest: float
@@ -63,11 +63,11 @@ class Parity:
 
     @property
     def distinct_decisions(self) -> int:
-        """How many different decisions the network makes; 1 would mean that agreement says nothing."""
+        """The number of distinct decisions of the network; with 1, agreement has no meaning."""
         return len({repr(decision) for decision in self._decisions})
 
     def difference(self, run: Run) -> Difference:
-        """What `run` makes of the same batches."""
+        """Compare the outputs of `run` for the same batches."""
         outputs = [run(case.batch) for case in self.cases]
         edges = [run(batch) for batch in self.edges]
         pairs = [
@@ -78,7 +78,7 @@ class Parity:
         if any(one.shape != other.shape for one, other in pairs):
             return Difference(math.nan, math.nan, 0.0, tuple(range(len(self.examples))))
         sizes = [output_difference(one, other) for one, other in pairs]
-        # max() does not see NaN behind a number, NumPy's does
+        # Python's max() may ignore NaN, NumPy's does not
         largest, relative = (float(np.max([size[i] for size in sizes])) for i in range(2))
         both = zip(self._decisions, self._decided(outputs), strict=True)
         changed = tuple(row for row, (expected, given) in enumerate(both) if expected != given)
@@ -93,8 +93,9 @@ class Parity:
 
 
 def output_difference(expected: np.ndarray, given: np.ndarray) -> tuple[float, float]:
-    """The largest absolute difference of two outputs of one shape, and the same as a share of the largest, above 1."""
-    if expected.dtype.kind != "f" or not expected.size:  # ids, such as those of guessed words: decisions compare them
+    """The largest absolute difference of two outputs of one shape, and the same relative to the largest value if above
+    1."""
+    if expected.dtype.kind != "f" or not expected.size:  # ids, such as predicted words, are compared as decisions
         return 0.0, 0.0
     largest = float(np.abs(expected.astype(np.float64) - given.astype(np.float64)).max())
     return largest, largest / max(1.0, float(np.abs(expected).max()))
@@ -131,7 +132,7 @@ def batches_of(task: Task, encoder: TextEncoder, examples: Sequence[Any], size: 
 
 
 def _edges(cases: Sequence[Case], task: Task, encoder: TextEncoder) -> Iterator[Batch]:
-    """Batches of length 1 and of the longest that the model takes, made of the first rows of the largest batch."""
+    """Batches of length 1 and of the maximum length, made from the first rows of the largest batch."""
     largest = max((case.batch for case in cases), key=lambda batch: batch["input_ids"].size)
     for rows in EDGE_ROWS:
         chosen = {name: array[:rows] for name, array in largest.items()}
@@ -141,7 +142,7 @@ def _edges(cases: Sequence[Case], task: Task, encoder: TextEncoder) -> Iterator[
 
 
 def resized(batch: Batch, length: int, encoder: TextEncoder) -> Batch:
-    """The batch cut to `length` tokens, or filled up with its own words."""
+    """The batch cut to `length` tokens, or extended with its own tokens."""
     ids = batch["input_ids"]
     words = ids[~np.isin(ids, sorted(special_ids(encoder.tokenizer)))]
     if not words.size:
@@ -149,7 +150,7 @@ def resized(batch: Batch, length: int, encoder: TextEncoder) -> Batch:
     resized = {}
     for name, array in batch.items():
         if array.shape != ids.shape or name == "masked_positions":
-            resized[name] = np.minimum(array, length - 1)  # places in the sequence
+            resized[name] = np.minimum(array, length - 1)  # position ids
         elif length <= ids.shape[1]:
             resized[name] = array[:, :length]
         else:

@@ -1,9 +1,9 @@
 """From examples to predictions: features, batches of similar length, an engine, and back in order.
 
     rows --> windows --> features, tokens, padded batches  |  the engine  |  predictions --> what is written
-             in a thread of its own                        | this thread  |  in a thread of its own
+             in its own thread                        | this thread  |  in its own thread
 
-Each part is a window ahead of the next, at most: memory does not grow with the rows.
+Each stage is at most one window ahead of the next, so memory is constant.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from nlpctl.tasks.base import Task
 
 T = TypeVar("T")
 
-AHEAD = 32  # batches that are prepared before the engine asks for them
-WINDOW = 16_384  # examples of a labelled split that are sorted by length together
-BEHIND = 8  # batches that the engine is done with and whose predictions are not read yet
+AHEAD = 32  # batches prepared ahead of the engine
+WINDOW = 16_384  # examples of a labelled split sorted by length together
+BEHIND = 8  # computed batches whose predictions are not read yet
 
 Run = Callable[[Batch], tuple[np.ndarray, ...]]
-Predictions = list[list[Any]]  # per example those of its features
+Predictions = list[list[Any]]  # per example, the predictions of its features
 
 
 def windows(rows: Iterable[T], size: int) -> Iterator[list[T]]:
-    """Cut a stream into lists of `size`; the last may be shorter. Memory holds one of them."""
+    """Cut a stream into lists of `size`; the last may be shorter. Only one list is in memory."""
     stream = iter(rows)
     while window := list(islice(stream, size)):
         yield window
@@ -46,8 +46,8 @@ def windows(rows: Iterable[T], size: int) -> Iterator[list[T]]:
 class Pipeline:
     """A task with a network that answers: from examples to predictions, in order.
 
-    `collate` may keep labels: then `run` gets them too. The arrays that `run` returns are read in another thread: they
-    must not be used again.
+    `collate` may keep labels; then `run` gets them too. Another thread reads the arrays that `run` returns, so `run`
+    must not reuse them.
     """
 
     task: Task
@@ -56,7 +56,7 @@ class Pipeline:
     run: Run
 
     def predictions(self, examples: Sequence[Any], batch_size: int) -> Predictions:
-        """Per example the predictions of its features, computed in batches of similar length, in this thread."""
+        """Per example the predictions of its features, batched by length, computed in this thread."""
         window = _Window(examples)
         for step in self._prepared(window, batch_size):
             self._take(step, self.run(step.batch))
@@ -69,16 +69,16 @@ class Pipeline:
     def stream(
         self, windows: Iterable[list[Any]], batch_size: int, finish: Callable[[list[Any], Predictions], T]
     ) -> Generator[T, None, None]:
-        """What `finish` makes of each window and the predictions of its good rows, in order.
+        """The results of `finish(window, predictions of its good rows)`, in order.
 
-        A window is a list of examples and bad rows; batches are made within it, as `predictions` makes them. Reading,
-        tokenising and `finish` run in threads beside the engine; where one fails, the windows before come first.
+        A window is a list of examples and bad rows; batches are formed within it, as in `predictions`. Reading,
+        tokenising and `finish` run in threads next to the engine. If one fails, earlier windows are yielded first.
         """
         read = self._steps(windows, batch_size)
         with gc_frozen(), short_turns(), Ahead(read, AHEAD) as steps, _Behind() as behind:
             try:
                 while True:
-                    if not steps.ready:  # the input pauses: nothing is held back
+                    if not steps.ready:  # the input pauses, so finished answers are not held back
                         yield from behind.results(0)
                     step = next(steps, None)
                     if step is None:
@@ -127,7 +127,7 @@ class Pipeline:
 
 @dataclass(eq=False)
 class _Window:
-    """Rows that are sorted together. `found`: the predictions of the good ones, as far as there are any."""
+    """Rows that are sorted by length together. `found`: the predictions of the good rows so far."""
 
     rows: Sequence[Any]
     found: Predictions = field(default_factory=list)
@@ -144,7 +144,7 @@ class _Step:
 
 
 class _Behind:
-    """One thread that does what it is given, one after the other, while this one goes on."""
+    """One thread that runs jobs in order, next to the calling thread."""
 
     def __init__(self) -> None:
         self._jobs: deque[tuple[Future[Any], bool]] = deque()
@@ -160,11 +160,11 @@ class _Behind:
         self._jobs.append((self._thread.submit(job, *arguments), False))
 
     def add_result(self, job: Callable[..., Any], *arguments: Any) -> None:
-        """A job whose result is wanted."""
+        """Add a job."""
         self._jobs.append((self._thread.submit(job, *arguments), True))
 
     def results(self, left: int) -> Iterator[Any]:
-        """Wait until at most `left` jobs are left; the results of the others, up to one that failed."""
+        """Wait until at most `left` jobs are left; returns the results of the others, up to the first failure."""
         while len(self._jobs) > left:
             job, wanted = self._jobs.popleft()
             try:
@@ -182,7 +182,7 @@ def answering(task: Task, encoder: TextEncoder, predictor: Predictor) -> Pipelin
 
 
 def scoring(task: Task, encoder: TextEncoder, predictor: Predictor) -> Pipeline:
-    """The pipeline of `eval`: labelled examples, masked where the task is to guess what is hidden."""
+    """The pipeline of `eval`: labelled examples, masked if the task predicts hidden words."""
 
     def run(batch: Batch) -> tuple[np.ndarray, ...]:
         shown = task.hide(batch, None) if task.hides else batch

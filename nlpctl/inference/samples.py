@@ -1,4 +1,4 @@
-"""Batches such as an export will be asked, made up from its own vocabulary: what engines are tried out with."""
+"""Synthetic batches from an export's own vocabulary, for timing engines and collecting shapes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nlpctl.tasks.base import Task, make_task
 
 
 def read_description(folder: Path, recipe: Recipe) -> tuple[Task, TextEncoder]:
-    """The task and the tokenizer that an export describes. UserError where one is damaged."""
+    """The task and the text encoder of an export. UserError if a file is damaged."""
     card = read_trained_card(folder)
     family = family_of_config(read_config(folder), str(folder / "config.json"))
     tokenizer = load_tokenizer(folder, family)
@@ -28,9 +28,9 @@ def read_description(folder: Path, recipe: Recipe) -> tuple[Task, TextEncoder]:
 
 
 def sample_batches(folder: Path, own: Recipe, batch_size: int, rows: int) -> list[Batch]:
-    """`rows` made-up rows, about, in batches of `batch_size` rows of similar length, the shortest first.
+    """About `rows` synthetic rows, in batches of `batch_size` rows of similar length, the shortest first.
 
-    `own`: what the export in `folder` says of itself. A recipe that names data would have their rows taken.
+    `own`: the recipe of the export in `folder`. It names no data; otherwise rows of that data would be used.
     """
     task, encoder = read_description(folder, own)
     drawn = rows_to_compare(task_rows(own.task, own.data), None, encoder.tokenizer, rows, masked=task.hides)

@@ -1,7 +1,6 @@
-"""How fast each way to run an export is here: timed once, in a process of its own, and kept.
+"""The speed of each choice for an export on this machine: timed once, in a separate process, and cached.
 
-A process of its own, because an engine may abort the process it runs in, and because what the slower engines
-took of memory is given back with it.
+The process is separate because an engine may abort it, and because its end frees the memory of the slower engines.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class Speeds:
-    """Rows per second by the name of the choice; reasons of those that failed. `kept`: read from the cache."""
+    """Rows per second by name of the choice, and the reasons of failed ones. `kept`: read from the cache."""
 
     rows_per_second: Mapping[str, float]
     failed: Mapping[str, str] = field(default_factory=dict)
@@ -38,7 +37,7 @@ class Speeds:
 
 @dataclass(frozen=True)
 class Order:
-    """What the measuring process is told to do."""
+    """The order to the measuring process."""
 
     folder: str
     names: tuple[str, ...]
@@ -55,14 +54,14 @@ def measured_speeds(folder: Path, found: Sequence[Choice], setup: ProcessSetup, 
         return kept
     console.note(f"auto: timing {len(found)} ways to run this export, once on this machine")
     speeds = measure(Order(str(folder), tuple(each.name for each in found), batch_size, setup.device, setup.threads))
-    with contextlib.suppress(OSError):  # a cache that cannot be written only costs time
+    with contextlib.suppress(OSError):  # a cache that cannot be written costs only time
         content = {"rows_per_second": speeds.rows_per_second, "failed": speeds.failed}
         write_json_atomic(file, {"format": FORMAT, "export": str(folder), **content})
     return speeds
 
 
 def measure(order: Order) -> Speeds:
-    """Time the choices in a process of its own; one that ends the process is named in `failed` and the others go on."""
+    """Time the choices in a separate process. A choice that crashes it is recorded in `failed`; the others continue."""
     failed: dict[str, str] = {}
     while True:
         left = [name for name in order.names if name not in failed]
@@ -81,7 +80,7 @@ def measure(order: Order) -> Speeds:
 
 
 def _cache_file(folder: Path, found: Sequence[Choice], setup: ProcessSetup, batch_size: int) -> Path:
-    """Named by all that decides about speed: the graphs, the processor, threads, batch size, engines."""
+    """The cache file, named by everything that speed depends on: graphs, processor, threads, batch size, engines."""
     sums = read_json(folder / EXPORT_MANIFEST)["sha256"]
     key = [
         FORMAT,
@@ -95,7 +94,7 @@ def _cache_file(folder: Path, found: Sequence[Choice], setup: ProcessSetup, batc
 
 
 def _read(file: Path) -> Speeds | None:
-    """What was measured earlier; None where nothing was, or the file is damaged."""
+    """The cached speeds; None if there are none, or the file is damaged."""
     try:
         content = json.loads(file.read_text(encoding="utf-8"))
         speeds = {str(name): float(value) for name, value in content["rows_per_second"].items()}

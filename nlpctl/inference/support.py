@@ -10,7 +10,7 @@ from nlpctl.errors import Problem
 from nlpctl.runtime.cpu import NATIVE, CpuInfo
 
 ENGINE_FORMATS = {"paddle": "paddle", "onnxruntime": "onnx"}  # engine: format of its graphs
-_PRECISIONS = {  # (engine, kind of device): what it computes in
+_PRECISIONS = {  # (engine, kind of device): its precisions
     ("paddle", "cpu"): ("fp32", "bf16", "int8"),
     ("paddle", "gpu"): ("fp32", "fp16", "bf16"),
     ("onnxruntime", "cpu"): ("fp32", "int8"),
@@ -22,7 +22,7 @@ TENSORRT_PRECISIONS = ("fp32", "fp16")
 
 @dataclass(frozen=True)
 class Machine:
-    """What decides about engines: the processor, the device ("cpu" or "gpu:N"), the packages."""
+    """The facts that engines depend on: the processor, the device ("cpu" or "gpu:N"), the packages."""
 
     cpu: CpuInfo
     device: str
@@ -37,7 +37,7 @@ class Machine:
 
 
 def obstacle(engine: str, precision: str, machine: Machine) -> Problem | None:
-    """What keeps `machine` from running `engine` in `precision`; None where nothing does."""
+    """The reason why `machine` cannot run `engine` in `precision`; None if it can."""
     if engine == "onnxruntime" and not machine.onnxruntime:
         hint = "pip install onnxruntime, or use --engine paddle"
         return Problem("ONNX Runtime is not installed", "inference.engine", hint)
@@ -47,33 +47,33 @@ def obstacle(engine: str, precision: str, machine: Machine) -> Problem | None:
     offered = _PRECISIONS[engine, machine.kind]
     if precision not in offered:
         message = f"{engine} does not compute in {precision} on a {machine.kind.upper()}"
-        return Problem(message, "inference.precision", f"take {' or '.join(offered)}, or another engine or device")
+        return Problem(message, "inference.precision", f"use {' or '.join(offered)}, or another engine or device")
     if machine.kind == "cpu" and not machine.cpu.computes(precision):
         message = f"this processor ({machine.cpu.model or 'unknown'}) does not compute in {precision} natively"
-        needs = f"that takes one of {', '.join(NATIVE[precision])}; without, it would be slower than fp32"
+        needs = f"that needs one of {', '.join(NATIVE[precision])}; otherwise it would be slower than fp32"
         return Problem(f"{message}: {needs}", "inference.precision", "use --precision fp32, or auto")
     if machine.kind == "gpu" and precision == "bf16" and not machine.gpu_bf16:
-        message = "this card does not compute in bf16 natively: that takes compute capability 8.0"
+        message = "this GPU does not compute in bf16 natively, which needs compute capability 8.0"
         return Problem(message, "inference.precision", "use --precision fp16, or auto")
     return None
 
 
 def tensorrt_obstacle(inference: InferenceSection, machine: Machine) -> Problem | None:
-    """What keeps `machine` from handing graphs to TensorRT as `inference` asks; None where nothing does."""
+    """The reason why `machine` cannot use TensorRT as `inference` asks; None if it can."""
     where = "inference.tensorrt"
     if inference.engine == "onnxruntime":
-        return Problem("Paddle Inference hands graphs to TensorRT, ONNX Runtime does not", where, "use --engine paddle")
+        return Problem("TensorRT works with Paddle Inference only, not with ONNX Runtime", where, "use --engine paddle")
     if machine.kind != "gpu":
-        return Problem("TensorRT runs on NVIDIA cards only", where, "use --device gpu, or set it to false")
+        return Problem("TensorRT runs on NVIDIA GPUs only", where, "use --device gpu, or set it to false")
     if not machine.tensorrt:
-        hint = "install one that was, from the downloads of Paddle Inference, or set it to false"
+        hint = "install a build with TensorRT from the downloads of Paddle Inference, or set it to false"
         return Problem("the installed Paddle was built without TensorRT", where, hint)
     if inference.precision not in ("auto", *TENSORRT_PRECISIONS):
         hint = f"use --precision {' or '.join(TENSORRT_PRECISIONS)}"
-        return Problem(f"TensorRT is not given graphs in {inference.precision}", where, hint)
+        return Problem(f"TensorRT is not used with {inference.precision} graphs", where, hint)
     return None
 
 
 def is_installed(package: str) -> bool:
-    """Whether `import package` would find something. Imports nothing."""
+    """Whether `package` can be found by import, without importing it."""
     return importlib.util.find_spec(package) is not None

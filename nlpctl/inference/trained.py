@@ -1,6 +1,6 @@
-"""A trained model, opened as it lies there: a network for dygraph, or an export for the engine that is asked for.
+"""Open a trained model: a network for dygraph, or an export for the requested engine.
 
-models/find.py finds it. The process is set up before (runtime/process.py): everything here computes.
+models/find.py finds it. The process must be set up before (runtime/process.py).
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ class TrainedModel:
 
 
     def predictions(self, examples: Sequence[Any], batch_size: int) -> list[list[Any]]:
-        """What it says of labelled examples, in order: of each what it says of its features."""
+        """The predictions for labelled examples, in order; per example, one prediction per feature."""
         pipeline = scoring(self.task, self.encoder, self.predictor)
         parts = pipeline.stream(windows(examples, max(WINDOW, batch_size)), batch_size, lambda _, found: found)
         return [predictions for part in parts for predictions in part]
 
 
 def open_network(recipe: Recipe, setup: ProcessSetup, source: str) -> TrainedModel:
-    """The network that `find_trained_model` found, computed by dygraph. UserError where it was never trained."""
+    """The network that `find_trained_model` found, run by dygraph. UserError if it was never trained."""
     if recipe.inference.precision not in ("auto", "fp32"):
         message = f"dygraph computes in fp32, not in {recipe.inference.precision}"
-        hint = "leave it out, or take another engine: --engine paddle, --engine onnxruntime"
+        hint = "leave it out, or use another engine: --engine paddle, --engine onnxruntime"
         raise UserError(message, where=recipe.where("inference.precision"), hint=hint)
     model = load_network(recipe, source)
     console.note(f"model {source} on {setup.device}")
@@ -64,9 +64,9 @@ def load_network(recipe: Recipe, source: str) -> TrainedModel:
 
 
 def open_export(recipe: Recipe, setup: ProcessSetup, folder: Path, own: Recipe, batch_size: int) -> TrainedModel:
-    """An export with the engine and precision that the recipe asks for. UserError where this machine has none.
+    """An export with the requested engine and precision. UserError if this machine does not support them.
 
-    `own`: what the export says of itself (config/recipe_of.py).
+    `own`: the export's own recipe (config/recipe_of.py).
     """
     manifest = read_manifest(folder)
     check_export(recipe, manifest)

@@ -1,1 +1,1 @@
-"""Networks: where they come from, how they are loaded, and the model folder they are saved in."""
+"""Networks: sources, loading, and the model folder."""

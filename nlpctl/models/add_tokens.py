@@ -1,4 +1,4 @@
-"""Words that a tokenizer is to keep whole: it and everything of the network with a row per token grow together."""
+"""Adding words to a tokenizer, with new rows in every parameter of the network that has one row per token."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ KEY = "model.add_tokens"
 
 @dataclass(frozen=True)
 class AddedTokens:
-    """What became of the words that a recipe adds.
+    """The result of adding a recipe's words.
 
     `tokenizer`: the one that knows them. `pieces`: id of a new token to the ids that the tokenizer read it as before.
     `new`: the tokens in the order of their ids, as they are matched (lower-cased where the tokenizer does that);
-    `known`: words that the vocabulary had already.
+    `known`: words that were already in the vocabulary.
     """
 
     tokenizer: Any
@@ -60,14 +60,14 @@ def read_tokens(tokens: Sequence[str] | str) -> list[str]:
 
 
 def add_tokens(tokenizer: Any, words: Sequence[str]) -> AddedTokens:
-    """Let the tokenizer keep `words` whole wherever they occur.
+    """Add `words` to the tokenizer as whole tokens.
 
-    UserError where the vocabulary cannot grow, or a word could never be found.
+    UserError if the vocabulary cannot grow, or a word could never be found.
     """
     vocabulary = _vocabulary(tokenizer)
     forms = list(dict.fromkeys(_form(tokenizer, word) for word in words))
     new = [form for form in forms if form not in vocabulary]
-    pieces = build_encoder(tokenizer, "paddlenlp").pieces(new)  # as they were read until now
+    pieces = build_encoder(tokenizer, "paddlenlp").pieces(new)  # their tokens before the addition
     if max(vocabulary.values()) + 1 != len(tokenizer):
         raise UserError(
             f"the vocabulary has {len(tokenizer)} entries, but ids up to {max(vocabulary.values())}",
@@ -113,7 +113,7 @@ def make_room(
 
 
 def start_as_mean(network: Any, axes: Mapping[str, int], added: AddedTokens) -> None:
-    """Set every new row to the mean of the rows of the pieces that the token was read as."""
+    """Set every new row to the mean of the rows of the token's former pieces."""
     parameters = named(network)
     done: set[int] = set()
     for name, axis in axes.items():

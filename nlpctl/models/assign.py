@@ -1,7 +1,7 @@
-"""Putting the arrays of a weights file into a network, strictly.
+"""Strict assignment of a weights file's arrays to a network.
 
-Every parameter of the encoder has to come from the file. A network that trains from random weights
-because of a wrong prefix looks like a bad model, not like an error, so it is refused here.
+Every parameter of the encoder must come from the file. With a wrong prefix a network would silently train from random
+weights and look like a bad model, so this is an error.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Assigned:
 
 @dataclass(frozen=True)
 class Rules:
-    """What may differ between the file and the network.
+    """Allowed differences between the file and the network.
 
     `keep_head`: take the task head from the file. `head_may_be_fresh`: False for evaluation.
     `layers_kept`: the recipe asks for the first layers only, so surplus ones are no mistake.
@@ -151,7 +151,7 @@ def _check_shapes(parameters: Mapping[str, Any], arrays: Mapping[str, np.ndarray
             message = f"{name} holds {arrays[name].dtype} where the network has floating point numbers"
             raise UserError(message, where=where, hint="the weights are quantised or damaged: copy the original ones")
         if not np.isfinite(to_float32(arrays[name])).all():
-            raise UserError(f"{name} holds NaN or infinite values", where=where, hint="take an earlier checkpoint")
+            raise UserError(f"{name} holds NaN or infinite values", where=where, hint="use an earlier checkpoint")
 
 
 def _some(names: Collection[str], count: int = 3) -> str:

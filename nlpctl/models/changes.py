@@ -1,4 +1,4 @@
-"""What a recipe changes about the parameters of a network before it is trained, in the order in which it is done."""
+"""Changes of a network's parameters before training, in the order in which they are applied."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def parameter_counts(network: Any) -> dict[str, int]:
 
 
 def describe_changes(network: Any, changes: Changes) -> list[str]:
-    """For the console, line by line; nothing where nothing was changed."""
+    """For the console, line by line; nothing if nothing was changed."""
     lines = [] if changes.added is None else changes.added.describe()
     if changes.tied:
         first, second = changes.tied[0]
         lines.append(f"tied {len(changes.tied)} parameters, from {second} (now {first}) on")
     for pattern, names in changes.values.items():
-        lines.append(f"set {names[0]}" + (f" and {len(names) - 1} more, as {pattern} says" if len(names) > 1 else ""))
+        lines.append(f"set {names[0]}" + (f" and {len(names) - 1} more, by {pattern}" if len(names) > 1 else ""))
     if changes.frozen:
         counts = parameter_counts(network)
         lines.append(
@@ -124,7 +124,8 @@ def _replace(network: Any, old: Any, new: Any) -> None:
 
 
 def freeze(network: paddle.nn.Layer, patterns: Sequence[str], where: str) -> list[str]:
-    """Freeze what `patterns` mean, and return the names. Every name of a shared parameter is frozen with it.
+    """Freeze the parameters that match `patterns`, and return the names. Every name of a shared parameter is frozen
+    with it.
 
     The optimizer passes over frozen parameters, weight decay included. A normalisation layer that keeps statistics
     of its inputs (batch norm) keeps those it has when all its parameters are frozen.

@@ -12,7 +12,7 @@ from paddlenlp.layers import LinearChainCrf
 from nlpctl.data.tagged_features import IGNORED
 from nlpctl.upstream.linear_chain_crf import crf_losses
 
-CRF_SUFFIX = "WithCrf"  # of the names of networks with a CRF
+CRF_SUFFIX = "WithCrf"  # suffix of class names of networks with a CRF
 
 
 @cache
@@ -23,7 +23,7 @@ def with_crf(network_class: type) -> type:
     """
 
     class WithCrf(network_class):
-        # A method of its own, not super().forward: that is lost where Paddle translates to a static graph.
+        # A separate method, not super().forward, which Paddle loses in the translation to a static graph.
         emissions = network_class.forward
 
         def __init__(self, config):
@@ -32,7 +32,7 @@ def with_crf(network_class: type) -> type:
 
         def forward(self, input_ids, token_type_ids=None):
             types = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
-            # Not the parameter itself: data parallel training takes an output that no operation made for unused.
+            # Not the parameter itself: data parallel training treats an output without an operation as unused.
             return self.emissions(input_ids, **types), paddle.assign(self.crf.transitions)
 
     WithCrf.__name__ = WithCrf.__qualname__ = f"{network_class.__name__}{CRF_SUFFIX}"
@@ -58,10 +58,10 @@ def crf_loss(emissions: paddle.Tensor, transitions: paddle.Tensor, labels: paddl
 def viterbi(chains: Sequence[np.ndarray], transitions: np.ndarray) -> list[np.ndarray]:
     """The best path over each chain of emissions, float [words, n]: int64 [words].
 
-    In NumPy: paddle.text.viterbi_decode takes several times as long, with 57 tags longer than the network.
+    In NumPy, since paddle.text.viterbi_decode is several times slower; with 57 tags it is slower than the network.
     """
     n = transitions.shape[0] - 2
-    # The longest first, so that those which go on are the first rows at every step.
+    # The longest first, so that the unfinished chains are the first rows at every step.
     order = sorted(range(len(chains)), key=lambda row: -len(chains[row]))
     lengths = np.array([len(chains[row]) for row in order])
     emissions = np.zeros((lengths[0], len(chains), n), np.float32)

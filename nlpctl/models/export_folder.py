@@ -1,4 +1,4 @@
-"""The export folder: graphs that answer without their network's code, and everything needed to ask them.
+"""The export folder: graphs that run without their network's code, and all files needed to use them.
 
     model.pdmodel model.pdiparams        a graph for Paddle Inference
     model.onnx                           a graph for ONNX Runtime
@@ -8,7 +8,7 @@
     export.json                          what is in it: inputs in feeding order, graphs, versions, checksums
     report.json report.md                how far the graphs are from the network they were made of
 
-Imports neither Paddle nor NumPy: a damaged folder is told before they are loaded.
+Imports neither Paddle nor NumPy, so that a damaged folder is reported before they load.
 """
 
 from __future__ import annotations
@@ -43,10 +43,10 @@ class TensorSpec:
 
 @dataclass(frozen=True)
 class Check:
-    """What a graph made of the rows seen at export, by one engine and precision.
+    """The comparison of a graph with the network at export, in one engine and precision.
 
-    `agreement`: share of the rows decided as the network decided them. `difference`: the largest absolute one of
-    any output; None where there was none to compare with, as for a student that reads text otherwise.
+    `agreement`: share of the rows decided as the network decided them. `difference`: the largest absolute one of any
+    output; None if there was none to compare with, as for a student that reads text otherwise.
     """
 
     engine: str  # "paddle", "onnxruntime"
@@ -106,7 +106,7 @@ def read_manifest(folder: Path) -> ExportManifest:
     file = folder / EXPORT_MANIFEST
     content = read_json(file)
     if content.get("format") != FORMAT:
-        message = f"has format {content.get('format')!r}; this nlpctl reads format {FORMAT}"
+        message = f"has format {content.get('format')!r}; this version of nlpctl reads format {FORMAT}"
         raise UserError(message, where=str(file), hint="update nlpctl, or export the model again")
     try:
         manifest = _parse(content)
@@ -154,14 +154,14 @@ def _counts(path: Path) -> bool:
 
 
 def check_graph(file: Path, manifest: ExportManifest, inputs: Collection[str], outputs: int) -> None:
-    """UserError where a graph takes other `inputs`, or gives another number of `outputs`, than the export says."""
+    """UserError if a graph takes other `inputs`, or gives another number of `outputs`, than the export says."""
     expected = [spec.name for spec in manifest.inputs]
     if sorted(inputs) != sorted(expected):
         message = f"this graph takes {_listed(inputs)}, but its export feeds {_listed(expected)}"
-        raise UserError(message, str(file), f"it is of another model: {EXPORT_AGAIN}")
+        raise UserError(message, str(file), f"the graph belongs to another model: {EXPORT_AGAIN}")
     if outputs != len(manifest.outputs):
         message = f"this graph has {outputs} outputs, but its export reads {len(manifest.outputs)}"
-        raise UserError(message, str(file), f"it is of another model: {EXPORT_AGAIN}")
+        raise UserError(message, str(file), f"the graph belongs to another model: {EXPORT_AGAIN}")
 
 
 def _listed(names: Collection[str]) -> str:

@@ -1,4 +1,4 @@
-"""Going on from a trained model with other labels: what was learnt for a label goes to the label of that name.
+"""Continuing from a trained model with other labels: the head's weights of a label go to the label of the same name.
 
 The output layer has a column per label; a CRF has a row and a column per tag, behind which stand those of its
 start and stop. Labels that the old model did not know begin as they would in a new network.
@@ -20,7 +20,7 @@ CRF_ENDS = 2  # start and stop, behind the tags
 
 @dataclass(frozen=True)
 class Extension:
-    """What became of the old model's knowledge.
+    """The parameters taken over from the old model.
 
     Labels of the new model that were `kept` or are `new`, labels of the old one that were `dropped`; the
     `encoder`'s parameters, all of which were kept, and the head's `parameters` that were set, wholly or in part.
@@ -35,7 +35,7 @@ class Extension:
     def describe(self) -> list[str]:
         """For the console, line by line."""
         lines = [
-            "the label set changed; carried over from the old model:",
+            "the label set changed; kept from the old model:",
             f"  whole: {len(self.encoder)} parameters of the encoder, {self.encoder[0]} to {self.encoder[-1]}",
             f"  the places of {_listed(self.kept)} in {', '.join(self.parameters)}",
         ]
@@ -96,7 +96,7 @@ def _merged(
     places: tuple[list[int], int],
     sources: tuple[list[int], int],
 ) -> np.ndarray | None:
-    """`fresh` with what was `trained` put in its place; None where the two do not belong together.
+    """`fresh` with what was `trained` put in its place; None if the two do not belong together.
 
     `places` and `sources`: positions of the kept labels and the number of labels, in `fresh` and in `trained`.
     """

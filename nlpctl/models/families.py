@@ -67,12 +67,12 @@ class Family:
         return self._class_name(head) in vars(self.module)
 
     def network_class(self, head: Head, where: str) -> type:
-        """Encoder and head, such as ErnieForSequenceClassification. UserError where the family lacks it."""
+        """Encoder and head, such as ErnieForSequenceClassification. UserError if the family lacks it."""
         if not self.has(head.name):
             raise UserError(
                 f"there is no {self._class_name(head.name)}: a {self.name} network cannot do this task",
                 where=where,
-                hint="take an encoder such as ernie-3.0-medium-zh, bert-base-chinese or a RoBERTa or ELECTRA model",
+                hint="use an encoder such as ernie-3.0-medium-zh, bert-base-chinese or a RoBERTa or ELECTRA model",
             )
         network = translatable(vars(self.module)[self._class_name(head.name)])
         return network if head.adapt is None else head.adapt(network)

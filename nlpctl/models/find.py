@@ -1,4 +1,4 @@
-"""The trained model that a command is to use, found from what the user gave. Looks at files only; imports no Paddle."""
+"""Find the trained model of a command. Reads files only; imports no Paddle."""
 
 from __future__ import annotations
 
@@ -46,23 +46,23 @@ def _checked(name_or_path: str, recipe: Recipe) -> str:
 
 
 def check_edits(source: ModelSource, recipe: Recipe) -> None:
-    """UserError where files of a model folder are not those that were written (runtime.trust_edits: may be edited)."""
+    """UserError if files of a model folder are not those that were written (runtime.trust_edits: may be edited)."""
     if source.folder is not None and source.kind != "export":
         check_model_sums(source.folder, trust_edits=recipe.runtime.trust_edits)
 
 
 def check_export(recipe: Recipe, manifest: ExportManifest) -> None:
-    """UserError where the export cannot do what `recipe` asks: it is of another task, or takes shorter texts only."""
+    """UserError if the export cannot do what `recipe` asks: it is of another task, or takes shorter texts only."""
     if recipe.task != manifest.task:
         hint = f"give the export itself in place of a recipe, or say task: {manifest.task}"
         raise UserError(f"this export is of {manifest.task}, not of {recipe.task}", recipe.where("task"), hint)
     if recipe.data.max_seq_length > manifest.max_seq_length:
-        message = f"{recipe.data.max_seq_length} tokens are more than the export takes ({manifest.max_seq_length})"
+        message = f"{recipe.data.max_seq_length} tokens exceed the export's limit ({manifest.max_seq_length})"
         raise UserError(message, where=recipe.where("data.max_seq_length"), hint="lower it, or export the model again")
 
 
 def model_fingerprint(source: str) -> dict[str, Any]:
-    """What tells this model from another of the same name: path, size and time of its weights."""
+    """A fingerprint of the model: path, size and time of its weights."""
     folder = resolve_source(source).folder
     if folder is None:
         return {"model": source}

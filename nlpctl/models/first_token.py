@@ -1,8 +1,8 @@
-"""The last layer of a transformer, computed for the first token alone where the answer reads no other.
+"""Computing the last layer of a transformer for the first token only, if the head reads no other token.
 
-A classifier looks at the state of the first token ([CLS]). What the last layer makes of the others is thrown away, so
-that all but the keys and values of that layer can be left out: of a layer's twelve hidden x hidden products per token,
-two remain. Outputs are the same, up to the rounding of other matrix shapes.
+A classifier reads the state of the first token ([CLS]). The last layer's states of other tokens are unused, so only
+its keys and values are needed for them: two of the layer's twelve hidden x hidden products per token. Outputs are the
+same up to the rounding of other matrix shapes.
 """
 
 from __future__ import annotations

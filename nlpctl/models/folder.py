@@ -1,4 +1,4 @@
-"""The model folder: weights, config, tokenizer, and what nlpctl adds so that the folder explains itself.
+"""The model folder: weights, config, tokenizer, and the files that make it self-contained.
 
     model_state.pdparams config.json     as PaddleNLP writes them
     vocab.txt tokenizer_config.json ...  the tokenizer
@@ -31,7 +31,7 @@ FORMAT = 1
 COPIED = (("decode", "terms", "terms.tsv"), ("masking", "dictionary", "words.txt"))
 
 
-# The keys of a recipe that decide what a trained model answers: they go with it, in task.json.
+# The keys of a recipe that affect a trained model's answers; they are stored in task.json.
 KEPT = (
     "data.columns",
     "data.max_seq_length",
@@ -50,10 +50,10 @@ KEPT = (
 
 @dataclass(frozen=True)
 class ModelCard:
-    """labels.json and task.json: what the model answers, and how its input was made.
+    """labels.json and task.json: the model's task and labels, and its text encoding.
 
-    `recipe`: the sections of the recipe with the values that are KEPT, JSON-ready. `thresholds`: one per
-    label, where the task tunes some. `files`: what is copied into the folder beside the model, name to path.
+    `recipe`: the sections of the recipe with the values that are KEPT, JSON-ready. `thresholds`: one per label, where
+    the task tunes some. `files`: what is copied into the folder next to the model, name to path.
     """
 
     task: str
@@ -97,7 +97,7 @@ def save_model_folder(folder: Path, network: Any, tokenizer: Any, card: ModelCar
 
 
 def save_description(folder: Path, tokenizer: Any, card: ModelCard) -> None:
-    """Write what a model folder or an export holds beside its network and config: the tokenizer and the card."""
+    """Write what a model folder or an export holds next to its network and config: the tokenizer and the card."""
     tokenizer.save_pretrained(str(folder))
     for name, path in card.files.items():
         shutil.copyfile(path, folder / name)
@@ -125,7 +125,7 @@ def read_card(folder: Path) -> ModelCard:
     task = _read(task_file)
     if task.get("format") != FORMAT:
         raise UserError(
-            f"has format {task.get('format')!r}; this nlpctl reads format {FORMAT}",
+            f"has format {task.get('format')!r}; this version of nlpctl reads format {FORMAT}",
             where=str(task_file),
             hint="update nlpctl, or train the model again",
         )
@@ -152,7 +152,7 @@ def read_trained_card(folder: Path) -> ModelCard:
 
 
 def _compare_names(folder: Path, labels: tuple[str, ...]) -> None:
-    """UserError where labels.json gives the network's outputs other names than its config does."""
+    """UserError if labels.json gives the network's outputs other names than its config does."""
     if not labels or not any((folder / name).is_file() for name in CONFIG_FILES):
         return
     named = read_config(folder).get("id2label")
@@ -176,7 +176,7 @@ def untrained(where: str) -> UserError:
 
 
 def _label_count(config: Mapping[str, Any]) -> int | None:
-    """How many labels the network's config names; None where it names none."""
+    """How many labels the network's config names; None if it names none."""
     names = config.get("id2label")
     return len(names) if isinstance(names, dict) else None
 

@@ -1,7 +1,7 @@
 """Models by name: PaddleNLP's built-in ones, and the community's, through PaddleNLP's own cache.
 
-Files lie in PPNLP_HOME/models/NAME (runtime.cache_dir) and are downloaded where they are missing.
-The weights are read by nlpctl, not by from_pretrained: a download is a stranger's pickle too.
+Files lie in PPNLP_HOME/models/NAME (runtime.cache_dir) and are downloaded where they are missing. nlpctl reads the
+weights itself, not by from_pretrained: a downloaded pickle is untrusted too.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def _resolve(name: str, files: list[str]) -> str:
 
 
 def _or_explain(name: str, step: Callable[[], Any]) -> Any:
-    """Run `step`; whatever PaddleNLP raises when it cannot find or download becomes one message."""
+    """Run `step`; any error of PaddleNLP in finding or downloading becomes one message."""
     try:
         return step()
     except UserError:
@@ -78,7 +78,7 @@ def _or_explain(name: str, step: Callable[[], Any]) -> Any:
 
 
 def _root(error: BaseException) -> BaseException:
-    """What happened first; PaddleNLP raises the same advice for everything on top of it."""
+    """The original exception; PaddleNLP raises the same advice on top of every cause."""
     earlier = error.__cause__ or error.__context__
     return error if earlier is None else _root(earlier)
 

@@ -66,7 +66,7 @@ def to_paddle_layout(arrays: Mapping[str, np.ndarray], model_type: str, where: s
         raise UserError(
             f"weights in the Hugging Face layout of {model_type!r} cannot be converted",
             where=where,
-            hint=f"families that can: {', '.join(CONVERTIBLE)}; or take the same model from PaddleNLP's hub",
+            hint=f"families that can: {', '.join(CONVERTIBLE)}; or use the same model from PaddleNLP's hub",
         )
     converted = {}
     for name, array in arrays.items():

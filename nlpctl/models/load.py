@@ -1,4 +1,4 @@
-"""Loading a network with its tokenizer, so that nothing is random that should have been loaded.
+"""Loading a network with its tokenizer; nothing that should be loaded stays random.
 
 One path for every source: read the config, build the network, read the weights as arrays, bring
 them to PaddleNLP's names, assign them strictly. `from_pretrained` is not used; see docs/upstream.md.
@@ -60,7 +60,7 @@ class LoadedModel:
 
 @dataclass(frozen=True)
 class _Parts:
-    """What a source consists of, before anything is built."""
+    """The parts of a source, before anything is built."""
 
     family: Family
     config: Mapping[str, Any]
@@ -204,7 +204,7 @@ def _load(
 
 
 def _added(tokenizer: Any, model: ModelSection) -> AddedTokens | None:
-    """The tokenizer with the recipe's words in it; None where there are none."""
+    """The tokenizer with the recipe's words in it; None if there are none."""
     return add_tokens(tokenizer, read_tokens(model.add_tokens)) if model.add_tokens else None
 
 
@@ -234,8 +234,8 @@ def _parts(source: ModelSource, head: Head) -> _Parts:
         return _Parts(model.family, model.config, model.weights_file, model.tokenizer, labels, None)
     folder = source.folder
     if source.kind == "export":
-        hint = "give the run directory or model folder that it was made from"
-        raise UserError("this is an export: a graph that answers, but has no network to load", str(folder), hint)
+        hint = "use the run directory or model folder that it was made from"
+        raise UserError("this is an export: it has graphs, but no network to load", str(folder), hint)
     config = read_config(folder)
     family = family_of_config(config, str(folder / "config.json"))
     family.network_class(head, str(folder / "config.json"))  # told before the tokenizer, which it may lack too

@@ -68,6 +68,6 @@ def mixed(mixin: type, network_class: type) -> type:
         raise UserError(
             f"masked language models of the family {prefix!r} are not known to nlpctl",
             where="model",
-            hint=f"take a model of {', '.join(_HEADS)}",
+            hint=f"use a model of {', '.join(_HEADS)}",
         )
     return type(network_class.__name__, (mixin, network_class), {"__module__": network_class.__module__})

@@ -1,4 +1,4 @@
-"""Building a network from a config: overrides, labels, and what a config must not ask for."""
+"""Building a network from a config: overrides, labels, and refused settings."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ def _check_overrides(config: Any, overrides: Mapping[str, Any]) -> None:
             hint = f"did you mean {near}?" if near else f"keys are those of PaddleNLP's {type(config).__name__}"
             problems.append(Problem("no such key in this network's config", where, hint))
         elif key.endswith(("_prob", "dropout")) and not _is_share(value):  # Paddle's layers say so at the first batch
-            problems.append(Problem(f"{value!r} is no probability", where, "give a number from 0 to 1"))
+            problems.append(Problem(f"{value!r} is not a probability", where, "give a number from 0 to 1"))
     if problems:
         raise UserError(problems=problems)
 
@@ -115,7 +115,7 @@ def check_length(network: Any, max_seq_length: int, where: str) -> None:
     positions = max_positions(network)
     if positions is not None and max_seq_length > positions:
         raise UserError(
-            f"{max_seq_length} tokens are more than the network's {positions} positions",
+            f"{max_seq_length} tokens exceed the network's {positions} positions",
             where=where,
             hint=f"set it to {positions} or less",
         )

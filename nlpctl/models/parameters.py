@@ -1,4 +1,4 @@
-"""The parameters of a network by name: which ones a pattern means, and setting them.
+"""The parameters of a network by name: matching patterns and setting values.
 
 A pattern is a full name (classifier.bias), the name of a layer and so of all below it (ernie.encoder), either with
 a range of numbers as one part (ernie.encoder.layers.0-5), or with the wildcards of fnmatch (*.norm1.*), of which *
@@ -32,9 +32,9 @@ def named(network: Any) -> dict[str, Any]:
 
 
 def select(patterns: Sequence[str], names: Iterable[str], where: str) -> list[str]:
-    """Those of `names` that at least one of `patterns` means, in their order.
+    """The `names` that match at least one of `patterns`, in their order.
 
-    Raises UserError, blaming the key `where`, for a pattern that means none of them.
+    Raises UserError, blaming the key `where`, for a pattern without a match.
     """
     names = list(names)
     chosen: set[str] = set()
@@ -47,7 +47,7 @@ def select(patterns: Sequence[str], names: Iterable[str], where: str) -> list[st
 
 
 def matching(pattern: str, names: Iterable[str]) -> list[str]:
-    """The names that `pattern` means, in their order."""
+    """The names that match `pattern`, in their order."""
     expression = re.compile(rf"(?:{whole_name(pattern)})(?:\..*)?")
     return [name for name in names if expression.fullmatch(name)]
 

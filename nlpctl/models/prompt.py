@@ -1,4 +1,4 @@
-"""Few-shot classification: a language model fills the gap of a template, a word stands for each label."""
+"""Few-shot classification: a language model fills the mask of a template with the word of a label."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class PromptEncoder:
     """Texts put into a template, as ids. Can be pickled."""
 
     def __init__(self, parts: Sequence[Part], tokenizer: Any, max_length: int):
-        """UserError where the template alone fills the window."""
+        """UserError if the template alone fills the window."""
         self._parts, self._tokenizer, self._max_length = parts, tokenizer, max_length
         self._template = make_template(parts, tokenizer, max_length)
         needed = len(encode(make_template(parts, tokenizer, 10_000), {"text": "", "text_pair": ""})[0]) + 1
@@ -119,12 +119,12 @@ def _check_words(
     for i, (word, label, pieces) in enumerate(zip(words, labels, ids, strict=True)):
         where = f"prompt.verbalizer.{label}"
         if not pieces or unknown in pieces:
-            problems.append(Problem(f"the model's vocabulary has no word {word!r}", where, "take a more common word"))
+            problems.append(Problem(f"the model's vocabulary has no word {word!r}", where, "use a more common word"))
         elif length > 1 and len(pieces) != length:
-            message = f"{word!r} is {len(pieces)} tokens, but the gap of the template is {length}"
+            message = f"{word!r} is {len(pieces)} tokens, but the mask of the template is {length}"
             problems.append(Problem(message, where, "all words need that many, or set prompt.template's 'length'"))
         elif pieces in ids[:i]:
             other = labels[list(ids).index(pieces)]
-            problems.append(Problem(f"{word!r} is also the word of {other!r}", where, "a word of its own per label"))
+            problems.append(Problem(f"{word!r} is also the word of {other!r}", where, "use a different word per label"))
     if problems:
         raise UserError(problems=problems)

@@ -60,7 +60,7 @@ def read_simulation(config: Mapping[str, Any], where: str) -> Simulation | None:
         message = f'its "{KEY}" is incomplete or damaged ({type(error).__name__}: {error})'
         raise UserError(message, where=where, hint=_HINT) from None
     if found.weights not in WEIGHTS or found.inputs not in INPUTS:
-        message = f'its "{KEY}" names {found.weights} and {found.inputs}, which this nlpctl does not know'
+        message = f'its "{KEY}" names {found.weights} and {found.inputs}, which this version of nlpctl does not know'
         raise UserError(message, where=where, hint="update nlpctl")
     return found
 
@@ -76,7 +76,7 @@ def simulate(network: Any, simulation: Simulation, where: str) -> None:
         rounding = InputRounding(simulation)
         for place, name in enumerate(names):
             if type(layers.get(name)) is not paddle.nn.Linear:
-                message = f'its "{KEY}" names {name}, which is no linear layer of the network'
+                message = f'its "{KEY}" names {name}, which is not a linear layer of the network'
                 raise UserError(message, where=where, hint=_HINT)
             _replace(network, name, SimulatedLinear(layers[name], rounding, simulation.weights, place == 0))
     setattr(network.config, KEY, {**asdict(simulation), "shared": [list(names) for names in simulation.shared]})

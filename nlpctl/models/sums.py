@@ -28,7 +28,7 @@ def sums_of(folder: Path, names: Iterable[str]) -> dict[str, str]:
 
 
 def check_sums(folder: Path, sums: Mapping[str, str], kind: str, listed_in: str, hint: str) -> None:
-    """UserError where a file of `sums` is missing in `folder` or has another sum. `kind`: what the folder is."""
+    """UserError if a file of `sums` is missing in `folder` or has another sum. `kind`: what the folder is."""
     for name, expected in sums.items():
         path = folder / name
         if Path(name).name != name or not path.is_file():
@@ -60,7 +60,7 @@ def renew_model_sums(folder: Path, *names: str) -> None:
 
 
 def check_model_sums(folder: Path, *, trust_edits: bool = False) -> None:
-    """UserError where a file is not the one that was written, as manifest.json tells; all is well where there is none.
+    """UserError if a file is not the one that was written, as manifest.json tells; all is well where there is none.
 
     `trust_edits`: files may have been edited, but a vocabulary still has as many entries as before.
     """
@@ -93,7 +93,7 @@ def _write(folder: Path, sums: Mapping[str, str]) -> None:
 
 
 def _read(folder: Path) -> dict[str, Any] | None:
-    """manifest.json; None where there is none, or one of something else. UserError where it is damaged."""
+    """manifest.json; None if there is none, or one of something else. UserError if it is damaged."""
     file = folder / MANIFEST
     if not file.is_file():
         return None
@@ -113,6 +113,6 @@ def _holds(value: Any, kind: type) -> bool:
 
 
 def _entries(folder: Path) -> int | None:
-    """How many lines the vocabulary has; None where the tokenizer has no such list."""
+    """How many lines the vocabulary has; None if the tokenizer has no such list."""
     file = folder / VOCABULARY
     return len(file.read_bytes().splitlines()) if file.is_file() else None

@@ -85,7 +85,7 @@ def read_vectors(path: Path, vocabulary: Sequence[str], width: int) -> Vectors:
 
 
 def _entry(raw: bytes, width: int, wanted: Mapping[str, int]) -> tuple[str, np.ndarray | None]:
-    """Word and vector of a line, the vector None where the word is not wanted. ValueError says what is wrong."""
+    """Word and vector of a line, the vector None if the word is not wanted. ValueError says what is wrong."""
     _, reason = decode(raw)
     if reason is not None:
         raise ValueError(reason)
@@ -125,4 +125,4 @@ def _is_number(text: str) -> bool:
 def _hint(width: int, reason: str) -> str:
     if "numbers" in reason:
         return f"every line is a word and {width} numbers; the width is model.from_scratch.embedding_size"
-    return "mend or delete the line"
+    return "fix or delete the line"

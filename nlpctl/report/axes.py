@@ -97,7 +97,7 @@ class Frame:
         return joined(*parts)
 
     def mark(self, x: float, label: str) -> Html:
-        """A dashed line from top to bottom at `x`, with its name beside it."""
+        """A dashed line from top to bottom at `x`, with its name next to it."""
         at, floor = self.x(x), self.height - self.bottom
         line = element("line", x1=at, x2=at, y1=self.top, y2=floor, class_="mark")
         near_end = at + text_width(label) + 8 > self.width - self.right

@@ -59,7 +59,7 @@ def figures(values: Mapping[str, Any]) -> Html:
 
 
 def warnings(messages: Sequence[str]) -> Html:
-    """What the reader should look at; nothing where there is nothing."""
+    """What the reader should look at; nothing if there is nothing."""
     if not messages:
         return Html("")
     return element("ul", *[element("li", message) for message in messages], class_="warnings")
@@ -100,7 +100,7 @@ def place(where: str) -> Html:
 
 
 def side_by_side(*parts: Html) -> Html:
-    """Plots or tables beside each other, as far as there is room."""
+    """Plots or tables next to each other, as far as there is room."""
     return element("div", *[element("div", part) for part in parts], class_="row")
 
 

@@ -60,7 +60,7 @@ def lines(
 
 @dataclass(frozen=True)
 class Dot:
-    """One point of `scatter`. `name`: what it says when pointed at; `label`: what stands beside it, or ""."""
+    """One point of `scatter`. `name`: what it says when pointed at; `label`: what stands next to it, or ""."""
 
     x: float
     y: float

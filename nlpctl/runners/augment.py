@@ -1,4 +1,4 @@
-"""`nlpctl data augment`: more training rows out of those there are."""
+"""`nlpctl data augment`: more training rows made from the existing ones."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ def augment_data(
 ) -> AugmentResult:
     """Write new rows made of the training rows of `recipe` to `output` (jsonl), by training.seed; see data/augment.py.
 
-    Raises UserError for a task whose labels belong to places in the text, for bad rows (by data.on_bad_row), for a
-    file that is in the way, and where no text can be changed.
+    Raises UserError for a task whose labels refer to positions in the text, for bad rows (by data.on_bad_row), for an
+    existing file, and if no text can be changed.
     """
     if not task_info(recipe.task).augmentable:
         hint = f"it works for {', '.join(task.name for task in known_tasks() if task.augmentable)}"
@@ -57,7 +57,7 @@ def augment_data(
         for values in augmenter.rows(read.rows, recipe.training.seed):
             stream.write((json.dumps(values, ensure_ascii=False) + "\n").encode())
             new += 1
-        if not new:  # inside: no file is left
+        if not new:  # inside, so that no file is left behind
             hint = "Latin letters and digits stay as they are, and so do texts of very few words"
             raise UserError("nothing in these texts can be changed", where=source.description, hint=hint)
     return AugmentResult(len(read.rows), new)

@@ -34,7 +34,7 @@ MB = 1024 * 1024
 
 @dataclass(frozen=True)
 class Plan:
-    """What to time. `threads`: counts to try, () for the recipe's own. `rounds` are counted; one before them is not."""
+    """What to time. `threads`: counts to try, () for the recipe's own. `rounds`: timed rounds after one warm-up."""
 
     texts: Texts
     batch_sizes: tuple[int, ...] = (1, 32)
@@ -43,10 +43,10 @@ class Plan:
 
 
 def bench(recipes: Sequence[Recipe], plan: Plan) -> BenchResult:
-    """Time the trained models that the recipes stand for, each in every way that its recipe.inference leaves open.
+    """Time the trained models of the recipes, each in every engine and precision that its recipe.inference allows.
 
-    All candidates are loaded, then rounds take turns. One that fails is told and does not stop the others; where all
-    fail, what is raised is the error of the first. UserError where a model is missing or no engine can run it.
+    All candidates are loaded first and timed in alternating rounds. A failing candidate gives a warning and does not
+    stop the others; if all fail, the first error is raised. UserError if a model is missing or no engine can run it.
     """
     for recipe in recipes:
         _check_length(recipe, plan.texts.length)
@@ -79,7 +79,7 @@ class _Subject:
 
 @dataclass
 class _Running:
-    """A candidate and its process, with what was timed so far. `failure`: why it takes no further part."""
+    """A candidate, its process and its times so far. `failure`: why it was dropped."""
 
     subject: _Subject
     process: TimedProcess
@@ -89,7 +89,7 @@ class _Running:
     failure: NlpctlError | None = None
 
     def attempt(self, action: Callable[[], object]) -> bool:
-        """Whether the candidate is well after `action`, which is not tried where it failed before."""
+        """Whether `action` succeeded; a candidate that failed before is skipped."""
         if self.failure is None:
             try:
                 action()
@@ -127,7 +127,7 @@ class _Running:
 
 
 def _round(running: Sequence[_Running], plan: Plan, counted: bool) -> None:
-    """Every candidate once at every batch size, by turns."""
+    """One round: every candidate once at every batch size."""
     for size in plan.batch_sizes:
         for each in running:
             each.attempt(partial(each.time, size, plan.texts.length is None, counted))
@@ -138,7 +138,7 @@ def _subjects(recipe: Recipe, plan: Plan) -> Iterator[_Subject]:
     source = find_trained_model(recipe)
     folder = resolve_source(source).folder
     if folder is None:
-        raise UserError("a model of the hub cannot be timed", source, "name a run, a model folder or an export")
+        raise UserError("a hub model cannot be timed", source, "name a run, a model folder or an export")
     told, ways = _shown(folder), list(_ways(folder, recipe))
     for threads in plan.threads or (recipe.runtime.threads or physical_cores(),):
         own = dataclasses.replace(recipe, runtime=dataclasses.replace(recipe.runtime, threads=threads))
@@ -149,7 +149,7 @@ def _subjects(recipe: Recipe, plan: Plan) -> Iterator[_Subject]:
 
 
 def _ways(folder: Path, recipe: Recipe) -> Iterator[tuple[Choice | None, list[Path]]]:
-    """How a model can be run, within recipe.inference, and the files that each way reads."""
+    """The engines and precisions that recipe.inference allows for a model, with the files that each reads."""
     inference = recipe.inference
     if resolve_source(str(folder)).kind != "export":
         if inference.engine not in ("auto", "dygraph"):
@@ -159,7 +159,8 @@ def _ways(folder: Path, recipe: Recipe) -> Iterator[tuple[Choice | None, list[Pa
         return
     manifest = read_manifest(folder)
     check_export(recipe, manifest)
-    # This process only asks what runs here; it could have one number of threads only, and those that are timed differ.
+    # This process only asks which engines run here. Thread counts differ between candidates, and a process has only
+    # one.
     setup = set_up_process(dataclasses.replace(recipe, runtime=dataclasses.replace(recipe.runtime, threads=None)))
     from nlpctl.inference.auto import choices
 
@@ -177,12 +178,12 @@ def _ways(folder: Path, recipe: Recipe) -> Iterator[tuple[Choice | None, list[Pa
 
 def _check_length(recipe: Recipe, length: int | None) -> None:
     if length is not None and length > recipe.data.max_seq_length:
-        message = f"{length} tokens are more than the model is asked to take ({recipe.data.max_seq_length})"
-        raise UserError(message, "--length", "lower it, or raise the limit: --set data.max_seq_length=N")
+        message = f"{length} tokens exceed data.max_seq_length ({recipe.data.max_seq_length})"
+        raise UserError(message, "--length", "use a lower --length, or raise the limit: --set data.max_seq_length=N")
 
 
 def _shown(folder: Path) -> str:
-    """The folder as people know it: from where they stand, where it is below."""
+    """The folder relative to the working directory if it is inside; else as it is."""
     here = Path.cwd()
     return str(folder.relative_to(here)) if folder.is_relative_to(here) else str(folder)
 
@@ -198,6 +199,6 @@ def _conditions(plan: Plan, origin: str) -> dict[str, Any]:
 
 
 def write_page(result: BenchResult, file: Path) -> None:
-    """The result as one HTML page that needs no network. UserError where it cannot be written."""
+    """The result as one HTML page that works offline. UserError if it cannot be written."""
     with writing(file, "name another file: --html FILE"):
         write_text_atomic(file, bench_page(result))

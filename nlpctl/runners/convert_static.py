@@ -29,7 +29,7 @@ _SEED = 42
 
 
 class ConversionFailed(RunFailed):
-    """The conversion is not complete, or was proved wrong: nothing was written. `report` says what was found."""
+    """The conversion is incomplete, or the outputs differ; nothing was written. `report` holds the details."""
 
     def __init__(self, report: ConversionReport, problems: Sequence[Problem]):
         super().__init__(problems=problems)
@@ -37,7 +37,7 @@ class ConversionFailed(RunFailed):
 
 
 class ConversionAmbiguous(UserError):
-    """Something has two candidates, which the user has to decide: nothing was written. `report` says what."""
+    """A parameter has several candidates and the user must choose; nothing was written. `report` holds the details."""
 
     def __init__(self, report: ConversionReport, problems: Sequence[Problem]):
         super().__init__(problems=problems)
@@ -46,11 +46,11 @@ class ConversionAmbiguous(UserError):
 
 @dataclass(frozen=True)
 class ConversionRequest:
-    """What is to be converted into what.
+    """The arguments of a conversion.
 
-    `to`: see static_graph/targets.py. `class_name`: the network's class, where `to` says another one or none. `config`:
-    values over its own. `map_name`: "auto", a built-in map, or a map file. `labels`, `vocabulary`: files for what `to`
-    does not know. `allow_missing`: patterns of parameters that may stay newly initialised.
+    `to`: see static_graph/targets.py. `class_name`: the network's class, if `to` names another one or none. `config`:
+    values that override its own. `map_name`: "auto", a built-in map, or a map file. `labels`, `vocabulary`: files for
+    what `to` does not define. `allow_missing`: patterns of parameters that may stay newly initialised.
     """
 
     source: str
@@ -65,7 +65,7 @@ class ConversionRequest:
 
 @dataclass(frozen=True)
 class Converted:
-    """`task`: what the folder can be used for as it is; None: it is to be trained. `usable`: it has a vocabulary."""
+    """`task`: the task that the folder can be used for now; None: it needs training. `usable`: it has a vocabulary."""
 
     report: ConversionReport
     output: Path
@@ -77,7 +77,7 @@ def convert_static(request: ConversionRequest, output: Path, *, overwrite: bool 
     """Convert as `request` says and write a model folder to `output`.
 
     UserError: an input is wrong. ConversionAmbiguous, ConversionFailed: the source does not determine the network, or
-    the two do not answer alike. Nothing is written then.
+    their outputs differ. Nothing is written then.
     """
     _prepare()
     from nlpctl.static_graph.convert import fill
@@ -98,7 +98,7 @@ def convert_static(request: ConversionRequest, output: Path, *, overwrite: bool 
 
 
 def plan_static(request: ConversionRequest, map_file: Path, *, overwrite: bool = False) -> ConversionReport:
-    """What `convert_static` would do, also where it would fail; writes it as a map to `map_file`, nothing else."""
+    """A dry run of `convert_static`, also where it would fail; writes only the map `map_file`."""
     refuse_output(map_file, overwrite, exists="this exists already", elsewhere="name another file: -o FILE.yaml")
     _prepare()
     from nlpctl.static_graph.map_file import plan_text
@@ -111,7 +111,7 @@ def plan_static(request: ConversionRequest, map_file: Path, *, overwrite: bool =
 
 
 def _prepare() -> None:
-    """On the CPU: a proof has to be exact, and nothing here is large."""
+    """On the CPU: outputs must match exactly, and nothing here is large."""
     configure_paddle(prepare_process(RuntimeSection(device="cpu"), _SEED), _SEED)
     with quiet_import():
         import paddlenlp  # noqa: F401 (so that it can be made quiet)
@@ -141,7 +141,7 @@ def _planned(request: ConversionRequest) -> Conversion:
 def _refuse_beside_lac(request: ConversionRequest) -> None:
     given = {"--class": request.class_name, "--labels": request.labels, "--config": request.config}
     problems = [
-        Problem("is not for lac", flag, "leave it out: the variables and dictionaries say all of it")
+        Problem("does not apply to lac", flag, "leave it out: lac is defined by its variables and dictionaries")
         for flag, value in given.items()
         if value
     ]
@@ -156,14 +156,14 @@ def _proof(conversion: Conversion) -> Proof:
 
     source = conversion.source
     if conversion.fresh and not _have_no_effect(conversion, conversion.fresh):
-        return Proof(False, "some parameters are new, so the outputs cannot be the same")
+        return Proof(False, "some parameters are newly initialised, so the outputs cannot be equal")
     if source.program is None and is_lexical(source.variables):
         return prove_lexical(source.variables, conversion.network)
     return prove(source, conversion.network)
 
 
 def _have_no_effect(conversion: Conversion, parameters: Sequence[TargetParameter]) -> bool:
-    """Whether no output depends on any of `parameters`; False also where that cannot be told."""
+    """Whether no output depends on any of `parameters`; False also if that is unknown."""
     from nlpctl.static_graph.trace import NotTraceable, without_effect
 
     try:
@@ -179,7 +179,7 @@ def _source_path(source: str) -> Path:
 
 
 def _with_files(target: Target, labels: Path | None, vocabulary: Path | None) -> Target:
-    """`target` with the labels and the vocabulary that were given."""
+    """`target` with the labels and the vocabulary of the request."""
     from nlpctl.data.labels import LabelSet
     from nlpctl.static_graph.vocabulary import tokenizer_from
 
@@ -195,7 +195,7 @@ def _with_files(target: Target, labels: Path | None, vocabulary: Path | None) ->
 
 
 def _maps(name: str, target: Target) -> list[NameMap]:
-    """The user's own map before the built-in ones; a built-in one that is named stands alone."""
+    """The user's map before the built-in ones; a built-in map that is named is used alone."""
     from nlpctl.static_graph.convert import maps_for
     from nlpctl.static_graph.maps import built_in_map, read_map
 
@@ -249,8 +249,8 @@ def _hint(conversion: Conversion) -> str:
 def _disproved(difference: float | None) -> Problem:
     return Problem(
         f"the static program and the converted network differ by {difference:.3g} on the same inputs",
-        hint="a variable stands in the wrong place, or the config differs (hidden_act, layer norm): compare --plan "
-        "with the program, and mend the map or --to",
+        hint="a variable is matched to the wrong parameter, or the config differs (hidden_act, layer norm): compare "
+        "--plan with the program, and correct the map or --to",
     )
 
 

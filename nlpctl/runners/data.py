@@ -1,4 +1,4 @@
-"""`nlpctl data`: looking at the data of a recipe, and cutting them into parts."""
+"""`nlpctl data`: inspect the data of a recipe and split it."""
 
 from __future__ import annotations
 
@@ -33,19 +33,19 @@ from nlpctl.models.source import resolve_source
 from nlpctl.outputs import is_stream, refuse_output
 from nlpctl.runtime.process import configure_paddle, one_process, prepare_process, quiet_libraries
 
-SHOWN = 20  # rows of a finding
+SHOWN = 20  # rows listed per finding
 PARTS = ("train", "dev", "test")
 MANIFEST = "split.json"
-_PAGE = b"<!doctype html"  # how a page begins
+_PAGE = b"<!doctype html"  # the start of an HTML page
 
 
 def inspect_data(
     recipe: Recipe, splits: Sequence[str] = (), *, most: int | None = None, estimate: bool = False, shown: int = SHOWN
 ) -> Inspection:
-    """Look at `splits` (default: all that the recipe has): at most `most` rows of each, `shown` of every finding kept.
+    """Inspect `splits` (default: all of the recipe): at most `most` rows of each; keep `shown` rows per finding.
 
-    Tokens are counted by the model's tokenizer where it is on this machine, unless `estimate`. Bad rows do not stop
-    it. Raises UserError where there are no data, a file as a whole cannot be read, or there is no label set.
+    Tokens are counted by the model's tokenizer if it is on this machine, unless `estimate`. Bad rows do not stop the
+    inspection. Raises UserError for missing data, an unreadable file, or a missing label set.
     """
     rows = task_rows(recipe.task, dataclasses.replace(recipe.data, on_bad_row="skip"))
     names = tuple(splits) or tuple(split for split in SPLITS if has_split(recipe.data, split))
@@ -65,30 +65,30 @@ def inspect_data(
 
 
 def told(found: Inspection, rows: int, width: int) -> tuple[list[Table], list[str]]:
-    """The inspection for the console: tables of at most `rows` rows, texts cut to `width`; and what to do about it."""
+    """The inspection for the console: tables of at most `rows` rows, texts cut to `width`, and advice."""
     return list(all_tables(found, Shown(rows, width, current_folder()))), list(advice(found))
 
 
 def write_page(found: Inspection, name: str, path: Path) -> None:
-    """The inspection as one HTML file that needs nothing else. UserError as for `refuse_page`."""
+    """The inspection as one self-contained HTML file. UserError as for `refuse_page`."""
     refuse_page(path)
     with writing(path, "name another file: --html PAGE.html"):
         write_text_atomic(path, inspection_page(found, name))
 
 
 def refuse_page(path: Path) -> None:
-    """UserError where `path` is there and is no page: an older page is replaced, a file of data never."""
+    """UserError if `path` exists and is not an HTML page: an older page is replaced, a data file never."""
     hint = "name another file: --html PAGE.html"
     refuse_output(path, overwrite=True)
     if path.is_file() and not is_stream(path):
         with path.open("rb") as stream:
             if stream.read(len(_PAGE)).lower() != _PAGE:
-                raise UserError("the file exists and is no HTML page", where=str(path), hint=hint)
+                raise UserError("the file exists and is not an HTML page", where=str(path), hint=hint)
 
 
 @dataclass(frozen=True)
 class SplitResult:
-    """Per part: its file, how many rows it has, and how many examples of each label."""
+    """Per part: its file, the number of rows, and the number of examples per label."""
 
     files: dict[str, Path]
     rows: dict[str, int]
@@ -104,12 +104,12 @@ def split_data(
     near: bool = False,
     overwrite: bool = False,
 ) -> SplitResult:
-    """Cut the training rows of `recipe` into new files train, dev and test in `folder`, by training.seed.
+    """Split the training rows of `recipe` into new files train, dev and test in `folder`, by training.seed.
 
-    `shares`: part to its share of the rows (below 1) or number of rows; a part that is not named gets none, but train
-    gets what is left. Rows with the same texts stay together, and so do the questions of one text; see
+    `shares`: part to its share of the rows (below 1) or number of rows; a part that is not named gets none, except
+    train, which gets the rest. Rows with the same texts stay together, and so do the questions of one text; see
     data/split_rows.cut for `group_by` and `near`. Raises UserError for bad rows (by data.on_bad_row), for shares that
-    do not fit, and for files that are in the way.
+    add up to too much, and for existing files.
     """
     rows = task_rows(recipe.task, recipe.data)
     if recipe.data.dataset is not None:  # may import Paddle
@@ -128,7 +128,7 @@ def split_data(
     labels = {part: label_counts(read, chosen[part]) for part in files}
     told = {"source": source.description, "task": recipe.task, "seed": seed, "shares": dict(shares)}
     told |= {"group_by": group_by, "near": likeness, "rows": counts, "labels": labels, "skipped_rows": read.skipped}
-    # All are written aside before the first is renamed, so that parts of two cuts are never mixed by a full disk.
+    # All are written to temporary files before the first is renamed, so that a full disk cannot mix two splits.
     with writing(folder, "name another folder: -o"), contextlib.ExitStack() as staged:
         for part, path in files.items():
             staged.enter_context(staged_file(path)).write(records.content(chosen[part]))
@@ -138,7 +138,7 @@ def split_data(
 
 
 def part_sizes(total: int, shares: Mapping[str, float]) -> dict[str, int]:
-    """Rows of train, dev and test. UserError where they are more than there are."""
+    """Number of rows of train, dev and test. UserError if they exceed `total`."""
     sizes = dict.fromkeys(PARTS, 0)
     for part, share in shares.items():
         sizes[part] = round(share * total) if share < 1 else int(share)
@@ -149,19 +149,19 @@ def part_sizes(total: int, shares: Mapping[str, float]) -> dict[str, int]:
     if sizes["train"] <= 0 or sum(sizes.values()) > total:
         asked = ", ".join(f"{part} {size:,}" for part, size in sizes.items() if part in shares)
         hint = "shares are below 1 and add up to 1 or less; from 1 on a value is a number of rows"
-        raise UserError(f"{total:,} rows cannot be cut like this: {asked}", where="--dev, --test, --train", hint=hint)
+        raise UserError(f"{total:,} rows cannot be split like this: {asked}", where="--dev, --test, --train", hint=hint)
     return sizes
 
 
 def _refuse_older_parts(folder: Path, files: Mapping[str, Path]) -> None:
-    """UserError where a part of an earlier cut would stay beside the new ones: its rows are in those too."""
+    """UserError if a file of an earlier split would remain: its rows would be in the new files too."""
     try:
         earlier = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["rows"]
     except (OSError, ValueError, KeyError, TypeError):
         return
     for path in (path for part in PARTS if part in earlier for path in sorted(folder.glob(f"{part}.*"))):
         if path not in files.values():
-            message = "this part of an earlier cut would stay, with rows that are in the new parts too"
+            message = "this file of an earlier split would remain, and its rows are in the new files too"
             raise UserError(message, where=str(path), hint="delete it, or name another folder: -o")
 
 
@@ -169,14 +169,14 @@ def refuse_files(written: Sequence[Path], read: Sequence[Path], overwrite: bool)
     inputs = {path.resolve() for path in read}
     for path in written:
         if path.resolve() in inputs:
-            raise UserError("this file is being read, and is not replaced", str(path), "name another place: -o")
+            raise UserError("this is an input file and is not replaced", str(path), "name another place: -o")
         refuse_output(path, overwrite, exists="the file exists", elsewhere="name another place: -o")
 
 
 def token_counter(recipe: Recipe, rows: TaskRows, source: RowSource) -> TokenCounter:
-    """By the tokenizer of the run, of the model that the recipe names, or of the network that it would build.
+    """Count with the tokenizer of the run, of the recipe's model, or of the network that it would build.
 
-    Nothing is downloaded: where the model is not on this machine, tokens are estimated.
+    Nothing is downloaded: if the model is not on this machine, tokens are estimated.
     """
     if recipe.model.from_scratch is not None and not _is_trained(recipe):
         return _of_scratch(recipe, rows, source)
@@ -195,7 +195,7 @@ def token_counter(recipe: Recipe, rows: TaskRows, source: RowSource) -> TokenCou
 
 
 def _of_scratch(recipe: Recipe, rows: TaskRows, source: RowSource) -> TokenCounter:
-    """By the vocabulary that training would build from the same text."""
+    """Count with the vocabulary that training would build from the same text."""
     prepare_to_read(recipe)
     from nlpctl.data.examples import BadRowLog, ExampleReader, iter_examples
     from nlpctl.models.scratch import make_vocabulary
@@ -210,7 +210,7 @@ def _of_scratch(recipe: Recipe, rows: TaskRows, source: RowSource) -> TokenCount
 
 
 def _counted(recipe: Recipe, tokenizer: Any, description: str, *, grows: bool) -> TokenCounter:
-    """`grows`: model.add_tokens are still to be added."""
+    """`grows`: model.add_tokens must still be added."""
     from nlpctl.data.encoders import build_encoder
     from nlpctl.models.add_tokens import add_tokens, read_tokens
 
@@ -220,7 +220,7 @@ def _counted(recipe: Recipe, tokenizer: Any, description: str, *, grows: bool) -
 
 
 def prepare_to_read(recipe: Recipe) -> None:
-    """The process, before Paddle is imported; nothing here needs a GPU."""
+    """Set up the process before Paddle is imported; nothing here needs a GPU."""
     runtime = dataclasses.replace(one_process(recipe.runtime), device="cpu", devices=())
     configure_paddle(prepare_process(runtime, recipe.training.seed), recipe.training.seed)
 
@@ -234,7 +234,7 @@ def _is_trained(recipe: Recipe) -> bool:
 
 
 def _tokenizer_folder(recipe: Recipe) -> Path | None:
-    """The folder of the run's model, or of the one that the recipe starts from; None where it is not here."""
+    """The folder of the run's model, or of the model that the recipe starts from; None if it is not on this machine."""
     name = find_trained_model(recipe) if _is_trained(recipe) else recipe.model.name_or_path
     if name is None:
         return None

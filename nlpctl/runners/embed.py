@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 
 def require_vectors(recipe: Recipe) -> None:
-    """UserError for a model of a task that makes no vectors of texts."""
+    """UserError for a model of a task that has no text vectors."""
     if not task_info(recipe.task).vectors:
         fitting = " or ".join(task.name for task in known_tasks() if task.vectors)
         raise UserError(
-            f"a model of {recipe.task} makes no vectors of texts",
+            f"a model of {recipe.task} has no text vectors",
             where=recipe.where("task"),
             hint=f"train one with task: {fitting}; recipes/indexing shows how",
         )
@@ -46,14 +46,14 @@ def write_embeddings(
 ) -> PredictResult:
     """Write the vector of every row of `source` to the .npy file `output`: float32 [rows, dim], in input order.
 
-    Vectors have unit length; a bad row (data.on_bad_row: skip) has one of zeros. The file is written aside
-    and renamed when it is complete; memory does not grow with the rows.
+    Vectors have unit length; a bad row (data.on_bad_row: skip) has zeros. The file is written to a temporary name and
+    renamed when complete. Memory is constant.
     """
     require_vectors(recipe)
     model_source = find_model(recipe)
     refuse_output(output, source, overwrite)
     refuse_stream(output, *NO_ARRAYS)
-    total = source.check() if source.rereadable else None  # a bad row in the last line should not cost an hour
+    total = source.check() if source.rereadable else None  # finds a bad row in the last line before an hour of work
     model = open_trained_model(recipe, set_up_process(recipe), model_source, batch_size)
     from nlpctl.runners.npy_writer import ArrayFile
 
@@ -76,9 +76,9 @@ def write_embeddings(
 def embedded(
     recipe: Recipe, model: TrainedModel, source: PredictInput, batch_size: int, total: int | None = None
 ) -> Iterator[tuple[list[Any], np.ndarray]]:
-    """Windows of rows (examples and bad rows), in order, each with float32 vectors [rows, dim]: zeros for bad rows.
+    """Windows of rows (examples and bad rows), in order, each with float32 vectors [rows, dim]; bad rows have zeros.
 
-    UserError for a bad row where data.on_bad_row is "error". `total`: rows to come, for the bar.
+    UserError for a bad row where data.on_bad_row is "error". `total`: expected rows, for the progress bar.
     """
     from nlpctl.inference.pipeline import answering, windows
 
@@ -99,7 +99,7 @@ def embedded(
 
 
 def _width(pipeline: Pipeline, rows: TaskRows) -> int:
-    """Width of the vectors: that of any text's."""
+    """Dimension of the vectors, from the vector of a sample text."""
     any_text = rows.read(dict.fromkeys(rows.required(labelled=False), "1"), None)
     ((vector,),) = pipeline.predictions([any_text], 1)[0]
     return len(vector)

@@ -28,9 +28,9 @@ class EvalResult:
 
 
 def evaluate(recipe: Recipe, splits: Sequence[str] = ()) -> EvalResult:
-    """Score the recipe's trained model on `splits`; by default on dev and test, as far as there are any.
+    """Score the recipe's trained model on `splits`; by default on dev and test, if they exist.
 
-    Raises UserError when there is no such split, no trained model, no data, or a bad row (by data.on_bad_row).
+    Raises UserError for an unknown split, a missing model or data, or a bad row (by data.on_bad_row).
     """
     for name in splits:
         if name not in SPLITS:
@@ -45,7 +45,7 @@ def evaluate(recipe: Recipe, splits: Sequence[str] = ()) -> EvalResult:
     rows = task_rows(recipe.task, recipe.data)
     if recipe.data.dataset is None:  # a named data set may import Paddle
         for split in wanted:
-            open_split(rows, split)  # a missing file is told before Paddle is imported
+            open_split(rows, split)  # reports a missing file before Paddle is imported
     model = open_trained_model(recipe, set_up_process(recipe), source, recipe.training.per_device_eval_batch_size)
     require_scorable(model)
     with sigterm_interrupts():
@@ -54,10 +54,10 @@ def evaluate(recipe: Recipe, splits: Sequence[str] = ()) -> EvalResult:
 
 
 def require_scorable(model: TrainedModel) -> None:
-    """UserError for an engine that cannot give what the task's scores are made of."""
+    """UserError for an engine whose outputs do not suffice for the task's scores."""
     if model.predictor.engine != "dygraph" and not model.task.graph_scores:
         hint = "score the model folder with --engine dygraph"
-        raise UserError(f"a graph of {model.task.name} answers, but cannot be scored", "--engine", hint)
+        raise UserError(f"a graph of {model.task.name} gives predictions that cannot be scored", "--engine", hint)
 
 
 def _score_split(rows: TaskRows, model: TrainedModel, split: str, recipe: Recipe) -> dict[str, Any]:

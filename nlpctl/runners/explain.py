@@ -1,4 +1,4 @@
-"""`nlpctl explain`: what each token of a text contributes to the label that it is given."""
+"""`nlpctl explain`: what each token of a text contributes to its label."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def explain(
     label: str | None = None,
     baseline: Baseline | None = None,
 ) -> Iterator[Explained]:
-    """Explain every row of `source`, in order: for `label`, or the one that the model gives (of several the likeliest).
+    """Explain every row of `source`, in order: for `label`, or the predicted one (of several, the most likely).
 
     See inference/explain.py for the methods and what `baseline` may be. UserError: the task is not classification,
-    there is no such label, or a row is bad (data.on_bad_row: skip leaves it out).
+    the label is unknown, or a row is bad (data.on_bad_row: skip leaves it out).
     """
     if not task_info(recipe.task).explainable:
-        message = f"{recipe.task} gives no label to a text as a whole"
-        hint = f"explain is for {', '.join(task.name for task in known_tasks() if task.explainable)}"
+        message = f"{recipe.task} does not label whole texts"
+        hint = f"explain supports {', '.join(task.name for task in known_tasks() if task.explainable)}"
         raise UserError(message, where=recipe.where("task"), hint=hint)
     found = find_trained_model(recipe)
     if source.rereadable:
@@ -83,15 +83,15 @@ def _explanations(
             explanation = explainer.explain(batch, lambda logits, number=number: task.log_odds(logits, number))
             if not explanation.complete:
                 console.warn(
-                    f"the contributions add up to {explanation.contributions.sum():.3f} in place of "
-                    f"{explanation.log_odds - explanation.baseline:.3f}, also with {explanation.steps} steps"
+                    f"the contributions add up to {explanation.contributions.sum():.3f} instead of "
+                    f"{explanation.log_odds - explanation.baseline:.3f},even with {explanation.steps} steps"
                 )
             tokens = tokens_of(batch["input_ids"][0], explanation.contributions, tokenizer, explainer.special)
             yield Explained(source.task_rows.answered(example), answer, name, method, tuple(tokens), explanation)
 
 
 def _label_of(answer: dict[str, Any]) -> str:
-    """The label that was given; of several labels the likeliest, whether given or not."""
+    """The predicted label; for several labels, the most likely one, even if it is below the threshold."""
     if "label" in answer:
         return answer["label"]
     return max(answer["probabilities"], key=answer["probabilities"].get)
@@ -100,7 +100,7 @@ def _label_of(answer: dict[str, Any]) -> str:
 def write_explanations(
     rows: Sequence[Explained], name: str, output: Path, source: PredictInput, *, overwrite: bool = False
 ) -> None:
-    """The explanations as one HTML file that needs nothing else. UserError where the file is not to be replaced."""
+    """The explanations as one self-contained HTML file. UserError if the file exists and must not be replaced."""
     refuse_output(output, source, overwrite)
     with writing(output, "name another file: -o FILE.html"):
         write_text_atomic(output, explanations_page(rows, name))

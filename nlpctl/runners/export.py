@@ -1,4 +1,4 @@
-"""`nlpctl export`: a trained network as graphs that answer without its code, each compared with it first."""
+"""`nlpctl export`: a trained network as graphs that run without its code, each compared with the network."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from nlpctl.runtime.versions import engine_versions
 if TYPE_CHECKING:
     from nlpctl.data.collate import Batch
 
-ROWS = 256  # that are compared
-QUICK_ROWS = 32  # before a model folder is run by another engine
+ROWS = 256  # rows that are compared by default
+QUICK_ROWS = 32  # rows compared before another engine runs a model folder
 CALIBRATION_ROWS, CALIBRATION_BATCH = 512, 32
 ELSEWHERE = "name another folder: -o FOLDER"
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What to export: formats, precisions and rows to compare. `data`: a file of these rows, else those of the run."""
+    """What to export: formats, precisions and rows to compare. `data`: a file of rows, default: those of the run."""
 
     formats: tuple[str, ...] = ("paddle",)
     precisions: tuple[str, ...] = ("fp32",)
@@ -53,7 +53,7 @@ class Wanted:
 
 @dataclass(frozen=True)
 class ExportResult:
-    """The folder that was written, and what is in it."""
+    """The written folder and its manifest."""
 
     folder: Path
     manifest: ExportManifest
@@ -70,9 +70,9 @@ def export(
 ) -> ExportResult:
     """Write graphs of the model that `find_trained_model` found as `source`, to `output` or into the run.
 
-    Every graph is compared with the network. RunFailed, and nothing is left behind, where one is farther from it
-    than the task allows. `layout`: arrange the export as another server wants it; then `source` may be an export.
-    UserError where the model, the rows or the place is wrong.
+    Every graph is compared with the network. RunFailed, with nothing left behind, if a difference exceeds the tolerance
+    of the task. `layout`: arrange the export for another server; then `source` may be an export. UserError if the
+    model, the rows or the output folder is wrong.
     """
     if layout is not None:
         _check_layout(layout, source, wanted)
@@ -84,7 +84,7 @@ def export(
     if wanted.data is not None:
         require_rows(task_rows(recipe.task, recipe.data), wanted.data)
     with writing(final, ELSEWHERE):
-        final.parent.mkdir(parents=True, exist_ok=True)  # what cannot be written is told before Paddle is imported
+        final.parent.mkdir(parents=True, exist_ok=True)  # reports an unwritable folder before Paddle is imported
     setup = set_up_process(recipe)
     with sigterm_interrupts(), ExitStack() as stack:
         with writing(final, ELSEWHERE):
@@ -97,7 +97,7 @@ def export(
 
 
 def _check_layout(name: str, source: str, wanted: Wanted) -> None:
-    """UserError where there is no such layout, or what is to be exported for it would hold none of its graphs."""
+    """UserError for an unknown layout, or if the exported formats do not include the layout's format."""
     if name not in layouts.LAYOUTS:
         known = tuple(layouts.LAYOUTS)
         hint = f"of {', '.join(known)}"
@@ -109,11 +109,11 @@ def _check_layout(name: str, source: str, wanted: Wanted) -> None:
 
 @contextlib.contextmanager
 def temporary_export(recipe: Recipe, setup: ProcessSetup, source: str) -> Iterator[Path]:
-    """An export of a model folder for the engine and precision that recipe.inference names; removed afterwards."""
+    """A temporary export of a model folder for the engine and precision of recipe.inference."""
     inference = recipe.inference
     formats = ("onnx",) if inference.engine == "onnxruntime" else ("paddle",)
     precisions = ("int8",) if inference.precision == "int8" else ("fp32",)
-    console.note(f"exporting {source} for {inference.engine}; `nlpctl export` does it once and for all")
+    console.note(f"exporting {source} for {inference.engine}; `nlpctl export` stores the graphs, which saves this step")
     with _exported(recipe, setup, source, Wanted(formats, precisions, rows=QUICK_ROWS)) as (folder, manifest):
         if not any(graph.precision == precisions[0] for graph in manifest.graphs):
             where, hint = recipe.where("inference.precision"), "take --precision fp32, or auto"
@@ -125,7 +125,7 @@ def temporary_export(recipe: Recipe, setup: ProcessSetup, source: str) -> Iterat
 def _exported(
     recipe: Recipe, setup: ProcessSetup, source: str, wanted: Wanted
 ) -> Iterator[tuple[Path, ExportManifest]]:
-    """`source` where it is an export, else one that is made for the moment."""
+    """`source` if it is an export, else a temporary export of it."""
     found = resolve_source(source)
     if found.kind == "export":
         yield found.folder, read_manifest(found.folder)
@@ -140,28 +140,28 @@ def _write_layout(name: str, made: Path, manifest: ExportManifest, repository: P
 
 
 def _default_output(recipe: Recipe, source: str, layout: str | None) -> Path:
-    """export/ in the run directory that holds `source`. UserError for a model that is not of a run."""
+    """export/ in the run directory that holds `source`. UserError for a model outside a run."""
     folder = resolve_source(source).folder
     if folder is not None:
         run = folder.resolve().parent
         of_run = folder.name in (MODEL, EXPORT) and run == recipe.run_dir.resolve()
         if of_run or (folder.name == EXPORT and (run / RECIPE).is_file()):  # an export's recipe knows no run directory
             return folder.parent / (EXPORT if layout is None else layout)
-    raise UserError("the model is not in a run: where shall the export go?", where="-o", hint="name it: -o FOLDER")
+    raise UserError("no output folder: the model is not in a run", where="-o", hint="use -o FOLDER")
 
 
 def _refuse_output(output: Path, source: str, layout: str | None, overwrite: bool) -> None:
-    """UserError where `output` is the model, is there already and not to be replaced, or is something else."""
+    """UserError if `output` is the model, is not an export, or exists and must not be replaced."""
     if is_free(output, source):
         return
     if not overwrite:
-        raise UserError("is there already", where=str(output), hint="use --overwrite, or name another folder: -o")
+        raise UserError("already exists", where=str(output), hint="use --overwrite, or name another folder: -o")
     if not _replaceable(output, layout):
-        raise UserError("is no export, and is not replaced", where=str(output), hint=ELSEWHERE)
+        raise UserError("is not an export and is not replaced", where=str(output), hint=ELSEWHERE)
 
 
 def is_free(output: Path, source: str) -> bool:
-    """Whether nothing lies in `output` yet. UserError where it is a file, or holds the model `source`."""
+    """Whether `output` is missing or empty. UserError if it is a file, or holds the model `source`."""
     if not output.exists():
         return True
     if not output.is_dir():
@@ -177,7 +177,7 @@ def _replaceable(folder: Path, name: str | None) -> bool:
 
 
 def _model_name(recipe: Recipe, source: str) -> str:
-    """What another server calls the model: its run, or its folder."""
+    """The model's name on another server: that of its run or folder."""
     folder = resolve_source(source).folder
     if folder is None:
         name = recipe.run_dir.name
@@ -187,16 +187,16 @@ def _model_name(recipe: Recipe, source: str) -> str:
 
 
 def export_versions() -> dict[str, str]:
-    """Of nlpctl, and the packages that make graphs or run them."""
+    """Versions of nlpctl and of the packages that make or run graphs."""
     return {"nlpctl": nlpctl.__version__, **engine_versions()}
 
 
 def write_export(
     recipe: Recipe, setup: ProcessSetup, source: str, folder: Path, final: Path, wanted: Wanted
 ) -> ExportManifest:
-    """Everything that an export holds, into an empty folder, which will be called `final`.
+    """Write a complete export into an empty folder, which will be renamed to `final`.
 
-    RunFailed where a graph that is wanted cannot be made, or does not answer as the network does.
+    RunFailed if a requested graph cannot be made, or its outputs differ from the network's.
     """
     from nlpctl.export.report import write_report
     from nlpctl.export.verify import compare_graphs, warn_refused
@@ -212,7 +212,7 @@ def write_export(
     readers = task_rows(recipe.task, recipe.data)
     rows = rows_to_compare(readers, wanted.data, tokenizer, wanted.rows, masked=task.hides)
     if not rows.real:
-        console.warn("no row of dev, test or train can be read: compared on made-up text; --data FILE gives real rows")
+        console.warn("no readable row in dev, test or train: compared on synthetic text; --data FILE gives real rows")
     parity = Parity(task, encoder, rows.examples, model.predictor.outputs)
 
     def calibration() -> Iterator[Batch]:

@@ -35,7 +35,7 @@ from nlpctl.runtime.process import set_up_process
 
 @dataclass(frozen=True)
 class IndexResult:
-    """How many distinct texts were indexed, how often one was repeated, and how many rows were bad (skipped)."""
+    """The number of distinct texts, of repeated texts, and of bad rows (skipped)."""
 
     texts: int
     repeated: int
@@ -43,7 +43,7 @@ class IndexResult:
 
 
 def open_texts(recipe: Recipe, path: str, format: str) -> PredictInput:
-    """The texts or queries in a file ("-": standard input). UserError where the model makes no vectors."""
+    """The texts or queries in a file ("-": standard input). UserError if the model's task has no text vectors."""
     require_vectors(recipe)
     return open_input(task_rows(recipe.task, recipe.data), path, format)
 
@@ -57,9 +57,9 @@ def build_index(
     batch_size: int = 64,
     overwrite: bool = False,
 ) -> IndexResult:
-    """Index the distinct texts of `source` in `folder`, which is whole or absent.
+    """Index the distinct texts of `source` in `folder`, which is written atomically.
 
-    Raises UserError for a bad row (by data.on_bad_row) or a folder that is in the way.
+    Raises UserError for a bad row (by data.on_bad_row) or an existing folder.
     """
     _refuse_folder(folder, overwrite)
     model_source = find_model(recipe)
@@ -96,7 +96,7 @@ def build_index(
 
 
 def index_recipe(folder: str) -> Path:
-    """The recipe that an index was built with. UserError where `folder` is no index."""
+    """The recipe that an index was built with. UserError if `folder` is not an index."""
     read_manifest(Path(folder))
     return Path(folder) / RECIPE
 
@@ -104,8 +104,8 @@ def index_recipe(folder: str) -> Path:
 def search_index(recipe: Recipe, folder: Path, queries: PredictInput, *, k: int = 10, batch_size: int = 64) -> None:
     """Write the `k` nearest texts of every query to stdout: {"query", "hits": [{"text", "score", "rank"}, ...]}.
 
-    A bad row stops the command, or is answered by {"error": ...} (data.on_bad_row: skip). Raises UserError
-    where the model is not the one that the index was built with.
+    A bad row stops the command, or its answer is {"error": ...} (data.on_bad_row: skip). Raises UserError if the model
+    is not the one that the index was built with.
     """
     manifest = read_manifest(folder)
     check_model(folder, manifest)

@@ -1,4 +1,4 @@
-"""`nlpctl predict --layer-outputs`: what the layers put out on the way, for every row, in one .npz file."""
+"""`nlpctl predict --layer-outputs`: the outputs of inner layers for every row, in one .npz file."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def write_layer_outputs(
     batch_size: int = 64,
     overwrite: bool = False,
 ) -> LayerOutputsResult:
-    """Write the outputs of the layers that `patterns` mean to the .npz file `output`.
+    """Write the outputs of the layers that match `patterns` to the .npz file `output`.
 
-    Each stands under its name: [texts, ...], or for an output per token [tokens, ...], where the tokens of text i are
-    those from offsets[i] to offsets[i + 1]. input_ids [tokens] are the tokens themselves, special ones included;
-    row [texts] tells which row of the input a text is from: a long one may be cut into several texts, and bad rows
-    (data.on_bad_row: skip) have none. Memory does not grow with the rows.
+    Each array has its layer's name: [texts, ...], or for an output per token [tokens, ...], where text i has the tokens
+    offsets[i] to offsets[i + 1]. input_ids [tokens] are the tokens themselves, special ones included; row [texts] is
+    the input row of each text: a long row may be cut into several texts, and bad rows (data.on_bad_row: skip) have
+    none. Memory is constant.
 
     UserError: a pattern matches no layer, an output has neither texts nor tokens, or the file cannot be written.
     """
@@ -63,7 +63,7 @@ def write_layer_outputs(
     refuse_output(output, source, overwrite)
     refuse_stream(output, *NO_ARRAYS)
     if source.rereadable:
-        source.check()  # a bad row in the last line should not cost an hour
+        source.check()  # finds a bad row in the last line before an hour of work
     setup = set_up_process(recipe)
     from nlpctl.inference.trained import open_network
 
@@ -93,7 +93,7 @@ def _write(
     batch_size: int,
     arrays: _Arrays,
 ) -> tuple[int, int]:
-    """Run every text; returns how many rows were read, and how many of them were bad."""
+    """Run every text; returns the number of rows and of bad rows."""
     from nlpctl.data.collate import raise_failure
     from nlpctl.inference.layer_outputs import LayerOutputs, token_counts
     from nlpctl.inference.pipeline import answering, windows
@@ -132,7 +132,7 @@ class _Seen:
 
 
 def _texts(recipe: Recipe, pipeline: Any, source: PredictInput, seen: _Seen) -> Iterator[tuple[int, Any]]:
-    """(number of the row, what fits the window) in input order."""
+    """(row number, encoded texts of one window) in input order."""
     for number, row in enumerate(source.rows()):
         seen.rows += 1
         if isinstance(row, BadRow):
@@ -144,7 +144,7 @@ def _texts(recipe: Recipe, pipeline: Any, source: PredictInput, seen: _Seen) -> 
 
 
 class _Arrays(ExitStack):
-    """Arrays that grow, each in a .npy file of `folder`."""
+    """Growing arrays, each in a .npy file of `folder`."""
 
     def __init__(self, folder: Path):
         super().__init__()
@@ -161,11 +161,11 @@ class _Arrays(ExitStack):
         if name not in self._files:
             stream = self.enter_context((self._folder / f"{name}.npy").open("w+b"))
             self._files[name] = ArrayFile(stream, rows.shape[1:], rows.dtype)
-            self.callback(self._files[name].finish)  # before the stream is closed
+            self.callback(self._files[name].finish)  # must happen before the stream is closed
         self._files[name].append(rows)
 
     def pack(self, stream: Any) -> None:
-        """Put the files, which are closed by now, into a .npz file."""
+        """Put the closed files into a .npz file."""
         with zipfile.ZipFile(stream, "w", zipfile.ZIP_STORED, allowZip64=True) as archive:
             for name in self._files:
                 archive.write(self._folder / f"{name}.npy", f"{name}.npy")

@@ -1,4 +1,4 @@
-"""Writing an array to a .npy file in constant memory, without knowing beforehand how many rows there are."""
+"""Writing an array to a .npy file in constant memory, with an unknown number of rows."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class ArrayFile:
             raise ValueError("the header of the .npy file grew over its first row")
 
     def _write_header(self) -> int:
-        """The header for the rows so far; returns where the first row begins."""
+        """Write the header for the rows so far; returns the offset of the first row."""
         header = {
             "descr": np.lib.format.dtype_to_descr(self.dtype),
             "fortran_order": False,

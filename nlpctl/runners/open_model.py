@@ -1,4 +1,4 @@
-"""The trained model that a command is to use, in the engine that was asked for."""
+"""Find and open the trained model of a command, in the requested engine."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 
 
 def find_model(recipe: Recipe) -> str:
-    """`find_trained_model` for a command that is to open it: what can be told without Paddle is told at once.
+    """`find_trained_model` with all checks that need no Paddle, for a command that will open the model.
 
-    UserError: there is no trained model, or it cannot do what `recipe` asks of it.
+    UserError: there is no trained model, or it does not support what `recipe` asks for.
     """
     source = find_trained_model(recipe)
     refuse_model(recipe, source)
@@ -28,7 +28,7 @@ def find_model(recipe: Recipe) -> str:
 
 
 def refuse_model(recipe: Recipe, source: str) -> None:
-    """UserError where files show that the model `source` cannot do what `recipe` asks of it."""
+    """UserError if its files show that the model `source` does not support what `recipe` asks for."""
     found = resolve_source(source)
     if found.kind == "export":
         check_export(recipe, read_manifest(found.folder))
@@ -40,9 +40,8 @@ def refuse_model(recipe: Recipe, source: str) -> None:
 def open_trained_model(recipe: Recipe, setup: ProcessSetup, source: str, batch_size: int = 64) -> TrainedModel:
     """Load the model that `find_model` found, with the engine and device that the recipe asks for.
 
-    `batch_size` is the number of rows that will be asked at a time: what is fastest depends on it.
-    Raises UserError when its task head was never trained, data.max_seq_length is more than it can take, or this
-    machine cannot run the engine or precision.
+    `batch_size`: rows per batch, since the fastest engine depends on it. Raises UserError when its task head was never
+    trained, data.max_seq_length exceeds its limit, or this machine cannot run the engine or precision.
     """
     from nlpctl.inference.auto import this_machine
     from nlpctl.inference.choice import check_engine
@@ -54,6 +53,6 @@ def open_trained_model(recipe: Recipe, setup: ProcessSetup, source: str, batch_s
         return open_export(recipe, setup, found.folder, recipe_of(found.folder), batch_size)
     if recipe.inference.engine in ("auto", "dygraph"):
         return open_network(recipe, setup, source)
-    check_engine(recipe.inference, this_machine(setup))  # before the work of an export
+    check_engine(recipe.inference, this_machine(setup))  # fails before the work of an export
     with temporary_export(recipe, setup, source) as folder:
         return open_export(recipe, setup, folder, recipe_of(folder), batch_size)

@@ -1,4 +1,4 @@
-"""`nlpctl params`: the parameters of a model folder, read, compared and set without building the network."""
+"""`nlpctl params`: read, compare and set the parameters of a model folder without building the network."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from nlpctl.models.weights import Weights, read_weights_file, to_float32
 from nlpctl.outputs import NO_ARRAYS, refuse_output, refuse_stream
 from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_libraries
 
-BFLOAT16 = np.dtype(np.uint16)  # how the bits of bfloat16 are kept
+BFLOAT16 = np.dtype(np.uint16)  # bfloat16 values are stored as their bits
 _ELSEWHERE = "name another place: -o"
-_EXISTS, _OTHER_NAME = "is there already", "name another one: -o"
+_EXISTS, _OTHER_NAME = "already exists", "name another one: -o"
 _WEIGHTS_FILES = {*PADDLE_WEIGHTS, *HUGGINGFACE_WEIGHTS}
 
 
@@ -43,8 +43,8 @@ class ParameterRow:
 
 @dataclass(frozen=True)
 class ChangedRow:
-    """A parameter that differs between two models: largest and mean absolute difference, and the size of the
-    difference as a share of the first model's values (L2 norms; infinite where those are all 0)."""
+    """A parameter that differs between two models: largest and mean absolute difference, and the L2 norm of the
+    difference relative to the first model's values (infinite if those are all 0)."""
 
     name: str
     largest: float
@@ -54,7 +54,7 @@ class ChangedRow:
 
 @dataclass(frozen=True)
 class ParameterDiff:
-    """`same`: how many parameters are equal bit by bit. `reshaped`: name, shape in the first and in the second."""
+    """`same`: number of parameters that are identical bit for bit. `reshaped`: name, first shape, second shape."""
 
     changed: tuple[ChangedRow, ...]
     reshaped: tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...]
@@ -66,9 +66,9 @@ class ParameterDiff:
 def list_parameters(
     model: str, patterns: Sequence[str] = ("*",), *, trust_edits: bool = False
 ) -> list[ParameterRow]:
-    """The parameters of `model` that `patterns` mean. UserError: no such folder, or a pattern that matches nothing.
+    """The parameters of `model` that match `patterns`. UserError: no such folder, or a pattern that matches nothing.
 
-    `trust_edits`, here and below: a model folder may hold other files than its manifest.json lists.
+    `trust_edits`, here and below: accept files that do not match manifest.json.
     """
     arrays = read_parameters(model, trust_edits=trust_edits)
     twins = _twins(arrays)
@@ -78,9 +78,9 @@ def list_parameters(
 def export_parameters(
     model: str, patterns: Sequence[str], output: Path, *, overwrite: bool = False, trust_edits: bool = False
 ) -> list[str]:
-    """Write the parameters that `patterns` mean to `output`, and return their names.
+    """Write the parameters that match `patterns` to `output`, and return their names.
 
-    A .npz file holds each under its name; a .npy file holds one array, so that one parameter has to match.
+    A .npz file holds each under its name; a .npy file holds one array, so exactly one parameter must match.
     """
     arrays = read_parameters(model, trust_edits=trust_edits)
     names = select(patterns, arrays, "--match")
@@ -109,9 +109,9 @@ def set_in_copy(
     overwrite: bool = False,
     trust_edits: bool = False,
 ) -> dict[str, list[str]]:
-    """Write a copy of the model folder to `output` in which parameters have other values: pattern to number or .npy.
+    """Write a copy of the model folder to `output` with new parameter values. `values`: pattern to number or .npy file.
 
-    Names that hold the same values (tied parameters) are set together. Returns pattern to the names that were set.
+    Names that hold the same values (tied parameters) are set together. Returns the changed names per pattern.
     Training state is not copied: it belongs to the old values.
     """
     source = _folder_of(model)
@@ -146,7 +146,7 @@ def set_in_copy(
 def diff_parameters(
     first: str, second: str, patterns: Sequence[str] = ("*",), *, trust_edits: bool = False
 ) -> ParameterDiff:
-    """What differs between the parameters of two models. A pattern has to match in at least one of them."""
+    """The differences between the parameters of two models. A pattern must match in at least one of them."""
     old, new = (read_parameters(model, trust_edits=trust_edits) for model in (first, second))
     names = select(patterns, dict.fromkeys([*old, *new]), "--match")
     common = [name for name in names if name in old and name in new]
@@ -182,7 +182,7 @@ def _named_as_in_recipes(source: ModelSource, weights: Weights) -> Mapping[str, 
 
 
 def _prepare() -> None:
-    """What has to happen before Paddle is imported. The CPU is enough: nothing is computed."""
+    """Set up the process before Paddle is imported. The CPU is enough: nothing is computed."""
     configure_paddle(prepare_process(RuntimeSection(device="cpu"), seed=0), seed=0)
     quiet_libraries()
 
@@ -202,7 +202,7 @@ def _row(name: str, array: np.ndarray, twin: str | None) -> ParameterRow:
 
 
 def _twins(arrays: Mapping[str, np.ndarray]) -> dict[str, str | None]:
-    """Each name -> the first one that holds the same values; None for that one itself, and for constant values."""
+    """Each name -> the first name with the same values; None for that one itself, and for constant values."""
     first: dict[Any, str] = {}
     twins: dict[str, str | None] = {}
     for name, array in arrays.items():
@@ -225,18 +225,18 @@ def _changed(name: str, old: np.ndarray, new: np.ndarray) -> ChangedRow:
 
 
 def _shards(folder: Path) -> set[str]:
-    """The files that make up weights in several parts."""
+    """The files of sharded weights."""
     indexes = [folder / name for name in _WEIGHTS_FILES if name.endswith(".index.json") and (folder / name).is_file()]
     parts = {".pdparams", ".safetensors", ".bin"}
     return {file.name for file in folder.iterdir() if file.suffix in parts} if indexes else set()
 
 
 def _refuse_folder(output: Path, source: Path, overwrite: bool) -> None:
-    """Only a model folder is replaced: a run directory holds checkpoints and more that a copy would not bring back."""
+    """Only a model folder is replaced. A run directory also holds checkpoints, which replacing would delete."""
     hint = "name another folder: -o FOLDER"
     if output.resolve() == source.resolve():
         raise UserError("this is the model itself", where=str(output), hint=hint)
     if output.exists() and not (output / "config.json").is_file():
-        raise UserError("this is no model folder, and is not replaced", where=str(output), hint=hint)
+        raise UserError("this is not a model folder and is not replaced", where=str(output), hint=hint)
     if output.exists() and not overwrite:
         raise UserError(_EXISTS, where=str(output), hint=f"use --overwrite, or {_OTHER_NAME}")

@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 if TYPE_CHECKING:
     from nlpctl.tasks.base import Task
 
-BAD_ROW = "error"  # the only key of a bad row's answer; a good one has two or more
-WINDOW_BATCHES = 32  # rows sorted by length together; also the unit of a resumed prediction
+BAD_ROW = "error"  # the only key of a bad row's answer; a good answer has two keys or more
+WINDOW_BATCHES = 32  # rows sorted by length within a window; also the unit of resuming
 
 _to_json = json.JSONEncoder(ensure_ascii=False).encode
 
@@ -51,7 +51,7 @@ class PredictResult:
 
 
 def input_of(recipe: Recipe, name: str, format: str) -> PredictInput:
-    """What `open_input` makes of the file `name`, or of standard input, for the task of the recipe."""
+    """The opened input: the file `name` or standard input, read for the task of the recipe."""
     return open_input(task_rows(recipe.task, recipe.data), name, format)
 
 
@@ -67,27 +67,27 @@ def predict(
 ) -> PredictResult:
     """Answer every row of `source`; write to `output`, or to stdout when it is None.
 
-    `flush`: answer and write every batch as soon as its rows are read, before any more is read. Otherwise many
-    batches are read at a time, rows of similar length share one, and reading goes on while the engine works.
+    `flush`: answer and write every batch as soon as its rows are read, before reading more. Otherwise many batches
+    are read ahead, rows are batched by length, and reading overlaps with computing.
 
-    A file is written as OUTPUT.partial and renamed when complete. After an interruption, `resume` keeps
-    the answers that are there and goes on; without it the prediction starts over. A bad row stops the
-    command (data.on_bad_row: error) or is answered by {"error": ...} in its place (skip). A device or a pipe is
-    written into as the answers come.
+    A file is written as OUTPUT.partial and renamed when complete. After an interruption, `resume` keeps the existing
+    answers and continues; without it the prediction starts over. A bad row stops the command (data.on_bad_row: error)
+    or its answer is {"error": ...} (skip). A device or a pipe receives the answers as they come.
     """
     model_source = find_model(recipe)
     if output is not None:
         refuse_output(output, source, overwrite)
         if resume:
-            refuse_stream(output, "an interrupted prediction cannot go on in it", "leave out --resume")
-    # All rows are read once before: a bad one in the last line should not cost an hour. A pipe cannot be read twice.
+            refuse_stream(output, "an interrupted prediction cannot be resumed in it", "leave out --resume")
+    # Check all rows first, so that a bad last line does not fail after an hour. A pipe cannot be read twice.
     total = source.check() if source.rereadable else None
     if output is None or is_stream(output):
         model = open_trained_model(recipe, set_up_process(recipe), model_source, batch_size)
         return _Answering(recipe, model, source, batch_size, flush).write_through(output, total)
     partial = PartialOutput(output)
-    # What the answers depend on, kept beside them: `resume` goes on with the same or not at all. Checked twice, since
-    # the engine is known only once the model is open, and all else can be refused before Paddle is imported.
+    # `identity`: everything that the answers depend on. It is stored with them, and `resume` requires the same. Checked
+    # twice, since the engine is known only once the model is open, and all else can be refused before Paddle is
+    # imported.
     identity = {**model_fingerprint(model_source), "batch_size": batch_size, "flush": flush}
     identity |= {"settings": answer_settings(recipe)}
     if source.rereadable or resume:
@@ -99,8 +99,8 @@ def predict(
     partial.check(identity, resume)
     done, bad = partial.begin(identity, resume, answering.window)
     if done:
-        console.note(f"going on after {done:,} answered rows")
-    room = "make room, and go on with --resume" if source.rereadable else "make room"
+        console.note(f"resuming after {done:,} answered rows")
+    room = "free disk space, then continue with --resume" if source.rereadable else "free disk space"
     with writing(partial.file, room), partial.file.open("a", encoding="utf-8") as stream:
         result = answering.write(stream, done, total)
         stream.flush()
@@ -110,22 +110,22 @@ def predict(
 
 
 def refuse_output(output: Path, source: PredictInput, overwrite: bool) -> None:
-    """UserError where `output` is the input, or `outputs.refuse_output` has a reason."""
-    file = output.exists() and not output.is_char_device()  # a terminal may be both
+    """UserError if `output` is the input, or `outputs.refuse_output` refuses it."""
+    file = output.exists() and not output.is_char_device()  # a terminal may be input and output
     if file and source.path is not None and output.samefile(source.path):
         raise UserError("the output file is the input", where=str(output), hint="name another file")
     outputs.refuse_output(output, overwrite)
 
 
 def check_bad_row(row: BadRow, policy: str) -> None:
-    """UserError for a bad row, where data.on_bad_row is "error"."""
+    """UserError for a bad row if data.on_bad_row is "error"."""
     if policy == "error":
-        hint = "mend the row, or answer the others: --set data.on_bad_row=skip"
+        hint = "fix the row, or skip bad rows: --set data.on_bad_row=skip"
         raise UserError(row.reason, where=row.where, hint=hint)
 
 
 def answer_settings(recipe: Recipe) -> dict[str, Any]:
-    """What decides how a row is read and answered by a given model."""
+    """The settings that determine how a given model reads and answers a row."""
     return {**kept_values(recipe), "on_bad_row": recipe.data.on_bad_row}
 
 
@@ -151,11 +151,11 @@ class _Answering:
 
     @property
     def window(self) -> int:
-        """Rows that are answered and written together."""
+        """Number of rows answered and written together."""
         return self.batch_size * (1 if self.flush else WINDOW_BATCHES)
 
     def write(self, stream: TextIO, skip: int, total: int | None) -> PredictResult:
-        """Answer all rows but the first `skip`; `total` counts these too, None: nobody knows how many there are."""
+        """Answer all rows but the first `skip`; `total` counts these too; None if unknown."""
         started, count, bad = time.monotonic(), 0, 0
         left = None if total is None else total - skip
         with sigterm_interrupts(), console.progress(left, "predict") as bar, closing(self._parts(skip)) as parts:
@@ -170,7 +170,7 @@ class _Answering:
         return PredictResult(count, bad, time.monotonic() - started, None)
 
     def write_through(self, output: Path | None, total: int | None) -> PredictResult:
-        """Answer all rows into a device or a pipe; None is standard output."""
+        """Write the answers to all rows to a device or a pipe; None is standard output."""
         if output is None:
             return self.write(sys.stdout, 0, total)
         with writing(output, "name another file: -o FILE"), TextIOWrapper(open_stream(output), "utf-8") as stream:
@@ -203,7 +203,7 @@ class _Answering:
         return _Part(_joined(lines), len(rows), bad, None)
 
     def _answers(self, examples: Sequence[Any], predictions: list[list[Any]]) -> Iterator[dict[str, Any]]:
-        """The JSON object that answers each example: what was read, and the answer."""
+        """The JSON object for each example: the input and the prediction."""
         answered = self.source.task_rows.answered
         for example, answer in zip(examples, self.model.task.answers(examples, predictions), strict=True):
             yield answered(example) | answer
@@ -214,12 +214,12 @@ def _joined(lines: list[str]) -> str:
 
 
 def bad_answer(row: BadRow) -> dict[str, Any]:
-    """What stands for a bad row among the answers."""
+    """The answer to a bad row."""
     return {BAD_ROW: f"{row.where}: {row.reason}"}
 
 
 def answers(rows: TaskRows, task: Task, read: Sequence[Any], predictions: list[list[Any]]) -> list[dict[str, Any]]:
-    """The answer to each row that was read, in order; `predictions` are those of the good ones."""
+    """The answer to each row, in order; `predictions` belong to the good rows."""
     good = [row for row in read if not isinstance(row, BadRow)]
     found = iter(task.answers(good, predictions))
     return [bad_answer(row) if isinstance(row, BadRow) else rows.answered(row) | next(found) for row in read]
@@ -229,12 +229,12 @@ def _is_bad(line: bytes) -> bool:
     """Whether an answered line is that of a bad row."""
     try:
         return list(json.loads(line)) == [BAD_ROW]
-    except ValueError:  # the last line, cut off by a kill
+    except ValueError:  # the last line was cut off when the process was killed
         return False
 
 
 class PartialOutput:
-    """OUTPUT.partial holds the answers so far, OUTPUT.partial.json what they are answers to."""
+    """OUTPUT.partial holds the answers so far, OUTPUT.partial.json their `identity` (input, model, settings)."""
 
     def __init__(self, output: Path):
         self.output = output
@@ -243,8 +243,7 @@ class PartialOutput:
         self._lock: int | None = None  # held from `begin` to `finish`, or to the end of the process
 
     def check(self, identity: dict[str, Any], resume: bool) -> None:
-        """UserError when the answers that are there, and are to be kept, are not those of `identity`, which may be
-        known in part only."""
+        """UserError if existing answers are to be kept and belong to another `identity`, which may be incomplete."""
         if not self._goes_on(resume):
             return
         try:
@@ -255,9 +254,9 @@ class PartialOutput:
         if others == ["engine"]:
             began, now = (" ".join(each["engine"]) for each in (note, identity))
             raise UserError(
-                f"the interrupted prediction was computed by {began}, and would go on in {now}",
+                f"the interrupted prediction was computed by {began}, and would resume in {now}",
                 where=str(self.file),
-                hint=f"name what it began with, --engine {note['engine'][0]} --precision {note['engine'][1]}; or leave "
+                hint=f"use the original engine, --engine {note['engine'][0]} --precision {note['engine'][1]}; or leave "
                 "out --resume to start over",
             )
         if others:
@@ -268,12 +267,12 @@ class PartialOutput:
             )
 
     def begin(self, identity: dict[str, Any], resume: bool, window: int) -> tuple[int, int]:
-        """Prepare the partial file; returns how many rows are already answered in it, and how many of them were bad.
+        """Prepare the partial file; returns the number of rows already answered in it, and of bad rows among them.
 
-        `identity` describes input, settings and model, as for `check`. UserError where nothing can be written.
+        `identity` describes input, settings and model, as for `check`. UserError if the file cannot be written.
 
-        Kept are whole windows only, so that the batches, and with them the last bits of the
-        probabilities, are those of an uninterrupted run.
+        Only whole windows are kept. So the batches, and the last bits of the probabilities, are those of an
+        uninterrupted run.
         """
         goes_on = self._goes_on(resume)
         with writing(self.output, "name another file: -o FILE"):
@@ -284,7 +283,7 @@ class PartialOutput:
                 hint = "wait for it, or name another file: -o FILE"
                 raise UserError("another prediction is writing this file", where=str(self.file), hint=hint)
             if not goes_on:
-                self.file.write_bytes(b"")  # first: older answers must never lie beside the new note
+                self.file.write_bytes(b"")  # first: older answers must never exist together with the new note
                 write_json_atomic(self.note, identity)
                 return 0, 0
         kept_rows, kept_bad, kept_bytes, bad, size = 0, 0, 0, 0, 0

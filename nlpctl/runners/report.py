@@ -22,7 +22,8 @@ from nlpctl.runners.runs import RunRecord, open_run
 def write_report(run: Path, output: Path | None = None, *, overwrite: bool = False) -> Path:
     """Write the page of a run to `output`, by default report.html in the run directory; returns the file.
 
-    Only the run's own report is replaced unasked. UserError where there is no run, or the file cannot be written.
+    Only the run's own report is replaced without --overwrite. UserError if there is no run or the file cannot be
+    written.
     """
     record = open_run(run)
     file = record.run.report_file if output is None else output
@@ -40,7 +41,7 @@ def write_report(run: Path, output: Path | None = None, *, overwrite: bool = Fal
 
 
 def read_compression(record: RunRecord) -> list[Html]:
-    """What `nlpctl compress` made of the run's model; nothing where it was not called."""
+    """The section on the run's compressed models; empty if there are none."""
     file = record.run.path / COMPRESS / JSON
     try:
         return compression_of_run(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else []

@@ -1,4 +1,4 @@
-"""The files of a run as far as they can be read: what is damaged is named and left out, never guessed."""
+"""Read the files of a run. Damaged parts are reported and left out, never guessed."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ _LABEL = ("precision", "recall", "f1", "support")
 _LEVEL = ("labels", "micro_f1", "macro_f1")
 
 
-# -- what a folder is ----------------------------------------------------------------------------
+# -- kinds of folders ----------------------------------------------------------------------------
 
 
 def is_run(folder: Path) -> bool:
-    """Whether `folder` is a run directory, be it a damaged one: its manifest has a state, or other files speak for it.
+    """Whether `folder` is a run directory, even a damaged one, by the state in its manifest or by other files.
 
     An index too has a manifest.json and a recipe.yaml.
     """
@@ -47,7 +47,7 @@ def is_run(folder: Path) -> bool:
 
 
 def other_kind(folder: Path) -> tuple[str, str] | None:
-    """What `folder` is where it is another thing that nlpctl writes, and the command that reads it."""
+    """What `folder` is if nlpctl wrote it for another purpose, and the command that reads it; else None."""
     held = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
     if held & {INDEX_VECTORS, INDEX_TEXTS}:
         return "an index", f"nlpctl index search {folder} QUERIES"
@@ -67,14 +67,14 @@ def _content(file: Path) -> Mapping[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-# -- its files -----------------------------------------------------------------------------------
+# -- the files of a run -----------------------------------------------------------------------------------
 
 
 def sound_manifest(file: Path, damage: Damage) -> dict[str, Any]:
-    """What manifest.json tells, each fact of its own type; `damage` tells of what is missing or of another type."""
+    """The entries of manifest.json with valid types; missing entries and wrong types are reported to `damage`."""
     content = _object(file, damage)
     if content is not None and content.get("format") != FORMAT:
-        _tell(damage, file, "it is not a manifest of this nlpctl")
+        _tell(damage, file, "it is not a manifest of this version of nlpctl")
         content = None
     manifest = dict(content or {})
     wrong = [name for name, (holds, _) in _FACTS.items() if name not in manifest or not holds(manifest[name])]
@@ -89,7 +89,7 @@ def sound_manifest(file: Path, damage: Damage) -> dict[str, Any]:
 
 
 def sound_metrics(file: Path, damage: Damage) -> dict[str, dict[str, Any]]:
-    """The scores of metrics.json by split, {} where there is no file: numbers, and tables that are complete."""
+    """The scores of metrics.json by split: numbers, and complete tables. {} if there is no file."""
     content = _object(file, damage) if file.exists() else {}
     metrics: dict[str, dict[str, Any]] = {}
     wrong = []
@@ -100,12 +100,12 @@ def sound_metrics(file: Path, damage: Damage) -> dict[str, dict[str, Any]]:
         metrics[split] = {name: value for name, value in report.items() if _is_score(name, value, report)}
         wrong += [f"{split}.{name}" for name in report if name not in metrics[split]]
     if wrong:
-        _tell(damage, file, f"these are no scores: {_some(wrong)}")
+        _tell(damage, file, f"these are not scores: {_some(wrong)}")
     return metrics
 
 
 def sound_mistakes(file: Path, damage: Damage) -> dict[str, Any] | None:
-    """What mistakes.json holds; None where there is none, as in a run that has not ended, or it cannot be read."""
+    """The content of mistakes.json; None if it is missing, as in an unfinished run, or unreadable."""
     found = _object(file, damage) if file.exists() else None
     if found is None:
         return None
@@ -121,9 +121,9 @@ def sound_mistakes(file: Path, damage: Damage) -> dict[str, Any] | None:
 
 
 def sound_events(file: Path, finished: bool, damage: Damage) -> list[dict[str, Any]]:
-    """The events of events.jsonl, oldest first; none where there is no file.
+    """The events of events.jsonl, oldest first; none if there is no file.
 
-    The last line of a run that was killed, or still writes, may be cut: that is no damage unless it has `finished`.
+    The last line of a killed or running run may be cut; that is damage only if the run has `finished`.
     """
     if not file.exists():
         return []
@@ -139,12 +139,12 @@ def sound_events(file: Path, finished: bool, damage: Damage) -> list[dict[str, A
     if not lines:
         _tell(damage, file, "it is empty")
     elif bad:
-        _tell(damage, file, f"{len(bad)} of its {len(lines)} lines are no events, the first of them line {bad[0]}")
+        _tell(damage, file, f"{len(bad)} of its {len(lines)} lines are not events, first at line {bad[0]}")
     return [event for event in lines.values() if event is not None and _is_event(event)]
 
 
 def _object(file: Path, damage: Damage) -> dict[str, Any] | None:
-    """The JSON object of `file`, with None for each number that is not finite; None where it cannot be read."""
+    """The JSON object of `file`, with None for each number that is not finite; None if it cannot be read."""
     unfinished = []
 
     def number(text: str) -> float | None:
@@ -161,20 +161,20 @@ def _object(file: Path, damage: Damage) -> dict[str, Any] | None:
         _tell(damage, file, getattr(error, "strerror", None) or str(error))
         return None
     if unfinished:
-        _tell(damage, file, f"it holds {unfinished[0]}, which is no number")
+        _tell(damage, file, f"it holds {unfinished[0]}, which is not a number")
     return content
 
 
 def _tell(damage: Damage, file: Path, reason: str) -> None:
-    damage.append(Problem(f"cannot be read, or not all of it ({reason}); the rest is shown", where=str(file)))
+    damage.append(Problem(f"cannot be read completely ({reason}); the rest is shown", where=str(file)))
 
 
 def damaged_recipe(folder: Path, error: UserError) -> Problem:
-    """What to tell of a run whose recipe cannot be read."""
+    """The message for a run whose recipe cannot be read."""
     return Problem(f"the recipe cannot be read ({error.problems[0].message})", where=str(folder / RECIPE))
 
 
-# -- what is sound -------------------------------------------------------------------------------
+# -- validity of entries -------------------------------------------------------------------------------
 
 
 def _is_number(value: Any) -> bool:
@@ -208,7 +208,7 @@ def _list_of(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, list) and all(map(holds, value))
 
 
-# Each fact of a manifest: whether a value is one, and what stands for it where it is not.
+# Each entry of a manifest: the check of its value, and the substitute for an invalid one.
 _FACTS: Mapping[str, tuple[Callable[[Any], bool], Any]] = {
     "state": (lambda value: value in STATES, DAMAGED),
     "pid": (lambda value: type(value) is int, None),
@@ -255,7 +255,7 @@ def _is_mistake(value: Any) -> bool:
 
 
 def _is_event(event: Mapping[str, Any]) -> bool:
-    """Whether the figures of an event are numbers, NaN among them, and a save names its checkpoints."""
+    """Whether the figures of an event are numbers (NaN included) and a save event names its checkpoints."""
     if event["event"] in ("log", "evaluate"):
         return all(_is_number(value) for name, value in event.items() if name != "event")
     return event["event"] != "save" or ("best" in event and _or_none(_is_checkpoint)(event["best"]))

@@ -1,4 +1,4 @@
-"""`nlpctl runs`: what lies in run directories, listed, shown and compared. Needs neither Paddle nor the data."""
+"""`nlpctl runs`: list, show and compare run directories. Needs neither Paddle nor the data."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ from nlpctl.runners.run_files import (
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.runtime.worker import is_alive
 
-# What happened to a run beyond the ordinary, as events.jsonl calls it.
+# Unusual events of a run, by their names in events.jsonl.
 INCIDENTS = ("out_of_memory", "stalled", "bad_step")
 KILLED = "killed"  # the manifest says running, but its process is gone
 _FACTS = ("command", "started", "ended", "device", "processes", "seed", "git_commit", "error")
-_ENVIRONMENT = ("device", "processes", "git_commit")  # the seed is in the recipe
+_ENVIRONMENT = ("device", "processes", "git_commit")  # not shown: the seed is in the recipe already
 
 
 @dataclass(frozen=True)
 class RunRecord:
-    """A run as its directory tells it. `events` are those of events.jsonl, `metrics` those of metrics.json.
+    """A run read from its directory. `events` come from events.jsonl, `metrics` from metrics.json.
 
-    `damage`: what cannot be read and is left out; a fact of the manifest that is not there is None or empty.
+    `damage`: what cannot be read and is left out; missing entries of the manifest are None or empty.
     """
 
     run: RunDirectory
@@ -57,18 +57,18 @@ class RunRecord:
 
     @property
     def damaged_files(self) -> list[str]:
-        """The names of the files that cannot be read, or not all of them."""
+        """The names of the files that cannot be read completely."""
         return list(dict.fromkeys(Path(each.where).name for each in self.damage))
 
     @property
     def state(self) -> str:
-        """finished, failed, interrupted, running, KILLED, or DAMAGED where the manifest does not tell."""
+        """finished, failed, interrupted, running, KILLED, or DAMAGED if the manifest has no valid state."""
         state, here = self.manifest["state"], self.manifest["host"] == socket.gethostname()
         return KILLED if state == "running" and here and not is_alive(self.manifest["pid"] or 0) else state
 
     @property
     def model(self) -> str:
-        """The name or folder that training began with, or the network that was new."""
+        """The name or folder of the pretrained model, or the network trained from scratch."""
         model = self.recipe.model
         if model.from_scratch is not None:
             return f"{model.from_scratch.architecture} (new)"
@@ -76,12 +76,12 @@ class RunRecord:
 
     @property
     def step(self) -> int:
-        """The last step that an event tells of."""
+        """The last step of any event."""
         return max((event["step"] for event in self.events), default=0)
 
     @property
     def seconds(self) -> float | None:
-        """From the first start to the end, pauses between included; until now while it runs, None if nobody knows."""
+        """From the first start to the end, including pauses; until now for a running run; None if unknown."""
         if self.state in (KILLED, DAMAGED) or self.manifest["started"] is None:
             return None
         ended = self.manifest["ended"]
@@ -98,7 +98,7 @@ class RunRecord:
 
     @property
     def metric(self) -> str:
-        """The score that chose the model, or the task's most telling one."""
+        """The score that chose the model, or the task's main score."""
         chosen = (self.recipe.training.metric_for_best_model or "").removeprefix("eval_")
         return chosen if chosen in scores(self.recipe.task) else scores(self.recipe.task)[0]
 
@@ -108,7 +108,7 @@ class RunRecord:
         return not task_info(self.recipe.task).greater_is_better(self.metric)
 
     def score(self, split: str, metric: str) -> float | None:
-        """The final score of "dev" or "test"; None where there is none."""
+        """The final score of "dev" or "test"; None if there is none."""
         return figures(self.metrics.get(split, {})).get(metric)
 
     def last(self, event: str, figure: str) -> float | None:
@@ -117,7 +117,7 @@ class RunRecord:
         return found[-1] if found else None
 
     def incidents(self) -> list[Mapping[str, Any]]:
-        """The events that are not of the ordinary course."""
+        """The unusual events."""
         return [event for event in self.events if event["event"] in INCIDENTS]
 
     def to_json(self) -> dict[str, Any]:
@@ -138,10 +138,10 @@ class RunRecord:
 
 
 def open_run(path: Path) -> RunRecord:
-    """The run in this directory, as far as it can be read. UserError where there is none, or its recipe is damaged."""
+    """The readable part of the run in this directory. UserError if there is no run, or its recipe is damaged."""
     if not is_run(path):
         if kind := other_kind(path):
-            raise UserError(f"this is no run but {kind[0]}", where=str(path), hint=f"`{kind[1]}` reads it")
+            raise UserError(f"this is not a run but {kind[0]}", where=str(path), hint=f"`{kind[1]}` reads it")
         near = nearest(path.name, sorted(found.parent.name for found in path.parent.glob(f"*/{MANIFEST}")))
         hint = f"did you mean {path.parent / near}?" if near else "`nlpctl runs ls FOLDER` lists the runs in a folder"
         raise UserError("there is no run here", where=str(path), hint=hint)
@@ -156,23 +156,23 @@ def open_run(path: Path) -> RunRecord:
 
 @dataclass(frozen=True)
 class UnreadableRun:
-    """A run of which nothing can be told, since its recipe is damaged."""
+    """A run whose damaged recipe makes it unreadable."""
 
     path: Path
     damage: Problem
 
     @property
     def shown_state(self) -> str:
-        """As of a RunRecord."""
+        """As for a RunRecord."""
         return f"{DAMAGED}: {Path(self.damage.where).name}"
 
     def to_json(self) -> dict[str, Any]:
-        """What `RunRecord.to_json` gives, as far as it is known."""
+        """The known part of what `RunRecord.to_json` gives."""
         return {"run": str(self.path), "state": DAMAGED, "damaged": [Path(self.damage.where).name]}
 
 
 def open_all(folder: Path) -> tuple[list[RunRecord], list[UnreadableRun]]:
-    """The runs in `folder`, and those whose recipes cannot be read. UserError where there is no such folder."""
+    """The runs in `folder`, and those with unreadable recipes. UserError if the folder does not exist."""
     records, unreadable = [], []
     for path in find_runs(folder):
         try:
@@ -183,9 +183,9 @@ def open_all(folder: Path) -> tuple[list[RunRecord], list[UnreadableRun]]:
 
 
 def find_runs(folder: Path) -> Iterator[Path]:
-    """The run directories in `folder`, at any depth, by name; what else lies there, such as an index, is passed over.
+    """The run directories in `folder`, at any depth, by name; anything else, such as an index, is ignored.
 
-    UserError where there is no such folder.
+    UserError if the folder does not exist.
     """
     if not folder.is_dir():
         raise UserError("there is no such folder", where=str(folder), hint="name the folder that holds your runs")
@@ -205,17 +205,17 @@ def figures(report: Mapping[str, Any]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class Difference:
-    """A thing that is not the same in all runs: its name, and its value in each (None: it is not there)."""
+    """A value that differs between runs: its name, and its value in each run (None: missing)."""
 
     name: str
     values: tuple[Any, ...]
 
 
 def differences(records: Sequence[RunRecord]) -> dict[str, list[Difference]]:
-    """What differs between runs: "recipe" (by key), "environment", "data" (SHA-256 by file), "scores"."""
+    """The differences between runs: "recipe" (by key), "environment", "data" (SHA-256 by file), "scores"."""
     recipes = [flat(recipe_values(record.recipe, everything=True)) for record in records]
     for recipe in recipes:
-        del recipe["training.output_dir"]  # every run has its own
+        del recipe["training.output_dir"]  # differs in every run
     manifests = [record.manifest for record in records]
     environments = [
         {name: manifest[name] for name in _ENVIRONMENT} | flat(manifest["versions"], "versions.")
@@ -237,7 +237,7 @@ def _differing(tables: Sequence[Mapping[str, Any]]) -> list[Difference]:
 
 
 def facts(record: RunRecord) -> dict[str, Any]:
-    """What `runs show` tells of a run, by name, the most telling first."""
+    """The lines of `runs show`: name and value, the most important first."""
     manifest = record.manifest
     told = {"run": str(record.run.path), "state": record.shown_state, "task": record.recipe.task, "model": record.model}
     told |= {"step": record.step, "last loss": record.last("log", "loss")}

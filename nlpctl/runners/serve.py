@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 
 def serve(recipe: Recipe, settings: ServeSettings) -> None:
-    """Answer requests until SIGTERM or Ctrl-C; then answer what was accepted, and return.
+    """Answer requests until SIGTERM or Ctrl-C; then finish the accepted requests and return.
 
-    Raises UserError where the address cannot be had or there is no trained model; KeyboardInterrupt when told a
-    second time to stop.
+    Raises UserError if the address is not available or there is no trained model; KeyboardInterrupt at the second
+    request to stop.
     """
     source = find_model(recipe)
     with bound_socket(settings) as listening:
-        setup = set_up_process(recipe)  # before the next line's handler of SIGTERM: Paddle's import would replace it
+        setup = set_up_process(recipe)  # before the SIGTERM handler below is set: Paddle's import would replace it
         with sigterm_interrupts():
             service = make_service(recipe, setup, source, settings)
         from nlpctl.serving.app import make_app

@@ -1,6 +1,6 @@
-"""A process of its own per candidate of a benchmark or a compression, which is timed there.
+"""One process per candidate of a benchmark or a compression, in which it is timed.
 
-So its memory is its own, its threads are set before Paddle starts, and an engine that dies costs nobody else.
+So memory is measured per candidate, threads are set before Paddle starts, and a crashing engine does not stop others.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-STOP_SECONDS = 5.0  # for a process that is told to end
+STOP_SECONDS = 5.0  # seconds that a process gets to stop
 
 
 @dataclass(frozen=True)
 class Candidate:
-    """What is timed: the model folder `source` run by dygraph, or an export in the way that `choice` says.
+    """The model to time: the folder `source` run by dygraph, or an export run by the engine and precision of `choice`.
 
-    The recipe names device and threads.
+    The recipe gives device and threads.
     """
 
     name: str
@@ -49,8 +49,9 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Opened:
-    """What a process found. `load_seconds`: from the folder to the first answer, without importing Paddle;
-    `features`: what the rows become, more of them where a row is read in windows; `origin`: where they are from."""
+    """What a process reports about its candidate. `load_seconds`: from the folder to the first answer, without
+    importing Paddle; `features`: number of encoded inputs, more than the rows if long rows are cut into windows;
+    `origin`: source of the rows."""
 
     load_seconds: float
     rows: int
@@ -60,7 +61,7 @@ class Opened:
 
 @dataclass(frozen=True)
 class Texts:
-    """The rows to time with: of `file` (or of the run, or made up), or, where `length` is given, all so many tokens."""
+    """The rows to time with: of `file`, or of the run, or synthetic; with `length`, all of that many tokens."""
 
     file: Path | None
     rows: int
@@ -68,14 +69,14 @@ class Texts:
 
 
 class TimedProcess:
-    """A candidate, opened in a process of its own. Use it as a context; it idles until it is asked."""
+    """A candidate, opened in its own process. Use it as a context; the process idles until it gets a request."""
 
     def __init__(self, candidate: Candidate, texts: Texts, batch_sizes: tuple[int, ...]):
         self.candidate = candidate
         self._worker = Worker(_answering, candidate, texts, batch_sizes, grace=STOP_SECONDS, daemon=True)
         self._worker.start()
         self.opened: Opened | None = None
-        self.failed = False  # it answers no more
+        self.failed = False  # the process has died
 
     def __enter__(self) -> TimedProcess:
         return self
@@ -84,28 +85,28 @@ class TimedProcess:
         self._worker.end()
 
     def open(self) -> Opened:
-        """Wait until the engine is ready. RunFailed, or the UserError of the other process, where it is not."""
+        """Wait until the engine is ready. RunFailed, or the UserError of the other process, if it fails."""
         self.opened = self.ask(Subject.opened)
         return self.opened
 
     def seconds(self, batch_size: int) -> list[float]:
-        """What each batch of the engine's input takes, once through all of them."""
+        """Seconds for each batch of engine inputs, in one pass over all of them."""
         return self.ask(Subject.seconds, batch_size)
 
     def text_seconds(self, batch_size: int) -> float:
-        """What all rows take from text to answers."""
+        """Seconds for all rows, from text to answers."""
         return self.ask(Subject.text_seconds, batch_size)
 
     def peak_mb(self) -> float:
-        """The most memory that the process has had so far, in MB of 1024 x 1024 bytes."""
+        """Peak memory of the process so far, in MB of 1024 x 1024 bytes."""
         return self.ask(Subject.peak_mb)
 
     def outputs(self, batch_size: int) -> list[tuple[np.ndarray, ...]]:
-        """The network's outputs for the rows, in their order, so many at a time."""
+        """The network's outputs for the rows, in their order, computed in batches of the given size."""
         return self.ask(Subject.outputs, batch_size)
 
     def ask(self, what: Callable[..., T], *arguments: Any) -> T:
-        """What the function `what` of a module makes there of the Subject and the arguments."""
+        """The result of the module-level function `what`, called in the process with the Subject and the arguments."""
         name, hint = self.candidate.name, "out of memory? try it alone: nlpctl predict"
         try:
             return self._worker.ask((what, arguments), name, hint)
@@ -116,8 +117,8 @@ class TimedProcess:
 
 
 def _answering(candidate: Candidate, texts: Texts, batch_sizes: tuple[int, ...]) -> Callable[[tuple[str, Any]], Any]:
-    """In the process: open the engine; what answers calls functions with the Subject."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # what a library says belongs to no line of the benchmark
+    """Runs in the process: open the engine; returns a function that calls functions with the Subject."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)  # output of libraries must not mix with the benchmark's
     listen_for_interrupts()
     subject = _open(candidate, texts, batch_sizes)
     return lambda asked: asked[0](subject, *asked[1])
@@ -125,7 +126,7 @@ def _answering(candidate: Candidate, texts: Texts, batch_sizes: tuple[int, ...])
 
 @dataclass(frozen=True)
 class Subject:
-    """The opened model with what it is timed on."""
+    """The opened model with its inputs for timing."""
 
     recipe: Recipe
     model: TrainedModel
@@ -156,14 +157,14 @@ class Subject:
         return [self.model.predictor.outputs(batch) for batch in batches]
 
     def answered(self, rows: list[Any], predictions: list[list[Any]]) -> list[Any]:
-        """What `nlpctl predict` would write."""
+        """The answers as `nlpctl predict` would write them."""
         return self.pipeline.task.answers(rows, predictions)
 
 
 def peak_mb() -> float:
-    """The most memory that this process has had, in MB of 1024 x 1024 bytes.
+    """Peak memory of this process, in MB of 1024 x 1024 bytes.
 
-    Not getrusage's ru_maxrss: that begins with what the parent had when it started us.
+    Not getrusage's ru_maxrss, which starts from the parent's memory at the time of the fork.
     """
     lines = Path("/proc/self/status").read_text(encoding="ascii", errors="replace").splitlines()
     return next(int(line.split()[1]) / 1024 for line in lines if line.startswith("VmHWM:"))
@@ -171,7 +172,7 @@ def peak_mb() -> float:
 
 def _open(candidate: Candidate, texts: Texts, batch_sizes: tuple[int, ...]) -> Subject:
     recipe = candidate.recipe
-    setup = set_up_process(recipe)  # imports are no part of what loading takes
+    setup = set_up_process(recipe)  # imports must not count as loading time
 
     from nlpctl.data.sample_rows import rows_to_compare
     from nlpctl.inference.parity import resized

@@ -1,6 +1,6 @@
-"""Figures of a timed engine: latencies of batches over several rounds, and what is told of them.
+"""Statistics of a timed engine: latencies of batches over several rounds.
 
-Rounds of all candidates take turns (runners/bench.py), so that what else the machine does hurts all of them alike.
+Rounds of all candidates alternate (runners/bench.py), so that other load on the machine affects all of them alike.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Timed:
 
 @dataclass(frozen=True)
 class BenchResult:
-    """What was timed, what failed (candidate, reason), and under which conditions."""
+    """The timed candidates, the failed ones (candidate, reason), and the conditions."""
 
     timed: tuple[Timed, ...]
     failed: tuple[tuple[str, str], ...]
@@ -72,7 +72,7 @@ class BenchResult:
 
 
 def timed(run: Callable[[T], object], batches: Sequence[T]) -> list[float]:
-    """Seconds that each batch takes, in turn."""
+    """Seconds that each batch takes, in order."""
     seconds = []
     for batch in batches:
         started = time.perf_counter()
@@ -82,7 +82,7 @@ def timed(run: Callable[[T], object], batches: Sequence[T]) -> list[float]:
 
 
 def figures(rounds: Sequence[Sequence[float]], rows: int) -> Figures:
-    """`rounds`: seconds of every batch, round by round; `rows`: how many rows the batches of a round have."""
+    """`rounds`: seconds of every batch, round by round; `rows`: total rows of a round's batches."""
     speeds = [rows / sum(seconds) for seconds in rounds]
     latencies = sorted(1000 * second for seconds in rounds for second in seconds)
     return Figures(
@@ -100,7 +100,7 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 
 
 def conditions() -> dict[str, Any]:
-    """What speeds depend on, as it is now: the processor, its load, the packages."""
+    """The current conditions that speeds depend on: processor, load, package versions."""
     return {
         "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
         "processor": cpu_info().model or platform.processor(),

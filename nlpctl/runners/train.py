@@ -2,9 +2,8 @@
 
     refuse what files show -> read the data -> import Paddle, build the network -> take the run directory -> train
 
-Nothing is written before the last check, so that a mistake costs neither minutes nor the run that is there. From the
-network on, training/train_and_score.py tells the story; with several processes (started by runtime/launch.py) in each
-of them.
+Nothing is written before the last check, so that a mistake costs neither time nor an existing run. From the network
+on, training/train_and_score.py continues; with several processes (started by runtime/launch.py), in each of them.
 """
 
 from __future__ import annotations
@@ -43,16 +42,16 @@ if TYPE_CHECKING:
     from nlpctl.training.fine_tune import Ready
     from nlpctl.training.train_and_score import Trained
 
-# What may differ between a run and its resumption: where and how it computes, and what it prints.
+# Settings that may change when a run is resumed: device, performance and output options.
 FREE_TO_CHANGE = ("runtime", "guards", "training.output_dir", "training.logging_dir", "training.disable_tqdm",
                   "training.dataloader_num_workers", "training.save_total_limit")  # fmt: skip
 
-Begin = Callable[[TrainingData | None], None]  # takes the run directory; see begin_run
+Begin = Callable[[TrainingData | None], None]  # creates or resumes the run directory; see begin_run
 
 
 @dataclass(frozen=True)
 class TrainResult:
-    """Where the run lies and how its best model scores: {"dev": report, "test": report}."""
+    """The run directory and the scores of its best model: {"dev": report, "test": report}."""
 
     run: RunDirectory
     metrics: dict[str, Any]
@@ -63,10 +62,10 @@ def train(
 ) -> TrainResult:
     """Train as `recipe` says; the result is on disk in `recipe.run_dir`.
 
-    Raises UserError for what is wrong in recipe or data, before anything is written; RunFailed when the
-    training itself fails; Interrupted after Ctrl-C. In the last two cases `resume=True` goes on from the
-    last checkpoint to the same weights as an uninterrupted run. In one of several processes, which `launch`
-    started, the result has no scores: the parent has them.
+    Raises UserError for mistakes in recipe or data, before anything is written; RunFailed when the training itself
+    fails; Interrupted after Ctrl-C. In the last two cases `resume=True` goes on from the last checkpoint to the same
+    weights as an uninterrupted run. In one of several processes, which `launch` started, the result has no scores: the
+    parent has them.
     """
     run = RunDirectory(recipe.run_dir)
     processes = processes_wanted(recipe.runtime)
@@ -88,7 +87,7 @@ def train(
 
 
 def _report(run: RunDirectory) -> None:
-    """Write the page of the run, which is finished whether or not there is room for it."""
+    """Write the page of the run. If that fails, the run is still finished, so only warn."""
     try:
         write_report(run.path)
     except UserError as error:
@@ -102,8 +101,8 @@ def _train_in_this_process(recipe: Recipe, run: RunDirectory, begin: Begin, resu
     setup = prepare_process(recipe.runtime, recipe.training.seed)  # before the data: a named set imports Paddle
     data = _read_data(recipe, processes=1)
     configure_paddle(setup, recipe.training.seed)
-    with fresh_parameter_names():  # the optimizer's state is keyed by them
-        ready = _make_ready(recipe, setup, data)  # before `begin`: a bad model must not cost the run that is there
+    with fresh_parameter_names():  # optimizer state is keyed by parameter names
+        ready = _make_ready(recipe, setup, data)  # before `begin` replaces an existing run
         begin(data)
         with run.recorded():
             _settle(recipe, run, resume)
@@ -111,7 +110,7 @@ def _train_in_this_process(recipe: Recipe, run: RunDirectory, begin: Begin, resu
 
 
 def _read_data(recipe: Recipe, processes: int) -> TrainingData:
-    """All splits, checked; UserError where dataloader_drop_last would leave nothing of the training rows."""
+    """All splits, checked; UserError if dataloader_drop_last would drop all training rows."""
     data = read_training_data(task_rows(recipe.task, recipe.data))
     training = recipe.training
     if training.dataloader_drop_last and data.train is not None:
@@ -121,7 +120,7 @@ def _read_data(recipe: Recipe, processes: int) -> TrainingData:
 
 
 def _make_ready(recipe: Recipe, setup: ProcessSetup, data: TrainingData) -> Ready:
-    """Build the network. Writes nothing; UserError when the model cannot be used."""
+    """Build the network. Writes nothing; UserError if the model cannot be used."""
     # Imported only now: device, threads and flags had to be set before Paddle was.
     from nlpctl.tasks.base import make_task
     from nlpctl.training.fine_tune import make_ready
@@ -135,14 +134,14 @@ def _train(ready: Ready, run: RunDirectory, resume: bool) -> None:
     from nlpctl.training.train_and_score import train_and_score
 
     if resume and run.last_checkpoint() is None:
-        console.note(f"no checkpoint in {run.path}: from the start")
+        console.note(f"no checkpoint in {run.path}: starting from the beginning")
     trained = train_and_score(ready, run, from_checkpoint=resume)
     if trained is not None:
         _draw_graph(ready, run, trained)
 
 
 def _draw_graph(ready: Ready, run: RunDirectory, trained: Trained) -> None:
-    """The network as VisualDL shows it. The model in `trained` is of no use afterwards."""
+    """Draw the network for VisualDL. The model in `trained` is unusable afterwards."""
     from nlpctl.training.arguments import logging_dir, reports_to_visualdl
     from nlpctl.training.graph_log import write_graph
 
@@ -179,7 +178,7 @@ def _settle(recipe: Recipe, run: RunDirectory, resume: bool) -> None:
 
 
 def _launch(recipe: Recipe, run: RunDirectory, processes: int, resume: bool) -> int:
-    """Run all processes, again where one of them lacked memory and left a note of smaller parts; the exit code."""
+    """Run all processes; restart them with smaller micro-batches after out-of-memory. Returns the exit code."""
     log = EventLog(run.events_file)
     while True:
         before = recorded_division(log, sys.maxsize)
@@ -188,12 +187,12 @@ def _launch(recipe: Recipe, run: RunDirectory, processes: int, resume: bool) -> 
         division = recorded_division(log, sys.maxsize)
         if code != EXIT_FAILED or division == before:
             return code
-        console.warn(f"out of memory: all processes start again, with {division.batch_size} rows at a time each")
+        console.warn(f"out of memory: all processes restart with micro-batches of {division.batch_size} rows")
         resume = True
 
 
 def _train_as_child(recipe: Recipe, run: RunDirectory, resume: bool) -> None:
-    """One of several processes; the parent keeps the books of the run directory."""
+    """Train as one of several processes; the parent maintains the run directory."""
     setup = prepare_process(recipe.runtime, recipe.training.seed)
     data = read_training_data(task_rows(recipe.task, recipe.data))
     if setup.rank == 0:  # the parent does not read a named data set, and writes the manifest only before and after
@@ -207,7 +206,7 @@ def _train_as_child(recipe: Recipe, run: RunDirectory, resume: bool) -> None:
 
 
 def _refuse_early(recipe: Recipe, run: RunDirectory, resume: bool, overwrite: bool) -> None:
-    """What can be told before the data are read and Paddle is imported."""
+    """Checks that run before the data is read and Paddle is imported."""
     _refuse_network_of_compress(run)
     run.check(resume=resume, overwrite=overwrite)
     if recipe.model.name_or_path is not None:
@@ -217,24 +216,25 @@ def _refuse_early(recipe: Recipe, run: RunDirectory, resume: bool, overwrite: bo
 
 
 def _refuse_network_of_compress(run: RunDirectory) -> None:
-    """What it learns from, such as a teacher, is not in its recipe: trained here, it would only look like the same."""
+    """UserError for a network of `nlpctl compress`. Its recipe lacks the teacher, so training it here would differ
+    silently."""
     if run.is_of_compress:
         further = "to train it further, name it as model.name_or_path, with another training.output_dir"
         raise UserError(
-            "`nlpctl compress` makes this network; `nlpctl train` neither goes on with it nor replaces it",
+            "this network was trained by `nlpctl compress`; `nlpctl train` neither resumes nor replaces it",
             where=str(run.path),
-            hint=further if run.is_finished else f"{run.to_go_on()} goes on",
+            hint=further if run.is_finished else f"run {run.to_go_on()} to continue",
         )
 
 
 def _device(recipe: Recipe, processes: int) -> str:
-    """ "gpu" or "cpu"; several processes without a list of cards run on the CPU."""
-    cards = () if is_child() else recipe.runtime.devices  # a launched process sees no others
+    """ "gpu" or "cpu"; several processes without a list of GPUs run on the CPU."""
+    cards = () if is_child() else recipe.runtime.devices  # a launched process sees only its own GPU
     return choose_device("cpu" if processes > 1 and not cards else recipe.runtime.device, cards)
 
 
 def _refuse_changed_recipe(recipe: Recipe, run: RunDirectory) -> None:
-    """A resumed run follows the recipe that it began with."""
+    """UserError if the recipe of a resumed run changed."""
     began = flat(recipe_values(recipe_of(run.path), everything=True))
     now = flat(recipe_values(recipe, everything=True))
     changed = sorted(
@@ -245,6 +245,6 @@ def _refuse_changed_recipe(recipe: Recipe, run: RunDirectory) -> None:
         raise UserError(
             f"the recipe changed since the run began: {', '.join(changed)}",
             where=recipe.where(changed[0]),
-            hint=f"go on with the run's own values: `nlpctl train {run.path} --resume`, "
+            hint=f"continue with the run's own values: `nlpctl train {run.path} --resume`, "
             "or train again with --overwrite",
         )

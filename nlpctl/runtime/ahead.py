@@ -1,4 +1,4 @@
-"""An iterator that runs in a thread of its own, some items ahead of who takes them."""
+"""An iterator that runs in its own thread, some items ahead of its consumer."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from typing import Generic, TypeVar
 
 T = TypeVar("T")
 
-_PATIENCE = 0.5  # seconds that leaving waits for the thread; one that reads a pipe may never come
+_PATIENCE = 0.5  # seconds to wait for the thread at exit; a thread that reads a pipe may never end
 
 
 @dataclass(frozen=True)
 class _End:
-    """Stands behind the last item. `error`: what ended the iteration, None where it was over."""
+    """The end marker after the last item. `error`: the exception that ended the iteration, None at its normal end."""
 
     error: BaseException | None
 
 
 class Ahead(Generic[T]):
-    """The items of a generator, made in a thread while earlier ones are in use, at most `depth` ahead.
+    """The items of a generator, produced in a thread while earlier ones are in use, at most `depth` ahead.
 
     Iterate inside a `with`: leaving it stops the thread after the item that it is making and closes the generator. An
-    exception of the generator is raised in its place among the items. The thread never keeps the process from ending.
+    exception of the generator is raised in its place among the items. The thread never prevents the end of the process.
     """
 
     def __init__(self, items: Generator[T, None, None], depth: int):
@@ -47,7 +47,7 @@ class Ahead(Generic[T]):
 
     @property
     def ready(self) -> bool:
-        """Whether the next item, or the end, is there without waiting."""
+        """Whether the next item, or the end, is available without waiting."""
         return not self._made.empty()
 
     def __iter__(self) -> Iterator[T]:

@@ -1,4 +1,4 @@
-"""A launched process of the doctor: do all processes get the same sum?"""
+"""A process that the doctor launches to check that all processes get the same sum."""
 
 from __future__ import annotations
 

@@ -34,6 +34,6 @@ def usable_cache_folder(folder: Path, where: str) -> Path:
             pass
     except OSError as error:
         reason = "it is a file" if folder.is_file() else error.strerror or str(error)
-        hint = "choose a folder that you may write to"
+        hint = "choose a writable folder"
         raise UserError(f"cannot write to the cache folder {folder}: {reason}", where, hint) from error
     return folder

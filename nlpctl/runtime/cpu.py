@@ -1,4 +1,4 @@
-"""What processor this is and how much of it we may use, read from Linux without any other package.
+"""The processor and the share of it that this process may use, read from Linux without other packages.
 
 `root` is "/" except in tests.
 """
@@ -32,7 +32,7 @@ class CpuInfo:
 
 
 def cpu_info(root: Path = Path("/")) -> CpuInfo:
-    """Read /proc/cpuinfo; empty strings where the system does not tell (not Linux, not x86)."""
+    """Read /proc/cpuinfo; empty strings if the system has no such information (not Linux, not x86)."""
     first: dict[str, str] = {}
     for line in _read(root / "proc/cpuinfo").splitlines():
         if not line.strip() and first:
@@ -65,14 +65,14 @@ def _allowed_processors() -> set[int]:
 
 
 def _core_of(processor: int, root: Path) -> tuple[str, str]:
-    """(package, core); a processor whose place is unknown counts as a core of its own."""
+    """(package, core); a logical processor with unknown topology counts as a separate core."""
     topology = root / f"sys/devices/system/cpu/cpu{processor}/topology"
     core = _read(topology / "core_id").strip()
     return (_read(topology / "physical_package_id").strip(), core) if core else ("processor", str(processor))
 
 
 def _cgroup_folders(root: Path) -> list[Path]:
-    """This process's cpu cgroup and its ancestors: a limit may stand on any of them."""
+    """This process's cpu cgroup and its ancestors; any of them may have a limit."""
     folders = []
     for line in _read(root / "proc/self/cgroup").splitlines():
         _, controllers, path = line.split(":", 2)

@@ -1,8 +1,7 @@
-"""Ask the NVIDIA driver which cards this process would see. Prints one line of JSON.
+"""Ask the NVIDIA driver which GPUs this process would see. Prints one line of JSON.
 
-Run as a script in a process of its own: cuInit reads CUDA_VISIBLE_DEVICES once and for all, so asking in
-the process that goes on to train would fix the cards before the recipe could choose them.
-Standard library only; it runs with -I -S.
+Run as a script in a separate process. cuInit reads CUDA_VISIBLE_DEVICES only once, so a call in the process that later
+trains would fix the GPUs before the recipe can choose them. Standard library only; it runs with -I -S.
 """
 
 import ctypes

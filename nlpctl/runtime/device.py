@@ -1,4 +1,4 @@
-"""Which device Paddle can use, found out without importing Paddle."""
+"""The device that Paddle can use, determined without importing Paddle."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from nlpctl.errors import UserError
 from nlpctl.runtime.versions import installed_version, pin
 
 CPU_WHEEL, GPU_WHEEL = "paddlepaddle", "paddlepaddle-gpu"
-DRIVER_SECONDS = 60  # a first cuInit on a host with many cards takes several seconds
+DRIVER_SECONDS = 60  # the first cuInit on a host with many GPUs takes several seconds
 
 
 @dataclass(frozen=True)
 class Driver:
-    """What the NVIDIA driver says: its CUDA version ("" without a driver, with the reason), the visible cards."""
+    """The answer of the NVIDIA driver: its CUDA version ("" without a driver, with the reason) and the visible GPUs."""
 
     cuda_version: str
     error: str
@@ -28,7 +28,7 @@ class Driver:
 
 @dataclass(frozen=True)
 class Probes:
-    """How the machine is asked; tests put their own answers here."""
+    """The function that queries the machine; tests replace it."""
 
     installed: Callable[[str], str | None] = field(default_factory=lambda: installed_version)
     driver: Callable[[Mapping[str, str]], Driver] = field(default_factory=lambda: ask_driver)
@@ -63,7 +63,7 @@ def ask_driver(environ: Mapping[str, str]) -> Driver:
         answer = json.loads(done.stdout)
     except subprocess.TimeoutExpired:
         return Driver("", f"the driver did not answer within {DRIVER_SECONDS} s", ())
-    except ValueError:  # the probe died: a broken driver may kill the process
+    except ValueError:  # the probe crashed: a broken driver may kill its process
         return Driver("", f"asking the driver ended with exit code {done.returncode}", ())
     return Driver(answer["driver"], answer["error"], tuple(answer["names"]))
 
@@ -139,7 +139,7 @@ def choose_device(wanted: str, cards: tuple[int, ...], probes: Probes | None = N
 
 
 def visible_devices(cards: tuple[int, ...], environ: Mapping[str, str]) -> str | None:
-    """CUDA_VISIBLE_DEVICES that leaves only `cards`, which count among the cards visible now; None: leave it be."""
+    """CUDA_VISIBLE_DEVICES for only `cards`, numbered among the GPUs visible now; None: no change."""
     if not cards:
         return None
     current = environ.get("CUDA_VISIBLE_DEVICES")

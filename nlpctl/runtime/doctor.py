@@ -1,4 +1,4 @@
-"""Everything `nlpctl doctor` looks at. Imports no Paddle: what needs it is asked of other processes."""
+"""The checks of `nlpctl doctor`. Imports no Paddle; checks that need it run in other processes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ GIB = 2**30
 LITTLE_DISK, NO_DISK = 5 * GIB, GIB  # bytes; a base model with its optimizer state takes about 1.5 GB
 LITTLE_MEMORY = 2 * GIB  # bytes; importing Paddle and PaddleNLP takes 530 MB
 
-# Compressing and decompressing through zlib is what fails or crashes where Paddle was imported first.
+# If Paddle was imported first, compressing and decompressing with zlib fails or crashes.
 _ZLIB_CODE = """
 import nlpctl, os, paddle, zlib
 data = os.urandom(1 << 16) * 4
@@ -45,7 +45,7 @@ paddle.nn.Conv2D(3, 8, 3)(paddle.ones([1, 3, 16, 16])).numpy()
 print(json.dumps([paddle.version.cuda(), paddle.device.get_cudnn_version()]))
 """
 
-# Runs nlpctl's own launch, so that what is tested is what training does.
+# Runs nlpctl's own launch, which training uses too.
 _ALL_REDUCE_CODE = """
 import sys, tempfile
 from pathlib import Path
@@ -57,7 +57,7 @@ with tempfile.TemporaryDirectory() as logs:
 
 @dataclass(frozen=True)
 class Check:
-    """What was looked at, how it is, and what to do about it ("" when nothing)."""
+    """A check: its name, status and detail, and the remedy ("" if none is needed)."""
 
     name: str
     status: Status
@@ -66,7 +66,7 @@ class Check:
 
 
 def run_checks() -> Iterator[Check]:
-    """Yield every check, in a fixed order, as soon as it and those before it are known; slow ones run in parallel."""
+    """Yield every check in a fixed order, as soon as it and those before it are done; slow ones run in parallel."""
     # Each importing process takes half a gigabyte: no more of them than cores, and no more than four.
     with ThreadPoolExecutor(min(4, physical_cores())) as pool:
         imports = [pool.submit(import_health, module) for module in IMPORTED]
@@ -81,7 +81,7 @@ def run_checks() -> Iterator[Check]:
 
 
 def _asked(code: str, environ: dict[str, str] | None = None) -> Answer:
-    """What a fresh Python makes of `code`; on one thread and without a card where nothing else is given."""
+    """The result of `code` in a new Python process; by default on one thread and without a GPU."""
     environ = {"OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""} if environ is None else environ
     return run_python("-c", code, environ=environ, seconds=IMPORT_SECONDS)
 
@@ -90,7 +90,7 @@ def _asked(code: str, environ: dict[str, str] | None = None) -> Answer:
 
 
 def python_version(running: tuple[int, int] | None = None) -> Check:
-    """The Python that runs this; others than the tested one only earn a warning."""
+    """The Python version; any but the tested one gives a warning."""
     running = running or (sys.version_info.major, sys.version_info.minor)
     tested = ".".join(map(str, TESTED_PYTHON))
     detail = f"{platform.python_version()} ({sys.executable})"
@@ -100,7 +100,7 @@ def python_version(running: tuple[int, int] | None = None) -> Check:
 
 
 def paddle_package(probes: Probes | None = None) -> Check:
-    """Exactly one of the two Paddle packages must be there."""
+    """Exactly one of the two Paddle packages must be installed."""
     try:
         return Check("paddle package", "ok", paddle_wheel(probes))
     except UserError as error:
@@ -109,7 +109,7 @@ def paddle_package(probes: Probes | None = None) -> Check:
 
 
 def pinned_packages(installed: Callable[[str], str | None] = installed_version) -> list[Check]:
-    """One line per declared package; of the extras only the Paddle that is installed counts."""
+    """One line per declared package; of the extras only that of the installed Paddle counts."""
     wheels = [name for name in (CPU_WHEEL, GPU_WHEEL) if installed(name) is not None]
     return [_pinned(pin, installed(pin.package)) for pin in pins() if pin.extra == "" or pin.package in wheels]
 
@@ -123,12 +123,12 @@ def _pinned(pin: Pin, version: str | None) -> Check:
 
 
 def import_health(module: str) -> Check:
-    """Whether `module` can be imported after nlpctl, in a process of its own."""
+    """Whether `module` can be imported after nlpctl, in a separate process."""
     name = f"import {module}"
     answer = _asked(f"import nlpctl, {module}")
     if not answer.failure:
         return Check(name, "ok", "works")
-    remedy = "mend the versions above; else reinstall: pip install --force-reinstall nlpctl with its extra cpu or gpu"
+    remedy = "fix the versions above; else reinstall: pip install --force-reinstall nlpctl with its extra cpu or gpu"
     return Check(name, "failure", answer.failure, remedy)
 
 
@@ -136,8 +136,8 @@ def zlib_order() -> Check:
     """Whether zlib still works once Paddle is loaded (see nlpctl/__init__.py)."""
     answer = _asked(_ZLIB_CODE)
     if not answer.failure:
-        return Check("zlib beside paddle", "ok", "works")
-    return Check("zlib beside paddle", "failure", answer.failure, "in your own scripts, import nlpctl before paddle")
+        return Check("zlib with paddle", "ok", "works")
+    return Check("zlib with paddle", "failure", answer.failure, "in your own scripts, import nlpctl before paddle")
 
 
 # -- the machine -------------------------------------------------------------------------------
@@ -147,7 +147,7 @@ def processor(cpu: CpuInfo) -> Check:
     """Model and instruction sets; without AVX2 Paddle is very slow or does not start."""
     detail = f"{cpu.model or 'unknown'}, {' '.join(cpu.instruction_sets) or 'no known instruction set'}"
     if cpu.vendor and "avx2" not in cpu.instruction_sets:
-        return Check("processor", "warning", detail, "Paddle's packages want AVX2: use another machine")
+        return Check("processor", "warning", detail, "Paddle's packages need AVX2: use another machine")
     return Check("processor", "ok", detail)
 
 
@@ -177,7 +177,7 @@ def amd_setting(cpu: CpuInfo, environ: Mapping[str, str]) -> Check:
 
 
 def memory(root: Path = Path("/")) -> Check:
-    """Memory that is free for use."""
+    """Available memory."""
     try:
         lines = (root / "proc/meminfo").read_text(encoding="ascii").splitlines()
     except OSError:
@@ -229,10 +229,10 @@ def machine_checks(environ: Mapping[str, str] | None = None) -> list[Check]:
 
 
 def device_checks(probes: Probes | None = None) -> list[Check]:
-    """Device and driver, and with a usable card what lies on top of it."""
+    """Device and driver; with a usable GPU also CUDA, cuDNN and NCCL."""
     try:
         wheel, report = paddle_wheel(probes), usable_gpu(probes)
-    except UserError:  # no Paddle or two: told by another check
+    except UserError:  # no Paddle, or two: another check reports it
         return []
     checks = [device(wheel, report)]
     if report.usable:
@@ -261,7 +261,7 @@ def cuda_libraries() -> Check:
 
 
 def nccl(cards: int) -> Check:
-    """Every card adds to a sum: NCCL works between them."""
+    """All GPUs compute a common sum, so NCCL works."""
     if cards < 2:
         return Check("NCCL all-reduce", "ok", "skipped: one card only")
     return all_reduce("NCCL all-reduce", cards, tuple(range(cards)))
@@ -271,6 +271,6 @@ def all_reduce(name: str, count: int, cards: tuple[int, ...]) -> Check:
     """Launch `count` processes, on `cards` or on CPU, that add up their ranks."""
     answer = _asked(_ALL_REDUCE_CODE.format(count=count, cards=cards), {})
     if answer.failure or answer.output != "done":
-        remedy = "install NCCL 2 for your CUDA; NCCL_DEBUG=INFO tells more; else train on one card"
+        remedy = "install NCCL 2 for your CUDA; NCCL_DEBUG=INFO shows details; otherwise train on one GPU"
         return Check(name, "failure", answer.failure or f"wrong answer: {answer.output!r}", remedy)
     return Check(name, "ok", f"{count} processes agree")

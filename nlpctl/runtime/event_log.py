@@ -1,4 +1,4 @@
-"""events.jsonl: what happened in a run, one JSON object per line."""
+"""events.jsonl: the events of a run, one JSON object per line."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ class EventLog:
         return [event for event, _ in self._lines()]
 
     def lines(self) -> dict[int, dict[str, Any] | None]:
-        """The number of each line that is not empty, from 1, and its event; None where it is none. OSError."""
+        """The number of each line that is not empty, from 1, and its event; None if it is none. OSError."""
         return {number: _event_of(raw) for number, raw in enumerate(self._raw_lines(), 1) if raw.strip()}
 
     def has(self, event: str, step: int) -> bool:
-        """Whether `event` of `step` was noted."""
+        """Whether `event` of `step` was logged."""
         return any(each["event"] == event and each["step"] == step for each in self.read())
 
     def forget_after(self, step: int) -> None:
@@ -54,7 +54,7 @@ class EventLog:
 
 
 def _event_of(raw: bytes) -> dict[str, Any] | None:
-    """The event of a line; None where it is none."""
+    """The event of a line; None if it is none."""
     try:
         event = json.loads(raw.decode("utf-8"))
     except (ValueError, RecursionError):

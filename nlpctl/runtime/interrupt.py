@@ -1,7 +1,7 @@
-"""A polite end (SIGTERM, as `kill`, systemd and batch systems send it) is treated as Ctrl-C is.
+"""Graceful termination: SIGTERM (from `kill`, systemd and batch systems) is handled like Ctrl-C.
 
-Most commands end at once (`sigterm_interrupts`). Training, where that could tear an update of the weights in two,
-ends after the step (`stops_later`).
+Most commands end at once (`sigterm_interrupts`). Training could be interrupted in the middle of a weight update, so it
+stops after the step (`stops_later`).
 """
 
 from __future__ import annotations
@@ -17,15 +17,15 @@ from types import FrameType
 from nlpctl.console import is_main_rank
 from nlpctl.runtime.ranks import is_child, rank
 
-STOP_SECONDS = 25.0  # from the first signal until the process stops whatever it does; many systems kill after 30
+STOP_SECONDS = 25.0  # seconds from the first signal to a forced stop; many systems kill after 30
 
 
 @contextlib.contextmanager
 def sigterm_interrupts() -> Iterator[None]:
-    """In the body, SIGTERM raises KeyboardInterrupt.
+    """Inside the context, SIGTERM raises KeyboardInterrupt.
 
     In a thread other than the main one, where Python allows no handlers, nothing changes. `import paddle` installs a
-    handler that ends the process with a C++ stack: `configure_paddle` puts back what was there.
+    handler that ends the process with a C++ stack; `configure_paddle` restores the previous one.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
@@ -38,15 +38,15 @@ def sigterm_interrupts() -> Iterator[None]:
 
 
 class StopRequest:
-    """Whether training is to stop, and after which step.
+    """Decides whether training stops, and after which step.
 
-    One process stops after the step in which the signal came. Several must stop after the same one: process 0
-    writes down the step after its own. As every step ends with an exchange of gradients, no other process can
-    have finished that step before it was written down.
+    A single process stops after the step in which the signal came. Several processes must stop after the same step:
+    process 0 writes down the step after its current one. Every step ends with an exchange of gradients, so no other
+    process can have finished that step before it was written down.
     """
 
     def __init__(self, exchange: Path | None):
-        """`exchange`: the folder that the processes of a run share; None: there is one process."""
+        """`exchange`: the shared folder of the run's processes; None: there is one process."""
         self.asked = False
         self._note = None if exchange is None else exchange / "stop"
         self._step: int | None = None
@@ -68,7 +68,7 @@ class StopRequest:
 
 @contextlib.contextmanager
 def stops_later(seconds: float = STOP_SECONDS) -> Iterator[StopRequest]:
-    """In the body, the first Ctrl-C or SIGTERM only asks to stop; KeyboardInterrupt comes with the second, after
+    """Inside the context, the first Ctrl-C or SIGTERM only asks to stop; KeyboardInterrupt comes with the second, after
     `seconds`, or when the body ends without having stopped.
 
     In a thread other than the main one signals do what they did before.
@@ -80,7 +80,7 @@ def stops_later(seconds: float = STOP_SECONDS) -> Iterator[StopRequest]:
     owner = os.getpid()
 
     def ask(number: int, frame: FrameType | None) -> None:
-        if os.getpid() != owner:  # a data worker; Ctrl-C reaches it too, but its batches are still wanted
+        if os.getpid() != owner:  # in a data worker: Ctrl-C reaches it too, but its batches are still needed
             if number == signal.SIGTERM:
                 os._exit(128 + number)
             return
@@ -89,7 +89,7 @@ def stops_later(seconds: float = STOP_SECONDS) -> Iterator[StopRequest]:
         stop.asked = True
         signal.signal(signal.SIGALRM, _interrupt)
         signal.setitimer(signal.ITIMER_REAL, seconds)
-        if is_main_rank():  # os.write: a handler must not enter a stream that is being written to
+        if is_main_rank():  # os.write: a signal handler must not re-enter a stream that is being written to
             os.write(2, b"interrupted: a checkpoint is saved after this step (once more: stop at once)\n")
 
     kinds = (signal.SIGINT, signal.SIGTERM)

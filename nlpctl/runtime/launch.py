@@ -4,8 +4,8 @@
       launcher.py                    paddle.distributed.launch
         rank_main.py, once per rank  runs the same nlpctl command with its rank in the environment
 
-Every rank writes LOG_DIR/rank-N.log. Rank 0's stdout arrives on our stdout, its stderr on our stderr.
-Whatever happens, no process is left running.
+Every rank writes LOG_DIR/rank-N.log. Rank 0's stdout arrives on our stdout, its stderr on our stderr. No process is
+left running in any case.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ from nlpctl.runtime.ranks import is_child
 from nlpctl.runtime.watch import Watch
 from nlpctl.runtime.worker import module_path
 
-# What an outer launcher or platform may have left behind, and what paddle.distributed.launch takes as its
-# own options: environment beats its command line.
+# Variables that an outer launcher or platform may have set, and those that paddle.distributed.launch reads as options.
+# For the launcher, environment variables override its command line, so all of these are removed.
 _LAUNCHER_VARIABLES = """
     PADDLE_MASTER PADDLE_DEVICES PADDLE_NNODES PADDLE_RUN_MODE PADDLE_LOG_LEVEL PADDLE_LOG_OVERWRITE PADDLE_SORT_IP
     PADDLE_NPROC_PER_NODE PADDLE_JOB_ID PADDLE_RANK PADDLE_LOG_DIR PADDLE_MAX_RESTART PADDLE_ELASTIC_LEVEL
@@ -40,15 +40,15 @@ _LAUNCHER_VARIABLES = """
 
 
 def processes_wanted(runtime: RuntimeSection) -> int:
-    """How many processes to launch for this recipe; 1 means run right here (always so in a launched process).
+    """The number of processes to launch for this recipe; 1: run in this process (always 1 in a launched process).
 
-    Raises UserError where device, devices and nproc contradict each other.
+    Raises UserError if device, devices and nproc contradict each other.
     """
     if is_child():
         return 1
     if runtime.devices and runtime.nproc not in (1, len(runtime.devices)):
         raise UserError(
-            f"nproc is {runtime.nproc}, but {len(runtime.devices)} cards are listed: there is one process per card",
+            f"nproc is {runtime.nproc}, but {len(runtime.devices)} cards are listed, and each card gets one process",
             "runtime.nproc",
             "leave out --nproc",
         )
@@ -81,7 +81,7 @@ def launch(
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,  # Ctrl-C reaches only us; we pass it on
+                start_new_session=True,  # a new session: Ctrl-C reaches only this process, which passes it on
             )
         with sigterm_interrupts(), Watch(launcher, nproc, exchange, log_dir) as watch:
             return watch.until_end()
@@ -91,8 +91,8 @@ def _command(argv: Sequence[str], nproc: int, exchange: Path, program: Sequence[
     """The launcher's command line. A "script" that does not end in .py is run as it is, so it can be Python itself."""
     options = {
         "--nproc_per_node": str(nproc),
-        "--host": "127.0.0.1",  # else it asks the name service for our address
-        "--log_dir": str(exchange),  # its files list the whole environment: not for the run directory
+        "--host": "127.0.0.1",  # otherwise the launcher resolves the host name
+        "--log_dir": str(exchange),  # its log files list the whole environment, so keep them out of the run directory
         "--enable_gpu_log": "false",
         "--max_restart": "0",
     }
@@ -107,7 +107,7 @@ def _environment(
     """The launcher's environment, which the ranks inherit."""
     kept = {name: value for name, value in environ.items() if name not in _LAUNCHER_VARIABLES}
     added = {
-        # The ranks find the same modules as we do, and none by accident in the current folder.
+        # The ranks find the same modules as this process, and none from the current folder by accident.
         "PYTHONPATH": module_path(),
         "PYTHONSAFEPATH": "1",
         "PYTHONIOENCODING": "utf-8",
@@ -117,13 +117,13 @@ def _environment(
         "NLPCTL_ON_CPU": "0" if devices else "1",
     }
     added |= {f"NLPCTL_{name}": environ[name] for name in ("http_proxy", "https_proxy") if name in environ}
-    # Importing Paddle, the launcher would set it to 1, and the ranks would take that for the user's wish.
+    # The launcher imports Paddle, which would set it to 1, and the ranks would take that as the user's setting.
     added["OMP_NUM_THREADS"] = environ.get("OMP_NUM_THREADS", str(max(1, physical_cores() // nproc)))
     visible = visible_devices(devices, environ)
     if visible is not None:
         added["CUDA_VISIBLE_DEVICES"] = visible
     elif not devices:
-        # The launcher deals out one card per rank where this variable exists, and counts cards itself where it
-        # does not, also those it should not use. Placeholders content it on CPU and GPU builds alike.
+        # If this variable is set, the launcher assigns one GPU of it per rank; otherwise it counts all GPUs, even those
+        # it must not use. Placeholders work on CPU and GPU builds.
         added |= {"CUDA_VISIBLE_DEVICES": ",".join(["-1"] * nproc), "PADDLE_DISTRI_BACKEND": "gloo"}
     return {**kept, **added}

@@ -1,4 +1,4 @@
-"""The process between `launch` and its ranks: Paddle's own launcher, tied to the life of its parent."""
+"""The process between `launch` and its ranks: Paddle's launcher, which ends together with its parent."""
 
 from __future__ import annotations
 

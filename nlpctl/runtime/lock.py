@@ -1,4 +1,4 @@
-"""One writer at a time: a lock that the kernel drops when its holder ends, however it ends."""
+"""A file lock that the kernel releases when its holder ends, even after a crash."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from pathlib import Path
 
 
 def take_lock(path: Path) -> int | None:
-    """Lock an existing file or folder for this process; None when another holder has it.
+    """Lock an existing file or folder for this process; None if another process holds the lock.
 
-    Returns a descriptor: `os.close` gives the lock back. On file systems without locks (some network
-    mounts) the descriptor comes without one.
+    Returns a descriptor: `os.close` releases the lock. On file systems without locks (some network mounts) the
+    descriptor comes without one.
     """
     handle = os.open(path, os.O_RDONLY)
     try:

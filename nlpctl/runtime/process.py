@@ -1,16 +1,16 @@
-"""What must be set before Paddle is imported, and what right after.
+"""Process set-up before and right after the import of Paddle.
 
     setup = set_up_process(recipe)                  # once, at the top of a command or of a worker process
 
-or, where something has to happen between the two (`nlpctl train` reads its data, which may be wrong):
+or in two steps (`nlpctl train` reads its data in between, which may be wrong):
 
     setup = prepare_process(recipe.runtime, seed)   # before the first `import paddle`
     configure_paddle(setup, seed)                   # imports it
 
-Whoever needs to know device or threads is handed the ProcessSetup; nobody below sets up anything.
+Code that needs device or threads gets the ProcessSetup as an argument; nothing below sets up the process again.
 
-Which value wins: one written in the recipe or as a flag; else what the environment already holds; else our
-own default (threads, the AMD setting, log level). Environment variables never beat the command line.
+Precedence: a value in the recipe or a flag; else the existing environment variable; else nlpctl's default (threads, the
+AMD setting, log level).
 
 PYTHONHASHSEED only matters when Python starts, so nothing in nlpctl may depend on the order of a set or
 on hash(); prepare_process sets it for processes started later.
@@ -43,14 +43,14 @@ from nlpctl.runtime.ranks import is_child, local_size, rank, world_size
 # Both are known to GPU builds only; a CPU build ignores them and is deterministic without.
 DETERMINISTIC_FLAGS = {"FLAGS_cudnn_deterministic": "1", "FLAGS_embedding_deterministic": "1"}
 CUBLAS_WORKSPACE = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}  # cuBLAS sums in a fixed order only with this
-MKL_SLOW_PATH = {"MKL_DEBUG_CPU_TYPE": "0"}  # what MKL takes by itself
+MKL_SLOW_PATH = {"MKL_DEBUG_CPU_TYPE": "0"}  # MKL's own default
 
-# Known noise that tells a user nothing he could act on.
+# Known useless output: users cannot act on it.
 _USELESS_WARNINGS = (
     r"Setuptools is replacing distutils",
     r"pkg_resources is deprecated",
     r"No ccache found",
-    r"You are using GPU version Paddle, but your CUDA device is not set properly",  # we hid the cards ourselves
+    r"You are using GPU version Paddle, but your CUDA device is not set properly",  # nlpctl hid the GPUs itself
     r"full_graph=False don't support input_spec",
 )
 _USELESS_LINES = ("WARNING: OMP_NUM_THREADS set to", "PLEASE USE OMP_NUM_THREADS WISELY")
@@ -58,7 +58,7 @@ _USELESS_LINES = ("WARNING: OMP_NUM_THREADS set to", "PLEASE USE OMP_NUM_THREADS
 
 @dataclass(frozen=True)
 class ProcessSetup:
-    """How this process runs: Paddle's device name, threads, and its place among the processes."""
+    """The set-up of this process: Paddle's device name, threads, and its rank among the processes."""
 
     device: str  # "cpu", "gpu:0", ...
     threads: int
@@ -68,7 +68,7 @@ class ProcessSetup:
 
 @dataclass(frozen=True)
 class Setting:
-    """One environment variable; `explicit` when the recipe or a flag asks for it by name."""
+    """One environment variable; `explicit`: the recipe or a flag sets it."""
 
     name: str
     value: str
@@ -76,9 +76,9 @@ class Setting:
 
 
 def set_up_process(recipe: Recipe) -> ProcessSetup:
-    """This process as the recipe's runtime section wants it, with Paddle and PaddleNLP imported in it, and seeded.
+    """Set up this process by the recipe's runtime section, import Paddle and PaddleNLP, and seed random generators.
 
-    UserError as of `prepare_process`.
+    UserError as in `prepare_process`.
     """
     setup = prepare_process(one_process(recipe.runtime), recipe.training.seed)
     configure_paddle(setup, recipe.training.seed)
@@ -95,13 +95,13 @@ def one_process(runtime: RuntimeSection) -> RuntimeSection:
 
 
 def prepare_process(runtime: RuntimeSection, seed: int) -> ProcessSetup:
-    """Put the recipe's runtime settings in effect. Call it before anything imports Paddle.
+    """Apply the recipe's runtime settings. Call it before anything imports Paddle.
 
-    In a process that is set up already nothing changes, as where Python code calls several commands.
-    Raises UserError for settings this machine cannot give, and, where Paddle is already imported, for those
-    asked for by the recipe that are not in effect.
+    In a process that is already set up nothing changes, e.g. if Python code calls several commands. Raises UserError
+    for settings that this machine does not support, and, if Paddle is already imported, for explicit settings that are
+    not in effect.
     """
-    cards = () if is_child() else runtime.devices  # a launched process sees no others
+    cards = () if is_child() else runtime.devices  # a launched process sees only its own GPU
     device = choose_device(runtime.device, cards)
     settings = plan_environment(runtime, device, seed, os.environ, cpu_info(), physical_cores())
     if "paddle" in sys.modules:
@@ -115,7 +115,7 @@ def prepare_process(runtime: RuntimeSection, seed: int) -> ProcessSetup:
 def plan_environment(
     runtime: RuntimeSection, device: str, seed: int, environ: Mapping[str, str], cpu: CpuInfo, cores: int
 ) -> list[Setting]:
-    """The variables to set, those already holding another's choice left out. Changes nothing but the cache folder."""
+    """The variables to set, without those that the environment already has. Creates the cache folder, nothing else."""
     explicit = {**_device_variables(runtime, device, environ), **_asked_variables(runtime, cpu)}
     automatic = {"GLOG_minloglevel": "2", "PYTHONHASHSEED": str(seed % 2**32)}
     if runtime.threads is None:
@@ -127,7 +127,7 @@ def plan_environment(
 
 
 def amd_variables(cpu: CpuInfo) -> dict[str, str]:
-    """What makes the bundled MKL take its fast kernels on a processor that is not Intel's; {} without AVX2.
+    """The variables that make the bundled MKL use its fast kernels on non-Intel processors; {} without AVX2.
 
     MKL_DEBUG_CPU_TYPE is undocumented: 5 selects the AVX2 kernels, 7 the AVX-512 ones. On a Zen 5 EPYC a
     2000x2000 product takes 1.75 CPU seconds without, 0.72 with 5 and 0.38 with 7, with the same error.
@@ -138,7 +138,8 @@ def amd_variables(cpu: CpuInfo) -> dict[str, str]:
 
 
 def configure_paddle(setup: ProcessSetup, seed: int) -> None:
-    """Import Paddle without its noise, choose the device and seed Python, NumPy and Paddle. After prepare_process."""
+    """Import Paddle without its useless output, choose the device and seed Python, NumPy and Paddle. After
+    prepare_process."""
     terminated = signal.getsignal(signal.SIGTERM)
     with quiet_import():
         import numpy
@@ -161,7 +162,7 @@ def quiet_import() -> Iterator[None]:
 
 
 def quiet_libraries() -> None:
-    """PaddleNLP speaks up only for warnings; known useless Python warnings are dropped. After the imports."""
+    """PaddleNLP logs only warnings; known useless Python warnings are dropped. After the imports."""
     _drop_useless_warnings()
     if "paddlenlp" in sys.modules:
         from paddlenlp.utils.log import logger
@@ -170,24 +171,24 @@ def quiet_libraries() -> None:
 
 
 def _device_variables(runtime: RuntimeSection, device: str, environ: Mapping[str, str]) -> dict[str, str]:
-    """Which cards are visible. An empty list is what Paddle itself tests for; "-1" makes CUDA report an error."""
+    """The visible GPUs. "" hides all of them, as Paddle itself tests for; "-1" would make CUDA report an error."""
     if device == "cpu":
         return {"CUDA_VISIBLE_DEVICES": ""}
-    if is_child():  # the parent narrowed the cards already
+    if is_child():  # the parent has already selected the GPU
         return {}
     visible = visible_devices(runtime.devices, environ)
     return {} if visible is None else {"CUDA_VISIBLE_DEVICES": visible}
 
 
 def _asked_variables(runtime: RuntimeSection, cpu: CpuInfo) -> dict[str, str]:
-    """What the recipe asks for by name, apart from the device."""
+    """The variables that the recipe sets explicitly, except the device."""
     asked = flag_environment(runtime.flags)
     if runtime.deterministic:
         asked |= _deterministic_variables(asked)
     if runtime.threads is not None:
         if runtime.threads < 1:
             raise UserError("threads must be at least 1", "runtime.threads", "leave it out for all physical cores")
-        # MKL_NUM_THREADS, where set, beats OMP_NUM_THREADS for matrix products.
+        # MKL_NUM_THREADS, if set, overrides OMP_NUM_THREADS for matrix products.
         asked |= {"OMP_NUM_THREADS": str(runtime.threads), "MKL_NUM_THREADS": str(runtime.threads)}
     if runtime.amd_fast_math is not None:
         asked |= amd_variables(cpu) if runtime.amd_fast_math else MKL_SLOW_PATH
@@ -197,7 +198,7 @@ def _asked_variables(runtime: RuntimeSection, cpu: CpuInfo) -> dict[str, str]:
 
 
 def _deterministic_variables(flags: Mapping[str, str]) -> dict[str, str]:
-    """Raises UserError where runtime.flags says the opposite."""
+    """Raises UserError if runtime.flags contradicts runtime.deterministic."""
     problems = [
         Problem(
             f"{name} is switched off, but runtime.deterministic is true", f"runtime.flags.{name}", "drop one of them"
@@ -211,9 +212,9 @@ def _deterministic_variables(flags: Mapping[str, str]) -> dict[str, str]:
 
 
 def _require_in_effect(settings: list[Setting]) -> None:
-    """Paddle has read its environment already: what the recipe asks for must be there, our defaults may lack.
+    """Paddle has already read its environment: explicit settings must be in effect, defaults may be missing.
 
-    The device is not among it: configure_paddle chooses it, and Paddle itself refuses a card it cannot see.
+    The device is not checked: configure_paddle chooses it, and Paddle itself refuses an invisible GPU.
     """
     missing = [
         f"{each.name}={each.value} (is {os.environ.get(each.name, 'unset')})"
@@ -229,7 +230,7 @@ def _require_in_effect(settings: list[Setting]) -> None:
 
 
 def _paddle_device(device: str) -> str:
-    """Paddle's name for this process's device; a launched rank is told its card among the visible ones."""
+    """Paddle's name for this process's device; the launcher tells each rank its GPU."""
     return f"gpu:{os.environ.get('FLAGS_selected_gpus', '0')}" if device == "gpu" else "cpu"
 
 
@@ -242,9 +243,9 @@ def _threads() -> int:
 
 
 class _WithoutNoise(io.TextIOBase):
-    """Stands in for stderr and forwards all but _USELESS_LINES.
+    """Replaces stderr and forwards everything but _USELESS_LINES.
 
-    It goes on forwarding after the import, because loggers made meanwhile hold on to it.
+    It keeps forwarding after the import, because loggers created meanwhile keep a reference to it.
     """
 
     def __init__(self, stream: TextIO):

@@ -1,4 +1,4 @@
-"""What is changed in this process for a while, and then put back."""
+"""Temporary changes of process state."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import random
 import sys
 from collections.abc import Iterator
 
-TURN = 1e-4  # seconds that a thread may keep another one waiting
+TURN = 1e-4  # seconds that a thread may hold the GIL while another one waits
 
 
 @contextlib.contextmanager
 def process_kept() -> Iterator[None]:
-    """Device and random states of Python, NumPy and Paddle are afterwards what they were before the body.
+    """Restore the device and the random states of Python, NumPy and Paddle at the end of the context.
 
-    Of libraries that are not imported yet there is nothing to keep.
+    Libraries that are not imported yet are ignored.
     """
     state = random.getstate()
     numpy, paddle = sys.modules.get("numpy"), sys.modules.get("paddle")
@@ -36,9 +36,9 @@ def process_kept() -> Iterator[None]:
 
 @contextlib.contextmanager
 def silent_stderr() -> Iterator[None]:
-    """Inside, what C and C++ code writes to stderr is dropped; so is what other threads write there meanwhile.
+    """Inside the context, stderr is dropped, including the output of C and C++ code and of other threads.
 
-    For calls that tell what went wrong by raising, and chatter besides.
+    For calls that raise exceptions for their errors and write useless output besides.
     """
     sys.stderr.flush()
     kept = os.dup(2)
@@ -53,10 +53,10 @@ def silent_stderr() -> Iterator[None]:
 
 @contextlib.contextmanager
 def gc_frozen() -> Iterator[None]:
-    """In the body, the garbage collector leaves alone the objects that are there already.
+    """Inside the context, the garbage collector ignores existing objects (gc.freeze).
 
-    Paddle and PaddleNLP make a million of them; walking these takes a tenth of a second or more, again and again while
-    rows come and go, and doubles what a row costs beside the engine. Objects that the body makes are collected as ever.
+    Paddle and PaddleNLP create a million objects. Each full collection takes a tenth of a second or more, and frequent
+    collections double the cost of a row outside the engine. New objects are collected as usual.
     """
     gc.freeze()
     try:
@@ -67,9 +67,9 @@ def gc_frozen() -> Iterator[None]:
 
 @contextlib.contextmanager
 def short_turns() -> Iterator[None]:
-    """In the body, a thread that comes back from an engine waits for Python no longer than TURN.
+    """Inside the context, a thread that returns from an engine waits for the GIL no longer than TURN.
 
-    By default it waits 5 ms, more than a small network takes for a batch.
+    The default of 5 ms is more than a small network needs for a batch.
     """
     usual = sys.getswitchinterval()
     sys.setswitchinterval(TURN)

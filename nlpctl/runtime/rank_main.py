@@ -1,7 +1,7 @@
 """The start of one rank: `python -m nlpctl.runtime.rank_main PROGRAM...` runs `python PROGRAM...` in place.
 
-What it adds: a log of its own (rank 0's stdout goes to the pipe that `launch` reads), its process id and its
-exit code left where `launch` finds them, and an end together with the launcher.
+It adds a log per rank (rank 0's stdout goes to the pipe that `launch` reads), files with process id and exit code for
+`launch`, and termination together with the launcher.
 """
 
 from __future__ import annotations
@@ -52,22 +52,22 @@ def _run(program: list[str]) -> int:
 
 
 def _open_log(exchange: Path) -> None:
-    """From here on stderr (and the stdout of all but rank 0) goes to this rank's log."""
+    """Redirect stderr (and stdout, except for rank 0) to this rank's log."""
     log = Path(os.environ["NLPCTL_LOG_DIR"]) / f"rank-{rank()}.log"
     handle = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
     os.dup2(handle, 2)
     os.dup2(os.open(exchange / "stdout", os.O_WRONLY) if rank() == 0 else handle, 1)
-    # Python's own streams took the old files for seekable, which the new ones may not be.
+    # Python's streams cached whether the old files are seekable; the new ones may differ.
     sys.stdout = open(1, "w", encoding="utf-8", closefd=False)
     sys.stderr = open(2, "w", encoding="utf-8", errors="backslashreplace", buffering=1, closefd=False)
 
 
 def _mend_environment() -> None:
-    """Undo what Paddle's launcher does to the environment that the ranks must not see."""
-    for name in ("http_proxy", "https_proxy"):  # it drops them, and downloads need them
+    """Undo changes of the environment by Paddle's launcher."""
+    for name in ("http_proxy", "https_proxy"):  # the launcher removes proxies, which downloads need
         if f"NLPCTL_{name}" in os.environ:
             os.environ[name] = os.environ[f"NLPCTL_{name}"]
-    if os.environ["NLPCTL_ON_CPU"] == "1":  # the cards it was told of are placeholders
+    if os.environ["NLPCTL_ON_CPU"] == "1":  # its GPU numbers are placeholders
         os.environ.pop("FLAGS_selected_gpus", None)
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
 

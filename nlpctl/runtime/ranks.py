@@ -1,4 +1,4 @@
-"""Which of several processes this is, told by paddle.distributed.launch through the environment."""
+"""Rank and world size, from the environment variables of paddle.distributed.launch."""
 
 from __future__ import annotations
 

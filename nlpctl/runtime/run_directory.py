@@ -1,4 +1,4 @@
-"""The run directory: what lies where, who may write to it, and in which state it is.
+"""The run directory: its files, its lock, and its state.
 
     NAME/recipe.yaml     the resolved recipe: running it again reproduces the run
          manifest.json   command, versions, git commit, device, seed, data hashes, times, state
@@ -6,7 +6,7 @@
          checkpoints/    checkpoint-N, complete or absent
          model/          the best model; any command accepts this folder
          metrics.json    final scores per split
-         mistakes.json   the rows of dev (or test) that the model is most wrong about
+         mistakes.json   the worst errors on dev (or test)
          report.html     all of this as one page
          logs/           one log per process when there are several; VisualDL
 """
@@ -89,19 +89,19 @@ class RunDirectory:
 
     @property
     def is_finished(self) -> bool:
-        """Whether a training ended well here, so that its model can be taken."""
+        """Whether a training finished here, so that its model can be used."""
         return self.manifest_file.is_file() and self.read_manifest()["state"] == "finished" and self.model.is_dir()
 
     @property
     def is_of_compress(self) -> bool:
-        """Whether `nlpctl compress` makes the network here. Its recipe does not hold what it learns from."""
+        """Whether this is a network of `nlpctl compress`, whose recipe does not include the teacher."""
         try:
             return self.read_manifest().get("made_by") == OF_COMPRESS["made_by"]
-        except UserError:  # there is none, or whoever needs it tells that it cannot be read
+        except UserError:  # missing, or unreadable, which the code that needs it reports
             return False
 
     def to_go_on(self, change: str = "") -> str:
-        """For hints: the command that goes on with this run, with the flags `change`."""
+        """For hints: the command that resumes this run, with the flags `change`."""
         if self.is_of_compress:
             return "the same `nlpctl compress` command" + (f" with `{change}`" if change else "")
         return f"`nlpctl train {self.path} --resume{f' {change}' if change else ''}`"
@@ -111,13 +111,13 @@ class RunDirectory:
         try:
             manifest = json.loads(self.manifest_file.read_text(encoding="utf-8"))
             if not isinstance(manifest, dict) or manifest.get("format") != FORMAT or "state" not in manifest:
-                raise ValueError("it is not a manifest of this nlpctl")
+                raise ValueError("it is not a manifest of this version of nlpctl")
             return manifest
         except (OSError, ValueError) as error:
             raise UserError(
                 f"the manifest cannot be read ({error})",
                 where=str(self.manifest_file),
-                hint="give another training.output_dir, or delete this folder if it is not needed",
+                hint="use another training.output_dir, or delete this folder if it is not needed",
             ) from None
 
     def last_checkpoint(self) -> Path | None:
@@ -128,13 +128,13 @@ class RunDirectory:
     # -- beginning ---------------------------------------------------------------------------
 
     def check(self, *, resume: bool, overwrite: bool) -> None:
-        """What `begin` refuses, as far as it can be told before the data are read.
+        """The checks of `begin` that are possible before the data is read.
 
         Raises UserError when the directory holds a finished run (unless `overwrite`), an unfinished one
         (unless `resume` or `overwrite`), a run in progress, or files that are not a run's.
         """
         if resume and overwrite:
-            raise UserError("--resume and --overwrite exclude each other", where="--resume", hint="keep one of them")
+            raise UserError("--resume and --overwrite cannot be combined", where="--resume", hint="keep one of them")
         if self.manifest_file.exists():
             self._refuse_if_in_progress()
             old = self.read_manifest()
@@ -144,11 +144,11 @@ class RunDirectory:
             raise UserError(
                 "the folder is not empty and is not a run directory; nlpctl does not write into it",
                 where=str(self.path),
-                hint="give another training.output_dir",
+                hint="use another training.output_dir",
             )
 
     def begin(self, manifest: Mapping[str, Any], recipe_yaml: str, *, resume: bool, overwrite: bool) -> None:
-        """Take the directory for a run: check that nothing is lost by it, then write recipe and manifest.
+        """Create or resume the run: check that no result gets lost, then write recipe and manifest.
 
         Raises UserError as `check` does, and when a resumed run would see other data.
         """
@@ -170,7 +170,7 @@ class RunDirectory:
             raise
 
     def _write_beginning(self, manifest: Mapping[str, Any], recipe_yaml: str, overwrite: bool) -> None:
-        """Manifest and recipe of a run that begins, or goes on, in a folder that is ours."""
+        """Write manifest and recipe of a new or resumed run in a locked folder."""
         started = _now()
         resumed_from: list[dict[str, Any]] = []
         if self.manifest_file.exists():
@@ -200,7 +200,7 @@ class RunDirectory:
         write_text_atomic(self.recipe_file, recipe_yaml)
 
     def _refuse_to_replace(self, state: str, resume: bool) -> None:
-        """A run that is `state` stays as it is, unless it is unfinished and to be resumed."""
+        """UserError for an existing run in `state`, unless it is unfinished and resumed."""
         if resume and state == "finished":
             raise UserError(
                 "the run is finished; there is nothing to resume",
@@ -211,7 +211,7 @@ class RunDirectory:
             raise UserError(
                 f"the folder holds a run that is {state}",
                 where=str(self.path),
-                hint="use " + ("" if state == "finished" else "--resume to go on, ")
+                hint="use " + ("" if state == "finished" else "--resume to continue, ")
                 + "--overwrite to train again, or another training.output_dir",
             )
 
@@ -221,7 +221,7 @@ class RunDirectory:
             self._let_go()
 
     def _take(self) -> None:
-        """Hold the folder's lock from here on; UserError while another run holds it."""
+        """Lock the folder; UserError if another run holds the lock."""
         if self._lock is not None:
             return
         self._lock = take_lock(self.path)
@@ -229,7 +229,7 @@ class RunDirectory:
             raise UserError(
                 f"the run is in progress (process {self.read_manifest()['pid']})",
                 where=str(self.path),
-                hint="wait for it, stop it, or give another training.output_dir",
+                hint="wait for it, stop it, or use another training.output_dir",
             )
 
     def _let_go(self) -> None:
@@ -238,7 +238,7 @@ class RunDirectory:
             self._lock = None
 
     def _refuse_if_different(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-        """A resumed run must see the same data, cut into the same batches; the caller compares the recipe itself."""
+        """UserError if a resumed run would see other data or other batches; the caller compares the recipe."""
         if old["processes"] != new["processes"]:
             raise UserError(
                 f"the run began with {old['processes']} process(es), not {new['processes']}: the batches would differ",
@@ -254,22 +254,22 @@ class RunDirectory:
             )
 
     def _forget_progress(self) -> None:
-        """Remove what a resumed run starts from. Before the new manifest: no other run may go on from it."""
+        """Remove the checkpoints of an earlier run, before the new manifest, so that no run resumes from them."""
         remove_dir(self.checkpoints)
         self.recipe_file.unlink(missing_ok=True)
 
     def _clear(self) -> None:
-        """Remove what else an earlier run wrote, but not the manifest, and nothing that is not a run's."""
+        """Remove the other files of an earlier run, except the manifest and files that nlpctl did not write."""
         remove_dir(self.model)
         remove_dir(self.logs)
         for file in (self.events_file, self.metrics_file, self.mistakes_file, self.report_file):
             file.unlink(missing_ok=True)
 
-    # -- the course of the run ---------------------------------------------------------------
+    # -- during the run ---------------------------------------------------------------
 
     @contextlib.contextmanager
     def recorded(self) -> Iterator[None]:
-        """Run the body; the manifest then says finished, failed or interrupted, whatever happened."""
+        """At the end of the context, the manifest says finished, failed or interrupted, in any case."""
         try:
             with sigterm_interrupts():
                 yield
@@ -292,7 +292,7 @@ class RunDirectory:
 
     def _resume_hint(self) -> str:
         checkpoint = self.last_checkpoint()
-        place = "the start, for there is no checkpoint yet" if checkpoint is None else checkpoint.name
+        place = "the start, since there is no checkpoint yet" if checkpoint is None else checkpoint.name
         return f"{self.to_go_on()} goes on from {place}"
 
     def update_manifest(self, **values: Any) -> None:
@@ -303,7 +303,7 @@ class RunDirectory:
         self.update_manifest(state=state, error=error, ended=_now())
 
     def _end_badly(self, state: str, error: str) -> None:
-        """As `_end`; a manifest that cannot be written (a full disk) must not hide what went wrong."""
+        """Like `_end`, but an error while writing the manifest (a full disk) must not hide the original error."""
         with contextlib.suppress(OSError, UserError):
             self._end(state, error)
 

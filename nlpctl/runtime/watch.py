@@ -1,4 +1,4 @@
-"""Watching launched ranks: relay rank 0, notice the first failure, end them all."""
+"""Watch launched ranks: relay rank 0, detect the first failure, stop all."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from nlpctl.runtime.interrupt import STOP_SECONDS
 from nlpctl.runtime.worker import is_alive
 
 POLL_SECONDS = 0.05
-SETTLE_SECONDS = 1.0  # a failure of one rank pulls others down; they get this long to tell theirs
+SETTLE_SECONDS = 1.0  # seconds for the other ranks to report their errors after a first failure
 TERM_SECONDS = 3.0  # from SIGTERM to SIGKILL
 INTERRUPT_SECONDS = 10.0  # from the end of the first interrupted rank to SIGTERM for the others
 SHOWN_LINES = 20
@@ -36,9 +36,9 @@ class Ended:
 
     @property
     def blame(self) -> tuple[int, float, int]:
-        """Sorts the likeliest cause first: a user's error, a death, then whoever failed earliest.
+        """Sort key; the most likely cause comes first: a user's error, a crash, then the earliest failure.
 
-        A user's error is one of all ranks as a rule; rank 0's was shown already, so it goes before the others'.
+        A user's error usually occurs on all ranks; rank 0's is already shown, so it comes first.
         """
         if self.code == EXIT_USER:
             return (0, 0.0, self.rank)
@@ -46,12 +46,12 @@ class Ended:
 
 
 class Watch:
-    """Watches the ranks of one launch; leaving the context ends whatever still runs."""
+    """Watches the ranks of one launch; leaving the context stops all that still run."""
 
     def __init__(self, launcher: subprocess.Popen[Any], nproc: int, exchange: Path, log_dir: Path):
         self._launcher, self._nproc, self._exchange, self._log_dir = launcher, nproc, exchange, log_dir
         self._log_starts = [_size(self._log(rank)) for rank in range(nproc)]  # a resumed run appends
-        # Opened for writing too, so that it neither blocks now nor ends when rank 0 does.
+        # Opened for writing too: so opening does not block, and the pipe has no end of file when rank 0 exits.
         self._pipe = os.open(exchange / "stdout", os.O_RDWR | os.O_NONBLOCK)
         self._stdout, self._stderr = _Relay(sys.stdout), _Relay(sys.stderr)
         self._log_read = self._log_starts[0]
@@ -66,7 +66,7 @@ class Watch:
             os.close(self._pipe)
 
     def until_end(self) -> int:
-        """The exit code of the whole: see `launch`."""
+        """The overall exit code: see `launch`."""
         try:
             while True:
                 self._relay()
@@ -79,7 +79,7 @@ class Watch:
                 if self._launcher.poll() is not None and not self._wait(self._any_failed, SETTLE_SECONDS):
                     return self._lost()
         except KeyboardInterrupt:
-            console.note("interrupted: the processes end after a common step (once more: at once)")
+            console.note("interrupted: all processes stop after a common step; Ctrl-C again to stop now")
             for rank in self._running():
                 os.kill(self._process(rank), signal.SIGINT)
             self._wait(lambda: bool(self._ended()), STOP_SECONDS + TERM_SECONDS)
@@ -98,10 +98,10 @@ class Watch:
         return first.code if first.code in (EXIT_USER, EXIT_INTERRUPTED) else EXIT_FAILED
 
     def _lost(self) -> int:
-        """The launcher ended, and no rank told why: they never started."""
+        """The launcher ended without any exit code of a rank, so they never started."""
         text = "".join(path.read_text(errors="replace") for path in sorted(self._exchange.glob("workerlog.*")))
         text = text or (self._exchange / "launcher.log").read_text(errors="replace")
-        console.error(Problem(f"the processes could not be started (exit code {self._launcher.returncode})"))
+        console.error(Problem(f"the processes could not start (exit code {self._launcher.returncode})"))
         for line in text.splitlines()[-SHOWN_LINES:]:
             console.note(line)
         return EXIT_FAILED
@@ -110,7 +110,7 @@ class Watch:
         found = []
         for rank in range(self._nproc):
             pid, code = self._exchange / f"{rank}.pid", self._exchange / f"{rank}.exit"
-            alive = not pid.exists() or is_alive(int(pid.read_text()))  # asked first: the code is left before the end
+            alive = not pid.exists() or is_alive(int(pid.read_text()))  # before the code, which is written first
             if code.exists():
                 found.append(Ended(rank, int(code.read_text()), code.stat().st_mtime))
             elif not alive:
@@ -131,7 +131,7 @@ class Watch:
         for rank in self._running():
             _signal_group(self._process(rank), signal.SIGTERM)
         self._wait(lambda: not self._running(), TERM_SECONDS)
-        self._launcher.kill()  # takes along ranks that have only just started: see rank_main
+        self._launcher.kill()  # also stops ranks that have just started: see rank_main
         self._launcher.wait()
         for path in self._exchange.glob("*.pid"):
             _signal_group(int(path.read_text()), signal.SIGKILL)  # data loader workers too
@@ -170,7 +170,7 @@ class Watch:
 
 
 class _Relay:
-    """Bytes from a rank to a text stream of ours; a character cut in two waits for its rest."""
+    """Forwards bytes of a rank to a text stream; an incomplete character waits for its remaining bytes."""
 
     def __init__(self, stream: TextIO):
         self._stream = stream

@@ -1,6 +1,6 @@
-"""Another Python process: how it is started, asked and ended, and how it ended. None outlives the one that started it.
+"""Python subprocesses: start, requests, end and exit status. None outlives its parent.
 
-`run_python` runs code or a module once. A `Worker` answers what it is asked until it is ended.
+`run_python` runs code or a module once. A `Worker` answers requests until it is ended.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True)
 class Answer:
-    """What a Python process wrote to stdout and stderr, and its exit code: None where its time was up."""
+    """Stdout, stderr and exit code of a Python process; the code is None after a timeout."""
 
     output: str
     errors: str
@@ -34,7 +34,8 @@ class Answer:
 
     @property
     def failure(self) -> str:
-        """How it failed: the last line that names an error, else the last there is, else its end; "" if it did not."""
+        """The failure: the last line that names an error, else the last line, else the exit status; "" if it
+        succeeded."""
         if self.code == 0:
             return ""
         lines = [line.strip() for line in self.errors.splitlines() if line.strip()]
@@ -43,7 +44,7 @@ class Answer:
 
 
 def run_python(*arguments: str, environ: dict[str, str] | None = None, seconds: float | None = None) -> Answer:
-    """Run `python ARGUMENTS` to its end, in a process that finds the same modules as this one."""
+    """Run `python ARGUMENTS` to its end, with the same module search path."""
     env = {**os.environ, **(environ or {}), "PYTHONPATH": module_path(), "PYTHONIOENCODING": "utf-8"}
     command = [sys.executable, *arguments]
     try:
@@ -55,34 +56,34 @@ def run_python(*arguments: str, environ: dict[str, str] | None = None, seconds: 
 
 
 def module_path() -> str:
-    """PYTHONPATH for a process that is to find the same modules as this one."""
+    """PYTHONPATH that gives a new process the same modules as this one."""
     return os.pathsep.join(entry or os.getcwd() for entry in sys.path)
 
 
 def how_ended(code: int | None) -> str:
-    """An exit code in words; None: of a process that still runs."""
+    """An exit code in words; None: the process still runs."""
     if code is None:
         return "not yet"
     return f"exit {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
 
 
 class Worker:
-    """A spawned process that answers what it is asked. Call `end` in any case."""
+    """A spawned process that answers requests. `end` must always be called."""
 
     def __init__(self, opened: Callable[..., Callable[[Any], Any]], *arguments: Any, grace: float, daemon: bool):
-        """The process calls `opened(*arguments)`, and what that gives with each thing that it is asked.
+        """The process calls `opened(*arguments)` once, and calls its result with every request.
 
-        `opened` has to call `listen_for_interrupts`. `grace`: seconds for an end, after which the process is killed.
-        `daemon`: it ends with this one even where `end` was not called, and may not start processes itself.
+        `opened` must call `listen_for_interrupts`. `grace`: seconds to stop before the process is killed. `daemon`: it
+        ends with this process even without `end`, and must not start processes itself.
         """
         self._grace = grace
-        context = multiprocessing.get_context("spawn")  # a fork would share what this process has imported
+        context = multiprocessing.get_context("spawn")  # a fork would inherit Paddle, which does not survive it
         self._connection, self._child = context.Pipe()
         served = (self._child, os.getpid(), opened, arguments)
         self._process = context.Process(target=_serve, args=served, daemon=daemon)
 
     def start(self) -> None:
-        """Apart from __init__, so that who holds the worker can end it where Ctrl-C comes meanwhile."""
+        """Separate from __init__, so that the holder of the worker can end it if Ctrl-C comes during the start."""
         with undisturbed():
             self._process.start()
         self._child.close()
@@ -97,11 +98,11 @@ class Worker:
         return self._process.is_alive()
 
     def ask(self, asked: Any, where: str, hint: str = "", seconds: float | None = None) -> Any:
-        """What the process answers. Where it fails, the error is raised here; one of a library as RunFailed.
+        """Send a request and return the answer. Errors of the process are raised here; library errors as RunFailed.
 
-        `where` and `hint` go into the message where the process ended. TimeoutError after `seconds`.
+        `where` and `hint` are for the message if the process dies. TimeoutError after `seconds`.
         """
-        with contextlib.suppress(OSError):  # it has ended, and may have said why
+        with contextlib.suppress(OSError):  # it has ended, and may have sent the reason
             self._connection.send(asked)
         try:
             in_time = self._connection.poll(seconds)
@@ -118,7 +119,7 @@ class Worker:
         return answer
 
     def end(self, interrupt: bool = False) -> None:
-        """End the process: after what it does now, or with `interrupt` as Ctrl-C would; in the end by force."""
+        """End the process: after its current request, or with `interrupt` like Ctrl-C; after `grace` by force."""
         if self.pid is None:
             return
         if interrupt and self._process.is_alive():
@@ -137,15 +138,15 @@ class Worker:
 
 @dataclass(frozen=True)
 class _Failed:
-    """A library's own error: it may not be known to the process that asked."""
+    """Wraps a library's error, whose class the parent may not be able to import."""
 
     reason: str
 
 
 def _serve(connection: Connection, parent: int, opened: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
-    """The process."""
+    """The main function of the process."""
     die_with_parent(parent)
-    os.dup2(2, 1)  # what the user's own function prints is no result
+    os.dup2(2, 1)  # output of user functions must not mix with results on stdout
     try:
         answer = _outcome(opened, *arguments)
         if isinstance(answer, NlpctlError | _Failed):
@@ -153,12 +154,12 @@ def _serve(connection: Connection, parent: int, opened: Callable[..., Any], argu
             return
         while (asked := connection.recv()) is not None:
             connection.send(_outcome(answer, asked))
-    except (EOFError, BrokenPipeError, KeyboardInterrupt):  # the parent is gone, or was interrupted with us
+    except (EOFError, BrokenPipeError, KeyboardInterrupt):  # the parent has ended, or was interrupted too
         return
 
 
 def _outcome(call: Callable[..., Any], *arguments: Any) -> Any:
-    """What `call` gives, or what went wrong."""
+    """The result of `call`, or its exception."""
     try:
         return call(*arguments)
     except Interrupted:
@@ -171,11 +172,10 @@ def _outcome(call: Callable[..., Any], *arguments: Any) -> Any:
 
 @contextlib.contextmanager
 def undisturbed() -> Iterator[None]:
-    """Start processes in the body: Ctrl-C waits for its end, and in these until they call `listen_for_interrupts`.
-
-    A terminal's Ctrl-C reaches them too; while Python and modules are loaded it would be told by a traceback.
+    """Start processes inside this context: Ctrl-C is delayed until its end, and in the new processes until they call
+    `listen_for_interrupts`. A terminal's Ctrl-C reaches them too, and during imports it would print a traceback.
     """
-    resource_tracker.ensure_running()  # multiprocessing starts it with the first process, and then takes signals again
+    resource_tracker.ensure_running()  # starts with the first process, and unblocks signals
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -184,21 +184,21 @@ def undisturbed() -> Iterator[None]:
 
 
 def listen_for_interrupts(handler: Callable[[int, FrameType | None], object] = signal.default_int_handler) -> None:
-    """From here on Ctrl-C calls `handler`; one that came since the process was started comes now."""
+    """Handle Ctrl-C by `handler` from now on; a delayed one is delivered now."""
     signal.signal(signal.SIGINT, handler)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def die_with_parent(parent: int) -> None:
-    """Have the kernel kill this process when process `parent`, which started it, is gone (Linux)."""
+    """Let the kernel kill this process when its parent process ends (Linux)."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it went before we asked
+    if os.getppid() != parent:  # the parent ended before the call
         os._exit(1)
 
 
 def is_alive(process: int) -> bool:
-    """Whether `process` still runs; one that ended but was not waited for yet does not."""
+    """Whether `process` still runs; a zombie does not."""
     try:
         with open(f"/proc/{process}/stat", encoding="utf-8", errors="replace") as stream:
             return stream.read().rpartition(")")[2].split()[0] != "Z"

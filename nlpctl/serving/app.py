@@ -22,10 +22,10 @@ from nlpctl.serving.refused import Refused, failed, full
 from nlpctl.serving.settings import ServeSettings
 
 PATHS = ("/predict", "/health", "/metrics", "/openapi.json")
-_LARGE = 64_000  # bytes; a larger body is read in a thread, so that others are served meanwhile
-_CLIENT_GONE = 499  # counted, never sent
+_LARGE = 64_000  # bytes; a larger body is parsed in a thread, so that the event loop stays free
+_CLIENT_GONE = 499  # for metrics only; never sent
 _REFUSALS = {
-    "400": "The body is no JSON",
+    "400": "The body is not JSON",
     "408": "The body did not arrive in time",
     "413": "Too many rows or bytes",
     "415": "Not application/json in UTF-8",
@@ -51,13 +51,13 @@ _ERROR = {
 
 @dataclass
 class Service:
-    """What the handlers share. `facts`: what serves (task, engine ...), for /health."""
+    """Shared state of the handlers. `facts`: task, engine ... for /health."""
 
     reader: BodyReader
     batcher: Batcher
     settings: ServeSettings
     facts: Mapping[str, str]
-    keys: tuple[str, ...]  # that a row must have, for the description
+    keys: tuple[str, ...]  # keys that a row must have, for /openapi.json
     report: Callable[[BaseException], None]
     stopping: bool = False
     arriving: int = 0  # requests whose bodies are being read
@@ -67,13 +67,13 @@ class Service:
     )
     seconds: Histogram = field(
         default_factory=lambda: Histogram(
-            "nlpctl_request_seconds", "Seconds of an answered request, its arrival included.", SECONDS
+            "nlpctl_request_seconds", "Seconds of an answered request, including its arrival.", SECONDS
         )
     )
 
     def metrics(self) -> str:
-        facts = Gauge("nlpctl_info", "What serves.", lambda: 1, {**self.facts, "version": nlpctl.__version__})
-        stopping = Gauge("nlpctl_stopping", "1 from the signal to stop on.", lambda: self.stopping)
+        facts = Gauge("nlpctl_info", "The served model.", lambda: 1, {**self.facts, "version": nlpctl.__version__})
+        stopping = Gauge("nlpctl_stopping", "1 after the signal to stop.", lambda: self.stopping)
         own = (facts, stopping, self.requests, self.seconds)
         return exposition([*own, *self.batcher.metrics, *process_metrics()])
 
@@ -84,7 +84,7 @@ def make_app(service: Service) -> Callable[..., Awaitable[None]]:
 
     @app.post("/predict", openapi_extra=predict_schema(service.keys, service.settings.max_rows))
     async def predict(request: Request) -> Response:
-        """One row as an object, or several as a list; the answer has the same form, in the same order."""
+        """One row as an object, or several as a list; the answer has the same form and order."""
         started = time.monotonic()
         check_headers(request.headers.get("content-type", ""), request.headers.get("content-encoding", ""))
         rows = await _read(service, await _body(request, service))
@@ -94,7 +94,7 @@ def make_app(service: Service) -> Callable[..., Awaitable[None]]:
 
     @app.get("/health")
     async def health() -> Response:
-        """200 as long as requests are welcome; 503 while the service stops, or when it is broken."""
+        """200 while requests are accepted; 503 while the service stops, or if it is broken."""
         status = "stopping" if service.stopping else "ok" if service.batcher.alive else "broken"
         return _json(200 if status == "ok" else 503, {"status": status, **service.facts})
 
@@ -117,7 +117,7 @@ def make_app(service: Service) -> Callable[..., Awaitable[None]]:
 
 
 class _Outermost:
-    """Counts requests, says `Connection: close` while the service stops, and lets no exception out."""
+    """Counts requests, sends `Connection: close` while the service stops, and catches every exception."""
 
     def __init__(self, app: FastAPI, service: Service):
         self._app, self._service = app, service
@@ -136,7 +136,7 @@ class _Outermost:
 
         try:
             if scope.get("path") == "/predict" and scope.get("method") == "POST":
-                self._service.batcher.check_room()  # without routing: it is the flood of these that has to be cheap
+                self._service.batcher.check_room()  # before routing: under overload this answer must be cheap
             await self._app(scope, receive, noted)
         except Refused as error:
             await _json(error.status, error.content(), error.headers)(scope, receive, noted)
@@ -152,12 +152,12 @@ class _Outermost:
 
 
 async def _body(request: Request, service: Service) -> bytes:
-    """The body. Refused: it is too large (413), does not arrive in time (408), or is one of too many (503)."""
+    """The body. Refused: it is too large (413), does not arrive in time (408), or there are too many requests (503)."""
     settings = service.settings
     length = request.headers.get("content-length", "")
     if length.isdecimal() and int(length) > settings.max_body:
         raise _too_large(settings)
-    if service.arriving >= settings.queue:  # more than can wait; each may take max_body of memory
+    if service.arriving >= settings.queue:  # limits memory: each takes up to max_body
         raise full(1)
     service.arriving += 1
     try:
@@ -181,7 +181,7 @@ async def _collect(request: Request, settings: ServeSettings) -> bytes:
 
 def _too_large(settings: ServeSettings) -> Refused:
     problem = Problem(f"the body is larger than {settings.max_body} bytes", "body", "send fewer rows at a time")
-    return Refused(413, problem)  # the rest is read and dropped: a connection that is reset would lose the answer
+    return Refused(413, problem)  # read and drop the rest: closing early would reset the connection and lose the answer
 
 
 async def _read(service: Service, body: bytes) -> Rows:
@@ -191,7 +191,7 @@ async def _read(service: Service, body: bytes) -> Rows:
 
 
 async def _while_connected(request: Request, work: Awaitable[list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """What `work` gives; it is cancelled when the sender goes away, which raises ClientDisconnect."""
+    """The result of `work`; if the sender disconnects, it is cancelled and ClientDisconnect raised."""
     answering, leaving = asyncio.ensure_future(work), asyncio.ensure_future(_left(request))
     try:
         await asyncio.wait((answering, leaving), return_when=asyncio.FIRST_COMPLETED)
@@ -214,11 +214,11 @@ def _json(status: int, content: Any, headers: Mapping[str, str] | None = None) -
     return Response(text, status, dict(headers or {}), JSON_TYPE)
 
 
-# -- how /openapi.json describes POST /predict -------------------------------------------------
+# -- description of POST /predict in /openapi.json -------------------------------------------------
 
 
 def predict_schema(keys: tuple[str, ...], max_rows: int) -> dict[str, Any]:
-    """The body and the answers of POST /predict. `keys`: those that a row must have; it may have others."""
+    """The body and the answers of POST /predict. `keys`: required keys of a row; others are allowed."""
     row = {"type": "object", "required": list(keys), "properties": {key: {} for key in keys}}
     rows = {"type": "array", "items": row, "minItems": 1, "maxItems": max_rows}
     answer = {"type": "object", "description": "What `nlpctl predict` writes for the row"}

@@ -1,10 +1,10 @@
-"""Requests that wait, put together into batches for one engine.
+"""Dynamic batching: waiting requests form batches for one engine.
 
     submit (event loop) --queue, bounded--> one thread: answer(rows) --> back to each request
 
-While the engine computes, the next batches gather, so under load they fill by themselves; an idle engine starts at
-once, or after `batch_wait`. Several batches are taken at a time and their requests sorted by length: a batch is as slow
-as its longest row, and on real texts this makes 1.5 times the rows per second.
+While the engine computes, requests gather, so under load batches fill without waiting. An idle engine starts at once,
+or after `batch_wait`. Several batches are taken together and their requests sorted by length: a batch is as slow as its
+longest row, and on real texts sorting gives 1.5 times the rows per second.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from nlpctl.serving.metrics import SECONDS, Counter, Gauge, Histogram, Metric
 from nlpctl.serving.refused import Refused, failed, full, unusable
 from nlpctl.serving.settings import ServeSettings
 
-Answer = Callable[[Sequence[Any]], list[dict[str, Any]]]  # rows, bad ones among them, to their answers in order
+Answer = Callable[[Sequence[Any]], list[dict[str, Any]]]  # rows, including bad ones, to their answers in order
 Size = Callable[[Any], int]  # of a row; grows with the time it takes
-WINDOW = 4  # batches that are taken at a time
+WINDOW = 4  # batches taken from the queue together
 BATCH_ROWS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
 
@@ -41,18 +41,18 @@ class Batcher:
     """The queue of a service and the thread of its engine. Used in one event loop."""
 
     def __init__(self, answer: Answer, size: Size, settings: ServeSettings, report: Callable[[BaseException], None]):
-        """`report` is told of every failure that is not the sender's mistake."""
+        """`report` is called with every failure that is not the sender's mistake."""
         self._answer, self._size, self._settings, self._report = answer, size, settings, report
         self._queue: deque[_Waiting] = deque()
         self._some = asyncio.Event()
         self._thread = ThreadPoolExecutor(1, "engine")
         self._task: asyncio.Task[None] | None = None
         self._waiting_rows = self._computed_rows = 0
-        self._rate = 0.0  # rows per second, of late
+        self._rate = 0.0  # recent rows per second
         self.rows = Counter("nlpctl_rows_total", "Rows that were answered.")
         self.failures = Counter("nlpctl_engine_failures_total", "Requests that the engine failed on.")
-        self.batch_rows = Histogram("nlpctl_batch_rows", "Rows of a batch.", BATCH_ROWS)
-        self.batch_seconds = Histogram("nlpctl_batch_seconds", "Seconds from a batch to its answers.", SECONDS)
+        self.batch_rows = Histogram("nlpctl_batch_rows", "Rows per batch.", BATCH_ROWS)
+        self.batch_seconds = Histogram("nlpctl_batch_seconds", "Seconds to compute a batch.", SECONDS)
         self.wait_seconds = Histogram("nlpctl_wait_seconds", "Seconds that a request waited in the queue.", SECONDS)
         self.metrics: tuple[Metric, ...] = (
             self.rows,
@@ -61,16 +61,16 @@ class Batcher:
             self.batch_seconds,
             self.wait_seconds,
             Gauge("nlpctl_queue_rows", "Rows in the queue.", lambda: self._waiting_rows),
-            Gauge("nlpctl_queue_limit_rows", "Rows that may be in the queue.", lambda: settings.queue),
-            Gauge("nlpctl_computed_rows", "Rows that the engine has at the moment.", lambda: self._computed_rows),
+            Gauge("nlpctl_queue_limit_rows", "Capacity of the queue in rows.", lambda: settings.queue),
+            Gauge("nlpctl_computed_rows", "Rows in the engine at the moment.", lambda: self._computed_rows),
         )
 
     def start(self) -> None:
-        """Begin to answer. Call it in the event loop."""
+        """Start answering. Call it in the event loop."""
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     async def close(self) -> None:
-        """Stop once what the engine has at the moment is answered; nothing may wait any more."""
+        """Stop after the current batch of the engine. The queue must be empty."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -81,7 +81,7 @@ class Batcher:
         return self._task is not None and not self._task.done()
 
     def check_room(self, rows: int = 1) -> None:
-        """Refused (503) where the queue has no room for so many rows, or they would have to wait too long."""
+        """Refused (503) if the queue has no room for so many rows, or they would wait too long."""
         wait = self._wait()
         if self._waiting_rows + rows > self._settings.queue or wait > self._settings.max_wait:
             raise full(max(1, math.ceil(wait / 2)))
@@ -109,7 +109,7 @@ class Batcher:
             await self._some.wait()
             await self._gather()
             for batch in self._batches(self._take()):
-                wanted = [each for each in batch if not each.future.done()]  # the senders of others have gone
+                wanted = [each for each in batch if not each.future.done()]  # the other senders have disconnected
                 started, rows = time.monotonic(), sum(len(each.rows) for each in wanted)
                 for each in wanted:
                     self.wait_seconds.observe(started - each.since)
@@ -117,7 +117,7 @@ class Batcher:
                     todo = [each.rows for each in wanted]
                     try:
                         results = await loop.run_in_executor(self._thread, self._answer_all, todo)
-                    except Exception as error:  # no thread can be had: this task must live on, or requests wait forever
+                    except Exception as error:  # no thread: this task must survive, or requests wait forever
                         results = [error] * len(wanted)
                     self._note(rows, time.monotonic() - started)
                     self._finish(wanted, results)
@@ -151,7 +151,7 @@ class Batcher:
         return taken
 
     def _batches(self, requests: Sequence[_Waiting]) -> Iterator[list[_Waiting]]:
-        """Requests of similar length together, the shortest first."""
+        """Batches of requests of similar length, the shortest first."""
         batch: list[_Waiting] = []
         rows = 0
         for each in sorted(requests, key=lambda each: max(map(self._size, each.rows))):
@@ -164,9 +164,9 @@ class Batcher:
             yield batch
 
     def _answer_all(self, requests: Sequence[Sequence[Any]]) -> list[list[dict[str, Any]] | Exception]:
-        """In the engine's thread: per request its answers, or why there are none.
+        """Runs in the engine's thread: per request its answers, or its exception.
 
-        Where a batch fails each request is tried alone, so that one of them cannot spoil the others.
+        If a batch fails, each request is retried alone, so that a bad one cannot fail the others.
         """
         try:
             answers = iter(self._answer([row for rows in requests for row in rows]))
@@ -188,7 +188,7 @@ class Batcher:
             if isinstance(result, Exception) and not isinstance(result, UserError):
                 self.failures.add()
                 self._report(result)
-            if waiting.future.done():  # its sender has gone
+            if waiting.future.done():  # its sender has disconnected
                 continue
             if isinstance(result, Exception):
                 waiting.future.set_exception(_refusal(result))
@@ -197,7 +197,7 @@ class Batcher:
                 waiting.future.set_result(result)
 
     def _wait(self) -> float:
-        """Seconds until the engine is done with the rows it has and those that wait, at the pace of late."""
+        """Seconds until the engine has finished its current rows and the queue, at the recent rate."""
         return (self._waiting_rows + self._computed_rows) / self._rate if self._rate else 0.0
 
 

@@ -1,4 +1,4 @@
-"""The body of a request: JSON to rows, without trusting any of it."""
+"""The body of a request: from untrusted JSON to rows."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import Problem
 from nlpctl.serving.refused import SHOWN, Refused, unusable
 
-SOURCE = "body"  # with JSONPath behind it: body:$[3] is the fourth row of a list, body:$ the only one
+SOURCE = "body"  # followed by a JSONPath: body:$[3] is the fourth row of a list, body:$ the only one
 JSON_TYPE = "application/json"
-_KEYS = 100  # of a row; messages look for similar names among them
+_KEYS = 100  # most keys per row, since messages search them for similar names
 
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of a request: examples, and BadRows where those are to be answered too. `listed`: it gave a list."""
+    """The rows of a request: examples, and BadRows if these are answered too. `listed`: the body is a list."""
 
     rows: Sequence[Any]
     listed: bool
@@ -37,7 +37,7 @@ class BodyReader:
         self._max_rows = max_rows
 
     def read(self, body: bytes) -> Rows:
-        """Refused: 400 where it is no JSON, 413 where it has too many rows, 422 where a row cannot be used."""
+        """Refused: 400 if it is not JSON, 413 for too many rows, 422 if a row cannot be used."""
         value = parse(body)
         if isinstance(value, dict):
             return Rows(self._examples([("$", value)]), listed=False)
@@ -47,7 +47,7 @@ class BodyReader:
         if not value:
             raise unusable([Problem("the list holds no rows", SOURCE, "send one row or more")])
         if len(value) > self._max_rows:
-            message = f"{len(value)} rows in a request; at most {self._max_rows} may be"
+            message = f"{len(value)} rows in a request; the limit is {self._max_rows}"
             raise Refused(413, Problem(message, SOURCE, "send them in several requests"))
         return Rows(self._examples([(f"$[{index}]", row) for index, row in enumerate(value)]), listed=True)
 
@@ -61,12 +61,12 @@ class BodyReader:
 
     def _example(self, place: str, value: Any) -> Any:
         if isinstance(value, dict) and len(value) > _KEYS:
-            return BadRow(SOURCE, place, f"too many keys: {len(value)}; at most {_KEYS} may be")
+            return BadRow(SOURCE, place, f"too many keys: {len(value)}; the limit is {_KEYS}")
         return self._reader.read(object_row(SOURCE, place, value, self._required))
 
 
 def parse(body: bytes) -> Any:
-    """The JSON value in `body`. Refused (400): it is none."""
+    """The JSON value in `body`. Refused (400): it is not JSON."""
     try:
         return json.loads(body.decode("utf-8"))
     except UnicodeDecodeError as error:
@@ -81,7 +81,7 @@ def parse(body: bytes) -> Any:
 def check_headers(content_type: str, encoding: str) -> None:
     """Refused (415) unless the body is JSON in UTF-8 that is not compressed.
 
-    A form that a foreign web page has a browser send cannot have this type: so no page can use the service.
+    HTML forms of other web sites cannot send this type, so no foreign page can use the service (CSRF).
     """
     kind, _, parameters = content_type.partition(";")
     name, _, charset = parameters.strip().lower().partition("=")
@@ -92,4 +92,4 @@ def check_headers(content_type: str, encoding: str) -> None:
         raise Refused(415, Problem(f"the content type is {shown}", "Content-Type", hint))
     if encoding.strip().lower() not in ("", "identity"):
         message = f"the body is encoded as {encoding[:60]}"
-        raise Refused(415, Problem(message, "Content-Encoding", "send it as it is"))
+        raise Refused(415, Problem(message, "Content-Encoding", "send it uncompressed"))

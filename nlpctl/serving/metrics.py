@@ -1,6 +1,6 @@
 """Counters, gauges and histograms in Prometheus' text format (version 0.0.4).
 
-Everything is counted in the thread of the event loop, so nothing is locked.
+All counting happens in the thread of the event loop, so no locks are needed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Metric(Protocol):
     kind: str
 
     def samples(self) -> Iterator[str]:
-        """Its lines without those of help and type."""
+        """Its sample lines, without help and type."""
         ...
 
 
@@ -39,7 +39,7 @@ class Counter:
         self._values: dict[tuple[str, ...], float] = {} if labels else {(): 0}
 
     def add(self, amount: float = 1, *values: str) -> None:
-        """`values`: of the labels, in their order."""
+        """`values`: the label values, in order."""
         self._values[values] = self._values.get(values, 0) + amount
 
     def value(self, *values: str) -> float:
@@ -51,7 +51,7 @@ class Counter:
 
 
 class Gauge:
-    """A number that is asked for when the metrics are read."""
+    """A number that is computed when the metrics are read."""
 
     kind = "gauge"
 
@@ -63,7 +63,7 @@ class Gauge:
 
 
 class Histogram:
-    """How often a value was up to each of `bounds`, how often in all, and their sum."""
+    """Counts of values up to each of `bounds`, the total count, and the sum."""
 
     kind = "histogram"
 
@@ -90,7 +90,7 @@ class Histogram:
 
 
 def exposition(metrics: Sequence[Metric]) -> str:
-    """The text that Prometheus reads."""
+    """The metrics in Prometheus' text format."""
     lines: list[str] = []
     for metric in metrics:
         lines += [f"# HELP {metric.name} {_escaped(metric.help)}", f"# TYPE {metric.name} {metric.kind}"]
@@ -99,7 +99,7 @@ def exposition(metrics: Sequence[Metric]) -> str:
 
 
 def braces(labels: Mapping[str, str]) -> str:
-    """Labels as they stand behind a metric's name; nothing where there are none."""
+    """Labels in the syntax after a metric's name; "" without labels."""
     if not labels:
         return ""
     told = ",".join(f'{name}="{_escaped(value, quotes=True)}"' for name, value in labels.items())
@@ -118,7 +118,7 @@ def _number(value: float) -> str:
 
 
 def process_metrics() -> list[Metric]:
-    """What Prometheus' clients tell of every process, under their names, as it is now."""
+    """The standard process metrics of Prometheus' clients, with current values."""
     processor = Counter("process_cpu_seconds_total", "Processor time, user and system.")
     processor.add(time.process_time())
     return [

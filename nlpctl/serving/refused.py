@@ -1,4 +1,4 @@
-"""What a request gets in place of an answer: a status, and problems told as on the command line."""
+"""Refusing a request: a status, and problems in the same form as on the command line."""
 
 from __future__ import annotations
 
@@ -7,35 +7,35 @@ from typing import Any
 
 from nlpctl.errors import Problem
 
-SHOWN = 10  # problems that are listed
-_LONGEST = 300  # characters of a message, which may quote what was sent
+SHOWN = 10  # most problems listed
+_LONGEST = 300  # characters of a message, which may quote the request
 
 
 class Refused(Exception):
-    """A request that is not answered. `status` is HTTP's: 4xx for the sender's mistakes, 503 to try again later."""
+    """A refused request. `status`: 4xx for the sender's mistakes, 503 for trying again later."""
 
     def __init__(self, status: int, *problems: Problem, headers: Mapping[str, str] | None = None):
         super().__init__(str(problems[0]))
         self.status, self.problems, self.headers = status, problems, dict(headers or {})
 
     def content(self) -> dict[str, Any]:
-        """The JSON body: {"errors": [{"message", "where", "hint"}, ...]}; what is empty is left out."""
+        """The JSON body: {"errors": [{"message", "where", "hint"}, ...]}; empty fields are left out."""
         return {"errors": [_told(problem) for problem in self.problems[:SHOWN]]}
 
 
 def full(seconds: int) -> Refused:
-    """503: the queue has no room for the request; `seconds` is when it may have."""
+    """503: the queue has no room for the request; `seconds`: when to try again."""
     problem = Problem("the service is busy: its queue is full", hint=f"try again after {seconds} s")
     return Refused(503, problem, headers={"Retry-After": str(seconds)})
 
 
 def failed(error: BaseException) -> Refused:
-    """500: a bug of ours, or a machine that ran out of something; the log of the service says more."""
-    return Refused(500, Problem(f"the service failed ({type(error).__name__})", hint="its log tells more"))
+    """500: a bug, or exhausted resources; see the log of the service."""
+    return Refused(500, Problem(f"the service failed ({type(error).__name__})", hint="see its log for details"))
 
 
 def unusable(problems: Sequence[Problem]) -> Refused:
-    """422: the request is JSON, but not what the model takes."""
+    """422: the request is JSON, but its rows do not fit the model."""
     return Refused(422, *problems)
 
 

@@ -1,4 +1,4 @@
-"""Listening and stopping: uvicorn, told to stop so that nothing it accepted is lost."""
+"""Running uvicorn with a graceful shutdown, in which no accepted request is lost."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from nlpctl.serving.app import Service
 from nlpctl.serving.refused import Refused
 
 KEEP_ALIVE = 75  # seconds; longer than most load balancers keep an idle connection (60), so that they close it
-QUIET = 0.5  # seconds without a request, after which open connections are taken to be idle
-FRESH = 5.0  # seconds, at the most, for the first request of a connection
-LAST_CALLS = 15.0  # seconds, at the most, until open connections are idle; each has one more answer
+QUIET = 0.5  # seconds without a request after which open connections count as idle
+FRESH = 5.0  # most seconds to wait for the first request of a connection
+LAST_CALLS = 15.0  # most seconds until open connections are idle; each gets one more answer
 
-_STOPPING = json.dumps(Refused(503, Problem("the service is stopping", hint="ask another one")).content()).encode()
+_STOPPING = json.dumps(Refused(503, Problem("the service is stopping", hint="use another server")).content()).encode()
 _TURNED_AWAY = (
     b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n"
     + b"Content-Length: %d\r\n\r\n%s" % (len(_STOPPING), _STOPPING)
@@ -33,7 +33,7 @@ _TURNED_AWAY = (
 
 
 def allow_many_connections() -> None:
-    """Each connection is an open file: allow as many as the system lets us."""
+    """Each connection is an open file, so raise the limit as far as the system allows."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != hard:
         with contextlib.suppress(OSError, ValueError):
@@ -43,10 +43,11 @@ def allow_many_connections() -> None:
 class Server(uvicorn.Server):
     """uvicorn with a graceful shutdown.
 
-    Stopping: /health says 503 and every answer ends its connection, so that clients and load balancers go
-    elsewhere; after `drain` seconds, in which requests are still answered, listening ends; open connections are
-    answered until they are idle; then what is under way is answered. A second signal, or the end of `stop_seconds`,
-    ends it at once.
+    1. /health returns 503 and every answer closes its connection, so that clients and load balancers go elsewhere.
+    2. After `drain` seconds, in which requests are still answered, listening ends.
+    3. Open connections are answered until they are idle, then running requests are finished.
+
+    A second signal, or the end of `stop_seconds`, stops at once.
     """
 
     def __init__(
@@ -56,7 +57,7 @@ class Server(uvicorn.Server):
         stop_seconds: float,
         listens: Callable[[], None] = lambda: None,
     ):
-        """`listens` is called once requests are welcome and signals are heeded."""
+        """`listens` is called once requests and signals are handled."""
         config = uvicorn.Config(
             app,
             http="h11",
@@ -71,7 +72,7 @@ class Server(uvicorn.Server):
             timeout_graceful_shutdown=max(1, int(stop_seconds - service.settings.drain - LAST_CALLS)),
         )
         super().__init__(config)
-        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # a malformed request is no news
+        logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # do not log malformed requests
         self._service, self._listens = service, listens
         self._stopping: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -79,7 +80,7 @@ class Server(uvicorn.Server):
         self._late: list[asyncio.Task[None]] = []
 
     async def run_on(self, listening: socket.socket) -> None:
-        """Serve until told to stop. UserError where the address was taken meanwhile."""
+        """Serve until a signal to stop. UserError if the address was taken in the meantime."""
         self._loop, self._listening = asyncio.get_running_loop(), listening
         self._loop.set_exception_handler(self._unhandled)
         allow_many_connections()
@@ -98,12 +99,12 @@ class Server(uvicorn.Server):
         self._listens()
 
     def _unhandled(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """What goes wrong outside of a request, such as a connection that cannot be accepted: told in one line."""
+        """Report errors outside of requests, such as a connection that cannot be accepted, in one line."""
         error = context.get("exception")
         console.warn(f"{context['message']} ({error})" if error is not None else context["message"])
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """A signal came (in the main thread, between any two instructions)."""
+        """The signal handler (runs in the main thread, between any two instructions)."""
         if self._service.stopping or self._loop is None:
             self.force_exit = self.should_exit = True
         else:
@@ -111,12 +112,12 @@ class Server(uvicorn.Server):
             self._loop.call_soon_threadsafe(self.stop)
 
     def stop(self) -> None:
-        """Begin to stop. Call it in the event loop."""
+        """Start to stop. Call it in the event loop."""
         self._service.stopping = True
         self._stopping = asyncio.get_running_loop().create_task(self._stop())
 
     async def _stop(self) -> None:
-        console.note("stopping: what was accepted is answered (once more: stop at once)")
+        console.note("finishing accepted requests; Ctrl-C again to stop now")
         await asyncio.sleep(self._service.settings.drain)
         self._end_listening()
         await self._last_calls()
@@ -124,32 +125,32 @@ class Server(uvicorn.Server):
         self.should_exit = True
 
     def _end_listening(self) -> None:
-        """Close the socket; what waits in it, and would be reset, is turned away."""
+        """Close the listening socket; connections that wait in it are refused with 503 instead of reset."""
         kept = self._listening.dup()
         for server in self.servers:
             server.close()
         self._late = [asyncio.create_task(turn_away(each, LAST_CALLS)) for each in waiting_connections(kept)]
 
     async def _last_calls(self) -> None:
-        """Wait until no request comes any more: one that is on its way into a closed connection would be lost."""
+        """Wait until no more requests arrive: a request sent into a closed connection would be lost."""
         began = self._loop.time()
         while (waited := self._loop.time() - began) < LAST_CALLS:
             seen = self._service.arrived
             await asyncio.sleep(QUIET)
-            # made just before listening ended, and nothing asked yet
+            # accepted just before listening ended, with no request yet
             fresh = waited < FRESH and any(each.cycle is None for each in self.server_state.connections)
             if seen == self._service.arrived and not fresh:
                 return
 
 
-# Connections that are made while listening ends: the kernel has accepted them, so they are answered, by 503.
+# Connections made while listening ends: the kernel has accepted them, so they get an answer, 503.
 
 
 def waiting_connections(listening: socket.socket) -> list[socket.socket]:
-    """Accept what waits in a socket that nobody else listens to any more, and close it at once.
+    """Accept the connections that wait in a socket without other listeners, and close it at once.
 
-    A connection that the kernel makes between the last accept and the close is reset, whatever we do. With a queue of
-    length 0 there is at most one; the others are not made, which their clients see as a server that is gone.
+    A connection that the kernel accepts between the last accept and the close is always reset. With a backlog of 0
+    there is at most one; further connections are refused, as by a stopped server.
     """
     found: list[socket.socket] = []
     with listening, contextlib.suppress(OSError):
@@ -160,11 +161,11 @@ def waiting_connections(listening: socket.socket) -> list[socket.socket]:
 
 
 async def turn_away(connection: socket.socket, seconds: float) -> None:
-    """Answer the request of a connection, if it comes within `seconds`, and wait until its sender has the answer."""
+    """Answer the request of a connection, if it arrives within `seconds`, and wait until the sender has the answer."""
     connection.setblocking(False)
     reader, writer = await asyncio.open_connection(sock=connection)
     with contextlib.closing(writer), contextlib.suppress(OSError, ValueError, EOFError, asyncio.TimeoutError):
         await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), seconds)
         writer.write(_TURNED_AWAY)
-        while await asyncio.wait_for(reader.read(65536), seconds):  # closed before it has read all, it would be reset
+        while await asyncio.wait_for(reader.read(65536), seconds):  # closing with unread data would reset it
             pass

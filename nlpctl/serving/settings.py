@@ -1,4 +1,4 @@
-"""What `nlpctl serve` may be told: where it listens, how it batches, and what it refuses."""
+"""The settings of `nlpctl serve`: address, batching and limits."""
 
 from __future__ import annotations
 
@@ -9,21 +9,21 @@ from nlpctl.errors import Problem, UserError
 
 @dataclass(frozen=True)
 class ServeSettings:
-    """Limits protect the service: what goes beyond them is refused at once, not kept waiting."""
+    """Limits protect the service: requests beyond them are refused at once."""
 
     host: str = "127.0.0.1"
-    port: int = 8000  # 0: any that is free
-    batch_size: int = 32  # rows that are computed together
+    port: int = 8000  # 0: any free port
+    batch_size: int = 32  # rows per batch
     batch_wait: float = 0.0  # seconds that an idle engine waits for a batch to fill
-    queue: int = 512  # rows that may wait; a request beyond them gets 503
-    max_wait: float = 2.0  # seconds that a request may have to wait, at the pace of late; beyond them it gets 503
+    queue: int = 512  # rows that may wait; further requests get 503
+    max_wait: float = 2.0  # longest expected wait of a request in seconds; above it the request gets 503
     max_rows: int = 256  # rows of a request
     max_body: int = 1_000_000  # bytes of a request
-    body_seconds: float = 10.0  # until a request must have arrived
+    body_seconds: float = 10.0  # seconds in which a request must arrive completely
     drain: float = 1.0  # seconds between the signal to stop and the end of listening
 
     def __post_init__(self) -> None:
-        """UserError with every value that is out of range."""
+        """UserError lists every value that is out of range."""
         least = {"batch_size": 1, "queue": 1, "max_rows": 1, "max_body": 2, "batch_wait": 0, "max_wait": 0, "drain": 0}
         wrong = [
             Problem(f"{vars(self)[name]} is less than {low}", f"--{name.replace('_', '-')}", f"give {low} or more")
@@ -31,9 +31,9 @@ class ServeSettings:
             if vars(self)[name] < low
         ]
         if not 0 <= self.port <= 65535:
-            wrong.append(Problem(f"there is no port {self.port}", "--port", "give 1 to 65535; 0 takes a free one"))
+            wrong.append(Problem(f"there is no port {self.port}", "--port", "use 1 to 65535; 0 chooses a free port"))
         if self.max_rows > self.queue >= 1:
-            message = f"a request of {self.max_rows} rows could never wait in a queue of {self.queue}"
-            wrong.append(Problem(message, "--max-rows", "give a larger --queue, or a smaller --max-rows"))
+            message = f"a request of {self.max_rows} rows does not fit into a queue of {self.queue}"
+            wrong.append(Problem(message, "--max-rows", "use a larger --queue, or a smaller --max-rows"))
         if wrong:
             raise UserError(problems=wrong)

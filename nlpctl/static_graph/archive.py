@@ -1,4 +1,4 @@
-"""Unpacking a stranger's tar or zip: nothing is written outside the folder, and not more than a limit.
+"""Unpacking an untrusted tar or zip: nothing is written outside the folder or beyond a size limit.
 
 Files and folders only: a link in an archive may point anywhere, so it is refused, not followed.
 """

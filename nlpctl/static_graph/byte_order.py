@@ -1,4 +1,4 @@
-"""Noticing values whose bytes stand the wrong way round, which no length and no type in the file tells."""
+"""Detecting swapped byte order from the values, since lengths and types in the file cannot show it."""
 
 from __future__ import annotations
 

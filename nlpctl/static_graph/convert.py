@@ -1,4 +1,4 @@
-"""The conversion itself: the network is built, its parameters are matched and set, and the result is proved."""
+"""The conversion: build the network, match and set its parameters, and verify the result."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from nlpctl.static_graph.variables import StaticModel
 
 @dataclass(frozen=True)
 class Conversion:
-    """A network with what is to go into it. `fresh`: parameters that are allowed to stay newly initialised."""
+    """A network with the arrays for its parameters. `fresh`: parameters that are allowed to stay newly initialised."""
 
     source: StaticModel
     target: Target
@@ -88,7 +88,7 @@ def fill(conversion: Conversion) -> None:
             raise UserError(
                 f"{' + '.join(match.candidate.static)} holds NaN or infinite values",
                 where=str(conversion.source.source),
-                hint="take an earlier checkpoint of the static model",
+                hint="use an earlier checkpoint of the static model",
             )
         parameters[name].set_value(np.ascontiguousarray(array))
 

@@ -1,4 +1,4 @@
-"""Which files belong to a source: those of a folder, or those beside a file that were written together with it."""
+"""The files of a source: those of a folder, or a file and the files written together with it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PARTNERS = {
 
 
 def files_of(source: Path) -> list[Path]:
-    """The files of a folder and its folders, or of a file or prefix: it, and its partners beside it.
+    """The files of a folder and its folders, or of a file or prefix: it, and its partners next to it.
 
     Partners have the file's name up to the suffix. Where none has, as with `__params__` and `__model__`, a parameter
     file belongs to the programs of its folder, and a program to the parameter files.

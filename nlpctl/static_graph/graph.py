@@ -1,4 +1,4 @@
-"""The place of a parameter in a graph: which operators read it, in which role, in which order.
+"""The role of a parameter in a graph: the operators that read it, in which role and order.
 
 Two graphs that compute the same network agree in how many parameters of a shape have a role, and in their order,
 whatever the names. Query, key and value of an attention have the same shape and operator: they are told apart by

@@ -1,11 +1,12 @@
-"""LAC's lexical analysers (maps/lac.yaml): what their parameters alone do not say, for the network and its tokenizer.
+"""LAC's lexical analysers (maps/lac.yaml): sizes, dictionaries and replacements that the parameters alone do not
+define.
 
-Sizes follow from the shapes of the variables; words, tags and replacements from the dictionaries beside them.
+Sizes follow from the shapes of the variables; words, tags and replacements from the dictionaries next to them.
 
 LAC was trained on text in half-width and lower case. Where a dictionary q2b.dic came with it, that did this to what
-users typed; jieba ships none, and so reads full-width commas, capitals and quotes by rows of the embedding
-that never saw a gradient: they are noise. Such rows give themselves away, since every value is still within the
-range that they were initialised in. Characters with such a row are read by their usual form where that was learnt.
+users typed; jieba ships none, and so reads full-width commas, capitals and quotes by rows of the embedding that never
+saw a gradient: they are noise. Such rows can be recognised, since every value is still within the range of their
+initialisation. Characters with such a row are read by their usual form where that was learnt.
 """
 
 from __future__ import annotations
@@ -61,8 +62,8 @@ class LexicalAnalyser:
             return []
         shown = ", ".join(f"{written} as {read}" for written, read in list(self.stand_ins.items())[:3])
         return [
-            f"{len(self.stand_ins)} characters that the analyser never saw in training are read by another form of "
-            f"theirs that it knows: {shown} and so on (replacements in tokenizer_config.json)"
+            f"{len(self.stand_ins)} characters that the analyser never saw in training are replaced by a known form of "
+            f"them: {shown} and others (replacements in tokenizer_config.json)"
         ]
 
 
@@ -125,7 +126,7 @@ def _beside(source: Path) -> Path:
 
 
 def _check(found: Dictionaries, embedding: np.ndarray, scores: np.ndarray, folder: Path) -> None:
-    hint = "dictionaries and parameters belong to different models: take both from the same place"
+    hint = "dictionaries and parameters belong to different models: copy both from the same place"
     if found.tags is None:
         raise UserError("no tag.dic in this folder", where=str(folder), hint="it numbers the tags: `id<TAB>tag`")
     if embedding.ndim != 2 or scores.ndim != 2 or len(found.words) != len(embedding):

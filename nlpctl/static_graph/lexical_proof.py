@@ -1,4 +1,4 @@
-"""The proof for a LAC, whose files hold no program: its network is built again of the operators that Paddle 1.x had."""
+"""The verification of a LAC, whose files hold no program: its network is rebuilt from the operators of Paddle 1.x."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def prove_lexical(variables: Mapping[str, StaticVariable], network: paddle.nn.La
     """
     missing = missing_operators()
     if missing:
-        return Proof(False, f"this Paddle has no operator {missing[0]} any more, which LAC was made of")
+        return Proof(False, f"this version of Paddle no longer has the operator {missing[0]}, which LAC uses")
     arrays = bare_arrays(variables)
     chance = np.random.default_rng(_SEED)
     sentences = [chance.integers(0, len(arrays[EMBEDDING]), length) for length in _LENGTHS]

@@ -19,7 +19,7 @@ def plan_text(report: ConversionReport) -> str:
     for rows in _by_candidate(report):
         lines += _rule(rows)
     sections = [
-        ("Two or more candidates: choose one, and take the # away", report.ambiguous),
+        ("Two or more candidates: choose one, and remove its #", report.ambiguous),
         ("Another shape or type", report.mismatched),
         ("Missing", report.missing),
         ("New, as --allow-missing says", report.fresh),

@@ -75,7 +75,7 @@ def built_in_names() -> list[str]:
 
 
 def built_in_map(name: str) -> NameMap:
-    """UserError where there is no such map."""
+    """UserError if there is no such map."""
     names = built_in_names()
     if name not in names:
         raise UserError(

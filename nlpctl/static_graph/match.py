@@ -1,4 +1,4 @@
-"""Which static variable becomes which parameter, and how that was found out.
+"""Matching static variables to parameters, with the reason for each match.
 
 One way after the other, each for what those before it left open: an explicit map, built-in maps, recorded names,
 the names of Paddle's counter, the place in the graph. Within one way two candidates for a parameter are an ambiguity,
@@ -67,7 +67,7 @@ class Ambiguity:
 
 @dataclass(frozen=True)
 class Matching:
-    """What became of each parameter and each variable. `missing` are in neither of the others."""
+    """The result for each parameter and each variable. `missing` are in neither of the others."""
 
     parameters: tuple[TargetParameter, ...]
     matches: tuple[Match, ...]
@@ -212,7 +212,7 @@ class Matcher:
 
 
 def _problem(array: np.ndarray, dtype: str, parameter: TargetParameter) -> str | None:
-    """Why `array` cannot be the value of `parameter`; None where it can."""
+    """Why `array` cannot be the value of `parameter`; None if it can."""
     if array.shape != parameter.shape:
         return f"shape {list(array.shape)} where the network has {list(parameter.shape)}"
     is_integer = dtype != BFLOAT16 and array.dtype.kind in "iub"

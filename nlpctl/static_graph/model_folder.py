@@ -1,4 +1,4 @@
-"""Writing what was converted as a model folder that every other command takes."""
+"""Writing the converted network as a model folder for all other commands."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MAX_SEQ_LENGTH = 128
 
 
 def card_of(conversion: Conversion) -> ModelCard | None:
-    """labels.json and task.json of the result; None where no task is known that it could do as it is.
+    """labels.json and task.json of the result; None if no task is known that it could do as it is.
 
     A head that is new, even in part, was not trained.
     """
@@ -67,11 +67,11 @@ def write_folder(output: Path, conversion: Conversion, report: ConversionReport)
 
 
 def refuse_folder(output: Path, overwrite: bool) -> None:
-    """UserError where `output` is there already and not to be replaced, or is no model folder."""
+    """UserError if `output` is not a model folder, or exists and must not be replaced."""
     if not output.exists():
         return
     if not (output / "config.json").is_file():
         hint = "name another folder: -o"
-        raise UserError("this is no model folder, and is not replaced", where=str(output), hint=hint)
+        raise UserError("this is not a model folder and is not replaced", where=str(output), hint=hint)
     if not overwrite:
         raise UserError("this exists already", where=str(output), hint="use --overwrite, or name another folder: -o")

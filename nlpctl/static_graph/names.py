@@ -1,4 +1,4 @@
-"""Matching by names that the source recorded, and by those that Paddle's counter gives."""
+"""Matching by recorded names, and by the names of Paddle's counter."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ def _kinds(names: Mapping[str, object]) -> dict[str, _Kind]:
 
 
 def _shifted(ours: _Kind, theirs: _Kind, shift: int) -> list[tuple[str, str]] | None:
-    """(variable, parameter) of equal numbers; None where a variable has no parameter, so that the shift is wrong."""
+    """(variable, parameter) of equal numbers; None if a variable has no parameter, so that the shift is wrong."""
     moved = {(number - shift, part): name for (number, part), name in theirs.entries.items()}
     if not moved.keys() <= ours.entries.keys():
         return None

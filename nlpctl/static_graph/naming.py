@@ -1,4 +1,4 @@
-"""Which variable is which in a combined file, where the tensors stand one after the other without names.
+"""Naming the tensors of a combined file, which stores them without names.
 
 Paddle writes them sorted by name (`save_vars`, `save_inference_model` and `jit.save` alike), so the names come from
 the program, and the shapes and number types that the program declares prove that they are the right ones.
@@ -44,7 +44,7 @@ def name_tensors(
         raise UserError(
             f"its {len(tensors)} tensors fit to {len(fitting)} lists of names ({files})",
             where=str(file),
-            hint="leave only the program that was saved with it beside it",
+            hint="leave only the program that was saved with it next to it",
         )
     (names, program), *_ = fitting.items()
     return dict(zip(names, tensors, strict=True)), program
@@ -90,7 +90,7 @@ def _by_info(
 ) -> dict[str, np.ndarray]:
     """The names that jit.save noted, in their order; what `programs` declare of them has to fit."""
     if info is None:
-        why = f"holds {len(tensors)} tensors without names, and neither a program nor .info lies beside it"
+        why = f"holds {len(tensors)} tensors without names, and neither a program nor .info lies next to it"
         raise UserError(why, where=str(file), hint=_PAIR_HINT)
     if len(info.structured) != len(tensors):
         why = f"holds {len(tensors)} tensors, and {info.file.name} describes {len(info.structured)}"

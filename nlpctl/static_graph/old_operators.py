@@ -1,4 +1,4 @@
-"""LAC run as Paddle 1.x ran it: by the operators lookup_table, mul, gru and crf_decoding, without any padding.
+"""Running LAC like Paddle 1.x: with the operators lookup_table, mul, gru and crf_decoding, without padding.
 
 Nothing in Paddle's Python calls gru and crf_decoding any more, but 2.6 has them registered, so a static program that
 names them still runs. It is the proof that a converted LAC computes what the original did.

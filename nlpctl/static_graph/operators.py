@@ -1,6 +1,6 @@
-"""The operators that a proof runs: those that compute on tensors and nothing else.
+"""The operators allowed in a verification: only those that compute on tensors.
 
-Left out on purpose: save, load and their kin, py_func, print, readers, and all that speaks to other processes.
+Excluded on purpose: save, load and similar, py_func, print, readers, and all that speaks to other processes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Telling an optimizer's variables from a network's: `save_persistables` writes both to one folder."""
+"""Separating an optimizer's variables from a network's: `save_persistables` writes both to one folder."""
 
 from __future__ import annotations
 

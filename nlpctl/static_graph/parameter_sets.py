@@ -1,4 +1,4 @@
-"""The sets of parameters among the files of a source, and how each is read with what lies beside it."""
+"""The sets of parameters among the files of a source, and how each is read with what lies next to it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parameters of a network that are to be filled: each once, whatever names it has."""
+"""The parameters of a network to fill, each once, whatever its names."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The proof that a conversion is right: the static program and the dygraph network answer the same inputs alike.
 
-A program is a stranger's code: it runs in a process of its own (run_program.py), and only operators that compute are
+A program is a stranger's code: it runs in a separate process (run_program.py), and only operators that compute are
 run.
 """
 
@@ -65,7 +65,7 @@ class Proof:
 
     @property
     def difference(self) -> float | None:
-        """The largest of all; None where nothing was compared."""
+        """The largest of all; None if nothing was compared."""
         return max((each.difference for each in self.outputs), default=None)
 
     @property
@@ -251,7 +251,7 @@ def _run_network(network: Any, plan: _Plan) -> list[np.ndarray]:
 
 
 def _compare(name: str, theirs: np.ndarray, ours: list[np.ndarray]) -> Compared | None:
-    """With the first output of the network that has its shape and is not compared yet; None where there is none.
+    """With the first output of the network that has its shape and is not compared yet; None if there is none.
 
     An export may end in a softmax or a sigmoid that the network leaves to its loss: then the network's output is given
     the same.

@@ -200,7 +200,7 @@ def proof_text(proof: Proof | None) -> str:
     count = f"{len(proof.outputs)} output{'s' if len(proof.outputs) > 1 else ''}"
     return (
         f"{'' if proof.holds else 'FAILED: '}the static program and the network{norms}, run on the same inputs, differ "
-        f"by {difference} in {count}{read}; {TOLERANCE:g} is allowed"
+        f"by {difference} in {count}{read}; tolerance {TOLERANCE:g}"
     )
 
 

@@ -51,7 +51,7 @@ def by_place(matcher: Matcher, program: Program, network: Any) -> None:
         if len(found) < len(internals) or (len(found) > len(internals) and not heads_may_follow):
             matcher.report_ambiguity(left, names, count)
         elif not (same_code or (in_line(found) and in_line(internals))):
-            matcher.report_ambiguity(left, names, f"{count}, and the two graphs compute them in no certain order")
+            matcher.report_ambiguity(left, names, f"{count}, and their order in the two graphs is unknown")
         else:
             candidates += [
                 Candidate((one.name,), (parameters[other.name].name,), HOW)

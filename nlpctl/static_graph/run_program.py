@@ -1,4 +1,4 @@
-"""Running a stranger's program in a process of its own, with limits on its time and memory.
+"""Running a stranger's program in a separate process, with limits on its time and memory.
 
 Paddle's executor trusts a program: one that loops for ever, fills a terabyte or reads past an array takes the process
 along that runs it. `main` is that process: it gets a folder with the program and its arrays, and leaves the outputs

@@ -21,7 +21,7 @@ Shapes = Sequence[tuple[int, ...]]
 
 @dataclass(frozen=True)
 class Step:
-    """One step. `value`: what stands behind its name in the map, None where nothing does; `where`: file and line."""
+    """One step. `value`: what stands behind its name in the map, None if nothing does; `where`: file and line."""
 
     name: str
     value: Any
@@ -111,7 +111,7 @@ def _add(arrays: Arrays, value: None, targets: Shapes) -> Arrays:
 
 def _reorder(arrays: Arrays, order: list[int], targets: Shapes) -> Arrays:
     if sorted(order) != list(range(len(arrays))):
-        raise ValueError(f"the order names not each of {len(arrays)} arrays once")
+        raise ValueError(f"the order does not name each of {len(arrays)} arrays once")
     return [arrays[index] for index in order]
 
 

@@ -32,7 +32,7 @@ _CONFIG_NAME = re.compile(r"(\w+?)_config\.json")  # ernie_config.json: how Padd
 
 @dataclass(frozen=True)
 class Target:
-    """A network to be built, and what of a model folder is known beside it.
+    """A network to be built, and what of a model folder is known next to it.
 
     `labels`: empty where the head has none; `labels_known`: False where only their number is, or not even that.
     `card`: of a model folder of nlpctl.
@@ -171,7 +171,7 @@ def _config_of_file(path: Path, class_name: str | None) -> dict[str, Any]:
 
 
 def _cached_tokenizer(name: str, family: Family) -> Any | None:
-    """The tokenizer of a built-in model where its files are in PaddleNLP's cache; None where they are not."""
+    """The tokenizer of a built-in model where its files are in PaddleNLP's cache; None if they are not."""
     from paddlenlp.utils.env import MODEL_HOME
 
     folder = Path(MODEL_HOME) / name

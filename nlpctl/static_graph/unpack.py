@@ -1,7 +1,7 @@
 """Reading a static-graph source: which layout it has is told by what is in its files, not by their names.
 
 The story of `read_static`: gather the files that belong to the source, sort them by kind, and read the one set of
-parameters among them with what lies beside it, a program or the notes of `jit.save`.
+parameters among them with what lies next to it, a program or the notes of `jit.save`.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from nlpctl.static_graph.sniff import Kind, kind_of
 from nlpctl.static_graph.variables import StaticModel, StaticVariable
 
 _KNOWN = (
-    "known are: Paddle's tensors, one file per variable; a combined parameter file beside its program; .pdparams of "
+    "known are: Paddle's tensors, one file per variable; a combined parameter file next to its program; .pdparams of "
     "paddle.static.save; .npy files or .npz; and a tar or zip of these"
 )
 
@@ -97,7 +97,7 @@ def _read_files(source: Path, files: Sequence[Path]) -> StaticModel:
         },
         program=named.program,
         left_out=tuple(sorted(state)),
-        notes=named.notes + ((f"files beside the parameters, not read: {listed(others)}",) if others else ()),
+        notes=named.notes + ((f"files next to the parameters, not read: {listed(others)}",) if others else ()),
     )
 
 

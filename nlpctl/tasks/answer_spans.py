@@ -1,4 +1,4 @@
-"""From start and end scores per token to answers: candidates of each window, then the best of all windows."""
+"""From start and end scores per token to answers: the candidates of each window, then the best of all windows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Candidate:
 
 @dataclass(frozen=True, eq=False, slots=True)
 class WindowScores:
-    """What is kept of a window, however long it is. Pieces are counted in the context, not in the window.
+    """The retained scores of a window, of bounded size. Pieces are counted in the context, not in the window.
 
     `spans` int32 [n, 4] are the window's best answers: first piece, last piece, and their offsets in the
     text, start and end. `firsts` int32 [n, 2] are its best beginnings by themselves (piece, start), `lasts` its
@@ -124,7 +124,7 @@ def _all_places(windows: Sequence[WindowScores], longest: int) -> Iterator[tuple
 def _joined(windows: Sequence[WindowScores], longest: int) -> Iterator[tuple[tuple[int, int], float]]:
     """Answers that begin in one window, end in another, and that no window holds whole.
 
-    Where a window does hold it whole, that window has seen both ends at once: its opinion counts, not this.
+    If one window holds the whole answer, its own score for it is used instead.
     """
     firsts = np.concatenate([window.firsts for window in windows])
     lasts = np.concatenate([window.lasts for window in windows])
@@ -141,7 +141,7 @@ def _joined(windows: Sequence[WindowScores], longest: int) -> Iterator[tuple[tup
 
 
 def probabilities(candidates: Sequence[Candidate]) -> list[float]:
-    """Softmax of the scores: how the candidates share the belief among themselves."""
+    """Softmax of the scores: the probabilities of the candidates."""
     if not candidates:
         return []
     scores = np.array([candidate.score for candidate in candidates], np.float64)

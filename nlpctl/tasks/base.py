@@ -1,4 +1,4 @@
-"""What every task gives to the runners. Adding a task is adding a module here and its description in config/tasks.
+"""The interface of tasks. To add a task, add a module here and its description in config/tasks.
 
     example --features--> what fits the window --collator--> batch --network--> outputs
     outputs --predictions--> one per feature --answer, report--> the answer to an example, the scores of a split
@@ -40,7 +40,7 @@ class Task(ABC):
     output_names: tuple[str, ...] = ("logits",)  # of the network's outputs for batches without labels
     independent: bool = False  # whether the labels of a text are decided one by one
     graph_tolerance: float = 1e-4  # most that an fp32 graph's outputs may differ; a share of them where above 1
-    int8_agreement: float = 0.9  # least share of rows that an int8 graph has to decide as the network does
+    int8_agreement: float = 0.9  # least share of rows on which an int8 graph must decide like the network
 
     def __init__(self, recipe: Recipe, labels: LabelSet, thresholds: tuple[float, ...] | None = None):
         """`thresholds`: what `tune` found for this model, one per label."""
@@ -59,7 +59,7 @@ class Task(ABC):
     @staticmethod
     @abstractmethod
     def head(recipe: Recipe) -> Head:
-        """What the task puts on the encoder."""
+        """The head that the task puts on the encoder."""
 
     def build_model(self, texts: Texts | None) -> LoadedModel:
         """The network to train, as recipe.model says. `texts` gives the training text, for a vocabulary."""
@@ -71,13 +71,13 @@ class Task(ABC):
         return load_trained(source, cls.head(recipe))
 
     def see_training(self, examples: Sequence[Any]) -> None:
-        """Note what the loss has to know of the training examples, before training; never called for a stream."""
+        """Collect statistics of the training examples for the loss; called before training, never for a stream."""
         return None
 
     # -- from examples to batches ------------------------------------------------------------
 
     def check_data(self, split: str, examples: Sequence[Any], encoder: TextEncoder) -> None:
-        """UserError where examples of "train", "dev" or "test" do not fit the window. Called before a run begins."""
+        """UserError if examples of "train", "dev" or "test" do not fit the window. Called before a run begins."""
         return
 
     def features(self, example: Any, encoder: TextEncoder) -> Sequence[Any]:
@@ -118,7 +118,7 @@ class Task(ABC):
 
     @abstractmethod
     def predictions(self, outputs: tuple[np.ndarray, ...], features: Sequence[Any]) -> list[Any]:
-        """What the outputs say of each feature, without padding: small, since a whole split is held."""
+        """The prediction for each feature, without padding; small, since a whole split is held in memory."""
 
     @abstractmethod
     def report(self, examples: Sequence[Any], predictions: Sequence[Sequence[Any]]) -> dict[str, Any]:
@@ -129,7 +129,7 @@ class Task(ABC):
 
     @abstractmethod
     def mistakes(self, examples: Sequence[Any], predictions: Sequence[Sequence[Any]]) -> list[Mistake]:
-        """The labelled examples that are answered wrongly, in any order."""
+        """The labelled examples with a wrong answer, in any order."""
 
     @abstractmethod
     def answer(self, example: Any, predictions: Sequence[Any]) -> dict[str, Any]:
@@ -140,7 +140,7 @@ class Task(ABC):
         return [self.answer(example, parts) for example, parts in zip(examples, predictions, strict=True)]
 
     def decision(self, example: Any, predictions: Sequence[Any]) -> Any:
-        """What an answer decides, without its scores: equal (==) where two engines would answer alike."""
+        """The decision in an answer, without its scores; two engines agree if their decisions are equal (==)."""
         return without_scores(self.answer(example, predictions))
 
     def decisions(self, examples: Sequence[Any], predictions: Sequence[Sequence[Any]]) -> list[Any]:
@@ -156,7 +156,7 @@ class Task(ABC):
         return None
 
     def tuned(self, examples: Sequence[Any], predictions: Sequence[Sequence[Any]]) -> Task:
-        """This task with what `tune` finds on the dev examples; the task itself where there is nothing to tune."""
+        """This task with the thresholds that `tune` finds on dev; the task itself if there is nothing to tune."""
         thresholds = self.tune(examples, predictions)
         return self if thresholds is None else type(self)(self.recipe, self.labels, thresholds)
 

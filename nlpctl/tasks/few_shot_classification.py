@@ -1,4 +1,4 @@
-"""Few-shot classification: the task is put as a sentence with a gap, which the language model already can fill."""
+"""Few-shot classification: the task is phrased as a sentence with a mask, which the language model can already fill."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class FewShotClassification(SequenceClassification):
                 hint="train it on plain text first (task: masked_language_model) and name that run here",
             )
         parts = parse_template(self.recipe.prompt.template)
-        PromptEncoder(parts, model.tokenizer, self.data.max_seq_length)  # is there room for text beside the template?
+        PromptEncoder(parts, model.tokenizer, self.data.max_seq_length)  # is there room for text next to the template?
         return _with_words(model, self.recipe)
 
     @classmethod

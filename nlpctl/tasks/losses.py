@@ -1,4 +1,4 @@
-"""Losses for classes that are unequal in number or in difficulty."""
+"""Losses for imbalanced or difficult classes."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def require_two_labels(labels: int, where: str, hint: str) -> None:
 
 
 def given_weights(loss: LossSection, names: Sequence[str]) -> tuple[float, ...] | None:
-    """One weight per label as the recipe writes them, None where it does not. UserError: one for an unknown label."""
+    """One weight per label as the recipe writes them, None if it does not. UserError: one for an unknown label."""
     if not loss.weights:
         return None
     unknown = [name for name in loss.weights if name not in names]
@@ -95,6 +95,6 @@ def balanced_weights(names: Sequence[str], counts: Sequence[int]) -> tuple[float
     absent = [name for name, count in zip(names, counts, strict=True) if not count]
     if absent:
         message = f"no training row has the label {absent[0]!r}, so it has no balanced weight"
-        hint = "take it out of data.labels, or give loss.weights"
+        hint = "remove it from data.labels, or set loss.weights"
         raise UserError(message, where="loss.class_weights", hint=hint)
     return tuple(sum(counts) / (len(names) * count) for count in counts)

@@ -31,7 +31,7 @@ EVALUATION_SEED = 20190703  # masks of an evaluation depend on this and on the r
 
 
 class Guessed(NamedTuple):
-    """What became of the hidden tokens of a window: their cross-entropy in nats, added up, and counts."""
+    """The losses on the hidden tokens of a window: their cross-entropy in nats, added up, and counts."""
 
     loss: float
     right: int
@@ -78,7 +78,7 @@ class MaskedLanguageModel(Task):
     def features(self, example: CorpusExample, encoder: TextEncoder) -> Sequence[Window]:
         room = self.data.max_seq_length - encoder.overhead(pair=False)
         if room < 1:
-            message = f"{self.data.max_seq_length} tokens leave no room for text beside the special tokens"
+            message = f"{self.data.max_seq_length} tokens leave no room for text besides the special tokens"
             raise UserError(message, where="data.max_seq_length", hint="set it to 16 or more")
         tokens = CorpusTokens(encoder, self.whole_words, room)
         return tokens.around_masks(example.text) if example.fill else tokens.windows(example.text)

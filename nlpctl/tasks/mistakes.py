@@ -1,4 +1,4 @@
-"""What a model answers wrongly: which examples to look at first."""
+"""The mistakes of a model, ordered for inspection."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Mistake:
-    """An example that is answered wrongly. `row`: its index among the examples; `size`: how wrong, comparable within
-    one task only; `expected` and `given` are for people."""
+    """An example with a wrong answer. `row`: its index among the examples; `size`: how wrong, comparable within one
+    task only; `expected` and `given` are for people."""
 
     row: int
     size: float

@@ -1,4 +1,4 @@
-"""Question answering: where in its context the answer to a question stands, or that it has none."""
+"""Question answering: the position of the answer in the context, or that there is none."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from nlpctl.tasks.mistakes import Mistake
 from nlpctl.tasks.squad_scores import Judgement, score, squad_report
 
 NO_ANSWER = "(no answer)"  # for people
-_IMPOSSIBLE = 1e4  # taken from the logits of places where no answer can be
+_IMPOSSIBLE = 1e4  # subtracted from the logits of positions where no answer can be
 
 
 class QuestionAnswering(Task):
     """Outputs are start and end logits, both [batch, length]; labels see WindowCollator.
 
-    A feature is one window over the context, a prediction what is kept of its scores.
+    A feature is one window over the context, a prediction its retained scores.
     """
 
     label_names = ("start_positions", "end_positions", "places")

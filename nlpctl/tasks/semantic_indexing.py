@@ -164,7 +164,7 @@ class _Search:
     """The distinct queries of a split, and the distinct second texts they are looked for in."""
 
     def __init__(self, examples: Sequence[RetrievalExample], predictions: Sequence[Sequence[Vectors]]):
-        """UserError where no pair matches."""
+        """UserError if no pair matches."""
         self.corpus: dict[str, int] = {}
         self.queries: dict[str, int] = {}
         self.rows: list[int] = []  # of each query, its first example

@@ -36,9 +36,9 @@ class SequenceClassification(Task):
         return super().build_model(texts)
 
     def _check_labels(self) -> None:
-        """UserError where the recipe asks for what this number of labels does not allow."""
+        """UserError if the recipe asks for what this number of labels does not allow."""
         if self.recipe.decode.tune == "f1":
-            require_two_labels(len(self.labels), "decode.tune", "take macro_f1 or weighted_f1")
+            require_two_labels(len(self.labels), "decode.tune", "use macro_f1 or weighted_f1")
         if self.recipe.loss.focal_alpha is not None:
             hint = "give each its weight: loss.weights, or loss.class_weights"
             require_two_labels(len(self.labels), "loss.focal_alpha", hint)

@@ -15,7 +15,7 @@ DEFAULT_REPORT = ("visualdl",)
 
 
 def training_arguments(recipe: Recipe, run: RunDirectory, device: str) -> TrainingArguments:
-    """Every field passes through under its own name; only these are nlpctl's to decide.
+    """Every field is passed on under its own name, except these, which nlpctl sets.
 
     - output_dir: the Trainer writes into the run's checkpoints/
     - device: already chosen, "cpu" or "gpu:N"
@@ -33,21 +33,21 @@ def training_arguments(recipe: Recipe, run: RunDirectory, device: str) -> Traini
         values["report_to"] = list(DEFAULT_REPORT)
     values["disable_tqdm"] = True
     metric = values["metric_for_best_model"]
-    if metric is not None and values["greater_is_better"] is None:  # PaddleNLP knows it of the loss only
+    if metric is not None and values["greater_is_better"] is None:  # PaddleNLP derives it for the loss only
         values["greater_is_better"] = task_info(recipe.task).greater_is_better(metric)
     args = TrainingArguments(**values)
-    # The best checkpoint's files become model/ as they are; loading them into the network first serves nothing.
+    # The files of the best checkpoint become model/ directly, without loading them into the network.
     args.load_best_model_at_end = False
     return args
 
 
 def logging_dir(recipe: Recipe, run: RunDirectory) -> Path:
-    """Where the curves are written."""
+    """The folder of the curves."""
     given = recipe.training.logging_dir
     return run.logs / "visualdl" if given is None else Path(given)
 
 
 def reports_to_visualdl(recipe: Recipe) -> bool:
-    """Whether VisualDL is among what the run reports to."""
+    """Whether the run reports to VisualDL."""
     given = recipe.training.report_to
     return bool({"visualdl", "all"} & set(DEFAULT_REPORT if given is None else given))

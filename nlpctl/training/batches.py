@@ -1,4 +1,4 @@
-"""The training batches of every epoch, from any batch of any epoch on."""
+"""The training batches of every epoch, resumable at any batch of any epoch."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ SKIPPED: dict[str, Any] = {}
 
 
 class ResumableBatches:
-    """What the Trainer iterates over, once per epoch.
+    """The data loader of the Trainer, iterated once per epoch.
 
-    The Trainer resumes by taking and dropping the batches that were already trained. Here those are
-    empty stand-ins: they cost nothing, while the Trainer's own counting of steps and epochs stays exact.
+    The Trainer resumes by reading and dropping the batches that were already trained. Here these are empty
+    placeholders, which cost nothing and keep the Trainer's count of steps and epochs exact.
     """
 
     def __init__(self, loader: paddle.io.DataLoader, sampler: LengthGroupedBatchSampler):
@@ -33,7 +33,7 @@ class ResumableBatches:
         return len(self.sampler)
 
     def start_at(self, epoch: int, batch: int) -> None:
-        """Make the next iteration epoch `epoch`, of which the first `batch` batches are skipped."""
+        """Set the next iteration to epoch `epoch` and skip its first `batch` batches."""
         self._epoch, self._skip = epoch, batch
 
     def __iter__(self) -> Iterator[dict[str, paddle.Tensor]]:
@@ -46,7 +46,7 @@ class ResumableBatches:
         yield from self.loader
 
     def placed(self, step: int, parts: int, data: TrainingData) -> list[list[Placed]]:
-        """The parts of this process in the step after `step` completed ones, with the places of their rows."""
+        """The micro-batches of this process in the step after `step` completed ones, with the places of their rows."""
         features: FeatureList = self.loader.dataset
         indices = self.sampler.parts_of(step)
         owners = [features.owner(i) for part in indices for i in part]
@@ -54,12 +54,12 @@ class ResumableBatches:
         return [[Placed(next(found) or data.source.description, features[i]) for i in part] for part in indices]
 
     def loss_weight(self, step: int, rows: int) -> float:
-        """Factor that turns the mean loss of `rows` examples into their share of the update's mean."""
+        """The factor from the mean loss of `rows` examples to their share of the update's mean."""
         return self.sampler.loss_weight(step, rows)
 
 
 class ResumableStream:
-    """The same for an endless stream: skipped batches are passed over in the stream itself."""
+    """The same for an endless stream, which skips batches itself."""
 
     def __init__(self, loader: paddle.io.DataLoader, examples: StreamingExamples):
         self.loader = loader
@@ -76,7 +76,7 @@ class ResumableStream:
         for _ in range(skip):
             yield SKIPPED
         yield from self.loader
-        # The Trainer would begin the stream anew, for ever where it gives nothing.
+        # The Trainer would restart an ended stream, and loop forever if it is empty.
         raise RunFailed("the stream of training rows ended", where=self.examples.source.description)
 
     def placed(self, step: int, parts: int, data: TrainingData) -> list[list[Placed]]:

@@ -1,4 +1,5 @@
-"""Taking the run directory for a training. Imports no Paddle: the parent of several processes does this, too."""
+"""Creating or resuming the run directory of a training. Imports no Paddle, since the parent of several processes calls
+it."""
 
 from __future__ import annotations
 
@@ -23,10 +24,10 @@ def begin_run(
     resume: bool,
     overwrite: bool,
 ) -> None:
-    """Write recipe.yaml and manifest.json of a training that begins, or goes on, in `run`, and hold it.
+    """Write recipe.yaml and manifest.json of a new or resumed training in `run`, and lock it.
 
-    `facts` go into the manifest beside what is known of every run. `data`: None where child processes read them.
-    UserError as of `RunDirectory.begin`.
+    `facts`: further entries of the manifest. `data`: None if child processes read the data. UserError as in
+    `RunDirectory.begin`.
     """
     files = [*(data.files if data else ()), *parameter_files(recipe.model)]
     known = describe_run(command, recipe.training.seed, files, installed_versions())

@@ -1,4 +1,4 @@
-"""What happens beside the training loop: events, progress lines, early stopping."""
+"""Callbacks of the training loop: events, progress lines, early stopping."""
 
 from __future__ import annotations
 
@@ -39,24 +39,24 @@ class EventRecorder(TrainerCallback):
 
 
 def record_save(log: EventLog, state: TrainerState) -> None:
-    """Note the checkpoint of `state`."""
+    """Log the checkpoint of `state`."""
     best = state.best_model_checkpoint
     name = checkpoint_path(Path(), state.global_step).name
     log.append("save", state.global_step, checkpoint=name, best=best and Path(best).name)
 
 
 def go_on_recording(log: EventLog, state: TrainerState | None) -> None:
-    """Make events.jsonl what it was when the checkpoint of `state` (None: no checkpoint) was saved."""
+    """Restore events.jsonl to the time when the checkpoint of `state` (None: no checkpoint) was saved."""
     log.forget_after(state.global_step if state is not None else 0)
     if state is not None and not log.has("save", state.global_step):
-        record_save(log, state)  # killed between the checkpoint and the note of it
+        record_save(log, state)  # killed between saving the checkpoint and logging it
 
 
 _NOT_SCORES = ("eval_loss", "eval_runtime", "eval_samples_per_second", "eval_steps_per_second")
 
 
 class ProgressLines(TrainerCallback):
-    """One line per log and evaluation on stderr, with what a reader wants: step, loss, speed, time left.
+    """One line per log and evaluation on stderr, with step, loss, speed and time left.
 
     `figures`: the task's scores, of which the first two are shown.
     """

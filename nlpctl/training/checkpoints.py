@@ -1,4 +1,4 @@
-"""Checkpoints: complete or absent, rotated, and enough to go on bit by bit.
+"""Checkpoints: complete or absent, rotated, and sufficient for a bit-exact resume.
 
 A checkpoint is a model folder (any command accepts it) plus optimizer, scheduler and trainer state,
 under the file names that PaddleNLP's Trainer reads.
@@ -23,7 +23,7 @@ from nlpctl.models.load import LoadedModel
 from nlpctl.models.source import WEIGHTS
 from nlpctl.training.sums import SUMS, write_sums
 
-# What a checkpoint holds beside the model folder.
+# The files of a checkpoint besides the model folder.
 TRAINING_STATE_FILES = frozenset({OPTIMIZER_NAME, SCHEDULER_NAME, SCALER_NAME, TRAINER_STATE_NAME, SUMS})
 
 
@@ -36,7 +36,7 @@ def save_checkpoint(
     scheduler: paddle.optimizer.lr.LRScheduler | None,
     scaler: paddle.amp.GradScaler | None,
 ) -> Path:
-    """Write checkpoint-N aside and rename it. `optimizer` None leaves the training state out."""
+    """Write checkpoint-N atomically. `optimizer` None leaves the training state out."""
     final = checkpoint_path(checkpoints, state.global_step)
     with staged_dir(final) as folder:
         save_model_folder(folder, model.network, model.tokenizer, card)
@@ -51,11 +51,11 @@ def save_checkpoint(
 
 
 def load_weights(checkpoint: Path, network: paddle.nn.Layer) -> None:
-    """Give `network` the checkpoint's weights; it has the same parameters, since the recipe is the same."""
+    """Load the checkpoint's weights into `network`; the recipe is the same, so the parameters match."""
     missing, unexpected = network.set_state_dict(load_pdparams(checkpoint / WEIGHTS))
     if missing or unexpected:
         raise UserError(
-            f"the checkpoint is of another network: {', '.join([*missing, *unexpected][:3])}, ...",
+            f"the checkpoint belongs to another network: {', '.join([*missing, *unexpected][:3])}, ...",
             where=str(checkpoint),
             hint="train again with --overwrite",
         )
@@ -67,13 +67,13 @@ def load_training_state(
     scheduler: paddle.optimizer.lr.LRScheduler,
     scaler: paddle.amp.GradScaler | None,
 ) -> None:
-    """Give optimizer, scheduler and scaler the checkpoint's state, read without running what is in the files.
+    """Load the checkpoint's state into optimizer, scheduler and scaler, without executing code in pickled files.
 
     Raises UserError when the checkpoint was saved without it, or a file is damaged.
     """
     if not (checkpoint / OPTIMIZER_NAME).is_file():
         raise UserError(
-            "the checkpoint holds no optimizer state (training.ignore_save_lr_and_optim), so nothing can go on from it",
+            "the checkpoint holds no optimizer state (training.ignore_save_lr_and_optim), so it cannot be resumed",
             where=str(checkpoint),
             hint="train again with --overwrite, or start a new run from it: model.name_or_path",
         )
@@ -84,7 +84,7 @@ def load_training_state(
 
 
 def _tensors(state: dict[str, Any]) -> dict[str, Any]:
-    """The arrays of a state as tensors; master weights, a dict inside, keep their names."""
+    """The arrays of a state as tensors; master weights, a nested dict, keep their names."""
     tensors: dict[str, Any] = {}
     for name, value in state.items():
         if isinstance(value, np.ndarray):

@@ -15,7 +15,7 @@ from nlpctl.tasks.base import Task, as_tuple
 
 
 class DevScores:
-    """Predictions and mean loss of a network that is being trained; it stays in training afterwards."""
+    """Predictions and mean loss of a network during training; training mode is restored afterwards."""
 
     def __init__(self, task: Task, network: paddle.nn.Layer, encoder: TextEncoder):
         self.task = task
@@ -24,7 +24,7 @@ class DevScores:
         self._loss, self._rows = 0.0, 0
 
     def of_all(self, examples: Sequence[Any], batch_size: int) -> tuple[list[list[Any]], float]:
-        """Predictions of every example, in order, and the mean loss over the rows, on every process alike."""
+        """Predictions of every example, in order, and the mean loss over the rows, the same on every process."""
         was_training = self.network.training
         self.network.eval()
         rank, world = paddle.distributed.get_rank(), paddle.distributed.get_world_size()
@@ -43,7 +43,7 @@ class DevScores:
         return predictions, loss / rows
 
     def _run(self, batch: Batch) -> tuple[np.ndarray, ...]:
-        """The outputs of a labelled batch; its loss is added up on the way."""
+        """The outputs of a labelled batch; also adds its loss to the sum."""
         outputs, loss = outputs_and_loss(self.task, self.network, batch)
         rows = len(next(iter(batch.values())))
         self._loss += loss * rows
@@ -53,7 +53,7 @@ class DevScores:
 
 @paddle.no_grad()
 def outputs_and_loss(task: Task, network: paddle.nn.Layer, batch: Batch) -> tuple[tuple[paddle.Tensor, ...], float]:
-    """What `network` makes of a labelled batch, masked as for an evaluation where the task hides, and its loss."""
+    """The outputs and the loss of a labelled batch, masked as in evaluation if the task hides words."""
     shown = task.hide(batch, None) if task.hides else batch
     tensors = {name: paddle.to_tensor(array) for name, array in shown.items()}
     labels = {name: tensors.pop(name) for name in task.label_names}

@@ -1,4 +1,4 @@
-"""Why a step went wrong: the operator and layer that first gave no number, and the rows it happened with."""
+"""The cause of a bad step: the operator and layer with the first non-finite result, and the rows of the step."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from nlpctl.upstream.finite_check import finite_check, non_finite
 if TYPE_CHECKING:
     from nlpctl.training.trainer import RecipeTrainer
 
-SHOWN = 10  # rows that are listed
+SHOWN = 10  # most rows listed
 EVENT = "bad_step"
-Rows = Callable[[int], list[list[Placed]]]  # the parts of the step after N completed ones, on this process
+Rows = Callable[[int], list[list[Placed]]]  # N -> the micro-batches of the step after N completed ones, on this process
 
 
 def diagnosed(bad: BadStep, trainer: RecipeTrainer, rows: Rows) -> RunFailed:
-    """The failure that `bad` ends the run with; it is also noted in events.jsonl. `rows`: the features of a step."""
+    """The RunFailed for `bad`, which is also logged in events.jsonl. `rows`: returns the micro-batches of a step."""
     try:
         verdict, found = _rows(bad, trainer, rows(bad.step - 1))
-    except NlpctlError as error:  # the rows are read anew: the file may have changed meanwhile
+    except NlpctlError as error:  # the rows are read again, and the file may have changed
         problem = error.problems[0]
-        verdict, found = f"the rows of the step cannot be named: {problem.where}: {problem.message}", []
+        verdict, found = f"the rows of the step cannot be listed: {problem.where}: {problem.message}", []
     origin = [] if bad.usual is not None else _origin(bad, trainer)
     trainer.events.append(
         EVENT, bad.step, figure=bad.figure, value=f"{bad.value:.6g}", origin=origin, rows=[where for where, _ in found]
     )
     told = [Problem(told, where) for where, told in found[:SHOWN]]
     if len(found) > SHOWN:
-        told.append(Problem(f"and {len(found) - SHOWN} rows more, which events.jsonl names"))
+        told.append(Problem(f"and {len(found) - SHOWN} more rows, listed in events.jsonl"))
     head = Problem(_what(bad), hint=_remedy(bad, trainer))
     return RunFailed(problems=[head, *map(Problem, (*origin, verdict)), *told])
 
@@ -55,19 +55,19 @@ def _what(bad: BadStep) -> str:
 
 
 def _remedy(bad: BadStep, trainer: RecipeTrainer) -> str:
-    remedy = "look at these rows; lower training.learning_rate or training.max_grad_norm, or lengthen the warm-up"
+    remedy = "inspect these rows; lower training.learning_rate or training.max_grad_norm, or lengthen the warm-up"
     if bad.usual is None:
         return f"{remedy}; then train again with --overwrite"
     factor = "guards.loss_factor" if bad.figure == "loss" else "guards.gradient_factor"
     command = RunDirectory(trainer.recipe.run_dir).to_go_on(f"--set {factor}=null")
-    return f"{remedy}; or go on regardless: {command}"
+    return f"{remedy}; or ignore the check: {command}"
 
 
 # -- rows ------------------------------------------------------------------------------------
 
 
 def _rows(bad: BadStep, trainer: RecipeTrainer, parts: Sequence[Sequence[Placed]]) -> tuple[str, list[tuple[str, str]]]:
-    """What the rows of the step have to do with it, and those worth looking at: file:line, and what each does."""
+    """The role of the rows in the failure, and the rows to inspect: file:line and the effect of each."""
     suspects = [
         placed
         for part, features in zip(bad.parts, parts, strict=True)
@@ -84,18 +84,18 @@ def _rows(bad: BadStep, trainer: RecipeTrainer, parts: Sequence[Sequence[Placed]
         return "the rows of the step, those with the largest loss first:", _distinct([alone[i] for i in order])
     guilty = [each for each, loss in zip(alone, losses, strict=True) if not math.isfinite(loss)]
     if 0 < len(guilty) < len(alone):
-        return "some rows of the step give that by themselves:", _distinct(guilty)
-    them = "each row of the step gives that by itself, so no single one is the cause:"
-    return them if guilty else "no row of the step gives that by itself; its rows:", _distinct(alone)
+        return "these rows of the step give that value on their own:", _distinct(guilty)
+    them = "every row of the step gives that value on its own, so no single row is the cause:"
+    return them if guilty else "no row of the step gives that value on its own; its rows:", _distinct(alone)
 
 
 def _distinct(found: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Each row once, also one that was cut into several parts; the first of them counts."""
+    """Each row once, even if it was cut into several windows; the first window counts."""
     return list(dict(reversed(found)).items())[::-1]
 
 
 def _own_losses(trainer: RecipeTrainer, features: Sequence[Any]) -> list[float]:
-    """The loss of each feature by itself, without dropout."""
+    """The loss of each feature alone, without dropout."""
     network, losses = trainer.loaded.network, []
     network.eval()
     for feature in features:
@@ -110,7 +110,7 @@ def _own_losses(trainer: RecipeTrainer, features: Sequence[Any]) -> list[float]:
 
 
 def _origin(bad: BadStep, trainer: RecipeTrainer) -> list[str]:
-    """Where the step, repeated bit by bit under Paddle's own check, first gives something that is not finite."""
+    """The first non-finite result when the step is repeated bit for bit under Paddle's FLAGS_check_nan_inf."""
     parameters = list(trainer.loaded.network.named_parameters())
     weights = [name for name, parameter in parameters if not _is_finite(parameter)]
     gradients = [name for name, each in parameters if each.grad is not None and not _is_finite(each.grad)]
@@ -136,16 +136,16 @@ def _first_operator(trainer: RecipeTrainer, parts: Sequence[StepPart]) -> str:
             found = non_finite(error)
             if found is None:
                 raise
-            place = f"in {inside[-1]}" if inside else "on the way back, or in the loss"
+            place = f"in {inside[-1]}" if inside else "in the backward pass, or in the loss"
             counts = f"{found.nans:,} nan and {found.infinities:,} inf"
-            return f"FLAGS_check_nan_inf: the first such result is of the operator {found.operator}, {place} ({counts})"
-    told = "FLAGS_check_nan_inf: repeated, every operator gives finite results"
-    return f"{told} here; logs/ has what the other processes found" if args.world_size > 1 else told
+            return f"FLAGS_check_nan_inf: the first such result is from operator {found.operator}, {place} ({counts})"
+    told = "FLAGS_check_nan_inf: in a repetition, every operator gives finite results"
+    return f"{told} here; see logs/ for the results of the other processes" if args.world_size > 1 else told
 
 
 @contextmanager
 def _layers(network: paddle.nn.Layer) -> Iterator[list[str]]:
-    """In the body the list yielded holds the names of the layers that are being computed, the innermost last."""
+    """Yields a list that holds the names of the layers being computed, the innermost last."""
     inside: list[str] = []
     hooks = []
     for name, layer in network.named_sublayers():

@@ -1,4 +1,4 @@
-"""Fine-tuning as a recipe says: build, train, leave the best model in the run directory."""
+"""Fine-tuning by a recipe: build, train, and keep the best model in the run directory."""
 
 from __future__ import annotations
 
@@ -47,7 +47,8 @@ from nlpctl.training.watchdog import watched
 
 @dataclass(frozen=True)
 class Ready:
-    """Everything that a training needs, checked. `data.train`: the rows to train on, drawn by label where wanted."""
+    """Everything that a training needs, already checked. `data.train`: the training rows, balanced by label if
+    configured."""
 
     recipe: Recipe
     setup: ProcessSetup
@@ -57,9 +58,9 @@ class Ready:
 
 
 def make_ready(recipe: Recipe, setup: ProcessSetup, task: Task, data: TrainingData) -> Ready:
-    """Build the network that the recipe names, and check the data against it. Writes nothing.
+    """Build the recipe's network, and check the data against it. Writes nothing.
 
-    UserError: the model cannot be used, or what the recipe says of labels or lengths does not go with the rows.
+    UserError: the model cannot be used, or labels or lengths in the recipe do not fit the rows.
     """
     model = _build_model(recipe, setup, task, data)
     return Ready(recipe, setup, task, _training_rows(recipe, task, data), model)
@@ -77,7 +78,7 @@ def _build_model(recipe: Recipe, setup: ProcessSetup, task: Task, data: Training
 
 
 def _training_rows(recipe: Recipe, task: Task, data: TrainingData) -> TrainingData:
-    """`data` with the rows to train on, drawn by label where the recipe wants that. `task` has seen them."""
+    """`data` with the training rows balanced by label if the recipe asks for it. Also passes them to `task`."""
     if data.train is None:
         return data
     drawn = _balanced(recipe, data.train, task)
@@ -88,7 +89,7 @@ def _training_rows(recipe: Recipe, task: Task, data: TrainingData) -> TrainingDa
 def fine_tune(ready: Ready, run: RunDirectory, checkpoint: Path | None, loss: TrainingLoss | None = None) -> None:
     """Train from `checkpoint`, or from the start when it is None; `run.model` then holds the best model.
 
-    Every process of a multi-process run calls this; process 0 writes. `loss`: in place of the task's own.
+    Every process of a multi-process run calls this; process 0 writes. `loss`: replaces the task's own.
     """
     recipe, setup, task, data, model = ready.recipe, ready.setup, ready.task, ready.data, ready.model
     card = make_card(recipe, task.labels.names)
@@ -120,12 +121,12 @@ def _train(
     events, runtime = trainer.events, trainer.recipe.runtime
     division = recorded_division(events, 0 if state is None else state.global_step)
     if division is not None:
-        console.note(f"after a lack of memory: {division.batch_size} rows at a time, {division.parts} parts per update")
+        console.note(f"after out-of-memory: micro-batch {division.batch_size}, accumulation {division.parts}")
         trainer.divide(division)
     if trainer.is_world_process_zero():
         go_on_recording(events, state)
     if early is not None and state is not None and early.exhausted(state):
-        return state  # it had stopped early and was killed before its model was written
+        return state  # early stopping had ended the run, which was killed before its model was written
     watchdog = watched(trainer.model, runtime.watchdog_minutes, events, lambda: trainer.state.global_step)
     with lost_worker_told(), stops_later() as stop, watchdog:
         try:
@@ -139,7 +140,7 @@ def _train(
 def _keep_model(
     recipe: Recipe, run: RunDirectory, model: LoadedModel, card: ModelCard, state: TrainerState
 ) -> None:
-    """Write run.model: the best checkpoint's files when one was chosen, otherwise the network as it is."""
+    """Write run.model: the files of the best checkpoint if one was chosen, otherwise the current network."""
     best = state.best_model_checkpoint if recipe.training.load_best_model_at_end else None
     with staged_dir(run.model) as folder:
         if best is None:
@@ -147,19 +148,19 @@ def _keep_model(
         else:
             checkpoint = run.checkpoints / Path(best).name
             if damage := damage_of(checkpoint):
-                hint = f"{run.to_go_on()} goes on from a checkpoint before it"
+                hint = f"run {run.to_go_on()} to continue from a checkpoint before it"
                 raise RunFailed(f"the best checkpoint is damaged: {damage}", where=str(checkpoint), hint=hint)
             for file in checkpoint.iterdir():
                 if file.name not in TRAINING_STATE_FILES:
                     shutil.copyfile(file, folder / file.name)
-            if not (folder / MANIFEST).is_file():  # a checkpoint of an older nlpctl has none
+            if not (folder / MANIFEST).is_file():  # checkpoints of older versions have none
                 write_model_sums(folder)
 
 
 def _train_features(
     recipe: Recipe, setup: ProcessSetup, data: TrainingData, task: Task, encoder: TextEncoder
 ) -> ExampleList | StreamingExamples:
-    """What is trained on: the examples, cut into windows where the task does that."""
+    """The training features: the examples, cut into windows if the task does so."""
     if data.train is not None:
         return FeatureList(data.train, functools.partial(task.features, encoder=encoder))
     return StreamingExamples(
@@ -173,8 +174,8 @@ def _train_features(
         world_size=setup.world_size,
         rank=setup.rank,
         rows=data.streamed,
-        mend="put the training data back as they were, then "
-        f"{RunDirectory(recipe.run_dir).to_go_on()} goes on from the last checkpoint",
+        fix=f"restore the training data, then run {RunDirectory(recipe.run_dir).to_go_on()} to continue from the last "
+        "checkpoint",
     )
 
 
@@ -189,7 +190,7 @@ def _balanced(recipe: Recipe, examples: ExampleList, task: Task) -> ExampleList:
 
 
 def _early_stopping(recipe: Recipe) -> EarlyStopping | None:
-    """Watches metric_for_best_model; PaddleNLP takes "loss" (less is better) when none is named."""
+    """Watches metric_for_best_model; PaddleNLP uses "loss" (lower is better) by default."""
     if recipe.early_stopping.patience is None:
         return None
     metric = recipe.training.metric_for_best_model or "loss"

@@ -17,22 +17,22 @@ from nlpctl.models.static_inputs import static_inputs
 
 
 def write_graph(network: paddle.nn.Layer, batch: Batch, folder: Path) -> bool:
-    """Write FOLDER/vdlgraph.TIME.log; False, with a note, where Paddle cannot make a static graph of the network.
+    """Write FOLDER/vdlgraph.TIME.log; False, with a note, if Paddle cannot make a static graph of the network.
 
-    `batch` is one that the network takes: it tells the inputs. The network is of no use afterwards: VisualDL hooks
-    into every layer, and Paddle replaces `forward`.
+    `batch`: an example input. The network is unusable afterwards: VisualDL hooks into every layer, and Paddle replaces
+    `forward`.
     """
     from visualdl.component.graph import translate_graph
 
     network.eval()
     try:
-        # As LogWriter.add_graph does; the writer itself would lay a second file of records beside the curves.
+        # Like LogWriter.add_graph, but the writer itself would add a second file of records next to the curves.
         with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             graph = translate_graph(network, static_inputs(network, batch), verbose=False)
     except Exception as error:
         reason = " ".join(str(error).split())[-200:]
-        console.note(f"no graph for VisualDL, nothing else is missing: {type(error).__name__}: {reason}")
+        console.note(f"no graph for VisualDL; everything else is complete: {type(error).__name__}: {reason}")
         return False
     write_text_atomic(folder / f"vdlgraph.{int(time.time()):010d}.log", graph)
     return True

@@ -1,4 +1,4 @@
-"""PaddleNLP's training loop, made to survive a lack of memory and to stop in good order."""
+"""PaddleNLP's training loop with recovery from out-of-memory, a clean stop, and checks of the loss."""
 
 from __future__ import annotations
 
@@ -27,35 +27,35 @@ from nlpctl.training.oom import Division, OutOfMemory, is_out_of_memory, record_
 
 
 class GuardedTrainer(Trainer):
-    """The stock loop with three guards around it.
+    """The stock training loop with three guards around it.
 
-    - Out of memory in a step: its update is cut into smaller parts and the step is repeated from the weights after
-      the last completed step, which are still in memory. Batches and randomness are functions of the step, so
-      the run goes on as one that has used these parts from there on.
-    - A request to stop: a checkpoint is saved when everything that was due after the step (log, evaluation, save)
-      is done, so that a resumed run does nothing twice and leaves nothing out.
-    - A loss that is no number: see guards.py.
+    - Out of memory in a step: the update is cut into smaller micro-batches and the step is repeated from the weights
+      after the last completed step, which are still in memory. Batches and randomness are functions of the step, so
+      the run continues like one that used these micro-batches from there on.
+    - A request to stop: a checkpoint is saved after everything due at that step (log, evaluation, save), so that a
+      resumed run repeats nothing and skips nothing.
+    - A loss that is NaN, infinite or exploding: see guards.py.
     """
 
     recipe: Recipe
     guard: StepGuard
     events: EventLog
     _stop: StopRequest
-    _ended_step = -1  # the step whose end was seen, where that step ends an epoch or the training
+    _ended_step = -1  # the step that ended an epoch or the training and was seen once already
 
     def run(self, checkpoint: Path | None, stop: StopRequest) -> None:
-        """Train from `checkpoint`, None: from the start. KeyboardInterrupt when `stop` is due."""
+        """Train from `checkpoint`, None: from the start. KeyboardInterrupt if `stop` is due."""
         self._stop = stop
         self.train(resume_from_checkpoint=None if checkpoint is None else str(checkpoint))
 
     @abstractmethod
     def place_batches(self, batches: Any, step: int, updates_per_epoch: int) -> None:
-        """Let `batches` begin with those of the step after `step` completed ones."""
+        """Start `batches` at the step after `step` completed ones."""
 
     # -- out of memory -----------------------------------------------------------------------
 
     def training_step(self, model: paddle.nn.Layer, inputs: Mapping[str, paddle.Tensor]) -> paddle.Tensor:
-        """Loss and gradients of one part of an update. Raises OutOfMemory."""
+        """Loss and gradients of one micro-batch of an update. Raises OutOfMemory."""
         self.guard.begin_part(inputs)
         try:
             loss = super().training_step(model, inputs)
@@ -67,18 +67,18 @@ class GuardedTrainer(Trainer):
         return loss
 
     def divide(self, division: Division) -> None:
-        """Cut every update from here on as `division` says."""
+        """Cut every further update by `division`."""
         self.args.per_device_train_batch_size = division.batch_size
         self.args.gradient_accumulation_steps = division.parts
 
     def _inner_training_loop(self, args, model, batches, length, max_steps, epochs, updates_per_epoch, *rest):
-        """The stock loop, begun at the batches of the checkpoint's step, and anew after a lack of memory."""
+        """Run the stock loop from the checkpoint's step, and again after out-of-memory."""
         rows, checkpoint, ignored = rest
         done = 0
         if checkpoint is not None:
             state = read_state(Path(checkpoint))
             done = state.global_step
-            if done >= max_steps:  # killed after its last checkpoint; the stock loop would add a step
+            if done >= max_steps:  # complete but killed after its last checkpoint; the stock loop would add a step
                 self.state = state
                 return TrainOutput(done, float("nan"), {})
         with tempfile.TemporaryDirectory(prefix="nlpctl-") as folder:
@@ -90,41 +90,42 @@ class GuardedTrainer(Trainer):
                     return super()._inner_training_loop(args, model, batches, *facts)
                 except OutOfMemory as failure:
                     self._divide_further(str(failure))
-                # Out of the `except`: only now nothing holds on to the tensors of the failed step.
+                # Outside the `except`: only here the traceback no longer keeps the tensors of the failed step alive.
                 self._forget_step()
                 done = self.state.global_step
                 if done:
-                    self.state.save_to_json(f"{folder}/{TRAINER_STATE_NAME}")  # all that the stock loop reads of it
+                    self.state.save_to_json(f"{folder}/{TRAINER_STATE_NAME}")  # the only file that the stock loop reads
                     checkpoint = folder
                 batches = self.get_train_dataloader()
                 length = None if length is None else len(batches)
 
     def _divide_further(self, reason: str) -> None:
-        """Smaller parts from this step on; RunFailed where that is not wanted or not possible."""
+        """Use smaller micro-batches from this step on; RunFailed if that is disabled or impossible."""
         args, step = self.args, self.state.global_step
         current = Division(args.per_device_train_batch_size, args.gradient_accumulation_steps)
         smaller = current.smaller()
-        message = f"out of memory in step {step + 1}, with {current.batch_size} rows at a time"
+        message = f"out of memory in step {step + 1}, with micro-batch {current.batch_size}"
         if self.recipe.runtime.on_oom == "fail" or smaller is None:
             command = RunDirectory(self.recipe.run_dir).to_go_on("--set runtime.on_oom=halve")
-            hint = f"{command} goes on with fewer rows at a time, same effective batch"
+            hint = f"{command} continues with a smaller micro-batch and the same effective batch"
             if smaller is None:
-                hint = "shorten data.max_seq_length, set training.recompute: true, or take a smaller model"
+                hint = "shorten data.max_seq_length, set training.recompute: true, or use a smaller model"
             raise RunFailed(f"{message}: {reason.strip()}", where="runtime.on_oom", hint=hint)
         if args.world_size > 1:
-            # The other processes wait for this one's gradients. The parent ends them all, and starts them again.
+            # The other processes wait for this one's gradients, so this process fails; the parent stops and restarts
+            # all.
             found = checkpoints_in(Path(args.output_dir))
             record_division(self.events, checkpoint_step(found[-1]) if found else 0, smaller)
-            raise RunFailed(message, hint=f"the run goes on from its last checkpoint with {smaller.batch_size}")
+            raise RunFailed(message, hint=f"the run continues from its checkpoint with batch {smaller.batch_size}")
         console.warn(
-            f"{message}: going on with {smaller.batch_size}, and {smaller.parts} instead of {current.parts} parts "
-            "per update; effective batch and learning rate stay"
+            f"{message}: continuing with micro-batch {smaller.batch_size} and accumulation {smaller.parts} instead of "
+            f"{current.parts}; effective batch and learning rate stay"
         )
         record_division(self.events, step, smaller)
         self.divide(smaller)
 
     def _forget_step(self) -> None:
-        """Drop what is left of a step that failed: gradients, batches, cached memory."""
+        """Free the remains of a failed step: gradients, batches, cached memory."""
         self.guard.begin_step()
         self.optimizer.clear_grad()
         gc.collect()
@@ -144,8 +145,8 @@ class GuardedTrainer(Trainer):
     def _nothing_due(self) -> bool:
         """Whether log, evaluation and save of this step are done.
 
-        The loop comes here after every step, and once more at the end of an epoch, after a step that ends it or
-        the training: what belongs to the epoch is due only then.
+        The loop calls this after every step, and again at the end of an epoch or of the training. The epoch's own log,
+        evaluation and save are due only at the second call.
         """
         control, state = self.control, self.state
         ends = control.should_training_stop or control.should_epoch_stop or float(state.epoch).is_integer()

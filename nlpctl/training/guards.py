@@ -1,4 +1,4 @@
-"""What is looked at before the weights change: whether the loss and the gradient are numbers, and of a usual size."""
+"""Checks before a weight update: whether loss and gradient are finite and of a usual size."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from paddlenlp.trainer.trainer_callback import TrainerControl, TrainerState
 
 from nlpctl.config.schema import GuardsSection
 
-FIRST, RECENT = 20, 100  # steps whose median tells what is usual
+FIRST, RECENT = 20, 100  # steps whose median is the usual value
 
 
 class BadStep(Exception):
     """A step whose update must not be made. The weights are those after the last completed step.
 
-    `figure`: "loss" or "gradient norm". `usual`: what it usually is, None where the value is no finite number.
+    `figure`: "loss" or "gradient norm". `usual`: its usual value; None if the value is not finite.
     """
 
     def __init__(self, step: int, figure: str, value: float, usual: float | None, parts: list[StepPart]):
@@ -29,7 +29,7 @@ class BadStep(Exception):
 
 
 class StepPart:
-    """A part of an update: its batch, and its share of the loss once that is computed."""
+    """A micro-batch of an update, and its share of the loss once computed."""
 
     def __init__(self, inputs: Mapping[str, paddle.Tensor]):
         self.inputs = inputs
@@ -37,9 +37,9 @@ class StepPart:
 
 
 class Usual:
-    """The size of a figure: the median of the last RECENT values, or of the FIRST ones where that is larger.
+    """The usual size of a figure: the median of the last RECENT values, or of the FIRST ones if that is larger.
 
-    The latter keeps a loss that has fallen to almost nothing from making every odd row an explosion.
+    The first values matter when the loss is almost 0: otherwise every unusual row would count as an explosion.
     """
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class StepGuard(TrainerCallback):
 
     @property
     def part(self) -> int:
-        """Which part of the step is being computed, from 0."""
+        """Index of the micro-batch being computed, from 0."""
         return len(self.parts) - 1
 
     def begin_step(self) -> None:
@@ -76,7 +76,7 @@ class StepGuard(TrainerCallback):
         self.parts.append(StepPart(inputs))
 
     def end_part(self, loss: paddle.Tensor) -> None:
-        """`loss`: the part's share of the update's loss, detached."""
+        """`loss`: the micro-batch's share of the update's loss, detached."""
         self.parts[-1].loss = loss
 
     def on_step_begin(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs) -> None:
@@ -91,11 +91,11 @@ class StepGuard(TrainerCallback):
         loss, norm = self._figures(kwargs["model"], with_gradient=scaler is None)
         step = state.global_step + 1
         self._judge(step, "loss", loss, self._losses, section.loss_factor)
-        if scaler is None:  # fp16: the scaler is there to find gradients that overflow, and passes over them
+        if scaler is None:  # fp16: the scaler itself finds overflowing gradients and skips their updates
             self._judge(step, "gradient norm", norm, self._norms, section.gradient_factor)
 
     def _figures(self, model: paddle.nn.Layer, with_gradient: bool) -> tuple[float, float]:
-        """The step's loss on this process, and the norm of its gradient; brought from the device in one go."""
+        """The step's loss and gradient norm on this process, copied from the device together."""
         sums = [part.loss.astype("float32").reshape([1]) for part in self.parts]
         gradients = [parameter.grad for parameter in model.parameters() if with_gradient]
         squares = [

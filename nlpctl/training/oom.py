@@ -1,4 +1,4 @@
-"""Out of memory: what it looks like, and how the work of a step is divided into smaller parts."""
+"""Out of memory: recognising it, and dividing an update into smaller micro-batches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from nlpctl.runtime.event_log import EventLog
 EVENT = "out_of_memory"
 
 # Paddle 2.6.2 turns its ResourceExhausted into MemoryError, on CPU ("Fail to alloc memory of N size") and on GPU
-# ("Out of memory error on GPU 0"). What CUDA's own libraries cannot allocate comes as OSError, "(External) ...".
+# ("Out of memory error on GPU 0"). Failed allocations of CUDA's own libraries come as OSError, "(External) ...".
 _EXTERNAL_SIGNS = ("out of memory", "ALLOC_FAILED")
 
 
@@ -18,7 +18,7 @@ class OutOfMemory(Exception):
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Whether memory was lacking, of the device or of the machine."""
+    """Whether the error means out of memory, on the device or the machine."""
     if isinstance(error, MemoryError):
         return True
     return isinstance(error, OSError) and "(External)" in str(error) and any(s in str(error) for s in _EXTERNAL_SIGNS)
@@ -26,16 +26,15 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 @dataclass(frozen=True)
 class Division:
-    """How an update's examples are cut, per process: `batch_size` at a time, `parts` times."""
+    """The division of an update per process: micro-batch size `batch_size`, accumulated `parts` times."""
 
     batch_size: int
     parts: int
 
     def smaller(self) -> Division | None:
-        """Half the batch in twice the parts. Of an odd batch the largest smaller divisor; None: there is none.
+        """Half the micro-batch, twice the parts; for an odd size the largest smaller divisor; None if there is none.
 
-        The product stays, and with it the effective batch, the learning rate that suits it, and the updates of
-        an epoch.
+        The product stays the same, and so do the effective batch, its learning rate, and the updates per epoch.
         """
         divisors = (size for size in range(self.batch_size // 2, 0, -1) if self.batch_size % size == 0)
         size = next(divisors, None)
@@ -46,7 +45,7 @@ class Division:
 
 
 def record_division(log: EventLog, step: int, division: Division) -> None:
-    """Note that from `step` completed steps on, updates are cut like this: a resumed run goes on so."""
+    """Log the division used from `step` completed steps on, for resumed runs."""
     log.append(
         EVENT,
         step,
@@ -56,7 +55,7 @@ def record_division(log: EventLog, step: int, division: Division) -> None:
 
 
 def recorded_division(log: EventLog, step: int) -> Division | None:
-    """How the run that `log` tells of cut its updates after `step` steps; None: as the recipe says."""
+    """The division that the run of `log` used after `step` steps; None: that of the recipe."""
     found = None
     for event in log.read():
         if event["event"] == EVENT and event["step"] <= step:

@@ -1,4 +1,4 @@
-"""The optimizer: AdamW with a learning rate and a weight decay of each parameter's own (section `optimizer`)."""
+"""The optimizer: AdamW with a learning rate and a weight decay per parameter (section `optimizer`)."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from nlpctl.models.load import LoadedModel
 from nlpctl.models.parameters import count, named, select
 
 _LAYER = re.compile(r"\.layers?\.(\d+)\.")
-_UNDECAYED = ("bias", "norm")  # what PaddleNLP's Trainer exempts from weight decay, anywhere in a name
+_UNDECAYED = ("bias", "norm")  # PaddleNLP's Trainer exempts names that contain these from weight decay
 
 
 @dataclass(frozen=True)
 class Setting:
-    """How one parameter is trained: its peak learning rate and its weight decay."""
+    """The settings of one parameter: peak learning rate and weight decay."""
 
     learning_rate: float
     weight_decay: float
@@ -31,10 +31,10 @@ class Setting:
 def settings(
     network: Any, section: OptimizerSection, learning_rate: float, weight_decay: float
 ) -> dict[str, Setting]:
-    """Name -> setting of every parameter that is trained; a shared one has one of its names.
+    """Name -> setting of every trained parameter; a shared parameter appears under one of its names.
 
-    Biases and normalisation layers decay only where a group says so. UserError, blaming the key: a group matches no
-    parameter or frozen ones only, or layer_decay for a network without numbered layers.
+    Biases and normalisation layers decay only if a group says so. UserError for a group that matches no parameter or
+    only frozen ones, and for layer_decay with a network without numbered layers.
     """
     parameters = named(network)
     first_names: dict[int, str] = {}
@@ -60,7 +60,7 @@ def settings(
 
 
 def parameter_report(model: LoadedModel, recipe: Recipe) -> dict[str, Any]:
-    """What is trained and how, JSON-ready: counts of numbers, what the recipe changed, and the distinct settings.
+    """A summary of the trained parameters, JSON-ready: counts, changes by the recipe, and the distinct settings.
 
     UserError as for `settings`.
     """
@@ -99,7 +99,7 @@ def build_optimizer(
     args: TrainingArguments,
     scheduler: paddle.optimizer.lr.LRScheduler,
 ) -> paddle.optimizer.Optimizer:
-    """What PaddleNLP's Trainer makes from `args`, with the settings of `section` laid over it."""
+    """The optimizer of PaddleNLP's Trainer for `args`, with the settings of `section`."""
     _, options = Trainer.get_optimizer_cls_and_kwargs(args)
     if args.fp16_opt_level == "O2":
         options["multi_precision"] = True
@@ -120,8 +120,8 @@ def build_optimizer(
 class DecayPerParameter(paddle.optimizer.AdamW):
     """AdamW whose weight decay differs by parameter.
 
-    Paddle's own parameter groups would do, but they clip the norm of the gradients group by group, so that grouping
-    alone would change a training.
+    Paddle's own parameter groups are not used: they clip the gradient norm per group, so that grouping alone would
+    change a training.
     """
 
     def __init__(self, decays: Mapping[str, float], **options: Any):

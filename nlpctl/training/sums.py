@@ -1,4 +1,4 @@
-"""Which checkpoints are whole: sums beside their files, and what a resumed run goes on from. Without Paddle.
+"""Checksums of checkpoints, and the choice of the checkpoint to resume from. Imports no Paddle.
 
     checkpoint-N/checksums.json    {"model_state.pdparams": {"size": 123, "sha256": "..."}, ...}
 """
@@ -19,14 +19,14 @@ from nlpctl.models.source import WEIGHTS
 from nlpctl.runtime.run_directory import RunDirectory
 
 SUMS = "checksums.json"
-STATE = "trainer_state.json"  # as PaddleNLP's Trainer names it
+STATE = "trainer_state.json"  # PaddleNLP's name
 _PICKLED = ("*.pdparams", "*.pdopt")
-_TOGETHER = ("optimizer.pdopt", "scheduler.pdparams")  # both or none (training.ignore_save_lr_and_optim)
+_TOGETHER = ("optimizer.pdopt", "scheduler.pdparams")  # both exist, or neither (training.ignore_save_lr_and_optim)
 _ASIDE = "damaged-"
 
 
 def write_sums(folder: Path) -> None:
-    """Note size and SHA-256 of every file in `folder`."""
+    """Write size and SHA-256 of every file in `folder`."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     sums = {
         path.relative_to(folder).as_posix(): {"size": path.stat().st_size, "sha256": sha256_of(path)} for path in files
@@ -35,11 +35,11 @@ def write_sums(folder: Path) -> None:
 
 
 def settle_checkpoints(run: RunDirectory, *, keeps_best: bool) -> None:
-    """Make `run.last_checkpoint()` one that a run can go on from: damaged newer ones are moved aside, with a warning.
+    """Move damaged newest checkpoints aside, with a warning, so that `run.last_checkpoint()` is intact.
 
-    Whoever holds the run directory calls this once, before any process of a resumed run looks for its checkpoint.
-    `keeps_best`: the best checkpoint so far, which the newest names, will become the model, so it must be whole too.
-    UserError: there are checkpoints, and none is whole; then all stay where they are.
+    The holder of the run directory calls this once, before any process of a resumed run looks for its checkpoint.
+    `keeps_best`: the best checkpoint so far, named in the newest, will become the model, so it must be intact too.
+    UserError: there are checkpoints, and none is intact; then nothing is moved.
     """
     damaged: list[tuple[Path, str]] = []
     for checkpoint in reversed(checkpoints_in(run.checkpoints)):
@@ -53,15 +53,15 @@ def settle_checkpoints(run: RunDirectory, *, keeps_best: bool) -> None:
         return
     for path, damage in damaged:
         aside = path.with_name(f"{_ASIDE}{path.name}")
-        console.warn(f"{path} is damaged: {damage}; moved to {aside.name}, the run goes on from {checkpoint.name}")
+        console.warn(f"{path} is damaged: {damage}; moved to {aside.name}; the run continues from {checkpoint.name}")
         remove_dir(aside)
         os.replace(path, aside)
 
 
 def damage_of(checkpoint: Path) -> str | None:
-    """What is wrong with the files of a checkpoint, the first of them named; None: it is whole.
+    """The first damage found in the files of a checkpoint; None if it is intact.
 
-    One without sums, of an older nlpctl, is whole when it can be loaded.
+    A checkpoint of an older version, without checksums, is intact if it can be loaded.
     """
     try:
         return _loading(checkpoint) if not (checkpoint / SUMS).exists() else _differing(checkpoint)
@@ -75,7 +75,7 @@ def _differing(checkpoint: Path) -> str | None:
         expected = [(name, int(entry["size"]), str(entry["sha256"])) for name, entry in sums.items()]
         sums[WEIGHTS]
     except (ValueError, TypeError, KeyError, AttributeError):
-        return f"{SUMS} cannot be understood"
+        return f"{SUMS} has an unknown structure"
     for name, size, digest in expected:
         file = checkpoint / name
         if not file.is_file():
@@ -100,21 +100,21 @@ def _loading(checkpoint: Path) -> str | None:
             (load_pdparams if file.name == WEIGHTS else load_state)(file)
         except UserError as error:
             return f"{file.name} {error.problems[0].message}"
-    return None if isinstance(_state(checkpoint).get("global_step"), int) else f"{STATE} cannot be understood"
+    return None if isinstance(_state(checkpoint).get("global_step"), int) else f"{STATE} has an unknown structure"
 
 
 def _damage_of_best(checkpoint: Path) -> str | None:
-    """What is wrong with the best checkpoint by the time of this one, which is whole itself."""
+    """The damage of the best checkpoint at the time of this intact one; None if there is none."""
     name = _state(checkpoint).get("best_model_checkpoint")
     best = checkpoint if name is None else checkpoint.with_name(Path(name).name)
     if best == checkpoint:
         return None
     damage = damage_of(best)
-    return None if damage is None else f"{best.name}, the best until then: {damage}"
+    return None if damage is None else f"{best.name}, the best checkpoint so far: {damage}"
 
 
 def _state(checkpoint: Path) -> dict[str, Any]:
-    """The trainer state as JSON; {} where it is none."""
+    """The trainer state as JSON; {} if it is not valid."""
     try:
         state = json.loads((checkpoint / STATE).read_bytes())
     except ValueError:
@@ -125,4 +125,4 @@ def _state(checkpoint: Path) -> dict[str, Any]:
 def _nothing_whole(run: RunDirectory, damaged: list[tuple[Path, str]]) -> UserError:
     again = f"delete {run.path}, then run {run.to_go_on()}" if run.is_of_compress else "train again with --overwrite"
     told = [Problem(f"is damaged: {damage}", str(path)) for path, damage in damaged]
-    return UserError(problems=[*told, Problem("no checkpoint is whole, so nothing can go on", str(run.path), again)])
+    return UserError(problems=[*told, Problem("no checkpoint is intact to resume from", str(run.path), again)])

@@ -1,10 +1,10 @@
-"""A training run, from the checked network to its scores: the same for `nlpctl train` and within `nlpctl compress`.
+"""A training run, from the checked network to its scores, for `nlpctl train` and `nlpctl compress`.
 
     ready = make_ready(recipe, setup, task, data)    # fine_tune.py: the network and its rows; nothing is written yet
-    begin_run(...)                                   # begin.py: the run directory is ours
+    begin_run(...)                                   # begin.py: create or resume the run directory
     train_and_score(ready, run, checkpoint)          # RUN/model, metrics.json, mistakes.json
 
-A caller may take the directory first, where it keeps there what the network starts from.
+A caller may call begin_run first if it stores the initial network in the run directory.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from nlpctl.training.fine_tune import Ready, fine_tune
 from nlpctl.training.optimizer import parameter_report
 from nlpctl.training.trainer import TrainingLoss
 
-MOST = 50  # rows that mistakes.json keeps
+MOST = 50  # most rows in mistakes.json
 LONGEST = 1000  # characters of a text in it
 
 
 @dataclass(frozen=True)
 class Trained:
-    """The best model, opened as it lies in the run, and its scores: {"dev": report, "test": report}."""
+    """The best model, opened from the run directory, and its scores: {"dev": report, "test": report}."""
 
     model: TrainedModel
     metrics: dict[str, Any]
@@ -51,20 +51,20 @@ def train_and_score(
 ) -> Trained | None:
     """Train in this process and, in process 0, score the best model. None in the other processes of a run.
 
-    `from_checkpoint`: go on from the last checkpoint where there is one. `loss`: in place of the task's own. `finish`:
+    `from_checkpoint`: resume from the last checkpoint if there is one. `loss`: replaces the task's own. `finish`:
     called with the folder of the best model before it is scored.
     """
     if ready.setup.rank == 0:
         run.update_manifest(parameters=parameter_report(ready.model, ready.recipe))
     checkpoint = run.last_checkpoint() if from_checkpoint else None
     if checkpoint is not None:
-        console.note(f"going on from {checkpoint}")
+        console.note(f"resuming from {checkpoint}")
     fine_tune(ready, run, checkpoint, loss)
     if ready.setup.rank != 0:
         return None
     if finish is not None:
         finish(run.model)
-    model = load_network(ready.recipe, str(run.model))  # as it lies on disk: the scores are those of `nlpctl eval`
+    model = load_network(ready.recipe, str(run.model))  # opened from disk, so that scores equal those of `nlpctl eval`
     console.note(f"model {run.model} on {ready.setup.device}")
     metrics = _score(run, ready.data, model, ready.recipe.training.per_device_eval_batch_size)
     write_json_atomic(run.metrics_file, metrics)
@@ -72,9 +72,9 @@ def train_and_score(
 
 
 def _score(run: RunDirectory, data: TrainingData, model: TrainedModel, batch_size: int) -> dict[str, Any]:
-    """Scores on dev and test; the rows of the first of them that the model is most wrong about are written down.
+    """Score on dev and test, and write mistakes.json for the first of them.
 
-    What the task tunes is tuned on dev first, and kept with the model.
+    Thresholds of the task are tuned on dev first and stored with the model.
     """
     splits = {name: examples for name, examples in (("dev", data.dev), ("test", data.test)) if examples is not None}
     if not splits:
@@ -92,7 +92,7 @@ def _score(run: RunDirectory, data: TrainingData, model: TrainedModel, batch_siz
 def describe_mistakes(
     task: Task, data: TrainingData, split: str, examples: ExampleList, predictions: Sequence[Any]
 ) -> dict[str, Any]:
-    """What stands in mistakes.json: how many rows of `split` are answered wrongly, and the worst of them, by line."""
+    """The content of mistakes.json: the number of wrong rows of `split`, and the worst of them with their lines."""
     rows, found = data.rows, task.mistakes(examples, predictions)
     chosen = worst(found, MOST)
     wrong = [examples[mistake.row] for mistake in chosen]

@@ -1,4 +1,4 @@
-"""PaddleNLP's Trainer, with exact resume, checkpoints that are whole, and batches by length."""
+"""PaddleNLP's Trainer, with exact resume, atomic checkpoints, and batches by length."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ class RecipeTrainer(GuardedTrainer):
     - randomness: Paddle is seeded from (seed, step) at the start of every step, so dropout does not depend
       on what ran before in the process;
     - checkpoints: complete or absent, and rotated also on one process (training/checkpoints.py);
-    - loss: the task's own, or what the network is to learn from instead; a batch that is cut unevenly between
-      processes or accumulation steps still gives the mean over its examples;
-    - optimizer: a learning rate and a weight decay per parameter where the recipe gives them;
+    - loss: the task's own, or a given one such as a distillation loss; a batch that is cut unevenly between processes
+      or accumulation steps still gives the mean over its examples;
+    - optimizer: a learning rate and a weight decay per parameter if the recipe gives them;
     - evaluation: through the task, as `nlpctl eval` does it;
-    - guards against a lack of memory, signals and losses that are no numbers (training/guarded.py).
+    - guards against out-of-memory, signals and losses that are not finite (training/guarded.py).
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class RecipeTrainer(GuardedTrainer):
             tokenizer=model.tokenizer,
             callbacks=[SeedEveryStep(), self.guard, *callbacks],
         )
-        self.remove_callback(PrinterCallback)  # training/callbacks.py prints, through nlpctl's console
+        self.remove_callback(PrinterCallback)  # training/callbacks.py prints instead, through nlpctl's console
 
     # -- batches -----------------------------------------------------------------------------
 
@@ -164,14 +164,14 @@ class RecipeTrainer(GuardedTrainer):
     def evaluate(self, eval_dataset=None, ignore_keys=None, metric_key_prefix: str = "eval") -> dict[str, float]:
         """Score the dev examples as `nlpctl eval` does, each process a share of them.
 
-        The stock loop gathers padded arrays of logits; answers that are spans or paths do not fit into those.
+        The stock loop gathers padded arrays of logits, which cannot represent spans or tag paths.
         """
         started = time.time()
         examples = self._dev_examples()
         predictions, loss = DevScores(self.task, self.loaded.network, self.encoder).of_all(
             examples, self.args.per_device_eval_batch_size
         )
-        report = self.task.tuned(examples, predictions).report(examples, predictions)  # as the model will be kept
+        report = self.task.tuned(examples, predictions).report(examples, predictions)  # as in the final model
         figures = (name for name in task_info(self.task.name).metrics if name in report)
         # A task whose loss is not a mean over rows reports it itself.
         metrics = {"eval_loss": loss} | {f"eval_{name}": report[name] for name in figures}
@@ -208,7 +208,7 @@ class RecipeTrainer(GuardedTrainer):
             paddle.distributed.barrier()
 
     def _note_best(self, checkpoint: Path, metrics: dict[str, float] | None) -> None:
-        """Remember `checkpoint` in the state when its watched metric is better than all before."""
+        """Record `checkpoint` in the state as the best if its watched metric is better than all before."""
         watched = self.args.metric_for_best_model
         if metrics is None or watched is None:
             return
@@ -225,7 +225,7 @@ class RecipeTrainer(GuardedTrainer):
             load_weights(Path(resume_from_checkpoint), self.model)
 
     def _load_optimizer_and_scheduler(self, checkpoint: str | None) -> None:
-        """The stock method unpickles whatever the files name; this one reads arrays and numbers only."""
+        """The stock method unpickles arbitrary objects; this one reads arrays and numbers only."""
         if checkpoint is not None:
             scaler = self.scaler if self.do_grad_scaling else None
             load_training_state(Path(checkpoint), self.optimizer, self.lr_scheduler, scaler)

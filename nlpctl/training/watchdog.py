@@ -1,4 +1,4 @@
-"""A run that no longer moves says so, with what every thread is doing."""
+"""A watchdog that reports the stacks of all threads if a run makes no progress."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from nlpctl.runtime.event_log import EventLog
 
 EVENT = "stalled"
 STDERR = 2
-MARGIN = 5.0  # seconds that Python gets to report before C does, which it only has to where Python cannot run
+MARGIN = 5.0  # seconds before faulthandler reports, in case Python cannot run
 
 
 class Watchdog:
-    """Reports when `beat` was not called for `minutes`: once, and again when that happens anew.
+    """Reports if `beat` was not called for `minutes`: once per stall.
 
-    A thread of Python reports, with the step and an event. Where some C++ code waits and lets no Python thread
-    run, faulthandler's own thread writes the stacks alone.
+    A Python thread reports, with the step and an event. If C++ code blocks all Python threads, faulthandler's own
+    thread writes only the stacks.
     """
 
     def __init__(self, minutes: float, log: EventLog, step: Callable[[], int]):
@@ -32,7 +32,7 @@ class Watchdog:
         self._ended = threading.Event()
 
     def beat(self) -> None:
-        """Something was completed."""
+        """Record progress."""
         self._last, self._reported = time.monotonic(), False
         faulthandler.dump_traceback_later(self._seconds + MARGIN, file=STDERR)
 
@@ -52,16 +52,17 @@ class Watchdog:
         step, minutes = self._step(), self._seconds / 60
         console.warn(f"no progress for {minutes:g} minutes, after step {step}; what every thread is doing:")
         faulthandler.dump_traceback(file=STDERR, all_threads=True)
-        console.warn("the run goes on waiting; runtime.watchdog_minutes says when to tell (null: never)")
+        console.warn("the run keeps waiting; runtime.watchdog_minutes sets the time before this message (null: never)")
         if console.is_main_rank():
             self._log.append(EVENT, step, minutes=minutes)
 
 
 @contextmanager
 def watched(network: paddle.nn.Layer, minutes: float | None, log: EventLog, step: Callable[[], int]) -> Iterator[None]:
-    """In the body every batch that `network` computes, to train or to score, is progress. None: nobody watches.
+    """Inside the context, every batch that `network` computes, for training or scoring, counts as progress. None:
+    disabled.
 
-    `step`: how many steps are completed.
+    `step`: returns the number of completed steps.
     """
     if minutes is None:
         yield

@@ -51,6 +51,6 @@ def finite_check() -> Iterator[None]:
 
 
 def non_finite(error: RuntimeError) -> NonFinite | None:
-    """What the check found, as `error` tells; None where it is another error."""
+    """What the check found, as `error` tells; None if it is another error."""
     found = _FOUND.search(str(error))
     return None if found is None else NonFinite(found[3], int(found[1]), int(found[2]))

@@ -29,7 +29,7 @@ def probe(
 ) -> None:
     """A command for tests."""
     errors = {
-        "user": UserError("bad row", where="a.tsv:3", hint="mend it"),
+        "user": UserError("bad row", where="a.tsv:3", hint="fix it"),
         "many": UserError(problems=[Problem("one"), Problem("two", "here", "do this")]),
         "run": RunFailed("disk full"),
         "stopped": Interrupted("stopped at step 3"),
@@ -75,7 +75,7 @@ def test_an_unknown_command_has_the_nearest_name(nlpctl, word: str, near: str) -
 @pytest.mark.parametrize(
     ("fail", "code", "lines"),
     [
-        ("user", 2, ["error: a.tsv:3: bad row", "  -> mend it"]),
+        ("user", 2, ["error: a.tsv:3: bad row", "  -> fix it"]),
         ("many", 2, ["error: one", "error: here: two", "  -> do this"]),
         ("run", 1, ["error: disk full"]),
         ("stopped", 130, ["error: stopped at step 3"]),
@@ -84,7 +84,7 @@ def test_an_unknown_command_has_the_nearest_name(nlpctl, word: str, near: str) -
         (
             "bug",
             1,
-            ["error: internal error KeyError: 'x'", "  -> this is a bug of nlpctl: `--debug` shows where it happened"],
+            ["error: internal error KeyError: 'x'", "  -> this is a bug in nlpctl: `--debug` shows where it happened"],
         ),
     ],
 )

@@ -53,7 +53,7 @@ def test_where_a_plan_is_written(asked, output, file):
         (["--config", "num_hidden_layers"], "'num_hidden_layers' is not of the form KEY=VALUE"),
         (["--config", "=3"], "is not of the form KEY=VALUE"),
         (["--config", "x={a: 1}"], "is not of the form KEY=VALUE"),
-        ([], "where to write it is not given"),
+        ([], "no output folder"),
     ],
 )
 def test_what_cannot_be_meant(asked, capsys, words, message):

@@ -122,8 +122,8 @@ def test_the_lines_that_can_be_read_are_shown(nlpctl, runs):
     with (runs / "events.jsonl").open("ab") as stream:
         stream.write(b'{"event": "log"}\n\xff\n{"event": "out_of_memory", "step": 9, "parts": 2}\n')
     ended = nlpctl("runs", "show", runs)
-    assert "events.jsonl: cannot be read, or not all of it (2 of its 5 lines are no events" in ended.err
-    assert "the first of them line 3" in ended.err
+    assert "events.jsonl: cannot be read completely (2 of its 5 lines are not events" in ended.err
+    assert "first at line 3" in ended.err
     assert "out_of_memory" in ended.out and "last loss:       0.25" in ended.out
 
 
@@ -162,7 +162,7 @@ def test_what_is_no_run(nlpctl, runs, kind):
     for command in (("runs", "show", other), ("runs", "diff", runs, other), ("report", other)):
         ended = nlpctl(*command)
         assert ended.code == 2 and ended.err.count("error:") == 1
-        assert f"this is no run but {kind}" in ended.err and OTHERS[kind][1] in ended.err
+        assert f"this is not a run but {kind}" in ended.err and OTHERS[kind][1] in ended.err
 
 
 def test_a_candidate_is_no_run(nlpctl, runs):

@@ -279,14 +279,14 @@ def test_generated_examples_are_new_and_the_same_again(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "settings", "message"),
     [
-        (("question_answering", "bert"), (), "distill does not know question_answering"),
-        (("sequence_classification", "bilstm"), (), "bilstm has no layers to take for a student"),
+        (("question_answering", "bert"), (), "distill does not support question_answering"),
+        (("sequence_classification", "bilstm"), (), "bilstm has no layers that a student could take"),
         (("sequence_classification", "bert"), ("distillation.num_hidden_layers=3",), "the teacher has 2 layers"),
         (("token_classification", "bert"), ("distillation.student={}",), "the student's task is sequence_class"),
         (
             ("sequence_classification", "bert"),
             ("distillation.student={}", "distillation.hidden=1"),
-            "read the same tokens",
+            "with the same tokens",
         ),
     ],
 )

@@ -163,7 +163,7 @@ def test_thresholds_are_tuned_for_the_narrow_network(tmp_path) -> None:
     [
         ("sequence_classification", {"model_type": "textcnn"}, "textcnn has none"),
         ("sequence_classification", {"model_type": "albert", **SIZES}, "AlbertModel has no transformer layers"),
-        ("masked_language_model", {"model_type": "bert"}, "no answers that another one could learn from"),
+        ("masked_language_model", {"model_type": "bert"}, "no answers that a student could learn from"),
     ],
 )
 def test_what_cannot_work_is_refused_at_once(tmp_path, task, config, message) -> None:

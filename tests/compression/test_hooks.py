@@ -106,7 +106,7 @@ def test_several_outputs_and_labels_are_tuples(given):
 
 @pytest.mark.parametrize(
     ("name", "told"),
-    [("none", "gave no scalar"), ("rows_of_losses", "gave no scalar"), ("broken", r"my_hooks.py:\d+")],
+    [("none", "returned no scalar"), ("rows_of_losses", "returned no scalar"), ("broken", r"my_hooks.py:\d+")],
 )
 def test_what_is_wrong_with_a_criterion_is_told(recipe, given, name, told):
     task = make_task(recipe, LabelSet(("x", "y")))

@@ -88,7 +88,7 @@ def test_the_engine_decides_as_the_simulated_network(tmp_path, task, architectur
                                                              (folder, "model.int8.pdiparams"))]  # fmt: skip
     inside = sum(layer.weight.size for _, layer in simulated_layers(model.predictor.network))
     assert sizes[0] - sizes[1] > 2 * inside
-    with pytest.raises(UserError, match="trained for int8, which it simulates"):
+    with pytest.raises(UserError, match="this network simulates int8"):
         export(recipe, str(run.model), Wanted(), output=tmp_path / "elsewhere")
     assert not (tmp_path / "elsewhere").exists()
 
@@ -114,7 +114,7 @@ def test_interrupted_and_continued(tmp_path, monkeypatch):
     monkeypatch.undo()
     run = RunDirectory(recipe.run_dir / "parts")
     for how in ({"resume": True}, {"overwrite": True}):  # its recipe does not tell of its loss
-        with pytest.raises(UserError, match="(?s)neither goes on with it.*the same `nlpctl compress` command goes on"):
+        with pytest.raises(UserError, match="(?s)neither resumes.*the same `nlpctl compress` command to continue"):
             train(load_recipe(run.path), **how)
     checkpoint = run.last_checkpoint()
     assert checkpoint is not None and checkpoint.name != "checkpoint-3"
@@ -124,7 +124,7 @@ def test_interrupted_and_continued(tmp_path, monkeypatch):
     assert one.keys() == other.keys() and all(one[name].tobytes() == other[name].tobytes() for name in one)
     before = (run.model / "model_state.pdparams").stat().st_mtime
     trained(recipe, "parts")  # finished: nothing is done again
-    with pytest.raises(UserError, match="neither goes on with it.*\n.*name it as model.name_or_path"):
+    with pytest.raises(UserError, match="neither resumes.*\n.*name it as model.name_or_path"):
         train(load_recipe(run.path), overwrite=True)
     assert (run.model / "model_state.pdparams").stat().st_mtime == before
 
@@ -180,7 +180,7 @@ def test_refused_before_any_work(tmp_path):
     check(recipe, config)
     wrong = [
         (recipe, config | {"model_type": "bilstm"}, "bilstm has next to none"),
-        (recipe, config | {KEY: {}}, "was trained for int8 already"),
+        (recipe, config | {KEY: {}}, "is already trained for int8"),
         (replace(recipe, training=replace(recipe.training, bf16=True)), config, "training.bf16 would round again"),
         (replace(recipe, compression=replace(recipe.compression, activation_quantize_type="abs_max")), config,
          "no graph for oneDNN can"),

@@ -74,7 +74,7 @@ def test_interrupted_and_continued(few_words, monkeypatch):
     with monkeypatch.context() as patched, pytest.raises(Interrupted, match="the same `nlpctl compress` command"):
         patched.setattr("nlpctl.compression.networks.vocabulary.save_model_folder", stopped)
         prune_vocabulary(recipe, source, run, setup)
-    with pytest.raises(UserError, match="(?s)neither goes on with it.*the same `nlpctl compress` command goes on"):
+    with pytest.raises(UserError, match="(?s)neither resumes.*the same `nlpctl compress` command to continue"):
         train(load_recipe(run.path), resume=True)
     assert prune_vocabulary(recipe, source, run, setup) == run.model and run.is_finished
 
@@ -113,9 +113,9 @@ def test_added_words_stay(few_words):
 def test_refused(few_words):
     recipe = few_words("sequence_classification")
     check(recipe)
-    with pytest.raises(UserError, match="answers with words"):
+    with pytest.raises(UserError, match="predicts words"):
         check(replace(recipe, task="masked_language_model"))
     model = load_source(recipe, str(recipe.run_dir / "model"))
     model.tokenizer.resource_files_names = {"vocab_file": "vocab.json", "merges_file": "merges.txt"}
-    with pytest.raises(UserError, match="makes its words of pieces"):
+    with pytest.raises(UserError, match="builds words from pieces"):
         with_words(model, {1}, make_task(recipe, read_data(recipe, model).labels), "here")

@@ -48,7 +48,7 @@ CASES = {
     "_early_stopping": [("early_stopping: {patience: 2}", 4, "needs load_best_model_at_end")],
     "_lonely_do_eval": [("training: {do_eval: true}", 4, "do_eval alone")],
     "_best_metric": [
-        (f"training: {{{BEST}, metric_for_best_model: f1}}", 4, "no score called f1"),
+        (f"training: {{{BEST}, metric_for_best_model: f1}}", 4, "no score named f1"),
         (f"training: {{{BEST}, metric_for_best_model: eval_loss, greater_is_better: true}}", 4, "better loss is lower"),
         (f"training: {{{BEST}, metric_for_best_model: macro_f1, greater_is_better: no}}", 4, "macro_f1 is higher"),
     ],
@@ -115,13 +115,13 @@ WHOLE = {
         (HEAD + DATA + "model: {from_scratch: {architecture: bigru}}", ":3", "bigru cannot do sequence"),
     ],
     "_keys_of_other_tasks": [
-        (HEAD + DATA + "model:\n  from_scratch: {}\n  head: crf", ":5", "model.head does nothing for sequence_"),
+        (HEAD + DATA + "model:\n  from_scratch: {}\n  head: crf", ":5", "model.head has no effect for sequence_"),
         (
             "task: token_classification\n" + MODEL + "data:\n  train: train.tsv\n  columns: {label: tag}",
             ":5",
-            "data.columns.label does nothing for token_classification",
+            "data.columns.label has no effect for token_classification",
         ),
-        (GOOD + "retrieval:\n  pooling: cls", ":5", "retrieval.pooling does nothing"),
+        (GOOD + "retrieval:\n  pooling: cls", ":5", "retrieval.pooling has no effect"),
     ],
     "_format_of_other_tasks": [
         (HEAD + MODEL + "data:\n  train: train.tsv\n  format: squad", ":5", "cannot read data.format: squad"),
@@ -141,7 +141,7 @@ WHOLE = {
             "a stream cannot be counted",
         ),
     ],
-    "_weights_are_numbers": [(GOOD + "loss:\n  weights: {a: much}", ":5", "'much' is no weight")],
+    "_weights_are_numbers": [(GOOD + "loss:\n  weights: {a: much}", ":5", "'much' is not a weight")],
     "_tuning_has_data": [
         (HEAD + MODEL + "data: {train: train.tsv}\ndecode:\n  tune: macro_f1", ":5", "searched on dev data"),
     ],
@@ -181,8 +181,8 @@ WHOLE = {
         ),
     ],
     "_window": [
-        (READING + "data: {train: train.tsv, max_seq_length: 64}", ":3", "of 64 tokens that move on by 64 would pass"),
-        (READING + "data:\n  train: train.tsv\n  doc_stride: 125", ":5", "of 128 tokens that move on by 125 would"),
+        (READING + "data: {train: train.tsv, max_seq_length: 64}", ":3", "of 64 tokens with a stride of 64 would skip"),
+        (READING + "data:\n  train: train.tsv\n  doc_stride: 125", ":5", "of 128 tokens with a stride of 125 would"),
     ],
     "_columns_differ": [
         (HEAD + MODEL + "data: {train: train.tsv, columns: {text: a, label: a}}", ":3", "same column 'a'"),

@@ -87,7 +87,7 @@ def test_interpolated_values_keep_their_place(load) -> None:
         ("x${runtime.threads}", "has no single value", "write the value out"),
         ("${training.seed", "is not closed", "${section.key}"),
         ("${training.run_name}", "training.run_name -> training.run_name", "write one"),
-        ("x${training.optim}", "leads back to itself", "write one"),
+        ("x${training.optim}", "is circular", "write one"),
     ],
 )
 def test_interpolation_that_fails(problems, monkeypatch, value: str, message: str, hint: str) -> None:

@@ -32,7 +32,7 @@ def test_words_texts_and_the_gap():
         ("{'text': 'text'} {__import__('os').system('true')}", "is not a mapping"),
         ("{'text': 'text'} {1: 2}", "is not a mapping"),
         ("{'text': 'text'} {'soft'} {'mask'}", "must have one of the keys"),
-        ("{'text': 'text'} {'mask': None, 'size': 2}", "no 'size' beside 'mask'"),
+        ("{'text': 'text'} {'mask': None, 'size': 2}", "'size' is not supported with 'mask'"),
         ("{'text': 'text'} {'mask': None, 'length': 0}", "1 to 16"),
         ("{'text': 'review'} {'mask'}", "'text' or 'text_pair'"),
         ("{'text': 'text', 'token_type': 3} {'mask'}", "0 or 1"),

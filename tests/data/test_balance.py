@@ -62,7 +62,8 @@ def test_the_seed_decides():
 
 
 @pytest.mark.parametrize(
-    ("counts", "message"), [({"bad": 3}, "no label 'bad'"), ({"neg": 0}, "0 is no number"), ({"neg": "x"}, "'x' is no")]
+    ("counts", "message"),
+    [({"bad": 3}, "no label 'bad'"), ({"neg": 0}, "0 is not a number"), ({"neg": "x"}, "'x' is not a number")],
 )
 def test_bad_counts(counts, message):
     with pytest.raises(UserError, match=message):

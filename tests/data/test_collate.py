@@ -64,11 +64,11 @@ def test_collator_never_raises():
 
 
 def test_failure_keeps_kind_place_and_hint():
-    failure = LoaderFailure.of(UserError("wrong", where="data.x", hint="mend it"))
+    failure = LoaderFailure.of(UserError("wrong", where="data.x", hint="fix it"))
     batch = pickle.loads(pickle.dumps(Collator(Encoder(), 3, True)([TextExample("1", None, 1), failure])))
     with pytest.raises(UserError) as caught:
         raise_failure(batch)
-    assert str(caught.value) == "data.x: wrong\n  -> mend it"
+    assert str(caught.value) == "data.x: wrong\n  -> fix it"
     assert failure_batch(failure).keys() == batch.keys()
 
 

@@ -48,9 +48,9 @@ def test_the_lexical_analyser_that_jieba_ships(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "line", "message"),
     [
-        ("word", "0\ta\nx\tb\n", 2, "'x' is no id"),
-        ("word", "0\ta\n-1\tb\n", 2, "'-1' is no id"),
-        ("word", "0\ta\n99999999999\tb\n", 2, "is no id"),
+        ("word", "0\ta\nx\tb\n", 2, "'x' is not an id"),
+        ("word", "0\ta\n-1\tb\n", 2, "'-1' is not an id"),
+        ("word", "0\ta\n99999999999\tb\n", 2, "is not an id"),
         ("word", "0\ta\n0\tb\n", 2, "the id 0 occurs twice"),
         ("word", "0\ta\n1\ta\n", 2, "'a' occurs twice"),
         ("word", "0\ta\n1 b\n", 2, "1 fields where 2 are expected"),

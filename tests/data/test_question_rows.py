@@ -108,7 +108,7 @@ def test_an_answer_in_own_words_only_scores():
     assert read({"answers": [answer("the year 1985", -1), answer("1985", 23)]}).answers == (
         GoldAnswer("the year 1985", None), GoldAnswer("1985", 23)
     )  # fmt: skip
-    with pytest.raises(ValueError, match="no answer in the context: 'the year 1985' is no part of it"):
+    with pytest.raises(ValueError, match="no answer in the context: 'the year 1985' is not part of it"):
         read({"answers": [answer("the year 1985", -1)]})
 
 

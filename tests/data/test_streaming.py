@@ -42,7 +42,7 @@ class Numbers:
 
 
 def stream(source=None, **options) -> StreamingExamples:
-    defaults = {"batch_size": 4, "shuffle_buffer": 10, "seed": 3, "on_bad_row": "error", "mend": "do something"}
+    defaults = {"batch_size": 4, "shuffle_buffer": 10, "seed": 3, "on_bad_row": "error", "fix": "do something"}
     options = {**defaults, **options}
     reader = ExampleReader(TextRows(DataSection()), LabelSet(("0", "1")))
     return StreamingExamples(source or Numbers(), reader, one_feature, **options)

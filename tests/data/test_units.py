@@ -74,9 +74,9 @@ def test_the_vocabulary_has_frequent_units_first():
     texts = ["好好好 bB\u2028", "好酒", "酒A"]
     assert build_unit_vocabulary(texts, "characters", 100, 2, True) == [PAD, UNK, SEP, "好", "b", "酒"]
     assert build_unit_vocabulary(texts, "characters", 4, 1, True) == [PAD, UNK, SEP, "好"]
-    with pytest.raises(UserError, match="no entries beside"):
+    with pytest.raises(UserError, match="no entries besides"):
         build_unit_vocabulary(texts, "characters", 3, 1, True)
-    with pytest.raises(UserError, match="no entries beside"):
+    with pytest.raises(UserError, match="no entries besides"):
         build_unit_vocabulary(texts, "characters", 100, 9, True)
 
 

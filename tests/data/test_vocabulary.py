@@ -51,7 +51,7 @@ def test_limits():
     # The frequent characters are those kept when there is no room for all.
     assert set(build_vocabulary(TEXTS, 9, 1, lowercase=True)[5:]) == {"e", "##e", "w", "##w"}
     assert build_vocabulary((), 100, 1, lowercase=True) == [*SPECIAL_TOKENS.values()]
-    with pytest.raises(UserError, match="no room beside the 5 special tokens"):
+    with pytest.raises(UserError, match="no room besides the 5 special tokens"):
         build_vocabulary(TEXTS, 5, 1, lowercase=True)
 
 

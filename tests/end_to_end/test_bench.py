@@ -32,7 +32,7 @@ def test_a_model_and_its_export_side_by_side(work, exported):
             assert figures["rounds"] == 2 and speed["text_samples_per_second"] > 0
     assert result["conditions"]["rows"] == "dev"
     page = (work / "speed.html").read_text()
-    assert "onnxruntime fp32" in page and "<svg" in page and "8 rows at a time" in page
+    assert "onnxruntime fp32" in page and "<svg" in page and "Batch size 8" in page
 
 
 def test_rows_of_one_length(work, exported):
@@ -48,10 +48,10 @@ def test_rows_of_one_length(work, exported):
     [
         (("nowhere",), "no such recipe"),
         (("base", "--batch-size", "1,x"), "--batch-size: expected whole numbers"),
-        (("base", "--length", "17"), "--length: 17 tokens are more"),
+        (("base", "--length", "17"), "--length: 17 tokens exceed"),
         (("base", "--data", "nothing.tsv"), "nothing.tsv: no such file"),
         (("base", "--engine", "paddle"), "nlpctl export"),
-        (("timed-export", "--set", "data.max_seq_length=99"), "more than the export takes"),
+        (("timed-export", "--set", "data.max_seq_length=99"), "exceed the export's limit"),
         (("timed-export", "--precision", "int8"), "cannot run the export that way"),
     ],
 )

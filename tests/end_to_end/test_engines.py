@@ -61,7 +61,7 @@ def test_a_model_is_exported_for_the_engine(work, base, texts, expected):
 def test_auto_times_the_engines_once_and_tells_why(work, export, texts, expected):
     first = work.nlpctl("predict", export, texts, "--set", "inference.min_agreement=1")
     second = work.nlpctl("predict", export, texts, "--set", "inference.min_agreement=1")
-    (told,) = re.findall(r"auto takes (.*); rows per second, 64 at a time, \d+ threads, timed now: (.*)", first.stderr)
+    (told,) = re.findall(r"auto takes (.*); rows per second, batch size 64, \d+ threads, timed now: (.*)", first.stderr)
     assert {"paddle fp32", "onnxruntime fp32"} <= set(re.findall(r"([a-z]+ [a-z0-9]+(?: \(\w+\))?) [\d,]+", told[1]))
     assert told[1].startswith(told[0])
     assert f"auto takes {told[0]}; rows per second" in second.stderr and "timed earlier" in second.stderr

@@ -100,7 +100,7 @@ def test_vectors_are_written_in_the_order_of_the_rows(work, index):
 
 def test_other_models_make_no_vectors(work, base):
     done = work.nlpctl("predict", base, "test.tsv", "--embeddings", "x.npy")
-    assert done.returncode == 2 and "sequence_classification makes no vectors" in done.stderr
+    assert done.returncode == 2 and "sequence_classification has no text vectors" in done.stderr
 
 
 @pytest.fixture(scope="session")

@@ -162,7 +162,7 @@ def test_the_model_folder_answers_as_the_run_did(work, lm, few):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--set", "prompt.template=It is so"], "there is no {'text': 'text'}"),
+        (["--set", "prompt.template=It is so"], "it has no {'text': 'text'}"),
         (["--set", "data.labels=[neg, pos, fair]"], "(prompt.verbalizer): no word for the label 'fair'"),
         (["--set", "prompt.verbalizer={so: so}"], "(prompt.verbalizer.so): there is no such label"),
         (["--set", "prompt.verbalizer={neg: bad, pos: 好}"], "(prompt.verbalizer.pos): the model's vocabulary has no"),

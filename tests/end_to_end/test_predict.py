@@ -110,7 +110,7 @@ def test_killed_and_resumed(work, base, long_input):
     done = work.nlpctl(*words("killed.jsonl", "--resume"))
     assert done.returncode == 0, done.stderr
     assert "3,000 rows (30 bad)" in done.stderr
-    kept = int(done.stderr.split("going on after ")[1].split(" ")[0].replace(",", ""))
+    kept = int(done.stderr.split("resuming after ")[1].split(" ")[0].replace(",", ""))
     assert 0 < kept < 3000 and kept % 64 == 0
     assert (work / "killed.jsonl").read_bytes() == whole
     assert not list(work.folder.glob("killed.jsonl.partial*"))
@@ -159,7 +159,7 @@ def test_devices_and_pipes_are_written_into(work, base, device, tmp_path):
     assert done.returncode == 2 and "No space left on device" in done.stderr and "--overwrite" not in done.stderr
     assert null.is_char_device() and full.is_char_device() and link.is_symlink()
     done = work.nlpctl("predict", "base", "-o", null, "--resume", stdin=text)
-    assert done.returncode == 2 and "cannot go on in it" in done.stderr
+    assert done.returncode == 2 and "cannot be resumed in it" in done.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["full", "null", "stdout"]
 
 

@@ -157,8 +157,8 @@ def test_a_rank_that_lacks_memory(work, weights, two):
     settings = (*PLAIN, *PARTS, "--nproc", "2", "--set", "data.reader=no_memory:read")
     done = work.nlpctl("train", "recipe.yaml", *settings, "--set", f"training.output_dir={run.name}")
     assert done.returncode == 0, done.stderr
-    assert "process 1 of 2 failed" in done.stderr and "out of memory in step 10, with 4 rows at a time" in done.stderr
-    assert "start again, with 2 rows at a time each" in done.stderr and "Traceback" not in done.stderr
+    assert "process 1 of 2 failed" in done.stderr and "out of memory in step 10, with micro-batch 4" in done.stderr
+    assert "restart with micro-batches of 2 rows" in done.stderr and "Traceback" not in done.stderr
     (event,) = [event for event in work.events(run.name) if event["event"] == "out_of_memory"]
     assert (event["step"], event["per_device_train_batch_size"], event["gradient_accumulation_steps"]) == (8, 2, 2)
     assert work.manifest(run.name)["state"] == "finished" and not ranks_of(run)
@@ -172,7 +172,7 @@ def test_a_loss_that_is_no_number(work):
     done = work.nlpctl(*words, "--set", "training.output_dir=not-a-number")
     assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
     assert "the loss is nan in step 2; the weights were not changed by it" in done.stderr
-    assert "the first such result is of the operator" in done.stderr and "train.tsv:" in done.stderr
+    assert "the first such result is from operator" in done.stderr and "train.tsv:" in done.stderr
     rows = [event["rows"] for event in work.events("not-a-number") if event["event"] == "bad_step"]
     assert 1 <= len(rows) <= 2 and all(len(each) == 4 for each in rows)
     if len(rows) == 2:

@@ -54,7 +54,7 @@ def test_a_run_is_exported_into_itself(run, capsys):
         refuse_model(foreign, str(run / "export"))  # before Paddle is imported
     with pytest.raises(UserError, match="this export is of sequence_classification, not of text_matching"):
         open_trained_model(foreign, set_up_process(foreign), str(run / "export"))
-    assert main(["export", str(run), "--rows", "20", "--format", "paddle"]) == 2  # it is there already
+    assert main(["export", str(run), "--rows", "20", "--format", "paddle"]) == 2  # it already exists
     capsys.readouterr()
     assert main(["export", str(run), "--rows", "10", "--format", "paddle", "--overwrite", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rows"]["count"] == 10
@@ -84,7 +84,7 @@ def test_int8_that_decides_otherwise_is_refused(classifier, tmp_path, monkeypatc
         return tuple(-each if self.precision == "int8" else each for each in right(self, batch))
 
     monkeypatch.setattr(OnnxPredictor, "outputs", outputs)
-    message = r"model.int8-dynamic.onnx \(onnxruntime\): decides too many rows otherwise: 40 decisions differ"
+    message = r"model.int8-dynamic.onnx \(onnxruntime\): changes too many decisions: 40 decisions differ"
     with pytest.raises(RunFailed, match=message):
         wanted = Wanted(("onnx",), ("int8-dynamic",))
         export(classifier, find_trained_model(classifier), wanted, output=tmp_path / "x")
@@ -115,12 +115,12 @@ def test_int8_as_a_family_keeps_the_graphs_that_pass(classifier, tmp_path, monke
     result = export(classifier, source, Wanted(("onnx",), ("int8",), rows=8), output=tmp_path / "x")
     assert [graph.method for graph in result.manifest.graphs] == [None, "dynamic"]
     assert not (tmp_path / "x" / "model.int8-static.onnx").exists() and read_manifest(tmp_path / "x")
-    reason = "onnxruntime int8 (static) fails: its outputs are no numbers"
+    reason = "onnxruntime int8 (static) fails: its outputs are not finite"
     assert f"model.int8-static.onnx is left out: {reason}" in " ".join(capsys.readouterr().err.split())
     (refused,) = json.loads((tmp_path / "x" / "report.json").read_text())["refused"]
     assert refused["method"] == "static" and refused["reason"].startswith(reason)
     assert f"- model.int8-static.onnx: {reason}" in (tmp_path / "x" / "report.md").read_text()
-    with pytest.raises(RunFailed, match="its outputs are no numbers"):
+    with pytest.raises(RunFailed, match="its outputs are not finite"):
         export(classifier, source, Wanted(("onnx",), ("int8-static",), rows=8), output=tmp_path / "y")
     assert not (tmp_path / "y").exists()
 
@@ -181,7 +181,7 @@ def test_rows_from_the_vocabulary_are_told(classifier, tmp_path, capsys):
     data = dataclasses.replace(classifier.data, train=(), dev=())
     recipe = dataclasses.replace(classifier, data=data)
     export(recipe, find_trained_model(recipe), Wanted(("paddle",), rows=30), output=tmp_path / "x")
-    assert "compared on made-up text" in capsys.readouterr().err
+    assert "compared on synthetic text" in capsys.readouterr().err
     assert "No real row could be read" in (tmp_path / "x" / "report.md").read_text()
     assert json.loads((tmp_path / "x" / "report.json").read_text())["rows"]["real"] is False
 
@@ -219,7 +219,7 @@ def test_a_layout_takes_a_run_or_an_export(run, capsys, monkeypatch, tmp_path):
     capsys.readouterr()
     (tmp_path / "repository" / "fake.txt").unlink()
     assert main(["export", str(run / "export"), *words, "-o", str(tmp_path / "repository"), "--overwrite"]) == 2
-    assert "is no export, and is not replaced" in capsys.readouterr().err
+    assert "is not an export and is not replaced" in capsys.readouterr().err
 
 
 def test_what_is_told_to_end_leaves_nothing(classifier, tmp_path):
@@ -235,5 +235,5 @@ def test_what_is_told_to_end_leaves_nothing(classifier, tmp_path):
 
 
 def test_precisions_that_are_no_files():
-    with pytest.raises(UserError, match="an engine computes the fp32 graph in it"):
+    with pytest.raises(UserError, match="engines compute the fp32 graph in it"):
         Wanted(("paddle",), ("fp16",))

@@ -92,7 +92,7 @@ def test_nothing_is_left_beyond_the_tolerance(classifier, tmp_path, monkeypatch,
         "outputs",
         lambda self, batch: tuple(each + np.float32(0.1) for each in right(self, batch)),
     )
-    with pytest.raises(RunFailed, match=r"model.pdmodel \(paddle\): answers otherwise than the network: outputs diff"):
+    with pytest.raises(RunFailed, match=r"model.pdmodel \(paddle\): differs from the network: outputs diff"):
         export(classifier, source, Wanted(("paddle",), rows=4), output=tmp_path / "new", overwrite=overwrites)
     if overwrites:
         assert {path.name: path.read_bytes() for path in (tmp_path / "new").iterdir()} == before

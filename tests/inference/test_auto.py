@@ -42,16 +42,16 @@ def test_the_fastest_is_taken(taken, capsys):
     assert taken(Speeds({"paddle fp32": 10.0, "paddle bf16": 1234.0})) == "paddle bf16"
     assert taken(Speeds({"paddle fp32": 1300.0, "paddle bf16": 1234.0}, kept=True)) == "paddle fp32"
     said = capsys.readouterr().err.splitlines()
-    size = "rows per second, 8 at a time, 2 threads, timed"
+    size = "rows per second, batch size 8, 2 threads, timed"
     assert said[0] == f"auto takes paddle bf16; {size} now: paddle bf16 1,234, paddle fp32 10"
-    assert said[1] == "  not onnxruntime int8 (dynamic): it decided 95.00% of the rows as the network does"
+    assert said[1] == "  not onnxruntime int8 (dynamic): it decided 95.00% of the rows like the network"
     assert said[2].startswith("  not onnxruntime int8 (static): it was not compared")
     assert said[3] == f"auto takes paddle fp32; {size} earlier: paddle fp32 1,300, paddle bf16 1,234"
 
 
 def test_where_nothing_can_be_timed_the_plainest_is_taken(taken, capsys):
     assert taken(Speeds({}, {"paddle bf16": "exit 1"})) == "paddle fp32"
-    assert "none could be timed" in (said := capsys.readouterr().err)
+    assert "none was timed" in (said := capsys.readouterr().err)
     assert "not paddle bf16: it failed (exit 1)" in said
 
 
@@ -62,7 +62,7 @@ def test_one_that_failed_is_not_taken(taken):
 def test_what_is_named_is_not_timed_but_doubted_aloud(taken, capsys):
     only = dataclasses.replace(MANIFEST, graphs=(PADDLE, DYNAMIC))
     assert taken(None, only, precision="int8") == "onnxruntime int8 (dynamic)"
-    expected = "warning: onnxruntime int8 (dynamic) decided 95.00% of the rows as the network does\n"
+    expected = "warning: onnxruntime int8 (dynamic) decided 95.00% of the rows like the network\n"
     assert capsys.readouterr().err == expected
     assert taken(None, only, precision="int8", min_agreement=0.9) == "onnxruntime int8 (dynamic)"
     assert taken(None, only, engine="paddle", precision="bf16") == "paddle bf16"

@@ -74,7 +74,7 @@ def test_auto_takes_what_decided_alike():
     found = candidates(manifest(*ALL), InferenceSection(), machine())
     assert names(found.choices) == ["paddle fp32", "paddle bf16", "onnxruntime fp32", "onnxruntime int8 (dynamic)"]
     assert [(choice.name, reason) for choice, reason in found.left_out] == [
-        ("paddle int8 (ptq)", "decided 97.00% of the rows as the network does"),
+        ("paddle int8 (ptq)", "decided 97.00% of the rows like the network"),
         ("onnxruntime int8 (static)", "was not compared with the network when it was exported"),
     ]
 
@@ -111,7 +111,7 @@ def test_an_engine_leaves_its_precisions():
 @pytest.mark.parametrize(
     ("graphs", "inference", "given", "where", "message", "hint"),
     [
-        (ALL, {"engine": "dygraph"}, machine(), "engine", "an export holds graphs", "model folder"),
+        (ALL, {"engine": "dygraph"}, machine(), "engine", "an export has graphs only", "model folder"),
         ((PADDLE,), ORT, machine(), "engine", "this export holds paddle graphs", "--format onnx"),
         ((ONNX,), {"engine": "paddle"}, machine(), "engine", "this export holds onnx graphs", "--format paddle"),
         ((PADDLE,), {"precision": "int8"}, machine(), "precision", "no int8 graph", "--precision int8"),
@@ -125,10 +125,10 @@ def test_an_engine_leaves_its_precisions():
         (ALL, {"precision": "int8"}, machine(device="gpu:0"), "precision", "int8 on a GPU", "fp16"),
         (ALL, ORT, machine(device="gpu:0"), "engine", "has no CUDA", "onnxruntime-gpu"),
         (ALL, {"precision": "bf16"}, machine(device="gpu:0", gpu_bf16=False), "precision", "capability 8.0", "fp16"),
-        (ALL, TRT, machine(), "tensorrt", "NVIDIA cards only", "--device gpu"),
+        (ALL, TRT, machine(), "tensorrt", "NVIDIA GPUs only", "--device gpu"),
         (ALL, TRT, CARD, "tensorrt", "built without TensorRT", "false"),
-        (ALL, TRT | ORT, CARD_TRT, "tensorrt", "ONNX Runtime does not", "--engine paddle"),
-        (ALL, TRT | {"precision": "bf16"}, CARD_TRT, "tensorrt", "not given graphs in bf16", "fp32 or fp16"),
+        (ALL, TRT | ORT, CARD_TRT, "tensorrt", "not with ONNX Runtime", "--engine paddle"),
+        (ALL, TRT | {"precision": "bf16"}, CARD_TRT, "tensorrt", "not used with bf16 graphs", "fp32 or fp16"),
         ((ONNX,), TRT, CARD_TRT, "engine", "paddle runs paddle graphs; this export holds onnx", "--format paddle"),
         ((PADDLE_INT8,), {}, machine(), "precision", "paddle int8 (ptq) decided 97.00%", "--precision int8"),
     ],

@@ -71,7 +71,7 @@ def test_known_labels_keep_their_rows_and_transitions(trained):
 
 def test_the_report_names_what_was_kept_and_what_is_new(trained):
     assert extend_head(Tagger(4), "encoder", trained, OLD, ("O", "B-LOC", "B-PER", "I-PER")).describe() == [
-        "the label set changed; carried over from the old model:",
+        "the label set changed; kept from the old model:",
         "  whole: 2 parameters of the encoder, encoder.weight to encoder.bias",
         "  the places of O, B-LOC in dense.weight, dense.bias, classifier.weight, classifier.bias, crf.transitions",
         "  the transitions between these, from the CRF's start and to its stop",

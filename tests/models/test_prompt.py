@@ -76,7 +76,7 @@ def test_words_that_cannot_stand_for_a_label_are_told_together():
         (ONE, {"x": "a", "y": "b", "z": "c"}, {"prompt.verbalizer.z": "there is no such label"}),
         (ONE, {"x": "zzz", "y": ""}, {"prompt.verbalizer.x": "no word 'zzz'", "prompt.verbalizer.y": "no word ''"}),
         (ONE, {"x": "a", "y": "a"}, {"prompt.verbalizer.y": "is also the word of 'x'"}),
-        (TWO, {"x": "a b", "y": "a b c"}, {"prompt.verbalizer.y": "is 3 tokens, but the gap of the template is 2"}),
+        (TWO, {"x": "a b", "y": "a b c"}, {"prompt.verbalizer.y": "is 3 tokens, but the mask of the template is 2"}),
     ):
         with pytest.raises(UserError) as caught:
             LabelWords(verbalizer, ["x", "y"], parse_template(template), tokenizer)

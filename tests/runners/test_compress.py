@@ -67,7 +67,7 @@ class Bench:
 
     def score(self, folder: Path) -> Scored:
         if folder.name not in TABLE:
-            raise UserError("no export", str(folder))
+            raise UserError("not an export", str(folder))
         self.scored.append(f"{folder.parent.name}/{folder.name}")
         return Scored((self._row(folder.name),))
 
@@ -152,7 +152,7 @@ def test_what_is_not_finished_in_time_is_no_failure_of_the_command(compression, 
 
     def late(step: Step, seconds: float | None = None) -> None:
         if step.is_network:
-            raise TimeIsUp("was ended after 60 s", step.name)
+            raise TimeIsUp("was stopped after 60 s", step.name)
         make(step)
 
     monkeypatch.setattr(found.bench, "make", late)
@@ -183,7 +183,7 @@ def test_a_budget_leaves_out_what_does_not_fit(compression, capsys):
 def test_a_damaged_folder_is_told(compression, tmp_path):
     (tmp_path / "candidates" / "something").mkdir(parents=True)
     result = compression().run()
-    assert [(each.name, each.reason.splitlines()[0].endswith("no export")) for each in result.failures] == [
+    assert [(each.name, each.reason.splitlines()[0].endswith("not an export")) for each in result.failures] == [
         ("something", True)
     ]
 
@@ -204,7 +204,7 @@ def test_a_step_that_makes_nothing_ends_nothing(compression, monkeypatch):
 
 def test_one_command_at_a_time(tmp_path):
     with compress._taken(tmp_path / "out", False, {"format": 1}):
-        with pytest.raises(UserError, match="another command is at work here"):
+        with pytest.raises(UserError, match="another command is writing to this folder"):
             with compress._taken(tmp_path / "out", False, {"format": 1}):
                 raise RunFailed("never")
     with compress._taken(tmp_path / "out", False, {"format": 1}):
@@ -243,5 +243,5 @@ def test_a_flag_that_no_strategy_reads_is_told(tmp_path, capsys):
     recipe = load_recipe(file, flags, "apply")
     warn_unread(recipe, strategies_of(parse_strategy("ort-static,distill"), recipe.compression))
     told = capsys.readouterr().err
-    assert "--width_mult_list changes nothing: it is for dynabert" in told
+    assert "--width_mult_list has no effect: it applies to dynabert" in told
     assert told.count("changes nothing") == 1  # a recipe's own settings may be there for other strategies

@@ -131,12 +131,12 @@ def test_a_student_counts_once_something_was_trained(tmp_path, source):
     out = planned(tmp_path / "out", recipe_in(tmp_path), source)
     check(out, taught, source)
     (out / TRAINED).mkdir(parents=True)
-    with pytest.raises(UserError, match="what networks are made of changed .*student.yaml"):
+    with pytest.raises(UserError, match="the files that networks depend on changed .*student.yaml"):
         check(out, taught, source)
     write_plan(out, make_plan(with_student(taught), source))
     check(out, taught, source)
     student.write_text(f"{STUDENT}training: {{num_train_epochs: 9}}\n")
-    with pytest.raises(UserError, match="what networks are made of changed .*student.yaml"):
+    with pytest.raises(UserError, match="the files that networks depend on changed .*student.yaml"):
         check(out, taught, source)
     shutil.rmtree(out / "networks")
     check(out, taught, source)
@@ -201,7 +201,7 @@ def test_a_long_list_of_changes_is_cut(tmp_path, source):
     names = ("learning_rate", "num_train_epochs", "weight_decay", "warmup_ratio", "seed")
     out = planned(tmp_path / "out", recipe_in(tmp_path, *(f"training.{name}=0.5" for name in names[:-1])), source)
     (out / TRAINED).mkdir(parents=True)
-    with pytest.raises(UserError, match=r"learning_rate: 0.5, .*, and 1 settings more are others"):
+    with pytest.raises(UserError, match=r"learning_rate: 0.5, .*, and 1 more settings differ"):
         check(out, recipe_in(tmp_path), source)
 
 

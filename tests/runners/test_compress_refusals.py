@@ -116,4 +116,4 @@ def test_a_loss_that_nothing_weighs_is_told(recipe, capsys, strategy, hard, told
     given = {"compression.criterion": "my_losses:mine", "distillation.hard": str(hard)}
     of_the_recipe = [Override(name, text, "recipe.yaml:3") for name, text in given.items()]
     warn_unread(given := recipe(strategy, *of_the_recipe), strategies(given))
-    assert ("distill weighs it" in capsys.readouterr().err) is told
+    assert ("distill weights it" in capsys.readouterr().err) is told

@@ -69,7 +69,7 @@ def test_nothing_was_better_and_there_is_no_test_data(result):
     alone = CompressResult(
         result.folder, (result.reference,), (), result.metric, result.aim, result.reference, result.reference, None
     )
-    assert "uncompressed model itself in paddle fp32" in summary(alone)
+    assert "uncompressed model in paddle fp32" in summary(alone)
     assert report(alone, "run", "sequence_classification")["test"] is None
     text = markdown(alone, "run", {})
     assert "On test" not in text and "Not in the table" not in text

@@ -145,7 +145,7 @@ def test_what_may_differ_between_two_calls(run, exported, tmp_path):
     ):
         with pytest.raises(UserError, match=told):
             check_plan(tmp_path, make_plan(recipe, source), recipe, training=True)
-    with pytest.raises(UserError, match="of another model"):
+    with pytest.raises(UserError, match="belongs to another model"):
         check_plan(tmp_path, make_plan(run, exported), run, training=True)
     with pytest.raises(UserError, match="its files have changed"):
         check_plan(tmp_path, make_plan(run, source, exported / "model"), run, training=True)

@@ -1,4 +1,4 @@
-"""What `nlpctl data` writes over and what it leaves: data, pages, the parts of an earlier cut."""
+"""What `nlpctl data` writes over and what it leaves: data, pages, the parts of an earlier split."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_a_page_replaces_a_page_only(tmp_path: Path, capsys: pytest.CaptureFixtu
     recipe, data = str(recipe_in(tmp_path)), tmp_path / "all.tsv"
     before = data.read_bytes()
     assert main(["data", "inspect", recipe, "--estimate", "--html", str(data)]) == 2
-    assert "is no HTML page" in capsys.readouterr().err and data.read_bytes() == before
+    assert "is not an HTML page" in capsys.readouterr().err and data.read_bytes() == before
     for _ in range(2):
         assert main(["data", "inspect", recipe, "--estimate", "--html", str(tmp_path / "a.html")]) == 0
 
@@ -42,7 +42,7 @@ def test_parts_of_an_earlier_cut_do_not_stay(tmp_path: Path) -> None:
     (parts / "test.txt").unlink()
     split_data(recipe, parts, {"dev": 0.2, "test": 0.2}, overwrite=True)
     before = {path.name: path.read_bytes() for path in parts.iterdir()}
-    with pytest.raises(UserError, match="earlier cut") as refused:
+    with pytest.raises(UserError, match="earlier split") as refused:
         split_data(recipe, parts, {"dev": 0.2, "test": 0}, overwrite=True)
     assert refused.value.problems[0].where == str(parts / "test.tsv")
     assert {path.name: path.read_bytes() for path in parts.iterdir()} == before

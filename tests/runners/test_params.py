@@ -37,7 +37,7 @@ def test_a_copy_with_other_values_loads(tmp_path):
     changed = {row.name for row in found.changed}
     assert changed == {name for names in done.values() for name in names} and found.same > 20
     assert not (found.reshaped or found.only_first or found.only_second)
-    with pytest.raises(UserError, match="is there already"):
+    with pytest.raises(UserError, match="already exists"):
         set_in_copy(str(CLASSIFIER), {"classifier.bias": 0}, tmp_path / "copy")
 
 
@@ -46,7 +46,7 @@ def test_only_a_model_folder_is_replaced(tmp_path):
     shutil.copytree(CLASSIFIER, run / "model")
     (run / "events.jsonl").write_text("{}\n")
     for taken in (run, run / "events.jsonl"):
-        with pytest.raises(UserError, match="this is no model folder"):
+        with pytest.raises(UserError, match="this is not a model folder"):
             set_in_copy(str(run / "model"), {"classifier.bias": 0}, taken, overwrite=True)
     assert (run / "events.jsonl").read_text() == "{}\n" and (run / "model" / "config.json").is_file()
     with pytest.raises(UserError, match="this is the model itself"):
@@ -62,7 +62,7 @@ def test_exported_arrays(tmp_path):
     assert sorted(arrays) == sorted(names) == ["classifier.bias", "classifier.weight"]
     parameters = read_parameters(str(CLASSIFIER))
     assert all(np.array_equal(arrays[name], parameters[name]) for name in names)
-    with pytest.raises(UserError, match="is there already"):
+    with pytest.raises(UserError, match="already exists"):
         export_parameters(str(CLASSIFIER), ["classifier"], tmp_path / "a.npz")
 
 
@@ -95,7 +95,7 @@ def test_devices_hold_neither_arrays_nor_models(tmp_path, device):
         with pytest.raises(UserError, match="this is a device or a pipe") as caught:
             export_parameters(str(CLASSIFIER), ["classifier"], tmp_path / "a.npz", overwrite=overwrite)
         assert "--overwrite" not in str(caught.value)
-        with pytest.raises(UserError, match="this is no model folder") as caught:
+        with pytest.raises(UserError, match="this is not a model folder") as caught:
             set_in_copy(str(CLASSIFIER), {"classifier.bias": 0}, null, overwrite=overwrite)
         assert "--overwrite" not in str(caught.value)
     assert null.is_char_device() and (tmp_path / "a.npz").is_symlink()

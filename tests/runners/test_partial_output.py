@@ -106,7 +106,7 @@ def test_another_engine_does_not_go_on(output):
     first.let_go()
     PartialOutput(output).check(IDENTITY, resume=True)  # the engine is not known yet
     PartialOutput(output).check(IDENTITY | {"engine": ["paddle", "bf16"]}, resume=True)
-    with pytest.raises(UserError, match="computed by paddle bf16, and would go on in onnxruntime fp32") as told:
+    with pytest.raises(UserError, match="computed by paddle bf16, and would resume in onnxruntime fp32") as told:
         PartialOutput(output).check(IDENTITY | {"engine": ["onnxruntime", "fp32"]}, resume=True)
     assert "--engine paddle --precision bf16" in told.value.problems[0].hint
 

@@ -138,6 +138,6 @@ def test_whole_run_imports_nothing_heavy_itself():
     report = json.loads(done.stdout)
     found = {check["name"]: check for check in report["checks"]}
     assert {"python", "paddlenlp", "processor", "threads", "disk", "cache folder", "device"} <= found.keys()
-    assert found["import paddle"]["status"] == found["zlib beside paddle"]["status"] == "ok"
+    assert found["import paddle"]["status"] == found["zlib with paddle"]["status"] == "ok"
     assert sum(report["counts"].values()) == len(report["checks"])
     assert done.stderr.splitlines()[-1] == f"{int(report['counts']['failure'] > 0)} False False"

@@ -204,7 +204,7 @@ def test_processes_that_never_start_are_told(tmp_path, capfd, monkeypatch):
     monkeypatch.setattr(launch_module, "_command", lambda *_: [sys.executable, "-c", "raise SystemExit('no launcher')"])
     assert launch([], 2, (), tmp_path) == 1
     err = capfd.readouterr().err
-    assert "could not be started (exit code 1)" in err and "no launcher" in err
+    assert "could not start (exit code 1)" in err and "no launcher" in err
 
 
 def test_how_many_processes(monkeypatch):

@@ -70,7 +70,7 @@ def _answering(fault=""):
     def answer(asked):
         print("noise of a library")
         if asked == "user":
-            raise UserError("the user's", "recipe.yaml", "mend it")
+            raise UserError("the user's", "recipe.yaml", "fix it")
         if asked == "library":
             raise EOFError("a library's own")
         if asked == "abort":
@@ -99,7 +99,7 @@ def started():
 def test_a_worker_answers_tells_errors_and_goes_on(started, capfd):
     worker = started(daemon=False)
     process = worker.ask(0, "here")
-    with pytest.raises(UserError, match="recipe.yaml: the user's\n  -> mend it"):
+    with pytest.raises(UserError, match="recipe.yaml: the user's\n  -> fix it"):
         worker.ask("user", "here")
     with pytest.raises(RunFailed, match="here: EOFError: a library's own"):
         worker.ask("library", "here")

@@ -44,7 +44,7 @@ REFUSED = {
     "blank": (b'[{"text": "a"}, {"text": " "}]', 422, "body:$[1]", "blank text"),
     "surrogate": (rb'{"text": "\ud800"}', 422, "body:$", "half a surrogate pair"),
     "keys": (json.dumps({str(i): 1 for i in range(101)}).encode(), 422, "body:$", "too many keys: 101"),
-    "rows": (json.dumps([{"text": "a"}] * 7).encode(), 413, "body", "7 rows in a request; at most 6 may be"),
+    "rows": (json.dumps([{"text": "a"}] * 7).encode(), 413, "body", "7 rows in a request; the limit is 6"),
     "bytes": (b'{"text": "' + b"a" * 2000 + b'"}', 413, "body", "larger than 2000 bytes"),
 }
 

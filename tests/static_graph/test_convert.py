@@ -211,7 +211,7 @@ def test_a_new_head_is_told_to_be_untrained(exports, original, tmp_path):
     request = ConversionRequest(str(npz(tmp_path, arrays)), str(original.model), allow_missing=("classifier",))
     done = convert_static(request, tmp_path / "out")
     assert done.task is None and not json.loads((tmp_path / "out" / "task.json").read_text())["trained"]
-    assert done.report.proof.reason == "some parameters are new, so the outputs cannot be the same"
+    assert done.report.proof.reason == "some parameters are newly initialised, so the outputs cannot be equal"
 
 
 def test_the_pooler_that_a_tagger_does_not_use(exports, tmp_path):

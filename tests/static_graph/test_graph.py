@@ -113,7 +113,7 @@ def test_branches_of_other_code_are_not_told_apart(network, tmp_path):
     assert {each.name for each in ambiguity.parameters} == {
         "left.weight", "right.weight", "first.weight", "second.weight"
     }  # fmt: skip
-    assert set(ambiguity.candidates) == set("abcd") and "in no certain order" in ambiguity.why
+    assert set(ambiguity.candidates) == set("abcd") and "is unknown" in ambiguity.why
     found = {each.parameter.name: each.candidate.static[0] for each in result.matches}
     assert found == {"words.weight": "e", "first.bias": "f", "second.bias": "g"}  # these depend on each other
 

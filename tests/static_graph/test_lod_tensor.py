@@ -85,7 +85,7 @@ WRONG = {
     "cut off in the description": (GOOD[:21], "at byte 0: cut off: the description takes 4 bytes, and 1 are left"),
     "cut off in the head": (GOOD[:10], "cut off: the number of LoD levels takes 8 bytes, and 6 are left"),
     "cut off after the first": (GOOD + GOOD[:-4], r"tensor 2, at byte 36: shape \[3\] of float32 needs 12"),
-    "bytes behind the end": (GOOD + b"surplus!", "tensor 2, at byte 36: no Paddle tensor"),
+    "bytes behind the end": (GOOD + b"surplus!", "tensor 2, at byte 36: not a Paddle tensor"),
     "wiped": (bytes(4096), "a description of 0 bytes"),
     "the head's byte order": (raw(ONES, order=">"), r"a description of 67108864 bytes: its byte order is swapped"),
     "the byte order of levels": (
@@ -95,7 +95,7 @@ WRONG = {
     "40 GB": (raw(ONES * 80, (100_000, 100_000)), r"100000\] of float32 needs 40000000000 bytes, and 960"),
     "more than 64 bits": (raw(ONES, (1 << 40, 1 << 40)), "needs 4835703278458516698824704 bytes, and 12"),
     "a wider type": (raw(ONES, code=6), r"shape \[3\] of float64 needs 24 bytes, and 12 are left"),
-    "a narrower type": (raw(ONES, code=4), "tensor 2, at byte 30: no Paddle tensor"),
+    "a narrower type": (raw(ONES, code=4), "tensor 2, at byte 30: not a Paddle tensor"),
     "an unknown type": (raw(ONES, code=99), r"number type 99 \(unknown\) is none that parameters have"),
     "complex numbers": (raw(ONES, code=23), r"number type 23 \(complex64\)"),
     "no bool": (raw(b"\1\2\0", code=BOOL), "of type bool, but its bytes are not all 0 or 1"),
@@ -108,7 +108,7 @@ WRONG = {
     "an endless number": (raw(ONES, description=b"\x08" + b"\xff" * 12), "a number without end"),
     "a packed list that is cut": (raw(ONES, description=b"\x08\x05\x12\x09\x03"), "its description is cut off"),
     "a level without end": (raw(ONES, levels=([0, 3],))[:24], "a LoD level takes 16 bytes, and 4 are left"),
-    "a later version": (b"\1" + GOOD[1:], r"no Paddle tensor \(version 1, expected 0\)"),
+    "a later version": (b"\1" + GOOD[1:], r"not a Paddle tensor \(version 1, expected 0\)"),
     "a later inner version": (GOOD[:12] + b"\1" + GOOD[13:], "inner version 1"),
 }
 
@@ -123,7 +123,7 @@ def test_refused(tmp_path, case):
 
 
 def test_an_empty_file(tmp_path):
-    with pytest.raises(UserError, match="is empty, and no parameter file"):
+    with pytest.raises(UserError, match="is empty, so it is not a parameter file"):
         read_tensors(write(tmp_path, b""))
 
 

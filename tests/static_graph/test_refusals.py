@@ -38,7 +38,7 @@ def test_a_pickle_with_code(tmp_path):
     trace = tmp_path / "was_here"
     source = tmp_path / "model.pdparams"
     source.write_bytes(pickle.dumps({"fc_0.w_0": np.ones(3, np.float32), "x": Malicious(trace)}, protocol=2))
-    refused(source, "refused: this weights file wants to load posix.mkdir, which is code and no array")
+    refused(source, "refused: this weights file wants to load posix.mkdir, which is code, not an array")
     with zipfile.ZipFile(tmp_path / "model.zip", "w") as archive:
         archive.write(source, "model/model.pdparams")
     message = refused(tmp_path / "model.zip", "posix.mkdir")
@@ -57,7 +57,7 @@ def test_notes_that_name_no_names(saved, tmp_path):
     shutil.copytree(saved.folder / "jit", tmp_path / "jit")
     notes = {name: {"structured_name": 3, "stop_gradient": False} for name in saved.counted.values()}
     (tmp_path / "jit" / "model.pdiparams.info").write_bytes(pickle.dumps(notes))
-    refused(tmp_path / "jit", "names a parameter by something that is no name")
+    refused(tmp_path / "jit", "has a parameter whose name is not text")
 
 
 def test_numpy_objects_are_refused(tmp_path):
@@ -144,7 +144,7 @@ def test_a_program_that_declares_other_shapes_in_the_same_number(saved, tmp_path
 
 def test_a_combined_file_alone(saved, tmp_path):
     shutil.copy(saved.folder / "jit" / "model.pdiparams", tmp_path)
-    refused(tmp_path, "model.pdiparams: holds 11 tensors without names, and neither a program nor .info lies beside it")
+    refused(tmp_path, "holds 11 tensors without names, and neither a program nor .info lies next to it")
     shutil.copy(saved.folder / "jit" / "model.pdiparams.info", tmp_path)
     refused(tmp_path, "holds 11 tensors, and model.pdiparams.info describes 13")  # two are not used by the graph
     notes = pickle.loads((tmp_path / "model.pdiparams.info").read_bytes())

@@ -123,7 +123,7 @@ def test_one_file_per_variable_in_a_folder_beside_other_files(saved, tmp_path):
     (tmp_path / "ernie" / ".DS_Store").write_bytes(b"\0\0\0\1Bud1")
     model = read_static(tmp_path / "ernie")
     assert_trained(saved, model)
-    assert model.notes == ("files beside the parameters, not read: 'vocab.txt'",)
+    assert model.notes == ("files next to the parameters, not read: 'vocab.txt'",)
 
 
 def test_names_with_a_slash(saved, tmp_path):

@@ -54,7 +54,7 @@ def test_it_is_described(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["recipe", "schema"]) == 0
     assert "grading" in json.loads(capsys.readouterr().out)["properties"]["task"]["enum"]
     assert main(["train", "recipe.yaml", "--set", "retrieval.scale=2"]) == 2  # it does not read every key
-    assert "retrieval.scale does nothing for grading" in capsys.readouterr().err
+    assert "retrieval.scale has no effect for grading" in capsys.readouterr().err
 
 
 def test_its_loss_trains_and_its_score_chooses(run: Path) -> None:

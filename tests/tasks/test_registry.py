@@ -41,8 +41,8 @@ def test_no_two_tasks_share_what_names_one() -> None:
     [
         ("no_such_module:INFO", "cannot import no_such_module:INFO: ModuleNotFoundError"),
         ("nlpctl.names:INFO", "has no attribute 'INFO'"),
-        ("nlpctl.names:nearest", "nlpctl.names:nearest is no nlpctl.config.tasks.info.TaskInfo"),
-        ("nlpctl.config.tasks:TEXT_MATCHING", "nlpctl has a task text_matching of its own"),
+        ("nlpctl.names:nearest", "nlpctl.names:nearest is not an nlpctl.config.tasks.info.TaskInfo"),
+        ("nlpctl.config.tasks:TEXT_MATCHING", "nlpctl already has a task text_matching"),
     ],
 )
 def test_what_is_no_task_is_refused(named: str, message: str, monkeypatch: pytest.MonkeyPatch) -> None:

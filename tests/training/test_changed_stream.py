@@ -103,7 +103,7 @@ def test_the_run_ends(tiny, train_file, in_the_run, change, told, workers):
     with pytest.raises(RunFailed, match=told) as caught:
         tiny(name, *STREAM, f"training.dataloader_num_workers={workers}")
     (problem,) = caught.value.problems
-    assert f"`nlpctl train {tiny.folder / name} --resume` goes on from the last checkpoint" in problem.hint
+    assert f"`nlpctl train {tiny.folder / name} --resume` to continue from the last checkpoint" in problem.hint
     assert caught.value.exit_code == 1
 
 
@@ -146,5 +146,5 @@ def test_a_loss_that_is_no_number_is_told_without_the_rows(tiny, train_file, mon
         return loss(self, network, outputs, batch) * float("nan")
 
     monkeypatch.setattr(SequenceClassification, "loss", spoiling)
-    with pytest.raises(RunFailed, match=r"the loss is nan in step 1(?s:.*)cannot be named: .*train\.tsv: cannot read"):
+    with pytest.raises(RunFailed, match=r"the loss is nan in step 1(?s:.*)cannot be listed: .*train\.tsv: cannot read"):
         tiny("nan", *STREAM)

@@ -72,7 +72,7 @@ def steps(run: RunDirectory) -> list[int]:
         ("scheduler.pdparams", changed, "has changed"),
         ("trainer_state.json", emptied, "has 0 of"),
         ("vocab.txt", Path.unlink, "is missing"),
-        (SUMS, emptied, "cannot be understood"),
+        (SUMS, emptied, "has an unknown structure"),
     ],
     ids=lambda value: getattr(value, "__name__", value),
 )

@@ -102,8 +102,8 @@ def test_weights_that_overflow_are_not_blamed_on_rows(tiny, weights_at_the_end, 
         tiny("overflow", "training.learning_rate=1e30", "training.save_steps=1", "training.evaluation_strategy=no")
     told = messages(caught)
     assert "in step 2" in told[0] and "training.learning_rate" in told[0]
-    assert len(lines_named(told)) == 8 and "each row of the step gives that by itself" in told[-9]
-    assert "FLAGS_check_nan_inf: the first such result is of the operator" in told[1]
+    assert len(lines_named(told)) == 8 and "every row of the step gives that value on its own" in told[-9]
+    assert "FLAGS_check_nan_inf: the first such result is from operator" in told[1]
     saved = paddle.load(str(tiny.folder / "overflow/checkpoints/checkpoint-1/model_state.pdparams"), return_numpy=True)
     assert all(saved[name].tobytes() == weights_at_the_end[name].tobytes() for name in saved) and len(saved) > 10
 
@@ -114,9 +114,9 @@ def test_a_gradient_that_is_no_number(tiny, changed_loss):
         tiny("gradient")
     told = messages(caught)
     assert "the gradient norm is nan in step 4" in told[0]
-    assert "of the operator sqrt_grad, on the way back" in told[1]
+    assert "from operator sqrt_grad, in the backward pass" in told[1]
     assert "gradients that are not finite: ernie." in told[2]
-    assert len(lines_named(told)) == 8 and "no row of the step gives that by itself" in told[3]
+    assert len(lines_named(told)) == 8 and "no row of the step gives that value on its own" in told[3]
 
 
 def test_off_when_asked_and_weights_that_are_no_numbers(tiny, changed_loss, monkeypatch):

@@ -166,7 +166,7 @@ def test_it_fails_where_that_is_wanted_and_goes_on_when_resumed_otherwise(tiny, 
 
 def test_a_single_row_that_does_not_fit(tiny, no_room):
     sizes = no_room(0)
-    with pytest.raises(RunFailed, match="(?s)with 1 rows at a time.*max_seq_length"):
+    with pytest.raises(RunFailed, match="(?s)with micro-batch 1.*max_seq_length"):
         tiny("too-much")
     assert sizes == [8, 4, 2, 1]
 

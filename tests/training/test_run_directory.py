@@ -133,7 +133,7 @@ def test_killed_while_overwriting(run, monkeypatch, steps):
 
 
 def test_resume_and_overwrite_exclude_each_other(run):
-    with pytest.raises(UserError, match="exclude each other"):
+    with pytest.raises(UserError, match="cannot be combined"):
         begin(run, resume=True, overwrite=True)
     assert not run.path.exists()
 
@@ -218,7 +218,7 @@ def test_a_place_that_cannot_be_written(run):
     assert run.path.parent.read_text() == "a file"
 
 
-# -- the course of the run -------------------------------------------------------------------
+# -- during the run -------------------------------------------------------------------
 
 
 def recorded(run: RunDirectory, error: BaseException) -> None:

@@ -88,7 +88,7 @@ def test_resumed_with_the_same_bits(tiny, signal_at, monkeypatch, difference, se
 
 def test_the_second_signal_stops_at_once(tiny, signal_at):
     signal_at(training=3, times=2)
-    with pytest.raises(Interrupted, match="goes on from the start, for there is no checkpoint yet"):
+    with pytest.raises(Interrupted, match="goes on from the start, since there is no checkpoint yet"):
         tiny("twice")
     assert steps_saved(RunDirectory(tiny.folder / "twice")) == []
 

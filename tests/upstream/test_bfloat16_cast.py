@@ -29,13 +29,13 @@ def graph(tmp_path_factory):
     return prefix, x.numpy(), network(x).numpy()
 
 
-def run(graph, mend):
+def run(graph, fix):
     prefix, x, _ = graph
     config = paddle.inference.Config(f"{prefix}.pdmodel", f"{prefix}.pdiparams")
     config.disable_gpu()
     config.enable_mkldnn()
     config.enable_mkldnn_bfloat16()
-    mend(config)
+    fix(config)
     predictor = paddle.inference.create_predictor(config)
     predictor.get_input_handle(predictor.get_input_names()[0]).copy_from_cpu(x)
     predictor.run()

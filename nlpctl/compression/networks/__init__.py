@@ -1,1 +1,1 @@
-"""The networks of a compression: pruned, distilled, trained for int8."""
+"""The trained networks of a compression: pruned, distilled, trained for int8."""

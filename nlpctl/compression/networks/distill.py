@@ -1,10 +1,10 @@
-"""Distillation: a smaller network learns what a trained one says (Hinton et al., 2015).
+"""Distillation: a smaller network learns the answers of a trained one (Hinton et al., 2015).
 
     source, training rows --generated and unlabelled texts, answered by the teacher--> lessons --> a student
 
-The student is made of layers of its teacher, or is a network of its own: a BiLSTM or TextCNN with its own vocabulary
-learns from the logits (Tang et al., 2019), a transformer that reads the teacher's tokens from its layers too (TinyBERT,
-MiniLM; layer_losses.py).
+The student consists of layers of its teacher, or is a different network. A BiLSTM or TextCNN with its own vocabulary
+learns from the logits (Tang et al., 2019). A transformer with the teacher's tokens also learns from its layers
+(TinyBERT, MiniLM; layer_losses.py).
 """
 
 from __future__ import annotations
@@ -46,16 +46,16 @@ from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.base import Task, make_task
 
-ANSWERS = ".answers"  # ends the name of the folder beside the student's run, which keeps the teacher's answers
+ANSWERS = ".answers"  # suffix of the folder next to the student's run that caches the teacher's answers
 
 
 def check(recipe: Recipe, config: Mapping[str, Any]) -> None:
-    """UserError where a model with this config.json, for the recipe's task, has no such student. Before any work."""
+    """UserError if a model with this config.json cannot have the recipe's student. Called before any work."""
     section = recipe.distillation
     if not task_info(recipe.task).taught:
         known = ", ".join(task.name for task in known_tasks() if task.taught)
-        hint = f"it works for {known}; dynabert and the int8 strategies for more"
-        raise UserError(f"distill does not know {recipe.task}", recipe.where("task"), hint)
+        hint = f"it supports {known}; dynabert and the int8 strategies support more tasks"
+        raise UserError(f"distill does not support {recipe.task}", recipe.where("task"), hint)
     if recipe.data.streaming:
         message = "distill holds the texts in memory, with the teacher's answers to them"
         raise UserError(message, recipe.where("data.streaming"), "set it to false")
@@ -64,17 +64,17 @@ def check(recipe: Recipe, config: Mapping[str, Any]) -> None:
     if not is_made_of_layers(section):
         return
     if config.get("model_type") in OWN.values():
-        message = f"{config['model_type']} has no layers to take for a student"
+        message = f"{config['model_type']} has no layers that a student could take"
         raise UserError(message, "distillation.model", "describe one: distillation.model.from_scratch, or .student")
     if isinstance(config.get("num_hidden_layers"), int):
         student_layers(section, config["num_hidden_layers"])
 
 
 def train_student(recipe: Recipe, source: str, run: RunDirectory, setup: ProcessSetup) -> Path:
-    """Train a student of the model in `source` in `run`, as recipe.distillation says; the folder of the best model.
+    """Train a student of the model in `source` in `run` by recipe.distillation; returns the folder of the best model.
 
-    A training that was interrupted goes on; one that is finished is left as it is. The source is only read.
-    UserError: student, teacher and data do not fit together. RunFailed, Interrupted: see `train`.
+    An interrupted training is resumed; a finished one is kept. The source is only read. UserError: student, teacher and
+    data do not fit together. RunFailed, Interrupted: see `train`.
     """
     if run.is_finished:
         return run.model
@@ -106,7 +106,7 @@ def _task(recipe: Recipe, teacher: Teacher, data: TrainingData, answers: Answers
 
 
 def _lessons(recipe: Recipe, teacher: Teacher, data: TrainingData, folder: Path) -> tuple[TrainingData, Answers]:
-    """The rows with all other texts, labelled by the teacher, and its answers to them, which are kept in `folder`."""
+    """The rows and all further texts, labelled by the teacher, with its answers, which are cached in `folder`."""
     section = recipe.distillation
     rows = list(data.train)
     more = unlabelled_examples(recipe, data.rows)

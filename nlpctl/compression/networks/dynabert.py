@@ -1,10 +1,11 @@
-"""Networks of a smaller width that learn from the whole one: DynaBERT (Hou et al., 2020), each width on its own.
+"""Networks of a smaller width, distilled from the full one: DynaBERT (Hou et al., 2020), each width separately.
 
     source --importance--> its best heads and neurons --distillation--> a model folder of that width
 
-PaddleNLP trains all widths as one network in which the narrow ones are parts of the wide ones; here each is cut out of
-the source, which stays as it is, and trained for itself. The loss is DynaBERT's: the cross entropy with the source's
-probabilities, and HIDDEN_WEIGHT times the squared differences of the embeddings and of each layer's hidden states.
+PaddleNLP trains all widths as one network in which the narrow ones are parts of the wide ones. Here each width is cut
+out of the source, which does not change, and trained separately. The loss is DynaBERT's: the cross entropy with the
+source's probabilities, and HIDDEN_WEIGHT times the squared differences of the embeddings and of each layer's hidden
+states.
 """
 
 from __future__ import annotations
@@ -42,17 +43,17 @@ from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.base import Task, as_tuple, make_task
 from nlpctl.training.trainer import TrainingLoss
 
-IMPORTANCE_ROWS = 512  # training rows, evenly spread, on which heads and neurons are compared
+IMPORTANCE_ROWS = 512  # training rows, evenly spread, for estimating importance
 HIDDEN_WEIGHT = 0.1  # Hou et al., 2020, section 3; PaddleSlim's too
 _STRATEGY = "compression.strategy"
-_TEXTS = ("input_ids", "pair_ids", "negative_ids")  # of a batch, in the order in which a network reads them
+_TEXTS = ("input_ids", "pair_ids", "negative_ids")  # keys of a batch, in the order of the network's arguments
 
 
 def check(recipe: Recipe, config: Mapping[str, Any]) -> None:
-    """UserError where a model with this config.json cannot be narrowed for the recipe's task. Before any work."""
+    """UserError if a model with this config.json cannot be narrowed for the recipe's task. Called before any work."""
     if config.get("model_type") in OWN.values():
-        message = f"dynabert takes heads and neurons out of transformer layers; {config['model_type']} has none"
-        raise UserError(message, _STRATEGY, "take ort-dynamic or ptq; this network is small already")
+        message = f"dynabert removes heads and neurons from transformer layers; {config['model_type']} has none"
+        raise UserError(message, _STRATEGY, "use ort-dynamic or ptq; this network is already small")
     soft_loss(recipe)
     family = family_of_config(config, "config.json")
     one_layer = make_config(family, {**config, "num_hidden_layers": 1}, (), {})
@@ -62,8 +63,8 @@ def check(recipe: Recipe, config: Mapping[str, Any]) -> None:
 def train_width(recipe: Recipe, source: str, width: Fraction, run: RunDirectory, setup: ProcessSetup) -> Path:
     """Train `source` at `width` (heads and neurons of each layer) in `run`; returns the folder of the best model.
 
-    A training that was interrupted goes on; one that is finished is left as it is. The source is only read.
-    UserError: it has no layers that can be narrowed, or the data do not fit. RunFailed, Interrupted: see `train`.
+    An interrupted training is resumed; a finished one is kept. The source is only read. UserError: it has no layers
+    that can be narrowed, or the data does not fit. RunFailed, Interrupted: see `train`.
     """
     if run.is_finished:
         return run.model
@@ -77,7 +78,7 @@ def train_width(recipe: Recipe, source: str, width: Fraction, run: RunDirectory,
 
 
 def narrowed(recipe: Recipe, source: str, width: Fraction, data: TrainingData, task: Task) -> LoadedModel:
-    """`source` with the most important `width` of the heads and neurons of each layer, not trained further."""
+    """`source` with the most important share `width` of heads and neurons per layer, not trained further."""
     model = load_source(recipe, source)
     encoder = build_encoder(model.tokenizer, recipe.data.tokenizer)
     rows = list(islice(data.training_examples(), IMPORTANCE_ROWS)) if data.train is None else data.train
@@ -125,9 +126,9 @@ def from_teacher(teacher: paddle.nn.Layer, soft: SoftLoss) -> TrainingLoss:
 def state_distance(
     mine: Sequence[paddle.Tensor], theirs: Sequence[paddle.Tensor], masks: Sequence[paddle.Tensor]
 ) -> paddle.Tensor:
-    """The sum over embeddings and layers of the mean squared difference of hidden states, at tokens that count.
+    """The sum over embeddings and layers of the mean squared difference of hidden states, at unmasked tokens.
 
-    States are [rows, length, width], for each of the masks [rows, length, 1] as many as the network has layers and one.
+    States are [rows, length, width]; per mask [rows, length, 1] there are as many as layers plus one.
     """
     depth = len(mine) // len(masks)
     distance = paddle.zeros([])
@@ -140,7 +141,7 @@ def state_distance(
 
 @contextlib.contextmanager
 def hidden_states(network: paddle.nn.Layer) -> Iterator[list[paddle.Tensor]]:
-    """The hidden states that `network` makes inside: per call of its encoder the input, then each layer's output."""
+    """Collects hidden states of `network` inside the context: per encoder call the input, then each layer's output."""
     layers = encoder_layers(network)
     states: list[paddle.Tensor] = []
     hooks = [layers[0].register_forward_pre_hook(lambda layer, inputs: states.append(inputs[0]))]

@@ -1,10 +1,10 @@
-"""A student made of some layers of its teacher, brought close to it without a step of training.
+"""A student made of some layers of its teacher, fitted to it without a training step.
 
-Layer by layer from below, the last matrix of each, `linear2`, is solved for by least squares, so that the layer ends
-where the teacher is after all the layers that it stands for. What the layers above see is then nearly what they were
-trained on. Of MiniLM's six layers the second, fourth and sixth, as they were, got 79.6 % of every other row of SST-2's
-dev right, and 84.6 % fitted to 33,000 tokens, in 26 s of one core; the teacher has 87.6 of all rows. Solving for
-`out_proj` as well was no better (83.5).
+From the lowest layer up, the last matrix of each layer, `linear2`, is solved for by least squares, so that the layer's
+output matches the teacher's after all the layers that it replaces. The layers above then get nearly the inputs that
+they were trained on. Layers 2, 4 and 6 of MiniLM's six scored 79.6 % unfitted on every other row of SST-2's dev, and
+84.6 % fitted to 33,000 tokens, in 26 s of one core; the teacher scores 87.6 % on all rows. Solving for `out_proj` as
+well was no better (83.5 %).
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from nlpctl import console
 from nlpctl.data.collate import Batch
 from nlpctl.models.pruned import encoder_layers
 
-TOKENS = 32_768  # most that are looked at: what is kept of each is a state per layer of the student
-RIDGE = 0.01  # pull to the matrix as it was, as a share of the mean square of the inputs
+TOKENS = 32_768  # limit, since memory holds one state per token and layer of the student
+RIDGE = 0.01  # ridge penalty on the change, relative to the mean square of the inputs
 
 
 def fit_layers(teacher: nn.Layer, student: nn.Layer, chosen: Sequence[int], batches: Sequence[Batch]) -> None:
     """Solve for `linear2` of every layer of `student`, in place.
 
-    `chosen`: the teacher's layer that each layer of the student stands for. `batches` of both networks' inputs; of them
-    the first are used, that hold TOKENS tokens. Layers that normalise before they compute are left as they are.
+    `chosen`: the teacher's layer that each layer of the student replaces. `batches` of both networks' inputs; the
+    first TOKENS tokens are used. Pre-norm layers are left unchanged.
     """
     ours, theirs = encoder_layers(student), encoder_layers(teacher)
     if any(layer.normalize_before for layer in (*ours, *theirs)):
@@ -42,11 +42,11 @@ def fit_layers(teacher: nn.Layer, student: nn.Layer, chosen: Sequence[int], batc
             features, written = _inputs_of(student, [layer.linear2, layer.norm2], batch, until=layer)
             sums.add(features[real], targets[place][real] - written[real])
         sums.solve()
-    console.note(f"the student's layers are fitted to the teacher's states of {_count(used):,} tokens")
+    console.note(f"the student's layers are fitted to the teacher's hidden states of {_count(used):,} tokens")
 
 
 class _Sums:
-    """The normal equations of a linear layer's change, with a pull to none: float64."""
+    """The normal equations of a linear layer's change, with a ridge penalty: float64."""
 
     def __init__(self, linear: nn.Linear):
         self._linear = linear
@@ -55,7 +55,7 @@ class _Sums:
         self._products = np.zeros((inputs + 1, outputs))
 
     def add(self, features: np.ndarray, missing: np.ndarray) -> None:
-        """[tokens, inputs] that the layer reads, [tokens, outputs] by which its output should change."""
+        """Add inputs [tokens, inputs] of the layer and the wanted change of its output [tokens, outputs]."""
         features = np.concatenate([features, np.ones((len(features), 1), np.float32)], axis=1)
         self._squares += features.T @ features
         self._products += features.T @ missing
@@ -68,14 +68,14 @@ class _Sums:
 
 
 class _Reached(Exception):  # noqa: N818  it is no error
-    """The layer that was asked for has been run."""
+    """Stops the forward pass once the requested layer has run."""
 
 
 @paddle.no_grad()
 def _inputs_of(
     network: nn.Layer, layers: Sequence[nn.Layer], batch: Batch, until: nn.Layer | None = None
 ) -> list[np.ndarray]:
-    """What is passed to `layers` for a batch, in their order; what comes after `until` is not run."""
+    """The inputs of `layers` for a batch, in their order. The forward pass stops after `until`."""
     found: list[np.ndarray | None] = [None] * len(layers)
     with contextlib.ExitStack() as stack:
         for place, layer in enumerate(layers):
@@ -95,7 +95,7 @@ def _stop(layer: nn.Layer, inputs: object, output: object) -> None:
 
 
 def _first_tokens(batches: Sequence[Batch], pad_id: int) -> Iterator[tuple[Batch, np.ndarray]]:
-    """Batches with the places of their real tokens, until there are TOKENS."""
+    """Batches with the positions of their real tokens, until there are TOKENS."""
     seen = 0
     for batch in batches:
         if seen >= TOKENS:

@@ -1,9 +1,9 @@
-"""Which attention heads and neurons a trained network needs most, and which of them a narrower one keeps.
+"""The importance of attention heads and neurons, and which of them a narrower network keeps.
 
-The importance of a part is by how much the loss would change without it, to the first order: |activation x gradient|
-at what it passes on (Molchanov et al., 2017; of heads: Michel et al., 2019, equation 2). A head passes on its share
-of the input of `out_proj`, a neuron its place in the input of `linear2`. As in DynaBERT (Hou et al., 2020, section
-2.1) parts are compared within their layer, and every layer keeps the same share.
+The importance of a part is the first-order change of the loss without it: |activation x gradient| of its output
+(Molchanov et al., 2017; for heads: Michel et al., 2019, equation 2). The output of a head is its slice of the input
+of `out_proj`; that of a neuron is one element of the input of `linear2`. As in DynaBERT (Hou et al., 2020, section
+2.1) parts are ranked within their layer, and every layer keeps the same share.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Importance:
     neurons: tuple[np.ndarray, ...]
 
     def keep(self, shape: PrunedShape) -> Kept:
-        """The most important ones, as many as `shape` says, in the order in which they stand in the network."""
+        """The most important ones, as many as `shape` has, in the order of the network."""
         return Kept(
             tuple(_largest(values, count) for values, count in zip(self.heads, shape.heads, strict=True)),
             tuple(_largest(values, count) for values, count in zip(self.neurons, shape.neurons, strict=True)),
@@ -45,7 +45,7 @@ def measure_importance(
     loss: Loss,
     batch_size: int,
 ) -> Importance:
-    """The importance for `loss` on labelled `features`. The network is as before: its weights and its mode.
+    """The importance for `loss` on labelled `features`. Weights and mode of the network do not change.
 
     UserError: the network has no layers that can be pruned, or a batch cannot be made.
     """
@@ -65,7 +65,7 @@ def measure_importance(
         count = len(next(iter(tensors.values())))
         with _inputs([each for layer in layers for each in (layer.self_attn.out_proj, layer.linear2)]) as passed:
             loss(network, as_tuple(network(**tensors)), labels).backward()
-        # The loss is a mean over the rows: times their count, each row's gradient is its own.
+        # The loss is a mean over the rows; multiplied by their count, each row's gradient is independent of the batch.
         effects = [_effects(tensor) * count for tensor in passed]
         calls = len(effects) // (2 * len(layers))  # an encoder of pairs is called twice
         for layer in range(len(layers)):
@@ -83,7 +83,7 @@ def measure_importance(
 
 @contextlib.contextmanager
 def _inputs(layers: Sequence[paddle.nn.Layer]) -> Iterator[list[paddle.Tensor]]:
-    """What is passed to `layers` inside, call by call, with its gradient kept."""
+    """Collects the inputs of `layers` inside the context, per call, with their gradients."""
     passed: list[paddle.Tensor] = []
 
     def note(layer: paddle.nn.Layer, inputs: tuple[paddle.Tensor, ...]) -> None:

@@ -1,7 +1,7 @@
-"""What a student's layers learn from those of its teacher: hidden states and attention (TinyBERT), relations (MiniLM).
+"""Layer losses of distillation: hidden states and attention (TinyBERT), relations (MiniLM).
 
-Networks give no attention while they train, so everything is taken by hooks: what enters and leaves a layer, and what
-its projections make of queries, keys and values.
+Networks return no attention in training mode, so hooks collect everything: inputs and outputs of layers, and the
+projected queries, keys and values.
 """
 
 from __future__ import annotations
@@ -18,17 +18,18 @@ from nlpctl.config.distillation_section import DistillationSection
 from nlpctl.errors import UserError
 from nlpctl.models.pruned import encoder_layers
 
-PROJECTION = "distillation_projection"  # the sublayer that a student has only while it learns
+PROJECTION = "distillation_projection"  # the sublayer that a student has only during training
 _HIDDEN_BY_MASK = -1e4
 
 
 def spread_layers(teacher: int, student: int) -> tuple[int, ...]:
-    """Which of `teacher` layers those of a student answer to: the last of each of `student` equal groups."""
+    """The teacher's layers that a student's layers learn from: the last of each of `student` equal groups of
+    `teacher`."""
     return tuple((i + 1) * teacher // student - 1 for i in range(student))
 
 
 class Taps:
-    """What chosen layers of a network make, from its last forward pass.
+    """Activations of chosen layers of a network, from its last forward pass.
 
     `hidden`: [batch, length, width], before the first layer and after each chosen one. `queries`, `keys`, `values`:
     [batch, length, width] of the chosen layers, heads side by side.
@@ -58,14 +59,14 @@ def _tap(layer: nn.Layer, into: dict[int, paddle.Tensor], place: int) -> None:
 
 
 class LayerLosses:
-    """The losses between the layers of two networks, of which the teacher's is run here, on the student's input.
+    """The losses between the layers of two networks. The teacher runs here, on the student's input.
 
-    A student of another width has its hidden states projected by a matrix that is learned with it, a sublayer of its
-    network called PROJECTION: training.drop_parameters takes it out of the weights again.
+    The hidden states of a student of another width are projected by a trained matrix, a sublayer of its network called
+    PROJECTION; training.drop_parameters removes it from the weights afterwards.
     """
 
     def __init__(self, teacher: nn.Layer, student: nn.Layer, section: DistillationSection, chosen: Sequence[int]):
-        """`chosen`: the teacher's layer for each of the student's. UserError where relation_heads does not fit."""
+        """`chosen`: the teacher's layer for each of the student's. UserError if relation_heads does not fit."""
         self._section = section
         self._teacher = teacher
         self._pad_id = teacher.config.pad_token_id
@@ -84,7 +85,7 @@ class LayerLosses:
             student.add_sublayer(PROJECTION, self._projection)
 
     def loss(self, inputs: Mapping[str, paddle.Tensor]) -> paddle.Tensor:
-        """The weighted sum, a scalar, for the inputs that the student has just been run on."""
+        """The weighted sum of the losses, a scalar, for the student's last forward pass."""
         with paddle.no_grad():
             self._teacher(**inputs)
         mask = (inputs["input_ids"] != self._pad_id).astype("float32")
@@ -109,7 +110,7 @@ class LayerLosses:
     def _attention_loss(self, mask: paddle.Tensor) -> paddle.Tensor:
         """Mean squared error of the attention scores before the softmax (TinyBERT, eq. 7), summed over the layers.
 
-        Head by head; where the networks differ in their number of heads, between the means over them.
+        Compared per head; if the numbers of heads differ, as means over the heads.
         """
         ours, theirs = self._of_student, self._of_teacher
         pairs = (mask.unsqueeze(1) * mask.unsqueeze(2)).unsqueeze(1)
@@ -138,7 +139,7 @@ class LayerLosses:
 
 
 def _products(left: paddle.Tensor, right: paddle.Tensor, heads: int) -> paddle.Tensor:
-    """Scaled products [batch, heads, length, length] of [batch, length, width], cut into heads."""
+    """Scaled dot products [batch, heads, length, length] of two [batch, length, width], split into heads."""
     left, right = (_heads(each, heads) for each in (left, right))
     return paddle.matmul(left, right, transpose_y=True) / math.sqrt(left.shape[-1])
 

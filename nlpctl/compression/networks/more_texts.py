@@ -1,4 +1,4 @@
-"""The texts that a student learns from beside the training rows: files of the user's, and variations of the rows."""
+"""Further texts for a student besides the training rows: the user's files, and variations of the rows."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ def unlabelled_examples(recipe: Recipe, rows: TaskRows) -> list[Any]:
 def varied_examples(
     recipe: Recipe, examples: Sequence[Any], similar: Mapping[str, Sequence[str]], mask: str | None
 ) -> list[Any]:
-    """distillation.generate.copies new examples of each, without labels; none twice, and none that is there already."""
+    """distillation.generate.copies new unlabelled examples per example, without duplicates of each other or of
+    `examples`."""
     settings = recipe.distillation.generate
     parts = [texts_of(example) for example in examples]
     vary = Variations([words for texts in parts for words in texts], settings, similar, mask, recipe.training.seed)
@@ -44,7 +45,7 @@ def varied_examples(
     found = []
     for _ in range(settings.copies):
         for example, texts in zip(examples, parts, strict=True):
-            change = vary.whole if len(texts) == 1 else vary.reworded  # two texts are about each other
+            change = vary.whole if len(texts) == 1 else vary.reworded  # texts of a pair must still match
             varied = [change(words) for words in texts]
             made = _example(example, varied) if all(varied) else None
             if made is not None and key_of(made) not in known:
@@ -54,7 +55,7 @@ def varied_examples(
 
 
 def texts_of(example: Any) -> list[Words]:
-    """The texts of an example, each cut into words."""
+    """The texts of an example, each split into words."""
     if isinstance(example, TaggedExample):
         return [tuple(example.words())]
     texts = (example.text,) if example.text_pair is None else (example.text, example.text_pair)
@@ -62,14 +63,14 @@ def texts_of(example: Any) -> list[Words]:
 
 
 def key_of(example: Any) -> Any:
-    """What tells an example from another, its labels aside."""
+    """The key of an example without its labels, for finding duplicates."""
     if isinstance(example, TaggedExample):
         return example.text, example.bounds.tobytes()
     return example.text, example.text_pair
 
 
 def without_label(example: Any) -> Any:
-    """The same example before anybody labelled it."""
+    """The same example without labels."""
     return replace(example, **{_label_field(example): None})
 
 
@@ -78,7 +79,7 @@ def _label_field(example: Any) -> str:
 
 
 def _example(model: Any, texts: Sequence[Words]) -> Any | None:
-    """An example of the kind of `model` of these words, without labels; None where nothing can be read in it."""
+    """An unlabelled example of the kind of `model` with these words; None if it would be empty."""
     if isinstance(model, TaggedExample):
         text, bounds = put_together(texts[0])
         return None if text.isspace() else TaggedExample(text, bounds, None, model.in_words)
@@ -90,7 +91,7 @@ def _example(model: Any, texts: Sequence[Words]) -> Any | None:
 
 
 def _joined(texts: Sequence[Words]) -> Iterator[str]:
-    """Words as a text again: those of jieba hold their white space."""
+    """Join words to a text; words of jieba include their white space."""
     for words in texts:
         yield ("" if _unspaced("".join(words)) else " ").join(words)
 

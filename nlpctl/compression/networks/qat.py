@@ -1,10 +1,10 @@
-"""Quantisation-aware training: the network is trained on as int8 will compute it, and becomes the graph that does.
+"""Quantisation-aware training: the network is trained further with simulated int8 and then written as an int8 graph.
 
     source --bounds measured on training rows--> simulated network --training--> model folder --> int8 graph for oneDNN
 
-PaddleSlim's QAT is not used: it wraps layers so that their parameters have other names and encoders no longer run, it
-takes moving_average_abs_max alone, its PACT starts at 100, where it never cuts anything off, and its graphs observe
-what no engine may round (docs/upstream.md). The arguments are PaddleNLP's, and mean what they say there.
+PaddleSlim's QAT is not used. It wraps layers, which renames their parameters and breaks encoders. It supports only
+moving_average_abs_max. Its PACT starts at 100, where it never clips. Its graphs quantise tensors that no engine may
+round (docs/upstream.md). The arguments are PaddleNLP's and have the meaning documented there.
 """
 
 from __future__ import annotations
@@ -50,35 +50,35 @@ from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.base import as_tuple, make_task
 
 ROWS = 512  # training rows on which the first bounds are measured
-CLIP_RATE = 3e-3  # learning rate of PACT's bounds, which are logarithms: a step changes a bound by 0.3 % or so
-MOVING_RATE = 0.9  # PaddleNLP's; null in a recipe stands for it, as for the other defaults
+CLIP_RATE = 3e-3  # learning rate of PACT's bounds, stored as logarithms: a step changes a bound by about 0.3 %
+MOVING_RATE = 0.9  # PaddleNLP's default; null in a recipe means the default
 _STRATEGY = "compression.strategy"
 
 
 def check(recipe: Recipe, config: Mapping[str, Any]) -> None:
-    """UserError where a model with this config.json cannot be trained for int8 as the recipe says. Before any work."""
+    """UserError if a model with this config.json cannot be trained for int8 by the recipe. Called before any work."""
     if config.get("model_type") in OWN.values():
-        message = f"qat trains the products of a transformer for int8; {config['model_type']} has next to none"
-        raise UserError(message, _STRATEGY, "take ort-dynamic, which knows recurrent layers")
+        message = f"qat trains the matrix products of a transformer for int8; {config['model_type']} has next to none"
+        raise UserError(message, _STRATEGY, "use ort-dynamic, which supports recurrent layers")
     if KEY in config:
-        message = "this network was trained for int8 already"
-        raise UserError(message, _STRATEGY, "give the network that it was made of")
+        message = "this network is already trained for int8"
+        raise UserError(message, _STRATEGY, "use the network that it was made from")
     for name in ("fp16", "bf16"):
         if vars(recipe.training)[name]:
-            message = f"qat rounds in fp32, which training.{name} would round again"
+            message = f"qat simulates rounding in fp32, and training.{name} would round again"
             raise UserError(message, recipe.where(f"training.{name}"), f"--{name} false")
     if _inputs(recipe) not in INPUTS:
-        message = f"{_inputs(recipe)} takes the bound of each batch from itself: no graph for oneDNN can"
+        message = f"{_inputs(recipe)} computes the bound from each batch, which no graph for oneDNN can"
         where = recipe.where("compression.activation_quantize_type")
-        raise UserError(message, where, f"for qat take {' or '.join(INPUTS)}")
+        raise UserError(message, where, f"for qat use {' or '.join(INPUTS)}")
 
 
 def train_qat(recipe: Recipe, source: str, run: RunDirectory, setup: ProcessSetup) -> Path:
-    """Train `source`, a model folder, in `run` as int8 will compute it; returns the folder of the best model.
+    """Train the model folder `source` with simulated int8 in `run`; returns the folder of the best model.
 
-    That simulates int8 in every command; `make_plain` takes it back. The loss is compression.criterion, or the
-    task's. A training that was interrupted goes on; one that is finished is left as it is. The source is only read.
-    UserError: nothing in it can be int8, or the data do not fit. RunFailed, Interrupted: see `train`.
+    The returned model simulates int8 in every command; `make_plain` undoes that. The loss is compression.criterion, or
+    the task's. An interrupted training is resumed; a finished one is kept. The source is only read. UserError: nothing
+    in it can be int8, or the data does not fit. RunFailed, Interrupted: see `train`.
     """
     if run.is_finished:
         return run.model
@@ -102,14 +102,14 @@ def train_qat(recipe: Recipe, source: str, run: RunDirectory, setup: ProcessSetu
 
 
 def simulated(recipe: Recipe, model: LoadedModel, source: str, data: TrainingData) -> LoadedModel:
-    """`model`, changed in place to compute as int8 will, with bounds measured on training rows; not trained yet.
+    """`model`, changed in place to simulate int8, with bounds measured on training rows; not trained yet.
 
-    A bound is what calibration by "avg" gives: the mean over batches of the largest value; for range_abs_max it is
-    the largest of all. UserError, naming `source`: it has no product with a weight that is wide enough.
+    A bound is the mean over batches of the largest value, as calibration by "avg" gives; for range_abs_max it is the
+    overall maximum. UserError, naming `source`: it has no product with a weight that is wide enough.
     """
     task, encoder = make_task(recipe, data.labels), build_encoder(model.tokenizer, recipe.data.tokenizer)
     rows = list(islice(data.training_examples(), ROWS)) if data.train is None else data.train[:ROWS]
-    size = recipe.training.per_device_train_batch_size  # a moving average goes on from these bounds
+    size = recipe.training.per_device_train_batch_size  # a moving average starts from these bounds
     batches = list(batches_of(task, encoder, rows, size))
     shared = layers_by_input(model.network, batches[0])
     if not shared:
@@ -126,15 +126,15 @@ def simulated(recipe: Recipe, model: LoadedModel, source: str, data: TrainingDat
         seen = bounds[names[0]]
         layers[names[0]].input_rounding.start(float(np.max(seen) if inputs == "range_abs_max" else np.mean(seen)))
     count = sum(map(len, shared))
-    console.note(f"{count} products are computed as in int8, their bounds measured on {len(rows)} training rows")
+    console.note(f"{count} matrix products simulate int8, with bounds measured on {len(rows)} training rows")
     return model
 
 
 @paddle.no_grad()
 def layers_by_input(network: paddle.nn.Layer, batch: Batch) -> tuple[tuple[str, ...], ...]:
-    """The names of the linear layers that int8 is worth while for; those that read one tensor are in one group."""
+    """The names of the linear layers that gain from int8; layers that read the same tensor form one group."""
     readers: dict[int, list[str]] = {}
-    seen: list[paddle.Tensor] = []  # so that no id is given twice
+    seen: list[paddle.Tensor] = []  # keeps the tensors alive, so that no id is reused
 
     def note(name: str, tensor: paddle.Tensor) -> None:
         if not any(name in names for names in readers.values()):
@@ -159,8 +159,8 @@ def largest_inputs(network: paddle.nn.Layer, names: Iterable[str], batches: Iter
 def write_qat_graph(recipe: Recipe, run: Path, export: Path, folder: Path, own: Recipe) -> None:
     """Write the int8 graph of the network that `train_qat` trained in `run` into `folder`; oneDNN runs it.
 
-    It computes what the network simulates. `export`: of the network that was trained further; it tells what batches
-    look like, with `own`, its recipe (config/recipe_of.py). RunFailed where Paddle cannot translate it.
+    It computes what the network simulates. `export`: the export of the network before QAT, and `own`, its recipe
+    (config/recipe_of.py); they define the batches. RunFailed if Paddle cannot translate the network.
     """
     source = RunDirectory(run).model
     model = load_source(recipe, str(source))
@@ -182,12 +182,12 @@ def _inputs(recipe: Recipe) -> str:
 
 
 def _learns_bounds(recipe: Recipe) -> bool:
-    """Whether PACT is wanted, as it is by default."""
+    """Whether PACT is used, which is the default."""
     return recipe.compression.use_pact is not False
 
 
 def _wide_layers(network: paddle.nn.Layer) -> list[str]:
-    """Linear layers with as many outputs as calibration asks for."""
+    """Linear layers with at least as many outputs as calibration requires."""
     return [
         name
         for name, layer in network.named_sublayers()
@@ -199,7 +199,7 @@ def _wide_layers(network: paddle.nn.Layer) -> list[str]:
 def watched(
     network: paddle.nn.Layer, names: Iterable[str], note: Callable[[str, paddle.Tensor], None]
 ) -> Iterator[None]:
-    """Inside, `note` is called with the name and the input of each of the layers `names` when it is called."""
+    """Inside the context, `note` gets the name and the input of each of the layers `names` at every call."""
     layers = dict(network.named_sublayers())
     hooks = [
         layers[name].register_forward_pre_hook(lambda _, inputs, name=name: note(name, inputs[0])) for name in names

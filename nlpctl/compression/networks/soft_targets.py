@@ -1,9 +1,9 @@
-"""How far a narrowed network's outputs are from its source's, in the terms of each task; scalars, means over the rows.
+"""DynaBERT's distance between the outputs of a narrowed network and its source, per task; scalars, means over the rows.
 
-DynaBERT's; the losses of distill are in taught_task.py (answers) and layer_losses.py (layers).
+The losses of distill are in taught_task.py (answers) and layer_losses.py (layers).
 
 Probabilities are compared by the cross entropy with the teacher's (Hinton et al., 2015), as DynaBERT compares its
-logits (Hou et al., 2020, section 2.2). Positions that answer nothing, such as padding, do not count.
+logits (Hou et al., 2020, section 2.2). Positions without an answer, such as padding, do not count.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from nlpctl.models.crf import crf_loss
 
 Outputs = tuple[paddle.Tensor, ...]
 Labels = Mapping[str, paddle.Tensor]
-SoftLoss = Callable[[Outputs, Outputs, Labels], paddle.Tensor]  # of the student, of the teacher, of the rows
+SoftLoss = Callable[[Outputs, Outputs, Labels], paddle.Tensor]  # of student, teacher, batch
 
-_FAR = 1e4  # taken from the logits of places where no answer can be
+_FAR = 1e4  # subtracted from the logits of positions where no answer can be
 
 
 def soft_loss(recipe: Recipe) -> SoftLoss:
-    """The loss of the recipe's task between the outputs of a student and of a teacher. UserError: there is none."""
+    """The distillation loss of the recipe's task. UserError: the task has none."""
     named = task_info(recipe.task).soft_loss
     if named is None:
         raise UserError(
-            f"a model of {recipe.task} has no answers that another one could learn from",
+            f"a model of {recipe.task} has no answers that a student could learn from",
             where=recipe.where("task"),
-            hint="compress what was made of it: a model that was fine-tuned for a task",
+            hint="compress a model that was fine-tuned from it for a task",
         )
     if recipe.model.head == "crf":
         return _chains
@@ -69,13 +69,13 @@ def _chains(student: Outputs, teacher: Outputs, labels: Labels) -> paddle.Tensor
 
 
 def mean_over_words(losses: paddle.Tensor, labels: Labels) -> paddle.Tensor:
-    """The mean over the rows of the mean over a row's words, of losses [rows, length]."""
+    """The mean over the rows of the mean over a row's words, for losses [rows, length]."""
     counted = (labels["labels"] != IGNORED).astype("float32")
     return ((losses * counted).sum(1) / counted.sum(1)).mean()
 
 
 def span_loss(student: Outputs, teacher: Outputs, labels: Labels) -> paddle.Tensor:
-    """The mean over start and end, over the places where an answer can be."""
+    """The mean over start and end, over the positions where an answer can be."""
     closed = (1 - labels["places"]).astype("float32") * _FAR
     pairs = zip(student, teacher, strict=True)
     losses = [cross_entropy(mine.astype("float32") - closed, theirs - closed).mean() for mine, theirs in pairs]
@@ -83,7 +83,7 @@ def span_loss(student: Outputs, teacher: Outputs, labels: Labels) -> paddle.Tens
 
 
 def vector_loss(student: Outputs, teacher: Outputs, labels: Labels) -> paddle.Tensor:
-    """Squared distances of unit vectors, 0 to 4: the mean over the texts."""
+    """The mean over the texts of the squared distance of unit vectors, 0 to 4."""
     pairs = zip(student, teacher, strict=True)
     distances = [((mine - theirs).astype("float32") ** 2).sum(-1).mean() for mine, theirs in pairs]
     return sum(distances) / len(distances)

@@ -1,4 +1,4 @@
-"""The student of a distillation: its recipe, and the network that it starts as."""
+"""The student of a distillation: its recipe and its initial network."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from nlpctl.tasks.base import Task
 
 
 def is_made_of_layers(section: DistillationSection) -> bool:
-    """Whether the student is the teacher with fewer layers, and not a network of its own."""
+    """Whether the student is the teacher with fewer layers, not a different network."""
     model = section.model
     return section.student is None and model.from_scratch is None and model.name_or_path is None
 
 
 def student_recipe(recipe: Recipe, run: RunDirectory, labels: tuple[str, ...]) -> Recipe:
-    """The recipe that the student is trained by, in `run`. UserError: distillation.student cannot be used."""
+    """The recipe of the student's training in `run`. UserError: distillation.student cannot be used."""
     section = recipe.distillation
     start = str(run.path.resolve() / START)
     given = usable_student(recipe)
@@ -64,25 +64,26 @@ def student_recipe(recipe: Recipe, run: RunDirectory, labels: tuple[str, ...]) -
 
 
 def student_layers(section: DistillationSection, teacher: int) -> tuple[int, ...]:
-    """Which of a teacher's layers the student is made of. UserError: it has no such layers, or not so many."""
+    """The teacher's layers that make up the student. UserError: the teacher has no such layers, or too few."""
     count = section.num_hidden_layers or max(teacher // 2, 1)
     key = "distillation.layers" if section.layers else "distillation.num_hidden_layers"
     if max(section.layers, default=count - 1) >= teacher:
-        raise UserError(f"the teacher has {teacher} layers, 0 to {teacher - 1}", key, "take some of them")
+        raise UserError(f"the teacher has {teacher} layers, 0 to {teacher - 1}", key, "choose some of these layers")
     return section.layers or spread_layers(teacher, count)
 
 
 def start_of_layers(
     recipe: Recipe, source: str, teacher: Teacher, data: TrainingData, task: Task, chosen: tuple[int, ...]
 ) -> Callable[[], LoadedModel]:
-    """Makes the teacher in `source` with the layers that are `chosen`, distillation.width of each, fitted to it."""
+    """Returns a function that builds the student: the `chosen` layers of the teacher in `source`, each narrowed to
+    distillation.width, fitted to the teacher."""
     section = recipe.distillation
 
     def start() -> LoadedModel:
         width = Fraction(section.width).limit_denominator(1000)
         model = load_source(recipe, source) if width == 1 else narrowed(recipe, source, width, data, task)
         keep_layers(model.network, chosen, "distillation.layers")
-        console.note(f"the student starts as the teacher's layers {', '.join(map(str, chosen))}")
+        console.note(f"the student starts from the teacher's layers {', '.join(map(str, chosen))}")
         if section.fit:
             fit_layers(teacher.network, model.network, chosen, _batches(recipe, teacher, data))
         return model
@@ -91,7 +92,7 @@ def start_of_layers(
 
 
 def _batches(recipe: Recipe, teacher: Teacher, data: TrainingData) -> list[Batch]:
-    """distillation.fit training rows, evenly spread, in batches of similar length; batches of any length come first."""
+    """distillation.fit training rows, evenly spread, batched by length; the batches come in random order of length."""
     rows, wanted = list(data.training_examples()), recipe.distillation.fit
     spread = rows[:: max(1, len(rows) // wanted)][:wanted]
     features = [feature for row in spread for feature in teacher.task.features(row, teacher.encoder)]
@@ -104,13 +105,13 @@ def _batches(recipe: Recipe, teacher: Teacher, data: TrainingData) -> list[Batch
 
 
 def compares_layers(section: DistillationSection) -> str | None:
-    """The first key that asks for losses between layers; None where none does."""
+    """The first key that enables layer losses; None if none does."""
     wanted = (name for name in ("hidden", "attention", "relations") if vars(section)[name])
     return next((f"distillation.{name}" for name in wanted), None)
 
 
 def check_layer_losses(recipe: Recipe, teacher_layers: object) -> None:
-    """UserError where files show that a student has no layers to compare with a teacher of so many."""
+    """UserError if its files show that a student has no layers to compare with the teacher's."""
     section = recipe.distillation
     where, model = compares_layers(section), student_model(recipe)
     if where is None or is_made_of_layers(section):
@@ -127,9 +128,9 @@ def check_layer_losses(recipe: Recipe, teacher_layers: object) -> None:
 
 
 def check_tokens(own: Recipe, teacher: Teacher) -> None:
-    """UserError where layers are to be compared, and the folder of the student has another vocabulary than the teacher.
+    """UserError if layer losses are enabled and the student's folder has another vocabulary than the teacher.
 
-    `own`: of `student_recipe`, for a student that is not made of the teacher's layers.
+    `own`: from `student_recipe`, for a student that is not made of the teacher's layers.
     """
     where = compares_layers(own.distillation)
     if where is None or own.model.name_or_path is None or own.model.add_tokens is not None:
@@ -142,7 +143,7 @@ def check_tokens(own: Recipe, teacher: Teacher) -> None:
 
 
 def layer_losses(recipe: Recipe, teacher: Teacher, student: LoadedModel) -> LayerLosses | None:
-    """The losses between the layers of teacher and student; None where the recipe wants none.
+    """The losses between the layers of teacher and student; None if the recipe enables none.
 
     UserError: the student does not read the teacher's tokens, or one of them has no transformer layers.
     """
@@ -163,10 +164,10 @@ def layer_losses(recipe: Recipe, teacher: Teacher, student: LoadedModel) -> Laye
 
 
 def start_embedding(teacher: Teacher, student: LoadedModel) -> None:
-    """Give the embedding of a network over words or characters the teacher's vectors, as many of their components.
+    """Initialise the embedding of a network over words or characters from the teacher's vectors.
 
-    The vectors are turned to their principal components, of which the first ones are taken, and scaled to what the
-    embedding has. Words of which the teacher knows nothing keep what they have.
+    The vectors are reduced to their first principal components, as many as the embedding is wide, and scaled to its
+    standard deviation. Words that the teacher does not know keep their values.
     """
     embedding = student.network.base_model.get_input_embeddings()
     values = embedding.weight.numpy()
@@ -185,7 +186,7 @@ def start_embedding(teacher: Teacher, student: LoadedModel) -> None:
 
 
 def mask_for(teacher: Teacher, own: Recipe) -> str | None:
-    """The teacher's mask token where the student reads it too; None where it has a vocabulary of its own."""
+    """The teacher's mask token if the student has it too; None if the student has its own vocabulary."""
     if own.model.from_scratch is not None or isinstance(teacher.model.tokenizer, UnitTokenizer):
         return None
     return teacher.model.tokenizer.mask_token
@@ -196,12 +197,12 @@ def reads_units(student: LoadedModel) -> bool:
 
 
 def _other_tokens(where: str) -> UserError:
-    message = "layers can only be compared where both networks read the same tokens"
-    return UserError(message, where, "set it to 0: such a student learns from the logits")
+    message = "layer losses need a student and a teacher with the same tokens"
+    return UserError(message, where, "set it to 0: this student learns from the logits")
 
 
 def _too_many_layers(ours: int, theirs: int, where: str) -> UserError:
-    return UserError(f"the student has {ours} layers, the teacher {theirs}", where, "take a smaller student")
+    return UserError(f"the student has {ours} layers, the teacher {theirs}", where, "use a student with fewer layers")
 
 
 def _pieces(tokenizer: object) -> list[str]:

@@ -1,4 +1,4 @@
-"""A task whose student learns from its teacher's answers: they travel in the batches, beside the labels."""
+"""A task whose loss includes the teacher's answers; the batches carry them next to the labels."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.models.load import LoadedModel
 from nlpctl.tasks.base import Task, Texts, as_tuple
 
-ANSWERS = "teacher_logits"  # the entry of a batch: [batch, labels], of a tagger [batch, length, tags]
+ANSWERS = "teacher_logits"  # key in a batch: [batch, labels]; for a tagger [batch, length, tags]
 
 Prepare = Callable[[LoadedModel], LayerLosses | None]
 
 
 class TaughtCollator:
-    """The batches of a task with the teacher's logits; zeros for a text that it was not asked about (the dev rows)."""
+    """The batches of a task with the teacher's logits; zeros for a text without the teacher's answer (dev rows)."""
 
     def __init__(self, collate: Callable[[Sequence[Any]], Batch], answers: Answers, labels: int):
         self.collate = collate
@@ -45,7 +45,7 @@ class TaughtCollator:
         return self._with_answers(features, self.collate.arrays(features, encodings))
 
     def _with_answers(self, features: Sequence[Any], batch: Batch) -> Batch:
-        if "input_ids" not in batch:  # it carries a failure
+        if "input_ids" not in batch:  # the batch carries an exception
             return batch
         rows, length = batch["input_ids"].shape
         windows = isinstance(features[0], TaggedWindow)
@@ -62,7 +62,7 @@ class TaughtCollator:
 
 
 class Taught:
-    """What is mixed into the class of a task; see `taught`."""
+    """Mixed into the class of a task; see `taught`."""
 
     teacher_answers: Answers
     section: DistillationSection
@@ -94,7 +94,8 @@ class Taught:
         return loss if self.layer_losses is None else loss + self.layer_losses.loss(inputs)
 
     def _answer_loss(self, logits: paddle.Tensor, labels: Mapping[str, paddle.Tensor]) -> paddle.Tensor:
-        """The mean over the rows of the distance to the teacher's logits; of a tagger, of the mean over the words."""
+        """The mean over the rows of the distance to the teacher's logits; for a tagger, first the mean over the
+        words."""
         losses = answer_losses(logits, labels[ANSWERS], self.section, independent=self.independent)
         return losses.mean() if losses.ndim == 1 else mean_over_words(losses, labels)
 
@@ -105,8 +106,8 @@ def answer_losses(
     """Losses [...] of logits [..., labels] against a teacher's.
 
     mse: the mean over the labels of the squared differences (Tang et al., 2019, equation 3). kl: T^2 KL(p || q) of the
-    softmax of logits / T (Hinton et al., 2015, section 2); for `independent` labels the mean over them of that of
-    their two answers.
+    softmax of logits / T (Hinton et al., 2015, section 2); for `independent` labels the mean over labels of the KL
+    divergence of each yes/no decision.
     """
     student = student.astype("float32")
     if section.loss == "mse":
@@ -121,10 +122,10 @@ def answer_losses(
 
 
 def taught(task: Task, recipe: Recipe, answers: Answers, criterion: Loss | None, prepare: Prepare) -> Task:
-    """`task` with the losses of recipe.distillation; all else, its scores too, is as it was.
+    """`task` with the losses of recipe.distillation; everything else, including scores, is unchanged.
 
-    `criterion`: what distillation.hard weighs in place of the task's loss. `prepare` is given the student when it is
-    built, before it is trained, and gives the losses between layers, where there are any.
+    `criterion`: replaces the task's loss, weighted by distillation.hard. `prepare` gets the student after it is built
+    and before it is trained, and returns the layer losses, or None.
     """
     found = type(type(task).__name__, (Taught, type(task)), {})(task.recipe, task.labels, task.thresholds)
     found.label_names = (*task.label_names, ANSWERS)

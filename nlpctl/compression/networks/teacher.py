@@ -1,4 +1,4 @@
-"""The teacher of a distillation: the trained model, and what it says of every text, computed once and kept."""
+"""The teacher of a distillation: the trained model and its answers to every text, computed once and cached."""
 
 from __future__ import annotations
 
@@ -36,22 +36,22 @@ from nlpctl.models.load import LoadedModel
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.tasks.base import Task, make_task
 
-AT_ONCE = 2048  # texts that are sorted by length together, and whose answers are one file
-SIMILAR = 12  # words that stand for a word
-_ROWS = 2048  # words that are compared with all others at a time
+AT_ONCE = 2048  # texts sorted by length together; their answers form one file
+SIMILAR = 12  # candidate replacements per word
+_ROWS = 2048  # words compared with all others at once
 
 Answers = Mapping[Any, np.ndarray]  # key of an example -> its logits: [1, labels], or [words, tags]
 
 
 @dataclass(frozen=True)
 class Teacher:
-    """A trained model that answers. `task` is that of the teacher's own settings."""
+    """A trained model that answers texts. `task` has the teacher's own settings."""
 
     model: LoadedModel
     task: Task
     encoder: TextEncoder
     setup: ProcessSetup
-    fingerprint: str  # of its weights
+    fingerprint: str  # checksum of its weights
 
     @property
     def network(self) -> paddle.nn.Layer:
@@ -63,7 +63,7 @@ class Teacher:
             return self._answers(predictor, examples, batch_size)
 
     def kept_answers(self, folder: Path, examples: Sequence[Any], batch_size: int) -> list[np.ndarray]:
-        """`answers`, kept in `folder`: those of the same teacher to the same texts are read again."""
+        """`answers`, cached in `folder` for the same teacher and the same texts."""
         found: list[np.ndarray] = []
         with contextlib.ExitStack() as stack:
             predictor = None
@@ -85,7 +85,7 @@ class Teacher:
 
     @contextlib.contextmanager
     def _engine(self, example: Any) -> Iterator[Predictor]:
-        """What runs the teacher: on a processor Paddle Inference, several times faster than the network itself."""
+        """The teacher's engine: on a CPU Paddle Inference, several times faster than the network itself."""
         if self.setup.device != "cpu":
             yield DygraphPredictor(self.network)
             return
@@ -98,7 +98,7 @@ class Teacher:
             yield PaddlePredictor(Path(name), manifest, graph, "fp32", self.setup)
 
     def labelled(self, examples: Sequence[Any], answers: Sequence[np.ndarray]) -> list[Any]:
-        """Examples with what the teacher decides by its `answers` to them: by its thresholds, and by a CRF's paths."""
+        """Examples labelled with the teacher's decisions from its `answers`: by thresholds, or by a CRF's best path."""
         parts = windows(zip(examples, answers, strict=True), AT_ONCE)
         return [each for part in parts for each in self._labelled(*map(list, zip(*part, strict=True)))]
 
@@ -115,7 +115,7 @@ class Teacher:
         return [replace(example, **each) for example, each in zip(examples, found, strict=True)]
 
     def _tags(self, example: TaggedExample, answer: np.ndarray) -> np.ndarray:
-        """int [words]; a CRF decides in each window by itself."""
+        """Tag ids, int [words]; a CRF decodes each window separately."""
         if self.task.recipe.model.head != "crf":
             return answer.argmax(-1)
         features = self.task.features(example, self.encoder)
@@ -123,14 +123,14 @@ class Teacher:
         return np.concatenate(viterbi(chains, self.network.crf.transitions.numpy()))
 
     def _mark(self, examples: Sequence[Any]) -> str:
-        """What tells these answers from others: the teacher's weights, and the texts in their order."""
+        """The cache key of answers: the teacher's weights and the texts in their order."""
         digest = hashlib.sha256(self.fingerprint.encode())
         for example in examples:
             digest.update(repr(key_of(example)).encode())
         return digest.hexdigest()
 
     def word_vectors(self, words: Sequence[str]) -> np.ndarray:
-        """float32 [words, width]: the embedding of each word, the mean over its pieces; zero for an unknown one."""
+        """float32 [words, width]: the embedding of each word, the mean over its pieces; zeros for an unknown word."""
         table = self.network.base_model.get_input_embeddings().weight.numpy()
         unknown = self.model.tokenizer.unk_token_id
         vectors = np.zeros((len(words), table.shape[1]), np.float32)
@@ -141,13 +141,13 @@ class Teacher:
         return vectors
 
     def similar_words(self, words: Sequence[str]) -> dict[str, list[str]]:
-        """Word -> those of `words` and of the teacher's whole words that are nearest to it by cosine."""
+        """Word -> its nearest words by cosine, among `words` and the teacher's whole words."""
         candidates = list(dict.fromkeys([*words, *_whole_words(self.model.tokenizer)]))
         vectors = self.word_vectors(candidates)
         norms = np.linalg.norm(vectors, axis=1, keepdims=True)
         vectors = vectors / np.maximum(norms, 1e-12)
         found = {}
-        for start in range(0, len(words), _ROWS):  # `words` are the first candidates, each once
+        for start in range(0, len(words), _ROWS):  # `words` come first among the candidates, each once
             part = vectors[start : min(start + _ROWS, len(words))] @ vectors.T
             part[np.arange(len(part)), np.arange(start, start + len(part))] = -1.0
             count = min(SIMILAR, len(candidates) - 1)
@@ -159,7 +159,7 @@ class Teacher:
 
 
 def _read(file: Path, mark: str) -> list[np.ndarray] | None:
-    """The answers in `file`; None where it has no such answers."""
+    """The answers in `file`; None if it does not hold them."""
     if not file.is_file():
         return None
     with np.load(file) as kept:
@@ -173,7 +173,7 @@ def _write(file: Path, mark: str, answers: Sequence[np.ndarray]) -> None:
 
 
 def open_teacher(recipe: Recipe, source: str, setup: ProcessSetup) -> Teacher:
-    """The trained model in `source`. UserError where there is none."""
+    """The trained model in `source`. UserError if there is none."""
     model = load_source(recipe, source)
     task = make_task(recipe, LabelSet(model.labels), model.thresholds)
     digest = hashlib.sha256()
@@ -195,7 +195,7 @@ def _giving_logits(task: Task) -> Task:
 
 
 def _whole_words(tokenizer: Any) -> list[str]:
-    """The entries of a vocabulary that are words: no pieces of words, no special tokens."""
+    """The whole words of a vocabulary: no word pieces, no special tokens."""
     return [
         word for word in tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
         if isinstance(word, str) and word.isalpha()

@@ -1,10 +1,10 @@
-"""The trainings of a compression: ordinary runs, whose networks start from a trained one and learn from it.
+"""The trainings of a compression: ordinary runs that start from a trained network.
 
     run = RunDirectory(.../networks/NAME)
     recipe.yaml manifest.json events.jsonl checkpoints/ model/ metrics.json mistakes.json   as of any run
     start/    the model folder that the network started from, once it was made
 
-A training that was killed goes on from its last checkpoint; a finished one is not made again.
+A killed training resumes from its last checkpoint; a finished one is not repeated.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ START = "start"
 def network_recipe(recipe: Recipe, run: RunDirectory, model: str, labels: tuple[str, ...]) -> Recipe:
     """`recipe` for a training in `run` that starts from the model folder `model`, trained on `labels`.
 
-    What the recipe's section model says was done to the source already; only the kind of head stays. The best
-    checkpoint on dev is kept, where there is dev data, also where the recipe did not ask for it.
+    Section model was already applied to the source, so only the kind of head stays. If there is dev data, the best
+    checkpoint on dev is kept, even if the recipe does not ask for it.
     """
     keep = recipe.training.save_total_limit or 1
     training = replace(recipe.training, output_dir=str(run.path), save_total_limit=keep)
@@ -68,14 +68,14 @@ def network_recipe(recipe: Recipe, run: RunDirectory, model: str, labels: tuple[
 def read_data(recipe: Recipe, source: LoadedModel) -> TrainingData:
     """The rows of `recipe`, with the labels that `source` was trained on. UserError: no training rows, or bad ones."""
     if not recipe.data.train and recipe.data.dataset is None:
-        hint = "give the run instead of its model folder, or the recipe that it was trained with"
+        hint = "use the run instead of its model folder, or the recipe that it was trained with"
         raise UserError("no training data: this strategy trains a network", recipe.where("data.train"), hint)
     labels = source.labels or None
     return read_training_data(task_rows(recipe.task, replace(recipe.data, labels=labels)))
 
 
 def load_source(recipe: Recipe, source: str) -> LoadedModel:
-    """The trained network that is to be compressed, in evaluation mode. UserError: it cannot be loaded."""
+    """The trained network to compress, in evaluation mode. UserError: it cannot be loaded."""
     model = task_class(recipe.task).load_trained(recipe, source)
     model.network.eval()
     return model
@@ -92,19 +92,19 @@ def train_network(
     loss: TrainingLoss | None = None,
     drop: str | None = None,
 ) -> Path:
-    """Train in `run` as `recipe` (of `network_recipe`) says, and return the folder of the best model.
+    """Train in `run` by `recipe` (from `network_recipe`), and return the folder of the best model.
 
-    `start` gives the network to start from; it is called once, and what it gives is saved under the folder that
-    recipe.model.name_or_path names, from which every training, resumed or not, begins. None: the recipe's model is it.
-    `loss`: in place of the task's own. `drop`: a layer that the network has only while it learns. Paddle's generator
-    is seeded. UserError, RunFailed and Interrupted as of `nlpctl train`.
+    `start` builds the initial network. It is called once, and the network is saved to the folder that
+    recipe.model.name_or_path names, where every training, resumed or not, starts. None: start from the recipe's model.
+    `loss`: replaces the task's own. `drop`: a layer that the network has only during training. Seeds Paddle's
+    generator. UserError, RunFailed and Interrupted as in `nlpctl train`.
     """
     if run.is_finished:
         return run.model
     begin_network(recipe, run, setup, data)
     with run.recorded(), fresh_parameter_names():
         if start is not None:
-            with fresh_parameter_names():  # a resumed training, which makes no start, names its parameters alike
+            with fresh_parameter_names():  # the names in a resumed training, which skips `start`, must be the same
                 _write_start(recipe, start)
         paddle.seed(recipe.training.seed)
         settle_checkpoints(run, keeps_best=recipe.training.load_best_model_at_end)
@@ -115,13 +115,14 @@ def train_network(
 
 
 def begin_network(recipe: Recipe, run: RunDirectory, setup: ProcessSetup, data: TrainingData) -> None:
-    """Take `run` for a network of this command, which alone can go on with it. UserError as of `RunDirectory.begin`."""
+    """Create or resume `run` for a network of this command; only this command can resume it. UserError as in
+    `RunDirectory.begin`."""
     facts = {**OF_COMPRESS, "device": setup.device, "processes": setup.world_size}
     begin_run(recipe, run, facts, data, resume=run.manifest_file.exists(), overwrite=False)
 
 
 def drop_parameters(folder: Path, layer: str) -> None:
-    """Take the parameters of `layer` out of the weights of a model folder."""
+    """Remove the parameters of `layer` from the weights of a model folder."""
     file = folder / WEIGHTS
     weights = load_pdparams(file)
     kept = {name: paddle.to_tensor(array) for name, array in weights.items() if not name.startswith(f"{layer}.")}

@@ -1,10 +1,10 @@
-"""A vocabulary without the words that the training texts do without, and a network with a row for each of the rest.
+"""Drop vocabulary entries that no training text uses, with their rows of the embedding.
 
 compression.prune_embeddings: in PaddleNLP 2.8.1 a flag that its library never reads; the example that does
 (model_zoo/ernie-tiny/run_train.py) keeps the most frequent tokens of the texts and cuts the network's embedding
-(trainer_compress.py, cut_embeddings). Here every token that occurs is kept, what is no text, and the letters, digits
-and marks that words of an alphabet are spelt with, so that another word is still read, in smaller pieces. The positions
-are left as they are: they are few.
+(trainer_compress.py, cut_embeddings). Here three kinds of tokens are kept: those that occur, special tokens, and the
+letters, digits and marks of alphabetic scripts, so that an unseen word can still be split into pieces. Position
+embeddings are not cut, since they are few.
 """
 
 from __future__ import annotations
@@ -47,17 +47,17 @@ _WORD_FILE, _ADDED_FILE = "vocab.txt", "added_tokens.json"
 
 
 def check(recipe: Recipe) -> None:
-    """UserError where a model of the recipe's task needs every word. Before any work."""
+    """UserError if a model of the recipe's task predicts vocabulary entries. Called before any work."""
     if task_class(recipe.task).head(recipe).predicts_words:
-        message = f"a model of {recipe.task} answers with words: none can be left out"
+        message = f"a model of {recipe.task} predicts words, so its vocabulary cannot be pruned"
         raise UserError(message, recipe.where(KEY), "leave prune_embeddings out")
 
 
 def prune_vocabulary(recipe: Recipe, source: str, run: RunDirectory, setup: ProcessSetup) -> Path:
-    """Write RUN/model, the model folder `source` with the words that its training rows need; returns it.
+    """Write RUN/model: the model folder `source` with the vocabulary entries that its training rows use; returns it.
 
-    What is there already is left. The network answers the training rows as before; nothing is trained.
-    UserError: the tokenizer's vocabulary is no list of words, or there are no training rows.
+    Existing files are kept. The network's answers on training rows do not change; nothing is trained. UserError: the
+    tokenizer's vocabulary is not a list of words, or there are no training rows.
     """
     if run.is_finished:
         return run.model
@@ -96,9 +96,9 @@ def used_ids(task: Task, encoder: TextEncoder, data: TrainingData) -> set[int]:
 
 
 def with_words(model: LoadedModel, used: Collection[int], task: Task, source: str) -> LoadedModel:
-    """A network and a tokenizer that know the tokens `used` and what is needed besides; `model` is as it was.
+    """A network and a tokenizer with the tokens `used` and the entries that are always kept; `model` is unchanged.
 
-    UserError, naming `source`, where the tokenizer's vocabulary is no list of words.
+    UserError, naming `source`, if the tokenizer's vocabulary is not a list of words.
     """
     tokenizer = model.tokenizer
     words = _words(tokenizer, source)
@@ -108,10 +108,10 @@ def with_words(model: LoadedModel, used: Collection[int], task: Task, source: st
         small = UnitTokenizer([words[index] for index in kept], tokenizer.settings)
     else:
         small = _rewritten(tokenizer, words, kept, source)
-    rows = [*kept, *range(len(words), len(tokenizer))]  # words that were added stay
-    console.note(f"{len(rows):,} of {len(tokenizer):,} words kept: those of the training texts, and letters and marks")
+    rows = [*kept, *range(len(words), len(tokenizer))]  # added tokens stay
+    console.note(f"{len(rows):,} of {len(tokenizer):,} vocabulary entries kept: of training texts, letters, marks")
     if len(rows) == len(tokenizer):
-        console.warn("the training texts need all words: prune_embeddings changes nothing here")
+        console.warn("the training texts use the whole vocabulary: prune_embeddings has no effect")
     network = _with_rows(model.network, rows, task, source)
     return LoadedModel(network, small, model.labels, (), (), model.source, model.thresholds)
 
@@ -121,25 +121,25 @@ def _words(tokenizer: Any, source: str) -> list[str]:
     if isinstance(tokenizer, UnitTokenizer):
         return list(tokenizer.vocabulary)
     if list(tokenizer.resource_files_names.values()) != [_WORD_FILE]:
-        message = f"{type(tokenizer).__name__} makes its words of pieces: none of them can be left out"
+        message = f"{type(tokenizer).__name__} builds words from pieces, so none can be dropped"
         raise UserError(message, source, "leave prune_embeddings out")
     words = tokenizer.convert_ids_to_tokens(list(range(tokenizer.vocab_size)))
     if len(set(words)) != len(words):
-        raise UserError(f"{_WORD_FILE} names a word twice", source, "leave prune_embeddings out")
+        raise UserError(f"{_WORD_FILE} lists an entry twice", source, "leave prune_embeddings out")
     return words
 
 
 def _spelling(words: Sequence[str]) -> set[int]:
-    """The ids of single characters that words are spelt with, at their beginning and further on.
+    """The ids of single characters of alphabetic scripts, at the start of a word and inside it.
 
-    Not those that are words themselves, as in Chinese, Japanese or Korean: there are thousands of them.
+    Excluded are characters that are words themselves, as in Chinese, Japanese or Korean: there are thousands.
     """
     forms = [word.removeprefix("##") if word != "##" else word for word in words]
     return {i for i, form in enumerate(forms) if len(form) == 1 and unicodedata.category(form) != "Lo"}
 
 
 def _rewritten(tokenizer: Any, words: Sequence[str], kept: Sequence[int], source: str) -> Any:
-    """PaddleNLP's tokenizer with the words that are kept, and those that were added to it."""
+    """PaddleNLP's tokenizer with the kept entries and the added tokens."""
     family = family_of_config(read_config(Path(source)), source)
     with tempfile.TemporaryDirectory(prefix="nlpctl-words-") as name:
         folder = Path(name)
@@ -156,7 +156,7 @@ def _rewritten(tokenizer: Any, words: Sequence[str], kept: Sequence[int], source
 
 
 def _with_rows(network: Any, rows: Sequence[int], task: Task, source: str) -> Any:
-    """The network with these rows of its embedding."""
+    """The network with only these rows of its embedding."""
     axes = vocabulary_parameters(network, False)
     places = {old: new for new, old in enumerate(rows)}
     config = copy.deepcopy(network.config)

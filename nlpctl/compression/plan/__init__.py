@@ -1,1 +1,1 @@
-"""What is planned, and what candidates are worth. Imports no Paddle."""
+"""Plans and scores of candidates. Imports no Paddle."""

@@ -1,4 +1,4 @@
-"""best/: the chosen candidate as an export of its own, which says how it is to be run."""
+"""best/: the chosen candidate as a separate export that records its engine and precision."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from nlpctl.models.export_folder import REPORTS, Check, Chosen, ExportManifest, 
 
 
 def write_best(row: Row, best: Path) -> None:
-    """Write or replace the export `best`: of the row's candidate the graph it runs, and what a graph needs.
+    """Write or replace the export `best` atomically: the graph of the row's candidate and the files it needs.
 
-    Its export.json names engine and precision as chosen, and holds what the graph made of the dev rows. Whole or not
-    at all. UserError where the candidate's folder is damaged.
+    Its export.json names the chosen engine and precision, and the results of the graph on dev. UserError if the
+    candidate's folder is damaged.
     """
     folder = Path(row.folder)
     manifest = read_manifest(folder)
@@ -33,13 +33,13 @@ def write_best(row: Row, best: Path) -> None:
 
 
 def _runs(graph: Graph, row: Row) -> bool:
-    """Whether `graph` is the one that the row was measured on."""
+    """Whether the row was measured on `graph`."""
     format = "onnx" if row.engine == "onnxruntime" else "paddle"
     kept = row.precision if row.precision == "int8" else "fp32"
     return (graph.format, graph.precision, graph.method) == (format, kept, row.method)
 
 
 def _files_of_others(manifest: ExportManifest, graph: Graph) -> set[str]:
-    """Those of the other graphs, with the names of variables that Paddle writes beside a graph."""
+    """The files of the other graphs, including the lists of variable names that Paddle writes."""
     files = {name for each in manifest.graphs if each.files != graph.files for name in each.files}
     return files | {f"{name}.info" for name in files}

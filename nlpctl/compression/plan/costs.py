@@ -1,4 +1,4 @@
-"""What the steps of a compression take: time that is left, and what a step is expected to need. Imports no Paddle."""
+"""The time budget of a compression and the expected times of its steps. Imports no Paddle."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from nlpctl.data.task_rows import task_rows
 from nlpctl.files import write_json_atomic
 
 TIMES = "times.json"
-WAYS = {EXPORTS: 3, CANDIDATES: 1}  # engines and precisions that a folder is scored in
+WAYS = {EXPORTS: 3, CANDIDATES: 1}  # number of engines and precisions per folder
 
 
 class Clock:
-    """Seconds that are left of a budget; None where there is none."""
+    """Seconds left of a budget; None without a budget."""
 
     def __init__(self, seconds: float | None, now: Callable[[], float] = time.monotonic):
         self._now = now
@@ -32,11 +32,11 @@ class Clock:
 
 @dataclass
 class Costs:
-    """What steps take, in seconds: measured where one like it was made, else reckoned from the speed of the network.
+    """The time of steps in seconds: measured if a similar step was made, else estimated from the speed of the network.
 
-    `speed`: samples per second of the uncompressed network in fp32, at the largest batch size. `rows`: how many a
-    training reads, those of all its epochs, by strategy. `scoring`: what a way to run a folder takes to be scored.
-    `measured`: of Step.work.
+    `speed`: samples per second of the uncompressed network in fp32, at the largest batch size. `rows`: rows read by a
+    training in all epochs, by strategy. `scoring`: seconds to score one engine and precision of a folder. `measured`:
+    seconds by Step.work.
     """
 
     speed: float
@@ -53,7 +53,7 @@ class Costs:
 
 
 def trained_rows(recipe: Recipe, strategies: Iterable[Strategy]) -> dict[str, float]:
-    """How many rows those of the strategies read that train, every epoch counted."""
+    """The rows read by the training of each strategy that trains, over all epochs."""
 
     @cache
     def count() -> int:
@@ -63,7 +63,7 @@ def trained_rows(recipe: Recipe, strategies: Iterable[Strategy]) -> dict[str, fl
 
 
 def read_times(folder: Path) -> dict[str, float]:
-    """What steps took earlier; {} where nothing is known."""
+    """The recorded times of earlier steps; {} if there are none."""
     try:
         content = json.loads((folder / TIMES).read_text(encoding="utf-8"))
         return {str(name): float(seconds) for name, seconds in content.items()}
@@ -72,10 +72,10 @@ def read_times(folder: Path) -> dict[str, float]:
 
 
 def write_times(folder: Path, times: Mapping[str, float]) -> None:
-    """Keep what steps took, for a later call."""
+    """Record the times of steps for later calls."""
     write_json_atomic(folder / TIMES, dict(times))
 
 
 def told(seconds: float) -> str:
-    """A time as people say it: 40 s, 12 min."""
+    """A time for messages: 40 s, 12 min."""
     return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"

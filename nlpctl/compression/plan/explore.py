@@ -1,8 +1,8 @@
-"""In which order candidates are tried, and what still fits into the time.
+"""The order in which candidates are tried, and which of them still fit the budget.
 
-What needs no training comes first: what has paid off on another network, then what is cheapest. Then come trainings,
-wide networks before narrow ones, by what their graphs are likely to gain: what 8 bits gained on another network is
-known, what a width gains is guessed. What lost too much elsewhere comes last. Imports no Paddle.
+Candidates without training come first: those that paid off on another network, then the cheapest. Trainings follow,
+wide networks before narrow ones, by the expected gain of their graphs: the gain of 8 bits is known from other networks,
+the gain of a width is an estimate. Candidates that lost too much elsewhere come last. Imports no Paddle.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from nlpctl.compression.plan.scores import Metric, Row
 from nlpctl.compression.plan.selection import Aim
 from nlpctl.compression.strategies.base import ORIGINAL, Step
 
-SAFETY = 1.2  # what a step is taken to need, as a multiple of what is expected
+SAFETY = 1.2  # safety factor on the expected time of a step
 
 
 @dataclass(frozen=True)
 class Option:
-    """A folder of the table, with all that must be made for it, in order, and the seconds this should take."""
+    """A folder of the table, with the steps that are missing for it, in order, and their expected seconds."""
 
     step: Step
     missing: tuple[Step, ...]
@@ -34,16 +34,16 @@ class Option:
 
 @dataclass
 class Explorer:
-    """What to make next, given what is there."""
+    """Chooses what to make next, given what exists."""
 
-    steps: Mapping[str, Step]  # by their folders, each after those that it needs
+    steps: Mapping[str, Step]  # key: folder; each step after the steps that it needs
     reference: Row
     metric: Metric
     aim: Aim
     costs: Costs
 
     def options(self, made: set[str], lost: set[str], rows: Sequence[Row]) -> list[Option]:
-        """What could be made, the most promising first. `made`, `lost`: folders that are there, or cannot be made."""
+        """What could be made, the most promising first. `made`, `lost`: folders that exist, or that cannot be made."""
         found = []
         for step in self.steps.values():
             missing = self._missing(step, made)
@@ -60,7 +60,7 @@ class Explorer:
         return (*dict.fromkeys(before), step)
 
     def _gains(self, rows: Sequence[Row]) -> dict[str, tuple[float, float]]:
-        """By the name of a candidate: its best gain beside the reference, and the points that it lost with it."""
+        """By candidate name: its best gain over the reference, and the points lost with it."""
         found: dict[str, tuple[float, float]] = {}
         least = self.aim.gain(self.reference)
         for row in rows:
@@ -70,7 +70,7 @@ class Explorer:
         return found
 
     def _rank(self, option: Option, gains: Mapping[str, tuple[float, float]]) -> tuple[float, ...]:
-        """Lower is earlier."""
+        """Sort key; lower comes first."""
         network, _, made_by = option.step.name.partition("+")
         known = self._method_gains(made_by, gains)
         lost_too_much = any(loss > self.aim.max_drop for _, loss in known) or self._too_narrow(network, gains)
@@ -81,7 +81,7 @@ class Explorer:
         return 0.0, doubt, float(not known), -gain if known else 0.0, option.seconds
 
     def _method_gains(self, made_by: str, gains: Mapping[str, tuple[float, float]]) -> list[tuple[float, float]]:
-        """What the same did to other networks: the gain as a multiple of theirs, and points lost beside them."""
+        """The effect of the same change on other networks: gain as a factor, and points lost."""
         found = []
         for name, (gain, loss) in gains.items():
             network, _, method = name.partition("+")
@@ -90,7 +90,7 @@ class Explorer:
         return found
 
     def _too_narrow(self, network: str, gains: Mapping[str, tuple[float, float]]) -> bool:
-        """Whether the network, or a wider one, lost too much in fp32 already."""
+        """Whether the network, or a wider one, already lost too much in fp32."""
         width = self._width(network)
         tried = {network} - {ORIGINAL}
         if width < 1:

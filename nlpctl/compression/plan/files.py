@@ -1,4 +1,5 @@
-"""The files that a compression reads beside its source: data, and what networks are made of. Imports no Paddle."""
+"""The files that a compression reads next to its source: data, and the files that networks depend on. Imports no
+Paddle."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ from nlpctl.models.source import resolve_source
 
 
 def data_files(recipe: Recipe) -> list[tuple[str, Path]]:
-    """The files that decide about rows, the module of data.reader among them; each with what names it: Recipe.where."""
+    """The files that determine the rows, including the module of data.reader; each with the place that names it
+    (Recipe.where)."""
     data = recipe.data
     found = [(recipe.where(f"data.{split}"), Path(name)) for split in SPLITS for name in files_of(data, split)]
     found += _of_function(recipe, "data.reader", data.reader)
@@ -21,16 +23,18 @@ def data_files(recipe: Recipe) -> list[tuple[str, Path]]:
 
 
 def extra_files(recipe: Recipe) -> tuple[Path, ...]:
-    """The files that a distillation reads beside its data."""
+    """The files that a distillation reads besides its data."""
     section = recipe.distillation
     return tuple(Path(path) for path in (*section.unlabelled, *((section.student,) if section.student else ())))
 
 
 def usable_student(recipe: Recipe) -> Recipe | None:
-    """The student's own recipe, Recipe.student; None where distillation.student names none. UserError: of no use."""
+    """The student's own recipe, Recipe.student; None if distillation.student is not set. UserError: it cannot be
+    used."""
     name, student = recipe.distillation.student, recipe.student
     if name is not None and student is None:
-        raise UserError("there is no such recipe", recipe.where("distillation.student"), "relative paths start at it")
+        hint = "relative paths start at the recipe"
+        raise UserError("there is no such recipe", recipe.where("distillation.student"), hint)
     if student is not None and student.task != recipe.task:
         message = f"the student's task is {student.task}, the teacher's {recipe.task}"
         raise UserError(message, str(name), "give it the same task")
@@ -38,15 +42,15 @@ def usable_student(recipe: Recipe) -> Recipe | None:
 
 
 def student_model(recipe: Recipe) -> ModelSection:
-    """What the student is: the section model of its own recipe, else distillation.model. UserError: usable_student."""
+    """The model section of the student: from its own recipe, else distillation.model. UserError: see usable_student."""
     student = usable_student(recipe)
     return recipe.distillation.model if student is None else student.model
 
 
 def files_of_networks(recipe: Recipe) -> list[tuple[str, Path]]:
-    """All files that decide about networks: those of a distillation, its student's model, compression.criterion.
+    """All files that networks depend on: those of a distillation, its student's model, compression.criterion.
 
-    Each with what names it: Recipe.where, of the student's recipe for the files of its model.
+    Each with the place that names it (Recipe.where); the files of a student's model with the student's recipe.
     """
     section, student = recipe.distillation, recipe.student
     found = [(recipe.where("distillation.unlabelled"), Path(path)) for path in section.unlabelled]
@@ -60,7 +64,7 @@ def files_of_networks(recipe: Recipe) -> list[tuple[str, Path]]:
 
 
 def _of_model(model: ModelSection, key: str, recipe: Recipe) -> list[tuple[str, Path]]:
-    """The files that a section model, `key` of `recipe`, names, those in its folders too."""
+    """The files named by a model section, `key` of `recipe`, including files in its folders."""
     scratch = model.from_scratch
     names = [
         ("embeddings", model.embeddings),
@@ -80,6 +84,6 @@ def _of_model(model: ModelSection, key: str, recipe: Recipe) -> list[tuple[str, 
 
 
 def _of_function(recipe: Recipe, key: str, name: str | None) -> list[tuple[str, Path]]:
-    """The file of the module of a function that `key` names; what is wrong with the name is told elsewhere."""
+    """The module file of the function that `key` names; a wrong name is reported elsewhere."""
     module = None if name is None else module_file(name)
     return [] if module is None else [(recipe.where(key), module)]

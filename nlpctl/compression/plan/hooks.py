@@ -1,8 +1,8 @@
-"""Code of the user's own in a compression: a loss to train with, and a score to choose by.
+"""User functions in a compression: a training loss, and a score for the choice.
 
-What PaddleNLP's Trainer calls `criterion` is the same here. Its `custom_evaluate(model, data_loader)` runs a network of
-Paddle; a candidate here may be a graph of ONNX Runtime, so `compression.evaluate` is handed a function that answers
-rows, and what it gets back is what `nlpctl predict` would write.
+`criterion` is the same as in PaddleNLP's Trainer. Its `custom_evaluate(model, data_loader)` runs a Paddle network. Here
+a candidate may be a graph of ONNX Runtime, so `compression.evaluate` gets a function that predicts rows and returns
+the answers that `nlpctl predict` would write.
 """
 
 from __future__ import annotations
@@ -24,29 +24,29 @@ Rows = Sequence[Mapping[str, Any]]
 Predict = Callable[[Rows], list[dict[str, Any]]]  # rows of the data file to the answers of `nlpctl predict`
 Scores = dict[str, float]
 
-_SPAN = ("start_positions", "end_positions")  # PaddleNLP's labels of an answer; our batches hold more
+_SPAN = ("start_positions", "end_positions")  # the labels that PaddleNLP passes to a criterion; our batches hold more
 _CRITERION, _EVALUATE = "compression.criterion", "compression.evaluate"
 
 
 def check_hooks(recipe: Recipe) -> None:
-    """UserError where a function that section compression names cannot be imported."""
+    """UserError if a function that section compression names cannot be imported."""
     section = recipe.compression
     if section.criterion is not None:
-        import_function(section.criterion, _CRITERION, "a function of (outputs, labels) that gives a loss")
+        import_function(section.criterion, _CRITERION, "a function (outputs, labels) that returns a loss")
     if section.evaluate is not None:
-        import_function(section.evaluate, _EVALUATE, "a function of (predict, rows) that gives a score")
+        import_function(section.evaluate, _EVALUATE, "a function (predict, rows) that returns a score")
 
 
 def training_loss(recipe: Recipe, task: Task) -> Loss:
     """The loss (network, outputs, labels) of a strategy that reads labels: compression.criterion, else the task's.
 
-    The criterion is called as PaddleNLP's Trainer calls one: with the outputs as the network gives them, and with the
-    labels; each is a tensor where there is one, else a tuple. UserError where it fails or gives no scalar.
+    The criterion is called as in PaddleNLP's Trainer, with the network's outputs and the labels; each is a tensor if
+    there is one, else a tuple. UserError if it fails or does not return a scalar.
     """
     name = recipe.compression.criterion
     if name is None:
         return task.loss
-    function = import_function(name, _CRITERION, "a function of (outputs, labels) that gives a loss")
+    function = import_function(name, _CRITERION, "a function (outputs, labels) that returns a loss")
     names = _SPAN if set(_SPAN) <= set(task.label_names) else task.label_names
 
     def loss(
@@ -55,31 +55,31 @@ def training_loss(recipe: Recipe, task: Task) -> Loss:
         try:
             found = function(_plain(outputs), _plain([labels[each] for each in names]))
         except Exception as error:
-            raise UserError(f"{name} failed: {raised(error, __file__)}", _CRITERION, "mend the function") from None
+            raise UserError(f"{name} failed: {raised(error, __file__)}", _CRITERION, "fix the function") from None
         if not hasattr(found, "backward") or found.size != 1:
-            raise UserError(f"{name} gave no scalar tensor", _CRITERION, "return the mean loss of the batch")
+            raise UserError(f"{name} returned no scalar tensor", _CRITERION, "return the mean loss of the batch")
         return found.reshape([])
 
     return loss
 
 
 def own_scores(recipe: Recipe, predict: Predict, rows: Rows) -> Scores:
-    """What compression.evaluate says of a candidate on labelled rows; {} where the recipe names none.
+    """The scores of a candidate on labelled rows by compression.evaluate; {} if the recipe names no function.
 
-    A single number is called "score". UserError where the function fails, or gives something else.
+    A single number is called "score". UserError if the function fails or returns anything else.
     """
     name = recipe.compression.evaluate
     if name is None:
         return {}
-    function = import_function(name, _EVALUATE, "a function of (predict, rows) that gives a score")
+    function = import_function(name, _EVALUATE, "a function (predict, rows) that returns a score")
     try:
         found = function(predict, rows)
     except Exception as error:
-        raise UserError(f"{name} failed: {raised(error, __file__)}", _EVALUATE, "mend the function") from None
+        raise UserError(f"{name} failed: {raised(error, __file__)}", _EVALUATE, "fix the function") from None
     scores = dict(found) if isinstance(found, Mapping) else {"score": found}
     wrong = [key for key, value in scores.items() if not _is_number(value)]
     if wrong or not scores:
-        message = f"{name} gave {found!r}"[:200]
+        message = f"{name} returned {found!r}"[:200]
         raise UserError(message, _EVALUATE, "return a number, or a dict of names and numbers")
     return {str(key): float(value) for key, value in scores.items()}
 

@@ -1,7 +1,7 @@
-"""plan.json: what a folder of compressed models was made of, and with which settings.
+"""plan.json: the source and the settings of a folder of compressed models.
 
-A later command goes on there where these are the same. What names of folders say (widths, algorithms, rows), and what
-only chooses among candidates, may differ: the folder then gets more candidates. Imports no Paddle.
+A later command continues there if these are the same. Settings that are part of folder names (widths, algorithms,
+rows) or that only affect the choice may differ: the folder then gets more candidates. Imports no Paddle.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from nlpctl.runtime.run_directory import RunDirectory
 
 PLAN = "plan.json"
 FORMAT = 2
-SHOWN = 3  # settings that a message names
+SHOWN = 3  # most settings listed in a message
 _FREE = (
     "runtime",
     "inference",
@@ -46,10 +46,10 @@ _FREE = (
     "compression.budget",
     "compression.batch_sizes",
 )
-_OF_SOURCE = "model"  # the source says itself what it is
+_OF_SOURCE = "model"  # the source defines itself
 _STATIC = "compression.input_infer_model_path"
 _STUDENT = "distillation.student"
-_OF_STUDENT = ("model", "training", "optimizer", "early_stopping", "data.max_seq_length")  # what its recipe decides
+_OF_STUDENT = ("model", "training", "optimizer", "early_stopping", "data.max_seq_length")  # keys that affect a student
 _OF_TRAINING = (
     "training",
     "optimizer",
@@ -62,9 +62,9 @@ _OF_TRAINING = (
 
 
 def make_plan(recipe: Recipe, source: Path | str, static_model: Path | None = None) -> dict[str, Any]:
-    """What decides about the folders that are made: the files of the source, of the data and of students, the settings.
+    """The plan of a command: checksums of source, data and student files, and the settings that determine folders.
 
-    `static_model`: the prefix of the graph that is taken in place of the source's own.
+    `static_model`: the prefix of the graph that replaces the source's own.
     """
     folder = Path(source)
     files = sorted(path for path in folder.iterdir() if path.is_file()) if folder.is_dir() else []
@@ -82,25 +82,25 @@ def make_plan(recipe: Recipe, source: Path | str, static_model: Path | None = No
 
 
 def check_plan(folder: Path, plan: Mapping[str, Any], recipe: Recipe, training: bool) -> None:
-    """UserError where `folder` holds compressed models of another source, or made with other settings.
+    """UserError if `folder` holds compressed models of another source or with other settings.
 
-    `training`: whether this command trains; one that does not leaves the networks as they are, however they were made.
+    `training`: whether this command trains; otherwise existing networks are used, whatever their settings.
     """
     file = folder / PLAN
     old = read_json(file)
-    hint = "use --overwrite to begin again, or name another folder: -o FOLDER"
+    hint = "use --overwrite to discard existing results, or name another folder: -o FOLDER"
     if old.get("format") != FORMAT or not isinstance(old.get("settings"), dict):
-        raise UserError("is not a plan of this nlpctl", str(file), hint)
+        raise UserError("is not a plan of this version of nlpctl", str(file), hint)
     before, now = old["settings"], _as_read(plan["settings"])
     if old["sha256"] != plan["sha256"]:
         what = f"another model ({old['source']})"
         if before.get(_STATIC) != now.get(_STATIC):
             what = f"another graph ({_STATIC}: {before.get(_STATIC)})"
         elif old["source"] == plan["source"]:
-            what = "another state of this model: its files have changed since"
+            what = "an earlier version of this model: its files have changed since"
         raise UserError(f"holds compressed models of {what}", str(folder), hint)
     trained = training and _is_trained(folder)
-    files = {"data": "the data"} | ({"networks": "what networks are made of"} if trained else {})
+    files = {"data": "the data"} | ({"networks": "the files that networks depend on"} if trained else {})
     for kind, message in files.items():
         changed = _differing(old[kind], plan[kind])
         if changed:
@@ -108,14 +108,15 @@ def check_plan(folder: Path, plan: Mapping[str, Any], recipe: Recipe, training: 
     changed = [name for name in _differing(before, now) if trained or not name.startswith(_of_training())]
     if changed:
         made = [f"{name}: {'the default' if before.get(name) is None else before[name]}" for name in changed[:SHOWN]]
-        more = f", and {len(changed) - SHOWN} settings more are others" if len(changed) > SHOWN else ""
+        more = f", and {len(changed) - SHOWN} more settings differ" if len(changed) > SHOWN else ""
         message = f"these models were made with {', '.join(made)}{more}"
         where = _STUDENT if changed[0].startswith(f"{_STUDENT}.") else changed[0]
-        raise UserError(message, recipe.where(where), f"give the same settings again, {hint}")
+        raise UserError(message, recipe.where(where), f"use the same settings again, {hint}")
 
 
 def carried_over(folder: Path, plan: Mapping[str, Any]) -> dict[str, Any]:
-    """`plan` of a command that trains nothing, with what the plan in `folder` says of the networks that are there."""
+    """`plan` of a command without training, completed with the entries on existing networks from the plan in
+    `folder`."""
     if not (folder / PLAN).is_file() or not _is_trained(folder):
         return dict(plan)
     old = read_json(folder / PLAN)
@@ -125,7 +126,7 @@ def carried_over(folder: Path, plan: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def write_plan(folder: Path, plan: Mapping[str, Any]) -> None:
-    """Write plan.json: from then on the folder is one of ours."""
+    """Write plan.json, which marks the folder as one of nlpctl's."""
     write_json_atomic(folder / PLAN, plan)
 
 
@@ -134,20 +135,20 @@ def _sums(files: Iterable[tuple[str, Path]]) -> dict[str, str]:
 
 
 def _of_student(recipe: Recipe) -> dict[str, Any]:
-    """What the student's own recipe decides, whatever files it extends; {} where there is none."""
+    """The settings of the student's own recipe after extension; {} if there is none."""
     values = {} if recipe.student is None else flat(recipe_values(recipe.student, everything=True))
     names = [name for name in values if name.startswith(_OF_STUDENT) and not name.startswith(_free())]
     return {f"{_STUDENT}.{name}": values[name] for name in names}
 
 
 def has_learned(network: Path) -> bool:
-    """Whether the run directory of a network holds anything of a training: a model or a checkpoint."""
+    """Whether the run directory of a network holds a model or a checkpoint."""
     run = RunDirectory(network)
     return run.model.is_dir() or run.last_checkpoint() is not None
 
 
 def _is_trained(folder: Path) -> bool:
-    """Whether anything of a training is in `folder`. Networks may have been deleted, and what was made of them not."""
+    """Whether `folder` holds results of a training. Networks may be deleted while their exports still exist."""
     networks = [path for path in (folder / NETWORKS).glob("[!.]*") if path.name != FEWER_WORDS]
     if any(has_learned(path) for path in networks):
         return True
@@ -158,20 +159,20 @@ def _is_trained(folder: Path) -> bool:
 
 
 def _free() -> tuple[str, ...]:
-    """Beginnings of settings that decide about no folder, or that names of folders tell."""
+    """Prefixes of settings that determine no folder, or that are part of folder names."""
     return (*_FREE, *(f"compression.{name}" for strategy in every_strategy() for name in strategy.in_names))
 
 
 def _of_training() -> tuple[str, ...]:
-    """Beginnings of settings that decide about trained networks alone."""
+    """Prefixes of settings that affect trained networks only."""
     return (*_OF_TRAINING, *(f"compression.{name}" for strategy in every_strategy() for name in strategy.of_training))
 
 
 def _differing(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """The names whose values are not the same, or are on one side only."""
+    """The names whose values differ or exist on one side only."""
     return [name for name in sorted(before.keys() | now.keys()) if before.get(name) != now.get(name)]
 
 
 def _as_read(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """`settings` as JSON gives them back: lists for tuples."""
+    """`settings` after a JSON round trip: lists instead of tuples."""
     return json.loads(json.dumps(settings))

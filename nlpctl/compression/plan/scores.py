@@ -1,4 +1,4 @@
-"""What a candidate is worth: its score, speed, size and memory in one engine and precision, and where that is kept.
+"""Scores of candidates (score, speed, size and memory in one engine and precision) and their files.
 
 Imports neither Paddle nor NumPy.
 """
@@ -18,24 +18,24 @@ from nlpctl.files import write_json_atomic
 T = TypeVar("T")
 
 FORMAT = 1
-POINT = 0.01  # one point of a score that is a share: accuracy 0.88 is 88 points
-OWN = "compression.evaluate"  # where a report holds the user's own scores
+POINT = 0.01  # points per unit of a score: accuracy 0.88 is 88 points
+OWN = "compression.evaluate"  # key of the user's own scores in a report
 
 
 @dataclass(frozen=True)
 class Metric:
-    """The figure of a report that candidates are compared by; `own`: the first of the user's own function `name`."""
+    """The metric that candidates are compared by; `own`: the first score of the user's function `name`."""
 
     name: str
     greater_is_better: bool = True
     own: bool = False
 
     def of(self, report: Mapping[str, Any]) -> float:
-        """The figure in a report on dev or test."""
+        """The value of the metric in a report on dev or test."""
         return float(next(iter(report[OWN].values())) if self.own else report[self.name])
 
     def drop(self, score: float, reference: float) -> float:
-        """How many points `score` is worse than `reference`; negative where it is better."""
+        """By how many points `score` is worse than `reference`; negative if it is better."""
         worse = reference - score if self.greater_is_better else score - reference
         return worse / POINT
 
@@ -44,9 +44,9 @@ class Metric:
 class Speed:
     """One batch size: samples per second, the median latency of a batch, and both as a multiple of the reference.
 
-    The reference is the uncompressed network in fp32, timed in turns with this one: `times` 2 answers twice as many
-    samples, `p50_times` 2 takes half as long. Of each batch the fastest round counts, so that it changes little what
-    else the machine does.
+    The reference is the uncompressed network in fp32, timed in alternating rounds with this one: `times` 2 is twice the
+    throughput, `p50_times` 2 is half the latency. The fastest round of each batch counts, so that other load on the
+    machine matters little.
     """
 
     batch_size: int
@@ -60,10 +60,10 @@ class Speed:
 class Row:
     """One candidate (a folder) in one engine and precision.
 
-    `report`: the task's, on dev. `difference`: the largest absolute one of any output from the reference; None where
-    the two read text differently. `agreement`: share of the dev rows decided as the reference decides them.
-    `size_mb`: graph files; `peak_mb`: of the process, Paddle included; MB of 1024 x 1024 bytes. `seconds`: what it took
-    to find all this out.
+    `report`: the task's, on dev. `difference`: the largest absolute difference of any output from the reference; None
+    if the two encode text differently. `agreement`: share of dev rows with the same decision as the reference.
+    `size_mb`: graph files; `peak_mb`: of the process, Paddle included; MB of 1024 x 1024 bytes. `seconds`: time of
+    scoring.
     """
 
     candidate: str
@@ -92,17 +92,17 @@ class Row:
 
     @property
     def rows(self) -> int:
-        """How many dev rows were scored."""
+        """The number of scored dev rows."""
         return int(self.report["rows"])
 
     def speed(self, batch_size: int) -> Speed:
-        """At one of the batch sizes that were timed."""
+        """The speed at one of the timed batch sizes."""
         return next(speed for speed in self.speeds if speed.batch_size == batch_size)
 
 
 @dataclass(frozen=True)
 class Failure:
-    """A candidate that could not be made, or a way to run it that failed. `way`: "" where it was not made."""
+    """A candidate that could not be made, or an engine and precision that failed. `way`: "" if it was not made."""
 
     candidate: str
     way: str
@@ -115,7 +115,7 @@ class Failure:
 
 @dataclass(frozen=True)
 class Scored:
-    """What one folder gave."""
+    """The results of one folder."""
 
     rows: tuple[Row, ...]
     failures: tuple[Failure, ...] = ()
@@ -123,9 +123,9 @@ class Scored:
 
 @dataclass(frozen=True)
 class TestScore:
-    """The reference and the chosen one on the test split: the metric of each, and the share decided alike."""
+    """The reference and the chosen candidate on test: the metric of each, and the share of equal decisions."""
 
-    __test__ = False  # no class of tests, whatever pytest thinks
+    __test__ = False  # tells pytest that this is not a test class
 
     rows: int
     reference: float
@@ -138,8 +138,8 @@ def way_name(engine: str, precision: str, method: str | None) -> str:
 
 
 def metric_of(recipe: Recipe) -> Metric:
-    """What the recipe's compression.evaluate gives, else training.metric_for_best_model where a report holds it, else
-    the task's most telling score."""
+    """The score of compression.evaluate, else training.metric_for_best_model if a report has it, else the task's main
+    score."""
     if recipe.compression.evaluate is not None:
         return Metric(recipe.compression.evaluate.rpartition(":")[2], own=True)
     wanted = (recipe.training.metric_for_best_model or "").removeprefix("eval_")
@@ -152,28 +152,28 @@ def metric_of(recipe: Recipe) -> Metric:
 
 
 def score_file(folder: Path, candidate: str, way: str, split: str = "dev") -> Path:
-    """Where the score of a candidate is kept: scores/width-0.75+ptq.paddle-int8-ptq.json."""
+    """The file of a candidate's score: scores/width-0.75+ptq.paddle-int8-ptq.json."""
     told = way.replace(" (", "-").replace(")", "").replace(" ", "-")
     return folder / f"{candidate}.{told}{'' if split == 'dev' else f'.{split}'}.json"
 
 
 def write_row(file: Path, row: Row, key: str) -> None:
-    """Keep a row. `key` tells what it was measured on."""
+    """Store a row. `key` identifies the measurement (runners/compress/score_key.py)."""
     _keep(file, key, row)
 
 
 def read_row(file: Path, key: str) -> Row | None:
-    """What `write_row` wrote; None where nothing was, it is damaged, or of another key."""
+    """The stored row; None if there is none, it is damaged, or its key differs."""
     return _kept(file, key, _row)
 
 
 def write_test_score(file: Path, score: TestScore, key: str) -> None:
-    """Keep a score on test, as `write_row` does."""
+    """Store a score on test, like `write_row`."""
     _keep(file, key, score)
 
 
 def read_test_score(file: Path, key: str) -> TestScore | None:
-    """What `write_test_score` wrote; None as for `read_row`."""
+    """The stored score on test; None as in `read_row`."""
     return _kept(file, key, lambda values: TestScore(**values))
 
 

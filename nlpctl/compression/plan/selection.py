@@ -1,4 +1,4 @@
-"""Which candidate is the best: the fastest, or smallest, of those that lose no more than is allowed."""
+"""The choice of the best candidate: the fastest or smallest among those within the allowed loss."""
 
 from __future__ import annotations
 
@@ -9,13 +9,14 @@ from typing import Literal
 from nlpctl.compression.plan.scores import Metric, Row
 
 Target = Literal["throughput", "latency", "size"]
-ALIKE = 0.03  # two speeds nearer than this cannot be told apart on a machine that does something else as well
+ALIKE = 0.03  # relative difference below which two speeds count as equal, given other load on the machine
 _ROUNDING = 1e-6  # points
 
 
 @dataclass(frozen=True)
 class Aim:
-    """What is wanted. `max_drop`: points that the score may lose against the reference; `target`: what counts then.
+    """The criterion of the choice. `max_drop`: allowed loss in points against the reference; `target`: what to
+    optimise.
 
     throughput: samples per second at the largest of `batch_sizes`; latency: the median time of a batch of the
     smallest; size: of the graph on disk.
@@ -27,11 +28,11 @@ class Aim:
 
     @property
     def batch_size(self) -> int:
-        """The batch size that the target is about."""
+        """The batch size of the target."""
         return min(self.batch_sizes) if self.target == "latency" else max(self.batch_sizes)
 
     def gain(self, row: Row) -> float:
-        """How many times as good as the reference, in what the target is about; for size, per MB."""
+        """The improvement over the reference in terms of the target, as a factor; for size, the inverse of the MB."""
         if self.target == "size":
             return 1 / row.size_mb
         speed = row.speed(self.batch_size)
@@ -39,19 +40,19 @@ class Aim:
 
 
 def ordered(rows: Sequence[Row], aim: Aim) -> list[Row]:
-    """The rows as a table shows them: what is best at what is aimed at first."""
+    """The rows in the order of the table: best in terms of the target first."""
     return sorted(rows, key=lambda row: (-aim.gain(row), row.name))
 
 
 def within(row: Row, reference: Row, metric: Metric, aim: Aim) -> bool:
-    """Whether a row loses no more than is allowed."""
+    """Whether a row is within the allowed loss."""
     return metric.drop(row.score, reference.score) <= aim.max_drop + _ROUNDING
 
 
 def select(rows: Sequence[Row], reference: Row, metric: Metric, aim: Aim) -> Row:
-    """The best row; the reference, which is one of `rows`, where no other will do.
+    """The best row; the reference, which is one of `rows`, if no other qualifies.
 
-    Among speeds that are alike the better score counts, then the smaller graph; among graphs of one size the faster.
+    Among equal speeds the better score wins, then the smaller graph; among graphs of one size the faster.
     """
     allowed = [row for row in rows if within(row, reference, metric, aim)] or [reference]
     most = max(aim.gain(row) for row in allowed)

@@ -1,10 +1,10 @@
-"""Which folders a strategy needs, and which of them are made of which.
+"""The folders of a strategy and their dependencies.
 
-    networks/NAME     a network that was made of the source: width-0.75, student, original+qat, fewer-words
-    exports/NAME      a network's fp32 graphs: original, width-0.75, student, fewer-words
-    candidates/NAME   one graph in 8 bits, or with smaller embeddings, and what an export holds beside it
+    networks/NAME     a network made from the source: width-0.75, student, original+qat, fewer-words exports/NAME      a
+    network's fp32 graphs: original, width-0.75, student, fewer-words candidates/NAME   an export with one graph in 8
+    bits or with smaller embeddings
 
-Names say what a folder was made with, so that a folder that is there need not be made again. Imports no Paddle.
+Names identify how a folder was made, so that existing folders can be reused. Imports no Paddle.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from nlpctl.compression.strategies.registry import FEWER_WORDS, FP32_EXPORT
 
 
 def plan_steps(chains: Sequence[Chain], section: Any) -> tuple[Step, ...]:
-    """Every step of the alternatives, each once, after those it needs; `section`: the recipe's compression."""
+    """Every step of the alternatives, each once, after the steps that it needs; `section`: the recipe's compression."""
     steps: dict[str, Step] = {}
     for step in _steps(chains, section):
         steps.setdefault(step.folder, step)
@@ -45,7 +45,7 @@ def _steps(chains: Sequence[Chain], section: Any) -> Iterator[Step]:
 def _graphs(
     strategies: Sequence[GraphStrategy], before: Step, network: tuple[str, ...], section: Any
 ) -> Iterator[Step]:
-    """What strategies make of a graph, one after the other."""
+    """The steps of strategies applied to a graph, one after the other."""
     if strategies:
         for made in strategies[0].graphs(before, network, section):
             yield from made

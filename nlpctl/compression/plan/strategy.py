@@ -1,6 +1,6 @@
-"""What --strategy says: "A+B,C" is two alternatives, the first of them two steps, one after the other.
+"""The value of --strategy: "A+B,C" is two alternatives, of which the first applies A, then B.
 
-The words are those of strategies/registry.py. Imports no Paddle.
+The names are those in strategies/registry.py. Imports no Paddle.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from nlpctl.names import did_you_mean
 
 @dataclass(frozen=True)
 class Chain:
-    """One alternative: another network, then 8 bits, then smaller embeddings; each may be left out."""
+    """One alternative: another network, then 8 bits, then smaller embeddings; each part is optional."""
 
     strategies: tuple[Strategy, ...]
 
@@ -35,22 +35,22 @@ class Chain:
 
 
 def parse_strategy(text: str | None) -> tuple[Chain, ...]:
-    """The alternatives of compression.strategy, each once, in their order. UserError, naming what cannot be."""
+    """The alternatives of compression.strategy, each once, in their order. UserError for invalid ones."""
     chains = [_chain(words.strip()) for words in (text or "").split(",") if words.strip()]
     if not chains:
-        hint = f"name one or several between commas, of {', '.join(strategies())}; joined by + one follows the other"
+        hint = f"name one or more, separated by commas, of {', '.join(strategies())}; A+B applies A, then B"
         raise UserError("names no strategy", KEY, hint)
     return tuple(dict.fromkeys(chains))
 
 
 def strategies_of(chains: Sequence[Chain], section: Any) -> tuple[Strategy, ...]:
-    """All that the alternatives and the recipe's section compression ask for, each once."""
+    """All strategies in the alternatives and in the recipe's section compression, each once."""
     found = [strategy for chain in chains for strategy in chain.strategies]
     return tuple(dict.fromkeys([*found, *([FEWER_WORDS] if section.prune_embeddings else [])]))
 
 
 def trains(chains: Sequence[Chain]) -> bool:
-    """Whether training data are needed for more than calibration."""
+    """Whether training data is needed for more than calibration."""
     return any(strategy.trains for chain in chains for strategy in chain.strategies)
 
 
@@ -68,13 +68,13 @@ def _chain(text: str) -> Chain:
 
 
 def _check_kinds(text: str, parts: Sequence[Strategy]) -> None:
-    """UserError where a kind of step comes twice, or before one that it has to follow."""
+    """UserError if a kind of step occurs twice or in the wrong order."""
     for kind in Kind:
         found = [part.name for part in parts if part.kind == kind]
         if len(found) > 1:
-            hint = f"name them apart: {', '.join(dict.fromkeys(found))}"
+            hint = f"separate them by commas: {', '.join(dict.fromkeys(found))}"
             raise UserError(f"{text!r} has two steps that make {kind.value}: {' and '.join(found)}", KEY, hint)
     ordered = sorted(parts, key=lambda part: part.kind.place)
     if list(parts) != ordered:
-        message = f"{text!r}: the network comes first, then 8 bits, then embeddings"
+        message = f"{text!r}: the order is network, then 8 bits, then embeddings"
         raise UserError(message, KEY, f"write {'+'.join(part.name for part in ordered)}")

@@ -1,1 +1,1 @@
-"""The strategies of compression, a module each; registry.py lists them."""
+"""The strategies of compression, one module each; registry.py lists them."""

@@ -1,17 +1,16 @@
-"""What a strategy is, and the steps that it makes of a recipe. Imports neither Paddle nor NumPy.
+"""The base classes of strategies and their steps. Imports neither Paddle nor NumPy.
 
 A new strategy is one module in this folder, and one entry of STRATEGIES in registry.py. The module holds a class:
 
-- `Int8Strategy`: another way to bring an fp32 graph to 8 bits. Say `graph` (what is written) and write it in `write`.
+- `Int8Strategy`: another way to quantise an fp32 graph to 8 bits. Define `graph` (its description) and `write`.
 - `GraphStrategy`: any other change of a graph.
-- `NetworkStrategy`: another network. Say the steps in `networks`, and make one of them in `make_network`.
-- `Strategy`: neither; an engine runs the fp32 graphs otherwise.
+- `NetworkStrategy`: another network. Define the steps in `networks` and make one of them in `make_network`.
+- `Strategy`: no new files; an engine runs the fp32 graphs in another way.
 
-Say `name`, `help`, and what else is true of it: of all other attributes and methods the default is that nothing is
-needed, read or refused. The parser, the plan, the budget, the refusals, `nlpctl export` and the help ask here. What
-imports Paddle stands inside of `check`, `make_network` and `make_graph` alone: the first tells what cannot work before
-anything is made, the others run in a process of their own. A step takes its strategy there, so a module of your own
-only has to be importable. An instance has no state.
+Define `name` and `help`, and override what else applies: by default nothing is needed, read or refused. The parser, the
+plan, the budget, the checks, `nlpctl export` and the help read these attributes. Import Paddle only inside `check`,
+`make_network` and `make_graph`: `check` runs before anything is made, the others run in a separate process. A step is
+pickled with its strategy, so your module only has to be importable. An instance has no state.
 """
 
 from __future__ import annotations
@@ -40,16 +39,16 @@ CANDIDATES: Final = "candidates"
 FP32, INT8 = "fp32", "int8"
 ORIGINAL = "original"  # the export of the source itself
 
-START = 10.0  # seconds: a process, Paddle, opening graphs
-TRAINING = 8.0  # a training step beside inference in fp32: forward, backward, the teacher, evaluations
-CALIBRATING = 4.0  # rows that are run to calibrate, in the same measure
+START = 10.0  # seconds to start a process, import Paddle and open graphs
+TRAINING = 8.0  # cost of a training step relative to fp32 inference: forward, backward, teacher, evaluations
+CALIBRATING = 4.0  # cost of calibration per row, in the same unit
 
 # Measured: docs/compression.md, Calibration; PaddleNLP's own (mse and KL of 4, 8, 16 rows) calibrate on a few rows.
 BATCH_SIZES, BATCH_NUMBERS = (32,), (16,)
 
 
 class Kind(Enum):
-    """What a strategy makes. In a sum each comes once at most, in this order."""
+    """The result of a strategy. A+B+C has each kind at most once, in this order."""
 
     NETWORK = "another network"
     INT8 = "8 bits"
@@ -63,7 +62,7 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class CalibrationRows:
-    """Rows that are run to find the range of activations; `algorithm` None where the strategy has but one."""
+    """The rows for finding the range of activations; `algorithm` is None if the strategy has only one."""
 
     algorithm: str | None
     batch_size: int
@@ -77,7 +76,8 @@ class CalibrationRows:
 
 @dataclass(frozen=True)
 class Step:
-    """One folder, KIND/NAME, made by a strategy of the folders in `needs`, the first of which is changed."""
+    """One folder, KIND/NAME, made by a strategy from the folders in `needs`; the first one is the input that it
+    changes."""
 
     kind: Literal["networks", "exports", "candidates"]
     name: str
@@ -96,12 +96,12 @@ class Step:
 
     @property
     def work(self) -> str:
-        """What is done, whatever to: steps of the same work take about as long."""
+        """The kind of work, whatever its input: steps with the same work take similar times."""
         return self.method if self.calibration is None else f"{self.method}-{self.calibration.name}"
 
     @property
     def scored(self) -> bool:
-        """Whether it is in the table: every export is."""
+        """Whether it appears in the table; every export does."""
         return self.kind != NETWORKS
 
     @property
@@ -115,7 +115,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Planned:
-    """The step of a compression that a graph is made for, its recipe, and the recipe of the export it is made of."""
+    """The step of a compression, its recipe, and the recipe of the export that the graph is made from."""
 
     step: Step
     recipe: Recipe
@@ -124,10 +124,11 @@ class Planned:
 
 @dataclass(frozen=True)
 class Making:
-    """What a graph is made of: the `graphs` of the export `origin`, whose files another one joins in `folder`.
+    """The input of a graph: the `graphs` of the export `origin`; the new graph is written to `folder` next to its
+    files.
 
-    `rows`: what to calibrate with, read when it is called. `networks`: run directories, those that the step needs
-    beside `origin`. `planned`: what a compression says of it; None in `nlpctl export`, which knows no such settings.
+    `rows`: returns the calibration batches; reads them when called. `networks`: run directories that the step needs
+    besides `origin`. `planned`: the settings of a compression; None in `nlpctl export`, which has none.
     """
 
     origin: Path
@@ -141,70 +142,72 @@ class Making:
         """The fp32 graph in a format: the file of ONNX, the prefix of Paddle's files. UserError: there is none."""
         found = next((each for each in self.graphs if (each.format, each.precision) == (format, FP32)), None)
         if found is None:
-            message = f"there is no fp32 graph in the format {format}"
+            message = f"there is no fp32 graph in format {format}"
             raise UserError(message, str(self.origin), "see the warnings above")
         return self.prefix(found) if format == "paddle" else self.origin / found.files[0]
 
     def prefix(self, graph: Graph) -> Path:
-        """Of the files of a Paddle graph."""
+        """The prefix of the files of a Paddle graph."""
         return (self.origin / graph.files[0]).with_suffix("")
 
 
 class Strategy:
-    """A word of --strategy, and all that is known about it. Two instances of a class are the same strategy."""
+    """A strategy for --strategy and its properties. Two instances of a class are equal."""
 
     name: str
     kind: Kind
-    help: str  # what it does, in a line
-    gain: float = 1.0  # how many times as fast its graph should be, before it was tried
+    help: str  # its effect, in one line
+    gain: float = 1.0  # expected speed-up of its graph before it was tried
     trains: bool = False
-    key: str = KEY  # the key that asks for it
-    reads: tuple[str, ...] = ()  # settings of section compression; a flag that nobody reads is told
-    in_names: tuple[str, ...] = ()  # those of them that names of folders tell, so that a later call may have others
-    of_training: tuple[str, ...] = ()  # those that decide about trained networks alone
-    runs_on: tuple[str, str] | None = None  # engine and precision that its graph is for; None where any will do
+    key: str = KEY  # the key that selects it
+    reads: tuple[str, ...] = ()  # settings of section compression; a flag that no strategy reads gives a warning
+    in_names: tuple[str, ...] = ()  # those that are part of folder names, so that a later call may change them
+    of_training: tuple[str, ...] = ()  # those that affect trained networks only
+    runs_on: tuple[str, str] | None = None  # engine and precision of its graph; None: any
 
     @property
     def reads_rows(self) -> bool:
-        """Whether training rows are read, other than by a training."""
+        """Whether training rows are read for anything but training."""
         return False
 
     @property
     def on_network(self) -> str | None:
-        """What it does to a network, as a sentence, where graphs are not enough to start from."""
+        """Why it needs a network and not only graphs, as a sentence; None if graphs suffice."""
         return f"{self.name} trains a network" if self.trains else None
 
     def check_sum(self, text: str, parts: Sequence[Strategy]) -> None:
-        """UserError where it cannot be one of `parts`, which `text` names; their kinds are in order already."""
+        """UserError if it cannot be one of `parts`, which `text` names; their order is already checked."""
 
     def refuse_early(self, recipe: Recipe, beside: Sequence[Strategy]) -> None:
-        """UserError for what can be told without Paddle. `beside`: all strategies of the command, this one too."""
+        """UserError for problems that show without Paddle. `beside`: all strategies of the command, including this
+        one."""
 
     def refuse_missing(self, recipe: Recipe) -> None:
-        """UserError where data are missing."""
+        """UserError if data is missing."""
 
     def starts_from(self, recipe: Recipe) -> str | None:
-        """The model, beside the source, that a training starts from; None where there is none."""
+        """A further model, besides the source, that a training starts from; None if there is none."""
         return None
 
     def check(self, recipe: Recipe, config: Mapping[str, Any]) -> None:
-        """UserError where it cannot work with a network of this config.json. Imports Paddle."""
+        """UserError if it cannot work with a network of this config.json. Imports Paddle."""
 
     def unread(self, recipe: Recipe, beside: Sequence[Strategy]) -> str | None:
-        """A setting that changes nothing after all, as a sentence; None where there is none. `beside`: all others."""
+        """A sentence about a setting without effect; None if there is none. `beside`: all other strategies."""
         return None
 
     def way(self, device: str) -> tuple[str, str] | None:
-        """`runs_on`, where the graph is made with this device ("cpu", "gpu")."""
+        """`runs_on` for a graph made with this device ("cpu", "gpu")."""
         return self.runs_on
 
     def rows_trained(self, recipe: Recipe, count: Callable[[], int]) -> float:
-        """How many rows its training reads, every epoch counted. `count`: of the training data, counted when called."""
+        """Rows read by its training over all epochs. `count`: returns the number of training rows; counts when
+        called."""
         return rows_read(recipe.training, count)
 
     def seconds(self, step: Step, speed: float, rows: float) -> float:
-        """What a step should take before one like it was made. `speed`: rows per second of the source in fp32;
-        `rows`: what a training reads."""
+        """Expected seconds of a step before a similar one was made. `speed`: rows per second of the source in fp32;
+        `rows`: rows read by a training."""
         return START + (TRAINING * rows / speed if step.trains else 0.0)
 
     def __eq__(self, other: object) -> bool:
@@ -215,7 +218,7 @@ class Strategy:
 
 
 class NetworkStrategy(Strategy, ABC):
-    """Makes another network of the source, which is exported and goes on from there."""
+    """Makes another network from the source; the network is exported, and graph strategies may follow."""
 
     kind = Kind.NETWORK
 
@@ -225,56 +228,56 @@ class NetworkStrategy(Strategy, ABC):
 
     @abstractmethod
     def networks(self, section: Any, base: Step | None) -> Iterator[Step]:
-        """The networks that a recipe's section compression asks for, made of `base`, of the source where it is None.
+        """The networks that a recipe's section compression asks for, made from `base`; None: from the source.
 
-        Their names hold no +.
+        Their names contain no +.
         """
 
     @abstractmethod
     def make_network(self, recipe: Recipe, source: str, step: Step, run: RunDirectory, setup: ProcessSetup) -> None:
-        """Make the network of `step` of the model folder `source` in `run`; go on where that was interrupted."""
+        """Make the network of `step` from the model folder `source` in `run`; resumes an interrupted training."""
 
     def config(self, recipe: Recipe) -> Mapping[str, Any] | None:
-        """What config.json of the network will say where it is of another kind than the source, as far as that is
-        known. Imports Paddle."""
+        """The known part of the network's config.json if its kind differs from the source's, else None. Imports
+        Paddle."""
         return None
 
     def network(self, name: str, base: Step | None, width: Fraction | None = None) -> Step:
-        """A step of this strategy: of `networks`."""
+        """A step of this strategy, for `networks`."""
         before, needs = ("", ()) if base is None else (f"{base.name}-", (base.folder,))
         return Step(NETWORKS, before + name, self, needs, width)
 
 
 class GraphStrategy(Strategy, ABC):
-    """Makes a graph of one that is there."""
+    """Makes a graph from an existing one."""
 
     def graphs(self, before: Step, network: tuple[str, ...], section: Any) -> Iterator[tuple[Step, ...]]:
-        """The ways to change the graph of `before`: the steps of each, of which the last is the graph.
+        """The ways to change the graph of `before`, each as steps; the last step is the graph.
 
-        `network`: the folder of the network whose graph this is; () for the source.
+        `network`: the folder of the graph's network; () for the source.
         """
         yield (self.candidate(before),)
 
     @abstractmethod
     def make_graph(self, making: Making) -> Graph:
-        """Write the files of a graph into `making.folder`, and say what they are."""
+        """Write the files of a graph into `making.folder`; returns their description."""
 
     def candidate(self, before: Step, calibration: CalibrationRows | None = None) -> Step:
-        """A step of this strategy: of `graphs`."""
+        """A step of this strategy, for `graphs`."""
         told = "" if calibration is None else f"-{calibration.name}"
         return Step(CANDIDATES, f"{before.name}+{self.name}{told}", self, (before.folder,), None, calibration)
 
 
 class Int8Strategy(GraphStrategy):
-    """Brings an fp32 graph to 8 bits. `nlpctl export --precision int8` does the same, where nothing is trained."""
+    """Quantises an fp32 graph to 8 bits. `nlpctl export --precision int8` does the same without training."""
 
     kind = Kind.INT8
     graph: Graph  # what is written
-    holds_tables: bool = False  # whether embedding tables are in 8 bits too
+    holds_tables: bool = False  # whether embedding tables become 8 bits too
 
     @property
     def precision(self) -> str:
-        """What `nlpctl export --precision` calls this one graph: int8-dynamic."""
+        """The name of this graph in `nlpctl export --precision`: int8-dynamic."""
         return f"{INT8}-{self.graph.method}"
 
     @abstractmethod
@@ -287,7 +290,7 @@ class Int8Strategy(GraphStrategy):
 
 
 class CalibratedInt8(Int8Strategy):
-    """One that runs rows to find how large activations get: a graph for each number of rows that is named."""
+    """A strategy that measures the range of activations on rows: one graph per configured number of rows."""
 
     reads: tuple[str, ...] = ("batch_size_list", "batch_num_list")
     in_names: tuple[str, ...] = reads
@@ -297,11 +300,11 @@ class CalibratedInt8(Int8Strategy):
         return True
 
     def algorithms(self, section: Any) -> Sequence[str | None]:
-        """The ways to find ranges of activations that the section asks for."""
+        """The calibrations that the section asks for."""
         return (None,)
 
     def slowness(self, algorithm: str | None) -> float:
-        """How many times as long as a mean of largest values an algorithm takes."""
+        """The time of an algorithm relative to the mean of largest values (avg)."""
         return 1.0
 
     def graphs(self, before: Step, network: tuple[str, ...], section: Any) -> Iterator[tuple[Step, ...]]:
@@ -319,7 +322,7 @@ class CalibratedInt8(Int8Strategy):
 
 
 def rows_read(training: Any, count: Callable[[], int]) -> float:
-    """How many rows a training (a recipe's section) reads. `count` is called only where it decides."""
+    """Rows read by a training (a recipe's section). `count` is called only if needed."""
     if training.max_steps > 0:
         return float(training.max_steps * training.per_device_train_batch_size * training.gradient_accumulation_steps)
     return float(count() * training.num_train_epochs)

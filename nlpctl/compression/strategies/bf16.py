@@ -1,4 +1,4 @@
-"""bf16: nothing is made. Every fp32 graph is scored in bf16 too where the machine computes in it."""
+"""bf16: makes nothing. Every fp32 graph is also scored in bf16 if the machine supports it."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from nlpctl.errors import UserError
 class Bf16(Strategy):
     name = "bf16"
     kind = Kind.PRECISION
-    help = "nothing, as fp32 graphs are scored in bf16 anyway where the processor computes in it"
+    help = "nothing to make: fp32 graphs are also scored in bf16 if the processor supports it"
     runs_on = ("paddle", "bf16")
 
     def check_sum(self, text: str, parts: Sequence[Strategy]) -> None:
         if any(isinstance(part, GraphStrategy) for part in parts):
             message = (
-                f"{text!r}: {self.name} is how an engine computes an fp32 graph; a graph of 8 bits is computed in these"
+                f"{text!r}: {self.name} is a way to compute an fp32 graph and does not apply to an 8-bit graph"
             )
             apart = text.replace(f"+{self.name}", "")
-            raise UserError(message, KEY, f"leave out +{self.name}, or name it apart: {apart},{self.name}")
+            raise UserError(message, KEY, f"leave out +{self.name}, or separate it: {apart},{self.name}")

@@ -1,4 +1,4 @@
-"""distill: a student, which learns what the trained network says of many texts."""
+"""distill: a student that learns the trained network's answers to many texts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STUDENT = "student"
 
 class Distill(NetworkStrategy):
     name = "distill"
-    help = "a student of another kind, or with fewer layers, as section distillation says"
+    help = "a student of another architecture or with fewer layers, set in section distillation"
     trains = True
     reads = of_training = ("criterion",)
 
@@ -35,7 +35,7 @@ class Distill(NetworkStrategy):
         return student_model(recipe).name_or_path
 
     def config(self, recipe: Recipe) -> Mapping[str, Any] | None:
-        """Of a student that is one of nlpctl's own networks."""
+        """config.json of a student that is one of nlpctl's own networks."""
         from nlpctl.models.families import OWN
 
         model = student_model(recipe)
@@ -47,10 +47,10 @@ class Distill(NetworkStrategy):
             return None
         if any("criterion" in each.reads for each in beside):
             return None
-        return f"compression.criterion changes nothing: {self.name} weighs it by distillation.hard, which is 0"
+        return f"compression.criterion has no effect: {self.name} weights it by distillation.hard, which is 0"
 
     def rows_trained(self, recipe: Recipe, count: Callable[[], int]) -> float:
-        """With the texts that have no labels, and those that are made of the others."""
+        """Includes unlabelled and generated texts."""
         section, student = recipe.distillation, usable_student(recipe)
         taught = recipe.training if student is None else student.training
         if section.num_train_epochs is not None:
@@ -65,6 +65,6 @@ class Distill(NetworkStrategy):
 
 
 def _lines(path: str) -> int:
-    """About as many as there are rows in a file."""
+    """The approximate number of rows in a file."""
     with open(path, "rb") as stream:
         return sum(1 for _ in stream)

@@ -1,4 +1,4 @@
-"""dynabert: networks of a smaller width that learn from the whole one."""
+"""dynabert: networks of a smaller width, distilled from the full one."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ WIDTHS = ("3/4",)
 
 class DynaBert(NetworkStrategy):
     name = "dynabert"
-    help = "narrower networks, which learn from the whole"
+    help = "narrower networks, distilled from the full one"
     trains = True
     reads = ("width_mult_list", "criterion")
     in_names = ("width_mult_list",)

@@ -18,7 +18,7 @@ class Embeddings(GraphStrategy):
     def check_sum(self, text: str, parts: Sequence[Strategy]) -> None:
         twice = next((part for part in parts if isinstance(part, Int8Strategy) and part.holds_tables), None)
         if twice is not None:
-            message = f"{twice.name} stores large embedding tables in 8 bits already: {text!r} says so twice"
+            message = f"{twice.name} already stores large embedding tables in 8 bits, so {text!r} repeats it"
             raise UserError(message, KEY, f"leave out +{self.name}")
 
     def make_graph(self, making: Making) -> Graph:

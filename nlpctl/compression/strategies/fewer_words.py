@@ -1,4 +1,5 @@
-"""compression.prune_embeddings: a network without the words that training texts do without; others are made of it.
+"""compression.prune_embeddings: a network without the vocabulary entries that no training text uses; others are made of
+it.
 
 No word of --strategy, but a setting, which holds for all of them.
 """
@@ -22,7 +23,7 @@ FEWER_WORDS = "fewer-words"
 
 class FewerWords(NetworkStrategy):
     name = "prune_embeddings"
-    help = "a network without the words that training texts do without"
+    help = "a network without the vocabulary entries that no training text uses"
     key = "compression.prune_embeddings"
     in_names = ("prune_embeddings",)
 
@@ -32,7 +33,7 @@ class FewerWords(NetworkStrategy):
 
     @property
     def on_network(self) -> str:
-        return "words are left out of a network"
+        return "dropping vocabulary entries changes a network"
 
     def networks(self, section: Any, base: Step | None) -> Iterator[Step]:
         if section.prune_embeddings:
@@ -40,7 +41,7 @@ class FewerWords(NetworkStrategy):
 
     def refuse_missing(self, recipe: Recipe) -> None:
         if not has_split(recipe.data, "train"):
-            message = "words are left out that training rows do not hold, and there are none"
+            message = "dropping vocabulary entries needs training rows, and there are none"
             raise UserError(message, "data.train", "give them: --set data.train=FILE")
 
     def check(self, recipe: Recipe, config: Mapping[str, Any]) -> None:

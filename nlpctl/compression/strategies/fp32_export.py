@@ -1,6 +1,6 @@
-"""The fp32 graphs of a network, of which all others are made. No word of --strategy: every chain has them.
+"""The fp32 graphs of a network, the input of all other graphs. Not a name for --strategy: every chain has this step.
 
-They are written as `nlpctl export` writes them, by runners/compress/workbench.py.
+runners/compress/workbench.py writes them like `nlpctl export`.
 """
 
 from __future__ import annotations
@@ -14,5 +14,5 @@ class Fp32Export(Strategy):
     help = "the fp32 graphs of a network"
 
     def export(self, name: str, needs: tuple[str, ...]) -> Step:
-        """Of the network in the folder that is needed, of the source where none is."""
+        """The graphs of the network in the needed folder; of the source if no folder is needed."""
         return Step(EXPORTS, name, self, needs)

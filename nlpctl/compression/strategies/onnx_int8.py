@@ -1,4 +1,4 @@
-"""What the strategies that make graphs for ONNX Runtime have in common."""
+"""The common base of strategies for ONNX Runtime."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ort-dynamic: 8 bits for ONNX Runtime, which scales activations as they come."""
+"""ort-dynamic: 8 bits for ONNX Runtime, with activations scaled at run time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from nlpctl.models.export_folder import Graph
 
 class OrtDynamic(OnnxInt8):
     name = "ort-dynamic"
-    help = "8 bits for ONNX Runtime, nothing to calibrate"
+    help = "8 bits for ONNX Runtime, without calibration"
     gain = 1.8
     graph = Graph("onnx", "int8", (ONNX_DYNAMIC,), "dynamic")
 

@@ -12,7 +12,7 @@ from nlpctl.graphs.graph_files import INT8_PREFIX, paddle_files
 from nlpctl.models.export_folder import Graph
 
 ALGORITHMS = ("avg", "mse")
-SEARCHING = {"hist": 2.0, "KL": 2.5, "mse": 5.0, "emd": 7.0}  # they try many bounds; a multiple of avg, as measured
+SEARCHING = {"hist": 2.0, "KL": 2.5, "mse": 5.0, "emd": 7.0}  # these try many bounds; measured time relative to avg
 _ACTIVATIONS = "activation_quantize_type"
 _SETTINGS = ("weight_quantize_type", "round_type", "bias_correction", "onnx_format")
 
@@ -28,7 +28,7 @@ class Ptq(CalibratedInt8):
 
     @property
     def precision(self) -> str:
-        """int8 alone: an export has no other such graph for Paddle."""
+        """Only int8: an export has one such graph for Paddle."""
         return INT8
 
     def algorithms(self, section: Any) -> Sequence[str]:
@@ -38,7 +38,7 @@ class Ptq(CalibratedInt8):
         return SEARCHING.get(algorithm or "", 1.0)
 
     def refuse_early(self, recipe: Recipe, beside: Sequence[Strategy]) -> None:
-        """Beside another one that reads it, activation_quantize_type is a setting of that."""
+        """activation_quantize_type is not checked here if another strategy of the command reads it."""
         alone = not any(_ACTIVATIONS in each.reads for each in beside if each != self)
         for algorithm in self.algorithms(recipe.compression):
             _settings(recipe, algorithm, (*_SETTINGS, _ACTIVATIONS) if alone else _SETTINGS).check()
@@ -48,13 +48,13 @@ class Ptq(CalibratedInt8):
 
         calibration = Calibration()
         planned = making.planned
-        if planned is not None:  # activations have but one type: what is given for it was checked
+        if planned is not None:  # activations have only one type, and the setting was checked before
             rows = planned.step.calibration
             calibration = _settings(planned.recipe, None if rows is None else rows.algorithm, _SETTINGS)
         quantize(making.fp32("paddle"), making.folder / INT8_PREFIX, making.rows(), calibration)
 
 
 def _settings(recipe: Recipe, algorithm: str | None, names: Sequence[str]) -> Calibration:
-    """How an algorithm finds scales, with the settings `names` of the recipe; null stands for the default."""
+    """The quantisation settings of an algorithm, with the settings `names` of the recipe; null means the default."""
     given = {name: value for name in names if (value := getattr(recipe.compression, name)) is not None}
     return Calibration(algorithm or ALGORITHMS[0], **given)

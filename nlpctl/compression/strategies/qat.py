@@ -1,4 +1,4 @@
-"""qat: 8 bits for Paddle Inference, by a network that is trained with rounded numbers."""
+"""qat: 8 bits for Paddle Inference, by quantisation-aware training."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 class Qat(Int8Strategy):
     name = "qat"
-    help = "8 bits for Paddle Inference, trained with rounded numbers"
+    help = "8 bits for Paddle Inference, by quantisation-aware training"
     gain = 2.0
     trains = True
     reads = ("weight_quantize_type", "activation_quantize_type", "moving_rate", "use_pact", "criterion")
@@ -26,7 +26,7 @@ class Qat(Int8Strategy):
     graph = Graph("paddle", "int8", paddle_files(INT8_PREFIX), "qat")
 
     def way(self, device: str) -> tuple[str, str] | None:
-        """A card trains it; its graph is made with --device cpu, in the same folder."""
+        """A GPU trains it; its graph is made with --device cpu, in the same folder."""
         return self.runs_on if device == "cpu" else None
 
     def graphs(self, before: Step, network: tuple[str, ...], section: Any) -> Iterator[tuple[Step, ...]]:
@@ -39,7 +39,7 @@ class Qat(Int8Strategy):
         check(recipe, config)
 
     def make_network(self, recipe: Recipe, source: str, step: Step, run: RunDirectory, setup: ProcessSetup) -> None:
-        """The network that is trained for 8 bits, of the one that was exported."""
+        """The step that trains the exported network for 8 bits."""
         from nlpctl.compression.networks.qat import train_qat
 
         train_qat(recipe, source, run, setup)
@@ -49,5 +49,5 @@ class Qat(Int8Strategy):
 
         (network,), planned = making.networks, making.planned
         if planned is None:
-            raise ValueError(f"{self.name} is trained, which `nlpctl export` does not do")
+            raise ValueError(f"{self.name} needs a training, which `nlpctl export` does not do")
         write_qat_graph(planned.recipe, network, making.origin, making.folder, planned.own)

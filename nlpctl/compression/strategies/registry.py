@@ -1,4 +1,4 @@
-"""Which strategies there are. To add one, write a module (base.py says how) and put an instance in here."""
+"""The list of strategies. To add one, write a module (see base.py) and add an instance here."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from nlpctl.compression.strategies.ort_static import OrtStatic
 from nlpctl.compression.strategies.ptq import Ptq
 from nlpctl.compression.strategies.qat import Qat
 
-# The words of --strategy.
+# Names for --strategy.
 STRATEGIES: tuple[Strategy, ...] = (
     DynaBert(),
     Distill(),
@@ -25,25 +25,25 @@ STRATEGIES: tuple[Strategy, ...] = (
     Embeddings(),
     Bf16(),
 )
-# What no word names: the start of every chain.
+# Not selectable by name: the start of every chain.
 FP32_EXPORT, FEWER_WORDS = Fp32Export(), FewerWords()
 
 
 def strategies() -> dict[str, Strategy]:
-    """Those that --strategy may name, by their names."""
+    """The strategies that --strategy may name, by name."""
     return {strategy.name: strategy for strategy in STRATEGIES}
 
 
 def every_strategy() -> tuple[Strategy, ...]:
-    """With those that no word of --strategy names."""
+    """All strategies, including those that --strategy cannot name."""
     return (*STRATEGIES, FP32_EXPORT, FEWER_WORDS)
 
 
 def int8_of_graphs() -> tuple[Int8Strategy, ...]:
-    """The ways to 8 bits that a graph is enough for: what `nlpctl export` offers."""
+    """The 8-bit strategies that need only a graph, as `nlpctl export` offers."""
     return tuple(each for each in STRATEGIES if isinstance(each, Int8Strategy) and each.on_network is None)
 
 
 def export_precisions() -> tuple[str, ...]:
-    """What `nlpctl export --precision` may name: int8 is every way to 8 bits, int8-dynamic one of them."""
+    """The values of `nlpctl export --precision`: int8 is every 8-bit method, int8-dynamic one of them."""
     return tuple(dict.fromkeys([FP32, INT8, *(strategy.precision for strategy in int8_of_graphs())]))

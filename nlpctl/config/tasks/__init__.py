@@ -1,4 +1,4 @@
-"""The tasks that a recipe may name. One is added by its module here, its code, and a line in KNOWN_TASKS."""
+"""The known tasks. To add one, write its module here and its code, and add a line to KNOWN_TASKS."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ OTHERS = "NLPCTL_TASKS"  # package.module:NAME,... of TaskInfos elsewhere; proce
 
 
 def known_tasks() -> tuple[TaskInfo, ...]:
-    """nlpctl's tasks, then those that NLPCTL_TASKS names. UserError where it names none."""
+    """nlpctl's tasks, then those that NLPCTL_TASKS names. UserError if it names none."""
     names = [name.strip() for name in os.environ.get(OTHERS, "").split(",")]
     return (*KNOWN_TASKS, *(_imported(name) for name in names if name))
 
@@ -56,7 +56,7 @@ def _imported(name: str) -> TaskInfo:
         hint = "write package.module:NAME; modules are looked for in PYTHONPATH and among the installed packages"
         raise UserError(f"cannot import {name}: {type(error).__name__}: {error}", where=OTHERS, hint=hint) from None
     if not isinstance(found, TaskInfo):
-        raise UserError(f"{name} is no nlpctl.config.tasks.info.TaskInfo", where=OTHERS, hint="name a TaskInfo")
+        raise UserError(f"{name} is not an nlpctl.config.tasks.info.TaskInfo", where=OTHERS, hint="name a TaskInfo")
     if any(found.name == task.name for task in KNOWN_TASKS):
-        raise UserError(f"nlpctl has a task {found.name} of its own", where=OTHERS, hint="give yours another name")
+        raise UserError(f"nlpctl already has a task {found.name}", where=OTHERS, hint="use another name for yours")
     return found

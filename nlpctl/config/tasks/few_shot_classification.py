@@ -1,4 +1,4 @@
-"""One label per text from a handful of examples: the task is put as a sentence with a gap."""
+"""One label per text from a handful of examples: the task is phrased as a sentence with a mask."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _words_for_labels(recipe: Recipe) -> Iterator[Finding]:
 
 FEW_SHOT_CLASSIFICATION = TaskInfo(
     "few_shot_classification",
-    "One label per text from a handful of examples: a language model fills the gap of a template.",
+    "One label per text from a handful of examples: a language model fills the mask of a template.",
     ("accuracy", "macro_f1", "micro_f1", "weighted_f1", "loss"),
     task="nlpctl.tasks.few_shot_classification:FewShotClassification",
     rows="nlpctl.data.text_rows:TextRows",

@@ -1,4 +1,4 @@
-"""What the rest of nlpctl has to know of a task before, or without, running it: light enough for `nlpctl --help`."""
+"""The description of a task for the rest of nlpctl: light enough for `nlpctl --help`."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class TaskInfo:
     labelled: bool = True  # it has a label set
     pairs: bool = False  # it needs data.columns.text_pair
     tags: bool = False  # it labels words, not texts
-    window_frame: int | None = None  # least tokens beside the text where windows must overlap; None: nothing to check
+    window_frame: int | None = None  # least tokens next to the text where windows must overlap; None: nothing to check
 
     # -- what its scores and mistakes mean --
     falling: tuple[str, ...] = ("loss",)  # the scores of which less is better

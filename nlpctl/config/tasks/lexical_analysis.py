@@ -6,7 +6,7 @@ from nlpctl.config.tasks.info import TaskInfo
 
 LEXICAL_ANALYSIS = TaskInfo(
     "lexical_analysis",
-    "A text cut into words with their part of speech or type of entity, by tagging characters.",
+    "A text split into words with their part of speech or entity type, by tagging characters.",
     ("f1", "precision", "recall", "macro_f1", "weighted_f1", "accuracy", "loss"),
     task="nlpctl.tasks.lexical_analysis:LexicalAnalysis",
     rows="nlpctl.data.tagged_rows:LexicalRows",

@@ -6,13 +6,13 @@ from nlpctl.config.tasks.info import TaskInfo
 
 MASKED_LANGUAGE_MODEL = TaskInfo(
     "masked_language_model",
-    "Goes on with the pre-training of an encoder: words of plain text are hidden and predicted.",
+    "Continues the pre-training of an encoder: words of plain text are hidden and predicted.",
     ("perplexity", "masked_accuracy", "loss"),
     task="nlpctl.tasks.masked_language_model:MaskedLanguageModel",
     rows="nlpctl.data.corpus_rows:CorpusRows",
     keys=("decode.n_best", "masking"),
     labelled=False,
     falling=("perplexity", "loss"),
-    mistakes="hide tokens that were not guessed",
+    mistakes="have hidden tokens that were not predicted",
     augmentable=True,
 )

@@ -6,7 +6,7 @@ from nlpctl.config.tasks.info import TaskInfo
 
 QUESTION_ANSWERING = TaskInfo(
     "question_answering",
-    "Where in a text the answer to a question stands, or that it has none.",
+    "The position of the answer to a question in a text, or that there is none.",
     ("em", "f1", "loss"),
     task="nlpctl.tasks.question_answering:QuestionAnswering",
     rows="nlpctl.data.question_rows:QuestionRows",

@@ -13,7 +13,7 @@ SEMANTIC_INDEXING = TaskInfo(
     keys=("data.columns.label", "data.columns.text_pair", "data.columns.negative", "retrieval"),
     labelled=False,
     pairs=True,
-    mistakes="ask for a text that does not come first",
+    mistakes="do not rank the right text first",
     vectors=True,
     soft_loss="nlpctl.compression.networks.soft_targets:vector_loss",
 )

@@ -1,4 +1,4 @@
-"""A look at the data before training: labels, lengths, repetitions, contradictions, rows that look wrong.
+"""Data inspection before training: labels, lengths, repetitions, contradictions, suspicious rows.
 
 rows.read_rows --> lengths, duplicates (near_duplicates), suspicious --> profile.inspect --> page
 """

@@ -1,4 +1,4 @@
-"""What a person should look at first, in a sentence each."""
+"""The most important findings, in one sentence each."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def _leaks(found: Inspection) -> Iterator[str]:
             share = percent(overlap.near / rows)
             yield f"Rows of {inside} that are almost like one of {other}: {overlap.near:,} ({share})."
         if other == "train" and overlap.exact + overlap.near > MANY_LEAKED * rows:
-            yield f"Scores on {inside} will be too high: what was learned by heart counts in them."
+            yield f"Scores on {inside} will be too high: what memorised rows count in them."
     for repeats in found.duplicates.repeats:
         if repeats.exact:
             yield f"Rows of {repeats.split} that repeat an earlier one: {repeats.exact:,}."
@@ -72,13 +72,13 @@ def _labels(found: Inspection) -> Iterator[str]:
 def _compared(train: SplitProfile, other: SplitProfile) -> Iterator[str]:
     missing = [label for label in train.labels if label not in other.labels]
     if missing:
-        yield f"{other.split} has no example of {_listed(missing)}: nothing will be known about them."
+        yield f"{other.split} has no example of {_listed(missing)}: their scores will be unknown."
     shares = [
         abs(train.labels.get(label, 0) / sum(train.labels.values()) - count / sum(other.labels.values()))
         for label, count in {**dict.fromkeys(train.labels, 0), **other.labels}.items()
     ]
     if sum(shares) / 2 > OTHER_SPREAD:
-        yield f"Labels are spread otherwise in {other.split} than in train ({percent(sum(shares) / 2)} of the rows)."
+        yield f"The label distribution of {other.split} differs from train ({percent(sum(shares) / 2)} of the rows)."
 
 
 def _lengths(found: Inspection) -> Iterator[str]:

@@ -36,7 +36,7 @@ def inspection_page(found: Inspection, name: str) -> str:
     folder = common_folder(found)
     shown = Shown(found.shown, WIDTH, folder)
     sections = [
-        Section("What to look at", _summary(found)),
+        Section("Findings", _summary(found)),
         Section("Labels", list(_labels(found))),
         Section("Lengths", list(_lengths(found))),
         Section("Repetitions", list(_repetitions(found, shown))),
@@ -54,7 +54,7 @@ def _summary(found: Inspection) -> list[Html | str]:
     tiles |= {"suspicious": suspicious, "contradictions": len(found.duplicates.conflicts)}
     leaked = [each for each in found.duplicates.overlaps if each.other == "train"]
     tiles |= {f"{each.inside} in train": percent((each.exact + each.near) / max(each.rows, 1)) for each in leaked}
-    return [figures(tiles), warnings(told) if told else "Nothing that stands out."]
+    return [figures(tiles), warnings(told) if told else "No findings."]
 
 
 def _labels(found: Inspection) -> Iterator[Html]:

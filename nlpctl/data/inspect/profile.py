@@ -1,4 +1,4 @@
-"""Everything that is found out about the data of a recipe."""
+"""The inspection of a recipe's data."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TEXT_SHOWN = 200  # characters of a row in JSON and on the page
 class SplitProfile:
     """One split: good rows, bad ones by reason, rows (or entities) per label, lengths in tokens.
 
-    `unlabelled`: good rows without any label. `lengths` is None where no row is good. `tokens`: of each good row.
+    `unlabelled`: good rows without any label. `lengths` is None if no row is good. `tokens`: of each good row.
     """
 
     split: str

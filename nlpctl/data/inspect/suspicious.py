@@ -121,7 +121,7 @@ def _script_of(character: str) -> str | None:
 
 
 def script(text: str) -> str | None:
-    """The script of most letters of `text`; None where there are few letters. A Han character counts as three."""
+    """The script of most letters of `text`; None if there are few letters. A Han character counts as three."""
     counts: Counter[str] = Counter()
     for character, times in Counter(text[:400]).items():
         name = _script_of(character)

@@ -1,11 +1,11 @@
-"""Exports arranged as other servers want their models, a module each.
+"""Exports in the layout of other servers, one module each.
 
 A module of LAYOUTS has
 
     FORMAT: str
-        of the graphs that it takes
+        the format of the graphs that it needs
     write_repository(export: Path, manifest: ExportManifest, repository: Path, name: str) -> None
-        fill the empty folder `repository` with the model called `name`; `export` is a complete export
+        fill the empty folder `repository` with the model `name`; `export` is a complete export
     is_repository(folder: Path) -> bool
         whether it was written by write_repository, and may be replaced
 """

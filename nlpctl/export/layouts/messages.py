@@ -1,4 +1,5 @@
-"""Protobuf messages of other servers, from tables of their fields: no generated code, and its versions, are needed."""
+"""Protobuf messages of other servers, built from tables of their fields, without generated code and its version
+limits."""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ _OPTIONAL, _REPEATED = 1, 3
 
 
 class Field(NamedTuple):
-    """A field as its .proto file declares it. `type`: a plain one, or the name of a message or enum of the table."""
+    """A field as its .proto file declares it. `type`: a scalar type, or the name of a message or enum in the table."""
 
     name: str
     number: int
@@ -24,7 +25,7 @@ class Field(NamedTuple):
 def message_types(
     package: str, messages: Mapping[str, Sequence[Field]], enums: Mapping[str, Mapping[str, int]] | None = None
 ) -> dict[str, type[Any]]:
-    """Classes of the messages. Fields that are not in the table cannot be written, and need not be."""
+    """Classes of the messages. The table has only the fields that are written."""
     enums = enums or {}
     file = descriptor_pb2.FileDescriptorProto(name=f"{package}.proto", package=package, syntax="proto2")
     for name, values in enums.items():

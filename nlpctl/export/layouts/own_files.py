@@ -1,4 +1,4 @@
-"""What a client needs to make inputs and read outputs: the folder nlpctl/ beside a graph that another server runs."""
+"""The folder nlpctl/ next to a graph on another server: files that a client needs to encode inputs and read outputs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _OF_GRAPHS = (".pdmodel", ".pdiparams", ".info", ".onnx")
 
 
 def copy_own_files(export: Path, manifest: ExportManifest, folder: Path) -> None:
-    """Config, tokenizer, labels and task of an export, without its graphs, to nlpctl/ in `folder`."""
+    """Copy config, tokenizer, labels and task of an export, without its graphs, to nlpctl/ in `folder`."""
     graphs = {name for graph in manifest.graphs for name in graph.files}
     target = folder / OWN
     target.mkdir(parents=True)

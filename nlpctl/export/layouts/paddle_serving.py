@@ -24,8 +24,8 @@ SERVER, CLIENT = "serving_server", "serving_client"
 
 _TYPES = {"int64": 0, "float32": 1, "int32": 2, "float16": 5, "bool": 9}  # var_type_conversion of paddle_serving_client
 
-# The fields that are used, with the numbers of general_model_config.proto in the released paddle-serving-client 0.9.0;
-# on the development branch feed_var and fetch_var are 2 and 3. Paddle Serving itself reads the text.
+# The used fields, with the numbers of general_model_config.proto in the released paddle-serving-client 0.9.0; on the
+# development branch feed_var and fetch_var are 2 and 3. Paddle Serving itself reads the text.
 _VARIABLE = (Field("name", 1, "string"), Field("alias_name", 2, "string"), Field("is_lod_tensor", 3, "bool"))
 _SHAPE = Field("shape", 5, "int32", repeated=True)
 _MESSAGES = {
@@ -40,9 +40,9 @@ _CLASSES = message_types("baidu.paddle_serving.configure", _MESSAGES)
 
 
 def write_repository(export: Path, manifest: ExportManifest, repository: Path, name: str) -> None:
-    """Server and client folders of the fp32 graph; `name` is not used: a server has one model.
+    """Write server and client folders of the fp32 graph. `name` is unused: a server has one model.
 
-    UserError where the export has no such graph.
+    UserError if the export has no such graph.
     """
     graph = next((each for each in manifest.graphs if (each.format, each.precision) == (FORMAT, "fp32")), None)
     if graph is None:
@@ -66,7 +66,8 @@ def is_repository(folder: Path) -> bool:
 
 
 def general_model_config(manifest: ExportManifest, fetches: tuple[str, ...]) -> Any:
-    """What is fed and fetched. `fetches`: the names of the outputs in the graph; clients use those of the manifest."""
+    """The configuration of inputs and outputs. `fetches`: output names in the graph; clients use those of the
+    manifest."""
     config = _CLASSES["GeneralModelConfig"]()
     for spec in manifest.inputs:
         config.feed_var.add(
@@ -84,5 +85,5 @@ def general_model_config(manifest: ExportManifest, fetches: tuple[str, ...]) -> 
 
 
 def _shape(spec: TensorSpec) -> list[int]:
-    """The sizes that are fixed; paddle_serving_client.convert leaves out the others."""
+    """The fixed dimensions; paddle_serving_client.convert leaves out the others."""
     return [size for size in spec.shape if size is not None]

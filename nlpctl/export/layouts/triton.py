@@ -1,10 +1,9 @@
 """A model repository of Triton: https://docs.nvidia.com/deeplearning/triton-inference-server (model repository,
 model configuration).
 
-    REPOSITORY/NAME/config.pbtxt         ModelConfig of Triton's model_config.proto
-    REPOSITORY/NAME/1/model.onnx         for the backend onnxruntime
-    REPOSITORY/NAME/labels.txt           where an output has a figure per label
-    REPOSITORY/NAME/nlpctl/              tokenizer, labels, task: for clients; Triton passes over such folders
+    REPOSITORY/NAME/config.pbtxt         ModelConfig of Triton's model_config.proto REPOSITORY/NAME/1/model.onnx for the
+    backend onnxruntime REPOSITORY/NAME/labels.txt           if an output has one value per label
+    REPOSITORY/NAME/nlpctl/              tokenizer, labels, task: for clients; Triton ignores such folders
     REPOSITORY/NAME_int8_dynamic/ ...    the same for each further graph
 """
 
@@ -29,7 +28,7 @@ _TYPES = {"bool": "TYPE_BOOL", "int32": "TYPE_INT32", "int64": "TYPE_INT64", "fl
 _TYPES |= {"float32": "TYPE_FP32"}
 _NUMBERS = {"TYPE_BOOL": 1, "TYPE_INT32": 8, "TYPE_INT64": 9, "TYPE_FP16": 10, "TYPE_FP32": 11}
 
-# The fields that are used, as in protobuf/model_config.proto of triton-inference-server/common.
+# The used fields, as in protobuf/model_config.proto of triton-inference-server/common.
 _TENSOR = (Field("name", 1, "string"), Field("data_type", 2, "DataType"))
 _MESSAGES = {
     "ModelInput": (*_TENSOR, Field("dims", 4, "int64", repeated=True)),
@@ -52,7 +51,7 @@ _CLASSES = message_types("inference", _MESSAGES, {"DataType": _NUMBERS})
 
 
 def write_repository(export: Path, manifest: ExportManifest, repository: Path, name: str) -> None:
-    """A model per ONNX graph of the export. UserError where it has none."""
+    """Write one model per ONNX graph of the export. UserError if it has none."""
     graphs = [graph for graph in manifest.graphs if graph.format == FORMAT]
     if not graphs:
         hint = "export the model with --format onnx, or paddle,onnx"
@@ -76,7 +75,7 @@ def is_repository(folder: Path) -> bool:
 
 
 def model_config(manifest: ExportManifest, name: str, labels: int) -> Any:
-    """The ModelConfig of a graph of the export, whose task has so many labels."""
+    """The ModelConfig of a graph of the export."""
     tensors = (*manifest.inputs, *manifest.outputs)
     # A tensor without the rows of the batch in front, such as the transitions of a CRF, rules out batching by Triton.
     batched = all(tensor.shape and tensor.shape[0] is None for tensor in tensors)
@@ -93,7 +92,7 @@ def model_config(manifest: ExportManifest, name: str, labels: int) -> Any:
         if labels and batched and list(output.dims) == [labels]:
             output.label_filename = LABELS
     if batched:
-        config.dynamic_batching.SetInParent()  # requests of one length are computed together
+        config.dynamic_batching.SetInParent()  # Triton batches only requests of equal length
     for key, value in (("nlpctl_task", manifest.task), ("nlpctl_max_seq_length", str(manifest.max_seq_length))):
         config.parameters.add(key=key).value.string_value = value
     return config

@@ -1,4 +1,4 @@
-"""What nlpctl's own networks share: the config, the embedding, and heads that ignore padding.
+"""The common base of nlpctl's own networks: config, embedding, and heads that ignore padding.
 
 An encoder is called with int64 input_ids [batch, length] and returns (sequence [batch, length, sequence_size],
 pooled [batch, pooled_size]). Padding is what equals pad_token_id, on the right; it never reaches a row's

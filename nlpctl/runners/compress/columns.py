@@ -1,4 +1,4 @@
-"""The table of a compression, as texts: for the terminal, report.md and report.html."""
+"""The cells of the compression table as text: for the terminal, report.md and report.html."""
 
 from __future__ import annotations
 
@@ -6,17 +6,17 @@ from nlpctl.compression.plan.scores import Metric, Row
 from nlpctl.compression.plan.selection import Aim, within
 from nlpctl.runners.compress.result import CompressResult
 
-NAMES = 2  # columns of text; the others are numbers
+NAMES = 2  # number of text columns; the others are numeric
 
 
 def columns(metric: str, aim: Aim) -> list[str]:
-    """The heads of the table for people."""
+    """The column heads."""
     speeds = [head for size in aim.batch_sizes for head in (f"samples/s, {size}", "times", "p50 ms")]
     return ["candidate", "engine", metric, "points", *speeds, "disk MB", "memory MB", "difference", "alike"]
 
 
 def cells(row: Row, result: CompressResult) -> list[str]:
-    """One line of the table: the best is marked by *, a score that is not allowed by !."""
+    """One line of the table; * marks the best, ! a score below the limit."""
     drop = result.metric.drop(row.score, result.reference.score)
     mark = "* " if row == result.best else "" if within(row, result.reference, result.metric, result.aim) else "! "
     speeds = [
@@ -39,20 +39,20 @@ def cells(row: Row, result: CompressResult) -> list[str]:
 
 
 def line(row: Row, reference: Row, metric: Metric) -> str:
-    """A row in short, while the others are made: what it is worth at the largest batch."""
+    """A progress line for one row, with its speed at the largest batch size."""
     speed = max(row.speeds, key=lambda each: each.batch_size)
     drop = points_text(metric.drop(row.score, reference.score))
     return (
-        f"{row.name}: {metric.name} {row.score:.4f} ({drop}), {speed.times:.2f} times as fast "
-        f"({speed.batch_size} at a time), {row.size_mb:,.1f} MB"
+        f"{row.name}: {metric.name} {row.score:.4f} ({drop}), {speed.times:.2f}times as fast (batch "
+        f"{speed.batch_size}), {row.size_mb:,.1f} MB"
     )
 
 
 def points_text(drop: float) -> str:
-    """How many points a score is above the reference: "+0.12"."""
+    """The difference to the reference score in points: "+0.12"."""
     return f"{-drop + 0:+.2f}"
 
 
 def milliseconds(value: float) -> str:
-    """Three digits: 0.0412, 9.31, 128."""
+    """Three significant digits: 0.0412, 9.31, 128."""
     return f"{value:,.0f}" if value >= 100 else f"{value:.3g}"

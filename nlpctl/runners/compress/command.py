@@ -1,4 +1,4 @@
-"""`nlpctl compress`: smaller and faster models of a trained one, each scored where it will run, and the best."""
+"""`nlpctl compress`: compressed candidates of a trained model, each scored in its engine, and the best of them."""
 
 from __future__ import annotations
 
@@ -49,18 +49,17 @@ from nlpctl.runtime.process_state import process_kept
 from nlpctl.runtime.run_directory import RunDirectory
 
 SCORES, BEST = "scores", "best"
-AT_THE_END = 2  # scorings that are kept free of a budget: the best on test, beside the uncompressed network
+AT_THE_END = 2  # scorings reserved in the budget: the best and the uncompressed network on test
 
 
 def compress(
     recipe: Recipe, source: str, *, output: Path | None = None, overwrite: bool = False
 ) -> CompressResult:
-    """Make every candidate that recipe.compression names of the model folder or export `source`, and score it.
+    """Make and score every candidate that recipe.compression names, from the model folder or export `source`.
 
-    Folders and scores that are there from an earlier call are taken as they are. A candidate that fails costs nobody
-    else. Device and random states of this process stay as they are.
-    UserError, before anything is made, where a strategy cannot work with this model, task or machine; Interrupted after
-    Ctrl-C: the same call goes on.
+    Folders and scores of an earlier call are reused. A failing candidate does not stop the others. Device and random
+    states of this process do not change. UserError, before anything is made, if a strategy cannot work with this model,
+    task or machine; Interrupted after Ctrl-C: the same call continues.
     """
     with process_kept():
         return _compress(recipe, source, output, overwrite)
@@ -92,13 +91,13 @@ def _compress(recipe: Recipe, source: str, output: Path | None, overwrite: bool)
         try:
             return _Compression(recipe, setup, source, folder, steps, clock).run()
         except KeyboardInterrupt:
-            hint = "the same command goes on from here"
+            hint = "run the same command again to continue"
             raise Interrupted("interrupted", where=str(folder), hint=hint) from None
 
 
 @dataclass
 class _Compression:
-    """One call: which folders are there, and what they are worth."""
+    """The state of one call: existing folders, their scores, failures."""
 
     recipe: Recipe
     setup: ProcessSetup
@@ -106,13 +105,13 @@ class _Compression:
     folder: Path
     steps: dict[str, Step]
     clock: Clock
-    rows: dict[str, tuple[Row, ...]] = field(default_factory=dict)  # by the folder of a candidate
+    rows: dict[str, tuple[Row, ...]] = field(default_factory=dict)  # key: the folder of a candidate
     failures: dict[str, tuple[Failure, ...]] = field(default_factory=dict)
     lost: dict[str, NlpctlError] = field(default_factory=dict)  # folders that could not be made
-    kept: str | None = None  # the row that best/ was made of
+    kept: str | None = None  # the row that best/ was made from
 
     def run(self) -> CompressResult:
-        """Score what is there, then make what is missing, the most promising first, as long as there is time."""
+        """Score existing folders, then make the missing ones, the most promising first, within the budget."""
         section = self.recipe.compression
         aim = Aim(section.max_drop, section.target, section.batch_sizes)
         first = next(iter(self.steps.values()))  # the uncompressed network: everything is compared with it
@@ -153,7 +152,7 @@ class _Compression:
                 return
             for step in option.missing:
                 left = self.clock.left()
-                if left is not None and left <= reserve:  # a step before it took longer than expected
+                if left is not None and left <= reserve:  # an earlier step took longer than expected
                     break
                 if step.trains:
                     scorer.release()
@@ -161,7 +160,7 @@ class _Compression:
                 self._make(maker, step, None if left is None else left - reserve)
                 if step.folder in self.lost:
                     break
-                if not goes_on:  # the rest of an interrupted training says little of a whole one
+                if not goes_on:  # the remaining part of a resumed training is no estimate of a full one
                     costs.measured[step.work] = time.monotonic() - started
                     with writing(self.folder, FREE_SPACE):
                         write_times(self.folder, costs.measured)
@@ -170,25 +169,25 @@ class _Compression:
                     self._settle(None)
 
     def _costs(self) -> Costs:
-        """What steps are expected to take; without a budget nobody asks for it."""
+        """Expected seconds of the steps; not computed without a budget."""
         speed = self.reference.speed(max(self.aim.batch_sizes)).samples_per_second
         training = {step.made_by for step in self.steps.values() if step.trains}
         rows = {} if self.clock.left() is None else trained_rows(self.recipe, training)
         return Costs(speed, rows, self.reference.seconds, read_times(self.folder))
 
     def _finished(self) -> list[str]:
-        """The complete folders of the table, those of earlier calls too, but for the uncompressed network's: first."""
+        """The complete folders of the table, of earlier calls too; the uncompressed network comes first."""
         found = [path for kind in (EXPORTS, CANDIDATES) for path in (self.folder / kind).glob("*") if path.is_dir()]
         return [f"{path.parent.name}/{path.name}" for path in found if not path.name.startswith(".")]
 
     def _make(self, maker: StepProcess, step: Step, seconds: float | None = None) -> None:
-        """Make a folder; what fails is told and noted, with all that needs it."""
+        """Make a folder; a failure is shown and noted, also for every step that needs the folder."""
         console.note(f"making {step.folder}")
         started = time.monotonic()
         try:
             maker.make(step, seconds)
             if not is_made(self.folder, step):
-                raise RunFailed("nothing was made", step.folder, "this is a bug of nlpctl")
+                raise RunFailed("nothing was made", step.folder, "this is a bug in nlpctl")
         except NlpctlError as error:
             console.warn(f"{step.name}: {error}")
             self._lose(step, error)
@@ -196,7 +195,7 @@ class _Compression:
             console.note(f"{step.folder} made in {time.monotonic() - started:.0f} s")
 
     def _lose(self, step: Step, error: NlpctlError) -> None:
-        """Note that a folder cannot be made, or not in time, and neither what needs it."""
+        """Note that a folder, and every step that needs it, cannot be made or not in time."""
         self.lost[step.folder] = error
         self.failures[step.folder] = (Failure(step.name, "", str(error)),)
         late = isinstance(error, TimeIsUp)
@@ -211,11 +210,11 @@ class _Compression:
         here = self.folder / folder
         try:
             scored = scorer.score(here)
-        except NlpctlError as error:  # it was damaged since it was made
+        except NlpctlError as error:  # the folder was damaged after it was made
             console.warn(f"{here.name}: {error}")
             self.failures[folder] = (Failure(here.name, "", str(error)),)
             return
-        # what is kept of earlier scorings may be of before the folder was moved
+        # stored scores name the old path if the folder was moved since
         self.rows[folder] = tuple(dataclasses.replace(row, folder=str(here)) for row in scored.rows)
         for row in self.rows[folder]:
             console.note(line(row, self.reference, self.metric))
@@ -228,10 +227,10 @@ class _Compression:
         if options:
             names = ", ".join(option.step.name for option in options)
             need = f"{options[0].step.name} would take about {told(options[0].seconds)}"
-            console.note(f"no time for {names}: {need}; the same command with a longer --budget goes on")
+            console.note(f"no time for {names}: {need}; run the same command with a longer --budget to continue")
 
     def _on_test(self, scorer: Scorer, best: Row) -> TestScore | None:
-        """What fails there costs nobody the table."""
+        """Score the best on test. A failure on test keeps the table."""
         try:
             return scorer.on_test(best)
         except NlpctlError as error:
@@ -240,7 +239,7 @@ class _Compression:
             return None
 
     def _settle(self, scorer: Scorer | None) -> CompressResult:
-        """Write best/ and the reports from what is known; with `scorer` the best is scored on test too."""
+        """Write best/ and the reports from the results so far; with `scorer`, score the best on test too."""
         rows = tuple(row for rows in self.rows.values() for row in rows)
         best = select(rows, self.reference, self.metric, self.aim)
         if best.name != self.kept:
@@ -272,7 +271,7 @@ def is_made(folder: Path, step: Step) -> bool:
 
 @contextlib.contextmanager
 def _stop_told() -> Iterator[None]:
-    """Say at once that Ctrl-C was heard: processes take their time to end."""
+    """Confirm Ctrl-C at once, since processes need some time to end."""
     try:
         yield
     except KeyboardInterrupt:
@@ -282,20 +281,20 @@ def _stop_told() -> Iterator[None]:
 
 @contextlib.contextmanager
 def _taken(folder: Path, overwrite: bool, plan: dict) -> Iterator[None]:
-    """Hold `folder` for this command alone, without what a killed one left behind."""
+    """Lock `folder` for this command and remove leftovers of a killed one."""
     with writing(folder, ELSEWHERE):
         folder.mkdir(parents=True, exist_ok=True)
     lock = take_lock(folder)
     if lock is None:
-        raise UserError("another command is at work here", where=str(folder), hint="wait for it, or stop it")
+        raise UserError("another command is writing to this folder", where=str(folder), hint="wait for it, or stop it")
     try:
         with writing(folder, ELSEWHERE):
             if overwrite:
-                for name in (BEST, SCORES, CANDIDATES, EXPORTS, NETWORKS):  # networks tell that the rest was trained
+                for name in (BEST, SCORES, CANDIDATES, EXPORTS, NETWORKS):  # complete networks need no more training
                     remove_dir(folder / name)
                 (folder / TIMES).unlink(missing_ok=True)
             for path in (folder / NETWORKS).glob("*/manifest.json"):
-                if not has_learned(path.parent):  # and may have begun with other settings
+                if not has_learned(path.parent):  # checkpoints may come from other settings
                     remove_dir(path.parent)
             write_plan(folder, plan)
             for name in (".", NETWORKS, EXPORTS, CANDIDATES, SCORES):

@@ -1,4 +1,4 @@
-"""What `nlpctl compress` refuses before anything is made, and where its results go."""
+"""Checks of `nlpctl compress` before anything is made, and its default output folder."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ from nlpctl.runtime.process import ProcessSetup
 
 
 def refuse_early(recipe: Recipe, source: str, strategies: Sequence[Strategy]) -> None:
-    """UserError for what can be told without Paddle, wherever the results go. `strategies`: all of the command."""
+    """UserError for problems that show without Paddle and without an output folder. `strategies`: all of the
+    command."""
     check_hooks(recipe)
     found = resolve_source(source)
     if static_model(recipe) is not None:
@@ -48,12 +49,13 @@ def refuse_early(recipe: Recipe, source: str, strategies: Sequence[Strategy]) ->
 
 
 def refuse_missing(recipe: Recipe, source: str, strategies: Sequence[Strategy], training: bool) -> None:
-    """UserError where a training cannot work, or a file is missing: on test, that would cost the table at the end.
+    """UserError if a training cannot work or a file is missing; a missing test file would otherwise fail at the very
+    end.
 
     `training`: whether a network is still to be trained.
     """
     if training:
-        # whatever the network was made of once, it is the source that is trained
+        # training starts from the source, so its own origin does not matter
         folder = resolve_source(source).folder
         model = recipe.model if folder is None else ModelSection(name_or_path=str(folder))
         problems = check(dataclasses.replace(recipe, model=model), "train")
@@ -70,7 +72,8 @@ def refuse_missing(recipe: Recipe, source: str, strategies: Sequence[Strategy], 
 
 
 def warn_unread(recipe: Recipe, strategies: Sequence[Strategy]) -> None:
-    """Tell which flags no strategy reads. A recipe's own settings may be there for other strategies."""
+    """Warn about flags that no strategy reads. Settings in the recipe may be for other strategies, so they are
+    ignored."""
     readers: dict[str, list[Strategy]] = {}
     for strategy in every_strategy():
         for name in strategy.reads:
@@ -79,7 +82,7 @@ def warn_unread(recipe: Recipe, strategies: Sequence[Strategy]) -> None:
         origin = recipe.origins.get(f"compression.{name}")
         if origin is not None and origin.source.startswith("--") and not set(known) & set(strategies):
             names = " and ".join(strategy.name for strategy in known)
-            console.warn(f"{origin.source} changes nothing: it is for {names}")
+            console.warn(f"{origin.source} has no effect: it applies to {names}")
     for strategy in strategies:
         told = strategy.unread(recipe, [each for each in strategies if each != strategy])
         if told is not None:
@@ -87,16 +90,16 @@ def warn_unread(recipe: Recipe, strategies: Sequence[Strategy]) -> None:
 
 
 def _refuse_networks(strategies: Sequence[Strategy], what: str) -> None:
-    """UserError where a strategy needs more than graphs."""
+    """UserError if a strategy needs a network and the source has graphs only."""
     for strategy in strategies:
         if strategy.on_network is not None:
             enough = ", ".join(each.name for each in int8_of_graphs())
-            hint = f"give the run or the model folder that it was made from, or take {enough}"
+            hint = f"use the run or the model folder that it was made from, or one of {enough}"
             raise UserError(f"{strategy.on_network}, and {what} holds graphs only", strategy.key, hint)
 
 
 def check_strategies(recipe: Recipe, source: str, chains: Sequence[Chain]) -> None:
-    """UserError where a strategy says that it cannot work with this network. Imports Paddle."""
+    """UserError if a strategy cannot work with this network. Imports Paddle."""
     folder = resolve_source(source).folder
     config = {} if folder is None else read_config(folder)
     for strategy in strategies_of(chains, recipe.compression):
@@ -108,46 +111,46 @@ def check_strategies(recipe: Recipe, source: str, chains: Sequence[Chain]) -> No
 
 
 def check_engines(setup: ProcessSetup, strategies: Sequence[Strategy]) -> None:
-    """UserError where no engine of this machine computes what a strategy makes. Imports Paddle."""
+    """UserError if no engine of this machine can run the graphs of a strategy. Imports Paddle."""
     from nlpctl.inference.auto import this_machine
 
     for strategy in strategies:
         way = strategy.way(setup.device)
         problem = None if way is None else obstacle(*way, this_machine(setup))
         if problem is not None:
-            cpu = "" if setup.device == "cpu" else ", or --device cpu: networks that a card trained are kept"
+            cpu = "" if setup.device == "cpu" else ", or --device cpu, which reuses networks trained on the GPU"
             raise UserError(problem.message, KEY, f"leave {strategy.name} out{cpu}")
 
 
 def default_output(source: str) -> Path:
-    """compress/ in the run that holds `source`. UserError for a model that is not of a run."""
+    """compress/ in the run that holds `source`. UserError for a model outside a run."""
     folder = resolve_source(source).folder
     if folder is not None:
         run = folder.resolve().parent
         if folder.name in (MODEL, EXPORT) and (run / RECIPE).is_file():
             return folder.parent / COMPRESS
-    raise UserError("the model is not in a run: where shall the results go?", where="-o", hint="name it: -o FOLDER")
+    raise UserError("no output folder: the model is not in a run", where="-o", hint="use -o FOLDER")
 
 
 def refuse_output(
     folder: Path, source: str, plan: Mapping[str, Any], recipe: Recipe, *, overwrite: bool, training: bool
 ) -> None:
-    """UserError where `folder` is something else, or holds what another plan made. `training`: see check_plan."""
+    """UserError if `folder` is not a compression, or holds results of another plan. `training`: see check_plan."""
     if is_free(folder, source):
         return
     if not (folder / PLAN).is_file():
-        raise UserError("is no folder of compressed models, and is not touched", where=str(folder), hint=ELSEWHERE)
+        raise UserError("is not a folder of compressed models, so it is left alone", where=str(folder), hint=ELSEWHERE)
     if not overwrite:
         check_plan(folder, plan, recipe, training)
         return
     for where, path in _inputs(recipe):
         if folder.resolve() in path.resolve().parents:
-            raise UserError("--overwrite would delete this, which is to be read", where, ELSEWHERE)
+            raise UserError("--overwrite would delete this input", where, ELSEWHERE)
 
 
 def _inputs(recipe: Recipe) -> list[tuple[str, Path]]:
-    """What a compression reads beside its source, each with what names it: `file:line` or a key."""
-    named = {  # these may be folders, or prefixes of files
+    """The input files of a compression besides its source, each with the place that names it: `file:line` or a key."""
+    named = {  # values may be folders or file prefixes
         "compression.input_infer_model_path": static_model(recipe),
         "distillation.student": recipe.distillation.student,
     }

@@ -18,11 +18,11 @@ FORMAT = 1
 JSON, MARKDOWN, HTML = "report.json", "report.md", "report.html"
 
 HOW = (
-    "Scores are of the dev data, computed by the engine that the row names. Speeds are of the engine alone, on dev "
-    "rows of similar length together; of every batch the fastest round counts. `times` compares with the uncompressed "
-    "model in fp32, which took turns with every candidate: no quotient of two rows of this table. Difference: the "
-    "largest of any output; alike: the share of the dev rows decided as the uncompressed model decides them. Disk: the "
-    "graph; memory: the peak of a process, Paddle included; both in MB of 1024 x 1024 bytes."
+ "Scores are on dev, computed by the engine of the row. Speeds are of the engine alone, on dev rows batched by "
+    "length; the fastest round of every batch counts. `times`: speed-up over the uncompressed model in fp32, measured "
+    "in alternating rounds, not a ratio of two rows of this table. Difference: the largest absolute difference of any "
+    "output; alike: the share of dev rows with the same decision as the uncompressed model. Disk: the graph; memory: "
+    "the peak of the process, Paddle included; both in MB of 1024 x 1024 bytes."
 )
 
 
@@ -35,7 +35,7 @@ def write_reports(result: CompressResult, source: str, task: str) -> None:
 
 
 def report(result: CompressResult, source: str, task: str) -> dict[str, Any]:
-    """What report.json holds. Rows come in the order of the table; "best" and "reference" name one each."""
+    """The content of report.json. Rows have the order of the table; "best" and "reference" name one row each."""
     return {
         "format": FORMAT,
         "source": source,
@@ -68,14 +68,14 @@ def _entry(row: Row, result: CompressResult) -> dict[str, Any]:
 
 
 def summary(result: CompressResult) -> str:
-    """The best in a sentence."""
+    """One sentence about the best candidate."""
     best, aim, reference = result.best, result.aim, result.reference
     drop = result.metric.drop(best.score, reference.score)
     points = (
         "as the uncompressed model" if abs(drop) < 0.005 else f"{abs(drop):.2f} points {_way(drop)} the uncompressed"
     )
     if best == reference:
-        return f"Nothing is better than the uncompressed model itself in {best.way}."
+        return f"No candidate is better than the uncompressed model in {best.way}."
     speeds = " and ".join(f"{best.speed(size).times:.1f} times at batch {size}" for size in aim.batch_sizes)
     sizes = f"{best.size_mb:,.1f} MB in place of {reference.size_mb:,.1f}"
     return f"{best.name}: {result.metric.name} {best.score:.4f} on dev, {points}; samples/s {speeds}; {sizes}."
@@ -88,14 +88,14 @@ def _way(drop: float) -> str:
 def markdown(result: CompressResult, source: str, told: dict[str, Any]) -> str:
     """The text of report.md."""
     aim = result.aim
-    allowed = f"at most {aim.max_drop:g} points below the uncompressed model, then {_aimed(aim)}"
+    allowed = f"at most {aim.max_drop:g} points below the uncompressed model; among these, {_aimed(aim)}"
     heads = columns(result.metric.name, aim)
     lines = [
         f"# Compression of {source}",
         "",
         f"**Best: {summary(result)}**",
         "",
-        f"Wanted: {allowed}. `*`: the best; `!`: loses more than is allowed.",
+        f"Target: {allowed}. `*`: the best; `!`: loses more than allowed.",
         "",
         _line(heads),
         _line(["---"] * NAMES + ["---:"] * (len(heads) - NAMES)),
@@ -119,7 +119,7 @@ def _test_table(result: CompressResult) -> list[str]:
     test = result.test
     drop = result.metric.drop(test.chosen, test.reference)
     return [
-        f"On test, which decided nothing ({test.rows:,} rows):",
+        f"On test, which was not used for the choice ({test.rows:,} rows):",
         "",
         _line(["", result.metric.name, "points", "alike"]),
         _line(["---", "---:", "---:", "---:"]),
@@ -132,8 +132,8 @@ def _test_table(result: CompressResult) -> list[str]:
 def _aimed(aim: Aim) -> str:
     return {
         "throughput": f"most samples per second at batch {aim.batch_size}",
-        "latency": f"least time of a batch of {aim.batch_size}",
-        "size": "least size on disk",
+        "latency": f"lowest latency at batch {aim.batch_size}",
+        "size": "smallest size on disk",
     }[aim.target]
 
 

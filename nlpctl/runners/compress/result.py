@@ -1,4 +1,4 @@
-"""What a compression found: for its reports, and for who called it."""
+"""The result of a compression, for its reports and for the caller."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from nlpctl.compression.plan.selection import Aim
 
 @dataclass(frozen=True)
 class CompressResult:
-    """Where everything lies, the table, what is missing in it and why, and the best row, also on test data."""
+    """The output folder, the table, the failures with reasons, and the best row, also on test data."""
 
     folder: Path
     rows: tuple[Row, ...]

@@ -1,4 +1,5 @@
-"""What a score of a compressed export depends on, as one text: where that has changed, it is found again."""
+"""The cache key of a score: everything that the score of a compressed export depends on. If it changes, scoring
+repeats."""
 
 from __future__ import annotations
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 def score_key(recipe: Recipe, graphs: Iterable[tuple[Path, Choice]], split: str, how: Any) -> str:
     """A digest of the graphs (an export and how it is run), the rows of the split, the machine, the packages.
 
-    `how`: what else is decided about scoring, JSON-ready. Of rows in files the sizes and times count.
+    `how`: further settings of scoring, JSON-ready. Data files count by size and modification time.
     """
     files = [Path(name) for name in files_of(recipe.data, split)]
     parts = [
@@ -39,7 +40,7 @@ def score_key(recipe: Recipe, graphs: Iterable[tuple[Path, Choice]], split: str,
 
 
 def _sums(folder: Path, choice: Choice) -> Mapping[str, Any]:
-    """Checksums of the graph, and of whatever decides what is fed to it and how its outputs are read."""
+    """Checksums of the graph and of every file that determines its inputs or the reading of its outputs."""
     content = read_json(folder / EXPORT_MANIFEST)
     others = {name for graph in content["graphs"] for name in graph["files"]} - set(choice.graph.files)
     return {"way": choice.name, **{name: value for name, value in content["sha256"].items() if name not in others}}

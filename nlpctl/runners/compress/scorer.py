@@ -1,7 +1,7 @@
-"""What compressed exports are worth: each way to run each of them scored and timed here, beside the uncompressed one.
+"""Score and time compressed exports in every engine and precision, next to the uncompressed network.
 
-Every way has a process of its own. The uncompressed network in fp32, the reference, stays open beside it and is timed
-in turns with it. What was found is kept, and not measured again as long as nothing that decides about it has changed.
+Every combination runs in its own process. The reference, the uncompressed network in fp32, stays open and is timed in
+alternating rounds with it. Results are cached and reused until an input of the measurement changes (score_key.py).
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ if TYPE_CHECKING:
 
     from nlpctl.inference.choice import Choice
 
-    Outputs = Sequence[tuple[np.ndarray, ...]]  # one per batch
+    Outputs = Sequence[tuple[np.ndarray, ...]]  # one entry per batch
 
 MB = 1024 * 1024
-REFERENCES = (("paddle", "fp32"), ("onnxruntime", "fp32"))  # the first that the uncompressed export has
-BUSY = 1.0  # load beyond the cores; the candidate before this one may still count as one
+REFERENCES = (("paddle", "fp32"), ("onnxruntime", "fp32"))  # the first of these graphs in the uncompressed export
+BUSY = 1.0  # load above the number of cores; the previous candidate may still count as 1
 
 
 def check_scorable(recipe: Recipe) -> None:
-    """UserError where candidates could not be compared: there is no dev data, or graphs of the task have no score.
+    """UserError if candidates cannot be compared: no dev data, or graphs of the task cannot be scored.
 
-    Imports Paddle: the process is set up before.
+    Imports Paddle, so the process must be set up before.
     """
     if not has_split(recipe.data, "dev"):
         message = "there is no dev data: candidates are compared by their score on it"
@@ -66,19 +66,19 @@ def check_scorable(recipe: Recipe) -> None:
     from nlpctl.tasks.base import task_class
 
     if not task_class(recipe.task).graph_scores:
-        message = f"a graph of {recipe.task} answers, but cannot be scored, so no candidate can be chosen"
+        message = f"a graph of {recipe.task} gives predictions that cannot be scored, so no candidate can be chosen"
         raise UserError(message, recipe.where("task"), "compress the model of the task that is trained on it")
 
 
 class Scorer:
     """Scores export folders one after the other. Use it as a context: it holds the reference's process.
 
-    The recipe names data, device and threads; how a folder reads text is its own affair. Files in `scores` keep what
-    was found.
+    The recipe gives data, device and threads; text is encoded with each folder's own recipe. Results are cached as
+    files in `scores`.
     """
 
     def __init__(self, recipe: Recipe, setup: ProcessSetup, original: Path, scores: Path, timing: Timing):
-        """`original`: the export of the uncompressed network. UserError where it holds no fp32 graph that runs here."""
+        """`original`: the export of the uncompressed network. UserError if it holds no fp32 graph that runs here."""
         self.recipe = recipe
         self.setup = setup
         self.original = original
@@ -98,9 +98,9 @@ class Scorer:
         self.release()
 
     def score(self, folder: Path) -> Scored:
-        """A row for every way in which this machine can run the export `folder`; what fails costs its row only.
+        """A row per engine and precision that can run the export `folder` here; a failure loses only its own row.
 
-        UserError where the folder is no export or damaged.
+        UserError if the folder is not an export or is damaged.
         """
         rows, failures = [], []
         for choice in _choices(folder, self.setup):
@@ -112,14 +112,14 @@ class Scorer:
         return Scored(tuple(rows), tuple(failures))
 
     def reference(self) -> Row:
-        """The row of the uncompressed network in fp32. RunFailed, or the UserError of compression.evaluate, where it
-        cannot be scored: then nothing can be compared."""
+        """The row of the uncompressed network in fp32. RunFailed, or the UserError of compression.evaluate, if it
+        cannot be scored: then no comparison is possible."""
         return self._row(self.original, self._reference_choice)
 
     def on_test(self, row: Row) -> TestScore | None:
-        """`row` beside the reference on the test split; None where the recipe has no test data.
+        """The scores of `row` and of the reference on test; None if the recipe has no test data.
 
-        RunFailed where an engine fails.
+        RunFailed if an engine fails.
         """
         if not has_split(self.recipe.data, "test"):
             return None
@@ -128,7 +128,7 @@ class Scorer:
         file, key = score_file(self.scores, row.candidate, row.way, "test"), self._key(folder, choice, "test")
         found = read_test_score(file, key)
         if found is None:
-            console.note(f"scoring {row.name} on test, beside the uncompressed network")
+            console.note(f"scoring {row.name} on test, next to the uncompressed network")
             found = self._on_test(folder, choice)
             write_test_score(file, found, key)
         return found
@@ -145,12 +145,12 @@ class Scorer:
         return TestScore(int(reference.report["rows"]), of(reference.report), of(chosen.report), alike)
 
     def release(self) -> None:
-        """Give back the memory of the reference until it is needed again, as before a training."""
+        """Close the reference's process to free its memory, e.g. before a training; it reopens when needed."""
         self._reference = None
         self._stack.close()
 
     def _row(self, folder: Path, choice: Choice) -> Row:
-        """The row that was kept, or is measured now."""
+        """The cached row, or a new measurement."""
         file, key = score_file(self.scores, folder.name, choice.name), self._key(folder, choice, "dev")
         row = read_row(file, key)
         if row is None:
@@ -160,7 +160,7 @@ class Scorer:
                 row = self._measured(folder, choice)
             except BaseException:
                 if self._reference is None or self._reference.process.failed:
-                    self.release()  # the next one opens it again
+                    self.release()  # the next measurement opens it again
                 raise
             write_row(file, row, key)
         return row
@@ -202,7 +202,7 @@ class Scorer:
         return self._reference
 
     def _warn_of_load(self) -> None:
-        """Once, where other programs take so much of the machine that speeds say little."""
+        """Warn once if other load on the machine makes speeds unreliable."""
         load, cores = os.getloadavg()[0], physical_cores()
         if self._warned or load <= cores + BUSY:
             return
@@ -225,7 +225,7 @@ class Scorer:
 
 @dataclass(frozen=True)
 class _Opened:
-    """An open candidate, after its batches were timed, and what it made of the rows."""
+    """An open candidate after timing, with its outputs for the rows."""
 
     process: TimedProcess
     peak_mb: float
@@ -234,7 +234,7 @@ class _Opened:
 
 
 def _looked_at(process: TimedProcess, timing: Timing) -> _Opened:
-    peak_mb = process.peak_mb()  # before the dev rows, which it holds only here
+    peak_mb = process.peak_mb()  # measured before the dev rows are loaded, which would count as memory of the model
     return _Opened(process, peak_mb, process.outputs(max(timing.batch_sizes)), process.ask(split_score, "dev"))
 
 
@@ -254,7 +254,7 @@ def _reference_choice(original: Path, setup: ProcessSetup) -> Choice:
 
 
 def largest_difference(expected: Outputs, given: Outputs) -> float | None:
-    """The largest absolute difference; None where the shapes differ, as with another tokenizer."""
+    """The largest absolute difference; None if the shapes differ, e.g. with another tokenizer."""
     from nlpctl.inference.parity import output_difference
 
     pairs = [pair for one, other in zip(expected, given, strict=False) for pair in zip(one, other, strict=False)]

@@ -1,4 +1,4 @@
-"""The fp32 graphs that a compression starts from, where they were exported already, by nlpctl or by PaddleNLP."""
+"""Existing fp32 graphs, exported by nlpctl or PaddleNLP, as the source of a compression."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ _WEIGHTS = (".pdparams", ".safetensors", ".bin", ".pdmodel", ".pdiparams", ".onn
 
 
 def static_model(recipe: Recipe) -> Path | None:
-    """The prefix that compression.input_infer_model_path names, without .pdmodel; None where it names none.
+    """The prefix that compression.input_infer_model_path names, without .pdmodel; None if it is not set.
 
-    UserError where its files are missing.
+    UserError if its files are missing.
     """
     given = recipe.compression.input_infer_model_path
     if given is None:
@@ -41,7 +41,7 @@ def static_model(recipe: Recipe) -> Path | None:
 
 
 def copy_fp32(export: Path, folder: Path) -> None:
-    """What the export holds, without its graphs in 8 bits. UserError where it holds no fp32 graph."""
+    """The manifest of the export without its 8-bit graphs. UserError if it holds no fp32 graph."""
     manifest = read_manifest(export)
     kept = require_fp32(manifest, export)
     dropped = {name for graph in manifest.graphs if graph not in kept for name in graph.files}
@@ -50,16 +50,16 @@ def copy_fp32(export: Path, folder: Path) -> None:
 
 
 def require_fp32(manifest: ExportManifest, export: Path) -> tuple[Graph, ...]:
-    """The graphs that compression starts from. UserError where the export holds none, as a compressed one does."""
+    """The fp32 graphs of an export. UserError if it has none, as a compressed export."""
     found = tuple(graph for graph in manifest.graphs if graph.precision == "fp32" and graph.method is None)
     if not found:
-        hint = "give the run, the model folder or the export that it was made of"
+        hint = "use the run, the model folder or the export that it was made from"
         raise UserError("this export holds no fp32 graph to start from", str(export), hint)
     return found
 
 
 def copy_files(export: Path, folder: Path, dropped: Collection[str]) -> None:
-    """The files of an export but the `dropped`, with what Paddle writes beside them, export.json and reports."""
+    """Copy the files of an export except those of `dropped` graphs, export.json and reports."""
     left = {*dropped, *(f"{name}.info" for name in dropped), *NOT_GRAPHS}
     for path in export.iterdir():
         if path.is_file() and path.name not in left:
@@ -67,16 +67,16 @@ def copy_files(export: Path, folder: Path, dropped: Collection[str]) -> None:
 
 
 def import_static(recipe: Recipe, prefix: Path, source: str, folder: Path) -> None:
-    """An export of a static model that was written elsewhere; how it reads text is told by the model `source`.
+    """An export of a static model that was written elsewhere; text is encoded as for the model `source`.
 
-    UserError where it takes or gives something else than the task's network.
+    UserError if its inputs or outputs are not those of the task's network.
     """
     from nlpctl.graphs.to_static import input_specs, name_outputs
     from nlpctl.inference.samples import read_description, sample_batches
 
     described = resolve_source(source).folder
     if described is None:
-        raise UserError("a model of the hub does not tell how this graph reads text", source, "give a run or a folder")
+        raise UserError("a hub model does not say how this graph encodes text", source, "give a run or a folder")
     for path in described.iterdir():
         if path.is_file() and not path.name.endswith(_WEIGHTS) and path.name not in (*NOT_GRAPHS, MANIFEST):
             shutil.copyfile(path, folder / path.name)
@@ -88,10 +88,10 @@ def import_static(recipe: Recipe, prefix: Path, source: str, folder: Path) -> No
     unknown = sorted(set(feeds) - set(batch))
     if unknown or len(fetches) != len(task.output_names):
         message = (
-            f"this graph takes {', '.join(feeds)} and has {len(fetches)} outputs; {recipe.task} gives "
-            f"{', '.join(batch)} and reads {len(task.output_names)}"
+            f"this graph has the inputs {', '.join(feeds)} and {len(fetches)} outputs; {recipe.task} needs the "
+            f"inputs {', '.join(batch)} and {len(task.output_names)} outputs"
         )
-        raise UserError(message, str(prefix), "is it of another task? or give the run itself")
+        raise UserError(message, str(prefix), "check the task, or use the run itself")
     manifest = ExportManifest(
         task=recipe.task,
         inputs=input_specs({name: batch[name] for name in feeds}),
@@ -106,7 +106,7 @@ def import_static(recipe: Recipe, prefix: Path, source: str, folder: Path) -> No
 
 
 def add_onnx(folder: Path) -> None:
-    """Give an export of Paddle alone its graph for ONNX Runtime too; told, and no more, where it has none."""
+    """Add an ONNX graph to an export that has only Paddle graphs; a note if the conversion fails."""
     from nlpctl.graphs.onnx import require_paddle2onnx, write_onnx_graph
 
     manifest = read_manifest(folder)
@@ -117,7 +117,7 @@ def add_onnx(folder: Path) -> None:
         require_paddle2onnx()
         write_onnx_graph(prefix.with_suffix(""), folder / ONNX, int(read_config(folder).get("pad_token_id", 0)))
     except (RunFailed, UserError) as error:
-        console.warn(f"for Paddle alone: {error}")
+        console.warn(f"Paddle graphs only, no ONNX graph: {error}")
         (folder / ONNX).unlink(missing_ok=True)
         return
     write_manifest(folder, dataclasses.replace(manifest, graphs=(*manifest.graphs, Graph("onnx", "fp32", (ONNX,)))))

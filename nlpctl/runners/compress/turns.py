@@ -1,4 +1,4 @@
-"""Two engines timed in turns: how many times as fast one is, on a machine that may do other things as well."""
+"""Two engines timed in alternating rounds: a speed-up that other load on the machine distorts little."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from statistics import median
 from nlpctl.compression.plan.scores import Speed
 from nlpctl.runners.timed_process import TimedProcess
 
-SETTLED = 1.02  # less than this is no gain
+SETTLED = 1.02  # a smaller relative gain counts as none
 
 
 @dataclass(frozen=True)
 class Timing:
-    """How candidates are timed: `rows` of dev at each batch size, round by round in turns with the reference, after one
-    round that does not count. It ends where nothing has become faster for two rounds, at the latest after `rounds`; no
-    new one begins after `seconds`."""
+    """How candidates are timed: `rows` of dev at each batch size, in rounds that alternate with the reference, after
+    one warm-up round. Timing ends when two rounds brought no faster time, or after `rounds` rounds; no round starts
+    after `seconds`."""
 
     batch_sizes: tuple[int, ...] = (1, 32)
     rows: int = 128
@@ -26,7 +26,7 @@ class Timing:
 
 
 def timed_in_turns(process: TimedProcess, reference: TimedProcess, timing: Timing) -> tuple[Speed, ...]:
-    """The speed of an open candidate beside the open reference. The reference beside itself is timed once."""
+    """The speed of an open candidate relative to the open reference. The reference alone is timed once."""
     both = (reference,) if process is reference else (reference, process)
     rounds: dict[int, list[tuple[list[float], list[float]]]] = {size: [] for size in timing.batch_sizes}
     history: list[list[float]] = []
@@ -44,13 +44,13 @@ def timed_in_turns(process: TimedProcess, reference: TimedProcess, timing: Timin
 
 
 def fastest(turns: Sequence[tuple[list[float], list[float]]]) -> tuple[list[float], list[float]]:
-    """The least seconds of every batch: of the reference, and of the candidate. `turns`: those of each round."""
+    """The fastest time of every batch, for the reference and the candidate. `turns`: the times of each round."""
     theirs, mine = ([min(seconds) for seconds in zip(*rounds, strict=True)] for rounds in zip(*turns, strict=True))
     return theirs, mine
 
 
 def is_settled(history: Sequence[Sequence[float]]) -> bool:
-    """Whether in the last two rounds no time became notably less. `history`: after each round, the least times."""
+    """Whether the last two rounds brought no notably faster time. `history`: the fastest times after each round."""
     return len(history) > 2 and all(
         before <= now * SETTLED for before, now in zip(history[-3], history[-1], strict=True)
     )

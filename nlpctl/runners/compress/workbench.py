@@ -1,4 +1,4 @@
-"""The steps of a compression, each of which makes one folder: done in a process of their own (worker.py)."""
+"""The steps of a compression. Each makes one folder and runs in the process of worker.py."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 class Workbench:
     """Makes the folders of a compression, in `output`, from the model folder or export `source`.
 
-    What several steps need is kept, so that a grid of calibrations opens the fp32 graph once.
+    Shared inputs are cached, so that a grid of calibrations opens the fp32 graph once.
     """
 
     recipe: Recipe
@@ -47,9 +47,9 @@ class Workbench:
     _recipes: dict[Path, Recipe] = field(default_factory=dict)
 
     def make(self, step: Step) -> None:
-        """Make the folder of `step`, whole or not at all. The folders that it needs are there.
+        """Make the folder of `step` atomically. The folders that it needs must exist.
 
-        UserError or RunFailed where that cannot be; a training leaves checkpoints, from which it goes on.
+        UserError or RunFailed if that is impossible. An interrupted training leaves checkpoints to resume from.
         """
         final = self.output / step.folder
         if step.is_network:
@@ -65,13 +65,13 @@ class Workbench:
 
     def _network(self, step: Step, run: RunDirectory) -> None:
         setup, source, recipe = self.setup, str(self._origin(step)), self.recipe
-        if step.needs:  # it may read text otherwise than the source does: a student
+        if step.needs:  # a student may encode text differently from the source
             made = recipe_of_network(recipe, self.output / step.needs[0])
             recipe = dataclasses.replace(recipe, data=made.data, model=made.model)
         step.made_by.make_network(recipe, source, step, run, setup)
 
     def _origin(self, step: Step) -> Path | str:
-        """The model folder that a step starts from: of a network that was made, or the source."""
+        """The model folder that a step starts from: a network made by an earlier step, or the source."""
         return self.output / step.needs[0] / MODEL if step.needs else self.source
 
     # -- fp32 graphs -------------------------------------------------------------------------
@@ -93,14 +93,14 @@ class Workbench:
             require_paddle2onnx()
             write_export(recipe, self.setup, source, folder, final, Wanted(("paddle", "onnx"), ("fp32",)))
         except (RunFailed, UserError) as error:
-            console.warn(f"{step.name} for Paddle alone: {error}")
+            console.warn(f"{step.name}: Paddle graphs only, no ONNX graph: {error}")
             _empty(folder)
             write_export(recipe, self.setup, source, folder, final, Wanted(("paddle",), ("fp32",)))
 
-    # -- graphs that are made of these --------------------------------------------------------------------
+    # -- compressed graphs --------------------------------------------------------------------
 
     def _candidate(self, step: Step, folder: Path) -> None:
-        """An export with one graph, made of that of the first folder that the step needs."""
+        """An export with one graph, made from the graph of the first folder that the step needs."""
         origin = self.output / step.needs[0]
         manifest = read_manifest(origin)
         graphs = {name for graph in manifest.graphs for name in graph.files}
@@ -132,9 +132,10 @@ class Workbench:
         yield from islice(batches_of(task, encoder, examples, wanted.batch_size), wanted.batches)
 
     def _checked(self, step: Step, folder: Path, manifest: ExportManifest) -> ExportManifest:
-        """`manifest` with what the engines here make of its graph, beside the fp32 graph. RunFailed where none runs it.
+        """`manifest` with differences and agreement between its graph and the fp32 graph. RunFailed if no engine runs
+        it.
 
-        How far it may be from that is not for us to say: the table shows its score.
+        No limit applies to the difference, since the table shows the candidate's score.
         """
         from nlpctl.export.verify import run_graphs, with_checks
 
@@ -147,7 +148,7 @@ class Workbench:
         )
 
     def _parity(self, export: Path) -> Parity:
-        """What the fp32 graph of an export makes of rows of dev."""
+        """The outputs of an export's fp32 graph for rows of dev."""
         if export not in self._parities:
             from nlpctl.inference.auto import choices, open_choice
             from nlpctl.inference.parity import LARGEST_BATCH, Parity
@@ -164,7 +165,7 @@ class Workbench:
         return self._parities[export]
 
     def _reading(self, export: Path) -> Recipe:
-        """The recipe with the data of the source, read as the network of `export` reads them."""
+        """The recipe with the data of the source and the text encoding of the network of `export`."""
         if export not in self._recipes:
             self._recipes[export] = recipe_for_export(self.recipe, export)
         return self._recipes[export]

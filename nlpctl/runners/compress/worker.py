@@ -1,7 +1,7 @@
 """A process that makes the folders of a compression.
 
-Quantisers change Paddle's mode, its names and its random state, an engine may end its process, and each takes memory:
-all of that stays there. Where a step fails the process is given up, and the next step gets a new one.
+Quantisers change Paddle's mode, names and random state, engines may crash, and each takes memory; a separate process
+isolates all of this. After a failed step the process is discarded, and the next step gets a new one.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from nlpctl.runtime.interrupt import STOP_SECONDS
 from nlpctl.runtime.process import set_up_process
 from nlpctl.runtime.worker import Worker, listen_for_interrupts
 
-FREE_SPACE = "free some space; then the same command goes on"
-GRACE = STOP_SECONDS + 5.0  # a training saves a checkpoint when it is told to end
+FREE_SPACE = "free some space, then run the same command again to continue"
+GRACE = STOP_SECONDS + 5.0  # a training saves a checkpoint when it is asked to stop
 
 
 class TimeIsUp(RunFailed):
-    """A step was ended because it took longer than it was given."""
+    """A step was stopped because it exceeded its time limit."""
 
 
 class StepProcess:
@@ -39,7 +39,7 @@ class StepProcess:
         self._worker: Worker | None = None
 
     def __enter__(self) -> StepProcess:
-        prefix = f"{STAGING_PREFIX}temporary-"  # the next command removes it where this one is killed
+        prefix = f"{STAGING_PREFIX}temporary-"  # if this command is killed, the next one removes it
         with writing(self._output, FREE_SPACE):
             self._temporary = tempfile.TemporaryDirectory(None, prefix, self._output, ignore_cleanup_errors=True)
         return self
@@ -48,12 +48,12 @@ class StepProcess:
         try:
             self._end()
         finally:
-            self._temporary.cleanup()  # what a process left there that ended in the middle of a step
+            self._temporary.cleanup()  # leftovers of a process that died in the middle of a step
 
     def make(self, step: Step, seconds: float | None = None) -> None:
-        """Make the folder of `step`. RunFailed or the error of the step where that fails; TimeIsUp after `seconds`.
+        """Make the folder of `step`. RunFailed or the step's own error if it fails; TimeIsUp after `seconds`.
 
-        A training begins in a new process. KeyboardInterrupt ends the step, then goes on.
+        A training begins in a new process. KeyboardInterrupt stops the step and is raised again.
         """
         if step.trains:
             self._end()
@@ -61,7 +61,7 @@ class StepProcess:
             self._asked(step, seconds)
         except BaseException:
             self._end(interrupt=True)
-            remove_leftovers(self._output / step.kind)  # of a process that could not do so itself
+            remove_leftovers(self._output / step.kind)  # leftovers of a process that could not clean up itself
             raise
         if step.trains:
             self._end()
@@ -74,8 +74,8 @@ class StepProcess:
         try:
             self._worker.ask(step, step.name, seconds=seconds)
         except TimeoutError:
-            hint = "the same command goes on: a longer --budget"
-            raise TimeIsUp(f"was ended after {seconds:.0f} s", step.name, hint) from None
+            hint = "run the same command again to continue, with a longer --budget"
+            raise TimeIsUp(f"was stopped after {seconds:.0f} s", step.name, hint) from None
 
     def _end(self, interrupt: bool = False) -> None:
         worker, self._worker = self._worker, None
@@ -84,16 +84,16 @@ class StepProcess:
 
 
 def _opened(temporary: str, recipe: Recipe, source: str, output: Path) -> Callable[[Step], None]:
-    """In the process: what makes the steps."""
+    """Runs in the process: makes the steps."""
     tempfile.tempdir = temporary
-    os.setsid()  # a terminal's Ctrl-C reaches the parent alone, which passes it on once
+    os.setsid()  # a terminal's Ctrl-C must reach only the parent, which passes it on once
     listen_for_interrupts(_leave)
     return Workbench(recipe, set_up_process(recipe), source, output).make
 
 
 def _leave(number: int, frame: FrameType | None) -> None:
-    """Ctrl-C outside the loop of a training, which saves a checkpoint (runtime/interrupt.py): nothing is lost.
+    """Ctrl-C outside a training loop; inside, runtime/interrupt.py saves a checkpoint, so nothing is lost here.
 
-    No exception: C++ that calls Python, as while onnx is imported, would end the process with a traceback.
+    Not an exception: raised inside C++ that calls Python, e.g. during `import onnx`, it would abort with a traceback.
     """
     os._exit(EXIT_INTERRUPTED)

@@ -16,11 +16,11 @@ def bench_page(result: BenchResult) -> str:
     failed = [f"{name} was not timed: {reason}" for name, reason in result.failed]
     sections = [
         Section("Summary", [figures(_best(result)), warnings(failed)]),
-        *[Section(f"{size} row{'s' * (size > 1)} at a time", list(_size(result, size))) for size in sizes],
+        *[Section(f"Batch size {size}", list(_size(result, size))) for size in sizes],
         Section("Loading, memory and size", [_costs(result)]),
         Section("Conditions", [table(["what", "value"], [[name, str(v)] for name, v in result.conditions.items()])]),
     ]
-    lead = "Candidates took turns, round by round, each in a process of its own."
+    lead = "Candidates were timed in alternating rounds, each in its own process."
     return page("How fast models answer", lead, sections)
 
 
@@ -42,7 +42,7 @@ def _size(result: BenchResult, size: int) -> Iterator[Html]:
     series = {"engine": [speed.engine.samples_per_second for _, speed in found]}
     if all(speed.text_samples_per_second is not None for _, speed in found):
         series["from text"] = [speed.text_samples_per_second for _, speed in found]
-    yield bars(names, series, f"samples per second, {size} at a time")
+    yield bars(names, series, f"samples per second, batch size {size}")
     rows = [
         [name, round(s.samples_per_second, 1), f"{s.slowest:,.1f} to {s.fastest:,.1f}", s.p50_ms, s.p90_ms, s.p99_ms]
         for name, s in ((name, speed.engine) for name, (_, speed) in zip(names, found, strict=True))
@@ -59,7 +59,7 @@ def _costs(result: BenchResult) -> Html:
 
 
 def _name(each: Timed, result: BenchResult) -> str:
-    """What tells a candidate from the others: its model and threads only where these differ."""
+    """A short name of a candidate: model and threads appear only if they differ between candidates."""
     parts = [each.engine]
     if len({other.model for other in result.timed}) > 1:
         parts.insert(0, each.model)

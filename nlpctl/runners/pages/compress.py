@@ -15,7 +15,7 @@ from nlpctl.runners.compress.result import CompressResult
 
 
 def compress_page(result: CompressResult, source: str, how: str, told: Mapping[str, Any]) -> str:
-    """The text of the page. `how`: what the figures are; `told`: the conditions they were found under."""
+    """The text of the page. `how`: the meaning of the figures; `told`: the conditions of measurement."""
     failed = [f"{each.name}: {each.reason}" for each in result.failures]
     sections = [
         Section("Best", [figures(_best(result)), *_test(result)]),
@@ -47,12 +47,12 @@ def _test(result: CompressResult) -> Iterator[Html]:
         [result.reference.name, Number(f"{test.reference:.4f}"), None, None],
         [result.best.name, Number(f"{test.chosen:.4f}"), Number(points), Number(f"{test.agreement:.2%}")],
     ]
-    caption = f"on test, which decided nothing: {test.rows:,} rows"
-    yield table(["", result.metric.name, "points", "decided alike"], rows, caption)
+    caption = f"on test, which was not used for the choice: {test.rows:,} rows"
+    yield table(["", result.metric.name, "points", "same decisions"], rows, caption)
 
 
 def _plots(result: CompressResult) -> Html:
-    """One plot per batch size, the largest first; a colour for each way to compute."""
+    """One plot per batch size, the largest first; a colour per engine and precision."""
     reference, metric = result.reference, result.metric
     points = result.aim.max_drop * POINT
     least = reference.score - points if metric.greater_is_better else reference.score + points
@@ -63,7 +63,7 @@ def _plots(result: CompressResult) -> Html:
         for row in result.rows:
             dot = Dot(row.speed(size).times, row.score, row.name, _label(row, result))
             series.setdefault(f"{row.engine} {row.precision}", []).append(dot)
-        speed = f"times the uncompressed model's samples/s, {size} at a time"
+        speed = f"times the uncompressed model's samples/s, batch size {size}"
         plots.append(scatter(series, speed, metric.name, y_format=lambda value: f"{value:.4g}", levels=levels))
     return side_by_side(*plots)
 
@@ -77,13 +77,13 @@ def _label(row: Row, result: CompressResult) -> str:
 def _table(result: CompressResult) -> Html:
     lines = [cells(row, result) for row in ordered(result.rows, result.aim)]
     rows = [[*line[:NAMES], *map(Number, line[NAMES:])] for line in lines]
-    return table(columns(result.metric.name, result.aim), rows, "*: the best; !: loses more than is allowed")
+    return table(columns(result.metric.name, result.aim), rows, "*: the best; !: loses more than allowed")
 
 
 def compression_of_run(content: Mapping[str, Any]) -> list[Html]:
     """The uncompressed model and the best, for the page of the run: `content` is that of report.json.
 
-    KeyError or TypeError where it is not.
+    KeyError or TypeError for anything else.
     """
     sizes = [int(speed["batch_size"]) for speed in content["rows"][0]["speeds"]]
     rows = [

@@ -12,21 +12,21 @@ from nlpctl.report.page import Section, folded, page, paragraph, table
 if TYPE_CHECKING:
     from nlpctl.inference.explain import Explained, Token
 
-STRONGEST = 5  # tokens that are named
+STRONGEST = 5  # tokens listed per text
 _METHODS = {
-    "integrated_gradients": "The contributions are integrated gradients: they add up to the log odds of the label for "
-    "the text, less those for a baseline, in which every token is replaced.",
+    "integrated_gradients": "The contributions are integrated gradients: their sum is the log odds of the label for "
+    "the text minus those for a baseline, in which every token is replaced.",
     "occlusion": "The contribution of a token is what the log odds of the label lose when it is replaced.",
 }
 
 
 def explanations_page(rows: Sequence[Explained], name: str) -> str:
     """The text of the page; `name` says which model."""
-    legend = marked_text([Part("speaks for the label", 1, True), Part("speaks against it", -1, False)], 1)
+    legend = marked_text([Part("supports the label", 1, True), Part("opposes the label", -1, False)], 1)
     told = [legend, *(_METHODS[method] for method in dict.fromkeys(row.method for row in rows))]
-    told.append("Log odds of 0 are a probability of 0.5, of 2 one of 0.88, of 4 one of 0.98.")
+    told.append("Log odds of 0 are a probability of 0.5; 2 is 0.88; 4 is 0.98.")
     sections = [Section("How to read this", told), Section("Texts", [_row(*each) for each in enumerate(rows, 1)])]
-    return page("What speaks for the label", f"{len(rows):,} texts, explained for {name}", sections)
+    return page("Evidence for the label", f"{len(rows):,} texts, explained for {name}", sections)
 
 
 def _row(number: int, row: Explained) -> Html:

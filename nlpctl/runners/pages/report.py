@@ -28,16 +28,17 @@ from nlpctl.runners.run_files import DAMAGED
 from nlpctl.runners.runs import RunRecord, facts
 from nlpctl.runners.runs import figures as single_figures
 
-LARGEST_MATRIX = 25  # labels; of more, the most frequent confusions are listed
+LARGEST_MATRIX = 25  # labels; with more, the most frequent confusions are listed
 MOST_CONFUSIONS = 40
 TEXT = 300  # characters of a text in the table of mistakes
-OVERFITTED = 1.1  # times its lowest, a loss on dev is told
+OVERFITTED = 1.1  # a dev loss above this multiple of its minimum is reported
 
 
 def run_page(
     record: RunRecord, recipe_yaml: str, mistakes: Mapping[str, Any] | None, compression: Sequence[Html] = ()
 ) -> str:
-    """The text of the page. `mistakes`: what mistakes.json holds; `compression`: what was made of the model."""
+    """The text of the page. `mistakes`: the content of mistakes.json; `compression`: the section on compressed
+    models."""
     sections = [
         Section("Summary", [_tiles(record), warnings(list(advice(record)))]),
         Section("Curves", list(_curves(record))),
@@ -70,7 +71,7 @@ def _tiles(record: RunRecord) -> Html:
 
 
 def advice(record: RunRecord) -> Iterator[str]:
-    """What the reader should look at: how the run ended badly, what happened on the way, what the scores hide."""
+    """Warnings for the reader: a failed run, unusual events, problems hidden by the scores."""
     yield from map(str, record.damage)
     if record.manifest["error"]:
         yield f"The run {record.state}: {record.manifest['error']}"
@@ -84,7 +85,7 @@ def advice(record: RunRecord) -> Iterator[str]:
     for split, report in record.metrics.items():
         never = [name for name, each in report.get("labels", {}).items() if each["support"] and not each["recall"]]
         if never:
-            yield f"On {split} these labels are never given where they should be: {', '.join(never)}"
+            yield f"On {split} no row with these labels is predicted correctly: {', '.join(never)}"
     yield from _overfitting(record)
 
 
@@ -103,7 +104,7 @@ def _overfitting(record: RunRecord) -> Iterator[str]:
 
 
 def series(record: RunRecord, event: str, figure: str) -> list[Point]:
-    """(step, figure) of the events of one kind that have it."""
+    """(step, value) of `figure` in the events of one kind."""
     return [(each["step"], each[figure]) for each in record.events if each["event"] == event and figure in each]
 
 
@@ -131,7 +132,7 @@ def _dev(record: RunRecord, name: str) -> list[Point]:
 
 
 def _best_step(record: RunRecord) -> dict[str, float]:
-    """Where the checkpoint was saved that became the model."""
+    """The step of the checkpoint that became the model."""
     if not record.recipe.training.load_best_model_at_end:
         return {}
     best = [event["best"] for event in record.events if event["event"] == "save" and event["best"]]
@@ -174,7 +175,7 @@ def _confusions(record: RunRecord) -> Iterator[Html | str]:
         return
     names = list(next(iter(found.values()))["labels"])
     if len(names) <= LARGEST_MATRIX:
-        yield "A line for each label that rows have, a column for the label that they were given."
+        yield "Lines: true labels; columns: predicted labels."
         yield side_by_side(
             *[element("h3", split) + matrix(names, names, report["confusion"]) for split, report in found.items()]
         )
@@ -190,7 +191,7 @@ def _confusion_table(split: str, names: Sequence[str], confusion: Sequence[Seque
         if count and i != j
     ]
     rows.sort(key=lambda row: -row[2])
-    columns = ["label", "taken for", "rows", "of the label"]
+    columns = ["label", "predicted as", "rows", "share of the label"]
     return table(columns, rows[:MOST_CONFUSIONS], f"{split}, the most frequent confusions of {len(names)} labels")
 
 
@@ -199,7 +200,7 @@ def _mistakes(found: Mapping[str, Any] | None, task: str) -> Iterator[Html | str
         return
     split, rows, wrong = found["split"], found["rows"], found["wrong"]
     if not wrong:
-        yield f"There are none among the {rows:,} rows of {split}."
+        yield f"None of the {rows:,} rows of {split}."
         return
     shown = len(found["worst"])
     kept = f" The worst {shown}:" if shown < wrong else ""
@@ -219,7 +220,7 @@ def _mistakes(found: Mapping[str, Any] | None, task: str) -> Iterator[Html | str
 
 
 def _shortened(text: str) -> Html:
-    """As much of a text as a table can hold; the rest where it is pointed at."""
+    """A text cut for a table cell; the full text shows on hover."""
     return element("span", text) if len(text) <= TEXT else element("span", text[: TEXT - 1] + "…", title=text)
 
 

@@ -48,7 +48,7 @@ def test_nothing_is_said_of_good_data(tmp_path: Path) -> None:
         ([*TRAIN, *rows(4, 700, "odd")], DEV, "Fewer than 20 training examples of odd (4)"),
         ([*TRAIN, *rows(4, 700, "odd")], DEV, "dev has no example of odd"),
         ([*TRAIN, *rows(60, 700, "pos")], DEV, "3.0 times as many training examples of pos as of neg"),
-        (TRAIN, rows(20, 300, "neg"), "Labels are spread otherwise in dev than in train (50.0 %"),
+        (TRAIN, rows(20, 300, "neg"), "The label distribution of dev differs from train (50.0 %"),
         (TRAIN, [*DEV, "\tpos"], "Rows of dev that cannot be used stop the training"),
         (TRAIN, [*DEV, "a <br> in between\tpos"], "Suspicious rows: markup (1)."),
     ],
