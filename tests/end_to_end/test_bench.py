@@ -35,6 +35,7 @@ def test_a_model_and_its_export_side_by_side(work, exported):
     assert "onnxruntime fp32" in page and "<svg" in page and "Batch size 8" in page
 
 
+@pytest.mark.slow
 def test_rows_of_one_length(work, exported):
     words = ("--length", "16", "--rows", "8", "--rounds", "1", "--batch-size", "4", "--engine", "paddle")
     done = work.nlpctl("bench", "timed-export", *words, "--precision", "fp32", "--threads", "1,2")

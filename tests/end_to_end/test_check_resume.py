@@ -7,9 +7,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "check_resume.py"
 
 
+@pytest.mark.slow
 def test_killed_during_a_save_and_elsewhere(tmp_path):
     words = [sys.executable, SCRIPT, "--trials", "1", "--folder", tmp_path]
     done = subprocess.run(words, capture_output=True, text=True, timeout=500)

@@ -137,6 +137,7 @@ KILLS: tuple[tuple[str, Callable[[Path], object], signal.Signals], ...] = (
 )
 
 
+@pytest.mark.slow
 def test_a_killed_command_goes_on_to_the_same_table(run, whole, tmp_path):
     """Killed at several points, the last time asked politely; nothing of the first lives makes a difference."""
     other = shutil.copytree(run, tmp_path / "run", ignore=lambda *_: ["compress"])

@@ -123,7 +123,7 @@ def write_data(folder: Path) -> dict[str, str]:
     return {f"{name.upper()}_DIR": str(folder / name) for name in ("msra", "cmrc", "bustm", "sst2")}
 
 
-@pytest.mark.skipif("NLPCTL_SLOW" not in os.environ, reason="takes 8 minutes: set NLPCTL_SLOW=1, as before a release")
+@pytest.mark.slow
 @pytest.mark.parametrize("part", PARTS)
 def test_every_command_runs(part: str, tiny_model: Path, tmp_path: Path) -> None:
     lines = commands(PARTS[part])

@@ -132,6 +132,7 @@ def test_no_more_guesses_than_the_vocabulary_has(work, lm):
 
 
 
+@pytest.mark.slow
 def test_a_killed_run_ends_with_the_same_model(work, lm, same_bits):
     """Masks are a function of the step, also those of the second part of an accumulated step."""
     words = ("train", "lm.yaml", "--set", "training.output_dir=lm/killed")

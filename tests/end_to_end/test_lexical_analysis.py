@@ -106,6 +106,7 @@ def test_words_cover_the_text_and_their_offsets_are_exact(work, lexical):
     assert through_windows == ["我", "看见", "火车站", "去", "北京", "。"] * 12
 
 
+@pytest.mark.slow
 def test_a_killed_run_ends_with_the_same_model(work, lexical, same_bits):
     words = ("train", "lexical.yaml", "--set", "training.output_dir=lexical/killed")
     checkpoint = lexical / "killed" / "checkpoints" / "checkpoint-48"

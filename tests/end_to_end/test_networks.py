@@ -53,6 +53,7 @@ def test_it_learns_and_is_scored_and_asked(work, bilstm, architecture):
     assert clean["label"] == "pos" and unknown["text"] == "??? \U0001f44d"
 
 
+@pytest.mark.slow
 def test_a_killed_run_ends_with_the_same_model(work, bilstm, same_bits):
     """Dropout between the layers of an LSTM is replayed as well."""
     checkpoint = work / "bilstm_killed" / "checkpoints" / "checkpoint-24"

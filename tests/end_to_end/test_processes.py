@@ -150,6 +150,7 @@ def read(path):
 """
 
 
+@pytest.mark.slow
 def test_a_rank_that_lacks_memory(work, weights, two):
     """Rank 1 in step 10: all go on from the checkpoint of step 8, with half the rows at a time."""
     (work / "no_memory.py").write_text(NO_MEMORY)

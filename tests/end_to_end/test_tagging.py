@@ -135,6 +135,7 @@ def test_the_same_data_in_other_formats_trains_the_same_model(work, ner, same_bi
     assert same_bits(work.train(f"ner/{name}", *words, recipe="ner.yaml"), ner / "short")
 
 
+@pytest.mark.slow
 def test_a_killed_run_ends_with_the_same_model(work, ner, same_bits):
     """The CRF's own learning rate is that of the resumed run too."""
     words = ("train", "ner.yaml", "--set", "training.output_dir=ner/killed")
@@ -160,6 +161,7 @@ def test_bad_data_is_told_by_line(work, ner):
     assert not (ner / "no").exists()
 
 
+@pytest.mark.slow
 def test_two_processes(work, ner):
     """Their gradients are averaged, those of the transitions too."""
     words = ["--set", "runtime.nproc=2", "--per_device_train_batch_size", "4", "--num_train_epochs", "2"]

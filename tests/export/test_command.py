@@ -171,6 +171,7 @@ def test_thresholds_and_terms_go_with_the_export(made_run, tmp_path):
     labels = recipe.run_dir / "model" / "labels.json"
     content = json.loads(labels.read_text())
     labels.write_text(json.dumps(content | {"thresholds": [0.25] * len(content["labels"])}))
+    (labels.parent / "manifest.json").unlink()  # the edit is meant
     result = export(recipe, find_trained_model(recipe), Wanted(("paddle",), rows=8))
     assert (result.folder / "terms.tsv").read_text() == "good\tPRODUCT\n"
     assert json.loads((result.folder / "task.json").read_text())["decode"]["terms"] == "terms.tsv"

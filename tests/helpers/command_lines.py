@@ -6,6 +6,7 @@ folder, environment, standard streams and exit code, and leaves nothing behind f
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import importlib
 import json
@@ -122,6 +123,8 @@ def _run(job: dict) -> None:
         sys.stdout.flush()
         Path(job["paddle"]).write_text("yes" if "paddle" in sys.modules else "", encoding="utf-8")
     finally:
+        with contextlib.suppress(BaseException):
+            atexit._run_exitfuncs()  # os._exit leaves them out, and they end the helpers that hold the run's lock
         sys.stderr.flush()
         os._exit(code)
 

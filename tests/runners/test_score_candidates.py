@@ -99,6 +99,7 @@ def test_every_way_to_run_an_export(run, original, tmp_path, monkeypatch):
         again.reference()
 
 
+@pytest.mark.slow
 def test_an_engine_that_fails_costs_its_row_only(run, original, tmp_path, monkeypatch):
     """One candidate whose process dies in the middle, and one whose file is no graph."""
     monkeypatch.setattr(score_candidates, "_choices", only_fp32(score_candidates._choices))

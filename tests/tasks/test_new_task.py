@@ -85,6 +85,7 @@ def test_its_exports_answer_alike(run: Path) -> None:
     assert [json.loads(a)["grade"] for a in of_graph] == [json.loads(b)["grade"] for b in of_network]
 
 
+@pytest.mark.slow
 def test_it_is_compressed_in_processes_that_know_it(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["compress", "run", "--strategy", "ort-dynamic", "--batch_sizes", "4", "--max-drop", "100"]) == 0
     report = json.loads((run / "compress" / "report.json").read_text())

@@ -75,6 +75,7 @@ def toxic(tiny):
     (name,) = [name for name in state if "word_embeddings" in name]
     state[name][words.index("毒")] = 3e38
     paddle.save(state, file)
+    (model / "manifest.json").unlink()  # the edit is meant
     return model
 
 
