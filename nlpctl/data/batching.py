@@ -105,6 +105,7 @@ class LengthGroupedBatchSampler(paddle.io.DistributedBatchSampler):
 
     def global_batches(self) -> list[np.ndarray]:
         """The batches of the current epoch over all ranks: int64 arrays of indices."""
+        # No other state goes in: a resumed run and every rank must draw the same order.
         random = np.random.default_rng([self.seed, self.epoch])
         order = random.permutation(len(self.lengths))
         if self.drop_last:
@@ -118,6 +119,7 @@ class LengthGroupedBatchSampler(paddle.io.DistributedBatchSampler):
         # The last batch of the last megabatch may be small; it stays last, where loss_weight expects it.
         small = batches.pop() if len(batches[-1]) < self.global_batch_size else None
         batches = [batches[i] for i in random.permutation(len(batches))]
+        # The longest batch goes first, so that out-of-memory shows in the first step and not after hours.
         if batches:
             longest = max(range(len(batches)), key=lambda i: self.lengths[batches[i][-1]])
             batches[0], batches[longest] = batches[longest], batches[0]
@@ -126,7 +128,7 @@ class LengthGroupedBatchSampler(paddle.io.DistributedBatchSampler):
     def _shares(self, batch: np.ndarray) -> list[list[int]]:
         """This rank's parts of a global batch, one per accumulation step, none of them empty."""
         if len(batch) < self.parts:
-            batch = np.resize(batch, self.parts)  # repeats
+            batch = np.resize(batch, self.parts)  # repeats rows: an empty part would hang the other ranks
         mine = np.array_split(batch, self.parts)[self.local_rank :: self.nranks]
         return [part.tolist() for part in mine]
 

@@ -75,6 +75,7 @@ class Pipeline:
         tokenising and `finish` run in threads next to the engine. If one fails, earlier windows are yielded first.
         """
         read = self._steps(windows, batch_size)
+        # The first two keep this thread, which feeds the engine, from waiting for garbage collection and the GIL.
         with gc_frozen(), short_turns(), Ahead(read, AHEAD) as steps, _Behind() as behind:
             try:
                 while True:
@@ -89,6 +90,7 @@ class Pipeline:
                         behind.add_result(finish, step.rows, step.found)
                     yield from behind.results(BEHIND)
             except Exception:
+                # Finished windows come before the failure, so that an interrupted prediction keeps them.
                 yield from behind.results(0)
                 raise
             yield from behind.results(0)

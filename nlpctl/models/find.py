@@ -57,7 +57,7 @@ def check_export(recipe: Recipe, manifest: ExportManifest) -> None:
         hint = f"give the export itself in place of a recipe, or say task: {manifest.task}"
         raise UserError(f"this export is of {manifest.task}, not of {recipe.task}", recipe.where("task"), hint)
     if recipe.data.max_seq_length > manifest.max_seq_length:
-        message = f"{recipe.data.max_seq_length} tokens exceed the export's limit ({manifest.max_seq_length})"
+        message = f"{recipe.data.max_seq_length} tokens exceed the limit of the export ({manifest.max_seq_length})"
         raise UserError(message, where=recipe.where("data.max_seq_length"), hint="lower it, or export the model again")
 
 

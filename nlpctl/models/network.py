@@ -115,7 +115,7 @@ def check_length(network: Any, max_seq_length: int, where: str) -> None:
     positions = max_positions(network)
     if positions is not None and max_seq_length > positions:
         raise UserError(
-            f"{max_seq_length} tokens exceed the network's {positions} positions",
+            f"{max_seq_length} tokens exceed the {positions} positions of the network",
             where=where,
             hint=f"set it to {positions} or less",
         )

@@ -41,6 +41,7 @@ class ResumableBatches:
         self.sampler.set_epoch(self._epoch)
         self.sampler.start_at(skip)
         self._epoch += 1
+        # The Trainer counts and drops these, so its steps and epochs stay right although no data is read.
         for _ in range(skip):
             yield SKIPPED
         yield from self.loader

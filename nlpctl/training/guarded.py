@@ -94,8 +94,11 @@ class GuardedTrainer(Trainer):
                 self._forget_step()
                 done = self.state.global_step
                 if done:
-                    self.state.save_to_json(f"{folder}/{TRAINER_STATE_NAME}")  # the only file that the stock loop reads
+                    # Weights and optimizer are still in memory. The stock loop reads only this file of a checkpoint,
+                    # and so resumes at the right step without restoring anything else.
+                    self.state.save_to_json(f"{folder}/{TRAINER_STATE_NAME}")
                     checkpoint = folder
+                # A new loader, because the sampler of the old one has the old micro-batch size.
                 batches = self.get_train_dataloader()
                 length = None if length is None else len(batches)
 

@@ -126,7 +126,7 @@ def test_scores_are_named(given):
 
 
 @pytest.mark.parametrize(
-    ("name", "told"), [("text", "gave 'good'"), ("missing", "gave"), ("fails", r"IndexError.*my_hooks.py:\d+")]
+    ("name", "told"), [("text", "returned 'good'"), ("missing", "returned"), ("fails", r"IndexError.*my_hooks.py:\d+")]
 )
 def test_what_is_wrong_with_a_score_is_told(given, name, told):
     with pytest.raises(UserError, match=told) as caught:

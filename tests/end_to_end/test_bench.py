@@ -52,7 +52,7 @@ def test_rows_of_one_length(work, exported):
         (("base", "--length", "17"), "--length: 17 tokens exceed"),
         (("base", "--data", "nothing.tsv"), "nothing.tsv: no such file"),
         (("base", "--engine", "paddle"), "nlpctl export"),
-        (("timed-export", "--set", "data.max_seq_length=99"), "exceed the export's limit"),
+        (("timed-export", "--set", "data.max_seq_length=99"), "exceed the limit of the export"),
         (("timed-export", "--precision", "int8"), "cannot run the export that way"),
     ],
 )
