@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, overload
 from nlpctl.cli.keywords import command_line, overrides_of
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.located import located
-from nlpctl.errors import Problem, RunFailed, UserError
+from nlpctl.errors import Interrupted, Problem, RunFailed, UserError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -89,8 +89,11 @@ def train(
     from nlpctl.runners.train import train as run_training
 
     command = command_line(source, changes, resume=resume, overwrite=overwrite)
-    with located(resolved):
-        result = run_training(resolved, resume=resume, overwrite=overwrite, command=command)
+    try:
+        with located(resolved):
+            result = run_training(resolved, resume=resume, overwrite=overwrite, command=command)
+    except Interrupted as stop:  # what a program expects of Ctrl-C
+        raise KeyboardInterrupt(str(stop)) from stop
     return Run(result.run.path, result.metrics)
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from nlpctl.formats.lod_tensor import DTYPES, read_tensors
+from nlpctl.formats.lod_tensor import read_tensors, write_tensors
 from nlpctl.formats.program import read_program
 from nlpctl.graphs.graph_files import paddle_files
 
@@ -33,21 +32,8 @@ def read_parameters(prefix: Path) -> tuple[Any, dict[str, np.ndarray]]:
 def write_parameters(prefix: Path, desc: Any, arrays: Mapping[str, np.ndarray]) -> None:
     """Write PREFIX.pdmodel and PREFIX.pdiparams; every persistable variable of the program has an array."""
     program, parameters = graph_files(prefix)
-    _write_tensors(parameters, arrays)
+    write_tensors(parameters, arrays)
     program.write_bytes(desc.SerializeToString())
-
-
-def _write_tensors(file: Path, tensors: Mapping[str, np.ndarray]) -> None:
-    """Write a combined parameter file (formats/lod_tensor.py), in the order of names, as Paddle reads it."""
-    from paddle.base.proto import framework_pb2
-
-    codes = {dtype: code for code, dtype in DTYPES.items()}
-    with file.open("wb") as stream:
-        for name in sorted(tensors):
-            array = np.ascontiguousarray(tensors[name])
-            raw = framework_pb2.VarType.TensorDesc(data_type=codes[array.dtype], dims=array.shape).SerializeToString()
-            stream.write(struct.pack("<IQIi", 0, 0, 0, len(raw)) + raw)
-            stream.write(array.data)
 
 
 def graph_files(prefix: Path) -> tuple[Path, Path]:

@@ -38,11 +38,12 @@ _TYPES = {"kind": str, "texts": int, "dim": int, "model": str, "model_files": di
 
 
 def model_files(model: str) -> dict[str, str]:
-    """Name and SHA-256 of every file of a model folder; empty for a hub model, which its name identifies."""
+    """Name and SHA-256 of the files of a model folder but manifest.json; empty for a hub model, known by its name."""
     folder = resolve_source(model).folder
     if folder is None:
         return {}
-    return {path.name: sha256_of(path) for path in sorted(folder.iterdir()) if path.is_file()}
+    files = (path for path in sorted(folder.iterdir()) if path.is_file() and path.name != MANIFEST)
+    return {path.name: sha256_of(path) for path in files}
 
 
 def write_manifest(folder: Path, manifest: IndexManifest) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
-from nlpctl.layout import CHECKPOINTS, MODEL, TASK
+from nlpctl.layout import CHECKPOINTS, MANIFEST, MODEL, TASK
 from nlpctl.models.export_folder import ExportManifest, read_manifest
 from nlpctl.models.folder import read_trained_card
 from nlpctl.models.source import ModelSource, resolve_source
@@ -66,5 +66,5 @@ def model_fingerprint(source: str) -> dict[str, Any]:
     folder = resolve_source(source).folder
     if folder is None:
         return {"model": source}
-    files = sorted(path for path in Path(folder).iterdir() if path.is_file())
+    files = sorted(path for path in Path(folder).iterdir() if path.is_file() and path.name != MANIFEST)
     return {"model": str(folder), "files": [[path.name, path.stat().st_size, path.stat().st_mtime] for path in files]}

@@ -24,7 +24,7 @@ from nlpctl.errors import UserError
 from nlpctl.files import read_json, write_json_atomic
 from nlpctl.layout import LABELS, TASK
 from nlpctl.models.source import CONFIG_FILES, read_config
-from nlpctl.models.sums import renew_model_sums, write_model_sums
+from nlpctl.models.sums import changing, write_model_sums
 
 FORMAT = 1
 # Files that a recipe names and that go with the model: section, key, name in the model folder.
@@ -115,8 +115,8 @@ def write_labels(folder: Path, labels: tuple[str, ...], thresholds: tuple[float,
 
 def tune_labels(folder: Path, labels: tuple[str, ...], thresholds: tuple[float, ...] | None) -> None:
     """`write_labels` in a model folder that is whole already: its manifest goes with it."""
-    write_labels(folder, labels, thresholds)
-    renew_model_sums(folder, LABELS)
+    with changing(folder, LABELS):
+        write_labels(folder, labels, thresholds)
 
 
 def read_card(folder: Path) -> ModelCard:

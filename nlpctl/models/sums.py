@@ -6,7 +6,8 @@ are not listed do not matter. Imports neither Paddle nor NumPy.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -49,12 +50,17 @@ def write_model_sums(folder: Path, copied_from: Path | None = None) -> None:
     _write(folder, sums_of(folder, names - {MANIFEST}))
 
 
-def renew_model_sums(folder: Path, *names: str) -> None:
-    """Write the sums of these files, which were changed just now, into manifest.json; the others stay as they are.
+@contextmanager
+def changing(folder: Path, *names: str) -> Iterator[None]:
+    """Change these files of a whole model folder inside the context; their sums in manifest.json follow.
 
-    Nothing is done where there is no manifest.
+    Meanwhile the folder has no manifest.json: a killed command must not leave one that calls the files altered.
+    Without a manifest.json nothing is written.
     """
     manifest = _read(folder)
+    if manifest is not None:
+        (folder / MANIFEST).unlink()
+    yield
     if manifest is not None:
         _write(folder, {**manifest["sha256"], **sums_of(folder, names)})
 

@@ -84,7 +84,7 @@ def _explanations(
             if not explanation.complete:
                 console.warn(
                     f"the contributions add up to {explanation.contributions.sum():.3f} instead of "
-                    f"{explanation.log_odds - explanation.baseline:.3f},even with {explanation.steps} steps"
+                    f"{explanation.log_odds - explanation.baseline:.3f}, even with {explanation.steps} steps"
                 )
             tokens = tokens_of(batch["input_ids"][0], explanation.contributions, tokenizer, explainer.special)
             yield Explained(source.task_rows.answered(example), answer, name, method, tuple(tokens), explanation)

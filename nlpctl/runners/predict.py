@@ -30,8 +30,6 @@ from nlpctl.runtime.process import set_up_process
 
 if TYPE_CHECKING:
     from nlpctl.inference.trained import TrainedModel
-
-if TYPE_CHECKING:
     from nlpctl.tasks.base import Task
 
 BAD_ROW = "error"  # the only key of a bad row's answer; a good answer has two keys or more

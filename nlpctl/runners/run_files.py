@@ -49,7 +49,7 @@ def is_run(folder: Path) -> bool:
 def other_kind(folder: Path) -> tuple[str, str] | None:
     """What `folder` is if nlpctl wrote it for another purpose, and the command that reads it; else None."""
     held = {path.name for path in folder.iterdir()} if folder.is_dir() else set()
-    if held & {INDEX_VECTORS, INDEX_TEXTS}:
+    if INDEX_VECTORS in held or {INDEX_TEXTS, MANIFEST} <= held:
         return "an index", f"nlpctl index search {folder} QUERIES"
     if EXPORT_MANIFEST in held:
         candidate = folder.parent.name in ("candidates", "exports")

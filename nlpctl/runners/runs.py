@@ -193,7 +193,7 @@ def find_runs(folder: Path) -> Iterator[Path]:
         if is_run(Path(place)):
             folders.clear()
             yield Path(place)
-        elif other_kind(Path(place)):
+        elif Path(place) != folder and other_kind(Path(place)):  # a stray file beside the runs must not hide them
             folders.clear()
         folders[:] = sorted(name for name in folders if not name.startswith("."))
 

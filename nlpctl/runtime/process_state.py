@@ -7,9 +7,12 @@ import gc
 import os
 import random
 import sys
+import threading
 from collections.abc import Iterator
 
 TURN = 1e-4  # seconds that a thread may hold the GIL while another one waits
+_counting = threading.Lock()
+_inside, _usual = 0, 0.0  # contexts of short_turns that are open, and the interval before the first
 
 
 @contextlib.contextmanager
@@ -71,9 +74,16 @@ def short_turns() -> Iterator[None]:
 
     The default of 5 ms is more than a small network needs for a batch.
     """
-    usual = sys.getswitchinterval()
-    sys.setswitchinterval(TURN)
+    global _inside, _usual
+    with _counting:
+        if _inside == 0:
+            _usual = sys.getswitchinterval()
+            sys.setswitchinterval(TURN)
+        _inside += 1
     try:
         yield
     finally:
-        sys.setswitchinterval(usual)
+        with _counting:  # two streams may end in any order: the last one puts it back
+            _inside -= 1
+            if _inside == 0:
+                sys.setswitchinterval(_usual)

@@ -9,6 +9,7 @@ import contextlib
 import ctypes
 import multiprocessing
 import os
+import pickle
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from multiprocessing.connection import Connection
 from types import FrameType
 from typing import Any
 
-from nlpctl.errors import Interrupted, NlpctlError, RunFailed
+from nlpctl.errors import Interrupted, NlpctlError, RunFailed, UserError
 
 _PR_SET_PDEATHSIG = 1
 
@@ -153,7 +154,7 @@ def _serve(connection: Connection, parent: int, opened: Callable[..., Any], argu
             connection.send(answer)
             return
         while (asked := connection.recv()) is not None:
-            connection.send(_outcome(answer, asked))
+            _send(connection, _outcome(answer, asked))
     except (EOFError, BrokenPipeError, KeyboardInterrupt):  # the parent has ended, or was interrupted too
         return
 
@@ -164,10 +165,18 @@ def _outcome(call: Callable[..., Any], *arguments: Any) -> Any:
         return call(*arguments)
     except Interrupted:
         raise KeyboardInterrupt from None
-    except NlpctlError as error:
-        return error
+    except NlpctlError as error:  # a subclass, which may be built from other arguments, cannot be unpickled
+        return (UserError if isinstance(error, UserError) else RunFailed)(problems=error.problems)
     except Exception as error:
         return _Failed(f"{type(error).__name__}: {error}")
+
+
+def _send(connection: Connection, answer: Any) -> None:
+    """Send an answer, or the reason why it cannot be sent."""
+    try:
+        connection.send(answer)
+    except (pickle.PicklingError, TypeError, AttributeError) as error:  # raised before anything is written
+        connection.send(_Failed(f"{type(answer).__name__} cannot be sent to another process: {error}"))
 
 
 @contextlib.contextmanager

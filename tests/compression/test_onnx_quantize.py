@@ -119,5 +119,5 @@ def test_no_rows(attention, tmp_path):
 
 def test_no_graph(tmp_path):
     (tmp_path / "model.onnx").write_bytes(b"not a graph")
-    with pytest.raises(UserError, match="no ONNX graph"):
+    with pytest.raises(UserError, match="not an ONNX graph"):
         read_graph(tmp_path / "model.onnx")

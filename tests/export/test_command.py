@@ -149,7 +149,7 @@ def test_a_quantiser_that_fails_costs_its_graph_alone(classifier, tmp_path, monk
     source = find_trained_model(classifier)
     result = export(classifier, source, Wanted(("onnx",), ("int8",), rows=8), output=tmp_path / "x")
     assert [graph.method for graph in result.manifest.graphs] == [None, "dynamic"]
-    with pytest.raises(RunFailed, match="model.int8-static.onnx: quantising fails: KeyError: 'scale'"):
+    with pytest.raises(RunFailed, match="model.int8-static.onnx: quantisation fails: KeyError: 'scale'"):
         export(classifier, source, Wanted(("onnx",), ("int8-static",), rows=8), output=tmp_path / "y")
 
 

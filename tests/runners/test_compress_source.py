@@ -90,7 +90,7 @@ def test_a_static_model_of_another_task(run, exported, tmp_path):
     other = make_run(tmp_path, "question_answering")
     section = dataclasses.replace(other.compression, input_infer_model_path=str(exported / "model"))
     recipe = dataclasses.replace(other, compression=section)
-    with pytest.raises(UserError, match="has 1 outputs; question_answering gives .* and reads 2"):
+    with pytest.raises(UserError, match="and 1 outputs; question_answering needs the .* and 2 outputs"):
         Workbench(recipe, set_up_process(recipe), find_trained_model(other), tmp_path / "out").make(ORIGINAL)
 
 
@@ -145,7 +145,7 @@ def test_what_may_differ_between_two_calls(run, exported, tmp_path):
     ):
         with pytest.raises(UserError, match=told):
             check_plan(tmp_path, make_plan(recipe, source), recipe, training=True)
-    with pytest.raises(UserError, match="belongs to another model"):
+    with pytest.raises(UserError, match="compressed models of another model"):
         check_plan(tmp_path, make_plan(run, exported), run, training=True)
     with pytest.raises(UserError, match="its files have changed"):
         check_plan(tmp_path, make_plan(run, source, exported / "model"), run, training=True)

@@ -211,7 +211,7 @@ def test_how_many_processes(monkeypatch):
     assert processes_wanted(RuntimeSection()) == 1
     assert processes_wanted(RuntimeSection(nproc=3)) == 3
     assert processes_wanted(RuntimeSection(devices=(0, 2))) == 2
-    with pytest.raises(UserError, match="one process per card"):
+    with pytest.raises(UserError, match="each card gets one process"):
         processes_wanted(RuntimeSection(devices=(0, 1), nproc=3))
     with pytest.raises(UserError, match="list the cards"):
         processes_wanted(RuntimeSection(device="gpu", nproc=2))

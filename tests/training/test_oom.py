@@ -157,7 +157,7 @@ def test_masks_of_the_repeated_step_are_those_of_the_run_with_that_accumulation(
 
 def test_it_fails_where_that_is_wanted_and_goes_on_when_resumed_otherwise(tiny, parts, no_room, difference):
     no_room(4)
-    told = "(?s)out of memory in step 1, with 8 rows.*Out of memory error on GPU.*"
+    told = "(?s)out of memory in step 1, with micro-batch 8.*Out of memory error on GPU.*"
     with pytest.raises(RunFailed, match=f"{told}nlpctl train .*/fails --resume --set runtime.on_oom=halve"):
         tiny("fails", "runtime.on_oom=fail")
     assert tiny("fails", "runtime.on_oom=halve", resume=True).read_manifest()["state"] == "finished"

@@ -28,7 +28,7 @@ from nlpctl.formats.safe_pickle import load_pdparams
 from nlpctl.models.folder import make_card, save_model_folder
 from nlpctl.models.load import LoadedModel
 from nlpctl.models.source import WEIGHTS
-from nlpctl.models.sums import renew_model_sums
+from nlpctl.models.sums import changing
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.run_directory import OF_COMPRESS, RunDirectory
 from nlpctl.tasks.base import Task, task_class
@@ -129,9 +129,8 @@ def drop_parameters(folder: Path, layer: str) -> None:
     if len(kept) < len(weights):
         stream = io.BytesIO()
         paddle.save(kept, stream)
-        with staged_file(file) as staged:
+        with changing(folder, WEIGHTS), staged_file(file) as staged:
             staged.write(stream.getvalue())
-        renew_model_sums(folder, WEIGHTS)
 
 
 def _write_start(recipe: Recipe, start: Callable[[], LoadedModel]) -> None:

@@ -19,6 +19,7 @@ from nlpctl.config.dump import flat, recipe_values
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
 from nlpctl.files import read_json, sha256_of, write_json_atomic
+from nlpctl.layout import MANIFEST
 from nlpctl.runtime.run_directory import RunDirectory
 
 PLAN = "plan.json"
@@ -67,7 +68,8 @@ def make_plan(recipe: Recipe, source: Path | str, static_model: Path | None = No
     `static_model`: the prefix of the graph that replaces the source's own.
     """
     folder = Path(source)
-    files = sorted(path for path in folder.iterdir() if path.is_file()) if folder.is_dir() else []
+    found = folder.iterdir() if folder.is_dir() else ()
+    files = sorted(path for path in found if path.is_file() and path.name != MANIFEST)
     files += [] if static_model is None else sorted(static_model.parent.glob(f"{static_model.name}.pd*"))
     values = flat(recipe_values(recipe, everything=True))
     return {
