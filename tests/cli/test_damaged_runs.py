@@ -95,6 +95,7 @@ def changed(value, place, new):
 
 
 @pytest.mark.parametrize("file", ["manifest.json", "metrics.json", "mistakes.json"])
+@pytest.mark.slow
 def test_any_value_of_another_type(nlpctl, runs, file):
     """No command fails, whatever stands in the place of a value."""
     whole = json.loads((runs / file).read_text())
@@ -106,6 +107,7 @@ def test_any_value_of_another_type(nlpctl, runs, file):
                 assert ended.code == 0, (place, new, command, ended.err)
 
 
+@pytest.mark.slow
 def test_any_event_of_another_type(nlpctl, runs):
     lines = (runs / "events.jsonl").read_text().splitlines()
     save = {"time": 1.0, "event": "save", "step": 8, "checkpoint": "checkpoint-8", "best": "checkpoint-8"}

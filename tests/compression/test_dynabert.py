@@ -73,7 +73,11 @@ def outputs(recipe, source: Path, engine: str) -> tuple[np.ndarray, ...]:
     return model.predictor.outputs(model.task.collator(model.encoder, labelled=False)(features))
 
 
-@pytest.mark.parametrize("words", CASES + MORE, ids=lambda words: "-".join(words))
+@pytest.mark.parametrize(
+    "words",
+    [*CASES[:2], *(pytest.param(words, marks=pytest.mark.slow) for words in CASES[2:] + MORE)],
+    ids=lambda words: "-".join(words),
+)
 def test_a_narrow_network_is_a_model_like_any(tmp_path, words) -> None:
     recipe, source, run = made(tmp_path, *words)
     before = checksums(Path(source))

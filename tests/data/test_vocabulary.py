@@ -76,6 +76,7 @@ sys.stdout.write(f"{len(pieces)} {hashlib.sha256(chr(10).join(pieces).encode()).
 """
 
 
+@pytest.mark.slow
 def test_same_bytes_in_every_process():
     """The trainer of the tokenizers library alone would not: it numbers by hash map order."""
     found = set()

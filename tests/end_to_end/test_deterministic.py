@@ -28,6 +28,7 @@ def digests(run: Path) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("recipe", RECIPES)
+@pytest.mark.slow
 def test_two_processes_write_the_same_bytes(work, recipe, monkeypatch):
     """With dropout, two threads, and what Python draws anew in each process (hashes of text) drawn differently."""
     (work / "same_bilstm.yaml").write_text(BILSTM)

@@ -41,8 +41,8 @@ def one_by_one(work, *more: str) -> subprocess.Popen[str]:
     ("format", "head", "row"),
     [
         ("text", None, "{}"),
-        ("tsv", "id\ttext", "7\t{}"),
-        ("csv", "id,text", '7,"{}"'),
+        pytest.param("tsv", "id\ttext", "7\t{}", marks=pytest.mark.slow),
+        pytest.param("csv", "id,text", '7,"{}"', marks=pytest.mark.slow),
         ("jsonl", None, '{{"text": "{}"}}'),
     ],
 )
@@ -80,7 +80,7 @@ def test_batches_are_answered_as_they_are_read(work, base):
     assert [answer["text"] for answer in found] == texts
 
 
-@pytest.mark.parametrize("flush", [("--flush",), ()])
+@pytest.mark.parametrize("flush", [("--flush",), pytest.param((), marks=pytest.mark.slow)])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_interrupted_while_it_waits_for_a_line(work, base, flush, number):
     """Of what was read in whole windows every answer is there."""

@@ -59,6 +59,7 @@ def test_two_processes_train_as_one(work, weights, one, two):
     assert sorted(path.name for path in (two / "logs").glob("*.log")) == ["rank-0.log", "rank-1.log"]
 
 
+@pytest.mark.slow
 def test_accumulated_parts_train_as_one(work, weights, one):
     parts = work.train("parts", *PLAIN, *PARTS, "--gradient_accumulation_steps", "2")
     difference = alike(work, weights, one, parts)
@@ -86,6 +87,7 @@ sys.exit(main())
 """
 
 
+@pytest.mark.slow
 def test_all_ranks_end_with_the_same_weights(work, two, weights):
     """Bit by bit; and with those of the command line, so that they are a function of the recipe."""
     (work / "leave_weights.py").write_text(LEAVE_WEIGHTS)
@@ -167,6 +169,7 @@ def test_a_rank_that_lacks_memory(work, weights, two):
     assert 0.0 < difference < 1e-5
 
 
+@pytest.mark.slow
 def test_a_loss_that_is_no_number(work):
     """Each process tells of its own rows, and the parent shows those of the first."""
     words = ("train", "recipe.yaml", *PLAIN, *PARTS, "--nproc", "2", "--learning_rate", "1e30", "--warmup_ratio", "0")

@@ -148,7 +148,7 @@ def test_a_model_folder_simulates_too(loaded, tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"shared": [["bert.encoder.layers.7.linear1"]]}, "names bert.encoder.layers.7.linear1, which is no linear"),
+        ({"shared": [["bert.encoder.layers.7.linear1"]]}, "names bert.encoder.layers.7.linear1, which is not a linear"),
         ({"inputs": "guessed"}, "names channel_wise_abs_max and guessed, which this version of nlpctl does not know"),
         ({"moving_rate": None}, "is incomplete or damaged"),
     ],

@@ -245,7 +245,15 @@ def test_programs_that_cannot_be_run_are_told(exports, original, tmp_path):
     assert "lookup_table_v9" in done.report.proof.reason and not done.report.proof.possible
 
 
-@pytest.mark.parametrize("kind", ["static.save", "__model__ and __params__", "inference.zip", "npy"])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "static.save",
+        "npy",
+        pytest.param("__model__ and __params__", marks=pytest.mark.slow),
+        pytest.param("inference.zip", marks=pytest.mark.slow),
+    ],
+)
 def test_round_trips(exports, tmp_path, kind):
     """One of each kind; scripts/check_static_round_trips.py does all families, heads and formats."""
     original = exports.make_original(tmp_path / "model", "Bert", "QuestionAnswering", seed=3)

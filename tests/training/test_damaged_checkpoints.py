@@ -82,7 +82,7 @@ def test_the_one_before_is_taken(tiny, whole, killed, capsys, difference, name, 
     capsys.readouterr()
     tiny(run.path.name, *SETTINGS, resume=True)
     (line,) = [line for line in capsys.readouterr().err.splitlines() if "damaged" in line]
-    assert f"checkpoint-12 is damaged: {name} " in line and told in line and "goes on from checkpoint-9" in line
+    assert f"checkpoint-12 is damaged: {name} " in line and told in line and "continues from checkpoint-9" in line
     assert difference(run.model, whole.model) == 0.0
     assert steps(run) == [3, 6, 9, 12] and (run.checkpoints / "damaged-checkpoint-12").is_dir()
     assert all(damage_of(path) is None for path in checkpoints_in(run.checkpoints))
