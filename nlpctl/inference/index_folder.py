@@ -1,8 +1,9 @@
 """The folder of an index of texts: its content, and whether it still matches its model. Imports no faiss.
 
-    index.faiss     the vectors, float32 texts.jsonl     one text per line, as a JSON string; line i (from 0) has vector
-    i recipe.yaml     the text encoding and the network manifest.json   kind, number and width of the vectors; the model
-    and the SHA-256 of its files
+    index.faiss     the vectors, float32
+    texts.jsonl     one text per line, as a JSON string; line i (from 0) has vector i
+    recipe.yaml     the text encoding and the network
+    manifest.json   kind, number and width of the vectors; the model and the SHA-256 of its files
 """
 
 from __future__ import annotations

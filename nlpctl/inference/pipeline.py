@@ -1,7 +1,7 @@
 """From examples to predictions: features, batches of similar length, an engine, and back in order.
 
     rows --> windows --> features, tokens, padded batches  |  the engine  |  predictions --> what is written
-             in its own thread                        | this thread  |  in its own thread
+             in its own thread                             | this thread  |  in its own thread
 
 Each stage is at most one window ahead of the next, so memory is constant.
 """

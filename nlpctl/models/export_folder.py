@@ -57,7 +57,11 @@ class Check:
 
 @dataclass(frozen=True)
 class Graph:
-    """One graph file set. `method`: how an int8 graph was made ("dynamic", "static", "ptq", "qat"), else None."""
+    """One graph file set.
+
+    `method`: how it was changed ("dynamic", "static", "ptq", "qat", "embeddings", "ptq+embeddings"); None: as exported.
+    Format, precision and method together are unique within an export.
+    """
 
     format: GraphFormat
     precision: Literal["fp32", "int8"]

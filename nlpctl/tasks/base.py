@@ -36,7 +36,7 @@ class Task(ABC):
     label_names: tuple[str, ...] = ("labels",)  # the entries of a batch that the network does not take
     hides: bool = False  # whether labelled batches pass through `hide`
     graph_scores: bool = True  # whether an export, which takes what batches without labels hold, can be scored
-    shortens: bool = True  # whether the network takes any sequence of one token, or needs a whole template
+    shortens: bool = True  # whether the network accepts a single token; False: inputs need a whole template
     output_names: tuple[str, ...] = ("logits",)  # of the network's outputs for batches without labels
     independent: bool = False  # whether the labels of a text are decided one by one
     graph_tolerance: float = 1e-4  # most that an fp32 graph's outputs may differ; a share of them where above 1
@@ -81,12 +81,18 @@ class Task(ABC):
         return
 
     def features(self, example: Any, encoder: TextEncoder) -> Sequence[Any]:
-        """The parts of an example that each fit the window; for most tasks the example itself."""
+        """The parts of an example that each fit the window; for most tasks the example itself.
+
+        Every part has `byte_length`, by which batches are sorted.
+        """
         return (example,)
 
     @abstractmethod
     def collator(self, encoder: TextEncoder, *, labelled: bool) -> Callable[[Sequence[Any]], Batch]:
-        """A picklable function from features to a padded NumPy batch."""
+        """From features to a padded NumPy batch: a `Collator` (data/collate.py), or a picklable object like it.
+
+        Its `encodings` tokenises features and its `arrays` pads them, which the pipeline does apart; a call does both.
+        """
 
     def hide(self, batch: Batch, generator: np.random.Generator | None) -> Batch:
         """Mask a labelled batch, for tasks with `hides`.

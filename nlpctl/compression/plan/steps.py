@@ -1,8 +1,8 @@
 """The folders of a strategy and their dependencies.
 
-    networks/NAME     a network made from the source: width-0.75, student, original+qat, fewer-words exports/NAME      a
-    network's fp32 graphs: original, width-0.75, student, fewer-words candidates/NAME   an export with one graph in 8
-    bits or with smaller embeddings
+    networks/NAME     a network made from the source: width-0.75, student, original+qat, fewer-words
+    exports/NAME      a network's fp32 graphs: original, width-0.75, student, fewer-words
+    candidates/NAME   an export with one graph in 8 bits or with smaller embeddings
 
 Names identify how a folder was made, so that existing folders can be reused. Imports no Paddle.
 """

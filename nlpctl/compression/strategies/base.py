@@ -3,11 +3,14 @@
 A new strategy is one module in this folder, and one entry of STRATEGIES in registry.py. The module holds a class:
 
 - `Int8Strategy`: another way to quantise an fp32 graph to 8 bits. Define `graph` (its description) and `write`.
-- `GraphStrategy`: any other change of a graph.
+- `CalibratedInt8`: the same, from the ranges of activations on training rows, which `making.rows()` gives.
+- `GraphStrategy`: any other change of a graph. Define `kind` and `make_graph`.
 - `NetworkStrategy`: another network. Define the steps in `networks` and make one of them in `make_network`.
-- `Strategy`: no new files; an engine runs the fp32 graphs in another way.
+- `Strategy`: no new files; an engine runs the fp32 graphs in another way. Define `kind` and `runs_on`.
 
-Define `name` and `help`, and override what else applies: by default nothing is needed, read or refused. The parser, the
+Define `name` and `help`, and override what else applies: by default nothing is needed, read or refused. Settings in
+`reads` are fields of section compression: PaddleNLP's, or one added to config/compression_keys.py.
+tests/compression/test_new_strategy.py has two complete examples. The parser, the
 plan, the budget, the checks, `nlpctl export` and the help read these attributes. Import Paddle only inside `check`,
 `make_network` and `make_graph`: `check` runs before anything is made, the others run in a separate process. A step is
 pickled with its strategy, so your module only has to be importable. An instance has no state.

@@ -24,10 +24,10 @@ class TaskInfo:
     rows: str  # its subclass of nlpctl.data.task_rows.TaskRows
 
     # -- what it reads of a recipe --
-    keys: tuple[str, ...] = ()  # those that not every task reads, or whole sections of them
+    keys: tuple[str, ...] = ()  # those of TASK_KEYS (config/task_checks.py) that it reads, or whole sections
     formats: tuple[str, ...] = ()  # values of data.format that not every task can read
     checks: tuple[Check, ...] = ()  # of its own, made before training
-    labelled: bool = True  # it has a label set
+    labelled: bool = True  # it has a label set; equals `has_labels` of its rows
     pairs: bool = False  # it needs data.columns.text_pair
     tags: bool = False  # it labels words, not texts
     window_frame: int | None = None  # least tokens next to the text where windows must overlap; None: nothing to check
@@ -40,7 +40,7 @@ class TaskInfo:
     explainable: bool = False  # its network gives a label to a text as a whole, and `log_odds` of it
     augmentable: bool = False  # a changed text keeps its labels
     vectors: bool = False  # its predictions are vectors of texts
-    taught: bool = False  # a student can learn its logits: distill
+    taught: bool = False  # its logits can teach a student: distill
     soft_loss: str | None = None  # compares the outputs of two networks: dynabert; see networks/soft_targets.py
     network_class: str | None = None  # the task of PaddleNLP's XForCLASS where nothing else names one
 

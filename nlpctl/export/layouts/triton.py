@@ -1,8 +1,9 @@
 """A model repository of Triton: https://docs.nvidia.com/deeplearning/triton-inference-server (model repository,
 model configuration).
 
-    REPOSITORY/NAME/config.pbtxt         ModelConfig of Triton's model_config.proto REPOSITORY/NAME/1/model.onnx for the
-    backend onnxruntime REPOSITORY/NAME/labels.txt           if an output has one value per label
+    REPOSITORY/NAME/config.pbtxt         ModelConfig of Triton's model_config.proto
+    REPOSITORY/NAME/1/model.onnx         for the backend onnxruntime
+    REPOSITORY/NAME/labels.txt           if an output has one value per label
     REPOSITORY/NAME/nlpctl/              tokenizer, labels, task: for clients; Triton ignores such folders
     REPOSITORY/NAME_int8_dynamic/ ...    the same for each further graph
 """

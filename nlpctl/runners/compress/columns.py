@@ -43,7 +43,7 @@ def line(row: Row, reference: Row, metric: Metric) -> str:
     speed = max(row.speeds, key=lambda each: each.batch_size)
     drop = points_text(metric.drop(row.score, reference.score))
     return (
-        f"{row.name}: {metric.name} {row.score:.4f} ({drop}), {speed.times:.2f}times as fast (batch "
+        f"{row.name}: {metric.name} {row.score:.4f} ({drop}), {speed.times:.2f} times as fast (batch "
         f"{speed.batch_size}), {row.size_mb:,.1f} MB"
     )
 

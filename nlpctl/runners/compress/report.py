@@ -18,7 +18,7 @@ FORMAT = 1
 JSON, MARKDOWN, HTML = "report.json", "report.md", "report.html"
 
 HOW = (
- "Scores are on dev, computed by the engine of the row. Speeds are of the engine alone, on dev rows batched by "
+    "Scores are on dev, computed by the engine of the row. Speeds are of the engine alone, on dev rows batched by "
     "length; the fastest round of every batch counts. `times`: speed-up over the uncompressed model in fp32, measured "
     "in alternating rounds, not a ratio of two rows of this table. Difference: the largest absolute difference of any "
     "output; alike: the share of dev rows with the same decision as the uncompressed model. Disk: the graph; memory: "
