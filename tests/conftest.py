@@ -48,7 +48,10 @@ def ctrl_c_works() -> None:
 @pytest.fixture(scope="session")
 def with_paddle(tmp_path_factory: pytest.TempPathFactory, private_cache: Path) -> Iterator[CommandLines]:
     """Command lines in forked processes that find Paddle imported."""
-    modules = ("paddlenlp.trainer", "paddlenlp.transformers", "paddle.inference", "nlpctl.cli.app")
+    modules = ("paddlenlp.trainer", "paddlenlp.transformers", "paddle.inference", "onnxruntime", "nlpctl.cli.app")
+    modules += ("nlpctl.training.train_and_score", "nlpctl.inference.auto", "nlpctl.inference.parity")
+    modules += ("nlpctl.runners.train", "nlpctl.runners.predict", "nlpctl.runners.evaluate")
+    modules += ("nlpctl.export.write_graphs",)
     with command_lines(tmp_path_factory.mktemp("heavy"), *modules) as lines:
         yield lines
 
