@@ -187,24 +187,16 @@ class _Answering:
 
     def _answered(self, rows: list[Any], predictions: list[list[Any]]) -> _Part:
         policy, bad, lines = self.recipe.data.on_bad_row, 0, []
-        answers = iter(self._answers([row for row in rows if not isinstance(row, BadRow)], predictions))
-        for row in rows:
-            if not isinstance(row, BadRow):
-                lines.append(_to_json(next(answers)))
-                continue
-            bad += 1
-            try:
-                check_bad_row(row, policy)
-            except UserError as error:
-                return _Part(_joined(lines), len(rows), bad, error)
-            lines.append(_to_json(bad_answer(row)))
+        answered = answers(self.source.task_rows, self.model.task, rows, predictions)
+        for row, answer in zip(rows, answered, strict=True):
+            if isinstance(row, BadRow):
+                bad += 1
+                try:
+                    check_bad_row(row, policy)
+                except UserError as error:
+                    return _Part(_joined(lines), len(rows), bad, error)
+            lines.append(_to_json(answer))
         return _Part(_joined(lines), len(rows), bad, None)
-
-    def _answers(self, examples: Sequence[Any], predictions: list[list[Any]]) -> Iterator[dict[str, Any]]:
-        """The JSON object for each example: the input and the prediction."""
-        answered = self.source.task_rows.answered
-        for example, answer in zip(examples, self.model.task.answers(examples, predictions), strict=True):
-            yield answered(example) | answer
 
 
 def _joined(lines: list[str]) -> str:
