@@ -35,7 +35,6 @@ class TrainedModel:
     encoder: TextEncoder
     predictor: Predictor
 
-
     def predictions(self, examples: Sequence[Any], batch_size: int) -> list[list[Any]]:
         """The predictions for labelled examples, in order; per example, one prediction per feature."""
         pipeline = scoring(self.task, self.encoder, self.predictor)

@@ -43,10 +43,6 @@ class Rule:
     steps: tuple[Step, ...]
     where: str
 
-    @property
-    def is_pattern(self) -> bool:
-        return any(_PLACEHOLDER.search(name) for name in self.static)
-
 
 @dataclass(frozen=True)
 class NameMap:

@@ -171,8 +171,6 @@ class Workbench:
         return self._recipes[export]
 
 
-
-
 def _empty(folder: Path) -> None:
     for path in folder.iterdir():
         shutil.rmtree(path) if path.is_dir() else path.unlink()
