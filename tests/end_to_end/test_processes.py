@@ -119,6 +119,7 @@ def test_a_rank_that_fails_is_shown(work):
     assert work.manifest("failing")["state"] == "failed"
 
 
+@pytest.mark.slow
 def test_stopped_and_resumed(work, weights, two):
     words = ("train", "recipe.yaml", *PLAIN, *PARTS, "--nproc", "2", "--set", "training.output_dir=two-stopped")
     checkpoint = work / "two-stopped" / "checkpoints" / "checkpoint-8"
