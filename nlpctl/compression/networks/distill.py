@@ -33,7 +33,7 @@ from nlpctl.compression.networks.taught_task import taught
 from nlpctl.compression.networks.teacher import Answers, Teacher, open_teacher
 from nlpctl.compression.networks.training import read_data, train_network
 from nlpctl.compression.plan.files import extra_files, usable_student
-from nlpctl.compression.plan.hooks import training_loss
+from nlpctl.compression.user_functions import label_loss
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.data.examples import ExampleList
@@ -101,7 +101,7 @@ def _task(recipe: Recipe, teacher: Teacher, data: TrainingData, answers: Answers
             start_embedding(teacher, student)
         return layer_losses(recipe, teacher, student)
 
-    criterion = None if recipe.compression.criterion is None else training_loss(recipe, task)
+    criterion = None if recipe.compression.criterion is None else label_loss(recipe, task)
     return taught(task, recipe, answers, criterion, prepare)
 
 

@@ -29,7 +29,7 @@ from nlpctl.compression.networks.training import (
     read_data,
     train_network,
 )
-from nlpctl.compression.plan.hooks import training_loss
+from nlpctl.compression.user_functions import label_loss
 from nlpctl.config.schema import Recipe
 from nlpctl.data.encoders import build_encoder
 from nlpctl.data.splits import TrainingData
@@ -90,7 +90,7 @@ def narrowed(recipe: Recipe, source: str, width: Fraction, data: TrainingData, t
         task,
         features,
         task.collator(encoder, labelled=True),
-        training_loss(recipe, task),
+        label_loss(recipe, task),
         recipe.training.per_device_train_batch_size,
     )
     before = PrunedShape.of(model.network)

@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import paddle
 
-from nlpctl.compression.plan.hooks import Loss
 from nlpctl.data.collate import Batch, raise_failure
 from nlpctl.models.pruned import Kept, PrunedShape, encoder_layers
 from nlpctl.tasks.base import Task, as_tuple
+from nlpctl.training.user_loss import Loss
 
 
 @dataclass(frozen=True)

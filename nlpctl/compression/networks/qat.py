@@ -28,7 +28,7 @@ from nlpctl.compression.networks.training import (
     read_data,
     train_network,
 )
-from nlpctl.compression.plan.hooks import training_loss
+from nlpctl.compression.user_functions import label_loss
 from nlpctl.config.schema import GroupSection, Recipe
 from nlpctl.data.collate import Batch
 from nlpctl.data.encoders import build_encoder
@@ -88,7 +88,7 @@ def train_qat(recipe: Recipe, source: str, run: RunDirectory, setup: ProcessSetu
     if _learns_bounds(recipe):
         group = GroupSection(match=(f"*.{CLIP}",), learning_rate=CLIP_RATE, weight_decay=0.0)
         own = replace(own, optimizer=replace(own.optimizer, groups=(*own.optimizer.groups, group)))
-    task, loss = make_task(own, data.labels), training_loss(own, make_task(own, data.labels))
+    task, loss = make_task(own, data.labels), label_loss(own, make_task(own, data.labels))
 
     def in_int8(
         network: paddle.nn.Layer,
