@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from itertools import islice
 
 _SHOWN = 12
 
@@ -29,3 +30,9 @@ def listed(options: Iterable[str]) -> str:
     names = [str(option) for option in options]
     more = f", ... ({len(names)} in all)" if len(names) > _SHOWN else ""
     return (", ".join(repr(name) for name in names[:_SHOWN]) or "none") + more
+
+
+def and_more(names: Collection[str], most: int = 4) -> str:
+    """The first `most` names, and how many more there are: a, b and 3 more. "" for none."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(islice(names, most)) + more

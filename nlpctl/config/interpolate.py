@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from nlpctl.config.keys import all_keys, nearest_key
+from nlpctl.config.load_log import LoadLog
 from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode
-from nlpctl.config.reading import Findings
 
 _PATTERN = re.compile(r"\$\$\{|\$\{([^{}]*)\}|\$\{")
 
 
-def interpolate(tree: TableNode, findings: Findings) -> TableNode:
-    """`tree` with every reference replaced; unknown names and cycles are added to `findings`."""
-    return _Interpolator(tree, findings).table(tree, "")
+def interpolate(tree: TableNode, log: LoadLog) -> TableNode:
+    """`tree` with every reference replaced; unknown names and cycles are added to `log`."""
+    return _Interpolator(tree, log).table(tree, "")
 
 
 def escape(text: str) -> str:
@@ -31,8 +31,8 @@ class _Unresolved(Exception):
 
 
 class _Interpolator:
-    def __init__(self, tree: TableNode, findings: Findings):
-        self.tree, self.findings = tree, findings
+    def __init__(self, tree: TableNode, log: LoadLog):
+        self.tree, self.log = tree, log
         self.cycles: set[frozenset[str]] = set()  # those reported
 
     def table(self, table: TableNode, prefix: str) -> TableNode:
@@ -119,5 +119,5 @@ class _Interpolator:
         return node
 
     def _fail(self, node: ScalarNode, dotted: str, message: str, hint: str) -> NoReturn:
-        self.findings.report(dotted, node.origin, message, hint)
+        self.log.report(dotted, node.origin, message, hint)
         raise _Unresolved

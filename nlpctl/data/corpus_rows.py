@@ -28,7 +28,6 @@ class CorpusRows(TaskRows):
     """Rows of masked language model training: the text column, or a .txt file with a text per line."""
 
     endings = {**TABLES, ".txt": "text"}
-    has_labels = False
     in_windows = True
 
     @property

@@ -49,7 +49,6 @@ class QuestionRows(TaskRows):
     """
 
     endings = {".json": "squad", ".jsonl": "jsonl"}
-    has_labels = False
     in_windows = True
 
     @property

@@ -41,7 +41,6 @@ class RetrievalRows(TaskRows):
     are computed.
     """
 
-    has_labels = False
     together = False
 
     @property
@@ -65,6 +64,7 @@ class RetrievalRows(TaskRows):
             return RetrievalExample(text, None, None, True)
         pair = checked_text(values[columns.text_pair], "second text")
         negative = None if columns.negative is None else _optional_text(values[columns.negative], "negative text")
+        # The label column is optional: most retrieval data consist of matching pairs only.
         matches = columns.label not in values or is_match(label_name(values[columns.label]))
         return RetrievalExample(text, pair, negative, matches)
 

@@ -32,7 +32,7 @@ class TaskRows(ABC):
     """How the rows of one task become examples."""
 
     endings: Mapping[str, str] = TABLES  # file ending -> format, where data.format is auto
-    has_labels: bool = True  # False: the task has no label set
+    labelled: bool = True  # `labelled` of the task's TaskInfo; set by task_rows()
     plain_column: str | None = None  # what a line of plain text is for predict; None if a row needs more
     in_windows: bool = False  # True: what is longer than data.max_seq_length is read in windows, not cut
     together: bool = True  # False: the texts of a row are read apart from each other, not as one sequence
@@ -97,4 +97,7 @@ class TaskRows(ABC):
 
 def task_rows(task: str, data: DataSection) -> TaskRows:
     """How the task called `task` reads its rows; the recipe's checks have made sure that it exists."""
-    return load_class(task_info(task).rows)(data)
+    info = task_info(task)
+    rows = load_class(info.rows)(data)
+    rows.labelled = info.labelled
+    return rows

@@ -14,6 +14,7 @@ from nlpctl.data.lines import read_lines
 from nlpctl.data.units import UnitTokenizer
 from nlpctl.errors import Problem, UserError
 from nlpctl.models.parameters import named
+from nlpctl.names import and_more
 
 KEY = "model.add_tokens"
 
@@ -37,9 +38,9 @@ class AddedTokens:
         lines = []
         if self.new:
             first, last = min(self.pieces), max(self.pieces)
-            lines.append(f"added {len(self.new):,} tokens, ids {first:,} to {last:,}: {_listed(self.new)}")
+            lines.append(f"added {len(self.new):,} tokens, ids {first:,} to {last:,}: {and_more(self.new, 8)}")
         if self.known:
-            lines.append(f"in the vocabulary already: {_listed(self.known)}")
+            lines.append(f"in the vocabulary already: {and_more(self.known, 8)}")
         return lines
 
 
@@ -152,7 +153,3 @@ def _check_units(tokenizer: UnitTokenizer, words: Sequence[str]) -> None:
     ]
     if problems:
         raise UserError(problems=problems)
-
-
-def _listed(words: Sequence[str], count: int = 8) -> str:
-    return ", ".join(words[:count]) + (f" and {len(words) - count:,} more" if len(words) > count else "")

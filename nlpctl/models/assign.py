@@ -15,6 +15,7 @@ import numpy as np
 
 from nlpctl.errors import UserError
 from nlpctl.models.weights import to_float32
+from nlpctl.names import and_more
 
 
 @dataclass(frozen=True)
@@ -64,7 +65,7 @@ def assign(network: Any, prefix: str, arrays: Mapping[str, np.ndarray], rules: R
     untrained = set(fresh) - (_pooler(prefix, parameters) if rules.pooler_unused else set())
     if untrained and not rules.head_may_be_fresh:
         raise UserError(
-            f"the task head was never trained: {_some(sorted(untrained))} not in the weights",
+            f"the task head was never trained: {and_more(sorted(untrained), 3)} not in the weights",
             where=where,
             hint="train it first (nlpctl train), then give the run directory or its model folder",
         )
@@ -109,10 +110,11 @@ def _pooler(prefix: str, names: Collection[str]) -> set[str]:
 
 def _missing(missing: list[str], total: int, prefix: str, arrays: Mapping[str, Any], where: str) -> UserError:
     if len(missing) == total:
-        why = f"none of the encoder's {total} parameters is in the file, whose names begin like {_some(sorted(arrays))}"
+        names = and_more(sorted(arrays), 3)
+        why = f"none of the encoder's {total} parameters is in the file, whose names begin like {names}"
         hint = f"config.json asks for a {prefix!r} network: its model_type and the weights must belong together"
     else:
-        why = f"{len(missing)} of the encoder's {total} parameters are not in the file: {_some(missing)}"
+        why = f"{len(missing)} of the encoder's {total} parameters are not in the file: {and_more(missing, 3)}"
         hint = "the file is incomplete, or config.json (number of layers?) belongs to another model"
     return UserError(f"{why}; they would stay random", where=where, hint=hint)
 
@@ -128,7 +130,7 @@ def _check_surplus(
     surplus = [name for name in sorted(arrays) if name.startswith(f"{prefix}.") and not expected(name)]
     if surplus and not rules.tolerate_surplus:
         raise UserError(
-            f"{len(surplus)} encoder parameters of the file have no place in the network: {_some(surplus)}",
+            f"{len(surplus)} encoder parameters of the file have no place in the network: {and_more(surplus, 3)}",
             where=where,
             hint="config.json does not belong to these weights, or asks for something PaddleNLP's network lacks",
         )
@@ -152,8 +154,3 @@ def _check_shapes(parameters: Mapping[str, Any], arrays: Mapping[str, np.ndarray
             raise UserError(message, where=where, hint="the weights are quantised or damaged: copy the original ones")
         if not np.isfinite(to_float32(arrays[name])).all():
             raise UserError(f"{name} holds NaN or infinite values", where=where, hint="use an earlier checkpoint")
-
-
-def _some(names: Collection[str], count: int = 3) -> str:
-    shown = ", ".join(list(names)[:count])
-    return f"{shown} and {len(names) - count} more" if len(names) > count else shown

@@ -107,6 +107,21 @@ def read_manifest(folder: Path) -> ExportManifest:
 
     UserError: a file is missing or altered, export.json is damaged, or from a newer nlpctl.
     """
+    manifest, sums = _read(folder)
+    check_sums(folder, sums, "export", EXPORT_MANIFEST, _AGAIN)
+    return manifest
+
+
+def read_checked_manifest(folder: Path) -> ExportManifest:
+    """Read export.json of a folder whose files this process has written, or compared with their checksums before.
+
+    Hashing takes about a second per GB, which a command pays once.
+    """
+    return _read(folder)[0]
+
+
+def _read(folder: Path) -> tuple[ExportManifest, dict[str, str]]:
+    """export.json and the checksums in it. UserError if it is damaged, or from a newer nlpctl."""
     file = folder / EXPORT_MANIFEST
     content = read_json(file)
     if content.get("format") != FORMAT:
@@ -118,11 +133,10 @@ def read_manifest(folder: Path) -> ExportManifest:
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         message = f"is incomplete or damaged ({type(error).__name__}: {error})"
         raise UserError(message, where=str(file), hint=_AGAIN) from None
-    check_sums(folder, sums, "export", EXPORT_MANIFEST, _AGAIN)
     unlisted = [name for graph in manifest.graphs for name in graph.files if name not in sums]
     if unlisted:
         raise UserError(f"has no checksum of {unlisted[0]}", where=str(file), hint=_AGAIN)
-    return manifest
+    return manifest, sums
 
 
 def _parse(content: Mapping[str, Any]) -> ExportManifest:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from nlpctl.models.weights import to_float32
+from nlpctl.names import and_more
 
 CRF_TRANSITIONS = "crf.transitions"
 CRF_ENDS = 2  # start and stop, behind the tags
@@ -37,14 +38,14 @@ class Extension:
         lines = [
             "the label set changed; kept from the old model:",
             f"  whole: {len(self.encoder)} parameters of the encoder, {self.encoder[0]} to {self.encoder[-1]}",
-            f"  the places of {_listed(self.kept)} in {', '.join(self.parameters)}",
+            f"  the places of {and_more(self.kept, 8) or 'no label'} in {', '.join(self.parameters)}",
         ]
         if CRF_TRANSITIONS in self.parameters:
             lines.append("  the transitions between these, from the CRF's start and to its stop")
         if self.new:
-            lines.append(f"newly initialised: the places of {_listed(self.new)}")
+            lines.append(f"newly initialised: the places of {and_more(self.new, 8)}")
         if self.dropped:
-            lines.append(f"dropped: the places of {_listed(self.dropped)}")
+            lines.append(f"dropped: the places of {and_more(self.dropped, 8)}")
         return lines
 
 
@@ -118,8 +119,3 @@ def _merged(
         return None
     merged[..., to] = trained[..., at]
     return merged
-
-
-def _listed(labels: Sequence[str], count: int = 8) -> str:
-    shown = ", ".join(labels[:count])
-    return f"{shown} and {len(labels) - count} more" if len(labels) > count else shown or "no label"

@@ -64,7 +64,8 @@ def train_width(recipe: Recipe, source: str, width: Fraction, run: RunDirectory,
     """Train `source` at `width` (heads and neurons of each layer) in `run`; returns the folder of the best model.
 
     An interrupted training is resumed; a finished one is kept. The source is only read. UserError: it has no layers
-    that can be narrowed, or the data does not fit. RunFailed, Interrupted: see `train`.
+    that can be narrowed, or the data does not fit. RunFailed: the training itself failed.
+    Interrupted: Ctrl-C or SIGTERM; the next call resumes it.
     """
     if run.is_finished:
         return run.model

@@ -78,7 +78,8 @@ def train_qat(recipe: Recipe, source: str, run: RunDirectory, setup: ProcessSetu
 
     The returned model simulates int8 in every command; `make_plain` undoes that. The loss is compression.criterion, or
     the task's. An interrupted training is resumed; a finished one is kept. The source is only read. UserError: nothing
-    in it can be int8, or the data does not fit. RunFailed, Interrupted: see `train`.
+    in it can be int8, or the data does not fit. RunFailed: the training itself failed.
+    Interrupted: Ctrl-C or SIGTERM; the next call resumes it.
     """
     if run.is_finished:
         return run.model
