@@ -38,6 +38,7 @@ class LoaderFailure:
     def of(cls, error: Exception) -> LoaderFailure:
         if isinstance(error, NlpctlError):
             return cls(error.problems, isinstance(error, UserError))
+        # A traceback does not survive the pipe to the parent process, so the place is kept as text.
         frame = traceback.extract_tb(error.__traceback__)[-1]
         message = f"making a batch failed: {type(error).__name__}: {error} ({frame.filename}:{frame.lineno})"
         return cls((Problem(message),), user=False)
@@ -125,6 +126,7 @@ def pad_batch(encodings: Sequence[Encoding], pad_id: int, pad_token_type_id: int
 def padded(rows: Sequence[Sequence[int]], width: int, value: int) -> np.ndarray:
     """`rows` as one int64 array [rows, width], filled up with `value` on the right."""
     array = np.full((len(rows), width), value, np.int64)
+    # One masked assignment: a loop over rows is several times slower for large batches.
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     values = np.fromiter(chain.from_iterable(rows), np.int64, int(lengths.sum()))
     array[np.arange(width) < lengths[:, None]] = values

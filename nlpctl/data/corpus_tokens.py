@@ -48,15 +48,17 @@ class CorpusTokens:
         self._word_by_word = "wordpiece_tokenizer" in vars(tokenizer)
 
     def windows(self, text: str) -> list[Window]:
-        """The text from beginning to end; windows end with a word where they can. None if it has no token."""
+        """Consecutive windows that cover the text and end at word boundaries where possible; [] if it has no tokens."""
         grouped = self._words(text, self._whole_words)
         ids = [piece for word in grouped for piece in word]
         words = [number for number, word in enumerate(grouped) for _ in word]
         cuts, start = [], 0
         while len(ids) - start > self._room:
             end = start + self._room
+            # A word cut in two would be masked in one half only; the other half would give it away.
             while end > start and words[end] == words[end - 1]:
                 end -= 1
+            # A single word longer than the window is cut after all.
             cuts.append((start, end if end > start else start + self._room))
             start = cuts[-1][1]
         if len(ids) > start:
@@ -76,6 +78,7 @@ class CorpusTokens:
         ids += self._plain(text[end:])
         windows, done = [], 0
         while done < len(masks):
+            # A quarter of the window before the mask, three quarters after it: the rest may hold further masks.
             start = max(0, min(masks[done] - self._room // 4, len(ids) - self._room))
             stop = start + self._room
             # A mask near the end of the window sees little of what follows: leave it to the next one.
@@ -89,6 +92,7 @@ class CorpusTokens:
     def _plain(self, text: str) -> list[int]:
         """Ids of a text in which no mask is meant, whatever the tokenizer makes of it."""
         ids = [piece for word in self._words(text, None) for piece in word]
+        # A text that spells the mask token in another way, such as [mask] after lower-casing, asks for no answer.
         return [self._tokenizer.unk_token_id if i == self.mask_id else i for i in ids]
 
     def _words(self, text: str, whole_words: WholeWords | None) -> list[list[int]]:

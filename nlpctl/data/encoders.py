@@ -55,6 +55,7 @@ class PaddleTextEncoder(TextEncoder):
             return_attention_mask=False,
             verbose=False,
         )
+        # The tokenizer returns no types for models that take none; empty lists keep the rows aligned.
         rows = batch["input_ids"]
         types = batch["token_type_ids"] if self.uses_token_types else [[] for _ in rows]
         return [Encoding(*row) for row in zip(rows, types, strict=True)]
@@ -91,6 +92,8 @@ class FastTextEncoder(TextEncoder):
 
     def _pair(self, text: str, pair: str, max_length: int) -> Encoding:
         room = max_length - 3
+        # Each text needs at most `room` pieces whatever the other one is, so long texts are not tokenised to their
+        # ends.
         first, second = self._wordpiece.ids(text, room), self._wordpiece.ids(pair, room)
         keep_first, keep_second = longest_first(len(first), len(second), room)
         ids = [self._cls, *first[:keep_first], self._sep, *second[:keep_second], self._sep]

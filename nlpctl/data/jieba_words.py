@@ -15,8 +15,10 @@ def load_jieba(kept_whole: tuple[str, ...] = ()) -> Any:
     """
     import jieba
 
+    # Its loading messages would go to stderr, between progress bars.
     jieba.setLogLevel(logging.WARNING)
     segmenter = jieba.Tokenizer()
+    # Otherwise the dictionary is read with the first text, in the middle of a timed or forked section.
     segmenter.initialize()
     for word in kept_whole:
         segmenter.add_word(word)

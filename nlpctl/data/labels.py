@@ -81,6 +81,7 @@ class LabelSet:
         distinct: set[str] = set()
         for name in names:
             distinct.add(name)
+            # Checked while reading: a column of free text would fill the memory first.
             if len(distinct) > MAX_COLLECTED:
                 raise UserError(
                     f"more than {MAX_COLLECTED} different labels", where=where,
@@ -93,7 +94,9 @@ class LabelSet:
                 hint="check data.columns.label, or give data.labels",
             )  # fmt: skip
         if all(_INTEGER.fullmatch(name) for name in distinct):
+            # By number, so that 10 comes after 9; the name breaks ties such as 1 and +1.
             return cls(sorted(distinct, key=lambda name: (int(name), name)))
+        # Sorted, so that ids do not depend on the order of the rows: a shuffled file gives the same model.
         return cls(sorted(distinct))
 
 
@@ -121,6 +124,7 @@ def label_name(value: Any) -> str:
         if not name:
             raise ValueError("blank label")
         return name
+    # bool is a Number too, and str(True) is not what JSON and YAML files say.
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Number) and not isinstance(value, complex):

@@ -43,6 +43,7 @@ class MatchingRows(TextRows):
         if self.data.labels is not None:
             return labels
         try:
+            # False sorts before True, so the second output is the probability of a match whatever order the file has.
             return LabelSet(sorted(labels, key=is_match))
         except ValueError:
             raise UserError(

@@ -44,6 +44,7 @@ class MultiLabelRows(TextRows):
         for name in row_labels(values[columns.label], self.data.label_separator):
             ids.add(known_label(name, labels))
             ids.update(labels.id(above) for above in ancestors(name))
+        # Sorted, so that rows with the same labels compare equal and deduplicate.
         return MultiLabelExample(text, pair, tuple(sorted(ids)))
 
     def settle_labels(self, labels: LabelSet) -> LabelSet:

@@ -110,6 +110,7 @@ class FunctionRows:
 
     def __iter__(self) -> Iterator[Row | BadRow]:
         function = import_function(self.reader, "data.reader", "a function that yields dicts")
+        # Without files the reader is called once, without arguments.
         for arguments in [(str(path),) for path in self.files] or [()]:
             source = f"{self.reader}({', '.join(arguments)})"
             empty = True
@@ -131,6 +132,7 @@ def _call_reader(
     except Exception as error:
         hint = "a reader takes the path of a file (or nothing where data names no files) and yields dicts"
         raise UserError(f"the reader failed when called: {raised(error, __file__)}", where=source, hint=hint) from None
+    # A for loop could not tell errors of the generator from those of the code that consumes the rows.
     while True:
         try:
             values = next(rows)

@@ -63,7 +63,9 @@ def places(rows: Iterable[Row | BadRow], reader: ExampleReader, examples: Sequen
         same = next((i for i in same_length if examples[i] == placed.item), None)
         if same is not None:
             found[same] = placed.where
+            # Each row is used once, so that a repeated example gets the places of different rows.
             same_length.remove(same)
+            # Everything asked for is found: the rest of a large file need not be read.
             if not any(waiting.values()):
                 break
     return _repeated(found, examples)

@@ -68,6 +68,7 @@ def question_windows(
     """
     ranges = list(window_ranges(len(context), free, stride))
     first, last = gold_pieces(context, answers)
+    # An answer longer than the overlap may be whole in no window at all.
     split = not any(_within(first, one) and _within(last, one) for one in ranges)
     windows = []
     for one in ranges:
@@ -101,6 +102,7 @@ def _pieces_of(context: Pieces, answer: GoldAnswer) -> tuple[tuple[int, int], bo
     if answer.start is None:
         return None
     start, end = answer.start, answer.start + len(answer.text)
+    # side=right: a piece that ends where the answer starts does not touch it.
     first = int(np.searchsorted(context.spans[:, 1], start, side="right"))
     last = int(np.searchsorted(context.spans[:, 0], end, side="left")) - 1
     if first > last:
@@ -155,6 +157,7 @@ class WindowCollator(Collator):
             batch["start_positions"] = _positions(shifts, [window.first for window in examples])
             batch["end_positions"] = _positions(shifts, [window.last for window in examples])
             batch["places"] = np.zeros(batch["input_ids"].shape, np.float32)
+            # [CLS] stays allowed: it stands for no answer in this window.
             batch["places"][:, NULL_POSITION] = 1
             for row, (shift, window) in enumerate(zip(shifts, examples, strict=True)):
                 batch["places"][row, shift + window.begin : shift + window.end] = 1

@@ -62,8 +62,10 @@ class Records:
         headers: dict[bytes, Path] = {}
         lines: list[bytes] = []
         for path in files:
+            # Bytes, not text: decoding and encoding again could change line ends or bad rows' bytes.
             raw = path.read_bytes().removeprefix(codecs.BOM_UTF8).split(b"\n")
             begins = starts[str(path)]
+            # A row ends where the next one begins, bad rows included: those lines must not be copied along.
             ends = dict(pairwise([*begins, len(raw) + 1]))
             if self._kind in ("tsv", "csv", "joined"):
                 headers.setdefault(_without_blank_end(raw[: begins[0] - 1]), path)
@@ -77,6 +79,7 @@ class Records:
     def _piece(self, lines: list[bytes]) -> bytes:
         """What belongs to the row that begins with the first of `lines`; the next row's come after them."""
         if self._kind == "conll":
+            # Comments or document marks may follow the blank line; they belong to the next sentence.
             end = next((i for i, line in enumerate(lines) if not line.strip(b" \r")), len(lines))
             return b"\n".join(lines[:end]) + b"\n\n"
         return _without_blank_end(lines)  # a quoted cell of csv may run over several lines

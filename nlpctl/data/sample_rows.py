@@ -111,12 +111,14 @@ def _made_up(rows: TaskRows, tokenizer: Any, count: int, mask: str | None) -> It
 
     special = special_ids(tokenizer)
     words = [id for id in range(len(tokenizer)) if id not in special]
+    # A fixed seed: two exports of one model are compared on the same texts.
     chance = np.random.default_rng(_SEED)
     columns = rows.required(labelled=False) or (rows.plain_column,)
     longest = max(1, rows.data.max_seq_length // (2 * len(columns)))
     for _ in range(count):
         values = {}
         for column in columns:
+            # Lengths are drawn too: padding and masks are compared only in batches of unequal rows.
             ids = chance.choice(words, size=chance.integers(1, longest + 1)).tolist()
             tokens = tokenizer.convert_ids_to_tokens(ids)
             text = " ".join(token.removeprefix("##") for token in tokens)

@@ -95,6 +95,7 @@ class StreamingExamples(paddle.io.IterableDataset):
         try:
             yield from self._share(worker, workers)
         except Exception as error:
+            # A full batch, because the loader drops an incomplete last one.
             yield from repeat(LoaderFailure.of(error), self.batch_size)
 
     def _share(self, worker: int, workers: int) -> Iterator[Example]:
@@ -102,6 +103,7 @@ class StreamingExamples(paddle.io.IterableDataset):
         global_batch_size = self.batch_size * self.world_size
         for i, example in enumerate(self.global_stream()):
             batch, position = divmod(i, global_batch_size)
+            # Paddle's loader asks worker 0 first after a resume too, so workers count from the first batch to be made.
             if batch < self._start or (batch - self._start) % workers != worker:
                 continue
             if position // self.batch_size == self.rank:
@@ -116,6 +118,7 @@ class StreamingExamples(paddle.io.IterableDataset):
 
     def _epoch(self, epoch: int) -> Iterator[Example]:
         """One pass: each example read takes the place of a random one in the full buffer, which is given out."""
+        # A text as seed: Random hashes it, so neighbouring seeds and epochs give unrelated orders.
         random = Random(f"{self.seed} {epoch}")
         buffer: list[Example] = []
         empty = True
@@ -124,6 +127,7 @@ class StreamingExamples(paddle.io.IterableDataset):
             if len(buffer) < self.shuffle_buffer:
                 buffer.append(example)
             elif buffer:
+                # randrange draws a varying number of bits; one random() per row is faster and counts the same.
                 place = int(random.random() * len(buffer))
                 buffer[place], example = example, buffer[place]
                 yield example

@@ -104,6 +104,7 @@ def _style(names: Sequence[str], where: str) -> Literal["prefix", "suffix", "bar
         if all(fit):
             return style
     odd = [tag for tag, *any_fit in zip(names, *fits.values(), strict=True) if not any(any_fit)]
+    # Tags that fit no style are reported first: one typing error must not look like a mixture of styles.
     if odd:
         message = f"{listed(odd)}: no mark B, I, E, S or M before or after a hyphen"
         raise UserError(message, where=where, hint=_HINT)
@@ -118,6 +119,7 @@ def _scheme_name(marks: dict[str, set[str]], where: str) -> Literal["BIO", "BIOE
         raise UserError("the marks I (BIO, BIOES) and M (BMES) are mixed", where=where, hint=_HINT)
     if used <= set(_MARKS["BIO"]):
         return "BIO"
+    # A type with B or I but without E belongs to BIO, while others are written in BIOES or BMES.
     unfinished = sorted(kind for kind, own in marks.items() if own & set("BIM") and "E" not in own)
     if unfinished:
         mark = "E" if "E" in used else "S"

@@ -54,6 +54,7 @@ def tagged_windows(
     A word of more pieces than fit is read by its first ones. UserError if `max_length` leaves no room.
     """
     room = free_window(encoder, max_length)
+    # A word of more pieces than the window holds is cut, so that every word keeps a place for its tag.
     sizes = [min(len(pieces), room) for pieces in encoder.pieces(example.words())]
     offsets = [0, *accumulate(sizes)]  # of each word's first piece among all pieces; the last is their number
     parts = [(0, len(sizes))] if offsets[-1] <= room else _overlapping(offsets, room, stride)
@@ -62,6 +63,7 @@ def tagged_windows(
     windows = []
     for (start, end), first, last in zip(parts, limits, [*limits[1:], len(sizes)], strict=True):
         places = array("i", [lead + offsets[i] - offsets[start] for i in range(first, last)])
+        # A window may answer for no word where its neighbours divide the overlap between them.
         if places:
             windows.append(TaggedWindow(example, start, end, first, places))
     return tuple(windows)
@@ -91,6 +93,7 @@ def _overlapping(offsets: Sequence[int], room: int, stride: int) -> list[tuple[i
         parts.append((start, end))
         if end == words:
             return parts
+        # At least one word further, or a word larger than the stride would never be passed.
         following = start + 1
         while following < end and offsets[following + 1] - offsets[start] <= step:
             following += 1

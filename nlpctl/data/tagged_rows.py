@@ -133,6 +133,7 @@ class TaggedRows(TaskRows):
         return tuple(span.type for span in scheme.entities([labels.name(i) for i in example.tags]))
 
     def truth(self, example: TaggedExample) -> Hashable:
+        # Bytes are hashable and compare as fast as integers; arrays do neither.
         return example.tags.tobytes()
 
     def doubts(self, example: TaggedExample, labels: LabelSet) -> Iterator[str]:
@@ -178,6 +179,7 @@ def located(words: Sequence[str], text: str) -> array | None:
     bounds, position = array("i"), 0
     for word in words:
         start = text.find(word, position)
+        # Anything but white space between two words means that the text is not that of the tokens.
         if start < 0 or text[position:start].strip():
             return None
         position = start + len(word)
@@ -188,6 +190,7 @@ def located(words: Sequence[str], text: str) -> array | None:
 def _unspaced(character: str) -> bool:
     """Whether a character belongs to Chinese or Japanese writing, or is full-width; Korean has spaces."""
     code = ord(character)
+    # Hangul is wide (W) as well, but Korean separates words by spaces.
     if 0x1100 <= code <= 0x11FF or 0xAC00 <= code <= 0xD7FF:
         return False
     return is_ideograph(character) or unicodedata.east_asian_width(character) in "WF"

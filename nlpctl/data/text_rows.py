@@ -94,6 +94,7 @@ def checked_text(value: Any, what: str) -> str:
         raise ValueError(f"{what} is not a string: got {type(value).__name__}")
     if not value or value.isspace():
         raise ValueError(f"blank {what}")
+    # Encoding every text would cost as much as tokenising it; ASCII cannot hold surrogates.
     if not value.isascii():
         try:
             value.encode("utf-8")

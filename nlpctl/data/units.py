@@ -60,6 +60,7 @@ class UnitTokenizer:
         """Raises ValueError for a vocabulary that lacks a special entry or has one twice."""
         self.vocabulary = tuple(vocabulary)
         self.settings = settings
+        # Later entries overwrite earlier ones, so fewer keys than entries mean a repetition.
         ids = {unit: index for index, unit in enumerate(self.vocabulary)}
         if len(ids) != len(self.vocabulary):
             twice = next(unit for index, unit in enumerate(self.vocabulary) if ids[unit] != index)
@@ -149,6 +150,7 @@ class _UnitIds(dict[str, int]):
 
     def __missing__(self, unit: str) -> int:
         found = self.get(unit.lower(), self._unknown) if self._lowercase else self._unknown
+        # Words are not cached: a stream of new ones would grow the process without end.
         if len(unit) == 1:
             self[unit] = found
         return found
@@ -197,6 +199,7 @@ class UnitEncoder(TextEncoder):
 def split_units(text: str, unit: Unit) -> list[str]:
     """The units of `text`: its characters, or jieba's words, without white space."""
     if unit == "characters":
+        # str.split knows every kind of white space, U+3000 included.
         return list("".join(text.split()))
     return [word for word in load_jieba().lcut(text) if not word.isspace()]
 
@@ -210,6 +213,7 @@ def build_unit_vocabulary(
     """
     specials = [PAD, UNK, SEP]
     counts = count_bounded(_lowered(texts, unit, lowercase))
+    # Ties go by code point, so that the same texts always give the same ids.
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     known = [unit for unit, count in ranked if count >= min_frequency and unit not in specials]
     vocabulary = [*specials, *known][:vocab_size]

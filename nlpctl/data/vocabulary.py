@@ -83,6 +83,7 @@ def count_bounded(texts: Iterable[Iterable[str]]) -> Counter[str]:
     words: Counter[str] = Counter()
     for text in texts:
         words.update(text)
+        # The rarest are dropped until half of the room is free, so that this runs seldom; counts are then lower bounds.
         floor = 0
         while len(words) > MAX_COUNTED_WORDS // (2 if floor else 1):
             floor += 1
@@ -106,6 +107,7 @@ def _character_pieces(
             counts[character] += count
     pieces: list[str] = []
     for character, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        # A character that the tokenizer always separates never continues a word: ## before it would be a dead entry.
         joins = characters[ord(character)] == character
         if count >= min_frequency and len(pieces) + 1 + joins <= room:
             pieces += [character, f"##{character}"] if joins else [character]
@@ -114,6 +116,7 @@ def _character_pieces(
 
 def _train(words: Counter[str], start: list[str], vocab_size: int, min_frequency: int) -> list[str]:
     """`start` and the pieces merged from it, the most frequent first."""
+    # A word with an unknown character is [UNK] as a whole, so merges from it would never be used.
     known = {piece for piece in start if len(piece) == 1}
     spelt = {word: count for word, count in words.items() if len(word) > 1 and known.issuperset(word)}
     if not spelt:

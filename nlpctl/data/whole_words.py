@@ -49,6 +49,7 @@ class WholeWords:
     def _boundaries(self, run: str) -> list[int]:
         """Where the words of a run without white space begin, as jieba has them."""
         offsets, position = [], 0
+        # jieba returns words, not offsets; their lengths add up because it drops no character.
         for word in load_jieba(self.kept_whole).cut(run):
             offsets.append(position)
             position += len(word)
@@ -95,6 +96,7 @@ def mask_words(
     present, sizes = np.unique(words[words != NO_WORD], return_counts=True)
     wanted = max(1, round(int(sizes.sum()) * probability))
     taken, count = [], 0
+    # All of a word or none: BERT's original per-token masking lets the rest of a word give it away.
     for index in chance.permutation(len(present)):
         if count + sizes[index] <= wanted or not taken:
             taken.append(present[index])

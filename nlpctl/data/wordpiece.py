@@ -62,6 +62,7 @@ class CharacterTable(dict[int, str]):
             character = character.lower()  # as PretrainedTokenizer.tokenize does, one character at a time
         # Between two letters the answer shows on which sides the character splits.
         answer = " ".join(self._basic.tokenize(f"x{character}x"))[1:-1]
+        # Marks that survive the stripping may be reordered among neighbours by NFD, which a table cannot know.
         if self._strips_accents and any(map(unicodedata.combining, answer)):
             answer = HARD
         self[code_point] = answer
@@ -83,6 +84,7 @@ class WordTable(dict[str, list[int]]):
     def __missing__(self, word: str) -> list[int]:
         ids = [token.id for token in self._model.tokenize(word)]
         if len(word) <= self._longest:  # longer ones are unknown anyway and may be megabytes
+            # Emptied, not evicted one by one: a least-recently-used order costs more on every hit than refilling.
             if len(self) >= MAX_WORDS:
                 self.clear()
             self[word] = ids
@@ -125,5 +127,6 @@ class WordPiece:
                 break
         else:
             return False
+        # Without blanks, because the basic tokenizer splits [ and ] off the letters between.
         squeezed = "".join(plain.split())
         return any(special in squeezed for special in self._specials)

@@ -126,6 +126,7 @@ def script(text: str) -> str | None:
     for character, times in Counter(text[:400]).items():
         name = _script_of(character)
         if name is not None:
+            # One Chinese character carries about as much text as three letters.
             counts[name] += 3 * times if name == "Han" else times
     if counts["Hiragana"] + counts["Katakana"] > 0.1 * counts.total():
         return "Japanese"
@@ -146,5 +147,7 @@ def _longest_usual(tokens: Sequence[int]) -> float:
         return math.inf
     logs = [math.log(max(length, 1)) for length in tokens]
     middle = median(logs)
+    # 1.4826 makes the median absolute deviation an estimate of a normal distribution's standard deviation; at least
+    # 0.2, because it is 0 where most rows have one length.
     spread = max(1.4826 * median(abs(value - middle) for value in logs), 0.2)  # the deviation, from the median one
     return math.exp(middle + _FAR * spread)
