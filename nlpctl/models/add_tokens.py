@@ -1,4 +1,4 @@
-"""Adding words to a tokenizer, with new rows in every parameter of the network that has one row per token."""
+"""Adds tokens to a tokenizer, and a row to every parameter of the network that has one row per token."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ KEY = "model.add_tokens"
 
 @dataclass(frozen=True)
 class AddedTokens:
-    """The result of adding a recipe's words.
+    """The result of `add_tokens`.
 
-    `tokenizer`: the one that knows them. `pieces`: id of a new token to the ids that the tokenizer read it as before.
-    `new`: the tokens in the order of their ids, as they are matched (lower-cased where the tokenizer does that);
-    `known`: words that were already in the vocabulary.
+    `tokenizer`: the extended tokenizer. `pieces`: the id of each new token -> the ids that encoded it before.
+    `new`: the new tokens in the order of their ids, in the form that is matched (lower-cased by some tokenizers).
+    `known`: words that were in the vocabulary already.
     """
 
     tokenizer: Any
@@ -68,7 +68,10 @@ def add_tokens(tokenizer: Any, words: Sequence[str]) -> AddedTokens:
     vocabulary = _vocabulary(tokenizer)
     forms = list(dict.fromkeys(_form(tokenizer, word) for word in words))
     new = [form for form in forms if form not in vocabulary]
+    # Before the addition: add_tokens below changes the tokenizer in place. PaddleNLP's own encoder, because the fast
+    # one would keep the old vocabulary in its tables.
     pieces = build_encoder(tokenizer, "paddlenlp").pieces(new)  # their tokens before the addition
+    # Repeated lines in vocab.txt make fewer entries than ids, and PaddleNLP numbers new tokens from len() on.
     if max(vocabulary.values()) + 1 != len(tokenizer):
         raise UserError(
             f"the vocabulary has {len(tokenizer)} entries, but ids up to {max(vocabulary.values())}",
@@ -82,6 +85,7 @@ def add_tokens(tokenizer: Any, words: Sequence[str]) -> AddedTokens:
         tokenizer.add_tokens(new)
         grown = tokenizer
     ids = range(len(vocabulary), len(vocabulary) + len(new))
+    # PaddleNLP's add_tokens passes over words that it takes for known or special, without a warning.
     if len(grown) != len(vocabulary) + len(new):
         raise UserError("the tokenizer did not take every word", where=KEY, hint="write them without special tokens")
     known = tuple(form for form in forms if form in vocabulary)
@@ -114,7 +118,7 @@ def make_room(
 
 
 def start_as_mean(network: Any, axes: Mapping[str, int], added: AddedTokens) -> None:
-    """Set every new row to the mean of the rows of the token's former pieces."""
+    """Initialises every new row with the mean of the rows of the token's former pieces, which were trained."""
     parameters = named(network)
     done: set[int] = set()
     for name, axis in axes.items():
@@ -123,6 +127,7 @@ def start_as_mean(network: Any, axes: Mapping[str, int], added: AddedTokens) -> 
         done.add(id(parameters[name]))
         rows = np.moveaxis(parameters[name].numpy(), axis, 0).copy()
         for index, pieces in added.pieces.items():
+            # In float32, like the parameter; the former pieces' rows come first, so they are never new ones themselves.
             rows[index] = rows[list(pieces)].mean(0)
         parameters[name].set_value(np.ascontiguousarray(np.moveaxis(rows, 0, axis)))
 

@@ -52,6 +52,7 @@ def assign(network: Any, prefix: str, arrays: Mapping[str, np.ndarray], rules: R
     parameters = dict(network.state_dict())
     arrays = with_prefix(arrays, prefix, parameters)
     head = {name for name in parameters if not name.startswith(f"{prefix}.")}
+    # Without keep_head a head of the same name in the file must not be used: it may belong to another task.
     wanted = parameters.keys() if rules.keep_head else parameters.keys() - head
     found = {name for name in wanted if name in arrays}
     encoder = parameters.keys() - head - _pooler(prefix, parameters)
@@ -60,6 +61,7 @@ def assign(network: Any, prefix: str, arrays: Mapping[str, np.ndarray], rules: R
         raise _missing(encoder_missing, len(encoder), prefix, arrays, where)
     _check_surplus(parameters, prefix, arrays, rules, where)
     _check_shapes({name: parameters[name] for name in sorted(found)}, arrays, where)
+    # By identity, since tied parameters occur under several names; one name in the file is enough.
     values = _value_of_each(parameters, found)
     fresh = tuple(name for name, parameter in parameters.items() if id(parameter) not in values)
     untrained = set(fresh) - (_pooler(prefix, parameters) if rules.pooler_unused else set())
@@ -71,8 +73,10 @@ def assign(network: Any, prefix: str, arrays: Mapping[str, np.ndarray], rules: R
         )
     used = set(values.values())
     for name in used:
+        # state_dict also returns buffers; position ids must stay integers.
         is_index = "int" in str(parameters[name].dtype)  # a buffer, such as position ids
         parameters[name].set_value(arrays[name].astype("int64") if is_index else to_float32(arrays[name]))
+    # A second name of a tied parameter with the same values is no leftover; with other values it is reported.
     copies = {name for name in found - used if np.array_equal(arrays[name], arrays[values[id(parameters[name])]])}
     return Assigned(fresh, tuple(sorted(arrays.keys() - used - copies)))
 
@@ -96,6 +100,7 @@ def with_prefix(
     """Name everything as a network with a head does: files of a bare encoder carry no prefix."""
     if any(name.startswith(f"{prefix}.") for name in arrays):
         return dict(arrays)
+    # A head in such a file must keep its bare name, or it would be taken for a part of the encoder.
     encoder = re.compile(r"(embeddings|embeddings_project|encoder|pooler)\.")
     return {
         f"{prefix}.{name}" if encoder.match(name) or f"{prefix}.{name}" in parameters else name: array
@@ -149,6 +154,7 @@ def _check_shapes(parameters: Mapping[str, Any], arrays: Mapping[str, np.ndarray
             hint="config.json (or model.config in the recipe) does not describe the network of these weights",
         )
     for name, parameter in parameters.items():
+        # uint16 stands for bfloat16: NumPy has no such type.
         if "float" in str(parameter.dtype) and arrays[name].dtype.kind != "f" and arrays[name].dtype != np.uint16:
             message = f"{name} holds {arrays[name].dtype} where the network has floating point numbers"
             raise UserError(message, where=where, hint="the weights are quantised or damaged: copy the original ones")

@@ -109,6 +109,7 @@ def _check(network: Any, keep: str, name: str, parameters: dict[str, Any], where
             f"{keep} is {shapes[0]} and {name} is {shapes[1]}", where=where, hint="tie parameters of the same shape"
         )
     for each in (keep, name):
+        # RNNBase also lists its parameters in _all_weights; forward reads that list, so setattr would have no effect.
         layer = dict(network.named_sublayers(include_self=True))[each.rpartition(".")[0]]
         if isinstance(layer, paddle.nn.layer.rnn.RNNBase | paddle.nn.layer.rnn.RNNCellBase):
             hint = "tie other layers; Paddle's recurrent layers keep a second list of their parameters"
@@ -142,7 +143,9 @@ def freeze(network: paddle.nn.Layer, patterns: Sequence[str], where: str) -> lis
         raise UserError("every parameter is frozen: nothing is left to train", where=where, hint=hint)
     for layer in network.sublayers():
         if _keeps_statistics(layer) and all(parameter.stop_gradient for parameter in layer.parameters()):
+            # Frozen affine parameters alone would not do: running statistics move in every forward pass of training.
             layer._use_global_stats = True
+    # After the freezing, since it looks at stop_gradient.
     pass_gradients(network)
     return [name for name, parameter in parameters.items() if id(parameter) in chosen]
 

@@ -28,6 +28,7 @@ def with_crf(network_class: type) -> type:
 
         def __init__(self, config):
             super().__init__(config)
+            # crf_lr scales the learning rate of the transitions; nlpctl does that by optimizer groups instead.
             self.crf = LinearChainCrf(config.num_labels, crf_lr=1.0)
 
         def forward(self, input_ids, token_type_ids=None):
@@ -49,9 +50,12 @@ def crf_loss(emissions: paddle.Tensor, transitions: paddle.Tensor, labels: paddl
     width = int(lengths.max())
     place = paddle.arange(labels.shape[1]).unsqueeze(0)
     # Labelled tokens first, in their order.
+    # Unlabelled positions get keys beyond the length, so that a stable order of the labelled ones comes first.
     order = paddle.argsort(paddle.where(counted, place, place + labels.shape[1]), axis=1)[:, :width]
+    # float32 even under autocast: sums over a sentence of log-sum-exp terms overflow or lose digits in half precision.
     chain = paddle.take_along_axis(emissions.astype("float32"), order.unsqueeze(2), axis=1)
     losses = crf_losses(chain, transitions.astype("float32"), paddle.take_along_axis(labels, order, axis=1), lengths)
+    # Per token, so that long sentences do not dominate and the loss is comparable with cross-entropy.
     return losses / lengths.astype("float32")
 
 
@@ -67,6 +71,7 @@ def viterbi(chains: Sequence[np.ndarray], transitions: np.ndarray) -> list[np.nd
     emissions = np.zeros((lengths[0], len(chains), n), np.float32)
     for i, row in enumerate(order):
         emissions[: lengths[i], i] = chains[row]
+    # Transposed once: the maximum over `from` then runs over contiguous memory.
     into = np.ascontiguousarray(transitions[:n, :n].T, np.float32)  # [to, from]
     scores = transitions[n + 1, :n] + emissions[0]
     before = np.zeros((lengths[0], len(chains), n), np.int64)  # the tag in front of each tag, on the best path to it

@@ -98,6 +98,7 @@ class ExportManifest:
 
 def write_manifest(folder: Path, manifest: ExportManifest) -> None:
     """Write export.json with the checksums of all other files of `folder`; write everything else first."""
+    # Reports are left out: people may edit or delete them.
     sums = sums_of(folder, (path.name for path in folder.iterdir() if _counts(path)))
     write_json_atomic(folder / EXPORT_MANIFEST, {"format": FORMAT, **asdict(manifest), "sha256": sums})
 
@@ -133,6 +134,7 @@ def _read(folder: Path) -> tuple[ExportManifest, dict[str, str]]:
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         message = f"is incomplete or damaged ({type(error).__name__}: {error})"
         raise UserError(message, where=str(file), hint=_AGAIN) from None
+    # A file without a checksum could be exchanged unnoticed.
     unlisted = [name for graph in manifest.graphs for name in graph.files if name not in sums]
     if unlisted:
         raise UserError(f"has no checksum of {unlisted[0]}", where=str(file), hint=_AGAIN)

@@ -68,6 +68,8 @@ def extend_head(
                         (sources, len(old)))  # fmt: skip
         if value is not None:
             values[name] = value
+    # Half a head is worse than a new one. Transitions may be missing: a CRF over a linear head of the same labels
+    # starts with new transitions.
     if not kept or not targets <= values.keys() | {CRF_TRANSITIONS}:
         return None
     for name, value in values.items():
@@ -110,6 +112,8 @@ def _merged(
     at, from_ = sources
     merged = fresh.copy()
     if name == CRF_TRANSITIONS:
+        # The rows and columns of start and stop stand behind those of the tags, so their places move with the number of
+        # tags.
         to, at = [*to, of, of + 1], [*at, from_, from_ + 1]
         if fresh.shape != (of + CRF_ENDS,) * 2 or trained.shape != (from_ + CRF_ENDS,) * 2:
             return None
@@ -117,5 +121,6 @@ def _merged(
         return merged
     if fresh.shape[:-1] != trained.shape[:-1] or (fresh.shape[-1], trained.shape[-1]) != (of, from_):
         return None
+    # Paddle's linear layers are [in, out]: labels are the last axis of weight and bias alike.
     merged[..., to] = trained[..., at]
     return merged

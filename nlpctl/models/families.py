@@ -84,6 +84,7 @@ class Family:
 def family_by_type(model_type: str, where: str) -> Family:
     """The family of a `model_type`. Raises UserError when there is none."""
     by_type = {module: name for name, module in _names().items()}
+    # Hugging Face writes deberta-v2 where PaddleNLP's module is deberta_v2.
     normal = model_type.lower().replace("-", "_")
     if normal not in by_type:
         near = nearest(normal, by_type)

@@ -46,6 +46,7 @@ def reads_first_token(network: Any) -> bool:
         last = encoder_layers(network)[-1]
     except UserError:
         return False
+    # FirstTokenLayer computes post-norm layers only, which all families above are.
     if last.normalize_before or network.base_model_prefix not in _FAMILIES:
         return False
     if type(network).__name__.endswith("TwoTower"):

@@ -52,6 +52,7 @@ def _tokenizer(name: str, family: Family) -> Any:
     from paddlenlp.utils.env import MODEL_HOME
 
     folder = Path(MODEL_HOME) / name
+    # Loading from the folder keeps a machine without network usable once the cache is filled.
     cached = [file for file in VOCABULARY_FILES if (folder / file).is_file()]
     if cached and (folder / "tokenizer_config.json").is_file():
         return load_tokenizer(folder, family)

@@ -31,6 +31,7 @@ class AtPositions:
         first = paddle.arange(batch).unsqueeze(-1) * length
         chosen = paddle.gather(hidden.reshape([-1, width]), (first + positions).reshape([-1]))
         scores = self._sub_layers[_HEADS[self.base_model_prefix]](chosen)
+        # PaddleNLP's generator head ends with the transform; its ForMaskedLM does the product with the table itself.
         if self.base_model_prefix == "electra":
             table = self.get_input_embeddings().weight
             scores = paddle.matmul(scores, table, transpose_y=True) + self.generator_lm_head_bias

@@ -31,6 +31,7 @@ def make_config(
     for key, value in overrides.items():
         setattr(config, key, value)
     if labels:
+        # Sets num_labels too: it is derived from id2label in PaddleNLP's config.
         config.id2label = dict(enumerate(labels))
         config.label2id = {label: index for index, label in enumerate(labels)}
     config.dtype = "float32"  # half-precision files are widened; autocast is the Trainer's business
@@ -47,14 +48,18 @@ def build_network(family: Family, head: Head, config: Any, where: str) -> Any:
     import paddle
 
     activation = config.hidden_act if "hidden_act" in vars(config) else "gelu"
+    # Paddle looks the activation up by getattr, deep inside a layer, where the message names no key.
     if activation not in vars(paddle.nn.functional):
         hint = "hidden_act: gelu, relu, silu or tanh"
         raise UserError(f"Paddle has no activation {activation!r}", where=where, hint=hint)
     network_class = family.network_class(head, where)
     shape, simulation = read_shape(vars(config), where), read_simulation(vars(config), where)
     try:
+        # Optimizer states are keyed by parameter names, so these must not depend on networks built earlier in the
+        # process.
         with fresh_parameter_names():
             network = network_class(config)
+            # Pruning first: it makes new, plain linear layers, so it would undo the simulation.
             if shape is not None:
                 shrink(network, shape, where)
             if simulation is not None:

@@ -27,6 +27,7 @@ class PromptClassifier(AtPositions):
     def forward(self, input_ids, token_type_ids=None):
         """Scores of the labels [batch, labels]; every row has the masks of the template."""
         words = self.words
+        # nonzero lists positions row by row, so reshape puts the masks of a row together; every row has as many.
         masks = paddle.nonzero(input_ids == words.mask_id)[:, 1]
         return words.scores(self.scores_at(masks.reshape([-1, words.length]), input_ids, token_type_ids))
 
@@ -71,6 +72,7 @@ class PromptEncoder:
         """UserError if the template alone fills the window."""
         self._parts, self._tokenizer, self._max_length = parts, tokenizer, max_length
         self._template = make_template(parts, tokenizer, max_length)
+        # Measured with a window that cuts nothing; + 1 for at least one token of text.
         needed = len(encode(make_template(parts, tokenizer, 10_000), {"text": "", "text_pair": ""})[0]) + 1
         if needed > max_length:
             raise UserError(

@@ -109,6 +109,7 @@ def prune(network: Any, kept: Kept, where: str = "model") -> None:
             message = f"has {attention.num_heads} heads and {layer.linear1.weight.shape[1]} neurons in a layer"
             raise UserError(f"{message}: fewer than are to be kept", where=where, hint="prune the network it is for")
         size = attention.head_dim
+        # Projections hold the heads side by side, head_dim columns each.
         places = [head * size + place for head in heads for place in range(size)]
         for name in ("q_proj", "k_proj", "v_proj"):
             setattr(attention, name, _with_outputs(attention._sub_layers[name], places))
@@ -159,6 +160,7 @@ def _encoder(network: Any, where: str) -> Any:
 
 def _with_outputs(linear: Any, places: Sequence[int]) -> Any:
     """The linear layer with those of its outputs that stand at `places`."""
+    # Outputs that go take their bias with them; inputs that go (below) leave it whole.
     bias = None if linear.bias is None else linear.bias.numpy()[list(places)]
     return _linear(linear.weight.numpy()[:, list(places)], bias)
 
@@ -171,6 +173,7 @@ def _with_inputs(linear: Any, places: Sequence[int]) -> Any:
 def _linear(weight: Any, bias: Any) -> Any:
     import paddle
 
+    # A new layer, because a parameter cannot change its shape; its name is new too, see fresh_parameter_names.
     linear = paddle.nn.Linear(*weight.shape, bias_attr=None if bias is not None else False)
     linear.weight.set_value(weight)
     if bias is not None:

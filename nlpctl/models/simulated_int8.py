@@ -117,6 +117,7 @@ class SimulatedLinear(paddle.nn.Layer):
         return self._linear[0]
 
     def forward(self, inputs: paddle.Tensor) -> paddle.Tensor:
+        # Layers that share a tensor share the bound; each of them observing it would count a batch several times.
         if self.training and self.first:
             self.input_rounding.observe(inputs)
         return F.linear(self.input_rounding(inputs), rounded_weight(self.weight, self.per_column), self.bias)
@@ -165,6 +166,8 @@ class InputRounding(paddle.nn.Layer):
         if self.moving_rate is None:
             self.bound.set_value(paddle.to_tensor([max(float(self.bound), largest)]))
             return
+        # total / weight is a weighted mean of the batches from the first one on; Paddle's quantiser keeps the same sums.
+        # value.
         total = self.moving_rate * float(self.total) + largest
         weight = self.moving_rate * float(self.weight) + 1
         for name, value in (("total", total), ("weight", weight), ("bound", total / weight)):
@@ -178,6 +181,7 @@ def rounded_weight(weight: paddle.Tensor, per_column: bool) -> paddle.Tensor:
     """A weight rounded to the steps of int8; its gradient is that of the weight."""
     with paddle.no_grad():
         step = weight.abs().max(axis=0 if per_column else None, keepdim=True).clip(_TINY) / STEPS
+        # Straight-through estimator: `change` is a constant, so the gradient of weight + change is that of weight.
         change = paddle.round(weight / step) * step - weight
     return weight + change
 
@@ -189,6 +193,7 @@ class _Rounded(paddle.autograd.PyLayer):
     def forward(ctx, inputs, clip, limit, clip_limit):
         ctx.limit, ctx.clip_limit, ctx.learns = limit, clip_limit, clip is not None
         ctx.save_for_backward(inputs)
+        # One multiplication, as in an engine; dividing by the step could round ties the other way.
         steps = paddle.round(inputs * (STEPS / limit))
         return paddle.clip(steps, -STEPS - 1, STEPS) * (limit / STEPS)
 
@@ -198,6 +203,8 @@ class _Rounded(paddle.autograd.PyLayer):
         passed = gradient * (inputs.abs() <= ctx.limit).astype(gradient.dtype)
         if not ctx.learns:
             return passed
+        # PACT: d(output)/d(bound) is the sign of what was cut off and 0 elsewhere; the factor clip_limit is that of
+        # e^clip.
         cut_off = (inputs.abs() >= ctx.clip_limit).astype(gradient.dtype) * inputs.sign()
         by_clip = (gradient * cut_off).sum() * (ctx.clip_limit / math.sqrt(inputs.size))
         return passed, by_clip.reshape([1])

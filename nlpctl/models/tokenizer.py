@@ -79,6 +79,7 @@ def _tokenizer_class(folder: Path, family: Family, config: Mapping[str, Any]) ->
     declared = config.get("tokenizer_class") or config.get("init_class") or ""
     for name in (str(declared).removesuffix("Fast"), f"{family.name}Tokenizer"):
         if name == "RobertaTokenizer":  # two classes behind one name: by the files
+            # Chinese RoBERTa uses BERT's WordPiece vocabulary; the English one is byte-level BPE and has merges.txt.
             name = "RobertaBPETokenizer" if (folder / "merges.txt").is_file() else "RobertaChineseTokenizer"
         if name in transformers.__dict__ and hasattr(transformers.__dict__[name], "resource_files_names"):
             return transformers.__dict__[name]

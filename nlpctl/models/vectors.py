@@ -75,6 +75,7 @@ def read_vectors(path: Path, vocabulary: Sequence[str], width: int) -> Vectors:
                         break
                     continue
                 if vector is not None:
+                    # The first one wins, as in gensim.
                     found.setdefault(ids[word], vector)
     except OSError as error:
         hint = "check model.embeddings and the file's rights"
@@ -94,6 +95,7 @@ def _entry(raw: bytes, width: int, wanted: Mapping[str, int]) -> tuple[str, np.n
     if len(fields) != width + 1:
         raise ValueError(f"{len(raw.split()) - 1} numbers where {width} are expected")
     word = fields[0]
+    # A line with too many numbers otherwise looks like a word that ends with a number.
     if " " in word and _is_number(word.rsplit(maxsplit=1)[1]):
         raise ValueError(f"more than {width} numbers")
     if word not in wanted:
