@@ -166,8 +166,7 @@ class InputRounding(paddle.nn.Layer):
         if self.moving_rate is None:
             self.bound.set_value(paddle.to_tensor([max(float(self.bound), largest)]))
             return
-        # total / weight is a weighted mean of the batches from the first one on; Paddle's quantiser keeps the same sums.
-        # value.
+        # total / weight is a weighted mean of the batches seen, from the first one on, as in Paddle's quantiser.
         total = self.moving_rate * float(self.total) + largest
         weight = self.moving_rate * float(self.weight) + 1
         for name, value in (("total", total), ("weight", weight), ("bound", total / weight)):

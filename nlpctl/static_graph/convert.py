@@ -66,6 +66,7 @@ def plan(
     network = target.build(overrides)
     matching = _match(source, target, network, maps)
     if target.head.labelled and not target.labels_known:
+        # The network must be built once to learn from its mismatches how many labels the source has.
         count = _labels_in(matching, len(target.labels))
         if count is not None:
             labels = tuple(f"LABEL_{index}" for index in range(count))
@@ -101,6 +102,7 @@ def _match(source: StaticModel, target: Target, network: Any, maps: Sequence[Nam
     by_recorded_name(matcher)
     by_counted_name(matcher)
     if source.program is not None:
+        # Last, because it is the only way that infers from structure instead of names.
         by_place(matcher, source.program, network)
     return matcher.result()
 

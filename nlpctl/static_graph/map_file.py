@@ -41,6 +41,7 @@ def _by_candidate(report: ConversionReport) -> list[list[MatchedRow]]:
     """
     rules: dict[str, list[MatchedRow]] = {}
     for row in report.matched:
+        # JSON as key, because steps hold lists and dicts, which cannot be hashed.
         rules.setdefault(json.dumps([row.variables, row.steps, row.outputs]), []).append(row)
     return list(rules.values())
 

@@ -34,6 +34,7 @@ def name_tensors(
     for program in _with_union(programs):
         for names in _candidates(program):
             if misfit(program, dict(zip(names, tensors, strict=False))) is None and len(names) == len(tensors):
+                # Two programs with the same list of names are no conflict.
                 fitting.setdefault(names, program)
     if not fitting and info is not None and len(info.structured) == len(tensors):
         return _by_info(file, tensors, info, programs), None  # the program is that of one function among several

@@ -49,6 +49,7 @@ def run_lexical(arrays: Mapping[str, np.ndarray], sentences: Sequence[Sequence[i
             outputs = _build(program.global_block(), arrays)
             for name, array in arrays.items():
                 scope.var(name).get_tensor().set(np.ascontiguousarray(array), place)
+            # LoD instead of padding: one row per word of all sentences, with the lengths beside it.
             fed = {"words": create_lod_tensor(ids, [lengths], place)}
             executor = paddle.static.Executor(place)
             found = executor.run(program, feed=fed, fetch_list=outputs, return_numpy=False)

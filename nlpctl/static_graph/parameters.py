@@ -52,6 +52,7 @@ class TargetParameter:
 
 def target_parameters(network: Any, prefix: str) -> list[TargetParameter]:
     """The parameters of `network` in its order. `prefix`: of its encoder, without the dot."""
+    # named() leaves buffers out, which files hold too.
     state = {**named(network), **network.state_dict()}
     names: dict[int, list[str]] = {}
     for name, value in state.items():

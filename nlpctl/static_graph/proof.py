@@ -164,10 +164,12 @@ def _inputs(network: Any, meanings: Sequence[str], length: int) -> dict[str, np.
     random = np.random.default_rng(_SEED)
     pad = config.pad_token_id or 0
     ids = random.integers(1, config.vocab_size, (ROWS, length), dtype=np.int64)
+    # Random ids must not pad in the middle of a text.
     ids[ids == pad] = 1 if pad != 1 else 2
     types = np.zeros_like(ids)
     if "type_vocab_size" in vars(config) and config.type_vocab_size > 1:
         types[1:, length // 2 :] = 1
+    # A program that is told its mask or positions from outside would read padding in its own way.
     if "attention_mask" not in meanings and "position_ids" not in meanings:
         ids[-1, length // 2 :] = pad
         types[-1] = 0
@@ -187,6 +189,7 @@ def _as_declared(array: np.ndarray, feed: str, program: Program) -> np.ndarray:
         return array
     if variable.dtype in ("float32", "int32", "int64"):
         array = array.astype(variable.dtype)
+    # Paddle 1.x's embedding wants a trailing axis of 1 on its ids.
     while array.ndim < len(variable.shape):
         array = array[..., None]
     return array
@@ -221,6 +224,7 @@ def _layer_norms(network: Any, epsilon: float | None) -> Iterator[None]:
     """Inside, the layer norms of `network` have this epsilon; None: their own."""
     before = [(layer, layer._epsilon) for layer in _norms(network)]
     for layer, _ in before if epsilon is not None else ():
+        # 1e-12 against 1e-5 differs by more than TOLERANCE where a variance is small, with equal parameters.
         layer._epsilon = epsilon
     try:
         yield
@@ -259,6 +263,7 @@ def _compare(name: str, theirs: np.ndarray, ours: list[np.ndarray]) -> Compared 
     index = next((i for i, each in enumerate(ours) if each.shape == theirs.shape), None)
     if index is None or theirs.dtype.kind != "f":
         return None
+    # Each output of the network is compared once; two outputs of one shape are compared in their order.
     value = ours.pop(index)
     with np.errstate(over="ignore"):
         ways = {"": value, "softmax": _softmax(value), "sigmoid": 1 / (1 + np.exp(-value))}

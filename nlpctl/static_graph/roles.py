@@ -31,6 +31,7 @@ def by_place(matcher: Matcher, program: Program, network: Any) -> None:
     theirs = forward_part(program.operators)
     ours = forward_part(traced.operators)
     if program.fetches:
+        # Both are cut to what their outputs need: an exported graph lacks parts that dygraph computes and drops.
         theirs, ours = needed_for(theirs, program.fetches), needed_for(ours, traced.outputs)
     parameters = {parameter.internal: parameter for parameter in matcher.parameters}
     in_source = places(theirs, {name: variable.shape for name, variable in matcher.variables.items()})

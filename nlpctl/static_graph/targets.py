@@ -163,9 +163,11 @@ def _config_of_file(path: Path, class_name: str | None) -> dict[str, Any]:
         values["model_type"] = match[1]
     if "sent_type_vocab_size" in values:
         values["type_vocab_size"] = values.pop("sent_type_vocab_size")
+    # ERNIE 2.0 and later add a task embedding, which PaddleNLP builds only if use_task_id is set.
     if values.get("task_type_vocab_size"):
         values.setdefault("use_task_id", True)
     if not named and "hidden_size" in values:
+        # Configs of Paddle 1.x leave it out; the code had 4 x hidden_size built in.
         values.setdefault("intermediate_size", 4 * values["hidden_size"])
     return values
 

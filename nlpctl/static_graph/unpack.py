@@ -42,6 +42,7 @@ def read_static(source: Path) -> StaticModel:
 
 def _read_archive(archive: Path) -> StaticModel:
     with tempfile.TemporaryDirectory(prefix="nlpctl-", ignore_cleanup_errors=True) as name:
+        # Resolved, since /tmp may be a link and messages are renamed by this prefix.
         folder = Path(name).resolve()
         with _named_after(archive, folder):
             unpack(archive, folder)
