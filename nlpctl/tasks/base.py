@@ -179,6 +179,7 @@ def make_task(recipe: Recipe, labels: LabelSet, thresholds: tuple[float, ...] | 
 
 def as_tuple(outputs: paddle.Tensor | tuple[paddle.Tensor, ...]) -> tuple[paddle.Tensor, ...]:
     """A network's outputs as a tuple, also where it returns one tensor."""
+    # PaddleNLP's classifiers return a bare tensor, its encoders a tuple, a static graph a list.
     return tuple(outputs) if isinstance(outputs, tuple | list) else (outputs,)
 
 

@@ -92,6 +92,7 @@ class MaskedLanguageModel(Task):
         shown = {name: array for name, array in batch.items() if name != "word_ids"}
         hidden, positions, targets = [], [], []
         for ids, words in zip(batch["input_ids"], batch["word_ids"], strict=True):
+            # Training draws new masks in every epoch; an evaluation must not depend on the batch a row is in.
             chance = generator if generator is not None else _chance_of(ids[words != NO_WORD])
             masked, places = mask_words(
                 ids, words, chance, self.recipe.masking.probability, self.tokenizer.mask_token_id, self._other_ids
@@ -99,6 +100,7 @@ class MaskedLanguageModel(Task):
             hidden.append(masked)
             positions.append(places)
             targets.append(ids[places])
+        # At least one column, because the network cannot score an empty list of positions.
         most = max(1, *map(len, positions))
         shown["input_ids"] = np.stack(hidden)
         shown["masked_positions"] = padded(positions, most, 0)
@@ -123,6 +125,7 @@ class MaskedLanguageModel(Task):
         if len(outputs) == 2:
             probabilities, ids = outputs
             return [Filled(probabilities[i, : len(f.masks)], ids[i, : len(f.masks)]) for i, f in enumerate(features)]
+        # Summed in float64: an evaluation adds up millions of losses.
         sums = [output.astype(np.float64).sum(-1) for output in outputs]
         return [Guessed(float(loss), int(right), int(tokens)) for loss, right, tokens in zip(*sums, strict=True)]
 

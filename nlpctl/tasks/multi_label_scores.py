@@ -34,6 +34,7 @@ def tuned_thresholds(
     thresholds = [default] * len(names)
     implied = np.zeros(gold.shape, bool)
     above = ancestor_ids(names)
+    # Deepest first: a child's threshold decides which rows its ancestors get, whatever their own thresholds are.
     for label in sorted(range(len(names)), key=lambda i: -depth(names[i])):
         thresholds[label] = best_threshold(probabilities[:, label], gold[:, label], implied[:, label], default)
         given = implied[:, label] | (probabilities[:, label] >= thresholds[label])
@@ -53,6 +54,7 @@ def best_threshold(probabilities: np.ndarray, gold: np.ndarray, implied: np.ndar
     order = np.argsort(-probabilities, kind="stable")
     free = ~implied[order]
     # Entry k: the k most probable rows are given the label, from none to all.
+    # Rows that are implied count from the start; moving the cut adds the free ones only.
     hits = implied[gold].sum() + np.cumsum([0, *(gold[order] & free)])
     given = implied.sum() + np.cumsum([0, *free])
     f1 = 2 * hits / (given + gold.sum())
@@ -60,6 +62,7 @@ def best_threshold(probabilities: np.ndarray, gold: np.ndarray, implied: np.ndar
     cuts = upper > lower  # equal probabilities cannot be told apart
     cuts[-1] = True
     candidates, scores = ((upper + lower) / 2)[cuts], f1[cuts]
+    # With a tolerance, since equal fractions may differ in their last bit.
     best = candidates[scores >= scores.max() - 1e-12]
     return float(best[np.argmin(np.abs(best - default))])
 

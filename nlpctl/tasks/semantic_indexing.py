@@ -99,6 +99,7 @@ class SemanticIndexing(Task):
         retrieval = self.recipe.retrieval
         with paddle.amp.auto_cast(enable=False):  # half precision is too coarse for cosines times the scale
             cosines = paddle.matmul(queries, paddle.concat(others), transpose_y=True)
+        # Rows without a positive ask nothing, but their texts stay in the batch as candidates for others.
         asking = batch["positives"] >= 0
         targets = paddle.where(asking, batch["positives"], paddle.zeros_like(batch["positives"]))
         right = F.one_hot(targets, cosines.shape[1])
@@ -150,6 +151,7 @@ class SemanticIndexing(Task):
 
 def _nearest_others(texts: Sequence[str], vectors: np.ndarray) -> list[str | None]:
     """For each text the nearest that is another; None where all are the same. `vectors`: [texts, dim], unit length."""
+    # Reversed, so that the first row of a repeated text is kept.
     distinct = {text: row for row, text in reversed(list(enumerate(texts)))}
     rows, names = np.array(list(distinct.values())), list(distinct)
     cosines = vectors[rows] @ vectors[rows].T

@@ -92,6 +92,7 @@ class SequenceClassification(Task):
 
     def log_odds(self, logits: paddle.Tensor, label: int) -> paddle.Tensor:
         """log p / (1 - p) of a label, [rows], from logits [rows, labels]: what speaks for it against all others."""
+        # p / (1 - p) = exp(logit) / sum of exp of the other logits; so no probability near 1 is subtracted from 1.
         others = paddle.to_tensor([i for i in range(len(self.labels)) if i != label])
         return logits[:, label] - paddle.logsumexp(paddle.index_select(logits, others, axis=1), axis=1)
 

@@ -114,6 +114,7 @@ def cmrc_segments(text: str) -> list[str]:
     for character in text.lower().strip():
         if character in _CMRC_PUNCTUATION:
             continue
+        # The range of the original script; ideographs of the extensions count as letters there, so they do here.
         if "\u4e00" <= character <= "\u9fa5":
             segments += [*treebank_words(run), character]
             run = ""

@@ -18,6 +18,7 @@ class TermDictionary:
         self.types = dict(types)
         lengths: dict[str, set[int]] = {}
         for term in self.types:
+            # Indexed by first character and length: a text is matched without trying every term.
             lengths.setdefault(term[0], set()).add(len(term))
         self._lengths = {first: sorted(found, reverse=True) for first, found in lengths.items()}
 

@@ -53,6 +53,7 @@ def _best_cut(probabilities: np.ndarray, gold: np.ndarray, metric: str) -> tuple
     """All cuts at once: what a cut gives follows from how many rows of each label lie above it."""
     probabilities = probabilities.astype(np.float64)  # the middle between 1 and the number before it is neither
     values = np.unique(probabilities)
+    # Only cuts between two probabilities can change an answer; 0.5 is kept where it is as good.
     cuts = np.array([0.5, *((values[:-1] + values[1:]) / 2)])
     tables = np.empty((len(cuts), 2, 2), np.int64)
     for label in (0, 1):

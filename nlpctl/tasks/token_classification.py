@@ -59,6 +59,8 @@ class TokenClassification(Task):
         if self.recipe.model.head == "crf":
             return crf_loss(*outputs, labels).mean()
         losses = F.cross_entropy(outputs[0], labels, reduction="none", ignore_index=IGNORED).reshape(labels.shape)
+        # Per row first: a token-wise mean over the batch would weigh rows by their length, and parts of a batch
+        # differently.
         return (losses.sum(1) / (labels != IGNORED).astype(losses.dtype).sum(1)).mean()
 
     def predictions(self, outputs: tuple[np.ndarray, ...], features: Sequence[TaggedWindow]) -> list[np.ndarray]:

@@ -60,6 +60,7 @@ def treebank_words(text: str) -> list[str]:
     """The words and punctuation marks of `text`, taken as one sentence."""
     if not text or text.isspace():
         return []
+    # The order matters: later rules see the spaces that earlier ones have set.
     for pattern, made in _RULES:
         text = pattern.sub(made, text)
     return text.split()

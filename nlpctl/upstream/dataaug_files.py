@@ -45,6 +45,7 @@ def make_augmenter(kind: str, cut: Any, synonyms: Path | None, copies: int, shar
             words |= {"custom_file_path": None if synonyms is None else str(synonyms)}
         augmenter = Offline(**words)
     augmenter.aug_percent = share  # WordSwap takes the argument and goes by 0.1
+    # After the constructor, which builds its own tokenizer from the placeholder vocabulary.
     augmenter.tokenizer = _Cutter(cut)
     return augmenter
 

@@ -36,6 +36,7 @@ def finite_check() -> Iterator[None]:
     libc = ctypes.CDLL(None)
     sys.stdout.flush()
     libc.fflush(None)
+    # The check prints from C++, so sys.stdout cannot be replaced; file descriptor 1 itself has to point elsewhere.
     kept = os.dup(1)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
@@ -43,6 +44,7 @@ def finite_check() -> Iterator[None]:
     try:
         yield
     finally:
+        # Before the descriptor is restored: what is still buffered belongs to the check.
         paddle.set_flags(before)
         libc.fflush(None)
         os.dup2(kept, 1)

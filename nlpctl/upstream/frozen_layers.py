@@ -48,6 +48,7 @@ def _stand_in(layer: paddle.nn.Layer, inputs: paddle.Tensor, parameter: paddle.T
         return parameter
     if inputs.stop_gradient and all(each.stop_gradient for each in layer.parameters()):
         return parameter
+    # detach shares the memory, so no weight is copied; only its gradient is computed and dropped.
     copy = parameter.detach()
     copy.stop_gradient = False
     return copy

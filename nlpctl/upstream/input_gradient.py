@@ -30,6 +30,7 @@ def differentiable(network: paddle.nn.Layer) -> Iterator[list[paddle.Tensor]]:
     modes = [(layer.training, layer.dropout) for layer in recurrent]
     frozen = [parameter.stop_gradient for parameter in parameters]
     for layer in recurrent:
+        # Not train(), which would also change sublayers, whose modes are not restored below.
         layer.training, layer.dropout = True, 0.0
     for parameter in parameters:
         parameter.stop_gradient = False

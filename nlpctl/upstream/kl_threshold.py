@@ -42,11 +42,13 @@ def kl_threshold(hist: np.ndarray, bin_width: float, bits: int) -> float:
 def _divergence(hist: np.ndarray, end: int, steps: int) -> float:
     """Of the distribution that is cut off at bin `end` and put into so many steps."""
     kept, total = hist[:end].astype(np.float64), hist.sum()
+    # As in Paddle: each step has end // steps bins, and the last one also the remainder.
     starts = np.arange(steps) * (end // steps)
     filled = np.add.reduceat(kept > 0, starts, dtype=np.int64)
     level = np.add.reduceat(kept, starts) / np.maximum(filled, 1)
     spread = np.repeat(level, np.diff([*starts, end]))
     there = kept > 0
+    # After the coarse histogram is made: Paddle adds the cut-off values to the reference distribution only.
     kept[-1] += hist[end:].sum()
     whole, coarse = kept[there], spread[there]
     return float((whole * (np.log(coarse.sum() * whole) - np.log(total * coarse))).sum() / total)

@@ -38,6 +38,7 @@ def give_lengths(model: Any, pad_id: int) -> int:
     for node in recurrent:
         node.input.extend([""] * (_LENGTHS_INPUT + 1 - len(node.input)))
         node.input[_LENGTHS_INPUT] = _NAME
+    # Inserted at the front: ONNX wants nodes in topological order.
     for place, node in enumerate(counting):
         model.graph.node.insert(place, node)
     return len(recurrent)

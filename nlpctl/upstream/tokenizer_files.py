@@ -22,6 +22,7 @@ def keep_resources(tokenizer: Any) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         tokenizer.save_resources(folder)
         contents = {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+    # An instance attribute: other tokenizers of the class keep their method.
     tokenizer.save_resources = partial(_write, contents)
     return tokenizer
 
