@@ -14,6 +14,7 @@ def nearest(word: str, options: Iterable[str], cutoff: float = 0.6) -> str | Non
 
     `cutoff`: the least similarity, 0 to 1 (difflib); use more if there are many options.
     """
+    # Case is ignored in the comparison, and the guess is shown as the option is written.
     by_fold = {str(option).casefold(): str(option) for option in options}
     found = difflib.get_close_matches(word.casefold(), by_fold, n=1, cutoff=cutoff)
     return by_fold[found[0]] if found else None

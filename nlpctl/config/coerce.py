@@ -40,6 +40,7 @@ def coerce_sections(tree: TableNode, log: LoadLog) -> dict[str, Any]:
 
 def coerce_scalar(text: str, kind: type) -> Any:
     """`text` as str, int, float or bool. Raises Mismatch."""
+    # The schema's types decide, so version: 1.10 stays text and lr: 1e-5 is a number, unlike in YAML 1.1.
     readers: dict[type, Callable[[str], Any]] = {str: str, int: _int, float: _float, bool: _bool}
     return readers[kind](text)
 
