@@ -1,6 +1,6 @@
-"""Tagged text in columns: CoNLL files (a word and its tag per line) and files whose cells are joined by \\002.
+"""Tagged text: CoNLL files (a word and its tag per line), and tables whose cells are lists joined by \\002.
 
-Both give rows of two lists of equal length, words and tags; constant memory.
+Both yield rows with two lists of equal length, words and tags. Memory is constant.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def _sentence(
 def joined_rows(
     lines: Iterable[tuple[int, bytes]], source: str, header: bool, required: Sequence[str]
 ) -> Iterator[Row | BadRow]:
-    """Tables between tabs, named as in tsv files; each cell is a list whose items are joined by \\002."""
+    """Tab-separated tables with column names as in tsv files. Each cell is a list whose items are joined by \\002."""
     for row in table_rows(tsv_records(lines), source, header, required):
         if isinstance(row, Row):
             yield row._replace(values={name: cell.split(JOINT) for name, cell in row.values.items()})

@@ -1,4 +1,4 @@
-"""Text to windows of token ids that know their words, for masked language models."""
+"""Tokenises text into windows of token ids with word ids, for masked language models."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _WORD_BEGINS = ("Ġ", "▁")  # how BPE and sentencepiece vocabularies write a b
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Tokens of a text without special tokens: `ids` and `words` are int32 [tokens].
+    """Tokens of a text without special tokens: token ids `ids` and word ids `words`, both int32 [tokens].
 
-    Tokens of one word have one word id. `masks`: the positions in `ids` that are to be filled.
+    Tokens of one word share a word id. `masks`: positions in `ids` of the masks to fill.
     """
 
     ids: np.ndarray
@@ -34,7 +34,7 @@ class Window:
 
 
 class CorpusTokens:
-    """Cuts texts into windows of at most `room` tokens. `whole_words` None: every token is a word of its own."""
+    """Cuts texts into windows of at most `room` tokens. `whole_words` None: every token counts as a word."""
 
     def __init__(self, encoder: TextEncoder, whole_words: WholeWords | None, room: int):
         tokenizer = encoder.tokenizer
@@ -66,7 +66,7 @@ class CorpusTokens:
         return [_window(ids[start:end], words[start:end]) for start, end in cuts]
 
     def around_masks(self, text: str) -> list[Window]:
-        """Windows in which every mask of `text` stands once, in order, with text on both sides of it."""
+        """Windows that together hold every mask of `text` exactly once, in order, each with context on both sides."""
         ids: list[int] = []
         masks: list[int] = []
         end = 0
@@ -90,7 +90,7 @@ class CorpusTokens:
         return windows
 
     def _plain(self, text: str) -> list[int]:
-        """Ids of a text in which no mask is meant, whatever the tokenizer makes of it."""
+        """Token ids of a text without masks; a token that equals the mask becomes the unknown token."""
         ids = [piece for word in self._words(text, None) for piece in word]
         # A text that spells the mask token in another way, such as [mask] after lower-casing, asks for no answer.
         return [self._tokenizer.unk_token_id if i == self.mask_id else i for i in ids]
@@ -107,7 +107,7 @@ class CorpusTokens:
         return [[piece] for word in words for piece in word] if whole_words is None else words
 
     def _blank_separated(self, text: str) -> list[list[int]]:
-        """Words as the tokens tell them: a new one begins with a blank."""
+        """The token ids of each word, if tokens mark the blank before a word (byte-level BPE, sentencepiece)."""
         tokens = self._tokenizer.tokenize(text)
         ids = self._tokenizer.convert_tokens_to_ids(tokens)
         number, numbers = 0, []

@@ -1,4 +1,4 @@
-"""tsv and csv: lines to records to rows. Constant memory."""
+"""Reads tsv and csv files: lines -> records -> rows. Memory is constant."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _csv_reason(error: csv.Error) -> str:
 def table_rows(
     records: Iterable[_Record], source: str, header: bool, required: Sequence[str]
 ) -> Iterator[Row | BadRow]:
-    """Name the cells: by the first record where `header`, else "0", "1", ...; the first record sets the count."""
+    """Rows with named cells: by the header if `header`, else "0", "1", ... The first record sets their number."""
     names: list[str] | None = None
     first_line = 0
     for record in records:

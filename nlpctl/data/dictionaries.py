@@ -22,9 +22,11 @@ _SHOWN = 10
 
 @dataclass(frozen=True)
 class Dictionaries:
-    """`words`: the vocabulary, index = id; ids that the file leaves out are filled with [unused7] and the like.
+    """The content of a dictionary folder.
 
-    `tags`: None without a tag.dic. `unknown`: the entry for what is not in the vocabulary, None if there is none.
+    `words`: the vocabulary, index = id; gaps in the ids are filled with [unused7] and the like. `tags`: index = id;
+    None without tag.dic. `replacements`: character -> the character that it is read as. `unknown`: the entry for
+    unknown words; None if there is none.
     """
 
     words: tuple[str, ...]

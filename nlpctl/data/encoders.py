@@ -1,4 +1,4 @@
-"""The encoder of a tokenizer: PaddleNLP's own, the fast one where it is proved equal, or that of units."""
+"""Chooses the encoder of a tokenizer: PaddleNLP's own, the fast one if it gives equal ids, or the unit encoder."""
 
 from __future__ import annotations
 
@@ -107,9 +107,9 @@ class FastTextEncoder(TextEncoder):
 def build_encoder(tokenizer: Any, mode: Literal["auto", "fast", "paddlenlp"]) -> TextEncoder:
     """The encoder for a tokenizer: PaddleNLP's PretrainedTokenizer, or the UnitTokenizer of nlpctl's own networks.
 
-    Of a UnitTokenizer there is one. Else auto takes the fast one where the class is known to be equal and a
-    check of difficult strings against this very tokenizer agrees; otherwise PaddleNLP's own. fast raises
-    UserError in place of falling back.
+    A UnitTokenizer has one encoder. Otherwise "auto" takes the fast encoder if the tokenizer's class is supported and
+    both give equal ids for PROBES; else PaddleNLP's own. "paddlenlp" always takes the latter. "fast" raises UserError
+    instead of falling back.
     """
     if isinstance(tokenizer, UnitTokenizer):
         return UnitEncoder(tokenizer)

@@ -69,9 +69,10 @@ class NamedRows:
 
 
 def open_dataset(data: DataSection, split: str, required: Sequence[str], label_column: str) -> NamedRows:
-    """The rows of "train", "dev" or "test" of `data.dataset`. UserError: unknown, not to be had, or columns missing.
+    """The rows of split "train", "dev" or "test" of `data.dataset`.
 
-    `label_column`: where labels stand, or lists of tags.
+    `label_column`: the column of labels or of lists of tags. UserError: the data set or its split is unknown, cannot be
+    loaded, or lacks a required column.
     """
     name = data.dataset
     split_name = {"train": data.splits.train, "dev": data.splits.dev, "test": data.splits.test}[split]
@@ -83,7 +84,7 @@ def open_dataset(data: DataSection, split: str, required: Sequence[str], label_c
 
 
 def builtin_names() -> list[str]:
-    """The data sets that PaddleNLP brings, without importing it."""
+    """The names of PaddleNLP's built-in data sets. Does not import PaddleNLP."""
     spec = importlib.util.find_spec("paddlenlp")
     folder = Path(spec.submodule_search_locations[0]) / "datasets"
     return sorted(path.stem for path in folder.glob("*.py") if path.stem not in _NOT_DATASETS)
@@ -115,7 +116,7 @@ def _open_builtin(name: str, split_name: str, required: Sequence[str], label_col
 
 
 def _builtin_splits(builder: Mapping[str, Any], module: str, subset: str) -> list[str]:
-    """The split names of a built-in, its subset checked."""
+    """The split names of a built-in data set. UserError if its subset is missing or unknown."""
     if "BUILDER_CONFIGS" in builder:
         subsets = builder["BUILDER_CONFIGS"]
         if subset not in subsets:

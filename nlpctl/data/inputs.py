@@ -1,4 +1,4 @@
-"""What `predict` reads: a file or standard input, as plain text (a sentence per line) or in a format of data.format."""
+"""The input of `predict`: a file or standard input, as plain text (a sentence per line) or in a data.format."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class PredictInput:
         return self.path is not None and self.path.is_file()
 
     def identity(self) -> dict[str, Any]:
-        """What tells this input from another one, for a resumed prediction. UserError for standard input."""
+        """The identity of this input, which a resumed prediction must match. UserError for standard input."""
         if not self.rereadable:
             raise UserError("a pipe cannot be read again", where=self.name, hint="--resume needs an input file")
         stat = os.stat(self.path)

@@ -1,4 +1,4 @@
-"""The label set: names and their ids, from the data, a list or a file; kept next to every model."""
+"""The label set: label names and their ids, collected from the data or given as a list or a file."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def given_labels(data: DataSection) -> LabelSet | None:
 
 
 def known_label(value: Any, labels: LabelSet) -> int:
-    """The id of a label as it stands in a row. ValueError for an unknown one, with the nearest known."""
+    """The id of a label value of a row. ValueError for an unknown label, with the nearest known one."""
     name = label_name(value)
     if name in labels:
         return labels.id(name)
@@ -118,7 +118,7 @@ def known_label(value: Any, labels: LabelSet) -> int:
 
 
 def label_name(value: Any) -> str:
-    """A label as text: blanks around it dropped, numbers as Python writes them. ValueError says why not."""
+    """A label value as text: stripped, numbers as Python prints them. ValueError: it is blank or no label."""
     if isinstance(value, str):
         name = value.strip()
         if not name:

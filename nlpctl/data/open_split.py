@@ -1,4 +1,4 @@
-"""Where the rows of a split come from: files, the user's reader function, or a named data set."""
+"""Opens a split: local files, a user's reader function, or a named data set."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ class FunctionRows:
 def _call_reader(
     function: Callable[..., Iterable[Mapping[str, Any]]], arguments: tuple[str, ...], source: str
 ) -> Iterator[Mapping[str, Any]]:
-    """What the reader yields, its failures told with the number of the row."""
+    """The dicts that the reader yields. UserError, with the row's number, if it fails or yields anything else."""
     number = 1
     try:
         rows = iter(function(*arguments))

@@ -1,7 +1,7 @@
-"""A question and its context, cut into windows that fit the network, and where the answer is in each.
+"""Features of question answering: windows over the context, with the question and the answer's position in each.
 
-The window moves over the context by `stride` pieces (data.doc_stride): PaddleNLP's meaning of the word,
-in which Hugging Face's stride is the overlap.
+The window advances by `stride` pieces (data.doc_stride), as in PaddleNLP. In Hugging Face's libraries, stride is the
+overlap.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A question, the text that may answer it, and the answers that people gave: rows of reading comprehension."""
+"""Rows of question answering: a question, its context, and the reference answers."""
 
 from __future__ import annotations
 

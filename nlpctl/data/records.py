@@ -1,4 +1,4 @@
-"""Rows as the file writes them: to put some of them into a new file, byte for byte."""
+"""Copies rows of a file into a new one, byte for byte."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BLANK = (b"", b"\r")
 
 
 def article_of(row: Row) -> str | None:
-    """The article of a question in SQuAD's layout, which cannot be parted; None for any other row."""
+    """The article that a question of a SQuAD file belongs to, which stays in one part; None for any other row."""
     found = _ARTICLE.match(row.line) if isinstance(row.line, str) else None
     return None if found is None else f"{row.source}:{found[0]}"
 

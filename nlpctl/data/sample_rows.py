@@ -1,4 +1,4 @@
-"""The rows that an export is compared on: real ones where there are any, else texts of words from the vocabulary."""
+"""The rows for comparing an export with its network: real ones if available, else random words of the vocabulary."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def _with_mask(text: str, mask: str) -> str:
 
 
 def _made_up(rows: TaskRows, tokenizer: Any, count: int, mask: str | None) -> Iterator[Any]:
-    """Texts of words drawn from the vocabulary, short ones and such as half fill the window."""
+    """Texts of random words of the vocabulary, from one token to half the window."""
     from nlpctl.data.units import special_ids  # tokenizers import Paddle
 
     special = special_ids(tokenizer)

@@ -1,4 +1,4 @@
-"""Which rows of a data set go to train, dev and test."""
+"""Assigns the rows of a data set to train, dev and test."""
 
 from __future__ import annotations
 

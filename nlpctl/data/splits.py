@@ -24,9 +24,9 @@ from nlpctl.errors import UserError
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Everything a run reads. `train` is None when streaming: then `source` and `reader` give the rows anew.
+    """The data of a training run. `train` is None when streaming; `source` and `reader` then yield the rows again.
 
-    `streamed`: how many rows `source` then has, bad ones too.
+    `streamed`: the number of rows of `source` when streaming, bad rows included.
     """
 
     labels: LabelSet

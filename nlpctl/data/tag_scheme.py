@@ -1,7 +1,7 @@
-"""How the tags of a data set spell entities: BIO, BIOES or BMES, with the mark first (B-PER) or last (PER-B).
+"""Tag schemes: BIO, BIOES or BMES, with the mark first (B-PER) or last (PER-B), and entities from tags.
 
-Entities are read from tags as seqeval's default mode and conlleval do, also from sequences that break
-the rules of their scheme, which an untrained network writes.
+Entities are extracted as in seqeval's default mode and conlleval, also from sequences that violate the scheme, which
+untrained networks predict.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class TagScheme:
         return spans
 
     def first_break(self, tags: Sequence[str]) -> int | None:
-        """The position of the first tag that cannot stand after the one before it, len(tags) for the end; or None."""
+        """The position of the first tag that may not follow its predecessor, len(tags) for the end; None if valid."""
         closed = self.marks != "BIO"  # an entity has to be ended by an E
         previous, previous_type = OUTSIDE, UNTYPED
         for i, (mark, kind) in enumerate([*map(self.split, tags), (OUTSIDE, UNTYPED)]):

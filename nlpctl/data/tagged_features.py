@@ -1,9 +1,9 @@
-"""Tagged sentences to windows that fit the network, and those to padded batches.
+"""Features of token classification: windows of tagged sentences that fit the network, and their padded batches.
 
-A sentence whose pieces fit is one window. A longer one is read in windows that begin `stride` pieces
-apart (data.doc_stride), at the start of a word. Each word has its tag learned, and predicted, in one of
-them: where two windows overlap, the first half of the words between belongs to the earlier one, so that
-every word has text on both sides. The tags of the windows, one after the other, are those of the sentence.
+A sentence that fits is one window. A longer one is cut into windows that begin at most `stride` pieces apart
+(data.doc_stride), at word boundaries. Each word belongs to exactly one window, for training and prediction: the first
+half of an overlap belongs to the earlier window, so that every word has context on both sides. The concatenated tags of
+the windows are the tags of the sentence.
 """
 
 from __future__ import annotations

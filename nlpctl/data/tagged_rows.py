@@ -1,4 +1,4 @@
-"""A text cut into words, with one tag per word."""
+"""Rows of token classification: texts cut into words, with one tag per word."""
 
 from __future__ import annotations
 
@@ -156,11 +156,10 @@ class LexicalRows(TaggedRows):
 
 
 def put_together(words: Sequence[str]) -> tuple[str, array]:
-    """A text that reads as the words do, and their bounds in it.
+    """Joins words to a text; returns it and the bounds of the words in it.
 
-    Words are glued where all of them are single characters or white space is among them, which is how
-    files by character look; else there is a space between two, unless one of them ends or starts in a
-    script that is written without spaces.
+    Words are joined without spaces if all are single characters or some are white space, as in files tagged by
+    character. Otherwise a space separates two words, unless one of them ends or starts in a script without spaces.
     """
     by_character = all(len(word) == 1 for word in words) or any(word.isspace() for word in words)
     parts, bounds, length = [words[0]], array("i", (0, len(words[0]))), len(words[0])

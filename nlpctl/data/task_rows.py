@@ -1,7 +1,7 @@
-"""What a task needs of its rows: which columns, how a row becomes an example, how the labels are collected.
+"""The base class for the rows of a task: required columns, conversion to examples, collection of labels.
 
-One module per kind of example (text_rows.py, tagged_rows.py, ...), none of which imports Paddle: a bad
-file is told before anything heavy is loaded. A task names its kind in config/tasks.
+One module per kind of example (text_rows.py, tagged_rows.py, ...). None imports Paddle, so that bad files are reported
+before anything heavy is loaded. config/tasks names the class of each task.
 """
 
 from __future__ import annotations
@@ -67,27 +67,27 @@ class TaskRows(ABC):
         yield from self.passages(example).values()
 
     def counted(self, example: Any, labels: LabelSet) -> tuple[str, ...]:
-        """What the figures of a data set count: the labels of a labelled example, or the types of its entities."""
+        """The labels of a labelled example, or the types of its entities, for statistics of a data set."""
         return ()
 
     def truth(self, example: Any) -> Hashable:
-        """What is to be learned from a labelled example: same texts with another truth contradict each other."""
+        """The target of a labelled example. Equal texts with different targets contradict each other."""
         return None
 
     def doubts(self, example: Any, labels: LabelSet) -> Iterator[str]:
-        """What is allowed in a labelled example but probably a mistake, as "kind: details"."""
+        """Probable mistakes in a valid labelled example, as "kind: details"."""
         yield from ()
 
     @abstractmethod
     def answered(self, example: Any) -> dict[str, Any]:
-        """What predict repeats before the answer: column to JSON-ready value."""
+        """The input columns that predict repeats before the answer: column -> JSON-ready value."""
 
     def collect_labels(self, source: RowSource) -> LabelSet:
-        """The label set of the training rows; bad rows are passed over, reading the examples reports them."""
+        """The label set of the training rows. Bad rows are skipped; they are reported when the examples are read."""
         return LabelSet(())
 
     def settle_labels(self, labels: LabelSet) -> LabelSet:
-        """The label set as the task wants it, wherever it came from; UserError if it cannot be used."""
+        """The label set in the form and order that the task needs. UserError if it cannot be used."""
         return labels
 
     def check_training(self, examples: Sequence[Any], labels: LabelSet, where: str) -> None:

@@ -27,9 +27,9 @@ VOCABULARY, TOKENIZER_CONFIG = "vocab.txt", "tokenizer_config.json"
 
 @dataclass(frozen=True)
 class UnitSettings:
-    """How text becomes units, and which entries of the vocabulary are no text.
+    """How text is split into units, and the special entries of the vocabulary.
 
-    `replacements`: characters that are read as another one, such as full-width forms.
+    `replacements`: character -> the one that it is read as, such as full-width -> half-width.
     """
 
     unit: Unit = "characters"
@@ -106,7 +106,7 @@ class UnitTokenizer:
         return list(map(self._ids.__getitem__, self.units(text)))
 
     def word_ids(self, word: str) -> list[int]:
-        """Ids of a word that was cut already: its own, or those of its characters; white space has none."""
+        """Ids of one pre-tokenised word: its own id, or those of its characters. White space has none."""
         if self.settings.unit == "words" and not word.isspace():
             return [self._ids[word.translate(self._replacements)]]
         return self.ids(word)
@@ -142,7 +142,7 @@ class UnitTokenizer:
 
 
 class _UnitIds(dict[str, int]):
-    """Unit -> id. What the vocabulary lacks is looked up once where it is a character: of those there is an end."""
+    """Unit -> id. Unknown characters are cached, since their number is limited; unknown words are not."""
 
     def __init__(self, known: Mapping[str, int], unknown: int, lowercase: bool):
         super().__init__(known)

@@ -21,7 +21,7 @@ _EDGE = ""  # stands before the first word of a text, and behind the last
 
 
 class Variations:
-    """Varies texts that are cut into words, by what it has seen of all of them. A function of `seed` and the calls."""
+    """Varies pre-tokenised texts by statistics of all of them. Deterministic for `seed` and the sequence of calls."""
 
     def __init__(
         self,

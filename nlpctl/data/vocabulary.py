@@ -79,7 +79,7 @@ def write_tokenizer(folder: Path, vocabulary: list[str], architecture: str, lowe
 
 
 def count_bounded(texts: Iterable[Iterable[str]]) -> Counter[str]:
-    """How often each word occurs in `texts`; beyond MAX_COUNTED_WORDS the rarest are forgotten."""
+    """Counts the words of `texts`. Beyond MAX_COUNTED_WORDS distinct ones, the rarest are dropped."""
     words: Counter[str] = Counter()
     for text in texts:
         words.update(text)

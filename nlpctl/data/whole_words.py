@@ -1,4 +1,4 @@
-"""Text as whole words, for masking: pieces of one word are hidden together, so that none gives the others away.
+"""Whole-word masking: the pieces of a word are masked together, so that none reveals the others.
 
 Chinese words are those that jieba finds, with the words of a user dictionary kept whole; elsewhere a word
 is a run between white space and punctuation.

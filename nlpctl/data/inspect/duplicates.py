@@ -1,4 +1,4 @@
-"""Rows that occur again, inside a split and across splits, and rows that contradict each other."""
+"""Duplicates and near-duplicates within and across splits, and rows with contradicting labels."""
 
 from __future__ import annotations
 

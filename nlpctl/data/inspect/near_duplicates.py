@@ -1,4 +1,4 @@
-"""Texts that are almost the same, among many: MinHash signatures, bands, then the exact similarity.
+"""Near-duplicate detection: MinHash signatures, banding (locality-sensitive hashing), then the exact similarity.
 
 The similarity of two texts is the Jaccard index of their sets of character n-grams. A signature keeps, for
 each of a number of hash functions, the smallest hash of the text's n-grams: two texts agree at a place of it with

@@ -1,4 +1,4 @@
-"""Rows that can be used but look wrong: what a person would want to see before training on them."""
+"""Usable rows that look wrong and should be reviewed before training."""
 
 from __future__ import annotations
 
