@@ -1,4 +1,4 @@
-"""Sources that name their arrays themselves: NumPy files, and the pickles of `paddle.static.save`."""
+"""Reads files of named arrays: NumPy files, and the pickles of `paddle.static.save`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Our reading of a ProgramDesc, the graph of a `__model__` (Paddle 1.x) or a `.pdmodel` (2.x)."""
+"""Reads a ProgramDesc, the graph in a `__model__` (Paddle 1.x) or a `.pdmodel` (2.x) file."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class AddedTokens:
 
 
 def read_tokens(tokens: Sequence[str] | str) -> list[str]:
-    """The words of a recipe: a list, or a file with one per line (blank lines are passed over).
+    """The words of a recipe: a list, or a file with one per line. Blank lines are skipped.
 
     UserError for blank words in a list, and a file that cannot be read or holds none.
     """
@@ -93,7 +93,7 @@ def add_tokens(tokenizer: Any, words: Sequence[str]) -> AddedTokens:
 
 
 def vocabulary_parameters(network: Any, has_word_head: bool) -> dict[str, int]:
-    """Parameters with a row per token -> the axis of the rows: the embedding, and a language model's output layer."""
+    """Parameters with one row per token -> the axis of the rows: the embedding, and an output layer of words."""
     size = network.config.vocab_size
     embedding = network.base_model.get_input_embeddings().weight
     prefix = f"{network.base_model_prefix}."
@@ -107,7 +107,7 @@ def vocabulary_parameters(network: Any, has_word_head: bool) -> dict[str, int]:
 def make_room(
     arrays: Mapping[str, np.ndarray], network: Any, axes: Mapping[str, int]
 ) -> dict[str, np.ndarray]:
-    """`arrays` of a weights file with rows for the tokens that `network` has beyond them, of zeros for now."""
+    """`arrays` of a weights file, with zero rows for the tokens that only `network` has."""
     rows = network.config.vocab_size
     grown = dict(arrays)
     for name, axis in axes.items():
@@ -139,14 +139,14 @@ def _vocabulary(tokenizer: Any) -> dict[str, int]:
 
 
 def _form(tokenizer: Any, word: str) -> str:
-    """`word` as the tokenizer will match it."""
+    """The form of `word` that the tokenizer matches."""
     if isinstance(tokenizer, UnitTokenizer):
         return word.lower() if tokenizer.settings.lowercase else word
     return word.lower() if "do_lower_case" in vars(tokenizer) and tokenizer.do_lower_case else word
 
 
 def _check_units(tokenizer: UnitTokenizer, words: Sequence[str]) -> None:
-    """UserError for words that nlpctl's own networks never see as one."""
+    """UserError for words that the unit tokenizer always splits."""
     problems = [
         Problem(
             f"{word!r} is never one unit: the network reads {tokenizer.settings.unit}, here {tokenizer.units(word)}",

@@ -20,7 +20,7 @@ from nlpctl.names import and_more
 
 @dataclass(frozen=True)
 class Assigned:
-    """`fresh`: parameters left newly initialised. `ignored`: entries of the file that found no place."""
+    """`fresh`: parameters that stay newly initialised. `ignored`: entries of the file without a parameter."""
 
     fresh: tuple[str, ...]
     ignored: tuple[str, ...]
@@ -84,8 +84,8 @@ def assign(network: Any, prefix: str, arrays: Mapping[str, np.ndarray], rules: R
 def _value_of_each(parameters: Mapping[str, Any], found: Collection[str]) -> dict[int, str]:
     """id of a parameter -> the name that gives its value. One of several names may be enough.
 
-    A language model's last layer is tied to the word embedding, the same parameter under two names, of which
-    files often hold only the embedding's. The first name, the encoder's, counts.
+    The output layer of a language model is tied to the word embedding: one parameter with two names. Files often hold
+    only the name of the embedding. The first name, that of the encoder, counts.
     """
     values: dict[int, str] = {}
     for name, parameter in parameters.items():
@@ -97,7 +97,7 @@ def _value_of_each(parameters: Mapping[str, Any], found: Collection[str]) -> dic
 def with_prefix(
     arrays: Mapping[str, np.ndarray], prefix: str, parameters: Collection[str]
 ) -> dict[str, np.ndarray]:
-    """Name everything as a network with a head does: files of a bare encoder carry no prefix."""
+    """Adds the encoder's prefix to the names of a file of a bare encoder, as a network with a head has them."""
     if any(name.startswith(f"{prefix}.") for name in arrays):
         return dict(arrays)
     # A head in such a file must keep its bare name, or it would be taken for a part of the encoder.
@@ -109,7 +109,7 @@ def with_prefix(
 
 
 def _pooler(prefix: str, names: Collection[str]) -> set[str]:
-    """The pooler feeds the head only, and language-model checkpoints lack it: it may be fresh, as the head."""
+    """The names of the pooler. It feeds the head only, and language-model checkpoints lack it; so it may be fresh."""
     return {name for name in names if name.startswith(f"{prefix}.pooler.")}
 
 

@@ -73,7 +73,7 @@ def describe_changes(network: Any, changes: Changes) -> list[str]:
 
 
 def tie(network: Any, pairs: Sequence[Sequence[str]], where: str) -> list[tuple[str, str]]:
-    """Let the parameters of each pair's second pattern be those of its first, in their order. Returns the names.
+    """Ties the parameters of each pair's second pattern to those of its first, in order. Returns the pairs of names.
 
     The second may match several times as many: [[encoder.layers.0, encoder.layers.1-5]] shares one layer among six.
     A saved model has every value under both names. UserError, blaming the key `where`: a pattern matches nothing, the
@@ -117,7 +117,7 @@ def _check(network: Any, keep: str, name: str, parameters: dict[str, Any], where
 
 
 def _replace(network: Any, old: Any, new: Any) -> None:
-    """Put `new` in place of `old`, under every name that it has."""
+    """Replaces `old` by `new` under all of its names."""
     for layer in network.sublayers(include_self=True):
         for name, parameter in list(layer._parameters.items()):
             if parameter is old:

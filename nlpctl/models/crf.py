@@ -60,9 +60,9 @@ def crf_loss(emissions: paddle.Tensor, transitions: paddle.Tensor, labels: paddl
 
 
 def viterbi(chains: Sequence[np.ndarray], transitions: np.ndarray) -> list[np.ndarray]:
-    """The best path over each chain of emissions, float [words, n]: int64 [words].
+    """The best tag path (Viterbi) of each chain of emissions, float [words, n]: int64 [words].
 
-    In NumPy, since paddle.text.viterbi_decode is several times slower; with 57 tags it is slower than the network.
+    Written in NumPy: paddle.text.viterbi_decode is several times slower, with 57 tags slower than the network itself.
     """
     n = transitions.shape[0] - 2
     # The longest first, so that the unfinished chains are the first rows at every step.

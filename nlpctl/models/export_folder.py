@@ -34,7 +34,7 @@ GraphFormat = Literal["paddle", "onnx"]
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """An input or output of a graph; None stands for a size that may change."""
+    """An input or output of a graph. A size of None is dynamic."""
 
     name: str
     dtype: str  # "int64", "float32"

@@ -1,7 +1,7 @@
-"""Continuing from a trained model with other labels: the head's weights of a label go to the label of the same name.
+"""Transfers a trained head to a new label set: weights of labels that both have are kept.
 
-The output layer has a column per label; a CRF has a row and a column per tag, behind which stand those of its
-start and stop. Labels that the old model did not know begin as they would in a new network.
+The output layer has one column per label. A CRF has one row and one column per tag, followed by those of its start and
+stop. Weights of new labels are initialised as in a new network.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class Extension:
 def extend_head(
     network: Any, prefix: str, arrays: Mapping[str, np.ndarray], old: Sequence[str], new: Sequence[str]
 ) -> Extension | None:
-    """Carry the head of `arrays` (trained on the labels `old`) over to `network`, built for the labels `new`.
+    """Transfers the head of `arrays` (trained on the labels `old`) to `network` (built for the labels `new`).
 
     `prefix` is the encoder's, which is left alone. Returns None, having changed nothing, where the two have no
     label in common or the file's head is another one (a linear head for a network with a CRF still gives its rows).
@@ -99,7 +99,7 @@ def _merged(
     places: tuple[list[int], int],
     sources: tuple[list[int], int],
 ) -> np.ndarray | None:
-    """`fresh` with what was `trained` put in its place; None if the two do not belong together.
+    """`fresh` with the `trained` values of the kept labels; None if the two do not belong together.
 
     `places` and `sources`: positions of the kept labels and the number of labels, in `fresh` and in `trained`.
     """

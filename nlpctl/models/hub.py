@@ -44,9 +44,9 @@ def fetch(name: str) -> HubModel:
 
 
 def _tokenizer(name: str, family: Family) -> Any:
-    """From the cache where its files are there: AutoTokenizer asks the network even then.
+    """The tokenizer, from the cache if its files are there.
 
-    It looks for optional files too (added_tokens.json), which no cache can hold.
+    AutoTokenizer would access the network even then, since it also looks for optional files (added_tokens.json).
     """
     from paddlenlp.transformers import AutoTokenizer
     from paddlenlp.utils.env import MODEL_HOME
@@ -69,7 +69,7 @@ def _resolve(name: str, files: list[str]) -> str:
 
 
 def _or_explain(name: str, step: Callable[[], Any]) -> Any:
-    """Run `step`; any error of PaddleNLP in finding or downloading becomes one message."""
+    """Runs `step`. Turns any error of PaddleNLP while finding or downloading a model into one UserError."""
     try:
         return step()
     except UserError:

@@ -1,4 +1,4 @@
-"""From the Hugging Face layout of an encoder to PaddleNLP's, name by name.
+"""Converts encoder weights from the Hugging Face layout to PaddleNLP's, name by name.
 
 PaddleNLP can convert too (`from_pretrained(convert_from_torch=True)`), but it goes by the
 `architectures` of config.json and not by the names in the file, so a disagreement leaves weights

@@ -1,4 +1,4 @@
-"""Loading a network with its tokenizer; nothing that should be loaded stays random.
+"""Loads a network with its tokenizer. No weight that should be loaded stays random.
 
 One path for every source: read the config, build the network, read the weights as arrays, bring
 them to PaddleNLP's names, assign them strictly. `from_pretrained` is not used; see docs/upstream.md.
@@ -211,7 +211,7 @@ def _added(tokenizer: Any, model: ModelSection) -> AddedTokens | None:
 def _build(
     family: Family, head: Head, config: Any, tokenizer: Any, added: AddedTokens | None, where: str
 ) -> Any:
-    """The network, with a row for each token of `tokenizer`, which knows those that were `added`."""
+    """The network, with one embedding row per token of `tokenizer`, including the `added` ones."""
     # Counted without the added tokens: they get rows of their own below.
     check_vocabulary(len(tokenizer) - (0 if added is None else len(added.new)), config.vocab_size, where)
     # Vocabularies are often padded to a multiple of 8 or 64, so there may be more rows than tokens.

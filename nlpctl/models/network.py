@@ -77,9 +77,9 @@ def build_network(family: Family, head: Head, config: Any, where: str) -> Any:
 
 
 def max_positions(network: Any) -> int | None:
-    """Longest sequence in tokens that the position embedding reaches; None where positions are relative.
+    """The maximum sequence length in tokens; None for relative positions.
 
-    RoBERTa counts positions from pad_token_id + 1, so that many rows are out of reach.
+    RoBERTa counts positions from pad_token_id + 1 on, so that many rows of its position embedding are unused.
     """
     config = vars(network.config)
     rows = config.get("max_position_embeddings")
@@ -89,7 +89,7 @@ def max_positions(network: Any) -> int | None:
 
 
 def _without_label_count(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The config without its own labels: PaddleNLP warns and goes by whichever it finds first."""
+    """The config without its label entries: if they disagree, PaddleNLP warns and uses the first that it finds."""
     dropped = ("num_labels", "num_classes", "id2label", "label2id", "torch_dtype", "dtype")
     return {key: value for key, value in values.items() if key not in dropped}
 

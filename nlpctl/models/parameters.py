@@ -79,7 +79,7 @@ def no_match(pattern: str, names: Sequence[str], where: str, kind: str) -> UserE
 
 
 def count(parameters: Iterable[Any]) -> int:
-    """How many numbers the parameters hold; a shared one counts once."""
+    """The number of elements of all parameters; a shared parameter counts once."""
     return sum(int(parameter.size) for parameter in {id(each): each for each in parameters}.values())
 
 

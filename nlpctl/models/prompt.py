@@ -19,7 +19,7 @@ class PromptClassifier(AtPositions):
     """Mixed in before a ...ForMaskedLM class: scores of labels instead of words."""
 
     def use_words(self, words: LabelWords) -> None:
-        """The words that stand for the labels; needed before the first forward."""
+        """Sets the words that stand for the labels. Call it before the first forward."""
         self.words = words
         for name, tensor in words.tensors.items():  # a static graph only takes tensors that the network owns
             self.register_buffer(name, tensor, persistable=False)
@@ -66,7 +66,7 @@ class LabelWords:
 
 
 class PromptEncoder:
-    """Texts put into a template, as ids. Can be pickled."""
+    """Encodes texts in a prompt template as token ids. Can be pickled."""
 
     def __init__(self, parts: Sequence[Part], tokenizer: Any, max_length: int):
         """UserError if the template alone fills the window."""

@@ -1,4 +1,4 @@
-"""A small network from nothing: vocabulary from the training text (or a dictionary), weights from the seed."""
+"""A small network trained from scratch: vocabulary from the training text or a dictionary, random weights."""
 
 from __future__ import annotations
 

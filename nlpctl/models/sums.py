@@ -1,4 +1,4 @@
-"""Checksums of the files of a model folder or an export: whether they are those that were written.
+"""Checksums that detect altered files of a model folder or an export.
 
 A model folder keeps its sums in manifest.json, written after everything else, an export in its export.json. Files that
 are not listed do not matter. Imports neither Paddle nor NumPy.

@@ -65,7 +65,7 @@ def check_vocabulary(entries: int, rows: int, where: str) -> None:
 
 
 def agree_on_inputs(tokenizer: Any, network: Any) -> None:
-    """Make no token types for an encoder that takes none (DistilBERT, MPNet), whatever PaddleNLP's tokenizer says."""
+    """Drops token_type_ids for an encoder without them (DistilBERT, MPNet), which PaddleNLP's tokenizer may return."""
     names = tokenizer.model_input_names
     if "token_type_ids" in names and "token_type_ids" not in inspect.signature(network.base_model.forward).parameters:
         tokenizer.model_input_names = [name for name in names if name != "token_type_ids"]

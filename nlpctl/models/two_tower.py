@@ -1,4 +1,4 @@
-"""An encoder that turns a text into a vector of unit length; queries and texts go through the same one."""
+"""The network of semantic indexing: one encoder that maps queries and documents to unit vectors."""
 
 from __future__ import annotations
 

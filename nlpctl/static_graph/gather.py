@@ -1,4 +1,4 @@
-"""The files of a source: those of a folder, or a file and the files written together with it."""
+"""Collects the files of a source: all files of a folder, or a file and its partners."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""The role of a parameter in a graph: the operators that read it, in which role and order.
+"""The roles of parameters in a graph, by the operators that read them, and their order.
 
-Two graphs that compute the same network agree in how many parameters of a shape have a role, and in their order,
-whatever the names. Query, key and value of an attention have the same shape and operator: they are told apart by
-where their results go.
+Two graphs of the same network have equally many parameters per role and shape, in the same order, whatever their names.
+The query, key and value projections of an attention have equal shapes and operators; the operators that read their
+results distinguish them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Place:
 
 
 def in_line(found: Sequence[Place]) -> bool:
-    """Whether each depends on the one before, so that no other order of them computes the same."""
+    """Whether each place depends on the one before, so that their order is unique."""
     return all(one.bit & other.before for one, other in pairwise(found))
 
 
@@ -73,7 +73,7 @@ def needed_for(operators: Sequence[Operator], outputs: Iterable[str]) -> list[Op
 
 
 def leaves(operators: Sequence[Operator], inputs: Iterable[str], parameters: Iterable[str]) -> list[str]:
-    """What `operators` compute from `inputs` and parameters alone, and use for nothing else that they so compute.
+    """The variables that `operators` compute from `inputs` and parameters alone and that no such operator reads.
 
     In a training graph these are the outputs of the network: what follows needs the labels as well.
     """

@@ -1,4 +1,4 @@
-"""The map file that `--plan` writes: every match as a rule, everything open as a comment to be turned into one."""
+"""Writes the map file of `--plan`: each match as a rule, each open parameter as a commented-out rule."""
 
 from __future__ import annotations
 

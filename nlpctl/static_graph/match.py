@@ -1,8 +1,8 @@
 """Matching static variables to parameters, with the reason for each match.
 
-One way after the other, each for what those before it left open: an explicit map, built-in maps, recorded names,
-the names of Paddle's counter, the place in the graph. Within one way two candidates for a parameter are an ambiguity,
-which is told and never decided.
+The methods are applied in order, each to the parameters left open: an explicit map, built-in maps, recorded names,
+names of Paddle's counter, the place in the graph. Two candidates of one method for a parameter are an ambiguity, which
+is reported and never resolved by a guess.
 """
 
 from __future__ import annotations

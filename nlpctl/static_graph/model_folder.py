@@ -22,7 +22,7 @@ _MAX_SEQ_LENGTH = 128
 
 
 def card_of(conversion: Conversion) -> ModelCard | None:
-    """labels.json and task.json of the result; None if no task is known that it could do as it is.
+    """The card (labels.json, task.json) of the result; None if no known task fits.
 
     A head that is new, even in part, was not trained.
     """

@@ -71,7 +71,7 @@ def _fits(declared: ProgramVariable, array: np.ndarray) -> bool:
 
 
 def _candidates(program: Program) -> Iterator[tuple[str, ...]]:
-    """What may have been saved: all (save_persistables), the parameters (save_params), all but optimizer state."""
+    """The possible lists of saved names: all (save_persistables), parameters (save_params), all but optimizer state."""
     everything = program.persistables
     yield everything
     yield tuple(name for name in everything if program.variables[name].is_parameter)

@@ -1,7 +1,6 @@
-"""The proof that a conversion is right: the static program and the dygraph network answer the same inputs alike.
+"""Verifies a conversion: runs the static program and the dygraph network on the same inputs and compares outputs.
 
-A program is a stranger's code: it runs in a separate process (run_program.py), and only operators that compute are
-run.
+A program is untrusted code. It runs in a separate process (run_program.py), restricted to operators that only compute.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Running a stranger's program in a separate process, with limits on its time and memory.
+"""Runs an untrusted program in a separate process, with limits on time and memory.
 
-Paddle's executor trusts a program: one that loops for ever, fills a terabyte or reads past an array takes the process
-along that runs it. `main` is that process: it gets a folder with the program and its arrays, and leaves the outputs
-there.
+Paddle's executor trusts its programs. An endless loop, an allocation of a terabyte or an access out of bounds
+would end the process that runs it. `main` runs in that process: it reads a folder with the program and its arrays, and
+writes the outputs there.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a file is, told by its first bytes."""
+"""Recognises the kind of a file by its first bytes."""
 
 from __future__ import annotations
 

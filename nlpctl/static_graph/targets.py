@@ -1,4 +1,4 @@
-"""The network that a static source is to become: found from a model folder, a config, a name or a class.
+"""The target network of a conversion, given as a model folder, a config, a model name or a class.
 
 Nothing is downloaded: of a hub name only the config that PaddleNLP carries, and the tokenizer if it is in the cache.
 """

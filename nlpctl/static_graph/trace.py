@@ -1,4 +1,4 @@
-"""The graph of a dygraph network, in the form in which static programs are read."""
+"""The static graph of a dygraph network, in the same form as static programs that are read."""
 
 from __future__ import annotations
 
