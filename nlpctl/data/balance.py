@@ -1,4 +1,4 @@
-"""Balancing training rows by label."""
+"""Balances training rows by label: undersampling, oversampling, or given counts."""
 
 from __future__ import annotations
 

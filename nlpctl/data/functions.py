@@ -1,4 +1,4 @@
-"""User functions named in a recipe: package.module:function."""
+"""Imports user functions that a recipe names as package.module:function; for data, training and compression."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""jieba, loaded once per process and word list, without its chatter."""
+"""Loads jieba once per process and word list, without its log messages."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""jsonl (constant memory) and json (held whole) to rows."""
+"""Reads jsonl (in constant memory) and json (held in memory) into rows."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def whole_document(lines: Iterable[tuple[int, bytes]], source: str) -> str:
 
 @contextmanager
 def json_errors_told(source: str) -> Iterator[None]:
-    """What the decoder says about a document, as a UserError with the line."""
+    """Turns decoding errors of a document into UserErrors with the line."""
     try:
         yield
     except json.JSONDecodeError as error:

@@ -1,4 +1,4 @@
-"""Two texts and whether they match."""
+"""Rows of text matching: two texts and whether they match."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A text or a pair of texts with any number of labels, none included."""
+"""Rows of multi-label classification: a text or a pair of texts with any number of labels."""
 
 from __future__ import annotations
 

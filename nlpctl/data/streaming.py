@@ -1,4 +1,4 @@
-"""Training data as an endless stream in constant memory, shuffled in a buffer, exactly resumable."""
+"""Streaming training data: an endless stream in constant memory, shuffled in a buffer, exactly resumable."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nlpctl.errors import Problem, RunFailed, UserError
 
 
 class StreamingExamples(paddle.io.IterableDataset):
-    """Epoch after epoch of the source, without end; the order is a pure function of (seed, epoch).
+    """Repeats the epochs of the source endlessly. The order is a pure function of (seed, epoch).
 
     The global stream is cut into global batches of batch_size x world_size, and every rank takes its
     slice of each, as in LengthGroupedBatchSampler; batches run on over the end of an epoch. Each
@@ -160,6 +160,6 @@ class StreamingExamples(paddle.io.IterableDataset):
             raise self._changed(Problem(message, self.source.description))
 
     def _changed(self, *problems: Problem) -> RunFailed:
-        """The failure by a source that has changed: its own hints are of a run that has not begun yet."""
+        """The RunFailed for a changed source. The hints of `problems` are dropped: they apply before a run only."""
         told = [replace(problem, hint="") for problem in problems]
         return RunFailed(problems=[*told[:-1], replace(told[-1], hint=self.fix)])

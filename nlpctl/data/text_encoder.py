@@ -1,4 +1,4 @@
-"""Text to token ids: the one call that datasets, collators and predictors make.
+"""Converts text to token ids, for data sets, collators and predictors.
 
 Nothing here starts threads, so an encoder may be used before and after a fork (DataLoader workers) and
 TOKENIZERS_PARALLELISM does not matter.
@@ -87,8 +87,9 @@ class TextEncoder(ABC):
         return Encoding(self._built(first, second), types)
 
     def starts(self, first: int, pair: bool) -> tuple[int, int | None]:
-        """Where the two texts of an assembled row begin, when the first has `first` ids."""
+        """The positions at which the two texts of an assembled row begin; the first text has `first` ids."""
         if not pair:
+            # Marker ids reveal the layout of any tokenizer, without a table of special tokens per class.
             return self._built([-1]).index(-1), None
         row = self._built([-1], [-2])
         return row.index(-1), row.index(-2) + first - 1

@@ -1,8 +1,8 @@
-"""Units: what nlpctl's own networks read, characters or the words that jieba finds.
+"""The tokenizer of nlpctl's own networks. Its units are characters, or words segmented by jieba.
 
-A unit is looked up in the vocabulary as it is written, then lower-cased; white space is no unit. PaddleNLP's
-JiebaTokenizer is not used: it hands jieba the vocabulary without the beginnings of its words, and jieba, which
-walks a word from its beginning, then misses words that it has (of 长江大桥 alone in the vocabulary, nothing is found).
+A unit is looked up in the vocabulary as written, then in lower case. White space is no unit. PaddleNLP's JiebaTokenizer
+is not used: it passes the vocabulary to jieba without the prefixes of its words. jieba walks its prefix dictionary, so
+it then misses words of the vocabulary (if it holds 长江大桥 alone, nothing is found).
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A vocabulary for a model trained from scratch, and the tokenizer folder that carries it."""
+"""Builds the WordPiece vocabulary of a model trained from scratch, and writes its tokenizer folder."""
 
 from __future__ import annotations
 

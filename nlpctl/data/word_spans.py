@@ -1,4 +1,4 @@
-"""Raw text to words with their character offsets, for the tasks that point into a text."""
+"""Splits raw text into words with character offsets, for tasks that return spans of the text."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Reading pickled weights without running what is in them.
+"""Reads pickled weights without executing code in them.
 
-`model_state.pdparams` and `pytorch_model.bin` are pickles, and unpickling a stranger's file runs
-whatever code it names. Neither `paddle.load` nor PaddleNLP's own reader limits that, so nlpctl
-reads both through an unpickler that knows arrays and plain containers and nothing else.
+`model_state.pdparams` and `pytorch_model.bin` are pickles; unpickling an untrusted file runs any code that it names.
+Neither `paddle.load` nor PaddleNLP's own reader prevents that. nlpctl reads both with an unpickler that only accepts
+arrays and plain containers.
 
 NumPy's classes are never handed out: a pickle may set the state of the objects it builds, and a
 forged dtype or array state could reach into memory. Small stand-ins take their place and become

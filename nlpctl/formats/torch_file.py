@@ -1,4 +1,4 @@
-"""Reading `pytorch_model.bin` without PyTorch: the zip format, and the one before it (PyTorch < 1.6)."""
+"""Reads `pytorch_model.bin` without PyTorch: the zip format, and the older one (PyTorch < 1.6)."""
 
 from __future__ import annotations
 

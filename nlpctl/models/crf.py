@@ -1,4 +1,4 @@
-"""A conditional random field over the emissions of a tagger: the network, its loss and its decoding."""
+"""A linear-chain conditional random field on a tagger: network class, loss and Viterbi decoding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models by name: PaddleNLP's built-in ones, and the community's, through PaddleNLP's own cache.
+"""Models by name: built-in and community models of PaddleNLP, through its own cache.
 
 Files lie in PPNLP_HOME/models/NAME (runtime.cache_dir) and are downloaded where they are missing. nlpctl reads the
 weights itself, not by from_pretrained: a downloaded pickle is untrusted too.

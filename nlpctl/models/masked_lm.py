@@ -1,7 +1,7 @@
-"""Networks that predict hidden words: PaddleNLP's ...ForMaskedLM, with scores at chosen positions only.
+"""Masked language models: PaddleNLP's ...ForMaskedLM, with logits at the masked positions only.
 
-The stock networks score every token against the whole vocabulary: [batch, length, vocabulary], half a
-gigabyte for 32 sentences of 128 tokens. Only the hidden tokens matter, about one in seven.
+The stock networks compute logits [batch, length, vocabulary] of every token: half a gigabyte for 32 sentences of 128
+tokens. Only the masked tokens matter, about one in seven.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Building a network from a config: overrides, labels, and refused settings."""
+"""Builds a network from a config with overrides and labels; refuses invalid settings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reading the weights of a model folder, in any of the formats, as NumPy arrays."""
+"""Reads the weights of a model folder as NumPy arrays: .pdparams, safetensors, PyTorch, sharded or not."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What plots share: round numbers on an axis, the frame around a plot, the width of a text."""
+"""Parts shared by all plots: axis ticks, the frame of a plot, text widths, legends."""
 
 from __future__ import annotations
 

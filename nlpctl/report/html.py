@@ -1,4 +1,4 @@
-"""HTML that is escaped unless it was made here."""
+"""Builds HTML. Every string is escaped unless it is of type Html."""
 
 from __future__ import annotations
 

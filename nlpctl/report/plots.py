@@ -1,4 +1,4 @@
-"""Plots as inline SVG: lines, dots, bars, histograms, and the matrix of what was taken for what."""
+"""Plots as inline SVG: lines, scatter, bars, histograms and confusion matrices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Matching static variables to parameters, with the reason for each match.
+"""Matches static variables to parameters, with the reason for each match.
 
 The methods are applied in order, each to the parameters left open: an explicit map, built-in maps, recorded names,
 names of Paddle's counter, the place in the graph. Two candidates of one method for a parameter are an ambiguity, which

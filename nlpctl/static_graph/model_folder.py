@@ -1,4 +1,4 @@
-"""Writing the converted network as a model folder for all other commands."""
+"""Writes the converted network as a model folder that all other commands accept."""
 
 from __future__ import annotations
 

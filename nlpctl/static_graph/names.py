@@ -1,4 +1,4 @@
-"""Matching by recorded names, and by the names of Paddle's counter."""
+"""Matches by recorded dygraph names, and by the names of Paddle's counter (linear_3.w_0)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Naming the tensors of a combined file, which stores them without names.
+"""Assigns names to the tensors of a combined file, which stores them without names.
 
 Paddle writes them sorted by name (`save_vars`, `save_inference_model` and `jit.save` alike), so the names come from
 the program, and the shapes and number types that the program declares prove that they are the right ones.

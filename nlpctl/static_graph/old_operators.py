@@ -1,7 +1,7 @@
-"""Running LAC like Paddle 1.x: with the operators lookup_table, mul, gru and crf_decoding, without padding.
+"""Runs LAC as Paddle 1.x did: with the operators lookup_table, mul, gru and crf_decoding, without padding.
 
-Nothing in Paddle's Python calls gru and crf_decoding any more, but 2.6 has them registered, so a static program that
-names them still runs. It is the proof that a converted LAC computes what the original did.
+Paddle's Python code no longer calls gru and crf_decoding, but 2.6 still registers them, so a static program with them
+runs. Its outputs verify a converted LAC.
 """
 
 from __future__ import annotations

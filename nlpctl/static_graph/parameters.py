@@ -1,4 +1,4 @@
-"""The parameters of a network to fill, each once, whatever its names."""
+"""The parameters of the target network, each once, with all of its names."""
 
 from __future__ import annotations
 

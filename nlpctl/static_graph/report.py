@@ -1,4 +1,4 @@
-"""The conversion report: what became of every parameter and every variable, for programs and for people."""
+"""The conversion report on every parameter and variable, as JSON, Markdown and console lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A tokenizer from a vocabulary file, also one of Paddle 1.x, whose lines are `token<TAB>id`."""
+"""Builds a tokenizer from a vocabulary file, including those of Paddle 1.x with lines `token<TAB>id`."""
 
 from __future__ import annotations
 

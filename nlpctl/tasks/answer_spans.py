@@ -1,4 +1,4 @@
-"""From start and end scores per token to answers: the candidates of each window, then the best of all windows."""
+"""Decodes start and end logits into answers: candidates of each window, then the best of all windows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nlpctl.data.question_features import NULL_POSITION, Window
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """context[start:end] with the sum of its two logits; None, None: no answer."""
+    """The answer context[start:end] with its score, the sum of two logits. None, None: no answer."""
 
     start: int | None
     end: int | None
@@ -42,7 +42,7 @@ class WindowScores:
 def window_scores(
     window: Window, start_logits: np.ndarray, end_logits: np.ndarray, n_best: int, longest: int
 ) -> WindowScores:
-    """The best of one window. Logits are [length] of its row, `longest` the most pieces an answer may have."""
+    """The best candidates of one window. Logits are [length]; `longest`: the maximum answer length in pieces."""
     places = window.context.spans[window.begin : window.end]
     row = slice(window.row_start, window.row_start + len(places))
     starts, ends = start_logits[row].astype(np.float32), end_logits[row].astype(np.float32)

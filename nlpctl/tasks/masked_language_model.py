@@ -31,7 +31,7 @@ EVALUATION_SEED = 20190703  # masks of an evaluation depend on this and on the r
 
 
 class Guessed(NamedTuple):
-    """The losses on the hidden tokens of a window: their cross-entropy in nats, added up, and counts."""
+    """The figures of a window's masked tokens: summed cross-entropy in nats, correct guesses, number of tokens."""
 
     loss: float
     right: int
@@ -109,7 +109,7 @@ class MaskedLanguageModel(Task):
 
     @functools.cached_property
     def _other_ids(self) -> np.ndarray:
-        """What a token may be replaced by: everything in the vocabulary but the special tokens."""
+        """Candidate ids for random replacement: the vocabulary without special tokens."""
         return np.setdiff1d(np.arange(len(self.tokenizer)), self.tokenizer.all_special_ids)
 
     # -- from outputs to answers -------------------------------------------------------------
@@ -195,5 +195,5 @@ class WindowCollator(Collator):
 
 
 def _chance_of(ids: np.ndarray) -> np.random.Generator:
-    """The randomness of an evaluation: the same for the same text, in whatever batch it comes."""
+    """The generator of an evaluation. It depends on the text alone, not on its batch."""
     return np.random.default_rng([EVALUATION_SEED, crc32(ids.tobytes())])

@@ -44,10 +44,10 @@ def tuned_thresholds(
 
 
 def best_threshold(probabilities: np.ndarray, gold: np.ndarray, implied: np.ndarray, default: float) -> float:
-    """The threshold with the best F1 of one label, halfway between two probabilities; of equals the one next to
-    `default`, which is taken where no row has the label.
+    """The threshold of one label with the best F1, halfway between two probabilities; of ties the nearest to `default`.
 
-    All are [rows]; where `implied` holds, the label is given whatever the threshold.
+    All arrays are [rows]. Rows with `implied` get the label whatever the threshold. `default` is returned if no row of
+    `gold` has the label.
     """
     if not gold.any():
         return default

@@ -1,4 +1,4 @@
-"""Question answering: the position of the answer in the context, or that there is none."""
+"""Extractive question answering: the span of the answer in the context, or no answer."""
 
 from __future__ import annotations
 

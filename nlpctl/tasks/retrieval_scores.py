@@ -1,4 +1,4 @@
-"""How well queries find their texts: recall at k and mean reciprocal rank."""
+"""Retrieval scores: recall at k and mean reciprocal rank."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Semantic indexing: one encoder that gives texts which belong together vectors that lie together."""
+"""Semantic indexing: one encoder maps matching texts to nearby vectors, trained with in-batch negatives."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Vectors = tuple[np.ndarray, ...]  # of a text, or of the two texts of a pair
 
 
 class PairCollator(Collator):
-    """Texts, second texts and hard negatives, each padded apart; without labels the texts alone.
+    """Pads texts, second texts and hard negatives separately; without labels only the texts.
 
-    Labelled batches also say which candidate answers which query. The candidates are the second texts of the
+    Labelled batches also define which candidate answers which query. The candidates are the second texts of the
     batch, then its hard negatives:
     positives int64 [rows]: the candidate that answers the query; -1 for a row whose texts do not match
     candidates int64 [rows, candidates]: 1 where the candidate counts; 0 where it is another right answer

@@ -1,4 +1,4 @@
-"""Scores of reading comprehension as the data sets' own scripts define them: exact match (EM) and F1, 0 to 1.
+"""Scores of question answering as defined by the data sets' own scripts: exact match (EM) and F1, from 0 to 1.
 
 English: SQuAD's evaluate-v2.0.py. Lower case, without punctuation, articles and surplus white space; F1
 over the bag of words. Chinese: CMRC 2018's cmrc2018_evaluate.py. Lower case, without the punctuation it

@@ -1,4 +1,4 @@
-"""A dictionary of terms whose types are known, applied to what a tagger found."""
+"""A dictionary of terms with known types, which overrides the entities of a tagger."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Token classification: entities in a text, by a tag for every word."""
+"""Token classification: recognises entities in a text by a tag per word."""
 
 from __future__ import annotations
 

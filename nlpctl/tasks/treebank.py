@@ -1,4 +1,4 @@
-"""English words as the Penn Treebank cuts them, which the scoring script of CMRC 2018 asks of NLTK.
+"""Penn Treebank tokenisation of English, which the scoring script of CMRC 2018 takes from NLTK.
 
 The rules are those of NLTK's word_tokenize (nltk/tokenize/destructive.py, Apache-2.0) for one sentence; the
 tests hold their results. Only what changes the count or the text of words is kept. NLTK first cuts text

@@ -1,4 +1,4 @@
-"""PaddleNLP's data augmentation without the files that it downloads for no need."""
+"""PaddleNLP's data augmentation without its unnecessary downloads."""
 
 from __future__ import annotations
 

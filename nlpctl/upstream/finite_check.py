@@ -1,4 +1,4 @@
-"""Paddle's own search for the operator whose result is no number."""
+"""Paddle's own check (FLAGS_check_nan_inf) that finds the operator with a non-finite result."""
 
 from __future__ import annotations
 
@@ -53,6 +53,6 @@ def finite_check() -> Iterator[None]:
 
 
 def non_finite(error: RuntimeError) -> NonFinite | None:
-    """What the check found, as `error` tells; None if it is another error."""
+    """The finding of the check that raised `error`; None if it is another error."""
     found = _FOUND.search(str(error))
     return None if found is None else NonFinite(found[3], int(found[1]), int(found[2]))

@@ -1,4 +1,4 @@
-"""Gradients by the input of a network, without those of its weights."""
+"""Gradients with respect to the input of a network only."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The algorithm KL of Paddle's calibration in seconds instead of minutes."""
+"""Paddle's calibration algorithm KL, vectorised: seconds instead of minutes."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def fast_kl() -> Iterator[None]:
 
 
 def kl_threshold(hist: np.ndarray, bin_width: float, bits: int) -> float:
-    """The bound at which the values of a histogram, cut off there and put into 2^(bits-1) - 1 steps, are distributed
-    most like those before; Paddle's own choice, bin by bin."""
+    """The clipping bound of a histogram that minimises the KL divergence between the original distribution and that of
+    2^(bits-1) - 1 quantisation steps. Equal to Paddle's choice, bin by bin."""
     steps = 2 ** (bits - 1) - 1
     first = int((len(hist) - 1) * 0.5)
     ends = [end for end in range(first, len(hist)) if hist[end - 1]]

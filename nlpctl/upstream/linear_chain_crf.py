@@ -1,4 +1,4 @@
-"""The loss of a linear-chain CRF, as it should be."""
+"""The negative log-likelihood of a linear-chain CRF, computed correctly."""
 
 from __future__ import annotations
 

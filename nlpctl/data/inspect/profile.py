@@ -1,4 +1,4 @@
-"""The inspection of a recipe's data."""
+"""The result of inspecting the data of a recipe: profiles of the splits, duplicates, suspicious rows."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class Inspection:
 def inspect_rows(
     splits: Sequence[SplitRows], recipe: Recipe, counter: TokenCounter, in_windows: bool, shown: int
 ) -> Inspection:
-    """Look at splits of `recipe` that have been read; `shown` rows of every finding are kept."""
+    """Inspects splits of `recipe` that were read before. `shown`: rows kept per finding."""
     rows = [row for split in splits for row in split.good]
     limit = recipe.data.max_seq_length
     return Inspection(

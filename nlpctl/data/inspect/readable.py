@@ -1,4 +1,4 @@
-"""The rows of a split as they are looked at: texts, labels, length and place, without stopping at bad ones."""
+"""Reads the rows of a split for inspection: texts, labels, length and place. Bad rows are counted, not fatal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""TextCNN (Kim, 2014): windows of a few units, and the strongest response of every filter."""
+"""TextCNN (Kim, 2014): convolutions over windows of a few units with max pooling over time."""
 
 from __future__ import annotations
 
