@@ -35,7 +35,7 @@ def csv_records(lines: Iterable[tuple[int, bytes]]) -> Iterator[_Record]:
         nonlocal number, trouble
         for number, raw in lines:
             text, reason = decode(raw)
-            # The csv module reads lines ahead of a record's end, so a bad line is noted and blamed on its record.
+            # The csv module pulls several lines for one record, so a bad line is noted and blamed on its record.
             if reason is not None and trouble is None:
                 trouble = reason if number == start else f"{reason.removesuffix('the line')}line {number}"
             # The module needs line ends to keep those inside quoted cells.

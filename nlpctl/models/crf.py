@@ -50,7 +50,7 @@ def crf_loss(emissions: paddle.Tensor, transitions: paddle.Tensor, labels: paddl
     width = int(lengths.max())
     place = paddle.arange(labels.shape[1]).unsqueeze(0)
     # Labelled tokens first, in their order.
-    # Unlabelled positions get keys beyond the length, so that a stable order of the labelled ones comes first.
+    # Unlabelled positions get keys beyond the length, so the labelled ones come first, in their order.
     order = paddle.argsort(paddle.where(counted, place, place + labels.shape[1]), axis=1)[:, :width]
     # float32 even under autocast: sums over a sentence of log-sum-exp terms overflow or lose digits in half precision.
     chain = paddle.take_along_axis(emissions.astype("float32"), order.unsqueeze(2), axis=1)

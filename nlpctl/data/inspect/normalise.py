@@ -23,6 +23,6 @@ def letters_form(same: str) -> str:
 
 def row_key(passages: Sequence[str]) -> bytes:
     """Equal for rows whose texts are the same: a digest, since a million of them are held."""
-    # NUL cannot occur in a row (decode refuses it), so two texts never join into the form of two others.
+    # NUL hardly occurs in text, so two texts do not join into the form of two others.
     joined = "\0".join(same_form(passage) for passage in passages)
     return blake2b(joined.encode("utf-8"), digest_size=16).digest()
