@@ -54,6 +54,7 @@ class _Interpolator:
     def _scalar(self, node: ScalarNode, dotted: str, open: tuple[str, ...]) -> Node:
         whole = _PATTERN.fullmatch(node.text)
         if whole and whole[1] is not None and not whole[1].startswith("env:"):
+            # A reference that is the whole value keeps its type; inside a text it becomes text.
             value = self._reference(whole[1].strip(), node, dotted, open)
             return dataclasses.replace(value, origin=node.origin)
 
@@ -86,6 +87,7 @@ class _Interpolator:
     def _reference(self, name: str, node: ScalarNode, dotted: str, open: tuple[str, ...]) -> Node:
         if name in open:
             cycle = open[open.index(name) :]
+            # Every key of a cycle leads into it; it is reported once.
             if frozenset(cycle) in self.cycles:
                 raise _Unresolved
             self.cycles.add(frozenset(cycle))

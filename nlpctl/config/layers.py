@@ -58,6 +58,7 @@ def _over_parents(tree: TableNode, log: LoadLog, chain: tuple[Path, ...]) -> Tab
     below = TableNode({}, tree.origin, tree.folder)
     for parent in _parents(extends, log):
         base = _parent_path(parent)
+        # Real paths: a circle through a symbolic link would have a new name in every round.
         if Path(os.path.realpath(base)) in chain:
             names = " -> ".join(display(file) for file in (*chain, base))
             log.report("extends", parent.origin, f"the files extend each other: {names}", "remove one `extends`")
@@ -73,6 +74,7 @@ def _over_parents(tree: TableNode, log: LoadLog, chain: tuple[Path, ...]) -> Tab
 def _as_yaml(recipe: Mapping[str, Any]) -> str:
     """A recipe that a program gives, as the text of a file: what it may hold is decided in one place."""
     try:
+        # JSON is YAML, so a mapping passes the same parser and the same checks as a file.
         return json.dumps(dict(recipe), ensure_ascii=False, default=os.fspath)
     except (TypeError, ValueError) as error:
         hint = "give what YAML can hold: texts, numbers, true and false, None, lists, dicts"
@@ -163,6 +165,7 @@ def _node(value: Any, origin: Origin, folder: Path) -> Any:
     if isinstance(value, list):
         return ListNode(tuple(_node(item, origin, folder) for item in value), origin, folder)
     if isinstance(value, str):
+        # What nlpctl wrote is final: a text that happens to hold ${ is no reference.
         return ScalarNode(value.replace("${", "$${"), False, origin, folder)
     if value is None or isinstance(value, bool | int | float):
         return ScalarNode(json.dumps(value), True, origin, folder)
