@@ -13,7 +13,7 @@ from nlpctl.data.task_rows import TaskRows
 
 @dataclass(frozen=True)
 class GivenRows:
-    """The rows of `values`, as a RowSource. Row 3 is told as `name`[3].
+    """The rows of `values`, as a RowSource. Messages call row 3 `name`[3].
 
     `labelled`: the label columns are required. A plain text is a row only if they are not, and if the task takes a
     single text.

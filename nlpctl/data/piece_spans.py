@@ -86,7 +86,7 @@ def _inside(word: str, ids: Sequence[int], encoder: TextEncoder) -> list[tuple[i
 
 
 def _normal_form(word: str, encoder: TextEncoder) -> tuple[str, list[int]] | None:
-    """What the tokenizer matches its vocabulary with, and for each of its characters the index in `word`."""
+    """The normalised form of `word`, and for each of its characters the index in `word`; None if unknown."""
     if encoder.characters is None:
         return None
     text, owners = "", []

@@ -111,7 +111,7 @@ def _pieces_of(context: Pieces, answer: GoldAnswer) -> tuple[tuple[int, int], bo
 
 
 def free_window(encoder: TextEncoder, length: int, max_length: int, text: str) -> int:
-    """How many pieces of the context fit next to the question `text` of `length` pieces. UserError if none does."""
+    """The number of context pieces that fit next to the question `text` of `length` pieces. UserError if none fits."""
     free = max_length - length - encoder.overhead(pair=True)
     if free < 1:
         raise UserError(

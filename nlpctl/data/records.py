@@ -77,7 +77,7 @@ class Records:
         return next(iter(headers), b""), lines
 
     def _piece(self, lines: list[bytes]) -> bytes:
-        """What belongs to the row that begins with the first of `lines`; the next row's come after them."""
+        """The bytes of the row that begins with the first of `lines`, which end before the next row."""
         if self._kind == "conll":
             # Comments or document marks may follow the blank line; they belong to the next sentence.
             end = next((i for i, line in enumerate(lines) if not line.strip(b" \r")), len(lines))

@@ -79,7 +79,7 @@ def stratify(groups: Sequence[Group], targets: Sequence[int], seed: int) -> list
 
 
 class _Parts:
-    """How many rows, and examples of each label, every part still lacks."""
+    """The number of rows, and of examples of each label, that each part still lacks."""
 
     def __init__(self, targets: Sequence[int], labels: Counter[str], total: int):
         self._rows = list(targets)

@@ -86,7 +86,7 @@ class StreamingExamples(paddle.io.IterableDataset):
         return [list(islice(rows, self.batch_size)) for _ in range(count)]
 
     def start_at(self, batch: int) -> None:
-        """Iterations begin with this batch; those before it are read and passed over, not collated."""
+        """Iterations begin with this batch. Earlier ones are read and skipped, but not collated."""
         self._start = batch
 
     def __iter__(self) -> Iterator[Example | LoaderFailure]:

@@ -70,7 +70,7 @@ def tagged_windows(
 
 
 def free_window(encoder: TextEncoder, max_length: int) -> int:
-    """How many pieces fit next to the special tokens. UserError if none does."""
+    """The number of pieces that fit next to the special tokens. UserError if none fits."""
     room = max_length - encoder.overhead(pair=False)
     if room < 1:
         raise UserError(

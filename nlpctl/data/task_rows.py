@@ -29,7 +29,7 @@ class Example(Protocol):
 
 
 class TaskRows(ABC):
-    """How the rows of one task become examples."""
+    """Converts the rows of one task to examples."""
 
     endings: Mapping[str, str] = TABLES  # file ending -> format, where data.format is auto
     labelled: bool = True  # `labelled` of the task's TaskInfo; set by task_rows()
@@ -47,7 +47,7 @@ class TaskRows(ABC):
 
     @property
     def label_column(self) -> str:
-        """Where labels stand, or lists of tags; a named data set may hold their ids."""
+        """The column of labels, or of lists of tags. A named data set may hold ids in it."""
         return self.data.columns.label
 
     @abstractmethod
@@ -96,7 +96,7 @@ class TaskRows(ABC):
 
 
 def task_rows(task: str, data: DataSection) -> TaskRows:
-    """How the task called `task` reads its rows; the recipe's checks have made sure that it exists."""
+    """The TaskRows of the task `task`, which must exist; the checks of the recipe ensure that."""
     info = task_info(task)
     rows = load_class(info.rows)(data)
     rows.labelled = info.labelled

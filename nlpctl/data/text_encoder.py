@@ -67,7 +67,7 @@ class TextEncoder(ABC):
         return self._encode(texts, pairs, max_length) if len(texts) else []
 
     def overhead(self, pair: bool) -> int:
-        """How many special tokens stand around a text, or a pair of texts."""
+        """The number of special tokens around a text, or a pair of texts."""
         return self._overhead[pair]
 
     def pieces(self, words: Sequence[str]) -> list[list[int]]:
@@ -121,7 +121,7 @@ class _PiecesOfWords(dict[str, list[int]]):
 
 
 def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
-    """How many tokens of each side of a pair are kept when at most `room` may be.
+    """The numbers of tokens to keep of both sides of a pair, at most `room` together.
 
     PaddleNLP drops tokens one at a time from the longer side, from the second where they are equal.
     A side longer than `room` counts like one of `room`, so callers need not tokenise beyond that.

@@ -27,7 +27,7 @@ VOCABULARY, TOKENIZER_CONFIG = "vocab.txt", "tokenizer_config.json"
 
 @dataclass(frozen=True)
 class UnitSettings:
-    """How text is split into units, and the special entries of the vocabulary.
+    """The settings of a UnitTokenizer: kind of unit, normalisation, special entries of the vocabulary.
 
     `replacements`: character -> the one that it is read as, such as full-width -> half-width.
     """

@@ -47,7 +47,7 @@ class WholeWords:
         return words
 
     def _boundaries(self, run: str) -> list[int]:
-        """Where the words of a run without white space begin, as jieba has them."""
+        """The offsets at which jieba's words begin in a run without white space."""
         offsets, position = [], 0
         # jieba returns words, not offsets; their lengths add up because it drops no character.
         for word in load_jieba(self.kept_whole).cut(run):
@@ -57,7 +57,7 @@ class WholeWords:
 
 
 def read_dictionary(path: Path) -> tuple[str, ...]:
-    """One word per line; blank lines are passed over. All that cannot be used is told at once."""
+    """Reads one word per line; skips blank lines. UserError lists all bad lines (at most ten)."""
     words, problems = [], []
     try:
         with path.open("rb") as stream:

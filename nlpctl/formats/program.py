@@ -150,7 +150,7 @@ _DTYPES = {
 
 
 def _variable(desc: Any, types: Any) -> ProgramVariable:
-    """Of a VarDesc. What feeds, fetches or reads a queue is marked persistable too, and lies in no file."""
+    """The variable of a VarDesc. Feed, fetch and reader variables are marked persistable too, but are in no file."""
     is_tensor = desc.type.HasField("lod_tensor")
     tensor = desc.type.lod_tensor.tensor
     return ProgramVariable(

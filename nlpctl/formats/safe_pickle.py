@@ -173,7 +173,7 @@ def _encode(text: str, codec: str) -> bytes:
 
 
 def _no_bytes() -> bytes:
-    """How pickle protocol 2 writes b""."""
+    """Stands for bytes(), by which pickle protocol 2 writes b""."""
     return b""
 
 

@@ -48,7 +48,7 @@ def change_parameters(network: Any, model: ModelSection, added: AddedTokens | No
 
 
 def parameter_counts(network: Any) -> dict[str, int]:
-    """How many numbers the network holds, and how many of them are trained and frozen."""
+    """The number of parameter elements: total, trainable and frozen."""
     parameters = named(network).values()
     frozen = count(parameter for parameter in parameters if parameter.stop_gradient)
     total = count(parameters)

@@ -178,7 +178,7 @@ def untrained(where: str) -> UserError:
 
 
 def _label_count(config: Mapping[str, Any]) -> int | None:
-    """How many labels the network's config names; None if it names none."""
+    """The number of labels in the network's config; None if it names none."""
     names = config.get("id2label")
     return len(names) if isinstance(names, dict) else None
 

@@ -44,7 +44,7 @@ class MaskedWords(AtPositions):
     n_best = 5  # how many guesses are given for a mask
 
     def forward(self, input_ids, token_type_ids=None, masked_positions=None, targets=None):
-        """What is at `masked_positions`, int64 [batch, m], padded with any position.
+        """Predicts the tokens at `masked_positions`, int64 [batch, m], padded with any position.
 
         With `targets` (the right ids, int64 [batch, m], padded with NO_TARGET): three float tensors
         [batch, m]: the cross-entropy in nats, whether the best guess is right, whether there is a target.

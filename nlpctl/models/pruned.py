@@ -31,7 +31,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class PrunedShape:
-    """How many heads and neurons each layer has."""
+    """The numbers of heads and neurons per layer."""
 
     heads: tuple[int, ...]
     neurons: tuple[int, ...]
@@ -121,7 +121,7 @@ def prune(network: Any, kept: Kept, where: str = "model") -> None:
 
 
 def shrink(network: Any, shape: PrunedShape, where: str) -> None:
-    """Give a network the shape of a pruned one, whose weights are to be read into it."""
+    """Gives a network the shape of a pruned one, so that its weights can be loaded."""
     kept = Kept(
         tuple(tuple(range(count)) for count in shape.heads), tuple(tuple(range(count)) for count in shape.neurons)
     )

@@ -31,7 +31,7 @@ _HINT = "copy the model folder again"
 
 @dataclass(frozen=True)
 class Simulation:
-    """How a network is simulated; values are called as in PaddleNLP's CompressionArguments.
+    """The settings of a simulation, with the names of PaddleNLP's CompressionArguments.
 
     `weights`: a scale per column, or one for all. `inputs`: the
     largest input counts as a moving average over batches with `moving_rate`, or as the largest ever seen.
@@ -47,7 +47,7 @@ class Simulation:
 
 
 def read_simulation(config: Mapping[str, Any], where: str) -> Simulation | None:
-    """What a config says; None for one of a plain network. UserError, blaming `where`: it is damaged."""
+    """The simulation in a config; None for a plain network. UserError, blaming `where`: it is damaged."""
     value = config.get(KEY)
     if value is None:
         return None

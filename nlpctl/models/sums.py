@@ -123,6 +123,6 @@ def _holds(value: Any, kind: type) -> bool:
 
 
 def _entries(folder: Path) -> int | None:
-    """How many lines the vocabulary has; None if the tokenizer has no such list."""
+    """The number of lines of the vocabulary file; None if the tokenizer has none."""
     file = folder / VOCABULARY
     return len(file.read_bytes().splitlines()) if file.is_file() else None

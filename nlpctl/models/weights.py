@@ -32,7 +32,7 @@ _SAFETENSORS_DTYPES = {
 
 @dataclass(frozen=True)
 class Weights:
-    """What a weights file holds: parameter name to array, under the file's own names and layout."""
+    """The content of a weights file: parameter name -> array, in the names and layout of the file."""
 
     file: Path
     arrays: Mapping[str, np.ndarray]

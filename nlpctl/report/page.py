@@ -12,7 +12,7 @@ from nlpctl.report.style import STYLE
 
 
 class Number(str):
-    """A number written as it is to be shown in a table."""
+    """A formatted number for a table, shown as it is."""
 
     __slots__ = ()
 

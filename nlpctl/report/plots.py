@@ -165,7 +165,7 @@ def bars(
 def histogram(
     series: Mapping[str, Sequence[int]], edges: Sequence[float], x_label: str, *, marks: Mapping[str, float]
 ) -> Html:
-    """How the rows of each series spread over the bins between `edges`, as shares of the series.
+    """Histograms: the share of each series in the bins between `edges`.
 
     The first series is drawn as columns, the others as steps over them. `marks`: name -> x of a dashed line.
     """

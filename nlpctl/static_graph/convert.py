@@ -108,7 +108,7 @@ def _match(source: StaticModel, target: Target, network: Any, maps: Sequence[Nam
 
 
 def _labels_in(matching: Matching, count: int) -> int | None:
-    """How many labels the source has, where all that does not fit are parameters with a place per label."""
+    """The number of labels of the source, if all mismatches are parameters with one entry per label; else None."""
     sizes = set()
     for mismatch in matching.mismatches:
         if mismatch.found is None or mismatch.parameter.shape[-1] != count:

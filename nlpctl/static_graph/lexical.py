@@ -153,6 +153,6 @@ def _stand_ins(found: Dictionaries, embedding: np.ndarray) -> dict[str, str]:
 
 
 def _forms(character: str) -> Sequence[str]:
-    """What a character may be read as, the best first."""
+    """The forms that may replace a character, the best first."""
     normal = unicodedata.normalize("NFKC", character)
     return [form for form in (_STAND_INS.get(character), normal, normal.lower()) if form and form != character]

@@ -110,7 +110,7 @@ def found_by(rule: Rule, prefixes: Sequence[str], names: Iterable[str], encoder:
 
 
 class _Values:
-    """What the placeholders of a rule stand for in one place."""
+    """The values of the placeholders of a rule in one match."""
 
     def __init__(self, before: Sequence[str], groups: Sequence[str], words: Sequence[str]):
         self._before = before

@@ -28,7 +28,7 @@ def by_recorded_name(matcher: Matcher) -> None:
 
 
 def _common_prefix(recorded: Mapping[str, str], matcher: Matcher) -> str:
-    """What stands before the names of all variables that the network knows; "" where they are known as they are."""
+    """The prefix of the recorded names; "" if the network knows the names without removing one."""
     # One hit without a prefix is enough: a prefix would be common to all names.
     if any(name in matcher.by_name for name in recorded.values()):
         return ""

@@ -20,7 +20,7 @@ NEEDED = ("lookup_table", "mul", "elementwise_add", "concat", "gru", "crf_decodi
 
 
 class OldAnswer(NamedTuple):
-    """Of one sentence: hidden states [length, 2h], tag scores [length, tags], and the best path int64 [length]."""
+    """One sentence: hidden states [length, 2h], tag scores [length, tags], and the best path int64 [length]."""
 
     hidden: np.ndarray
     emissions: np.ndarray

@@ -43,7 +43,7 @@ class TargetParameter:
 
     @property
     def size(self) -> int:
-        """How many numbers it holds."""
+        """The number of elements."""
         count = 1
         for length in self.shape:
             count *= length

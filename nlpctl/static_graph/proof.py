@@ -148,7 +148,7 @@ def _meaning(feed: str) -> str | None:
 
 
 def _length(program: Program, known: Mapping[str, str]) -> int:
-    """Of the texts: as the program fixes it, else LENGTH."""
+    """The length of the texts: fixed by the program, else LENGTH."""
     lengths = [
         program.variables[feed].shape[1]
         for feed in known
@@ -158,7 +158,7 @@ def _length(program: Program, known: Mapping[str, str]) -> int:
 
 
 def _inputs(network: Any, meanings: Sequence[str], length: int) -> dict[str, np.ndarray]:
-    """Random texts. One of them is padded, unless the program wants to be told where: it may not mask as we do."""
+    """Random texts. One is padded, unless the program takes a mask or positions as inputs: it may mask differently."""
     config = network.config
     random = np.random.default_rng(_SEED)
     pad = config.pad_token_id or 0
@@ -206,7 +206,7 @@ def _run_program(program: Program, source: StaticModel, plan: _Plan) -> dict[str
 
 
 def _other_epsilon(program: Program, network: Any) -> float | None:
-    """What the program's layer norms add to the variance, where they agree and the network's add something else.
+    """The epsilon of the program's layer norms, if they share one and the network's differs; else None.
 
     PaddleNLP's ERNIE and BERT add 1e-12, those of Paddle 1.x added 1e-5: no mistake in the parameters.
     """

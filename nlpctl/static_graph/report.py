@@ -82,7 +82,7 @@ class ConversionReport:
 
     @property
     def ways(self) -> dict[str, int]:
-        """How the parameters were found: way to their number."""
+        """The number of matched parameters per method."""
         return dict(Counter(row.how for row in self.matched))
 
     @property

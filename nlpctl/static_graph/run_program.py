@@ -128,7 +128,7 @@ def _execute(folder: Path, job: Mapping[str, Any]) -> list[Any]:
 
 
 def _check_operators(graph: Any) -> None:
-    """Of all blocks: everything in the graph runs, whether the outputs need it or not."""
+    """Checks all blocks, since everything in the graph runs, needed or not. Raises CannotRun."""
     unknown = sorted({op.type for block in graph.blocks for op in block.ops} - OPERATORS - {"feed", "fetch"})
     if unknown:
         raise CannotRun(f"it has operators that nlpctl does not run: {', '.join(unknown)}")

@@ -75,7 +75,7 @@ def target_folder(to: str) -> Path | None:
 
 
 def find_target(to: str, class_name: str | None, own: Recipe | None = None) -> Target:
-    """What `to` names: a model folder or run, a config file, a built-in model of PaddleNLP, or a class.
+    """The target named `to`: a model folder or run, a config file, a built-in model of PaddleNLP, or a class.
 
     `class_name`: the class to build, where it is another one than the config says. `own`: the recipe of the
     `target_folder` of `to`, where it has one. UserError: there is no such thing.
@@ -107,7 +107,7 @@ def family_of_class(name: str, where: str) -> Family:
 
 
 def head_of_class(name: str, family: Family, where: str) -> Head:
-    """What the class `name` puts on the encoder of its family. UserError: the class is of another family."""
+    """The head that the class `name` puts on its encoder. UserError: the class is of another family."""
     stem = name.removesuffix(CRF_SUFFIX)
     kind = stem.removeprefix(family.name).removeprefix("For")
     if not stem.startswith(family.name) or not family.has(kind):

@@ -28,8 +28,8 @@ def tuned_thresholds(
 ) -> tuple[float, ...]:
     """Per label the threshold with the best F1; `default` for a label that never occurs in `gold`.
 
-    Lower levels are tuned first: what they give is given to their ancestors too, whose thresholds decide
-    about the other rows only.
+    Lower levels are tuned first: a predicted label implies its ancestors, so the thresholds of these decide about the
+    other rows only.
     """
     thresholds = [default] * len(names)
     implied = np.zeros(gold.shape, bool)

@@ -34,7 +34,7 @@ class PairCollator(Collator):
     """
 
     def encodings(self, examples: Sequence[RetrievalExample]) -> list[Encoding]:
-        """Of the texts alone, which an unlabelled batch holds."""
+        """Encodes the first texts only; an unlabelled batch holds no others."""
         return self.encoder.encode([example.text for example in examples], None, self.max_length)
 
     def arrays(self, examples: Sequence[RetrievalExample], encodings: Sequence[Encoding]) -> dict[str, np.ndarray]:
@@ -58,9 +58,9 @@ class PairCollator(Collator):
 
 
 def candidate_mask(examples: Sequence[RetrievalExample], candidates: Sequence[str]) -> np.ndarray:
-    """int64 [examples, candidates]: 0 where a candidate is a right answer to the query, but not the one of its row.
+    """int64 [examples, candidates]: 0 for correct answers to the query other than that of its own row, else 1.
 
-    Right are all second texts that match the same query in the batch, wherever they stand, and the query itself.
+    Correct are all second texts of the batch that match the same query, and the query itself.
     """
     answers: dict[str, set[str]] = {example.text: {example.text} for example in examples}
     for example in examples:
@@ -189,6 +189,6 @@ class _Search:
         self.vectors = np.stack(query_vectors), np.stack(corpus_vectors)
 
     def arguments(self) -> tuple[np.ndarray, np.ndarray, list[list[int]], list[int | None]]:
-        """What the functions of retrieval_scores.py take."""
+        """The arguments of the functions of retrieval_scores.py."""
         skipped = [self.corpus.get(text) for text in self.queries]
         return *self.vectors, [sorted(rows) for rows in self.relevant], skipped

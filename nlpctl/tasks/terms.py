@@ -24,7 +24,7 @@ class TermDictionary:
 
     @classmethod
     def from_file(cls, path: Path) -> TermDictionary:
-        """Lines of TERM<TAB>TYPE; empty lines are passed over. UserError lists the bad lines as file:line."""
+        """Lines of TERM<TAB>TYPE; empty lines are skipped. UserError lists the bad lines as file:line."""
         types: dict[str, str] = {}
         problems = []
         try:

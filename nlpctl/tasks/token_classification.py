@@ -106,7 +106,7 @@ class TokenClassification(Task):
         }
 
     def _entities(self, example: TaggedExample, tags: Sequence[int]) -> list[Span]:
-        """What is answered: the entities of the tags, with the terms of the dictionary among them."""
+        """The entities of the answer: those of the tags, overridden by the term dictionary."""
         spans = self._tagged(example, tags)
         return spans if self.terms is None else self.terms.apply(example.text, spans)
 

@@ -11,9 +11,9 @@ from paddle.nn.layer.rnn import RNNBase
 
 @contextlib.contextmanager
 def differentiable(network: paddle.nn.Layer) -> Iterator[list[paddle.Tensor]]:
-    """While the body runs, the output of `network`, in eval mode, can be differentiated by its input.
+    """Inside the context, the output of `network`, in eval mode, can be differentiated with respect to its input.
 
-    Yields parameters whose gradients have to be asked for together with that of the input:
+    Yields parameters whose gradients must be requested together with that of the input:
     paddle.grad(output, [input, *parameters], allow_unused=True).
 
     paddlepaddle 2.6.2, on a CPU:

@@ -40,7 +40,7 @@ def kl_threshold(hist: np.ndarray, bin_width: float, bits: int) -> float:
 
 
 def _divergence(hist: np.ndarray, end: int, steps: int) -> float:
-    """Of the distribution that is cut off at bin `end` and put into so many steps."""
+    """The KL divergence of the histogram clipped at bin `end` and quantised to `steps` steps."""
     kept, total = hist[:end].astype(np.float64), hist.sum()
     # As in Paddle: each step has end // steps bins, and the last one also the remainder.
     starts = np.arange(steps) * (end // steps)

@@ -19,7 +19,7 @@ _LETTERS_PER_PIECE = 8  # of a word; of 6 to 10 the nearest to BERT on English f
 
 
 class TokenCounter(ABC):
-    """How many tokens a text becomes. `description` says how that is known, `exact` whether it is."""
+    """Counts the tokens of a text. `description`: the method; `exact`: whether it is exact or an estimate."""
 
     description: str
     exact: bool

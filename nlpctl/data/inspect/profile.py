@@ -67,7 +67,7 @@ class Inspection:
     shown: int
 
     def to_json(self) -> dict[str, Any]:
-        """What --json prints: counts in full, rows as far as they are shown."""
+        """The output of --json: all counts, and the rows that are shown."""
         found = self.duplicates
         return {
             "task": self.task,

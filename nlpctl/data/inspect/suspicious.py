@@ -20,7 +20,7 @@ _BEFORE, _AFTER = 40, 120  # characters around a finding
 
 
 class Odd(NamedTuple):
-    """What is odd, in which way, and the text around it."""
+    """A finding in a text: its kind, details, and the surrounding text."""
 
     kind: str
     details: str
@@ -46,7 +46,7 @@ MANY_ROWS = 50  # from so many rows on there is something to be an outlier of
 
 
 def odd_rows(rows: Sequence[Seen], limit: int) -> Iterator[tuple[Seen, Odd]]:
-    """What looks wrong, in the order of the rows. `limit`: data.max_seq_length, below which no row is far too long."""
+    """The suspicious rows and their findings, in row order. `limit`: tokens that are never too many."""
     scripts = [script(row.text) for row in rows]
     rare = _rare_scripts(scripts)
     longest = max(_longest_usual([row.tokens for row in rows]), limit)
@@ -61,7 +61,7 @@ def odd_rows(rows: Sequence[Seen], limit: int) -> Iterator[tuple[Seen, Odd]]:
 
 
 def oddities(row: Seen) -> Iterator[Odd]:
-    """What is wrong with a row by itself, each kind once."""
+    """The findings of a row that need no other rows, one per kind."""
     for doubt in row.doubts:
         kind, _, details = doubt.partition(": ")
         yield Odd(kind, details, row.text)
