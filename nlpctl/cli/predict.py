@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
 from nlpctl import console
 from nlpctl.cli.options import EngineOption, PrecisionOption, engine_overrides, load_command_recipe
 from nlpctl.config.located import located
+from nlpctl.config.schema import DataFormat
 from nlpctl.errors import UserError
 
-FORMATS = ("auto", "text", "tsv", "csv", "jsonl", "json", "conll", "joined", "squad")  # the values of data.format
+FORMATS = get_args(DataFormat)
 
 
 def predict(

@@ -74,6 +74,7 @@ def _resolve(node: Node, dotted: str) -> Node:
         return node
     if dotted in NAMES and not _is_path(node.text, node.folder):
         return node
+    # Outputs belong to where the user works; the recipe may lie in a folder that is read-only.
     folder = Path.cwd() if dotted in OUTPUT_PATHS else node.folder
     return dataclasses.replace(node, text=absolute(node.text, folder), plain=False)
 
@@ -86,4 +87,5 @@ def absolute(text: str, folder: Path) -> str:
 def _is_path(text: str, folder: Path) -> bool:
     if text.startswith(("./", "../", "~", "/")) or text in (".", ".."):
         return True
+    # A hub name such as bert-base-chinese and a folder look alike; a folder that exists wins.
     return not text.startswith("python:") and (folder / text).is_dir()

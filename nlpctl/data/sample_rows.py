@@ -1,4 +1,4 @@
-"""The rows that an export is compared on: real ones where there are any, else texts of words from the vocabulary."""
+"""The rows for comparing an export with its network: real ones if available, else random words of the vocabulary."""
 
 from __future__ import annotations
 
@@ -106,17 +106,19 @@ def _with_mask(text: str, mask: str) -> str:
 
 
 def _made_up(rows: TaskRows, tokenizer: Any, count: int, mask: str | None) -> Iterator[Any]:
-    """Texts of words drawn from the vocabulary, short ones and such as half fill the window."""
+    """Texts of random words of the vocabulary, from one token to half the window."""
     from nlpctl.data.units import special_ids  # tokenizers import Paddle
 
     special = special_ids(tokenizer)
     words = [id for id in range(len(tokenizer)) if id not in special]
+    # A fixed seed: two exports of one model are compared on the same texts.
     chance = np.random.default_rng(_SEED)
     columns = rows.required(labelled=False) or (rows.plain_column,)
     longest = max(1, rows.data.max_seq_length // (2 * len(columns)))
     for _ in range(count):
         values = {}
         for column in columns:
+            # Lengths are drawn too: padding and masks are compared only in batches of unequal rows.
             ids = chance.choice(words, size=chance.integers(1, longest + 1)).tolist()
             tokens = tokenizer.convert_ids_to_tokens(ids)
             text = " ".join(token.removeprefix("##") for token in tokens)

@@ -1,4 +1,4 @@
-"""From the Hugging Face layout of an encoder to PaddleNLP's, name by name.
+"""Converts encoder weights from the Hugging Face layout to PaddleNLP's, name by name.
 
 PaddleNLP can convert too (`from_pretrained(convert_from_torch=True)`), but it goes by the
 `architectures` of config.json and not by the names in the file, so a disagreement leaves weights
@@ -70,8 +70,10 @@ def to_paddle_layout(arrays: Mapping[str, np.ndarray], model_type: str, where: s
         )
     converted = {}
     for name, array in arrays.items():
+        # Files of a bare encoder have no prefix; with_prefix adds it later.
         prefix = f"{model_type}." if name.startswith(f"{model_type}.") else ""
         target = paddle_name(name.removeprefix(prefix))
+        # Left in, they would count as entries without a place and hide real mistakes in that list.
         if target in _BUFFERS:
             continue
         converted[prefix + target] = array.T if _LINEAR.fullmatch(target) and array.ndim == 2 else array

@@ -1,4 +1,4 @@
-"""Loading a network with its tokenizer; nothing that should be loaded stays random.
+"""Loads a network with its tokenizer. No weight that should be loaded stays random.
 
 One path for every source: read the config, build the network, read the weights as arrays, bring
 them to PaddleNLP's names, assign them strictly. `from_pretrained` is not used; see docs/upstream.md.
@@ -211,8 +211,10 @@ def _added(tokenizer: Any, model: ModelSection) -> AddedTokens | None:
 def _build(
     family: Family, head: Head, config: Any, tokenizer: Any, added: AddedTokens | None, where: str
 ) -> Any:
-    """The network, with a row for each token of `tokenizer`, which knows those that were `added`."""
+    """The network, with one embedding row per token of `tokenizer`, including the `added` ones."""
+    # Counted without the added tokens: they get rows of their own below.
     check_vocabulary(len(tokenizer) - (0 if added is None else len(added.new)), config.vocab_size, where)
+    # Vocabularies are often padded to a multiple of 8 or 64, so there may be more rows than tokens.
     config.vocab_size = max(config.vocab_size, len(tokenizer))
     network = build_network(family, head, config, where)
     agree_on_inputs(tokenizer, network)
@@ -254,9 +256,11 @@ def config_labels(config: Mapping[str, Any]) -> tuple[str, ...] | None:
     """The labels that a config names (id2label, or LABEL_0 ... by num_labels); None when it names none."""
     names = config.get("id2label")
     if isinstance(names, dict) and names:
+        # JSON has string keys, and their order in the file is that of the writer: 10 may stand before 2.
         return tuple(str(names[key]) for key in sorted(names, key=int))
     count = config.get("num_labels") or config.get("num_classes")
     classifier = any("SequenceClassification" in str(name) for name in config.get("architectures") or ())
     if count is None and not classifier:
         return None
+    # Hugging Face omits num_labels when it has the default value, which is 2.
     return tuple(f"LABEL_{index}" for index in range(count or 2))

@@ -1,4 +1,4 @@
-"""A small network from nothing: vocabulary from the training text (or a dictionary), weights from the seed."""
+"""A small network trained from scratch: vocabulary from the training text or a dictionary, random weights."""
 
 from __future__ import annotations
 
@@ -49,6 +49,7 @@ def make_vocabulary(
     vocabulary = build_vocabulary(texts(), scratch.vocab_size, scratch.min_frequency, scratch.lowercase)
     with tempfile.TemporaryDirectory(prefix="nlpctl-vocabulary-") as folder:
         tokenizer = write_tokenizer(Path(folder), vocabulary, scratch.architecture, scratch.lowercase)
+        # The temporary folder is gone after this block, and saving would copy vocab.txt from it.
         keep_resources(tokenizer)
     return family, _config(scratch, tokenizer), tokenizer
 
@@ -72,6 +73,7 @@ def _config(scratch: ScratchSection, tokenizer: Any) -> Mapping[str, Any]:
         "initializer_range": 0.02,
         "pad_token_id": pad,
     }
+    # ELECTRA's embeddings may be narrower and then need a projection; equal sizes need none.
     return values | ({"embedding_size": scratch.hidden_size} if scratch.architecture == "electra" else {})
 
 

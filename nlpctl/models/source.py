@@ -1,4 +1,4 @@
-"""Where a model comes from: a hub name or one of the folder layouts. Imports neither Paddle nor NumPy.
+"""Resolves the source of a model: a hub name or a folder in a known layout. Imports neither Paddle nor NumPy.
 
 `resolve_source` looks at the files only. It answers before anything heavy is imported, so that a
 mistyped path costs a second and not a minute.

@@ -146,6 +146,7 @@ def configure_paddle(setup: ProcessSetup, seed: int) -> None:
         import paddle
 
     if threading.current_thread() is threading.main_thread():
+        # getsignal gives None for a handler that was not installed from Python.
         signal.signal(signal.SIGTERM, terminated or signal.SIG_DFL)  # Paddle's prints a C++ stack
     paddle.set_device(setup.device)
     random.seed(seed)

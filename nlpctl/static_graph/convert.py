@@ -66,6 +66,7 @@ def plan(
     network = target.build(overrides)
     matching = _match(source, target, network, maps)
     if target.head.labelled and not target.labels_known:
+        # The network must be built once to learn from its mismatches how many labels the source has.
         count = _labels_in(matching, len(target.labels))
         if count is not None:
             labels = tuple(f"LABEL_{index}" for index in range(count))
@@ -101,12 +102,13 @@ def _match(source: StaticModel, target: Target, network: Any, maps: Sequence[Nam
     by_recorded_name(matcher)
     by_counted_name(matcher)
     if source.program is not None:
+        # Last, because it is the only way that infers from structure instead of names.
         by_place(matcher, source.program, network)
     return matcher.result()
 
 
 def _labels_in(matching: Matching, count: int) -> int | None:
-    """How many labels the source has, where all that does not fit are parameters with a place per label."""
+    """The number of labels of the source, if all mismatches are parameters with one entry per label; else None."""
     sizes = set()
     for mismatch in matching.mismatches:
         if mismatch.found is None or mismatch.parameter.shape[-1] != count:

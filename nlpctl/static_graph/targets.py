@@ -1,4 +1,4 @@
-"""The network that a static source is to become: found from a model folder, a config, a name or a class.
+"""The target network of a conversion, given as a model folder, a config, a model name or a class.
 
 Nothing is downloaded: of a hub name only the config that PaddleNLP carries, and the tokenizer if it is in the cache.
 """
@@ -75,7 +75,7 @@ def target_folder(to: str) -> Path | None:
 
 
 def find_target(to: str, class_name: str | None, own: Recipe | None = None) -> Target:
-    """What `to` names: a model folder or run, a config file, a built-in model of PaddleNLP, or a class.
+    """The target named `to`: a model folder or run, a config file, a built-in model of PaddleNLP, or a class.
 
     `class_name`: the class to build, where it is another one than the config says. `own`: the recipe of the
     `target_folder` of `to`, where it has one. UserError: there is no such thing.
@@ -107,7 +107,7 @@ def family_of_class(name: str, where: str) -> Family:
 
 
 def head_of_class(name: str, family: Family, where: str) -> Head:
-    """What the class `name` puts on the encoder of its family. UserError: the class is of another family."""
+    """The head that the class `name` puts on its encoder. UserError: the class is of another family."""
     stem = name.removesuffix(CRF_SUFFIX)
     kind = stem.removeprefix(family.name).removeprefix("For")
     if not stem.startswith(family.name) or not family.has(kind):
@@ -163,9 +163,11 @@ def _config_of_file(path: Path, class_name: str | None) -> dict[str, Any]:
         values["model_type"] = match[1]
     if "sent_type_vocab_size" in values:
         values["type_vocab_size"] = values.pop("sent_type_vocab_size")
+    # ERNIE 2.0 and later add a task embedding, which PaddleNLP builds only if use_task_id is set.
     if values.get("task_type_vocab_size"):
         values.setdefault("use_task_id", True)
     if not named and "hidden_size" in values:
+        # Configs of Paddle 1.x leave it out; the code had 4 x hidden_size built in.
         values.setdefault("intermediate_size", 4 * values["hidden_size"])
     return values
 

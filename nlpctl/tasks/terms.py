@@ -1,4 +1,4 @@
-"""A dictionary of terms whose types are known, applied to what a tagger found."""
+"""A dictionary of terms with known types, which overrides the entities of a tagger."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ class TermDictionary:
         self.types = dict(types)
         lengths: dict[str, set[int]] = {}
         for term in self.types:
+            # Indexed by first character and length: a text is matched without trying every term.
             lengths.setdefault(term[0], set()).add(len(term))
         self._lengths = {first: sorted(found, reverse=True) for first, found in lengths.items()}
 
     @classmethod
     def from_file(cls, path: Path) -> TermDictionary:
-        """Lines of TERM<TAB>TYPE; empty lines are passed over. UserError lists the bad lines as file:line."""
+        """Lines of TERM<TAB>TYPE; empty lines are skipped. UserError lists the bad lines as file:line."""
         types: dict[str, str] = {}
         problems = []
         try:

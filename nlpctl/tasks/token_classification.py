@@ -1,4 +1,4 @@
-"""Token classification: entities in a text, by a tag for every word."""
+"""Token classification: recognises entities in a text by a tag per word."""
 
 from __future__ import annotations
 
@@ -59,6 +59,8 @@ class TokenClassification(Task):
         if self.recipe.model.head == "crf":
             return crf_loss(*outputs, labels).mean()
         losses = F.cross_entropy(outputs[0], labels, reduction="none", ignore_index=IGNORED).reshape(labels.shape)
+        # Per row first: a token-wise mean over the batch would weigh rows by their length, and parts of a batch
+        # differently.
         return (losses.sum(1) / (labels != IGNORED).astype(losses.dtype).sum(1)).mean()
 
     def predictions(self, outputs: tuple[np.ndarray, ...], features: Sequence[TaggedWindow]) -> list[np.ndarray]:
@@ -104,7 +106,7 @@ class TokenClassification(Task):
         }
 
     def _entities(self, example: TaggedExample, tags: Sequence[int]) -> list[Span]:
-        """What is answered: the entities of the tags, with the terms of the dictionary among them."""
+        """The entities of the answer: those of the tags, overridden by the term dictionary."""
         spans = self._tagged(example, tags)
         return spans if self.terms is None else self.terms.apply(example.text, spans)
 

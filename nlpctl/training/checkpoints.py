@@ -38,6 +38,7 @@ def save_checkpoint(
 ) -> Path:
     """Write checkpoint-N atomically. `optimizer` None leaves the training state out."""
     final = checkpoint_path(checkpoints, state.global_step)
+    # A killed process leaves a staged folder, never half a checkpoint under its final name.
     with staged_dir(final) as folder:
         save_model_folder(folder, model.network, model.tokenizer, card)
         if optimizer is not None:
@@ -109,6 +110,7 @@ def rotate_checkpoints(checkpoints: Path, keep: int | None, best: str | None) ->
     if keep is None or keep <= 0:
         return
     found = checkpoints_in(checkpoints)
+    # The newest is what a resume needs, the best is what becomes the model.
     protected = {found[-1].name} | ({Path(best).name} if best is not None else set())
     surplus = len(found) - max(keep, len(protected))
     for path in [path for path in found if path.name not in protected][: max(surplus, 0)]:

@@ -151,6 +151,7 @@ def _keep_model(
                 hint = f"run {run.to_go_on()} to continue from a checkpoint before it"
                 raise RunFailed(f"the best checkpoint is damaged: {damage}", where=str(checkpoint), hint=hint)
             for file in checkpoint.iterdir():
+                # The model folder is a checkpoint without what only a resume needs.
                 if file.name not in TRAINING_STATE_FILES:
                     shutil.copyfile(file, folder / file.name)
             if not (folder / MANIFEST).is_file():  # checkpoints of older versions have none

@@ -146,6 +146,7 @@ class RecipeTrainer(GuardedTrainer):
     def compute_loss(self, model, inputs, return_outputs=False):
         if self.task.hides:
             inputs = self._hidden(inputs)
+        # The network's forward does not know these names.
         labels = {name: inputs.pop(name) for name in self.task.label_names}
         rows = len(next(iter(inputs.values())))
         loss = self.training_loss(self.loaded.network, model, inputs, labels)
@@ -205,6 +206,7 @@ class RecipeTrainer(GuardedTrainer):
             )
             rotate_checkpoints(checkpoints, self.args.save_total_limit, self.state.best_model_checkpoint)
         if self.args.world_size > 1:
+            # No process may go on, and perhaps stop the run, before process 0 has written the checkpoint.
             paddle.distributed.barrier()
 
     def _note_best(self, checkpoint: Path, metrics: dict[str, float] | None) -> None:
@@ -213,6 +215,7 @@ class RecipeTrainer(GuardedTrainer):
         if metrics is None or watched is None:
             return
         value = metrics[f"eval_{watched.removeprefix('eval_')}"]
+        # NaN compares false with everything: as the first value it would stay the best for ever.
         if math.isnan(value):
             return
         best = self.state.best_metric

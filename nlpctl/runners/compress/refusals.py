@@ -9,11 +9,11 @@ from typing import Any
 
 from nlpctl import console
 from nlpctl.compression.plan.files import data_files, files_of_networks
-from nlpctl.compression.plan.hooks import check_hooks
 from nlpctl.compression.plan.plan_file import PLAN, check_plan
 from nlpctl.compression.plan.strategy import Chain, strategies_of
 from nlpctl.compression.strategies.base import KEY, Strategy
 from nlpctl.compression.strategies.registry import every_strategy, int8_of_graphs
+from nlpctl.compression.user_functions import check_user_functions
 from nlpctl.config.checks import check
 from nlpctl.config.model_section import ModelSection
 from nlpctl.config.schema import Recipe
@@ -34,7 +34,7 @@ from nlpctl.runtime.process import ProcessSetup
 def refuse_early(recipe: Recipe, source: str, strategies: Sequence[Strategy]) -> None:
     """UserError for problems that show without Paddle and without an output folder. `strategies`: all of the
     command."""
-    check_hooks(recipe)
+    check_user_functions(recipe)
     found = resolve_source(source)
     if static_model(recipe) is not None:
         _refuse_networks(strategies, "a static model")
