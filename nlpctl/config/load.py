@@ -50,7 +50,7 @@ def load_recipe(
     Raises UserError with every problem found.
     """
     findings = Findings()
-    tree, path = read_source(source, findings)
+    tree, path = read_source(source, findings, task_given=any(each.key == "task" for each in overrides))
     for override in overrides:
         tree = _apply(tree, override, findings)
     return _resolved(tree, path, purpose, findings)
