@@ -11,6 +11,7 @@ from nlpctl.errors import UserError
 from nlpctl.layout import CHECKPOINTS, CONFIG_FILES, MANIFEST, MODEL, TASK
 from nlpctl.models.export_folder import ExportManifest, read_manifest
 from nlpctl.models.folder import read_trained_card
+from nlpctl.models.head_labels import check_given_labels
 from nlpctl.models.source import ModelSource, resolve_source
 from nlpctl.models.sums import check_model_sums
 from nlpctl.names import listed
@@ -49,6 +50,8 @@ def _checked(name_or_path: str, recipe: Recipe) -> str:
         if source.kind == "export":
             read_manifest(source.folder)
         _check_labels(recipe, read_trained_card(source.folder).labels)
+    elif source.folder is not None:
+        check_given_labels(recipe, source.folder)
     check_edits(source, recipe)
     return source.name if source.folder is None else str(source.folder)
 

@@ -7,6 +7,7 @@ recipe fit names by name, in any order, and a count by position. Imports neither
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
 from nlpctl import console
@@ -15,6 +16,7 @@ from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.data.labels import LabelSet, given_labels
 from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import UserError
+from nlpctl.models.source import read_config
 from nlpctl.names import listed
 
 NAME_THEM = "name them in the order of the outputs: --labels neg,pos, or data.labels in a recipe"
@@ -46,6 +48,19 @@ def are_names(labels: tuple[str, ...]) -> bool:
     return bool(labels) and labels != numbered(len(labels))
 
 
+def check_given_labels(recipe: Recipe, folder: Path) -> None:
+    """`wanted_labels` of the config in `folder`, for a command that has not loaded the model: UserError if it fails."""
+    config = read_config(folder)
+    labels = config_labels(config)
+    if labels and task_info(recipe.task).labelled and written_class(config).endswith(_LABELLED):
+        wanted_labels(recipe, labels, str(folder))
+
+
+def written_class(config: Mapping[str, Any]) -> str:
+    """The class that the config names, such as BertForTokenClassification; "" where it names none."""
+    return str((config.get("architectures") or [config.get("init_class")])[0] or "")
+
+
 def wanted_labels(recipe: Recipe, own: tuple[str, ...], folder: str) -> tuple[str, ...]:
     """The labels of a trained head, which its config calls `own`, as `recipe` calls and orders them.
 
@@ -60,9 +75,14 @@ def wanted_labels(recipe: Recipe, own: tuple[str, ...], folder: str) -> tuple[st
     if task_info(recipe.task).tags:
         message = f"config.json says that there are {len(own)} tags, but not which"
         raise UserError(message, where=folder, hint=NAME_THEM.replace("neg,pos", "O,B-PER,I-PER"))
-    console.note(f"config.json of {folder} does not name its {len(own)} labels, so answers say LABEL_0 and so on: "
-                 f"{NAME_THEM}")  # fmt: skip
     return own
+
+
+def tell_unnamed(labels: tuple[str, ...], folder: str) -> None:
+    """Say that nobody names `labels`, where that is so."""
+    if not are_names(labels):
+        answers = f"does not name its {len(labels)} labels, so answers say LABEL_0 and so on"
+        console.note(f"config.json of {folder} {answers}: {NAME_THEM}")
 
 
 def _check(recipe: Recipe, wanted: tuple[str, ...], own: tuple[str, ...], folder: str) -> None:
@@ -78,10 +98,10 @@ def _check(recipe: Recipe, wanted: tuple[str, ...], own: tuple[str, ...], folder
         raise UserError(message, where, hint)
 
 
-def serves_another_task(class_name: str | None, head: str) -> bool:
+def serves_another_task(class_name: str, head: str) -> bool:
     """Whether `class_name` (BertForTokenClassification) has the head of a task other than that of `head`."""
     kinds = {task.network_class for task in known_tasks() if task.network_class is not None}
-    return any(str(class_name).endswith(f"For{kind}") for kind in kinds - {head})
+    return any(class_name.endswith(f"For{kind}") for kind in kinds - {head})
 
 
 def _in_order(names: Mapping[str, Any]) -> tuple[str, ...]:

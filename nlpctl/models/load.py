@@ -27,7 +27,14 @@ from nlpctl.models.crf import CRF_SUFFIX
 from nlpctl.models.extend import Extension, extend_head
 from nlpctl.models.families import Family, Head, family_of_config
 from nlpctl.models.folder import read_card, read_trained_card, untrained
-from nlpctl.models.head_labels import NAME_THEM, are_names, config_labels, serves_another_task
+from nlpctl.models.head_labels import (
+    NAME_THEM,
+    are_names,
+    config_labels,
+    serves_another_task,
+    tell_unnamed,
+    written_class,
+)
 from nlpctl.models.hub import fetch
 from nlpctl.models.huggingface import is_huggingface_layout, of_head, to_paddle_layout
 from nlpctl.models.network import build_network, make_config
@@ -103,7 +110,8 @@ def _from_scratch(
     if added is not None:
         start_as_mean(network, vocabulary_parameters(network, head.predicts_words), added)
     if model.embeddings is not None:
-        fill_embedding(network.base_model.get_input_embeddings(), tokenizer.vocabulary, Path(model.embeddings))
+        entries = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+        fill_embedding(network.base_model.get_input_embeddings(), entries, Path(model.embeddings))
     return LoadedModel(network, tokenizer, labels, tuple(network.state_dict()), (), None, changes=Changes(added))
 
 
@@ -143,10 +151,11 @@ def load_trained(
         raise untrained(str(name_or_path))
     if head.adapt is None and source.kind != "nlpctl" and not _same_kind(source, parts, head):
         # A head of another task, whose parameters may bear the same names.
-        raise _not_of(head, _written(parts), str(name_or_path))
+        raise _not_of(head, written_class(parts.config), str(name_or_path))
     labels = parts.labels if head.labelled else ()
     if labels and source.kind != "nlpctl" and wanted is not None:
         labels = wanted(labels)
+        tell_unnamed(labels, source.name)
         parts = parts if are_names(parts.labels) else replace(parts, labels=labels)
     rules = Rules(
         keep_head=True,
@@ -180,22 +189,17 @@ def _same_kind(source: ModelSource, parts: _Parts, head: Head) -> bool:
     """
     if head.predicts_words:
         return True
-    written = _written(parts)
+    written = written_class(parts.config)
     if source.kind in ("huggingface", "hub"):
         return not serves_another_task(written, head.name)
-    return written in (None, parts.family.network_class(head, str(parts.weights_file)).__name__)
+    return written in ("", parts.family.network_class(head, str(parts.weights_file)).__name__)
 
 
-def _not_of(head: Head, written: str | None, where: str) -> UserError:
+def _not_of(head: Head, written: str, where: str) -> UserError:
     if not serves_another_task(written, head.name):
         return untrained(where)
     hint = "give the recipe the task of this model; or train it for yours first (nlpctl train)"
     return UserError(f"its class is {written}: the head does not do what this task needs", where, hint)
-
-
-def _written(parts: _Parts) -> str | None:
-    """The class that the config names."""
-    return (parts.config.get("architectures") or [parts.config.get("init_class")])[0]
 
 
 def _may_extend(source: ModelSource, parts: _Parts, head: Head, rules: Rules) -> bool:
@@ -206,7 +210,7 @@ def _may_extend(source: ModelSource, parts: _Parts, head: Head, rules: Rules) ->
         return False
     if source.kind in ("huggingface", "hub"):
         return _same_kind(source, parts, head)
-    written = _written(parts) or ""
+    written = written_class(parts.config)
     built = parts.family.network_class(head, str(parts.weights_file)).__name__
     return written.removesuffix(CRF_SUFFIX) == built.removesuffix(CRF_SUFFIX)
 

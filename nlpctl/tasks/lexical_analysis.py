@@ -21,18 +21,19 @@ class LexicalAnalysis(TokenClassification):
 
         Nothing is left out but white space and invisible characters between words. What no tagged word covers
         is a word with the tag O, up to the next tagged word or such a gap; in a tag set of bare marks (pure
-        segmentation) the others have the tag null.
+        segmentation) the others have the tag null. Of a term of decode.terms also its id and link are told.
         """
         words = with_outside(self._entities(example, np.concatenate(predictions)), example)
         return {
             "words": [
                 {
-                    "text": example.text[start:end],
-                    "tag": None if tag == UNTYPED else tag,
-                    "start": start,
-                    "end": end,
+                    "text": example.text[word.start : word.end],
+                    "tag": None if word.type == UNTYPED else word.type,
+                    "start": word.start,
+                    "end": word.end,
                 }
-                for tag, start, end in words
+                | self._known(example.text, word)
+                for word in words
             ]
         }
 

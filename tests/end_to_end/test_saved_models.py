@@ -27,6 +27,8 @@ STILL = "--max_steps 1 --learning_rate 1e-12 --logging_steps 1 --per_device_trai
 STILL += " --set model.config={hidden_dropout_prob: 0.0, attention_probs_dropout_prob: 0.0}"
 
 ALL = [(kind, origin) for kind in TASKS for origin in ("paddlenlp", "huggingface")]
+SLOW = (("TokenClassification", "huggingface"), ("QuestionAnswering", "paddlenlp"))
+TRAINED = [pytest.param(*each, marks=pytest.mark.slow) if each in SLOW else each for each in ALL]
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,7 @@ def test_predict_eval_and_parameters(place, kind, origin):
     assert "classifier.weight" in listed and "classifier.bias" in listed
 
 
-@pytest.mark.parametrize(("kind", "origin"), ALL)
+@pytest.mark.parametrize(("kind", "origin"), TRAINED)
 def test_training_keeps_the_head(place, kind, origin):
     """At a learning rate of almost nothing the head stays what PaddleNLP's is; the first loss is that of its logits."""
     name, task = f"{kind}-{origin}", TASKS[kind]
@@ -212,7 +214,8 @@ def test_compress(place, kind, origin):
         ("predict encoder texts.txt", "a BertModel, an encoder"),
         ("predict score texts.txt", "gives a number, not a label"),
         ("train SequenceClassification-paddlenlp", "nothing to train from"),
-        ("compress SequenceClassification-paddlenlp --labels neg,pos", "-o FOLDER"),
+        ("compress SequenceClassification-paddlenlp --labels neg,pos", "there is no dev data"),
+        ("export SequenceClassification-paddlenlp --labels neg,pos", "-o FOLDER"),
     ],
 )
 def test_one_clear_message(place, words, told):
