@@ -23,6 +23,7 @@ SHORTHANDS: Mapping[str, str] = {
     "threads": "runtime.threads",
     "deterministic": "runtime.deterministic",
     "cache_dir": "runtime.cache_dir",
+    "labels": "data.labels",
     "trust_edits": "runtime.trust_edits",
 }
 _NUMBER = re.compile(r"-(\d|\.\d)")

@@ -11,18 +11,22 @@ from typing import Any
 from nlpctl.config.library import PREFIX, find_recipe, shipped_path, shipped_recipes
 from nlpctl.config.load_log import LoadLog
 from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode, display, merge, parse_yaml, read_yaml
+from nlpctl.config.saved_model import config_file, recipe_values, without_config
 from nlpctl.config.schema import Origin
 from nlpctl.errors import UserError
-from nlpctl.layout import RECIPE, TASK
+from nlpctl.layout import LABELS, RECIPE, TASK
 from nlpctl.names import nearest
 
 GIVEN = "recipe"  # what messages call a recipe that a program gives as a mapping
 DATA_SUFFIXES = (".tsv", ".csv", ".jsonl", ".txt")  # .json is YAML too
 
 
-def read_source(source: str | Path | Mapping[str, Any], log: LoadLog) -> tuple[TableNode, Path | None]:
+def read_source(
+    source: str | Path | Mapping[str, Any], log: LoadLog, *, task_given: bool = False
+) -> tuple[TableNode, Path | None]:
     """The tree of a recipe file, run directory or model folder, and the file it starts from; none for a mapping.
 
+    `task_given`: the command line names the task, which a folder that nlpctl did not write may leave open.
     Raises UserError when `source` is none of them.
     """
     if isinstance(source, Mapping):
@@ -39,11 +43,13 @@ def read_source(source: str | Path | Mapping[str, Any], log: LoadLog) -> tuple[T
             ), path / RECIPE
         if (path / TASK).is_file():
             return _model_folder(path), path / TASK
-        raise UserError(
-            f"the folder is neither a run (no {RECIPE}) nor a model of nlpctl (no {TASK})",
-            where=display(path),
-            hint="give a recipe file; to start from a plain model folder, name it under model.name_or_path",
-        )
+        file = config_file(path)
+        if file is not None and not (path / LABELS).is_file():  # with labels.json it is a model of nlpctl, not whole
+            values = recipe_values(path, file, task_given=task_given)
+            return _with(TableNode({}, Origin(display(file)), path), values, file), file
+        kinds = f"a run (no {RECIPE}) nor a model of nlpctl (no {TASK})"
+        message = f"the folder is neither {kinds}{'' if file else ', nor any model (no config.json)'}"
+        raise UserError(message, where=display(path), hint=without_config(path))
     return read_recipe_file(path, log, ()), path
 
 

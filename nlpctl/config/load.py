@@ -47,7 +47,7 @@ def load_recipe(
     Raises UserError with every problem found.
     """
     log = LoadLog()
-    tree, path = read_source(source, log)
+    tree, path = read_source(source, log, task_given=any(each.key == "task" for each in overrides))
     for override in overrides:
         tree = _apply(tree, override, log)
     return _resolved(tree, path, purpose, log)

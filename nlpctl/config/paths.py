@@ -21,12 +21,14 @@ INPUT_PATHS = (
     "decode.terms",
     "masking.dictionary",
     "model.embeddings",
+    "model.from_scratch.vocabulary",
     "model.from_scratch.dictionaries",
     "runtime.cache_dir",
     "compression.input_infer_model_path",
     "distillation.student",
     "distillation.unlabelled",
     "distillation.model.embeddings",
+    "distillation.model.from_scratch.vocabulary",
     "distillation.model.from_scratch.dictionaries",
 )
 OUTPUT_PATHS = ("training.output_dir", "training.logging_dir")
@@ -41,6 +43,7 @@ NAMES = ("model.name_or_path", "data.dataset", "distillation.model.name_or_path"
 def parameter_files(model: ModelSection) -> list[Path]:
     """The files from which a network that is to be trained takes words and starting values."""
     files = [model.embeddings, *(value for value in model.set_parameters.values() if isinstance(value, str))]
+    files += [model.from_scratch.vocabulary] if model.from_scratch is not None else []
     files += [model.add_tokens] if isinstance(model.add_tokens, str) else []
     return [Path(file) for file in files if file is not None]
 

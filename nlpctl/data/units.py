@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from nlpctl.data.dictionaries import Dictionaries
+from nlpctl.data.dictionaries import UNKNOWN_ENTRIES, Dictionaries
+from nlpctl.data.entries_file import Entries
 from nlpctl.data.jieba_words import load_jieba
 from nlpctl.data.text_encoder import Encoding, TextEncoder, longest_first
 from nlpctl.data.vocabulary import count_bounded
@@ -165,6 +166,20 @@ def tokenizer_of_dictionaries(dictionaries: Dictionaries, lowercase: bool) -> Un
     settings = UnitSettings("characters", lowercase, dictionaries.replacements, unk=unknown)
     extra = [special for special in (PAD, unknown, SEP) if special not in dictionaries.words]
     return UnitTokenizer([*dictionaries.words, *extra], settings)
+
+
+def tokenizer_of_entries(entries: Entries, unit: Unit, lowercase: bool) -> UnitTokenizer:
+    """A tokenizer with the ids of a vocabulary file; what it lacks of special entries goes behind its last."""
+    pad = entries.specials.get("pad_token", PAD)
+    unknown = next((entry for entry in (UNK, *UNKNOWN_ENTRIES) if entry in entries.tokens), UNK)
+    settings = UnitSettings(unit, lowercase, pad=pad, unk=entries.specials.get("unk_token", unknown))
+    return UnitTokenizer(entries.completed((settings.pad, settings.unk, settings.sep)), settings)
+
+
+def known_share(tokenizer: UnitTokenizer, texts: Iterable[str]) -> float:
+    """The share of the units of `texts` that the vocabulary has; 1 for no text."""
+    ids = [each for text in texts for each in tokenizer.ids(text)]
+    return 1 - ids.count(tokenizer.unk_token_id) / len(ids) if ids else 1.0
 
 
 def special_ids(tokenizer: Any) -> set[int]:

@@ -41,7 +41,8 @@ def fill_embedding(embedding: Any, vocabulary: Sequence[str], path: Path) -> int
         raise UserError(
             f"none of its {vectors.entries:,} words is among the {len(vocabulary):,} of the vocabulary",
             where=str(path),
-            hint="vectors of words need model.from_scratch.unit: words, those of characters need characters",
+            hint="vectors of words need model.from_scratch.unit: words, those of characters need characters; a "
+            "transformer has characters and pieces of words",
         )
     weights = embedding.weight.numpy()
     for index, vector in vectors.by_id.items():
@@ -126,5 +127,8 @@ def _is_number(text: str) -> bool:
 
 def _hint(width: int, reason: str) -> str:
     if "numbers" in reason:
-        return f"every line is a word and {width} numbers; the width is model.from_scratch.embedding_size"
+        return (
+            f"every line is a word and {width} numbers; the width is model.from_scratch.embedding_size, of a "
+            "transformer hidden_size"
+        )
     return "fix or delete the line"

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from nlpctl.errors import UserError
+from nlpctl.models.head_labels import numbered
 from nlpctl.models.parameters import matching as matching_names
 from nlpctl.models.parameters import no_match
 from nlpctl.models.weights import to_float32
@@ -69,8 +70,7 @@ def plan(
         # The network must be built once to learn from its mismatches how many labels the source has.
         count = _labels_in(matching, len(target.labels))
         if count is not None:
-            labels = tuple(f"LABEL_{index}" for index in range(count))
-            target = dataclasses.replace(target, labels=labels)
+            target = dataclasses.replace(target, labels=numbered(count))
             network = target.build(overrides)
             matching = _match(source, target, network, maps)
     return Conversion(source, target, network, matching, _allowed(matching, allow_missing))

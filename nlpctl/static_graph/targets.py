@@ -18,7 +18,7 @@ from nlpctl.layout import MANIFEST, TASK
 from nlpctl.models.crf import CRF_SUFFIX, with_crf
 from nlpctl.models.families import Family, Head, family_of_config, family_of_hub_name, known_hub_names
 from nlpctl.models.folder import COPIED, ModelCard, read_card
-from nlpctl.models.load import config_labels
+from nlpctl.models.head_labels import are_names, config_labels, numbered
 from nlpctl.models.network import build_network, make_config
 from nlpctl.models.source import VOCABULARY_FILES, read_config, resolve_source, weights_file
 from nlpctl.models.tokenizer import agree_on_inputs, check_vocabulary, load_tokenizer
@@ -127,8 +127,8 @@ def _of_config(to: str, values: Mapping[str, Any], class_name: str | None, token
     family = family_of_config(values, where)
     written = class_name or (values.get("architectures") or [values.get("init_class")])[0]
     head = head_of_class(written or f"{family.name}Model", family, "--class" if class_name else where)
-    labels = (config_labels(values) or _numbered(2)) if head.labelled else ()
-    return Target(to, family, head, values, labels, _are_names(labels), tokenizer)
+    labels = (config_labels(values) or numbered(2)) if head.labelled else ()
+    return Target(to, family, head, values, labels, are_names(labels), tokenizer)
 
 
 def _of_folder(to: str, folder: Path, class_name: str | None, own: Recipe | None) -> Target:
@@ -178,11 +178,3 @@ def _cached_tokenizer(name: str, family: Family) -> Any | None:
 
     folder = Path(MODEL_HOME) / name
     return load_tokenizer(folder, family) if any((folder / file).is_file() for file in VOCABULARY_FILES) else None
-
-
-def _numbered(count: int) -> tuple[str, ...]:
-    return tuple(f"LABEL_{index}" for index in range(count))
-
-
-def _are_names(labels: tuple[str, ...]) -> bool:
-    return bool(labels) and labels != _numbered(len(labels))

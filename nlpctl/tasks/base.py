@@ -21,6 +21,7 @@ from nlpctl.data.collate import Batch
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.models.families import Head
+from nlpctl.models.head_labels import wanted_labels
 from nlpctl.models.load import LoadedModel, load_to_train, load_trained
 from nlpctl.tasks.mistakes import Mistake
 
@@ -67,8 +68,11 @@ class Task(ABC):
 
     @classmethod
     def load_trained(cls, recipe: Recipe, source: str | Path) -> LoadedModel:
-        """A trained network from a model folder or the hub; UserError when its head was never trained."""
-        return load_trained(source, cls.head(recipe))
+        """A trained network from a model folder or the hub; UserError when its head was never trained.
+
+        Labels of a model that is not nlpctl's are those that the recipe gives (models/head_labels.py).
+        """
+        return load_trained(source, cls.head(recipe), lambda own: wanted_labels(recipe, own, str(source)))
 
     def see_training(self, examples: Sequence[Any]) -> None:
         """Collect statistics of the training examples for the loss; called before training, never for a stream."""

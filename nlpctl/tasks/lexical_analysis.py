@@ -21,18 +21,19 @@ class LexicalAnalysis(TokenClassification):
 
         Words cover the whole text except white space and invisible characters between them. A stretch outside tagged
         words becomes a word with the tag O. With a tag set of bare marks (pure segmentation), tagged words have the
-        tag null.
+        tag null. A word that is a term of decode.terms also has the term's id and link.
         """
         words = with_outside(self._entities(example, np.concatenate(predictions)), example)
         return {
             "words": [
                 {
-                    "text": example.text[start:end],
-                    "tag": None if tag == UNTYPED else tag,
-                    "start": start,
-                    "end": end,
+                    "text": example.text[word.start : word.end],
+                    "tag": None if word.type == UNTYPED else word.type,
+                    "start": word.start,
+                    "end": word.end,
                 }
-                for tag, start, end in words
+                | self._known(example.text, word)
+                for word in words
             ]
         }
 

@@ -96,14 +96,23 @@ class TokenClassification(Task):
         return found
 
     def answer(self, example: TaggedExample, predictions: Sequence[np.ndarray]) -> dict[str, Any]:
-        """Entities in order, with character offsets into the text: text[start:end] is the entity."""
-        spans = self._entities(example, np.concatenate(predictions))
+        """Entities in order, with character offsets into the text: text[start:end] is the entity.
+
+        Of a term of decode.terms also what the file says of it: id, link, and the term itself where an alias is
+        written.
+        """
+        text, spans = example.text, self._entities(example, np.concatenate(predictions))
         return {
             "entities": [
-                {"type": kind, "start": start, "end": end, "text": example.text[start:end]}
-                for kind, start, end in spans
+                {"type": span.type, "start": span.start, "end": span.end, "text": text[span.start : span.end]}
+                | self._known(text, span)
+                for span in spans
             ]
         }
+
+    def _known(self, text: str, span: Span) -> dict[str, Any]:
+        """What the term dictionary says of an entity besides its type."""
+        return {} if self.terms is None else self.terms.known(text, span)
 
     def _entities(self, example: TaggedExample, tags: Sequence[int]) -> list[Span]:
         """The entities of the answer: those of the tags, overridden by the term dictionary."""

@@ -205,7 +205,8 @@ def _describe(recipe: Recipe, model: LoadedModel, setup: ProcessSetup) -> None:
     report = parameter_report(model, recipe)
     origin = "from scratch" if model.source is None else f"from {model.source.name}"
     console.note(f"{type(model.network).__name__} {origin}: {report['total']:,} parameters, on {setup.device}")
-    lines = [] if model.extension is None else model.extension.describe()
+    lines = [] if model.head_note is None else [model.head_note]
+    lines += [] if model.extension is None else model.extension.describe()
     lines += describe_changes(model.network, model.changes)
     if recipe.optimizer != OptimizerSection():
         lines += ["trained with:", *describe_groups(report["optimizer"])]

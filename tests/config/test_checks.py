@@ -100,7 +100,7 @@ WHOLE = {
         ),
     ],
     "_vectors_have_an_embedding": [
-        (HEAD + DATA + "model: {from_scratch: {architecture: bert}, embeddings: dev.tsv}", ":3", "word vectors are for")
+        (HEAD + DATA + "model: {name_or_path: bert-base-chinese, embeddings: dev.tsv}", ":3", "word vectors are for")
     ],
     "_dictionaries_hold_characters": [
         (
@@ -215,6 +215,16 @@ WHOLE = {
         (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: train.tsv}}", ":3", "is no .npy file"),
         (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: gone.npy}}", ":3", "a.b: there is no file"),
         (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: yes}}", ":3", "a.b has no number"),
+    ],
+    "_one_vocabulary": [
+        (
+            HEAD + DATA + "model: {from_scratch: {architecture: textcnn, vocabulary: dev.tsv, dictionaries: .}}",
+            ":3",
+            "both vocabulary and",
+        )
+    ],
+    "_vocabulary_file": [
+        (HEAD + DATA + "model: {from_scratch: {vocabulary: gone.txt}}", ":3", "vocabulary: there is no file")
     ],
     "_tokens": [(HEAD + DATA + "model: {from_scratch: {}, add_tokens: gone.txt}", ":3", "add_tokens: there is no")],
     "_reader_name": [(HEAD + MODEL + "data: {train: x, reader: read.py}", ":3", "package.module:function")],

@@ -27,6 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 SECONDS = 300  # a command that hangs is killed, and its test fails
 TOO_LATE = "Paddle is already imported, too late"
 READ_AT_IMPORT = ("FLAGS_", "OMP_", "MKL_", "KMP_", "CUDA_", "PADDLE_", "GLOG_")  # beginnings of variables
+SET_BY_IMPORTS = ("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK")  # a library sets them when a test imports PaddleNLP
 
 # Nothing is downloaded: every request is refused at once. No byte code, which would look like a file written.
 ENVIRONMENT = {"HTTP_PROXY": "http://127.0.0.1:9", "HTTPS_PROXY": "http://127.0.0.1:9", "NO_PROXY": ""}
@@ -139,7 +140,8 @@ def needs_a_fresh_interpreter(ended: Ended) -> bool:
 
 def read_at_import(environ: Mapping[str, str]) -> dict[str, str]:
     """The variables that Paddle and its libraries read when they are loaded, and not again."""
-    return {name: value for name, value in environ.items() if name.startswith(READ_AT_IMPORT)}
+    found = {name: value for name, value in environ.items() if name.startswith(READ_AT_IMPORT)}
+    return {name: value for name, value in found.items() if name not in SET_BY_IMPORTS}
 
 
 @contextlib.contextmanager

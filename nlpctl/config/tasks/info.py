@@ -43,6 +43,7 @@ class TaskInfo:
     distillable: bool = False  # strategy distill can train a student on its logits
     soft_loss: str | None = None  # compares the outputs of two networks: dynabert; see networks/soft_targets.py
     network_class: str | None = None  # the task of PaddleNLP's XForCLASS where nothing else names one
+    problem_type: str | None = None  # of config.json, where several tasks have the same class
 
     def greater_is_better(self, metric: str) -> bool:
         """Whether more of `metric` is better; it may be written with "eval_" before it."""

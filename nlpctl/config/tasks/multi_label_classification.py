@@ -15,4 +15,6 @@ MULTI_LABEL_CLASSIFICATION = TaskInfo(
     augmentable=True,
     distillable=True,
     soft_loss="nlpctl.compression.networks.soft_targets:many_label_loss",
+    network_class="SequenceClassification",
+    problem_type="multi_label_classification",
 )
