@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -147,13 +146,6 @@ def _data_files_exist(recipe: Recipe) -> Iterator[Finding]:
                 yield Finding((f"data.{name}",), f"data.{name}: there is no file {display(path)}", hint)
 
 
-def _reader_name(recipe: Recipe) -> Iterator[Finding]:
-    reader = recipe.data.reader
-    if reader is not None and not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", reader):
-        message = f"data.reader {reader!r} is not of the form package.module:function"
-        yield Finding(("data.reader",), message, "for example my_project.readers:read_xml")
-
-
 def _run_directory(recipe: Recipe) -> Iterator[Finding]:
     output_dir = recipe.training.output_dir
     if not output_dir:
@@ -180,6 +172,5 @@ DATA_CHECKS: tuple[Check, ...] = (
     _term_file_exists,
     _dataset_folder_exists,
     _data_files_exist,
-    _reader_name,
     _run_directory,
 )
