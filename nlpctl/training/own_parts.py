@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -20,6 +21,7 @@ from nlpctl.data.splits import TrainingData
 from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.errors import UserError
 from nlpctl.models.load import LoadedModel
+from nlpctl.models.own_network import own_layer
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.base import Task, as_tuple
@@ -178,15 +180,14 @@ def _shortest_and_longest(task: Task, data: TrainingData, encoder: TextEncoder) 
 
 
 def _outputs(parts: OwnParts, network: Any, inputs: Mapping[str, Any]) -> tuple[Any, ...]:
-    """The outputs of a batch. A batch of the user's own may hold what the network does not take."""
+    """The outputs of a batch. UserError if the user's batch, or the user's network, does not fit the other."""
     try:
-        return as_tuple(network(**inputs))
+        inspect.signature(own_layer(network).forward).bind(**inputs)
     except TypeError as error:
-        key = COLLATOR.key if parts.make_collator is not None else NETWORK.key
-        if key == NETWORK.key and parts.recipe.model.network is None:
-            raise
         message = f"the network does not take the batch ({', '.join(inputs)}): {error}"
+        key = COLLATOR.key if parts.recipe.model.network is None else NETWORK.key
         raise UserError(message, key, "let its forward take these by name") from None
+    return as_tuple(network(**inputs))
 
 
 def _loss(parts: OwnParts, task: Task, network: Any, outputs: tuple[Any, ...], labels: Mapping[str, Any]) -> Any:

@@ -157,6 +157,14 @@ WHOLE = {
     "_words_for_labels": [
         (FEW + "prompt: {template: \"{'text': 'text'} {'mask'}\"}", ":1", "needs words for the labels"),
     ],
+    "_own_class": [
+        (
+            HEAD + DATA + "model: {from_scratch: {architecture: textcnn}, network: a:B, embeddings: train.tsv}",
+            ":3",
+            "fills nlpctl's own networks, not model.network",
+        ),
+        (TAGGING + DATA + "model: {from_scratch: {}, network: a:B, head: crf}", ":3", "model.head would change"),
+    ],
     "_some_model": [(HEAD + DATA, "", "no model")],
     "_model_folder_exists": [
         (HEAD + DATA + "model: {name_or_path: ./gone}", ":3", "gone does not exist"),
