@@ -72,6 +72,22 @@ def _streaming(recipe: Recipe) -> Iterator[Finding]:
         yield Finding(keys, "labels cannot be collected from a stream: data.streaming needs data.labels", hint)
 
 
+def _batch_tokens(recipe: Recipe) -> Iterator[Finding]:
+    data = recipe.data
+    if data.batch_tokens is None:
+        return
+    if data.streaming:
+        hint = "remove data.batch_tokens, or read the data into memory: data.streaming: false"
+        yield Finding(("data.batch_tokens", "data.streaming"), "a stream cannot be sorted by length", hint)
+    if not data.length_grouped:
+        message = "batches by tokens are made of rows of similar length, which data.length_grouped: false forbids"
+        yield Finding(("data.batch_tokens", "data.length_grouped"), message, "remove one of them")
+    if data.batch_tokens < data.max_seq_length:
+        message = f"a row may have {data.max_seq_length} tokens, more than a batch ({data.batch_tokens})"
+        keys = ("data.batch_tokens", "data.max_seq_length")
+        yield Finding(keys, message, "raise data.batch_tokens, or lower data.max_seq_length")
+
+
 def _pair_column(recipe: Recipe) -> Iterator[Finding]:
     task = task_info(recipe.task)
     if task is not None and task.pairs and recipe.data.columns.text_pair is None:
@@ -164,6 +180,7 @@ DATA_CHECKS: tuple[Check, ...] = (
     _some_data,
     _evaluation_has_data,
     _streaming,
+    _batch_tokens,
     _pair_column,
     _window,
     _columns_differ,

@@ -120,6 +120,11 @@ class DataSection:
     )
     shuffle_buffer: int = key(10000, "Rows held for shuffling when streaming.")
     length_grouped: bool = key(True, "Batch training rows of similar length together: less padding, faster.")
+    batch_tokens: int | None = key(
+        None,
+        "Limit training batches by tokens, padding included, such as 4096: short rows form large batches, long ones "
+        "small ones. In place of training.per_device_train_batch_size.",
+    )
     tokenizer: Literal["auto", "fast", "paddlenlp"] = key(
         "auto", "auto: the fast tokenizer if a check proves it equal to PaddleNLP's."
     )

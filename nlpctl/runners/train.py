@@ -113,7 +113,7 @@ def _read_data(recipe: Recipe, processes: int) -> TrainingData:
     """All splits, checked; UserError if dataloader_drop_last would drop all training rows."""
     data = read_training_data(task_rows(recipe.task, recipe.data))
     training = recipe.training
-    if training.dataloader_drop_last and data.train is not None:
+    if training.dataloader_drop_last and data.train is not None and recipe.data.batch_tokens is None:
         global_batch = training.per_device_train_batch_size * training.gradient_accumulation_steps * processes
         require_full_batch(len(data.train), global_batch)
     return data

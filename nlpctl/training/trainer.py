@@ -14,12 +14,14 @@ from paddlenlp.trainer import PrinterCallback, TrainerCallback, TrainingArgument
 from paddlenlp.trainer.trainer_callback import TrainerState
 from paddlenlp.trainer.trainer_utils import speed_metrics
 
+from nlpctl import console
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import task_info
 from nlpctl.data.batching import CheckedDataLoader, LengthGroupedBatchSampler
 from nlpctl.data.examples import ExampleList
 from nlpctl.data.streaming import StreamingExamples
 from nlpctl.data.text_encoder import TextEncoder
+from nlpctl.data.token_batches import TokenBatchSampler, rounded, token_lengths
 from nlpctl.layout import checkpoint_path
 from nlpctl.models.folder import ModelCard
 from nlpctl.models.load import LoadedModel
@@ -88,6 +90,9 @@ class RecipeTrainer(GuardedTrainer):
         self.dev = dev
         self.events = events
         self.guard = StepGuard(recipe.guards)
+        if recipe.data.batch_tokens is not None:
+            self.token_lengths = token_lengths(train, task.collator(encoder, labelled=True), task.label_names)
+            _tell_rows(args, recipe, self.token_lengths)
         super().__init__(
             model=model.network,
             args=args,
@@ -113,21 +118,27 @@ class RecipeTrainer(GuardedTrainer):
             )
             self.batches = ResumableStream(loader, self.train_dataset)
         else:
-            sampler = LengthGroupedBatchSampler(
-                self.train_dataset.lengths(),
-                self.args.per_device_train_batch_size,
-                accumulation_steps=self.args.gradient_accumulation_steps,
-                num_replicas=self.args.dataset_world_size,
-                rank=self.args.dataset_rank,
-                seed=self.args.seed,
-                drop_last=self.args.dataloader_drop_last,
-                grouped=self.recipe.data.length_grouped,
-            )
+            sampler = self._sampler()
             loader = CheckedDataLoader(
                 self.train_dataset, batch_sampler=sampler, collate_fn=self.data_collator, num_workers=workers
             )
             self.batches = ResumableBatches(loader, sampler)
         return self.batches
+
+    def _sampler(self) -> LengthGroupedBatchSampler:
+        args, data = self.args, self.recipe.data
+        shared: dict[str, Any] = {
+            "accumulation_steps": args.gradient_accumulation_steps,
+            "num_replicas": args.dataset_world_size,
+            "rank": args.dataset_rank,
+            "seed": args.seed,
+            "drop_last": args.dataloader_drop_last,
+        }
+        if data.batch_tokens is None:
+            lengths, size = self.train_dataset.lengths(), args.per_device_train_batch_size
+            return LengthGroupedBatchSampler(lengths, size, grouped=data.length_grouped, **shared)
+        steps = self.recipe.training.gradient_accumulation_steps
+        return TokenBatchSampler(self.token_lengths, data.batch_tokens, planned_steps=steps, **shared)
 
     # -- optimizer ---------------------------------------------------------------------------
 
@@ -251,6 +262,18 @@ class RecipeTrainer(GuardedTrainer):
 
     def _load_rng_state(self, checkpoint: str) -> None:
         """Nothing to restore: SeedEveryStep derives all randomness from (seed, step)."""
+
+
+def _tell_rows(args: TrainingArguments, recipe: Recipe, lengths: np.ndarray) -> None:
+    """Set the rows per batch, which the Trainer reports speeds by and out-of-memory divides, to about their mean."""
+    steps, world = args.gradient_accumulation_steps, args.dataset_world_size
+    size = {"planned_steps": steps, "accumulation_steps": steps, "num_replicas": world}
+    sampler = TokenBatchSampler(lengths, recipe.data.batch_tokens, drop_last=args.dataloader_drop_last, **size)
+    args.per_device_train_batch_size = rounded(sampler.mean_rows)
+    console.note(
+        f"batches of up to {recipe.data.batch_tokens:,} tokens: {sampler.updates:,} updates per epoch, "
+        f"{sampler.mean_rows:.1f} rows per batch in the mean"
+    )
 
 
 class SeedEveryStep(TrainerCallback):

@@ -193,6 +193,16 @@ WHOLE = {
             "needs data.labels",
         ),
     ],
+    "_batch_tokens": [
+        (
+            HEAD + MODEL + "training: {max_steps: 9}\ndata: {train: train.tsv, labels: [a, b], streaming: true,\n"
+            "  batch_tokens: 999}",
+            ":5",
+            "cannot be sorted by length",
+        ),
+        (HEAD + MODEL + "data: {train: train.tsv, length_grouped: false, batch_tokens: 999}", ":3", "forbids"),
+        (HEAD + MODEL + "data: {train: train.tsv, batch_tokens: 99}", ":3", "128 tokens, more than a batch (99)"),
+    ],
     "_window": [
         (READING + "data: {train: train.tsv, max_seq_length: 64}", ":3", "of 64 tokens with a stride of 64 would skip"),
         (READING + "data:\n  train: train.tsv\n  doc_stride: 125", ":5", "of 128 tokens with a stride of 125 would"),
