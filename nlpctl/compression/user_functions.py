@@ -23,6 +23,7 @@ Predict = Callable[[Rows], list[dict[str, Any]]]  # rows of the data file to the
 Scores = dict[str, float]
 
 _CRITERION, _EVALUATE = "compression.criterion", "compression.evaluate"
+_OF_TRAINING = "training.criterion"
 
 
 def check_user_functions(recipe: Recipe) -> None:
@@ -35,12 +36,15 @@ def check_user_functions(recipe: Recipe) -> None:
 
 
 def label_loss(recipe: Recipe, task: Task) -> Loss:
-    """The loss (network, outputs, labels) of a strategy that reads labels: compression.criterion, else the task's.
+    """The loss (network, outputs, labels) of a strategy that reads labels: compression.criterion, else that of the
+    source's training.
 
     UserError: see `user_loss`.
     """
-    name = recipe.compression.criterion
-    return task.loss if name is None else user_loss(name, _CRITERION, task)
+    for name, key in ((recipe.compression.criterion, _CRITERION), (recipe.training.criterion, _OF_TRAINING)):
+        if name is not None:
+            return user_loss(name, key, task)
+    return task.loss
 
 
 def user_scores(recipe: Recipe, predict: Predict, rows: Rows) -> Scores:

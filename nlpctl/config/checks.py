@@ -15,6 +15,7 @@ from nlpctl.config.data_checks import DATA_CHECKS
 from nlpctl.config.distillation_checks import DISTILLATION_CHECKS, DISTILLATION_FILES
 from nlpctl.config.finding import Check, Finding, value_of
 from nlpctl.config.network_checks import NETWORK_CHECKS
+from nlpctl.config.own_parts import PART_CHECKS
 from nlpctl.config.paddle_flags import flag_environment
 from nlpctl.config.parameter_checks import PARAMETER_CHECKS
 from nlpctl.config.positions import display
@@ -31,8 +32,8 @@ Purpose = Literal["train", "apply"]  # apply: evaluate, predict or show, where t
 def check(recipe: Recipe, purpose: Purpose, broken: Collection[str] = ()) -> list[Problem]:
     """All problems of `recipe`, except those about keys in `broken`."""
     always = (*CHECKS, *NETWORK_CHECKS, *COMPRESSION_CHECKS, *DISTILLATION_CHECKS)
-    to_train = (*PROCESS_CHECKS, *TASK_CHECKS, *TRAINING_CHECKS, *DATA_CHECKS, *PARAMETER_CHECKS, *DISTILLATION_FILES)
-    checks = (*always, *to_train) if purpose == "train" else always
+    to_train = (*PROCESS_CHECKS, *PART_CHECKS, *TASK_CHECKS, *TRAINING_CHECKS, *DATA_CHECKS, *PARAMETER_CHECKS)
+    checks = (*always, *to_train, *DISTILLATION_FILES) if purpose == "train" else always
     findings = [finding for each in checks for finding in each(recipe)]
     return [_problem(recipe, finding) for finding in findings if not _touches(finding.keys, broken)]
 
@@ -120,6 +121,8 @@ def _best_metric(recipe: Recipe) -> Iterator[Finding]:
     if task is None or metric is None:
         return
     name = metric.removeprefix("eval_")
+    if name not in task.metrics and recipe.training.compute_metrics is not None:
+        return  # one of the user's own, which the first call tells
     if name not in task.metrics:
         keys = ("training.metric_for_best_model", "task")
         hint = f"set training.metric_for_best_model to one of: {', '.join(task.metrics)}"

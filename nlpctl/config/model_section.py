@@ -52,6 +52,12 @@ class ModelSection:
     config: Mapping[str, Scalar] = mapping_key(
         "Overrides of the network's own config, such as hidden_dropout_prob: 0.1."
     )
+    network: str | None = key(
+        None,
+        "Your own network class, package.module:Class(config), in place of the task's: a paddle.nn.Layer, or a class "
+        "of PaddleNLP's PretrainedModel, which can start from weights. It runs with your rights: name only code you "
+        "trust.",
+    )
     head: Literal["linear", "crf"] = key("linear", "Output layer of a tagger: linear, or linear with a CRF over it.")
     embeddings: str | None = key(
         None, "Text file of word vectors (word v1 v2 ...) that the embedding of a network from scratch starts from."

@@ -56,12 +56,24 @@ def _dictionaries_hold_characters(recipe: Recipe) -> Iterator[Finding]:
 def _network_does_the_task(recipe: Recipe) -> Iterator[Finding]:
     own = _own(recipe.model.from_scratch)
     task = task_info(recipe.task)
-    if own is None or task is None:
+    if own is None or task is None or recipe.model.network is not None:
         return
     if task.tags != (own.architecture == "bigru"):
         keys = ("model.from_scratch.architecture", "task")
         fitting = "bigru" if task.tags else " | ".join(name for name in OWN_NETWORKS if name != "bigru")
         yield Finding(keys, f"{own.architecture} cannot do {recipe.task}", f"set architecture: {fitting}")
+
+
+def _own_class(recipe: Recipe) -> Iterator[Finding]:
+    model = recipe.model
+    if model.network is None:
+        return
+    if model.head != "linear":
+        message = "model.network is the whole network, and model.head would change the task's"
+        yield Finding(("model.network", "model.head"), message, "remove one of them")
+    if model.embeddings is not None:
+        message = "model.embeddings fills nlpctl's own networks, not model.network"
+        yield Finding(("model.network", "model.embeddings"), message, "read the vectors in your class")
 
 
 def _own(scratch: ScratchSection | None) -> ScratchSection | None:
@@ -74,4 +86,5 @@ NETWORK_CHECKS = (
     _one_vocabulary,
     _dictionaries_hold_characters,
     _network_does_the_task,
+    _own_class,
 )

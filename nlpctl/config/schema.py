@@ -28,6 +28,7 @@ from nlpctl.config.task_sections import (
     PromptSection,
     RetrievalSection,
 )
+from nlpctl.config.training_keys import TrainingKeys
 
 DataFormat = Literal["auto", "tsv", "csv", "jsonl", "json", "text", "conll", "joined", "squad"]
 
@@ -89,6 +90,16 @@ class DataSection:
         "Your own reader, package.module:function(path) yielding dicts. It runs with your rights: "
         "name only code you trust.",
     )
+    map: tuple[str, ...] = key(
+        (),
+        "Your own function(s) of a row, package.module:function(row) -> dict, applied in order to every row of train, "
+        "dev and test before it is read. They run with your rights: name only code you trust.",
+    )
+    filter: tuple[str, ...] = key(
+        (),
+        "Your own function(s), package.module:function(row) -> true or false: rows for which one says false are left "
+        "out, after data.map. They run with your rights: name only code you trust.",
+    )
     labels: tuple[str, ...] | str | None = key(
         None, "The label set: a list, or a file with one label per line. Default: collected from the training data."
     )
@@ -111,6 +122,11 @@ class DataSection:
     )
     shuffle_buffer: int = key(10000, "Rows held for shuffling when streaming.")
     length_grouped: bool = key(True, "Batch training rows of similar length together: less padding, faster.")
+    batch_tokens: int | None = key(
+        None,
+        "Limit training batches by tokens, padding included, such as 4096: short rows form large batches, long ones "
+        "small ones. In place of training.per_device_train_batch_size.",
+    )
     tokenizer: Literal["auto", "fast", "paddlenlp"] = key(
         "auto", "auto: the fast tokenizer if a check proves it equal to PaddleNLP's."
     )
@@ -229,7 +245,10 @@ def _section_from_catalogue(name: str, doc: str, fields: tuple, own: tuple[type,
 
 
 TrainingSection = _section_from_catalogue(
-    "TrainingSection", "Every field of PaddleNLP's TrainingArguments, under its own name.", training_fields()
+    "TrainingSection",
+    "Every field of PaddleNLP's TrainingArguments, under its own name, and parts of one's own.",
+    training_fields(),
+    (TrainingKeys,),
 )
 CompressionSection = _section_from_catalogue(
     "CompressionSection",

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.config.schema import DataSection
+from nlpctl.data.changed_rows import ChangedRows
 from nlpctl.data.functions import import_function, raised
 from nlpctl.data.readers import file_format, read_rows
 from nlpctl.data.row import BadRow, Row, RowSource, missing_key
@@ -41,13 +42,21 @@ def open_split(rows: TaskRows, split: str, labelled: bool = True) -> RowSource:
     if not has_split(data, split):
         raise UserError(f"the recipe names no {split} data", where=f"data.{split}", hint=f"set data.{split}: FILE")
     required = rows.required(labelled)
+    if not data.map and not data.filter:
+        return _open(rows, split, required)
+    # What the task needs may be what data.map makes of a row.
+    return ChangedRows(_open(rows, split, () if data.map else required), data.map, data.filter, required)
+
+
+def _open(rows: TaskRows, split: str, required: Sequence[str]) -> RowSource:
+    data = rows.data
     if data.dataset is not None:
         from nlpctl.data.hub import open_dataset  # imports the data set libraries
 
-        return open_dataset(data, split, required, rows.label_column)
+        return open_dataset(data, split, tuple(required), rows.label_column)
     files = tuple(Path(name) for name in files_of(data, split))
     if data.reader is not None:
-        return FunctionRows(data.reader, files, required)
+        return FunctionRows(data.reader, files, tuple(required))
     return open_files(rows, files, required, where=f"data.{split}")
 
 

@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from nlpctl.errors import UserError
+from nlpctl.models.own_network import own_class
 from nlpctl.names import nearest
 from nlpctl.upstream.roberta_tagger import translatable
 
@@ -27,13 +28,15 @@ class Head:
 
     `name`: the end of PaddleNLP's class name (ForSequenceClassification without "For"), or "Model" for the
     bare encoder. `adapt` makes the class into the one that is built. `labelled`: its width is the label set's.
-    `predicts_words`: it is a language model's, which any task may take from any file that has it.
+    `predicts_words`: it is a language model's, which any task may take from any file that has it. `own`: module:Class
+    of the user's own (model.network), which is built in its place.
     """
 
     name: str
     adapt: Callable[[type], type] | None = None
     labelled: bool = True
     predicts_words: bool = False
+    own: str | None = None
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,8 @@ class Family:
 
     def network_class(self, head: Head, where: str) -> type:
         """Encoder and head, such as ErnieForSequenceClassification. UserError if the family lacks it."""
+        if head.own is not None:
+            return own_class(head.own, self, where)
         if not self.has(head.name):
             raise UserError(
                 f"there is no {self._class_name(head.name)}: a {self.name} network cannot do this task",

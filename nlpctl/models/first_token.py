@@ -15,6 +15,7 @@ import paddle
 from paddle import nn
 
 from nlpctl.errors import UserError
+from nlpctl.models.own_network import is_own
 from nlpctl.models.pruned import encoder_layers
 
 # Families whose ...ForSequenceClassification, on a pooler or not, reads `hidden[:, 0]`.
@@ -47,7 +48,7 @@ def reads_first_token(network: Any) -> bool:
     except UserError:
         return False
     # FirstTokenLayer computes post-norm layers only, which all families above are.
-    if last.normalize_before or network.base_model_prefix not in _FAMILIES:
+    if is_own(network) or last.normalize_before or network.base_model_prefix not in _FAMILIES:
         return False
     if type(network).__name__.endswith("TwoTower"):
         return network.pooling == "cls"

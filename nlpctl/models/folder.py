@@ -82,7 +82,8 @@ def make_card(
 def kept_values(recipe: Recipe) -> dict[str, dict[str, Any]]:
     """The values of the KEPT keys by section, JSON-ready; files by their paths."""
     kept: dict[str, dict[str, Any]] = {}
-    for dotted in KEPT:
+    own = ("model.network",) if recipe.model.network is not None else ()  # folders of older versions do not have it
+    for dotted in (*KEPT, *own):
         section, _, name = dotted.partition(".")
         values = asdict(attrgetter(section)(recipe))
         kept[section] = kept.get(section, {}) | ({name: values[name]} if name else values)

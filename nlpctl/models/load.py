@@ -38,6 +38,8 @@ from nlpctl.models.head_labels import (
 from nlpctl.models.hub import fetch
 from nlpctl.models.huggingface import is_huggingface_layout, of_head, to_paddle_layout
 from nlpctl.models.network import build_network, make_config
+from nlpctl.models.own_network import KEY as OWN_KEY
+from nlpctl.models.own_network import check_named, starts_from_weights
 from nlpctl.models.scratch import make_vocabulary
 from nlpctl.models.source import ModelSource, read_config, resolve_source, weights_file
 from nlpctl.models.tokenizer import agree_on_inputs, check_vocabulary, load_tokenizer
@@ -106,7 +108,7 @@ def _from_scratch(
     family, values, tokenizer = make_vocabulary(model.from_scratch, texts)
     added = _added(tokenizer, model)
     tokenizer = tokenizer if added is None else added.tokenizer
-    network = _build(family, head, make_config(family, values, labels, model.config), tokenizer, added, where)
+    network = _build(family, head, _config(family, values, labels, model.config, head), tokenizer, added, where)
     if added is not None:
         start_as_mean(network, vocabulary_parameters(network, head.predicts_words), added)
     if model.embeddings is not None:
@@ -120,6 +122,7 @@ def _from_source(model: ModelSection, head: Head, labels: tuple[str, ...], texts
         raise UserError("no model given", where="model", hint="set model.name_or_path or model.from_scratch")
     source = resolve_source(model.name_or_path)
     parts = found = _parts(source, head)
+    _refuse_lost_weights(parts, head)
     if _by_position(source, parts, head) and len(parts.labels) == len(labels):
         parts = replace(parts, labels=labels)
     layers = model.config.get("num_hidden_layers")
@@ -258,7 +261,7 @@ def _load(
 ) -> LoadedModel:
     where, prefix = str(parts.weights_file), parts.family.prefix
     tokenizer = parts.tokenizer if added is None else added.tokenizer
-    config = make_config(parts.family, parts.config, labels, overrides)
+    config = _config(parts.family, parts.config, labels, overrides, head)
     network = _build(parts.family, head, config, tokenizer, added, where)
     arrays = paddle_arrays(read_weights_file(parts.weights_file), parts.family, head)
     if added is not None:
@@ -280,6 +283,21 @@ def _load(
         extension,
         Changes(added),
     )
+
+
+def _config(family: Family, values: Mapping[str, Any], labels: Sequence[str], overrides: Any, head: Head) -> Any:
+    return make_config(family, values, labels, overrides, own=head.own is not None)
+
+
+def _refuse_lost_weights(parts: _Parts, head: Head) -> None:
+    """UserError if the weights of the source have no place in the user's own network."""
+    if head.own is None or OWN_KEY in parts.config:
+        return
+    if not starts_from_weights(parts.family.network_class(head, str(parts.weights_file))):
+        message = f"{head.own} is a plain layer, so the weights of {parts.family.name} have no place in it"
+        name, prefix = parts.family.name, parts.family.prefix
+        hint = f"derive it from {name}PretrainedModel, with self.{prefix} = {name}Model(config); or use "
+        raise UserError(message, where="model.network", hint=f"{hint}model.from_scratch")
 
 
 def _added(tokenizer: Any, model: ModelSection) -> AddedTokens | None:
@@ -322,6 +340,7 @@ def _parts(source: ModelSource, head: Head) -> _Parts:
         hint = "use the run directory or model folder that it was made from"
         raise UserError("this is an export: it has graphs, but no network to load", str(folder), hint)
     config = read_config(folder)
+    check_named(config, head.own, folder)
     family = family_of_config(config, str(folder / "config.json"))
     family.network_class(head, str(folder / "config.json"))  # told before the tokenizer, which it may lack too
     card = read_card(folder) if source.kind == "nlpctl" else None

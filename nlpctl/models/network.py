@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nlpctl.data.functions import raised
 from nlpctl.errors import Problem, UserError
 from nlpctl.models.families import Family, Head
+from nlpctl.models.own_network import KEY as OWN_KEY
+from nlpctl.models.own_network import PART, stamp
 from nlpctl.models.pruned import KEY, read_shape, shrink
 from nlpctl.models.simulated_int8 import KEY as SIMULATED_KEY
 from nlpctl.models.simulated_int8 import read_simulation, simulate
@@ -16,18 +19,19 @@ from nlpctl.upstream.use_cache import without_use_cache
 
 # Set by nlpctl from the labels, the weights and what compression did; an override would contradict them.
 _NOT_OVERRIDABLE = ("num_labels", "num_classes", "id2label", "label2id", "architectures", "model_type", "dtype", KEY,
-                    SIMULATED_KEY)  # fmt: skip
+                    SIMULATED_KEY, OWN_KEY)  # fmt: skip
 
 
 def make_config(
-    family: Family, values: Mapping[str, Any], labels: Sequence[str], overrides: Mapping[str, Any]
+    family: Family, values: Mapping[str, Any], labels: Sequence[str], overrides: Mapping[str, Any], own: bool = False
 ) -> Any:
     """PaddleNLP's config object for a network over `labels`, of which there may be none.
 
-    Raises UserError for override keys that the family's config does not have.
+    `own`: for a class of the user's own, which may have keys of its own. Raises UserError for override keys that the
+    config does not have.
     """
     config = family.config_class.from_dict(_without_label_count(values))
-    _check_overrides(config, overrides)
+    _check_overrides(config, overrides, own)
     for key, value in overrides.items():
         setattr(config, key, value)
     if labels:
@@ -54,6 +58,8 @@ def build_network(family: Family, head: Head, config: Any, where: str) -> Any:
         raise UserError(f"Paddle has no activation {activation!r}", where=where, hint=hint)
     network_class = family.network_class(head, where)
     shape, simulation = read_shape(vars(config), where), read_simulation(vars(config), where)
+    if head.own is not None:
+        return _build_own(network_class, head.own, config)
     try:
         # Optimizer states are keyed by parameter names, so these must not depend on networks built earlier in the
         # process.
@@ -74,6 +80,17 @@ def build_network(family: Family, head: Head, config: Any, where: str) -> Any:
             where=where,
             hint="check its sizes: hidden_size, num_attention_heads, num_hidden_layers, vocab_size, ...",
         ) from error
+
+
+def _build_own(network_class: Any, name: str, config: Any) -> Any:
+    """A network of the user's own class. UserError if it cannot be made."""
+    stamp(config, name)
+    try:
+        with fresh_parameter_names():
+            return network_class(config)
+    except Exception as error:
+        hint = "fix it; its argument is the network's config, with num_labels, vocab_size and the keys of model.config"
+        raise UserError(f"{name} cannot be made: {raised(error, __file__)}", PART.key, hint) from None
 
 
 def max_positions(network: Any) -> int | None:
@@ -98,14 +115,14 @@ def _is_share(value: Any) -> bool:
     return value is None or (isinstance(value, int | float) and 0 <= value <= 1)
 
 
-def _check_overrides(config: Any, overrides: Mapping[str, Any]) -> None:
+def _check_overrides(config: Any, overrides: Mapping[str, Any], own: bool) -> None:
     known = [key for key in vars(config) if not key.startswith("_") and key not in _NOT_OVERRIDABLE]
     problems = []
     for key, value in overrides.items():
         where = f"model.config.{key}"
         if key in _NOT_OVERRIDABLE:
             problems.append(Problem("is set by nlpctl from the labels and the weights", where, "remove it"))
-        elif key not in known:
+        elif key not in known and not own:
             near = nearest(key, known)
             hint = f"did you mean {near}?" if near else f"keys are those of PaddleNLP's {type(config).__name__}"
             problems.append(Problem("no such key in this network's config", where, hint))

@@ -113,7 +113,7 @@ def _read_data(recipe: Recipe, processes: int) -> TrainingData:
     """All splits, checked; UserError if dataloader_drop_last would drop all training rows."""
     data = read_training_data(task_rows(recipe.task, recipe.data))
     training = recipe.training
-    if training.dataloader_drop_last and data.train is not None:
+    if training.dataloader_drop_last and data.train is not None and recipe.data.batch_tokens is None:
         global_batch = training.per_device_train_batch_size * training.gradient_accumulation_steps * processes
         require_full_batch(len(data.train), global_batch)
     return data
@@ -213,6 +213,10 @@ def _refuse_early(recipe: Recipe, run: RunDirectory, resume: bool, overwrite: bo
         check_edits(resolve_source(recipe.model.name_or_path), recipe)
     if resume and run.recipe_file.exists():
         _refuse_changed_recipe(recipe, run)
+    flag = recipe.origins.get("compression.criterion")
+    if flag is not None and flag.source.startswith("--"):  # the flag of this name is that of compress
+        hint = f"write --set training.criterion={recipe.compression.criterion}"
+        raise UserError("this sets compression.criterion, which training does not use", where=flag.source, hint=hint)
 
 
 def _refuse_network_of_compress(run: RunDirectory) -> None:

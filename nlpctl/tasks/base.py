@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ from nlpctl.config.tasks.info import load_class
 from nlpctl.data.collate import Batch
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.text_encoder import TextEncoder
+from nlpctl.errors import UserError
 from nlpctl.models.families import Head
 from nlpctl.models.head_labels import wanted_labels
 from nlpctl.models.load import LoadedModel, load_to_train, load_trained
@@ -64,7 +66,8 @@ class Task(ABC):
 
     def build_model(self, texts: Texts | None) -> LoadedModel:
         """The network to train, by recipe.model. `texts` returns the training texts, to build a vocabulary from."""
-        return load_to_train(self.recipe.model, self.head(self.recipe), self.labels.names, vocabulary_texts=texts)
+        head = self.built_head(self.recipe)
+        return load_to_train(self.recipe.model, head, self.labels.names, vocabulary_texts=texts)
 
     @classmethod
     def load_trained(cls, recipe: Recipe, source: str | Path) -> LoadedModel:
@@ -72,7 +75,16 @@ class Task(ABC):
 
         Labels of a model that is not nlpctl's are those that the recipe gives (models/head_labels.py).
         """
-        return load_trained(source, cls.head(recipe), lambda own: wanted_labels(recipe, own, str(source)))
+        return load_trained(source, cls.built_head(recipe), lambda own: wanted_labels(recipe, own, str(source)))
+
+    @classmethod
+    def built_head(cls, recipe: Recipe) -> Head:
+        """The head, or the class of the user's own in its place. UserError: the task needs a head of its own."""
+        head, own = cls.head(recipe), recipe.model.network
+        if own is not None and head.adapt is not None:
+            message = f"{recipe.task} puts a head of its own on an encoder, so {own} cannot take its place"
+            raise UserError(message, recipe.where("model.network"), "remove model.network")
+        return head if own is None else replace(head, own=own)
 
     def see_training(self, examples: Sequence[Any]) -> None:
         """Collect statistics of the training examples for the loss; called before training, never for a stream."""

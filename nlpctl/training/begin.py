@@ -6,10 +6,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nlpctl import console
 from nlpctl.config.dump import dump_recipe
+from nlpctl.config.own_parts import part_of
 from nlpctl.config.paths import parameter_files
 from nlpctl.config.schema import Recipe
+from nlpctl.data.functions import part_sums
 from nlpctl.data.splits import TrainingData
+from nlpctl.errors import UserError
 from nlpctl.runtime.run_directory import RunDirectory, describe_run
 from nlpctl.runtime.versions import installed_versions
 
@@ -29,7 +33,27 @@ def begin_run(
     `facts`: further entries of the manifest. `data`: None if child processes read the data. UserError as in
     `RunDirectory.begin`.
     """
+    functions = part_sums(recipe)
+    if resume:
+        _refuse_changed_functions(run, functions)
     files = [*(data.files if data else ()), *parameter_files(recipe.model)]
     known = describe_run(command, recipe.training.seed, files, installed_versions())
-    manifest = {**facts, **known, "skipped_rows": data.skipped if data else {}}
+    manifest = {**facts, **known, "functions": functions, "skipped_rows": data.skipped if data else {}}
     run.begin(manifest, dump_recipe(recipe), resume=resume, overwrite=overwrite)
+
+
+def _refuse_changed_functions(run: RunDirectory, functions: Mapping[str, Mapping[str, str]]) -> None:
+    """UserError if the source of a part of the user's own changed on which the weights depend; others are told."""
+    if not run.manifest_file.is_file():
+        return
+    began = run.read_manifest().get("functions", {})
+    for key, names in functions.items():
+        changed = [name for name, sha in names.items() if began.get(key, {}).get(name, sha) != sha]
+        if changed and part_of(key).changes_training:
+            raise UserError(
+                f"the source of {', '.join(changed)} changed since the run began",
+                where=key,
+                hint="restore the file, or train again with --overwrite",
+            )
+        if changed:
+            console.warn(f"{key}: the source of {', '.join(changed)} changed since the run began")

@@ -101,7 +101,7 @@ def _own_losses(trainer: RecipeTrainer, features: Sequence[Any]) -> list[float]:
     for feature in features:
         batch = trainer.data_collator([feature])
         raise_failure(batch)
-        losses.append(outputs_and_loss(trainer.task, network, batch)[1])
+        losses.append(outputs_and_loss(trainer.task, network, batch, trainer.label_loss)[1])
     network.train()
     return losses
 

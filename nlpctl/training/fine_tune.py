@@ -16,6 +16,7 @@ from nlpctl.data.balance import balanced
 from nlpctl.data.batching import lost_worker_told
 from nlpctl.data.encoders import build_encoder
 from nlpctl.data.examples import ExampleList
+from nlpctl.data.functions import parts_blamed
 from nlpctl.data.places import FeatureList
 from nlpctl.data.splits import TrainingData
 from nlpctl.data.streaming import StreamingExamples
@@ -40,6 +41,7 @@ from nlpctl.training.diagnosis import diagnosed
 from nlpctl.training.guards import BadStep
 from nlpctl.training.oom import recorded_division
 from nlpctl.training.optimizer import describe_groups, parameter_report
+from nlpctl.training.own_parts import OwnParts, load_parts, try_parts
 from nlpctl.training.sums import damage_of
 from nlpctl.training.trainer import RecipeTrainer, TrainingLoss
 from nlpctl.training.watchdog import watched
@@ -55,15 +57,20 @@ class Ready:
     task: Task
     data: TrainingData
     model: LoadedModel
+    parts: OwnParts
 
 
 def make_ready(recipe: Recipe, setup: ProcessSetup, task: Task, data: TrainingData) -> Ready:
     """Build the recipe's network, and check the data against it. Writes nothing.
 
-    UserError: the model cannot be used, or labels or lengths in the recipe do not fit the rows.
+    UserError: the model cannot be used, labels or lengths in the recipe do not fit the rows, or a part of the user's
+    own does not work.
     """
+    parts = load_parts(recipe, task)
     model = _build_model(recipe, setup, task, data)
-    return Ready(recipe, setup, task, _training_rows(recipe, task, data), model)
+    ready = Ready(recipe, setup, task, _training_rows(recipe, task, data), model, parts)
+    try_parts(parts, setup, task, ready.data, model, build_encoder(model.tokenizer, recipe.data.tokenizer))
+    return ready
 
 
 def _build_model(recipe: Recipe, setup: ProcessSetup, task: Task, data: TrainingData) -> LoadedModel:
@@ -100,7 +107,8 @@ def fine_tune(ready: Ready, run: RunDirectory, checkpoint: Path | None, loss: Tr
         recipe,
         training_arguments(recipe, run, setup.device),
         task,
-        loss or task.training_loss,
+        ready.parts,
+        loss,
         model,
         card,
         encoder,
@@ -128,7 +136,7 @@ def _train(
     if early is not None and state is not None and early.exhausted(state):
         return state  # early stopping had ended the run, which was killed before its model was written
     watchdog = watched(trainer.model, runtime.watchdog_minutes, events, lambda: trainer.state.global_step)
-    with lost_worker_told(), stops_later() as stop, watchdog:
+    with parts_blamed(trainer.recipe), lost_worker_told(), stops_later() as stop, watchdog:
         try:
             trainer.run(checkpoint, stop)
         except BadStep as bad:

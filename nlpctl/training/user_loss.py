@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from nlpctl.data.functions import import_function, raised
+from nlpctl.data.functions import check_call, import_function, raised
 from nlpctl.errors import UserError
+from nlpctl.training.oom import is_out_of_memory
 
 if TYPE_CHECKING:
     import paddle
@@ -20,8 +21,21 @@ _SPAN = ("start_positions", "end_positions")
 
 
 def import_loss(name: str, where: str) -> Callable[..., Any]:
-    """The function that `name` names. UserError for the key `where` if it cannot be imported."""
-    return import_function(name, where, "a function (outputs, labels) that returns a loss")
+    """The function that `name` names; of a class, such as paddle.nn:CrossEntropyLoss, an object.
+
+    UserError for the key `where` if it cannot be imported, or takes other arguments.
+    """
+    found = import_function(name, where, "a function (outputs, labels) that returns a loss")
+    if isinstance(found, type):
+        check_call(found, (), name, where)
+        found = found()
+    check_call(found, ("outputs", "labels"), name, where)
+    return found
+
+
+def criterion_labels(task: Task) -> tuple[str, ...]:
+    """The entries of a batch that a criterion, or compute_metrics, gets as labels."""
+    return _SPAN if set(_SPAN) <= set(task.label_names) else task.label_names
 
 
 def user_loss(name: str, where: str, task: Task) -> Loss:
@@ -31,14 +45,16 @@ def user_loss(name: str, where: str, task: Task) -> Loss:
     a scalar. UserError if it cannot be imported; the loss raises UserError if it fails or returns anything else.
     """
     function = import_loss(name, where)
-    names = _SPAN if set(_SPAN) <= set(task.label_names) else task.label_names
+    names = criterion_labels(task)
 
     def loss(
         network: paddle.nn.Layer, outputs: tuple[paddle.Tensor, ...], labels: Mapping[str, paddle.Tensor]
     ) -> paddle.Tensor:
         try:
-            found = function(_plain(outputs), _plain([labels[each] for each in names]))
+            found = function(plain(outputs), plain([labels[each] for each in names]))
         except Exception as error:
+            if is_out_of_memory(error):  # training goes on in smaller parts
+                raise
             raise UserError(f"{name} failed: {raised(error, __file__)}", where, "fix the function") from None
         if not hasattr(found, "backward") or found.size != 1:
             raise UserError(f"{name} returned no scalar tensor", where, "return the mean loss of the batch")
@@ -47,5 +63,6 @@ def user_loss(name: str, where: str, task: Task) -> Loss:
     return loss
 
 
-def _plain(tensors: Sequence[Any]) -> Any:
+def plain(tensors: Sequence[Any]) -> Any:
+    """What user code gets of outputs or labels: the only one by itself, several as a tuple."""
     return tensors[0] if len(tensors) == 1 else tuple(tensors)

@@ -9,6 +9,7 @@ from nlpctl.config.data_checks import DATA_CHECKS
 from nlpctl.config.keys import all_keys
 from nlpctl.config.load import Override
 from nlpctl.config.network_checks import NETWORK_CHECKS
+from nlpctl.config.own_parts import PART_CHECKS
 from nlpctl.config.parameter_checks import PARAMETER_CHECKS
 from nlpctl.config.ranges import RANGES
 from nlpctl.config.task_checks import TASK_CHECKS
@@ -29,6 +30,10 @@ BEST = "load_best_model_at_end: true, evaluation_strategy: epoch, save_strategy:
 # text after GOOD -> where, a part of the message. One per check, or more.
 CASES = {
     "_ranges": [("training: {per_device_train_batch_size: 0}", 4, "per_device_train_batch_size is 0")],
+    "_own_optimizer": [
+        ("training: {optimizer: a:b}\noptimizer: {layer_decay: 0.9}", 4, "optimizer.layer_decay would not reach it")
+    ],
+    "_lonely_preprocessing": [("training: {preprocess_logits_for_metrics: a:b}", 4, "compute_metrics, which is not")],
     "_best_model": [
         ("training: {load_best_model_at_end: true, save_strategy: epoch}", 4, "found no and epoch"),
         ("training: {load_best_model_at_end: true, save_strategy: no}", 4, "needs evaluations"),
@@ -152,6 +157,14 @@ WHOLE = {
     "_words_for_labels": [
         (FEW + "prompt: {template: \"{'text': 'text'} {'mask'}\"}", ":1", "needs words for the labels"),
     ],
+    "_own_class": [
+        (
+            HEAD + DATA + "model: {from_scratch: {architecture: textcnn}, network: a:B, embeddings: train.tsv}",
+            ":3",
+            "fills nlpctl's own networks, not model.network",
+        ),
+        (TAGGING + DATA + "model: {from_scratch: {}, network: a:B, head: crf}", ":3", "model.head would change"),
+    ],
     "_some_model": [(HEAD + DATA, "", "no model")],
     "_model_folder_exists": [
         (HEAD + DATA + "model: {name_or_path: ./gone}", ":3", "gone does not exist"),
@@ -179,6 +192,16 @@ WHOLE = {
             ":3",
             "needs data.labels",
         ),
+    ],
+    "_batch_tokens": [
+        (
+            HEAD + MODEL + "training: {max_steps: 9}\ndata: {train: train.tsv, labels: [a, b], streaming: true,\n"
+            "  batch_tokens: 999}",
+            ":5",
+            "cannot be sorted by length",
+        ),
+        (HEAD + MODEL + "data: {train: train.tsv, length_grouped: false, batch_tokens: 999}", ":3", "forbids"),
+        (HEAD + MODEL + "data: {train: train.tsv, batch_tokens: 99}", ":3", "128 tokens, more than a batch (99)"),
     ],
     "_window": [
         (READING + "data: {train: train.tsv, max_seq_length: 64}", ":3", "of 64 tokens with a stride of 64 would skip"),
@@ -227,7 +250,10 @@ WHOLE = {
         (HEAD + DATA + "model: {from_scratch: {vocabulary: gone.txt}}", ":3", "vocabulary: there is no file")
     ],
     "_tokens": [(HEAD + DATA + "model: {from_scratch: {}, add_tokens: gone.txt}", ":3", "add_tokens: there is no")],
-    "_reader_name": [(HEAD + MODEL + "data: {train: x, reader: read.py}", ":3", "package.module:function")],
+    "_form": [
+        (HEAD + MODEL + "data: {train: x, reader: read.py}", ":3", "package.module:function"),
+        (GOOD + "training: {callbacks: [a:B, c]}", ":4", "training.callbacks 'c' is not of the form"),
+    ],
 }
 
 
@@ -239,6 +265,7 @@ def cases() -> list:
 
 def test_every_check_has_a_case() -> None:
     checks = CHECKS + NETWORK_CHECKS + PROCESS_CHECKS + TASK_CHECKS + TRAINING_CHECKS + DATA_CHECKS + PARAMETER_CHECKS
+    checks += PART_CHECKS
     checks += tuple(check for task in KNOWN_TASKS for check in task.checks)
     assert {check.__name__ for check in checks} - {"_its_own"} == set(CASES) | set(WHOLE)
 

@@ -46,8 +46,12 @@ class TaskInfo:
     problem_type: str | None = None  # of config.json, where several tasks have the same class
 
     def greater_is_better(self, metric: str) -> bool:
-        """Whether more of `metric` is better; it may be written with "eval_" before it."""
-        return metric.removeprefix("eval_") not in self.falling
+        """Whether more of `metric` is better; it may be written with "eval_" before it.
+
+        Of a score that is not the task's (training.compute_metrics), as in PaddleNLP: unless its name ends in "loss".
+        """
+        name = metric.removeprefix("eval_")
+        return name not in self.falling and not name.endswith("loss")
 
     def reads(self, dotted: str) -> bool:
         """Whether it reads a key that not every task reads."""

@@ -39,15 +39,15 @@ class CountedTokens(TokenCounter):
     exact = True
 
     def __init__(self, encoder: TextEncoder, description: str):
-        self._encoder, self.description = encoder, description
+        self.encoder, self.description = encoder, description
         self._alone = encoder.overhead(pair=False)
 
     def count(self, text: str) -> int:
-        (encoding,) = self._encoder.encode([text], None, _NO_LIMIT)
+        (encoding,) = self.encoder.encode([text], None, _NO_LIMIT)
         return len(encoding.input_ids) - self._alone
 
     def overhead(self, pair: bool) -> int:
-        return self._encoder.overhead(pair)
+        return self.encoder.overhead(pair)
 
 
 class EstimatedTokens(TokenCounter):

@@ -42,6 +42,8 @@ def refuse_early(recipe: Recipe, source: str, strategies: Sequence[Strategy]) ->
         check_export(recipe, manifest := read_manifest(found.folder))
         require_fp32(manifest, found.folder)
         _refuse_networks(strategies, "an export")
+    if recipe.model.network is not None:
+        _refuse_own_network(strategies)
     if not has_split(recipe.data, "dev"):
         check_scorable(recipe)  # tells so
     for strategy in strategies:
@@ -96,6 +98,15 @@ def _refuse_networks(strategies: Sequence[Strategy], what: str) -> None:
             enough = ", ".join(each.name for each in int8_of_graphs())
             hint = f"use the run or the model folder that it was made from, or one of {enough}"
             raise UserError(f"{strategy.on_network}, and {what} holds graphs only", strategy.key, hint)
+
+
+def _refuse_own_network(strategies: Sequence[Strategy]) -> None:
+    """UserError if a strategy changes the layers of a network, and the network is of the user's own class."""
+    for strategy in strategies:
+        if strategy.on_network is not None:
+            enough = ", ".join(each.name for each in int8_of_graphs())
+            message = f"{strategy.on_network}, and model.network is a class of its own, whose layers are not known"
+            raise UserError(message, strategy.key, f"use {enough}, which change the exported graph")
 
 
 def check_strategies(recipe: Recipe, source: str, chains: Sequence[Chain]) -> None:
