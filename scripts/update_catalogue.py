@@ -91,7 +91,7 @@ HELP = {
     "activation_quantize_type": "How activations are quantised by qat: moving_average_abs_max (the default) or "
     "range_abs_max.",
     "algo_list": "Calibration algorithms to try; default: [avg, mse]. min_max is refused: it quantises nothing.",
-    "batch_num_list": "Numbers of calibration batches to try; default: [16].",
+    "batch_num_list": "Numbers of calibration batches to try; all (or None): every training row. Default: [16].",
     "batch_size_list": "Calibration batch sizes to try; default: [32].",
     "round_type": "How weights are rounded to integers.",
     "bias_correction": "Correct the bias that quantisation adds (arXiv 1810.05723).",

@@ -64,9 +64,9 @@ def _touches(keys: tuple[str, ...], broken: Collection[str]) -> bool:
 def _ranges(recipe: Recipe) -> Iterator[Finding]:
     for dotted, allowed in RANGES.items():
         value = value_of(recipe, dotted)
-        values = value if isinstance(value, tuple) else () if value is None else (value,)
+        values = value if isinstance(value, tuple) else (value,)
         for each in values:
-            if each not in allowed:
+            if each is not None and each not in allowed:
                 yield Finding((dotted,), f"{dotted} is {each}", f"it {allowed}")
 
 

@@ -66,6 +66,8 @@ def _property(key: Key) -> dict[str, Any]:
         return described | {"anyOf": [{"type": "array", "items": texts}, {"type": "null"}]}
     if key.item:
         item = _scalar(key.item, key.choices)
+        if key.all_item:
+            item = {"anyOf": [*item["anyOf"], {"enum": ["all", "None", None]}]}
         return described | {"anyOf": [{"type": "array", "items": item}, item, {"type": "null"}]}
     alternatives = [_scalar(key.scalar, key.choices)]
     if key.optional:
