@@ -16,6 +16,7 @@ from nlpctl.names import nearest
 
 TRUE = {"true", "yes", "on", "1"}
 FALSE = {"false", "no", "off", "0"}
+ALL = {"all", "none", "null"}  # words for the entry None of a list; None is what PaddleNLP's documents write
 _FRACTION = re.compile(r"\s*([+-]?\d+(?:\.\d*)?)\s*/\s*(\d+(?:\.\d*)?)\s*")
 _NUMBER = re.compile(r"[+-]?(\d[\d_]*\.?[\d_]*|\.\d[\d_]*)([eE][+-]?\d+)?")
 _ARTICLES = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
@@ -124,6 +125,8 @@ def _one(key: Key, kind: type, node: Node) -> Any:
     if not isinstance(node, ScalarNode):
         what = "a list" if isinstance(node, ListNode) else "a mapping"
         raise Mismatch(f"expected {_ARTICLES[kind]}, found {what}")
+    if key.all_item and (node.is_null or node.text.strip().lower() in ALL):
+        return None
     if node.is_null:
         raise Mismatch("an entry of the list has no value")
     value = coerce_scalar(node.text, kind)
@@ -141,7 +144,7 @@ def _free_mapping(key: Key, node: Node, log: LoadLog) -> dict[str, Scalar]:
         dotted = f"{key.dotted}.{name}"
         log.origins[dotted] = entry.origin
         if isinstance(entry, ScalarNode):
-            values[name] = resolve_scalar(entry)
+            values[name] = resolve_scalar(entry) if key.scalar is None else "" if entry.is_null else entry.text
         else:
             log.report(dotted, entry.origin, "expected a single value", "write a number, a word or true/false")
     return values

@@ -17,6 +17,7 @@ from nlpctl.data.row import BadRow, Row, RowSource
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import UserError
 
+MADE_UP = 512  # texts drawn from the vocabulary where all rows are asked for and there are none
 _SEED = 2017
 _WORD = re.compile(r"\w+")
 
@@ -47,14 +48,15 @@ def require_rows(rows: TaskRows, file: Path) -> None:
 
 
 def rows_to_calibrate(
-    rows: TaskRows, file: Path | None, tokenizer: Any, count: int, *, masked: bool
+    rows: TaskRows, file: Path | None, tokenizer: Any, count: int | None, *, masked: bool
 ) -> tuple[Any, ...]:
-    """`rows_to_compare` for finding out how large activations get: the training rows before others."""
+    """`rows_to_compare` for finding out how large activations get: the training rows before others; `count` None: all
+    of them."""
     return _found(rows, file, ("train", "dev", "test"), tokenizer, count, masked).examples
 
 
 def _found(
-    rows: TaskRows, file: Path | None, splits: tuple[str, ...], tokenizer: Any, count: int, masked: bool
+    rows: TaskRows, file: Path | None, splits: tuple[str, ...], tokenizer: Any, count: int | None, masked: bool
 ) -> ComparedRows:
     mask = tokenizer.mask_token if masked else None
     if file is not None:
@@ -64,13 +66,13 @@ def _found(
         examples = _of_split(rows, split, mask, count)
         if examples:
             return ComparedRows(examples, split, real=True)
-    made = tuple(_made_up(rows, tokenizer, count, mask))
+    made = tuple(_made_up(rows, tokenizer, MADE_UP if count is None else count, mask))
     if not made:
         raise UserError("there are no rows to compare on", where="--data", hint="give a file of rows: --data FILE")
     return ComparedRows(made, "words drawn from the vocabulary", real=False)
 
 
-def _of_split(rows: TaskRows, split: str, mask: str | None, count: int) -> tuple[Any, ...]:
+def _of_split(rows: TaskRows, split: str, mask: str | None, count: int | None) -> tuple[Any, ...]:
     """The first rows of a split; none where its files are gone, as next to a copied model."""
     if not has_split(rows.data, split):
         return ()

@@ -33,6 +33,7 @@ from nlpctl.training.checkpoints import (
     load_weights,
     rotate_checkpoints,
     save_checkpoint,
+    whole_state,
 )
 from nlpctl.training.dev_scores import DevScores
 from nlpctl.training.guarded import GuardedTrainer
@@ -223,14 +224,15 @@ class RecipeTrainer(GuardedTrainer):
     def _save_checkpoint(self, model, metrics=None) -> None:
         checkpoints = Path(self.args.output_dir)
         self._note_best(checkpoint_path(checkpoints, self.state.global_step), metrics)
+        training_state = not self.args.ignore_save_lr_and_optim
+        state = whole_state(self.optimizer, bool(self.args.sharding)) if training_state else None
         if self.args.should_save:
-            training_state = not self.args.ignore_save_lr_and_optim
             save_checkpoint(
                 checkpoints,
                 self.state,
                 self.loaded,
                 self.card,
-                optimizer=self.optimizer if training_state else None,
+                optimizer_state=state,
                 scheduler=self.lr_scheduler if training_state else None,
                 scaler=self.scaler if self.do_grad_scaling else None,
             )
