@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -42,13 +43,13 @@ NAMES = ("model.name_or_path", "data.dataset", "distillation.model.name_or_path"
 
 def parameter_files(model: ModelSection) -> list[Path]:
     """The files from which a network that is to be trained takes words and starting values."""
-    files = [model.embeddings, *(value for value in model.set_parameters.values() if _is_file(value))]
+    files = [model.embeddings, *_files_of(model.set_parameters)]
     files += [model.add_tokens] if isinstance(model.add_tokens, str) else []
     return [Path(file) for file in files if file is not None]
 
 
-def _is_file(value: Any) -> bool:
-    return isinstance(value, str) and not is_distribution(value)
+def _files_of(values: Mapping[str, Any]) -> list[str]:
+    return [value for value in values.values() if isinstance(value, str) and not is_distribution(value)]
 
 
 def resolve_paths(tree: TableNode) -> TableNode:

@@ -37,6 +37,7 @@ from nlpctl.training.begin import begin_run
 from nlpctl.training.continuing import Finished, take_over
 from nlpctl.training.oom import recorded_division
 from nlpctl.training.sums import settle_checkpoints
+from nlpctl.training.time_shares import advice, is_sound, rows_of
 from nlpctl.upstream.parameter_names import fresh_parameter_names
 
 if TYPE_CHECKING:
@@ -97,6 +98,7 @@ def train(
     else:
         _train_in_this_process(recipe, run, begin, resume)
     _report(run)
+    _tell_time(recipe, run, device)
     return TrainResult(run, json.loads(run.metrics_file.read_text(encoding="utf-8")))
 
 
@@ -106,6 +108,17 @@ def _report(run: RunDirectory) -> None:
         write_report(run.path)
     except UserError as error:
         console.warn(f"no report: {error}")
+
+
+def _tell_time(recipe: Recipe, run: RunDirectory, device: str) -> None:
+    """Print where the time of the training went, and what to change."""
+    found = run.read_manifest().get("time")
+    if not is_sound(found):
+        return
+    cells = [[title, f"{seconds:.1f}", f"{share:.0%}"] for title, seconds, share in rows_of(found)]
+    console.note(console.plain_table("", ["time of the training", "seconds", "share"], cells).rstrip("\n"))
+    for line in advice(found, recipe, device):
+        console.note(line)
 
 
 # -- in one process --------------------------------------------------------------------------

@@ -76,6 +76,13 @@ class Task(ABC):
         """Collect statistics of the training examples for the loss; called before training, never for a stream."""
         return None
 
+    def constant_loss(self, examples: Sequence[Any]) -> float | None:
+        """The loss of the best answer that is the same for every example; None: unknown.
+
+        A network that costs as much has learned nothing from the texts.
+        """
+        return None
+
     # -- from examples to batches ------------------------------------------------------------
 
     def check_data(self, split: str, examples: Sequence[Any], encoder: TextEncoder) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from paddlenlp.trainer.trainer_callback import TrainerState
 
@@ -20,7 +22,7 @@ from nlpctl.data.places import FeatureList
 from nlpctl.data.splits import TrainingData
 from nlpctl.data.streaming import StreamingExamples
 from nlpctl.data.text_encoder import TextEncoder
-from nlpctl.errors import RunFailed
+from nlpctl.errors import RunFailed, UserError
 from nlpctl.files import staged_dir
 from nlpctl.layout import MANIFEST
 from nlpctl.models.changes import describe_changes
@@ -34,13 +36,22 @@ from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.base import Task
 from nlpctl.training.arguments import training_arguments
-from nlpctl.training.callbacks import EarlyStopping, EventRecorder, ProgressLines, go_on_recording
+from nlpctl.training.callbacks import (
+    EarlyStopping,
+    EventRecorder,
+    ProgressLines,
+    StepsTold,
+    go_on_recording,
+    of_all_processes,
+)
 from nlpctl.training.checkpoints import TRAINING_STATE_FILES, read_state
-from nlpctl.training.diagnosis import diagnosed
+from nlpctl.training.diagnosis import diagnosed, not_learning
 from nlpctl.training.guards import BadStep
+from nlpctl.training.learning import LossCourse
 from nlpctl.training.oom import recorded_division
 from nlpctl.training.optimizer import describe_groups, parameter_report
 from nlpctl.training.sums import damage_of
+from nlpctl.training.time_shares import is_sound, summary
 from nlpctl.training.trainer import RecipeTrainer, TrainingLoss
 from nlpctl.training.watchdog import watched
 
@@ -96,6 +107,8 @@ def fine_tune(ready: Ready, run: RunDirectory, checkpoint: Path | None, loss: Tr
     encoder = build_encoder(model.tokenizer, recipe.data.tokenizer)
     early = _early_stopping(recipe)
     events = EventLog(run.events_file)
+    course = None if run.is_of_compress else _course(ready, checkpoint, loss)
+    steps = StepsTold(run, None if data.train is None else len(data.train), course)
     trainer = RecipeTrainer(
         recipe,
         training_arguments(recipe, run, setup.device),
@@ -106,12 +119,43 @@ def fine_tune(ready: Ready, run: RunDirectory, checkpoint: Path | None, loss: Tr
         encoder,
         train=_train_features(recipe, setup, data, task, encoder),
         dev=data.dev,
-        callbacks=[EventRecorder(events), ProgressLines(scores(task.name)), *([early] if early else [])],
+        callbacks=[EventRecorder(events), ProgressLines(scores(task.name)), steps, *([early] if early else [])],
         events=events,
+        course=course,
     )
-    state = _train(trainer, data, early, checkpoint)
+    trainer.guard.told = functools.partial(not_learning, trainer)
+    shares = [trainer.times.seconds]
+    try:
+        state = _train(trainer, data, early, checkpoint)
+        shares = of_all_processes(trainer.times.seconds)
+    finally:
+        if setup.rank == 0:
+            _record(run, trainer, shares, steps.began_at)
     if setup.rank == 0:
         _keep_model(recipe, run, model, card, state)
+
+
+def _course(ready: Ready, checkpoint: Path | None, loss: TrainingLoss | None) -> LossCourse | None:
+    """What watches whether the loss falls; None: nothing does, or it is not known how far it should."""
+    task, train = ready.task, ready.data.train
+    if ready.recipe.guards.not_learning == "ignore" or ready.setup.rank != 0 or loss is not None:
+        return None
+    constant = None if train is None else task.constant_loss(train)
+    return LossCourse(constant, from_start=bool(ready.model.fresh) and checkpoint is None)
+
+
+def _record(run: RunDirectory, trainer: RecipeTrainer, shares: list[dict[str, float]], began_at: int) -> None:
+    """Write to the manifest where the time went, and which parameters no gradient reached."""
+    if not sum(shares[0].values()):
+        return
+    with contextlib.suppress(OSError, UserError):  # on a full disk, the error that ended the training is to be told
+        manifest = run.read_manifest()
+        before = manifest.get("time")
+        steps = trainer.state.global_step - began_at
+        facts: dict[str, Any] = {"time": summary(shares, steps, before if is_sound(before) else None)}
+        if trainer.guard.unreached is not None:
+            facts["parameters"] = {**manifest.get("parameters", {}), "unreached": trainer.guard.unreached}
+        run.update_manifest(**facts)
 
 
 def _train(

@@ -36,8 +36,10 @@ from nlpctl.training.checkpoints import (
 from nlpctl.training.dev_scores import DevScores
 from nlpctl.training.guarded import GuardedTrainer
 from nlpctl.training.guards import StepGuard
+from nlpctl.training.learning import LossCourse
 from nlpctl.training.oom import Division
 from nlpctl.training.optimizer import build_optimizer
+from nlpctl.training.time_shares import EVALUATE, LOG, SAVE, TimeShares
 
 # (network, network as the Trainer wraps it, inputs, labels): as Task.training_loss
 TrainingLoss = Callable[
@@ -74,7 +76,9 @@ class RecipeTrainer(GuardedTrainer):
         dev: ExampleList | None,
         callbacks: Sequence[TrainerCallback],
         events: EventLog,
+        course: LossCourse | None = None,
     ):
+        """`course`: what watches whether the loss falls; None: nothing does."""
         self.recipe = recipe
         self.task = task
         self.training_loss = loss
@@ -83,7 +87,8 @@ class RecipeTrainer(GuardedTrainer):
         self.encoder = encoder
         self.dev = dev
         self.events = events
-        self.guard = StepGuard(recipe.guards)
+        self.guard = StepGuard(recipe.guards, course)
+        self.times = TimeShares()
         super().__init__(
             model=model.network,
             args=args,
@@ -107,7 +112,7 @@ class RecipeTrainer(GuardedTrainer):
                 num_workers=workers,
                 drop_last=True,
             )
-            self.batches = ResumableStream(loader, self.train_dataset)
+            self.batches = ResumableStream(loader, self.train_dataset, self.times.waiting)
         else:
             sampler = LengthGroupedBatchSampler(
                 self.train_dataset.lengths(),
@@ -122,7 +127,7 @@ class RecipeTrainer(GuardedTrainer):
             loader = CheckedDataLoader(
                 self.train_dataset, batch_sampler=sampler, collate_fn=self.data_collator, num_workers=workers
             )
-            self.batches = ResumableBatches(loader, sampler)
+            self.batches = ResumableBatches(loader, sampler, self.times.waiting)
         return self.batches
 
     # -- optimizer ---------------------------------------------------------------------------
@@ -167,6 +172,10 @@ class RecipeTrainer(GuardedTrainer):
 
         The stock loop gathers padded arrays of logits, which cannot represent spans or tag paths.
         """
+        with self.times.spent(EVALUATE):
+            return self._evaluate()
+
+    def _evaluate(self) -> dict[str, float]:
         started = time.time()
         examples = self._dev_examples()
         predictions, loss = DevScores(self.task, self.loaded.network, self.encoder).of_all(
@@ -190,7 +199,15 @@ class RecipeTrainer(GuardedTrainer):
 
     # -- checkpoints and resume --------------------------------------------------------------
 
+    def log(self, logs: dict[str, float], **kwargs: Any) -> None:
+        with self.times.spent(LOG):
+            super().log(logs, **kwargs)
+
     def _save_checkpoint(self, model, metrics=None) -> None:
+        with self.times.spent(SAVE):
+            self._write_checkpoint(metrics)
+
+    def _write_checkpoint(self, metrics: dict[str, float] | None) -> None:
         checkpoints = Path(self.args.output_dir)
         self._note_best(checkpoint_path(checkpoints, self.state.global_step), metrics)
         if self.args.should_save:
