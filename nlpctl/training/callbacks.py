@@ -13,11 +13,11 @@ from paddlenlp.trainer import TrainerCallback, TrainingArguments
 from paddlenlp.trainer.trainer_callback import TrainerControl, TrainerState
 
 from nlpctl import console
-from nlpctl.config.schema import EarlyStoppingSection
 from nlpctl.layout import checkpoint_path
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.training.learning import LossCourse
+from nlpctl.training.patience import Patience
 from nlpctl.training.step_count import StepCount
 
 TRAIN_FIGURES = ("loss", "learning_rate", "interval_samples_per_second", "current_memory_allocated")
@@ -149,25 +149,18 @@ class EarlyStopping(TrainerCallback):
     the state's log of evaluations, which every checkpoint keeps.
     """
 
-    def __init__(self, section: EarlyStoppingSection, metric: str, greater_is_better: bool):
-        self.section = section
-        self.metric = f"eval_{metric.removeprefix('eval_')}"
-        self.sign = 1.0 if greater_is_better else -1.0
+    def __init__(self, patience: Patience):
+        self.patience = patience
 
     def on_evaluate(self, args, state, control, metrics=None, **kwargs):
         if self.exhausted(state):
-            console.note(f"early stopping: {self.metric} has not improved for {self.section.patience} evaluations")
+            evaluations = self.patience.section.patience
+            console.note(f"early stopping: {self.patience.metric} has not improved for {evaluations} evaluations")
             control.should_training_stop = True
 
     def exhausted(self, state: TrainerState) -> bool:
         """Whether the last `patience` evaluations in the state's log brought no improvement."""
-        best, waited = None, 0
-        for entry in state.log_history:
-            if self.metric in entry:
-                value = self.sign * entry[self.metric]
-                improved = best is None or value > best + self.section.min_delta
-                best, waited = (value, 0) if improved else (best, waited + 1)
-        return waited >= self.section.patience
+        return self.patience.exhausted(state.log_history)
 
 
 def _duration(seconds: float) -> str:

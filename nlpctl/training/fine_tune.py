@@ -13,7 +13,7 @@ from paddlenlp.trainer.trainer_callback import TrainerState
 
 from nlpctl import console
 from nlpctl.config.schema import OptimizerSection, Recipe
-from nlpctl.config.tasks import scores, task_info
+from nlpctl.config.tasks import scores
 from nlpctl.data.balance import balanced
 from nlpctl.data.batching import lost_worker_told
 from nlpctl.data.encoders import build_encoder
@@ -50,6 +50,7 @@ from nlpctl.training.guards import BadStep
 from nlpctl.training.learning import LossCourse
 from nlpctl.training.oom import recorded_division
 from nlpctl.training.optimizer import describe_groups, parameter_report
+from nlpctl.training.patience import patience_of
 from nlpctl.training.sums import damage_of
 from nlpctl.training.time_shares import is_sound, summary
 from nlpctl.training.trainer import RecipeTrainer, TrainingLoss
@@ -105,7 +106,8 @@ def fine_tune(ready: Ready, run: RunDirectory, checkpoint: Path | None, loss: Tr
     recipe, setup, task, data, model = ready.recipe, ready.setup, ready.task, ready.data, ready.model
     card = make_card(recipe, task.labels.names)
     encoder = build_encoder(model.tokenizer, recipe.data.tokenizer)
-    early = _early_stopping(recipe)
+    patience = patience_of(recipe)
+    early = None if patience is None else EarlyStopping(patience)
     events = EventLog(run.events_file)
     course = None if run.is_of_compress else _course(ready, checkpoint, loss)
     steps = StepsTold(run, None if data.train is None else len(data.train), course)
@@ -231,17 +233,6 @@ def _balanced(recipe: Recipe, examples: ExampleList, task: Task) -> ExampleList:
     told = ", ".join(f"{name} {before[name]:,} -> {after[name]:,}" for name in before)
     console.note(f"training rows drawn by label: {told}")
     return drawn
-
-
-def _early_stopping(recipe: Recipe) -> EarlyStopping | None:
-    """Watches metric_for_best_model; PaddleNLP uses "loss" (lower is better) by default."""
-    if recipe.early_stopping.patience is None:
-        return None
-    metric = recipe.training.metric_for_best_model or "loss"
-    greater = recipe.training.greater_is_better
-    if greater is None:
-        greater = task_info(recipe.task).greater_is_better(metric)
-    return EarlyStopping(recipe.early_stopping, metric, greater)
 
 
 def _describe(recipe: Recipe, model: LoadedModel, setup: ProcessSetup) -> None:

@@ -38,6 +38,7 @@ def test_steps_and_time(work, base):
     assert "computing" in work.nlpctl("runs", "show", "told").stdout
 
 
+@pytest.mark.slow
 def test_accumulation_and_processes_are_counted(work):
     words = ("--per_device_train_batch_size", "2", "--gradient_accumulation_steps", "2", "--nproc", "2")
     run = work.train("several", *work.stepwise, *words, "--max_steps", "12")
