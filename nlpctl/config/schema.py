@@ -168,7 +168,7 @@ class EarlyStoppingSection:
 
 @dataclass(frozen=True)
 class GuardsSection:
-    """Checks that stop a diverging training before the bad step changes the weights."""
+    """Checks of the loss: a diverging training is stopped before the bad step changes the weights."""
 
     finite: bool = key(
         True, "Stop the run at a loss or gradient that is NaN or infinite, with the step, its rows and the operator."
@@ -179,6 +179,11 @@ class GuardsSection:
         "if that is larger. null: never.",
     )
     gradient_factor: float | None = key(1000.0, "The same for the norm of the gradient, before it is clipped.")
+    not_learning: Literal["warn", "stop", "ignore"] = key(
+        "warn",
+        "A loss that has not fallen when it should have (docs/guards.md): warn once, with what to check; stop the run; "
+        "or ignore it.",
+    )
 
 
 @dataclass(frozen=True)

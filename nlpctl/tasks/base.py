@@ -66,8 +66,9 @@ class Task(ABC):
 
     def build_model(self, texts: Texts | None) -> LoadedModel:
         """The network to train, by recipe.model. `texts` returns the training texts, to build a vocabulary from."""
-        head = self.built_head(self.recipe)
-        return load_to_train(self.recipe.model, head, self.labels.names, vocabulary_texts=texts)
+        recipe = self.recipe
+        head, seed = self.built_head(recipe), recipe.training.seed
+        return load_to_train(recipe.model, head, self.labels.names, vocabulary_texts=texts, seed=seed)
 
     @classmethod
     def load_trained(cls, recipe: Recipe, source: str | Path) -> LoadedModel:
@@ -88,6 +89,13 @@ class Task(ABC):
 
     def see_training(self, examples: Sequence[Any]) -> None:
         """Collect statistics of the training examples for the loss; called before training, never for a stream."""
+        return None
+
+    def constant_loss(self, examples: Sequence[Any]) -> float | None:
+        """The loss of the best answer that is the same for every example; None: unknown.
+
+        A network that costs as much has learned nothing from the texts.
+        """
         return None
 
     # -- from examples to batches ------------------------------------------------------------

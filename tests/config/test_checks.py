@@ -247,6 +247,15 @@ WHOLE = {
         (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: train.tsv}}", ":3", "is no .npy file"),
         (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: gone.npy}}", ":3", "a.b: there is no file"),
         (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: yes}}", ":3", "a.b has no number"),
+        (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: norml(0)}}", ":3", "did you mean 'normal'"),
+        (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: normal}}", ":3", "normal needs std"),
+        (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: uniform(0)}}", ":3", "uniform needs high"),
+        (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: 'uniform(1, 0)'}}", ":3", "1 is above 0"),
+        (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: normal(std=-1)}}", ":3", "-1 is below 0"),
+        (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: constant(x)}}", ":3", "'x' is not a number"),
+        (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: constant(c=1)}}", ":3", "no argument 'c=1'"),
+        (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: 'constant(inf)'}}", ":3", "not finite"),
+        (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: 'normal(0'}}", ":3", "no closing parenthesis"),
     ],
     "_one_vocabulary": [
         (
