@@ -16,6 +16,7 @@ import numpy as np
 import paddle
 import paddle.nn.functional as F
 
+from nlpctl import console
 from nlpctl.config.schema import Recipe
 from nlpctl.data.collate import Batch, Collator
 from nlpctl.data.places import FeatureList
@@ -55,7 +56,9 @@ class ContrastiveClassification(SequenceClassification):
         self.rows = examples
 
     def training_features(self, examples: Sequence[TextExample], encoder: TextEncoder) -> FeatureList:
-        return FeatureList(examples, PairDraw(examples, self.recipe.few_shot.pairs, self.recipe.training.seed))
+        found = FeatureList(examples, PairDraw(examples, self.recipe.few_shot.pairs, self.recipe.training.seed))
+        console.note(f"{len(examples):,} training rows give {len(found):,} pairs per epoch")
+        return found
 
     def collator(self, encoder: TextEncoder, *, labelled: bool) -> Callable[[Sequence[TextExample]], Batch]:
         return RowPairCollator(encoder, self.data.max_seq_length, with_labels=labelled)
