@@ -61,7 +61,7 @@ class FewShotSection:
         "2022). auto: prompt if there is a template and the weights hold a language-model head, else contrastive; "
         "train says which, and why.",
     )
-    pairs: int = key(20, "contrastive: pairs per row and epoch with an equal label, and as many with another.")
+    pairs: int = key(10, "contrastive: pairs per row and epoch with an equal label, and as many with another.")
     pooling: Literal["mean", "cls"] = key(
         "mean", "contrastive: the vector of a text, the mean over its tokens or its first token's."
     )
