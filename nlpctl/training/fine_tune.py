@@ -118,6 +118,7 @@ def fine_tune(ready: Ready, run: RunDirectory, checkpoint: Path | None, loss: Tr
     events = EventLog(run.events_file)
     course = None if run.is_of_compress else _course(ready, checkpoint, loss)
     steps = StepsTold(run, None if data.train is None else len(data.train), course)
+    own_loss = loss is None and ready.parts.criterion is None
     trainer = RecipeTrainer(
         recipe,
         training_arguments(recipe, run, setup.device),
@@ -127,7 +128,7 @@ def fine_tune(ready: Ready, run: RunDirectory, checkpoint: Path | None, loss: Tr
         model,
         card,
         encoder,
-        train=_train_features(recipe, setup, data, task, encoder),
+        train=_train_features(recipe, setup, data, task, encoder, own_loss=own_loss),
         dev=data.dev,
         callbacks=[EventRecorder(events), ProgressLines(scores(task.name)), steps, *([early] if early else [])],
         events=events,
@@ -137,6 +138,7 @@ def fine_tune(ready: Ready, run: RunDirectory, checkpoint: Path | None, loss: Tr
     shares = [trainer.times.seconds]
     try:
         state = _train(trainer, data, early, checkpoint)
+        trainer.complete()
         shares = of_all_processes(trainer.times.seconds)
     finally:
         if setup.rank == 0:
@@ -213,9 +215,12 @@ def _keep_model(
 
 
 def _train_features(
-    recipe: Recipe, setup: ProcessSetup, data: TrainingData, task: Task, encoder: TextEncoder
+    recipe: Recipe, setup: ProcessSetup, data: TrainingData, task: Task, encoder: TextEncoder, own_loss: bool
 ) -> ExampleList | StreamingExamples:
-    """The training features: the examples, cut into windows if the task does so."""
+    """The training features: the examples, cut into windows if the task does so. `own_loss`: those that the task's own
+    loss is made for."""
+    if data.train is not None and own_loss:
+        return task.training_features(data.train, encoder)
     if data.train is not None:
         return FeatureList(data.train, functools.partial(task.features, encoder=encoder))
     return StreamingExamples(

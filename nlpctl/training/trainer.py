@@ -89,6 +89,7 @@ class RecipeTrainer(GuardedTrainer):
         self.task = task
         self.parts = parts
         self.training_loss = loss or parts.training_loss(task)
+        self.completes = loss is None and parts.criterion is None  # another loss trains all of the network
         self.label_loss = parts.loss(task)  # of outputs and labels
         self.loaded = model
         self.card = card
@@ -197,6 +198,11 @@ class RecipeTrainer(GuardedTrainer):
         batch = self.task.hide({name: tensor.numpy() for name, tensor in inputs.items()}, generator)
         return {name: paddle.to_tensor(array) for name, array in batch.items()}
 
+    def complete(self) -> None:
+        """Set what no gradient trains; see the task."""
+        if self.completes:
+            self.task.complete(self.loaded.network, self.encoder)
+
     # -- evaluation --------------------------------------------------------------------------
 
     def evaluate(self, eval_dataset=None, ignore_keys=None, metric_key_prefix: str = "eval") -> dict[str, float]:
@@ -210,6 +216,7 @@ class RecipeTrainer(GuardedTrainer):
     def _evaluate(self) -> dict[str, float]:
         started = time.time()
         examples = self._dev_examples()
+        self.complete()
         scorer = DevScores(self.task, self.loaded.network, self.encoder, self.label_loss, self.parts.metrics)
         predictions, loss, own = scorer.of_all(examples, self.args.per_device_eval_batch_size)
         report = self.task.tuned(examples, predictions).report(examples, predictions)  # as in the final model
@@ -242,6 +249,7 @@ class RecipeTrainer(GuardedTrainer):
     def _write_checkpoint(self, metrics: dict[str, float] | None) -> None:
         checkpoints = Path(self.args.output_dir)
         self._note_best(checkpoint_path(checkpoints, self.state.global_step), metrics)
+        self.complete()
         training_state = not self.args.ignore_save_lr_and_optim
         state = whole_state(self.optimizer, bool(self.args.sharding)) if training_state else None
         if self.args.should_save:
