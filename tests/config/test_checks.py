@@ -216,8 +216,21 @@ WHOLE = {
         (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: gone.npy}}", ":3", "a.b: there is no file"),
         (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: yes}}", ":3", "a.b has no number"),
     ],
+    "_split_settings": [
+        (HEAD + MODEL + "data: {dataset: glue/sst2, by_split: {dev: {format: csv}}}", ":3", "by_split applies"),
+        (HEAD + MODEL + "data: {train: train.tsv, by_split: {train: {columns: {txt: a}}}}", ":3", "no column txt"),
+        (
+            HEAD + MODEL + "data: {train: train.tsv, by_split: {train: {columns: {text_pair: a}}}}",
+            ":3",
+            "data.columns.text_pair is not set",
+        ),
+    ],
     "_one_vocabulary": [
-        (HEAD + DATA + "model: {from_scratch: {architecture: textcnn, vocabulary: dev.tsv, dictionaries: .}}", ":3", "both vocabulary and")
+        (
+            HEAD + DATA + "model: {from_scratch: {architecture: textcnn, vocabulary: dev.tsv, dictionaries: .}}",
+            ":3",
+            "both vocabulary and",
+        )
     ],
     "_vocabulary_file": [
         (HEAD + DATA + "model: {from_scratch: {vocabulary: gone.txt}}", ":3", "vocabulary: there is no file")
