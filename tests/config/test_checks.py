@@ -273,6 +273,15 @@ WHOLE = {
         (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: 'constant(inf)'}}", ":3", "not finite"),
         (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: 'normal(0'}}", ":3", "no closing parenthesis"),
     ],
+    "_split_settings": [
+        (HEAD + MODEL + "data: {dataset: glue/sst2, by_split: {dev: {format: csv}}}", ":3", "by_split applies"),
+        (HEAD + MODEL + "data: {train: train.tsv, by_split: {train: {columns: {txt: a}}}}", ":3", "no column txt"),
+        (
+            HEAD + MODEL + "data: {train: train.tsv, by_split: {train: {columns: {text_pair: a}}}}",
+            ":3",
+            "data.columns.text_pair is not set",
+        ),
+    ],
     "_one_vocabulary": [
         (
             HEAD + DATA + "model: {from_scratch: {architecture: textcnn, vocabulary: dev.tsv, dictionaries: .}}",
