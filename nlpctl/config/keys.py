@@ -58,7 +58,8 @@ SECTIONS: Mapping[str, type] = {
 @dataclass(frozen=True)
 class Key:
     """One key of a recipe. Exactly one of `scalar`, `item`, `section`, `free`, `entry`, `lists` says what it
-    holds; `item` and `scalar` together mean a list or a single string (data.labels)."""
+    holds; `item` and `scalar` together mean a list or a single string (data.labels), `free` and `scalar` free names
+    for texts as they are written (runtime.env)."""
 
     dotted: str
     default: Any
@@ -68,9 +69,10 @@ class Key:
     scalar: type | None  # str, int, float or bool
     item: type | None  # element type of a list
     section: type | None  # a nested section
-    free: bool  # free names -> scalars (model.config, runtime.flags)
+    free: bool  # free names -> scalars (model.config, runtime.flags) or texts (runtime.env)
     entry: type | None  # a list of sections (optimizer.groups)
     lists: bool  # a list of lists of text (model.tie)
+    all_item: bool  # None is an entry of the list, written `all` or None (compression.batch_num_list)
 
     @property
     def name(self) -> str:
@@ -90,7 +92,7 @@ class Key:
         elif self.entry or self.lists:
             text = "list of mappings" if self.entry else "list of lists of text"
         elif self.item:
-            text = f"list of {words[self.item]}" + (" or text" if self.scalar else "")
+            text = f"list of {words[self.item]}" + (" or text" if self.scalar else " or all" if self.all_item else "")
         else:
             text = words[self.scalar]
         if self.choices:
@@ -169,7 +171,7 @@ def _key(dotted: str, annotation: Any, field: dataclasses.Field) -> Key:
     item: type | None = None
     section: type | None = None
     entry: type | None = None
-    free = lists = False
+    free = lists = all_item = False
     for kind in kinds:
         origin = typing.get_origin(kind)
         if origin is Literal:
@@ -180,6 +182,8 @@ def _key(dotted: str, annotation: Any, field: dataclasses.Field) -> Key:
                 entry = inner
             elif typing.get_origin(inner) is tuple:
                 lists = True
+            elif isinstance(inner, types.UnionType):
+                item, all_item = typing.get_args(inner)[0], True
             else:
                 item = inner
         elif isinstance(kind, type) and dataclasses.is_dataclass(kind):
@@ -188,10 +192,11 @@ def _key(dotted: str, annotation: Any, field: dataclasses.Field) -> Key:
             scalar = kind
         else:
             free = True
+            scalar = str if typing.get_args(kind)[1] is str else None
     default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
     optional = len(kinds) < len(parts)
     return Key(
-        dotted, default, field.metadata["help"], choices, optional, scalar, item, section, free, entry, lists
+        dotted, default, field.metadata["help"], choices, optional, scalar, item, section, free, entry, lists, all_item
     )
 
 

@@ -25,12 +25,19 @@ def _heads_divide_width(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _vectors_have_an_embedding(recipe: Recipe) -> Iterator[Finding]:
-    if recipe.model.embeddings is not None and _own(recipe.model.from_scratch) is None:
+    if recipe.model.embeddings is not None and recipe.model.from_scratch is None:
         yield Finding(
-            ("model.embeddings", "model.from_scratch.architecture"),
-            "word vectors are for nlpctl's own networks, trained from scratch",
-            f"set model.from_scratch.architecture: {' | '.join(OWN_NETWORKS)}, or remove model.embeddings",
+            ("model.embeddings", "model.from_scratch"),
+            "word vectors are for networks trained from scratch: a trained one has its own",
+            "set model.from_scratch in place of model.name_or_path, or remove model.embeddings",
         )
+
+
+def _one_vocabulary(recipe: Recipe) -> Iterator[Finding]:
+    scratch = recipe.model.from_scratch
+    if scratch is not None and scratch.vocabulary is not None and scratch.dictionaries is not None:
+        keys = ("model.from_scratch.vocabulary", "model.from_scratch.dictionaries")
+        yield Finding(keys, "both vocabulary and dictionaries are set", "remove one: each is a whole vocabulary")
 
 
 def _dictionaries_hold_characters(recipe: Recipe) -> Iterator[Finding]:
@@ -76,6 +83,7 @@ def _own(scratch: ScratchSection | None) -> ScratchSection | None:
 NETWORK_CHECKS = (
     _heads_divide_width,
     _vectors_have_an_embedding,
+    _one_vocabulary,
     _dictionaries_hold_characters,
     _network_does_the_task,
     _own_class,

@@ -7,11 +7,12 @@ python -m nlpctl.config.reference --check    # exit 1 if it is out of date
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from nlpctl.config.keys import SECTIONS, Key, all_keys
-from nlpctl.config.managed import MANAGED
+from nlpctl.config.managed import MANAGED, REFUSED, UNSUPPORTED
 from nlpctl.config.tasks import KNOWN_TASKS
 
 TARGET = Path(__file__).resolve().parent.parent.parent / "docs" / "recipes.md"
@@ -50,7 +51,7 @@ training:
   (`--learning_rate 3e-5`, `--learning-rate=3e-5`; `--fp16`, `--fp16 false`, `--no-fp16`;
   `--report_to visualdl wandb`). `--set data.max_seq_length=256` reaches every other key.
   `nlpctl recipe flags [PATTERN]` lists the flags. `--device`, `--devices`, `--nproc`, `--threads`,
-  `--deterministic`, `--cache_dir` and `--trust-edits` are short for `runtime.*`.
+  `--deterministic`, `--cache_dir` and `--trust-edits` are short for `runtime.*`, `--labels` for `data.labels`.
 - **Types**: a value is read by the type of its key. `5e-5` and `3/4` are numbers where a number is wanted,
   `no` is a text where a text is wanted, and one value will do for a list.
 - **Paths**: inputs are relative to the file that names them; `training.output_dir`, `training.logging_dir`,
@@ -79,12 +80,16 @@ def reference() -> str:
     for name, section in SECTIONS.items():
         keys = [key for key in all_keys().values() if key.dotted.startswith(f"{name}.")]
         parts.append(f"\n## {name}\n\n{(section.__doc__ or '').strip()}\n\n")
-        parts.append(_table([key for key in keys if key.dotted not in MANAGED]))
-        managed = {key.dotted: MANAGED[key.dotted] for key in keys if key.dotted in MANAGED}
-        if managed:
-            parts.append("\nnlpctl sets these itself and refuses them in a recipe:\n\n")
-            parts += [f"- `{dotted}`: {remedy}\n" for dotted, remedy in managed.items()]
+        parts.append(_table([key for key in keys if key.dotted not in REFUSED]))
+        parts += _apart("nlpctl sets these itself and refuses them in a recipe:", keys, MANAGED)
+        parts += _apart("nlpctl does not support these and refuses values that turn them on:", keys, UNSUPPORTED)
     return "".join(parts)
+
+
+def _apart(title: str, keys: list[Key], refused: Mapping[str, str]) -> list[str]:
+    """The list of the keys that are in `refused`; nothing if there are none."""
+    found = [f"- `{key.dotted}`: {refused[key.dotted]}\n" for key in keys if key.dotted in refused]
+    return [f"\n{title}\n\n", *found] if found else []
 
 
 def _table(keys: list[Key]) -> str:

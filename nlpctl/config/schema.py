@@ -1,11 +1,11 @@
 """The recipe: every key that may appear in a recipe file, its type, default and meaning.
 
-This module, with task_sections.py, is the single definition. The loader coerces by these types, the JSON Schema and
-docs/recipes.md are generated from them, and the rest of nlpctl receives them already checked.
+This module and the modules of sections that it imports (model_section.py, task_sections.py, distillation_section.py,
+compression_keys.py) are the single definition. The loader coerces by these types. The JSON Schema and docs/recipes.md
+are generated from them. The rest of nlpctl receives checked values.
 
-`training` and `compression` hold the fields of PaddleNLP's TrainingArguments and
-CompressionArguments; those classes cannot be imported here (they import paddle), so their
-fields come from the catalogue in config/catalogue.
+`training` and `compression` also hold the fields of PaddleNLP's TrainingArguments and CompressionArguments. Those
+classes import Paddle, so their fields come from the catalogue (catalogue.py).
 """
 
 from __future__ import annotations
@@ -29,6 +29,8 @@ from nlpctl.config.task_sections import (
     RetrievalSection,
 )
 from nlpctl.config.training_keys import TrainingKeys
+
+DataFormat = Literal["auto", "tsv", "csv", "jsonl", "json", "text", "conll", "joined", "squad"]
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,7 @@ class DataSection:
         None, "A named data set instead of files: PaddleNLP built-in or Hugging Face, with subset (glue/cola)."
     )
     splits: SplitsSection = field(default_factory=SplitsSection, metadata={"help": "Split names inside `dataset`."})
-    format: Literal["auto", "tsv", "csv", "jsonl", "json", "text", "conll", "joined", "squad"] = key(
+    format: DataFormat = key(
         "auto",
         "File format; auto: by the file's ending and the task. text: a text per line; conll: a token and its tag "
         "per line; joined: two columns whose parts are joined by \\002; squad: SQuAD or CMRC json.",
@@ -189,6 +191,10 @@ class RuntimeSection:
     threads: int | None = key(None, "Threads per process; default: physical cores divided by processes.")
     deterministic: bool = key(False, "Same bytes every time: fixed seeds and deterministic kernels.")
     flags: Mapping[str, Scalar] = mapping_key("Paddle flags, such as FLAGS_cudnn_deterministic: true.")
+    env: Mapping[str, str] = mapping_key(
+        "Environment variables of CUDA, cuBLAS, cuDNN and NCCL, such as NCCL_DEBUG: INFO, set before Paddle is "
+        "imported, in every process. They replace those of the environment."
+    )
     cache_dir: str | None = key(None, "Folder for downloaded models and data sets (PPNLP_HOME); ASCII only.")
     trust_edits: bool = key(
         False, "Load a model folder even if files do not match its manifest.json. For one command: not stored in a run."

@@ -14,7 +14,9 @@ class DecodeSection:
     """Decoding a network's outputs to answers."""
 
     terms: str | None = key(
-        None, "Tagging: file of TERM<TAB>TYPE lines; these terms always get these types."
+        None,
+        "Tagging: file of TERM<TAB>TYPE lines; these terms always get these types. A header line can name more columns "
+        "(term, type, id, link, alias), and JSON lines are read too; answers then carry id and link.",
     )
     tune: Literal["accuracy", "macro_f1", "weighted_f1", "f1"] | None = key(
         None,

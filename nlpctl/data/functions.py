@@ -1,4 +1,4 @@
-"""User functions named in a recipe: package.module:function."""
+"""Imports user functions that a recipe names as package.module:function; for data, training and compression."""
 
 from __future__ import annotations
 
@@ -135,8 +135,11 @@ def module_file(name: str) -> Path | None:
 def _current_directory_first() -> Iterator[None]:
     """Inside the context, modules are looked for in the current directory first, new ones included."""
     here = os.getcwd()
+    # A console script does not put the current directory on sys.path, as `python -m` does.
     sys.path.insert(0, here)
     try:
+        # A module written after the interpreter began (by a test, a notebook) is invisible to cached directory
+        # listings.
         importlib.invalidate_caches()
         yield
     finally:

@@ -1,4 +1,4 @@
-"""Where the rows of a split come from: files, the user's reader function, or a named data set."""
+"""Opens a split: local files, a user's reader function, or a named data set."""
 
 from __future__ import annotations
 
@@ -119,6 +119,7 @@ class FunctionRows:
 
     def __iter__(self) -> Iterator[Row | BadRow]:
         function = import_function(self.reader, "data.reader", "a function that yields dicts")
+        # Without files the reader is called once, without arguments.
         for arguments in [(str(path),) for path in self.files] or [()]:
             source = f"{self.reader}({', '.join(arguments)})"
             empty = True
@@ -133,13 +134,14 @@ class FunctionRows:
 def _call_reader(
     function: Callable[..., Iterable[Mapping[str, Any]]], arguments: tuple[str, ...], source: str
 ) -> Iterator[Mapping[str, Any]]:
-    """What the reader yields, its failures told with the number of the row."""
+    """The dicts that the reader yields. UserError, with the row's number, if it fails or yields anything else."""
     number = 1
     try:
         rows = iter(function(*arguments))
     except Exception as error:
         hint = "a reader takes the path of a file (or nothing where data names no files) and yields dicts"
         raise UserError(f"the reader failed when called: {raised(error, __file__)}", where=source, hint=hint) from None
+    # A for loop could not tell errors of the generator from those of the code that consumes the rows.
     while True:
         try:
             values = next(rows)

@@ -49,6 +49,7 @@ def write_paddle_graph(
         message = f"Paddle cannot translate {type(network).__name__} to a static graph: {type(error).__name__}: {error}"
         raise RunFailed(message.strip(), hint="use the model folder itself: --engine dygraph") from error
     finally:
+        # to_static replaces forward in place; without this, dygraph calls would run the static graph.
         traced.forward.rollback()
     return name_outputs(prefix.with_name(prefix.name + PROGRAM), outputs)
 

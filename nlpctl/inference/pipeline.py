@@ -120,6 +120,7 @@ class Pipeline:
                 return
             places = [(owner, part) for owner, each in enumerate(parts) for part in range(len(each))]
             encodings = self.collate.encodings(features)
+            # By length in tokens and not by byte_length, since the encodings are known here.
             order = sorted(range(len(features)), key=[len(each.input_ids) for each in encodings].__getitem__)
         for start in range(0, len(order), batch_size):
             chosen = order[start : start + batch_size]

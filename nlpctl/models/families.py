@@ -1,4 +1,4 @@
-"""The network families, PaddleNLP's and nlpctl's own: which class a config and a task ask for."""
+"""The network families of PaddleNLP and nlpctl: selects the network class for a config and a task."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OWN: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Head:
-    """What a task puts on an encoder.
+    """The head that a task puts on an encoder.
 
     `name`: the end of PaddleNLP's class name (ForSequenceClassification without "For"), or "Model" for the
     bare encoder. `adapt` makes the class into the one that is built. `labelled`: its width is the label set's.
@@ -54,7 +54,7 @@ class Family:
 
     @property
     def prefix(self) -> str:
-        """What the encoder's parameter names start with, without the dot."""
+        """The prefix of the encoder's parameter names, without the dot."""
         return self.encoder_class.base_model_prefix
 
     @property
@@ -89,6 +89,7 @@ class Family:
 def family_by_type(model_type: str, where: str) -> Family:
     """The family of a `model_type`. Raises UserError when there is none."""
     by_type = {module: name for name, module in _names().items()}
+    # Hugging Face writes deberta-v2 where PaddleNLP's module is deberta_v2.
     normal = model_type.lower().replace("-", "_")
     if normal not in by_type:
         near = nearest(normal, by_type)
@@ -131,7 +132,7 @@ def _names() -> dict[str, str]:
 
 
 def _encoders() -> Iterator[Family]:
-    """The families of text encoders; those that generate or see cannot classify text."""
+    """The families of text encoders, that is, those with a classifier; others generate text or read images."""
     families = (_family(name) for name in _names() if name not in OWN)
     return (family for family in families if family.has("SequenceClassification"))
 

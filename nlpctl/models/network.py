@@ -1,4 +1,4 @@
-"""Building a network from a config: overrides, labels, and refused settings."""
+"""Builds a network from a config with overrides and labels; refuses invalid settings."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ def make_config(
     for key, value in overrides.items():
         setattr(config, key, value)
     if labels:
+        # Sets num_labels too: it is derived from id2label in PaddleNLP's config.
         config.id2label = dict(enumerate(labels))
         config.label2id = {label: index for index, label in enumerate(labels)}
     config.dtype = "float32"  # half-precision files are widened; autocast is the Trainer's business
@@ -51,6 +52,7 @@ def build_network(family: Family, head: Head, config: Any, where: str) -> Any:
     import paddle
 
     activation = config.hidden_act if "hidden_act" in vars(config) else "gelu"
+    # Paddle looks the activation up by getattr, deep inside a layer, where the message names no key.
     if activation not in vars(paddle.nn.functional):
         hint = "hidden_act: gelu, relu, silu or tanh"
         raise UserError(f"Paddle has no activation {activation!r}", where=where, hint=hint)
@@ -59,8 +61,11 @@ def build_network(family: Family, head: Head, config: Any, where: str) -> Any:
     if head.own is not None:
         return _build_own(network_class, head.own, config)
     try:
+        # Optimizer states are keyed by parameter names, so these must not depend on networks built earlier in the
+        # process.
         with fresh_parameter_names():
             network = network_class(config)
+            # Pruning first: it makes new, plain linear layers, so it would undo the simulation.
             if shape is not None:
                 shrink(network, shape, where)
             if simulation is not None:
@@ -89,9 +94,9 @@ def _build_own(network_class: Any, name: str, config: Any) -> Any:
 
 
 def max_positions(network: Any) -> int | None:
-    """Longest sequence in tokens that the position embedding reaches; None where positions are relative.
+    """The maximum sequence length in tokens; None for relative positions.
 
-    RoBERTa counts positions from pad_token_id + 1, so that many rows are out of reach.
+    RoBERTa counts positions from pad_token_id + 1 on, so that many rows of its position embedding are unused.
     """
     config = vars(network.config)
     rows = config.get("max_position_embeddings")
@@ -101,7 +106,7 @@ def max_positions(network: Any) -> int | None:
 
 
 def _without_label_count(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The config without its own labels: PaddleNLP warns and goes by whichever it finds first."""
+    """The config without its label entries: if they disagree, PaddleNLP warns and uses the first that it finds."""
     dropped = ("num_labels", "num_classes", "id2label", "label2id", "torch_dtype", "dtype")
     return {key: value for key, value in values.items() if key not in dropped}
 

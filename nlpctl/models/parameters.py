@@ -48,6 +48,7 @@ def select(patterns: Sequence[str], names: Iterable[str], where: str) -> list[st
 
 def matching(pattern: str, names: Iterable[str]) -> list[str]:
     """The names that match `pattern`, in their order."""
+    # A layer's name selects everything below it.
     expression = re.compile(rf"(?:{whole_name(pattern)})(?:\..*)?")
     return [name for name in names if expression.fullmatch(name)]
 
@@ -60,6 +61,7 @@ def whole_name(pattern: str) -> str:
         if numbers:
             parts.append("(?:" + "|".join(map(str, range(int(numbers[1]), int(numbers[2]) + 1))) + ")")
         else:
+            # translate returns (?s:...)\Z; parts are joined into one expression, so the wrapper goes.
             parts.append(fnmatch.translate(part)[len("(?s:") : -len(r")\Z")])
     return "(?s:" + r"\.".join(parts) + ")"
 
@@ -77,7 +79,7 @@ def no_match(pattern: str, names: Sequence[str], where: str, kind: str) -> UserE
 
 
 def count(parameters: Iterable[Any]) -> int:
-    """How many numbers the parameters hold; a shared one counts once."""
+    """The number of elements of all parameters; a shared parameter counts once."""
     return sum(int(parameter.size) for parameter in {id(each): each for each in parameters}.values())
 
 
@@ -101,6 +103,7 @@ def value_for(name: str, shape: Sequence[int], value: float | str, where: str) -
     if not isinstance(value, str):
         return np.full(shape, value, np.float32)
     try:
+        # A .npy file may hold pickled objects, which run code when loaded.
         array = np.load(value, allow_pickle=False)
     except (OSError, ValueError, EOFError) as error:
         message = f"{Path(value).name} cannot be read ({error})"

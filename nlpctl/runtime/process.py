@@ -21,6 +21,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
+import logging
 import os
 import random
 import signal
@@ -32,6 +33,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+from nlpctl import console
+from nlpctl.config.library_environment import (
+    DETERMINISTIC_WORKSPACES,
+    WORKSPACE,
+    checked_environment,
+    known_variables,
+)
 from nlpctl.config.paddle_flags import flag_environment
 from nlpctl.config.schema import Recipe, RuntimeSection
 from nlpctl.errors import Problem, UserError
@@ -42,7 +50,6 @@ from nlpctl.runtime.ranks import is_child, local_size, rank, world_size
 
 # Both are known to GPU builds only; a CPU build ignores them and is deterministic without.
 DETERMINISTIC_FLAGS = {"FLAGS_cudnn_deterministic": "1", "FLAGS_embedding_deterministic": "1"}
-CUBLAS_WORKSPACE = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}  # cuBLAS sums in a fixed order only with this
 MKL_SLOW_PATH = {"MKL_DEBUG_CPU_TYPE": "0"}  # MKL's own default
 
 # Known useless output: users cannot act on it.
@@ -52,6 +59,7 @@ _USELESS_WARNINGS = (
     r"No ccache found",
     r"You are using GPU version Paddle, but your CUDA device is not set properly",  # nlpctl hid the GPUs itself
     r"full_graph=False don't support input_spec",
+    r"Current global rank \d+ is not in group",  # of training.sharding: a group of one process
 )
 _USELESS_LINES = ("WARNING: OMP_NUM_THREADS set to", "PLEASE USE OMP_NUM_THREADS WISELY")
 
@@ -107,6 +115,7 @@ def prepare_process(runtime: RuntimeSection, seed: int) -> ProcessSetup:
     if "paddle" in sys.modules:
         _require_in_effect(settings)
     else:
+        _tell_replaced(runtime.env, os.environ)
         os.environ.update({each.name: each.value for each in settings})
         _drop_useless_warnings()
     return ProcessSetup(_paddle_device(device), _threads(), rank(), world_size())
@@ -124,6 +133,14 @@ def plan_environment(
         automatic |= amd_variables(cpu)
     settings = [Setting(name, value, True) for name, value in explicit.items()]
     return settings + [Setting(name, value, False) for name, value in automatic.items() if name not in environ]
+
+
+def library_environment(runtime: RuntimeSection, environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables of CUDA, cuBLAS, cuDNN and NCCL in effect under `runtime`, also those that the user exported."""
+    asked = checked_environment(runtime.env)
+    if runtime.deterministic:
+        asked |= _deterministic_variables(asked)
+    return known_variables({**environ, **asked})
 
 
 def amd_variables(cpu: CpuInfo) -> dict[str, str]:
@@ -146,6 +163,7 @@ def configure_paddle(setup: ProcessSetup, seed: int) -> None:
         import paddle
 
     if threading.current_thread() is threading.main_thread():
+        # getsignal gives None for a handler that was not installed from Python.
         signal.signal(signal.SIGTERM, terminated or signal.SIG_DFL)  # Paddle's prints a C++ stack
     paddle.set_device(setup.device)
     random.seed(seed)
@@ -162,8 +180,12 @@ def quiet_import() -> Iterator[None]:
 
 
 def quiet_libraries() -> None:
-    """PaddleNLP logs only warnings; known useless Python warnings are dropped. After the imports."""
+    """PaddleNLP logs only warnings, Paddle's fleet only errors; known useless Python warnings are dropped. After the
+    imports."""
     _drop_useless_warnings()
+    fleet = sys.modules.get("paddle.distributed.fleet.utils.log_util")
+    if fleet is not None:  # a filter: fleet.init sets the level again
+        fleet.logger.addFilter(_is_error)
     if "paddlenlp" in sys.modules:
         from paddlenlp.utils.log import logger
 
@@ -182,7 +204,7 @@ def _device_variables(runtime: RuntimeSection, device: str, environ: Mapping[str
 
 def _asked_variables(runtime: RuntimeSection, cpu: CpuInfo) -> dict[str, str]:
     """The variables that the recipe sets explicitly, except the device."""
-    asked = flag_environment(runtime.flags)
+    asked = {**flag_environment(runtime.flags), **checked_environment(runtime.env)}
     if runtime.deterministic:
         asked |= _deterministic_variables(asked)
     if runtime.threads is not None:
@@ -197,18 +219,33 @@ def _asked_variables(runtime: RuntimeSection, cpu: CpuInfo) -> dict[str, str]:
     return asked
 
 
-def _deterministic_variables(flags: Mapping[str, str]) -> dict[str, str]:
-    """Raises UserError if runtime.flags contradicts runtime.deterministic."""
+def _deterministic_variables(asked: Mapping[str, str]) -> dict[str, str]:
+    """What runtime.deterministic sets beside `asked`, the variables of runtime.flags and runtime.env.
+
+    Raises UserError if these contradict it.
+    """
     problems = [
         Problem(
             f"{name} is switched off, but runtime.deterministic is true", f"runtime.flags.{name}", "drop one of them"
         )
         for name, value in DETERMINISTIC_FLAGS.items()
-        if name in flags and flags[name] != value
+        if name in asked and asked[name] != value
     ]
+    workspace = asked.get(WORKSPACE, DETERMINISTIC_WORKSPACES[0])
+    if workspace not in DETERMINISTIC_WORKSPACES:
+        message = f"cuBLAS is not deterministic with {workspace}, but runtime.deterministic is true"
+        hint = f"write one of {', '.join(DETERMINISTIC_WORKSPACES)}, or drop one of them"
+        problems.append(Problem(message, f"runtime.env.{WORKSPACE}", hint))
     if problems:
         raise UserError(problems=problems)
-    return DETERMINISTIC_FLAGS | CUBLAS_WORKSPACE
+    return {**DETERMINISTIC_FLAGS, WORKSPACE: workspace}
+
+
+def _tell_replaced(variables: Mapping[str, str], environ: Mapping[str, str]) -> None:
+    """Note the variables of runtime.env that the user exported with another value: the recipe wins."""
+    for name, value in variables.items():
+        if environ.get(name, value) != value:
+            console.note(f"runtime.env: {name}={value} replaces {environ[name]} from the environment")
 
 
 def _require_in_effect(settings: list[Setting]) -> None:
@@ -240,6 +277,10 @@ def _threads() -> int:
         return int(os.environ.get("OMP_NUM_THREADS", "1"))
     except ValueError:
         return 1
+
+
+def _is_error(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.ERROR
 
 
 class _WithoutNoise(io.TextIOBase):

@@ -34,7 +34,7 @@ class MultiLabelClassification(SequenceClassification):
     independent = True
 
     def _check_labels(self) -> None:
-        """Every label is a decision between two: any number of them will do."""
+        """Any number of labels is valid, since each is a binary decision."""
 
     def collator(self, encoder: TextEncoder, *, labelled: bool) -> Callable[[Sequence[MultiLabelExample]], Batch]:
         return MultiLabelCollator(encoder, self.data.max_seq_length, len(self.labels), labelled)

@@ -1,4 +1,4 @@
-"""Token classification: entities in a text, by a tag for every word."""
+"""Token classification: recognises entities in a text by a tag per word."""
 
 from __future__ import annotations
 
@@ -59,6 +59,8 @@ class TokenClassification(Task):
         if self.recipe.model.head == "crf":
             return crf_loss(*outputs, labels).mean()
         losses = F.cross_entropy(outputs[0], labels, reduction="none", ignore_index=IGNORED).reshape(labels.shape)
+        # Per row first: a token-wise mean over the batch would weigh rows by their length, and parts of a batch
+        # differently.
         return (losses.sum(1) / (labels != IGNORED).astype(losses.dtype).sum(1)).mean()
 
     def predictions(self, outputs: tuple[np.ndarray, ...], features: Sequence[TaggedWindow]) -> list[np.ndarray]:
@@ -94,17 +96,26 @@ class TokenClassification(Task):
         return found
 
     def answer(self, example: TaggedExample, predictions: Sequence[np.ndarray]) -> dict[str, Any]:
-        """Entities in order, with character offsets into the text: text[start:end] is the entity."""
-        spans = self._entities(example, np.concatenate(predictions))
+        """Entities in order, with character offsets into the text: text[start:end] is the entity.
+
+        Of a term of decode.terms also what the file says of it: id, link, and the term itself where an alias is
+        written.
+        """
+        text, spans = example.text, self._entities(example, np.concatenate(predictions))
         return {
             "entities": [
-                {"type": kind, "start": start, "end": end, "text": example.text[start:end]}
-                for kind, start, end in spans
+                {"type": span.type, "start": span.start, "end": span.end, "text": text[span.start : span.end]}
+                | self._known(text, span)
+                for span in spans
             ]
         }
 
+    def _known(self, text: str, span: Span) -> dict[str, Any]:
+        """What the term dictionary says of an entity besides its type."""
+        return {} if self.terms is None else self.terms.known(text, span)
+
     def _entities(self, example: TaggedExample, tags: Sequence[int]) -> list[Span]:
-        """What is answered: the entities of the tags, with the terms of the dictionary among them."""
+        """The entities of the answer: those of the tags, overridden by the term dictionary."""
         spans = self._tagged(example, tags)
         return spans if self.terms is None else self.terms.apply(example.text, spans)
 

@@ -40,6 +40,7 @@ class ResumableBatches:
         skip, self._skip = self._skip, 0
         self.sampler.set_epoch(self._epoch)
         self.sampler.start_at(skip)
+        # The Trainer iterates once per epoch and does not say which one it is; so it is counted here.
         self._epoch += 1
         # The Trainer counts and drops these, so its steps and epochs stay right although no data is read.
         for _ in range(skip):

@@ -3,6 +3,7 @@ it."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from nlpctl.config.schema import Recipe
 from nlpctl.data.functions import part_sums
 from nlpctl.data.splits import TrainingData
 from nlpctl.errors import UserError
+from nlpctl.runtime.process import library_environment
 from nlpctl.runtime.run_directory import RunDirectory, describe_run
 from nlpctl.runtime.versions import installed_versions
 
@@ -38,6 +40,7 @@ def begin_run(
         _refuse_changed_functions(run, functions)
     files = [*(data.files if data else ()), *parameter_files(recipe.model)]
     known = describe_run(command, recipe.training.seed, files, installed_versions())
+    known["environment"] = library_environment(recipe.runtime, os.environ)
     manifest = {**facts, **known, "functions": functions, "skipped_rows": data.skipped if data else {}}
     run.begin(manifest, dump_recipe(recipe), resume=resume, overwrite=overwrite)
 

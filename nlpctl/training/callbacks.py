@@ -104,6 +104,7 @@ class EarlyStopping(TrainerCallback):
     def exhausted(self, state: TrainerState) -> bool:
         """Whether the last `patience` evaluations in the state's log brought no improvement."""
         best, waited = None, 0
+        # Recomputed from the log in every evaluation: a resumed run has the same log, so it stops at the same step.
         for entry in state.log_history:
             if self.metric in entry:
                 value = self.sign * entry[self.metric]

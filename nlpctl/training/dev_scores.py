@@ -55,6 +55,7 @@ class DevScores:
         self._loss, self._rows = 0.0, 0
         seen: dict[Any, Any] = {}
         watch = None if self.metrics is None else lambda *step: seen.update(self.metrics.rows(*step))
+        # Every world-th example: shares of equal size and mixed length, put back by the same stride below.
         mine = self.pipeline.predictions(examples[rank::world], batch_size, watch)
         if was_training:
             self.network.train()

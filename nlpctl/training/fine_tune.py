@@ -159,6 +159,7 @@ def _keep_model(
                 hint = f"run {run.to_go_on()} to continue from a checkpoint before it"
                 raise RunFailed(f"the best checkpoint is damaged: {damage}", where=str(checkpoint), hint=hint)
             for file in checkpoint.iterdir():
+                # The model folder is a checkpoint without what only a resume needs.
                 if file.name not in TRAINING_STATE_FILES:
                     shutil.copyfile(file, folder / file.name)
             if not (folder / MANIFEST).is_file():  # checkpoints of older versions have none
@@ -212,7 +213,8 @@ def _describe(recipe: Recipe, model: LoadedModel, setup: ProcessSetup) -> None:
     report = parameter_report(model, recipe)
     origin = "from scratch" if model.source is None else f"from {model.source.name}"
     console.note(f"{type(model.network).__name__} {origin}: {report['total']:,} parameters, on {setup.device}")
-    lines = [] if model.extension is None else model.extension.describe()
+    lines = [] if model.head_note is None else [model.head_note]
+    lines += [] if model.extension is None else model.extension.describe()
     lines += describe_changes(model.network, model.changes)
     if recipe.optimizer != OptimizerSection():
         lines += ["trained with:", *describe_groups(report["optimizer"])]

@@ -59,6 +59,7 @@ class GuardedTrainer(Trainer):
         self.guard.begin_part(inputs)
         try:
             loss = super().training_step(model, inputs)
+        # Paddle's allocator raises MemoryError; cuDNN and cuBLAS report theirs as OSError.
         except (MemoryError, OSError) as error:
             if not is_out_of_memory(error):
                 raise

@@ -52,6 +52,7 @@ class Usual:
 
     def add(self, value: float) -> None:
         self._recent.append(value)
+        # Taken once: a long run forgets its first steps otherwise, and a loss near 0 would make every row unusual.
         if len(self._recent) == FIRST and not self._first:
             self._first = statistics.median(self._recent)
 
@@ -105,6 +106,7 @@ class StepGuard(TrainerCallback):
         ]
         with paddle.no_grad():
             figures = paddle.concat([paddle.add_n(sums), paddle.add_n(squares) if squares else paddle.zeros([1])])
+        # One copy from the device: each would wait for all work in its queue.
         loss, square = figures.tolist()
         return loss, math.sqrt(square) if square >= 0 else square
 

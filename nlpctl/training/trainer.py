@@ -33,6 +33,7 @@ from nlpctl.training.checkpoints import (
     load_weights,
     rotate_checkpoints,
     save_checkpoint,
+    whole_state,
 )
 from nlpctl.training.dev_scores import DevScores
 from nlpctl.training.guarded import GuardedTrainer
@@ -176,6 +177,7 @@ class RecipeTrainer(GuardedTrainer):
     def compute_loss(self, model, inputs, return_outputs=False):
         if self.task.hides:
             inputs = self._hidden(inputs)
+        # The network's forward does not know these names.
         labels = {name: inputs.pop(name) for name in self.task.label_names}
         rows = len(next(iter(inputs.values())))
         loss = self.training_loss(self.loaded.network, model, inputs, labels)
@@ -222,19 +224,21 @@ class RecipeTrainer(GuardedTrainer):
     def _save_checkpoint(self, model, metrics=None) -> None:
         checkpoints = Path(self.args.output_dir)
         self._note_best(checkpoint_path(checkpoints, self.state.global_step), metrics)
+        training_state = not self.args.ignore_save_lr_and_optim
+        state = whole_state(self.optimizer, bool(self.args.sharding)) if training_state else None
         if self.args.should_save:
-            training_state = not self.args.ignore_save_lr_and_optim
             save_checkpoint(
                 checkpoints,
                 self.state,
                 self.loaded,
                 self.card,
-                optimizer=self.optimizer if training_state else None,
+                optimizer_state=state,
                 scheduler=self.lr_scheduler if training_state else None,
                 scaler=self.scaler if self.do_grad_scaling else None,
             )
             rotate_checkpoints(checkpoints, self.args.save_total_limit, self.state.best_model_checkpoint)
         if self.args.world_size > 1:
+            # No process may go on, and perhaps stop the run, before process 0 has written the checkpoint.
             paddle.distributed.barrier()
 
     def _note_best(self, checkpoint: Path, metrics: dict[str, float] | None) -> None:
@@ -243,6 +247,7 @@ class RecipeTrainer(GuardedTrainer):
         if metrics is None or watched is None:
             return
         value = metrics[f"eval_{watched.removeprefix('eval_')}"]
+        # NaN compares false with everything: as the first value it would stay the best for ever.
         if math.isnan(value):
             return
         best = self.state.best_metric

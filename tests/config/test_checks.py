@@ -8,6 +8,7 @@ from nlpctl.config.checks import CHECKS, PROCESS_CHECKS, refuse_half_precision_o
 from nlpctl.config.data_checks import DATA_CHECKS
 from nlpctl.config.keys import all_keys
 from nlpctl.config.load import Override
+from nlpctl.config.managed import REFUSED
 from nlpctl.config.network_checks import NETWORK_CHECKS
 from nlpctl.config.own_parts import PART_CHECKS
 from nlpctl.config.parameter_checks import PARAMETER_CHECKS
@@ -71,19 +72,27 @@ CASES = {
         ("runtime: {nproc: 2, device: gpu}", 4, "processes on the CPU"),
         ("runtime: {devices: [1, 1]}", 4, "a card twice"),
     ],
-    "_data_parallel_only": [
-        ("training: {sharding: stage2}", 4, "training.sharding: nlpctl trains data parallel"),
-        ("training: {tensor_parallel_degree: 2}", 4, "tensor_parallel_degree"),
-        ("training: {unified_checkpoint: true}", 4, "whole checkpoints"),
+    "_unsupported": [
+        ("training: {tensor_parallel_degree: 2}", 4, "tensor_parallel_degree is not supported"),
+        ("training: {unified_checkpoint: true}", 4, "a checkpoint is whole"),
+        ("training: {flatten_param_grads: true}", 4, "NPU devices only"),
+    ],
+    "_sharding_stage": [
+        ("training: {sharding: stage2}\nruntime: {nproc: 2}", 4, "'stage2' is not supported"),
+        ("training: {sharding: stage1 offload}\nruntime: {nproc: 2}", 4, "'stage1 offload' is not supported"),
+    ],
+    "_sharding_processes": [
+        ("training: {sharding: stage1}", 4, "needs several processes"),
+        ("training: {sharding: stage1, sharding_parallel_degree: 2}\nruntime: {nproc: 4}", 4, "over all processes"),
     ],
     "_optimizer": [("training: {optim: adafactor}", 4, "no adafactor")],
     "_reporters": [("training: {report_to: [visualdl, wandb]}", 4, "wandb is not installed")],
     "_evaluation_steps": [("training: {minimum_eval_times: 3}", 4, "lowers eval_steps")],
-    "_flat_gradients": [("training: {flatten_param_grads: true}", 4, "NPU devices only")],
     "_flags": [
         ("runtime:\n  flags:\n    FLAGS_benchmrk: 1", 6, "Paddle has no flag FLAGS_benchmrk"),
         ("runtime: {flags: {FLAGS_benchmark: perhaps}}", 4, "'perhaps' is no value"),
     ],
+    "_environment": [("runtime:\n  env:\n    NCCL_DEBUGG: INFO", 6, "known to read NCCL_DEBUGG")],
     "_ascii_cache": [("runtime: {cache_dir: 缓存}", 4, "not plain ASCII")],
     "_run_directory": [
         ("training: {output_dir: ''}", 4, "output_dir is empty"),
@@ -105,7 +114,7 @@ WHOLE = {
         ),
     ],
     "_vectors_have_an_embedding": [
-        (HEAD + DATA + "model: {from_scratch: {architecture: bert}, embeddings: dev.tsv}", ":3", "word vectors are for")
+        (HEAD + DATA + "model: {name_or_path: bert-base-chinese, embeddings: dev.tsv}", ":3", "word vectors are for")
     ],
     "_dictionaries_hold_characters": [
         (
@@ -239,6 +248,16 @@ WHOLE = {
         (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: gone.npy}}", ":3", "a.b: there is no file"),
         (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: yes}}", ":3", "a.b has no number"),
     ],
+    "_one_vocabulary": [
+        (
+            HEAD + DATA + "model: {from_scratch: {architecture: textcnn, vocabulary: dev.tsv, dictionaries: .}}",
+            ":3",
+            "both vocabulary and",
+        )
+    ],
+    "_vocabulary_file": [
+        (HEAD + DATA + "model: {from_scratch: {vocabulary: gone.txt}}", ":3", "vocabulary: there is no file")
+    ],
     "_tokens": [(HEAD + DATA + "model: {from_scratch: {}, add_tokens: gone.txt}", ":3", "add_tokens: there is no")],
     "_form": [
         (HEAD + MODEL + "data: {train: x, reader: read.py}", ":3", "package.module:function"),
@@ -316,6 +335,7 @@ def test_more_numbers_out_of_range(problems, dotted: str, value: str) -> None:
         "training: {fp16: true}\nruntime: {device: gpu, devices: [0, 1]}",
         "training: {bf16: true}",
         "training: {sharding: '', tensor_parallel_degree: 1, sharding_parallel_degree: -1}",
+        "training: {sharding: stage1, sharding_parallel_degree: 2}\nruntime: {nproc: 2, device: cpu}",
         "runtime: {nproc: 2, device: cpu}",
         "training: {warmup_ratio: 1, max_grad_norm: 0, weight_decay: 0}",
     ],
@@ -353,3 +373,20 @@ def test_half_precision_once_auto_is_the_cpu(load) -> None:
 def test_a_run_of_several_cards_is_used_on_one_device(load) -> None:
     recipe = load(GOOD + "runtime: {devices: [0, 1], device: cpu}\n", purpose="apply")
     assert recipe.runtime.devices == (0, 1)
+
+
+def test_no_ordinary_field_is_refused_without_a_word(load) -> None:
+    """A value that is refused by itself, whatever the other keys say, is named where fields are explained."""
+    silent = []
+    for dotted, key in all_keys().items():
+        if not dotted.startswith(("training.", "compression.")) or dotted in REFUSED:
+            continue
+        values = ["true", "false"] if key.scalar is bool else list(key.choices) or (["2"] if key.scalar is int else [])
+        for value in values:
+            try:
+                load(GOOD, Override(dotted, value, "--flag"))
+            except UserError as error:
+                alone = [problem for problem in error.problems if " [" not in problem.message]
+                if alone and "refused" not in key.help and "is not installed" not in alone[0].message:
+                    silent.append((dotted, value, str(alone[0])))
+    assert silent == []
