@@ -34,7 +34,8 @@ BEST = "load_best_model_at_end: true, evaluation_strategy: epoch, save_strategy:
 CASES = {
     "_ranges": [("training: {per_device_train_batch_size: 0}", 4, "per_device_train_batch_size is 0")],
     "_own_optimizer": [
-        ("training: {optimizer: a:b}\noptimizer: {layer_decay: 0.9}", 4, "optimizer.layer_decay would not reach it")
+        ("training: {optimizer: a:b}\noptimizer: {layer_decay: 0.9}", 4, "optimizer.layer_decay would not reach it"),
+        ("training: {optimizer: a:b, sharding: stage1}\nruntime: {nproc: 2}", 4, "sharding spreads the state of"),
     ],
     "_lonely_preprocessing": [("training: {preprocess_logits_for_metrics: a:b}", 4, "compute_metrics, which is not")],
     "_best_model": [
