@@ -118,13 +118,17 @@ def _from_source(model: ModelSection, head: Head, labels: tuple[str, ...], texts
     return _load(source, parts, head, labels, model.config, rules, extends, _added(parts.tokenizer, model))
 
 
-def load_trained(name_or_path: str | Path, head: Head) -> LoadedModel:
+def load_trained(name_or_path: str | Path, head: Head, labels_of_head: Sequence[str] = ()) -> LoadedModel:
     """A trained network for evaluation and prediction: a model folder, run directory or trained checkpoint.
+
+    `labels_of_head`: its labels by id, for a model that does not name them.
 
     Raises UserError when its task head was never trained.
     """
     source = resolve_source(str(name_or_path))
     parts = _parts(source, head)
+    if labels_of_head:
+        parts = replace(parts, labels=tuple(labels_of_head))
     if source.kind == "nlpctl":
         read_trained_card(source.folder)
     if head.labelled and not parts.labels:
