@@ -1,4 +1,4 @@
-"""`nlpctl params`: list, export, set and compare the parameters of a model."""
+"""`nlpctl params`: list, export, set, add and compare the parameters of a model."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ import typer
 
 from nlpctl import console
 from nlpctl.config.coerce import Mismatch, coerce_scalar
+from nlpctl.config.library import is_recipe
+from nlpctl.config.load import load_recipe
 from nlpctl.errors import UserError
 
 SETTINGS = {"help_option_names": ["-h", "--help"]}
@@ -26,11 +28,13 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 TrustEdits = Annotated[
     bool, typer.Option("--trust-edits", help="Read model folders even if files do not match their manifest.json.")
 ]
+NewModel = Annotated[Path, typer.Option("-o", "--output", metavar="FOLDER", help="Where to write the new model.")]
+Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Seed of values that are drawn.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing output.")]
 
 app = typer.Typer(
     name="params",
-    help="List, export, set and compare the parameters of a model.",
+    help="List, change and compare the parameters of a model.",
     no_args_is_help=True,
     rich_markup_mode=None,
     add_completion=False,
@@ -39,27 +43,48 @@ app = typer.Typer(
 
 
 @app.command("ls", context_settings=SETTINGS)
-def ls(model: Model, match: Match = None, json: Json = False, trust_edits: TrustEdits = False) -> None:
+def ls(
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="Run directory, checkpoint, model folder, or recipe to be trained.")
+    ],
+    match: Match = None,
+    json: Json = False,
+    trust_edits: TrustEdits = False,
+) -> None:
     """List parameters: name, shape, size, mean and standard deviation.
+
+    For a run and a recipe also whether each is trained or frozen, by which pattern of model.freeze, or not reached
+    because the loss does not depend on it.
 
     Examples:
 
       nlpctl params ls outputs/quickstart
 
       nlpctl params ls outputs/quickstart --match 'classifier.*' --json
-    """
-    from nlpctl.runners.params import list_parameters
 
-    rows = list_parameters(model, match or ("*",), trust_edits=trust_edits)
+      nlpctl params ls recipes/faq/freeze_encoder.yaml
+    """
+    from nlpctl.runners.params import list_parameters, list_parameters_to_train
+
+    if is_recipe(model):
+        rows = list_parameters_to_train(load_recipe(model), match or ("*",))
+    else:
+        rows = list_parameters(model, match or ("*",), trust_edits=trust_edits)
     total = sum(row.parameters for row in rows if row.same_as is None)
     if json:
         console.print_json({"parameters": [dataclasses.asdict(row) for row in rows], "total": total})
         return
     cells = [
-        (row.name, _shape(row.shape), row.dtype, f"{row.parameters:,}", row.mean, row.std, row.same_as) for row in rows
+        (row.name, _shape(row.shape), row.dtype, f"{row.parameters:,}", row.mean, row.std, row.same_as, row.training)
+        for row in rows
     ]
-    console.table("", ["name", "shape", "type", "parameters", "mean", "std", "same as"], cells)
-    console.note(f"{len(rows)} names, {total:,} parameters; shared parameters are counted once")
+    columns = ["name", "shape", "type", "parameters", "mean", "std", "same as", "training"]
+    if all(row.training is None for row in rows):
+        columns, cells = columns[:-1], [cell[:-1] for cell in cells]
+    console.table("", columns, cells)
+    trained = sum(row.parameters for row in rows if row.same_as is None and row.training == "trained")
+    told = f", {trained:,} of them trained" if len(columns) == 8 else ""
+    console.note(f"{len(rows)} names, {total:,} parameters{told}; shared parameters are counted once")
 
 
 @app.command("export", context_settings=SETTINGS)
@@ -89,26 +114,69 @@ def set_values(
     model: Model,
     value: Annotated[
         list[str],
-        typer.Option("--value", metavar="PATTERN=VALUE", help="Names, and a number or a .npy file; repeatable."),
+        typer.Option(
+            "--value",
+            metavar="PATTERN=VALUE",
+            help="Names, and a number, a .npy file, or a distribution such as normal(0,0.02); repeatable.",
+        ),
     ],
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="FOLDER", help="Where to write the new model.")],
+    output: NewModel,
+    seed: Seed = 42,
     overwrite: Overwrite = False,
     trust_edits: TrustEdits = False,
 ) -> None:
     """Write a copy of a model with other values in some parameters.
+
+    Distributions: normal(mean,std), truncated_normal(mean,std), uniform(low,high), constant(value), xavier_normal,
+    xavier_uniform, kaiming_normal, kaiming_uniform.
 
     Examples:
 
       nlpctl params set outputs/quickstart --value classifier.bias=0 -o outputs/without_bias
 
       nlpctl params set outputs/quickstart --value ernie.embeddings.word_embeddings.weight=words.npy -o outputs/words
+
+      nlpctl params set outputs/quickstart --value 'classifier.weight=normal(0,0.02)' -o outputs/new_head
     """
     values = dict(_assignment(text) for text in value)
     from nlpctl.runners.params import set_in_copy
 
-    done = set_in_copy(model, values, output, overwrite=overwrite, trust_edits=trust_edits)
+    done = set_in_copy(model, values, output, seed=seed, overwrite=overwrite, trust_edits=trust_edits)
     for pattern, names in done.items():
         console.note(f"{pattern}: {', '.join(names[:3])}{' ...' if len(names) > 3 else ''} ({len(names)} set)")
+    console.note(f"model: {output}")
+
+
+@app.command("add", context_settings=SETTINGS)
+def add(
+    model: Model,
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the new parameter.")],
+    shape: Annotated[str, typer.Option("--shape", metavar="N,M,...", help="Its shape.")],
+    output: NewModel,
+    value: Annotated[
+        str, typer.Option("--value", metavar="VALUE", help="A number, a .npy file or a distribution.")
+    ] = "xavier_normal",
+    seed: Seed = 42,
+    overwrite: Overwrite = False,
+    trust_edits: TrustEdits = False,
+) -> None:
+    """Write a copy of a model with one more parameter.
+
+    A network of your own that creates a parameter of this name starts from the value, and trains it. PaddleNLP's
+    networks compute nothing with it and leave it out.
+
+    Examples:
+
+      nlpctl params add outputs/quickstart --name w_tmp --shape 1,1 --value 0 -o outputs/with_w_tmp
+
+      nlpctl params add outputs/quickstart --name gate.weight --shape 128,128 -o outputs/with_gate
+    """
+    sizes = _sizes(shape)
+    number = _number_or_text(value)
+    from nlpctl.runners.params import add_to_copy
+
+    add_to_copy(model, name, sizes, number, output, seed=seed, overwrite=overwrite, trust_edits=trust_edits)
+    console.note(f"{name}: {_shape(sizes)} added")
     console.note(f"model: {output}")
 
 
@@ -146,14 +214,26 @@ def diff(
 
 
 def _assignment(text: str) -> tuple[str, float | str]:
-    """PATTERN=VALUE; VALUE: a number or a path."""
+    """PATTERN=VALUE; VALUE: a number, a path or a distribution."""
     pattern, equals, value = text.partition("=")
     if not equals or not pattern or not value:
         raise UserError(f"{text!r} is not of the form PATTERN=VALUE", where="--value", hint="--value classifier.bias=0")
+    return pattern.strip(), _number_or_text(value)
+
+
+def _number_or_text(text: str) -> float | str:
     try:
-        return pattern.strip(), coerce_scalar(value, float)
+        return coerce_scalar(text, float)
     except Mismatch:
-        return pattern.strip(), value
+        return text
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    """The numbers of --shape, each at least 1."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise UserError(f"{text!r} is not a shape", where="--shape", hint="whole numbers of 1 or more: --shape 128,2")
+    return tuple(map(int, parts))
 
 
 def _shape(shape: tuple[int, ...]) -> str:

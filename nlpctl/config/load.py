@@ -21,6 +21,7 @@ from nlpctl.config.managed import MANAGED
 from nlpctl.config.paths import absolute, resolve_paths
 from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode, merge, parse_yaml
 from nlpctl.config.schema import DataSection, ModelSection, Origin, Recipe
+from nlpctl.config.settled import as_trained
 from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.errors import UserError
 from nlpctl.names import nearest
@@ -70,7 +71,7 @@ def _resolved(tree: TableNode, path: Path | None, purpose: Purpose, log: LoadLog
     log.problems += check(recipe, purpose, log.broken)
     if log.problems:
         raise UserError(problems=log.problems)
-    return recipe
+    return as_trained(recipe) if purpose == "apply" else recipe
 
 
 def _absolute_output_dir(training: Any) -> Any:

@@ -23,6 +23,7 @@ from nlpctl.config.distillation_section import DistillationSection
 from nlpctl.config.model_section import ModelSection
 from nlpctl.config.task_sections import (
     DecodeSection,
+    FewShotSection,
     LossSection,
     MaskingSection,
     PromptSection,
@@ -58,6 +59,26 @@ class SplitsSection:
 
 
 @dataclass(frozen=True)
+class SplitFilesSection:
+    """How the files of one split differ from what `data` says of all."""
+
+    format: DataFormat | None = key(None, "Format of these files; default: data.format.")
+    header: bool | None = key(None, "Whether these tsv and csv files have a header; default: data.header.")
+    columns: Mapping[str, Scalar] = mapping_key(
+        "Columns that have other names in these files, such as text: sentence (without a header: text: '3')."
+    )
+
+
+@dataclass(frozen=True)
+class BySplitSection:
+    """Settings of the files of single splits."""
+
+    train: SplitFilesSection = field(default_factory=SplitFilesSection, metadata={"help": "The training files."})
+    dev: SplitFilesSection = field(default_factory=SplitFilesSection, metadata={"help": "The development files."})
+    test: SplitFilesSection = field(default_factory=SplitFilesSection, metadata={"help": "The test files."})
+
+
+@dataclass(frozen=True)
 class BalanceSection:
     """Balancing of labels in the training rows; dev and test are unchanged."""
 
@@ -85,6 +106,9 @@ class DataSection:
     )
     header: bool = key(True, "Whether tsv and csv files start with a line of column names.")
     columns: ColumnsSection = field(default_factory=ColumnsSection, metadata={"help": "Names of the columns."})
+    by_split: BySplitSection = field(
+        default_factory=BySplitSection, metadata={"help": "Where the files of a split differ from the others."}
+    )
     reader: str | None = key(
         None,
         "Your own reader, package.module:function(path) yielding dicts. It runs with your rights: "
@@ -168,7 +192,7 @@ class EarlyStoppingSection:
 
 @dataclass(frozen=True)
 class GuardsSection:
-    """Checks that stop a diverging training before the bad step changes the weights."""
+    """Checks of the loss: a diverging training is stopped before the bad step changes the weights."""
 
     finite: bool = key(
         True, "Stop the run at a loss or gradient that is NaN or infinite, with the step, its rows and the operator."
@@ -179,6 +203,11 @@ class GuardsSection:
         "if that is larger. null: never.",
     )
     gradient_factor: float | None = key(1000.0, "The same for the norm of the gradient, before it is clipped.")
+    not_learning: Literal["warn", "stop", "ignore"] = key(
+        "warn",
+        "A loss that has not fallen when it should have (docs/guards.md): warn once, with what to check; stop the run; "
+        "or ignore it.",
+    )
 
 
 @dataclass(frozen=True)
@@ -283,6 +312,7 @@ class Recipe:
     decode: DecodeSection
     masking: MaskingSection
     prompt: PromptSection
+    few_shot: FewShotSection
     retrieval: RetrievalSection
     loss: LossSection
     training: Any  # TrainingSection

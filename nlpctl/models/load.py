@@ -84,21 +84,26 @@ class _Parts:
 
 
 def load_to_train(
-    model: ModelSection, head: Head, labels: Sequence[str], *, vocabulary_texts: Callable[[], Iterable[str]] | None
+    model: ModelSection,
+    head: Head,
+    labels: Sequence[str],
+    *,
+    vocabulary_texts: Callable[[], Iterable[str]] | None,
+    seed: int = 0,
 ) -> LoadedModel:
     """A network over `labels` (none for a head without labels) to be trained, on the encoder that `model` names.
 
     The task head is taken from the source where it is one for the same kind of task. If it has other labels, or the
     same in another order, the places of those that the two have in common are taken (models/extend.py). If it has only
     a number of labels (models/head_labels.py), it is taken where the number is the same, by position. Otherwise the
-    head is new. Everything else comes from the source. Seed Paddle before the call. `vocabulary_texts` is called for
-    from_scratch only.
+    head is new. Everything else comes from the source. Seed Paddle before the call; `seed` is for
+    model.set_parameters alone. `vocabulary_texts` is called for from_scratch only.
 
     Raises UserError when the model is missing, damaged, or config and weights do not belong together.
     """
     loaded = _from_scratch if model.from_scratch is not None else _from_source
     found = loaded(model, head, tuple(labels), vocabulary_texts)
-    return replace(found, changes=change_parameters(found.network, model, found.changes.added))
+    return replace(found, changes=change_parameters(found.network, model, found.changes.added, seed))
 
 
 def _from_scratch(
@@ -138,16 +143,22 @@ def _from_source(model: ModelSection, head: Head, labels: tuple[str, ...], texts
 
 
 def load_trained(
-    name_or_path: str | Path, head: Head, wanted: Callable[[tuple[str, ...]], tuple[str, ...]] | None = None
+    name_or_path: str | Path,
+    head: Head,
+    wanted: Callable[[tuple[str, ...]], tuple[str, ...]] | None = None,
+    labels_of_head: Sequence[str] = (),
 ) -> LoadedModel:
     """A trained network for evaluation and prediction: a model folder, run directory or trained checkpoint.
 
     `wanted` gives the labels of a model that is not nlpctl's, from those that its config names or counts: the same
-    in the order that the network is to have (models/head_labels.py).
+    in the order that the network is to have (models/head_labels.py). `labels_of_head`: its labels by id, for a model
+    whose config does not even count them.
     Raises UserError when its task head was never trained.
     """
     source = resolve_source(str(name_or_path))
     parts = _parts(source, head)
+    if labels_of_head:
+        parts = replace(parts, labels=tuple(labels_of_head))
     if source.kind == "nlpctl":
         read_trained_card(source.folder)
     if head.labelled and not parts.labels:

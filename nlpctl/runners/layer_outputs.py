@@ -148,13 +148,11 @@ def _texts(recipe: Recipe, pipeline: Any, source: PredictInput, seen: _Seen) -> 
 
 def told_bytes(count: float) -> str:
     """A number of bytes for messages: 3.4 kB, 222 MB."""
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 999.5:
-            break
+    units = ["B", "kB", "MB", "GB", "TB"]
+    while count >= 999.5 and len(units) > 1:
         count /= 1000
-    else:
-        unit = "TB"
-    return f"{count:.3g} {unit}"
+        del units[0]
+    return f"{count:.3g} {units[0]}"
 
 
 class _Arrays(ExitStack):

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -20,6 +21,7 @@ from nlpctl.config.tasks import task_info
 from nlpctl.config.tasks.info import load_class
 from nlpctl.data.collate import Batch
 from nlpctl.data.labels import LabelSet
+from nlpctl.data.places import FeatureList
 from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.errors import UserError
 from nlpctl.models.families import Head
@@ -57,6 +59,11 @@ class Task(ABC):
         """As recipes write it."""
         return self.recipe.task
 
+    @classmethod
+    def of(cls, recipe: Recipe) -> type[Task]:
+        """The class that does what `recipe` asks for, where a task has several methods."""
+        return cls
+
     # -- the network -------------------------------------------------------------------------
 
     @staticmethod
@@ -66,8 +73,9 @@ class Task(ABC):
 
     def build_model(self, texts: Texts | None) -> LoadedModel:
         """The network to train, by recipe.model. `texts` returns the training texts, to build a vocabulary from."""
-        head = self.built_head(self.recipe)
-        return load_to_train(self.recipe.model, head, self.labels.names, vocabulary_texts=texts)
+        recipe = self.recipe
+        head, seed = self.built_head(recipe), recipe.training.seed
+        return load_to_train(recipe.model, head, self.labels.names, vocabulary_texts=texts, seed=seed)
 
     @classmethod
     def load_trained(cls, recipe: Recipe, source: str | Path) -> LoadedModel:
@@ -90,6 +98,20 @@ class Task(ABC):
         """Collect statistics of the training examples for the loss; called before training, never for a stream."""
         return None
 
+    def constant_loss(self, examples: Sequence[Any]) -> float | None:
+        """The loss of the best answer that is the same for every example; None: unknown.
+
+        A network that costs as much has learned nothing from the texts.
+        """
+        return None
+
+    def complete(self, network: paddle.nn.Layer, encoder: TextEncoder) -> None:
+        """Set what no gradient trains, such as a head that is fitted to the encoder's vectors of the training examples.
+
+        Called in training before the network is scored or saved, in every process; a function of the parameters.
+        """
+        return
+
     # -- from examples to batches ------------------------------------------------------------
 
     def check_data(self, split: str, examples: Sequence[Any], encoder: TextEncoder) -> None:
@@ -102,6 +124,10 @@ class Task(ABC):
         Every part has `byte_length`, by which batches are sorted.
         """
         return (example,)
+
+    def training_features(self, examples: Sequence[Any], encoder: TextEncoder) -> FeatureList:
+        """What batches are made of in training with the task's own loss; not called for a stream."""
+        return FeatureList(examples, functools.partial(self.features, encoder=encoder))
 
     @abstractmethod
     def collator(self, encoder: TextEncoder, *, labelled: bool) -> Callable[[Sequence[Any]], Batch]:
@@ -190,7 +216,7 @@ def task_class(name: str) -> type[Task]:
 
 def make_task(recipe: Recipe, labels: LabelSet, thresholds: tuple[float, ...] | None = None) -> Task:
     """The task that `recipe` names."""
-    return task_class(recipe.task)(recipe, labels, thresholds)
+    return task_class(recipe.task).of(recipe)(recipe, labels, thresholds)
 
 
 def as_tuple(outputs: paddle.Tensor | tuple[paddle.Tensor, ...]) -> tuple[paddle.Tensor, ...]:

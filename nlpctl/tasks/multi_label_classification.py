@@ -44,6 +44,11 @@ class MultiLabelClassification(SequenceClassification):
     ) -> paddle.Tensor:
         return label_losses(outputs[0], batch["labels"], self.recipe.loss, self.weights).mean()
 
+    def _entropy(self, shares: np.ndarray) -> float:
+        with_it = shares if self.weights is None else shares * np.asarray(self.weights)
+        p = np.clip(with_it / (with_it + 1 - shares), 1e-300, 1 - 1e-15)
+        return float(-(with_it * np.log(p) + (1 - shares) * np.log(1 - p)).mean())
+
     def _label_counts(self, examples: Sequence[MultiLabelExample]) -> Sequence[int]:
         return gold_array(examples, len(self.labels)).sum(0).tolist()
 

@@ -47,6 +47,17 @@ class SequenceClassification(Task):
         if self.recipe.loss.class_weights == "balanced":
             self.weights = balanced_weights(self.labels.names, self._label_counts(examples))
 
+    def constant_loss(self, examples: Sequence[TextExample]) -> float | None:
+        loss = self.recipe.loss
+        if loss.focal_gamma is not None or loss.focal_alpha is not None or loss.label_smoothing:
+            return None
+        return self._entropy(np.asarray(self._label_counts(examples), np.float64) / len(examples))
+
+    def _entropy(self, shares: np.ndarray) -> float:
+        """The loss of giving the labels their `shares` of the rows, [labels], weighted as the loss is."""
+        weighted = shares if self.weights is None else shares * np.asarray(self.weights)
+        return float(-(weighted * np.log(np.maximum(weighted / weighted.sum(), 1e-300))).sum())
+
     def _label_counts(self, examples: Sequence[TextExample]) -> Sequence[int]:
         counts = Counter(example.label for example in examples)
         return [counts[label] for label in range(len(self.labels))]

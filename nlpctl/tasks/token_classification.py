@@ -63,6 +63,16 @@ class TokenClassification(Task):
         # differently.
         return (losses.sum(1) / (labels != IGNORED).astype(losses.dtype).sum(1)).mean()
 
+    def constant_loss(self, examples: Sequence[TaggedExample]) -> float | None:
+        """With the tags' shares of each row, since every row counts alike; a CRF has no such figure."""
+        if self.recipe.model.head == "crf":
+            return None
+        shares = np.zeros(len(self.labels))
+        for example in examples:
+            shares += np.bincount(np.asarray(example.tags), minlength=len(shares)) / max(len(example.tags), 1)
+        shares = shares[shares > 0] / shares.sum()
+        return float(-(shares * np.log(shares)).sum())
+
     def predictions(self, outputs: tuple[np.ndarray, ...], features: Sequence[TaggedWindow]) -> list[np.ndarray]:
         chains = [logits[window.places] for logits, window in zip(outputs[0], features, strict=True)]
         if self.recipe.model.head == "crf":

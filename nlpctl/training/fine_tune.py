@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from paddlenlp.trainer.trainer_callback import TrainerState
 
 from nlpctl import console
 from nlpctl.config.schema import OptimizerSection, Recipe
-from nlpctl.config.tasks import scores, task_info
+from nlpctl.config.tasks import scores
 from nlpctl.data.balance import balanced
 from nlpctl.data.batching import lost_worker_told
 from nlpctl.data.encoders import build_encoder
@@ -21,7 +23,7 @@ from nlpctl.data.places import FeatureList
 from nlpctl.data.splits import TrainingData
 from nlpctl.data.streaming import StreamingExamples
 from nlpctl.data.text_encoder import TextEncoder
-from nlpctl.errors import RunFailed
+from nlpctl.errors import RunFailed, UserError
 from nlpctl.files import staged_dir
 from nlpctl.layout import MANIFEST
 from nlpctl.models.changes import describe_changes
@@ -35,14 +37,24 @@ from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.base import Task
 from nlpctl.training.arguments import training_arguments
-from nlpctl.training.callbacks import EarlyStopping, EventRecorder, ProgressLines, go_on_recording
+from nlpctl.training.callbacks import (
+    EarlyStopping,
+    EventRecorder,
+    ProgressLines,
+    StepsTold,
+    go_on_recording,
+    of_all_processes,
+)
 from nlpctl.training.checkpoints import TRAINING_STATE_FILES, read_state
-from nlpctl.training.diagnosis import diagnosed
+from nlpctl.training.diagnosis import diagnosed, not_learning
 from nlpctl.training.guards import BadStep
+from nlpctl.training.learning import LossCourse
 from nlpctl.training.oom import recorded_division
 from nlpctl.training.optimizer import describe_groups, parameter_report
 from nlpctl.training.own_parts import OwnParts, load_parts, try_parts
+from nlpctl.training.patience import patience_of
 from nlpctl.training.sums import damage_of
+from nlpctl.training.time_shares import is_sound, summary
 from nlpctl.training.trainer import RecipeTrainer, TrainingLoss
 from nlpctl.training.watchdog import watched
 
@@ -101,8 +113,12 @@ def fine_tune(ready: Ready, run: RunDirectory, checkpoint: Path | None, loss: Tr
     recipe, setup, task, data, model = ready.recipe, ready.setup, ready.task, ready.data, ready.model
     card = make_card(recipe, task.labels.names)
     encoder = build_encoder(model.tokenizer, recipe.data.tokenizer)
-    early = _early_stopping(recipe)
+    patience = patience_of(recipe)
+    early = None if patience is None else EarlyStopping(patience)
     events = EventLog(run.events_file)
+    course = None if run.is_of_compress else _course(ready, checkpoint, loss)
+    steps = StepsTold(run, None if data.train is None else len(data.train), course)
+    own_loss = loss is None and ready.parts.criterion is None
     trainer = RecipeTrainer(
         recipe,
         training_arguments(recipe, run, setup.device),
@@ -112,14 +128,46 @@ def fine_tune(ready: Ready, run: RunDirectory, checkpoint: Path | None, loss: Tr
         model,
         card,
         encoder,
-        train=_train_features(recipe, setup, data, task, encoder),
+        train=_train_features(recipe, setup, data, task, encoder, own_loss=own_loss),
         dev=data.dev,
-        callbacks=[EventRecorder(events), ProgressLines(scores(task.name)), *([early] if early else [])],
+        callbacks=[EventRecorder(events), ProgressLines(scores(task.name)), steps, *([early] if early else [])],
         events=events,
+        course=course,
     )
-    state = _train(trainer, data, early, checkpoint)
+    trainer.guard.told = functools.partial(not_learning, trainer)
+    shares = [trainer.times.seconds]
+    try:
+        state = _train(trainer, data, early, checkpoint)
+        trainer.complete()
+        shares = of_all_processes(trainer.times.seconds)
+    finally:
+        if setup.rank == 0:
+            _record(run, trainer, shares, steps.began_at)
     if setup.rank == 0:
         _keep_model(recipe, run, model, card, state)
+
+
+def _course(ready: Ready, checkpoint: Path | None, loss: TrainingLoss | None) -> LossCourse | None:
+    """What watches whether the loss falls; None: nothing does, or it is not known how far it should."""
+    task, train = ready.task, ready.data.train
+    if ready.recipe.guards.not_learning == "ignore" or ready.setup.rank != 0 or loss is not None:
+        return None
+    constant = None if train is None else task.constant_loss(train)
+    return LossCourse(constant, from_start=bool(ready.model.fresh) and checkpoint is None)
+
+
+def _record(run: RunDirectory, trainer: RecipeTrainer, shares: list[dict[str, float]], began_at: int) -> None:
+    """Write to the manifest where the time went, and which parameters no gradient reached."""
+    if not sum(shares[0].values()):
+        return
+    with contextlib.suppress(OSError, UserError):  # on a full disk, the error that ended the training is to be told
+        manifest = run.read_manifest()
+        before = manifest.get("time")
+        steps = trainer.state.global_step - began_at
+        facts: dict[str, Any] = {"time": summary(shares, steps, before if is_sound(before) else None)}
+        if trainer.guard.unreached is not None:
+            facts["parameters"] = {**manifest.get("parameters", {}), "unreached": trainer.guard.unreached}
+        run.update_manifest(**facts)
 
 
 def _train(
@@ -167,9 +215,12 @@ def _keep_model(
 
 
 def _train_features(
-    recipe: Recipe, setup: ProcessSetup, data: TrainingData, task: Task, encoder: TextEncoder
+    recipe: Recipe, setup: ProcessSetup, data: TrainingData, task: Task, encoder: TextEncoder, own_loss: bool
 ) -> ExampleList | StreamingExamples:
-    """The training features: the examples, cut into windows if the task does so."""
+    """The training features: the examples, cut into windows if the task does so. `own_loss`: those that the task's own
+    loss is made for."""
+    if data.train is not None and own_loss:
+        return task.training_features(data.train, encoder)
     if data.train is not None:
         return FeatureList(data.train, functools.partial(task.features, encoder=encoder))
     return StreamingExamples(
@@ -196,17 +247,6 @@ def _balanced(recipe: Recipe, examples: ExampleList, task: Task) -> ExampleList:
     told = ", ".join(f"{name} {before[name]:,} -> {after[name]:,}" for name in before)
     console.note(f"training rows drawn by label: {told}")
     return drawn
-
-
-def _early_stopping(recipe: Recipe) -> EarlyStopping | None:
-    """Watches metric_for_best_model; PaddleNLP uses "loss" (lower is better) by default."""
-    if recipe.early_stopping.patience is None:
-        return None
-    metric = recipe.training.metric_for_best_model or "loss"
-    greater = recipe.training.greater_is_better
-    if greater is None:
-        greater = task_info(recipe.task).greater_is_better(metric)
-    return EarlyStopping(recipe.early_stopping, metric, greater)
 
 
 def _describe(recipe: Recipe, model: LoadedModel, setup: ProcessSetup) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import paddle
+from paddle.optimizer.lr import LambdaDecay
 from paddlenlp.trainer import PrinterCallback, TrainerCallback, TrainingArguments
 from paddlenlp.trainer.trainer_callback import TrainerState
 from paddlenlp.trainer.trainer_utils import speed_metrics
@@ -38,9 +39,11 @@ from nlpctl.training.checkpoints import (
 from nlpctl.training.dev_scores import DevScores
 from nlpctl.training.guarded import GuardedTrainer
 from nlpctl.training.guards import StepGuard
+from nlpctl.training.learning import LossCourse
 from nlpctl.training.oom import Division
 from nlpctl.training.optimizer import build_optimizer
 from nlpctl.training.own_parts import OwnParts
+from nlpctl.training.time_shares import EVALUATE, LOG, SAVE, TimeShares
 
 # (network, network as the Trainer wraps it, inputs, labels): as Task.training_loss
 TrainingLoss = Callable[
@@ -79,18 +82,22 @@ class RecipeTrainer(GuardedTrainer):
         dev: ExampleList | None,
         callbacks: Sequence[TrainerCallback],
         events: EventLog,
+        course: LossCourse | None = None,
     ):
+        """`course`: what watches whether the loss falls; None: nothing does."""
         self.recipe = recipe
         self.task = task
         self.parts = parts
         self.training_loss = loss or parts.training_loss(task)
+        self.completes = loss is None and parts.criterion is None  # another loss trains all of the network
         self.label_loss = parts.loss(task)  # of outputs and labels
         self.loaded = model
         self.card = card
         self.encoder = encoder
         self.dev = dev
         self.events = events
-        self.guard = StepGuard(recipe.guards)
+        self.guard = StepGuard(recipe.guards, course)
+        self.times = TimeShares()
         if recipe.data.batch_tokens is not None:
             self.token_lengths = token_lengths(train, task.collator(encoder, labelled=True), task.label_names)
             _tell_rows(args, recipe, self.token_lengths)
@@ -117,13 +124,13 @@ class RecipeTrainer(GuardedTrainer):
                 num_workers=workers,
                 drop_last=True,
             )
-            self.batches = ResumableStream(loader, self.train_dataset)
+            self.batches = ResumableStream(loader, self.train_dataset, self.times.waiting)
         else:
             sampler = self._sampler()
             loader = CheckedDataLoader(
                 self.train_dataset, batch_sampler=sampler, collate_fn=self.data_collator, num_workers=workers
             )
-            self.batches = ResumableBatches(loader, sampler)
+            self.batches = ResumableBatches(loader, sampler, self.times.waiting)
         return self.batches
 
     def _sampler(self) -> LengthGroupedBatchSampler:
@@ -191,6 +198,11 @@ class RecipeTrainer(GuardedTrainer):
         batch = self.task.hide({name: tensor.numpy() for name, tensor in inputs.items()}, generator)
         return {name: paddle.to_tensor(array) for name, array in batch.items()}
 
+    def complete(self) -> None:
+        """Set what no gradient trains; see the task."""
+        if self.completes:
+            self.task.complete(self.loaded.network, self.encoder)
+
     # -- evaluation --------------------------------------------------------------------------
 
     def evaluate(self, eval_dataset=None, ignore_keys=None, metric_key_prefix: str = "eval") -> dict[str, float]:
@@ -198,8 +210,13 @@ class RecipeTrainer(GuardedTrainer):
 
         The stock loop gathers padded arrays of logits, which cannot represent spans or tag paths.
         """
+        with self.times.spent(EVALUATE):
+            return self._evaluate()
+
+    def _evaluate(self) -> dict[str, float]:
         started = time.time()
         examples = self._dev_examples()
+        self.complete()
         scorer = DevScores(self.task, self.loaded.network, self.encoder, self.label_loss, self.parts.metrics)
         predictions, loss, own = scorer.of_all(examples, self.args.per_device_eval_batch_size)
         report = self.task.tuned(examples, predictions).report(examples, predictions)  # as in the final model
@@ -221,9 +238,18 @@ class RecipeTrainer(GuardedTrainer):
 
     # -- checkpoints and resume --------------------------------------------------------------
 
+    def log(self, logs: dict[str, float], **kwargs: Any) -> None:
+        with self.times.spent(LOG):
+            super().log(logs, **kwargs)
+
     def _save_checkpoint(self, model, metrics=None) -> None:
+        with self.times.spent(SAVE):
+            self._write_checkpoint(metrics)
+
+    def _write_checkpoint(self, metrics: dict[str, float] | None) -> None:
         checkpoints = Path(self.args.output_dir)
         self._note_best(checkpoint_path(checkpoints, self.state.global_step), metrics)
+        self.complete()
         training_state = not self.args.ignore_save_lr_and_optim
         state = whole_state(self.optimizer, bool(self.args.sharding)) if training_state else None
         if self.args.should_save:
@@ -264,6 +290,9 @@ class RecipeTrainer(GuardedTrainer):
         if checkpoint is not None:
             scaler = self.scaler if self.do_grad_scaling else None
             load_training_state(Path(checkpoint), self.optimizer, self.lr_scheduler, scaler)
+            if isinstance(self.lr_scheduler, LambdaDecay):
+                # A continued run has more steps, so the checkpoint's rate is that of another schedule.
+                self.lr_scheduler.last_lr = self.lr_scheduler.get_lr()
 
     def _load_rng_state(self, checkpoint: str) -> None:
         """Nothing to restore: SeedEveryStep derives all randomness from (seed, step)."""

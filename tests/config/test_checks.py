@@ -24,6 +24,8 @@ DATA = "data: {train: train.tsv, dev: dev.tsv}\n"
 GOOD = HEAD + MODEL + DATA
 TAGGING = "task: token_classification\n"
 FEW = "task: few_shot_classification\n" + MODEL + DATA
+PAIRS = "few_shot: {method: contrastive}\n"
+PROMPT = "prompt: {template: \"{'text': 'text'} {'mask'}\", verbalizer: {a: b}}\n"
 LEXICAL = "task: lexical_analysis\n" + DATA + "model:\n  from_scratch:\n"
 READING = "task: question_answering\n" + MODEL
 BEST = "load_best_model_at_end: true, evaluation_strategy: epoch, save_strategy: epoch"
@@ -162,6 +164,7 @@ WHOLE = {
     ],
     "_template": [
         (FEW + "prompt: {verbalizer: {a: b}}", ":1", "needs a template"),
+        (FEW + "few_shot: {method: auto}\nprompt: {verbalizer: {a: b}}", ":1", "needs a template"),
         (FEW + "prompt: {template: \"{'mask'}\", verbalizer: {a: b}}", ":4", "prompt.template: "),
     ],
     "_words_for_labels": [
@@ -174,6 +177,19 @@ WHOLE = {
             "fills nlpctl's own networks, not model.network",
         ),
         (TAGGING + DATA + "model: {from_scratch: {}, network: a:B, head: crf}", ":3", "model.head would change"),
+    ],
+    "_keys_of_the_other_method": [
+        (FEW + PAIRS + "prompt: {verbalizer: {a: b}}", ":5", "prompt.verbalizer has no effect"),
+        (FEW + PAIRS + "loss: {focal_gamma: 2.0}", ":5", "loss.focal_gamma has no effect"),
+        (FEW + PROMPT + "few_shot: {pairs: 5}", ":5", "few_shot.pairs has no effect for few_shot.method: prompt"),
+    ],
+    "_pairs_are_drawn_from_memory": [
+        (
+            "task: few_shot_classification\n" + MODEL + PAIRS + "training: {max_steps: 9}\n"
+            "data: {train: train.tsv, labels: [a, b], streaming: true}",
+            ":5",
+            "cannot be drawn from a stream",
+        ),
     ],
     "_some_model": [(HEAD + DATA, "", "no model")],
     "_model_folder_exists": [
@@ -248,6 +264,24 @@ WHOLE = {
         (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: train.tsv}}", ":3", "is no .npy file"),
         (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: gone.npy}}", ":3", "a.b: there is no file"),
         (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: yes}}", ":3", "a.b has no number"),
+        (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: norml(0)}}", ":3", "did you mean 'normal'"),
+        (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: normal}}", ":3", "normal needs std"),
+        (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: uniform(0)}}", ":3", "uniform needs high"),
+        (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: 'uniform(1, 0)'}}", ":3", "1 is above 0"),
+        (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: normal(std=-1)}}", ":3", "-1 is below 0"),
+        (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: constant(x)}}", ":3", "'x' is not a number"),
+        (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: constant(c=1)}}", ":3", "no argument 'c=1'"),
+        (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: 'constant(inf)'}}", ":3", "not finite"),
+        (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: 'normal(0'}}", ":3", "no closing parenthesis"),
+    ],
+    "_split_settings": [
+        (HEAD + MODEL + "data: {dataset: glue/sst2, by_split: {dev: {format: csv}}}", ":3", "by_split applies"),
+        (HEAD + MODEL + "data: {train: train.tsv, by_split: {train: {columns: {txt: a}}}}", ":3", "no column txt"),
+        (
+            HEAD + MODEL + "data: {train: train.tsv, by_split: {train: {columns: {text_pair: a}}}}",
+            ":3",
+            "data.columns.text_pair is not set",
+        ),
     ],
     "_one_vocabulary": [
         (
