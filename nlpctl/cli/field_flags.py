@@ -49,8 +49,8 @@ def take_overrides(
     """Split argv into the words for Typer and the overrides.
 
     `own`: the command's own options with the number of words each takes; they win over fields of the same name.
-    `positionals`: how many positional arguments the command requires. `section`: as in field_flags. Raises UserError that lists every unknown flag
-    and every flag without its value.
+    `positionals`: how many positional arguments the command requires. `section`: as in field_flags.
+    Raises UserError that lists every unknown flag and every flag without its value.
     """
     reader = _Reader(list(args), own, field_flags(section))
     reader.read()
