@@ -22,10 +22,12 @@ from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.errors import UserError
 from nlpctl.models.load import LoadedModel
 from nlpctl.models.own_network import own_layer
+from nlpctl.models.parameters import trains
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.base import Task, as_tuple
 from nlpctl.training.arguments import training_arguments
+from nlpctl.training.batches import training_cut
 from nlpctl.training.dev_scores import DevScores
 from nlpctl.training.own_collator import OwnCollator
 from nlpctl.training.own_metrics import OwnMetrics
@@ -164,7 +166,7 @@ def _try_loss(parts: OwnParts, task: Task, data: TrainingData, network: Any, enc
     labels = {name: tensors.pop(name) for name in task.label_names}
     outputs = _outputs(parts, network, tensors)
     loss = _loss(parts, task, network, outputs, labels)
-    if loss.stop_gradient:
+    if loss.stop_gradient and trains(network):
         hint = "compute it with Paddle's functions from the outputs, not from their .numpy() or .detach()"
         raise UserError("the loss has no gradient", _blamed(parts), hint)
     if parts.recipe.model.network is not None:
@@ -173,8 +175,8 @@ def _try_loss(parts: OwnParts, task: Task, data: TrainingData, network: Any, enc
 
 def _shortest_and_longest(task: Task, data: TrainingData, encoder: TextEncoder) -> list[Any]:
     """Two features of the first rows, for a batch with padding."""
-    examples = islice(data.training_examples(), _TRIED)
-    features = [feature for example in examples for feature in task.features(example, encoder)]
+    examples, cut = islice(data.training_examples(), _TRIED), training_cut(task, data, encoder)
+    features = [feature for example in examples for feature in cut(example)]
     features.sort(key=lambda feature: feature.byte_length)
     return [features[0], features[-1]]
 

@@ -88,7 +88,7 @@ class RecipeTrainer(GuardedTrainer):
         self.task = task
         self.parts = parts
         self.training_loss = loss or parts.training_loss(task)
-        self.completes = loss is None and parts.criterion is None  # another loss trains all of the network
+        self.completes = loss is None  # another loss trains all of the network
         self.label_loss = parts.loss(task)  # of outputs and labels
         self.loaded = model
         self.card = card

@@ -223,6 +223,20 @@ def test_more_mistakes(work, parts):
     )
 
 
+def test_before_a_training_they_are_used_as_in_it(work, parts):
+    """The same batch by both losses."""
+    words = ("train", "recipe.yaml", "--overfit-batch", "--max_steps", "40", "--set", "training.output_dir=never")
+    own = ["--set", "training.criterion=parts:twice", "--data_collator", "parts:padded_to_eight"]
+    plain, mine = (work.nlpctl(*words, "--json", *more) for more in ((), [*own, "--optimizer", "parts:momentum"]))
+    assert {plain.returncode, mine.returncode} <= {0, 1}, mine.stderr  # momentum learns slowly
+    first = [float(re.search(r"step 0/40: loss ([\d.]+)", done.stderr)[1]) for done in (plain, mine)]
+    assert first[1] == pytest.approx(2 * first[0], abs=3e-4)
+    (work / "own.yaml").write_text("extends: recipe.yaml\ntraining: {criterion: 'parts:twice', output_dir: never}\n")
+    listed = work.nlpctl("params", "ls", "own.yaml", "--match", "classifier.*")
+    assert listed.returncode == 0 and "training.criterion: parts:twice" in listed.stderr, listed.stderr
+    assert listed.stdout.count("trained") == 2
+
+
 @pytest.mark.slow
 def test_two_processes_score_as_one(work, parts):
     """The scores of all rows, in the order of the file, in every process."""
