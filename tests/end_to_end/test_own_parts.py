@@ -61,7 +61,9 @@ CODE = """
                 raise RuntimeError("fell over")
 
     class Quiet(TrainerCallback):
-        pass
+        def on_step_begin(self, args, state, control, optimizer=None, **kwargs):
+            with open(args.output_dir + "/../rates.txt", "a") as file:
+                file.write(f"{optimizer.get_lr()} ")
 
     def no_callback():
         return 1
@@ -157,6 +159,22 @@ def test_a_failure_is_told_and_the_run_goes_on_to_the_same_bits(work, whole, sam
     resumed = work.nlpctl("train", "fell", "--resume")
     assert resumed.returncode == 0, resumed.stderr
     assert same_bits(whole, work / "fell")
+
+
+def test_a_longer_run_has_the_schedule_of_its_length_and_the_same_code(work, whole, parts):
+    words = ("train", "own", "--continue", "12", "--output_dir", "own_longer")
+    source = parts.read_text()
+    parts.write_text(source + "# changed\n")
+    try:
+        changed = work.nlpctl(*words)
+    finally:
+        parts.write_text(source)
+    assert changed.returncode == 2 and "changed since the finished run" in changed.stderr, changed.stderr
+    assert "model.name_or_path" in changed.stderr and not (work / "own_longer").exists()
+    longer = work.nlpctl(*words)
+    assert longer.returncode == 0, longer.stderr
+    rates = [float(rate) for rate in (work / "own_longer" / "rates.txt").read_text().split()]
+    assert rates == [pytest.approx(rate) for rate in [1e-2] * 2 + [5e-3] * 10]  # halved after 12 of 24, and 2 of warm-up
 
 
 def test_the_model_serves_without_the_code(work, whole, parts, tmp_path):
