@@ -90,6 +90,7 @@ class RecipeTrainer(GuardedTrainer):
         self.parts = parts
         self.training_loss = loss or parts.training_loss(task)
         self.completes = loss is None  # another loss trains all of the network
+        self.own_schedule = parts.make_scheduler is not None  # or one that the user's optimizer comes with
         self.label_loss = parts.loss(task)  # of outputs and labels
         self.loaded = model
         self.card = card
@@ -160,7 +161,7 @@ class RecipeTrainer(GuardedTrainer):
         self.optimizer = self.parts.optimizer(self.loaded.network, self.args)
         own = self.optimizer._learning_rate  # a number, or a schedule that the user gave it
         if isinstance(own, LRScheduler) and self.parts.make_scheduler is None:
-            self.lr_scheduler = own
+            self.lr_scheduler, self.own_schedule = own, True
         else:
             self.optimizer.set_lr_scheduler(scheduler)
         return self.optimizer

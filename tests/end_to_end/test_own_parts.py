@@ -172,9 +172,11 @@ def test_a_longer_run_has_the_schedule_of_its_length_and_the_same_code(work, who
     assert changed.returncode == 2 and "changed since the finished run" in changed.stderr, changed.stderr
     assert "model.name_or_path" in changed.stderr and not (work / "own_longer").exists()
     longer = work.nlpctl(*words)
-    assert longer.returncode == 0, longer.stderr
+    assert longer.returncode == 0 and "24 steps, a schedule of your own" in longer.stderr, longer.stderr
+    assert work.manifest("own_longer")["steps"]["warmup"] is None
     rates = [float(rate) for rate in (work / "own_longer" / "rates.txt").read_text().split()]
-    assert rates == [pytest.approx(rate) for rate in [1e-2] * 2 + [5e-3] * 10]  # halved after 12 of 24, and 2 of warm-up
+    # halved after 12 of 24 steps, which follow 2 of warm-up
+    assert rates == [pytest.approx(rate) for rate in [1e-2] * 2 + [5e-3] * 10]
 
 
 def test_the_model_serves_without_the_code(work, whole, parts, tmp_path):
