@@ -93,6 +93,14 @@ CODE = """
             return {**batch, "labels": np.array([row["labels"] for row in rows])}
         return collate
 
+    def noting(tokenizer):
+        collate = padded_to_eight(tokenizer)
+        def noted(rows):
+            with open("noted.txt", "a") as file:
+                print([len(row["input_ids"]) for row in rows], file=file)
+            return collate(rows)
+        return noted
+
     def without_labels(tokenizer):
         return lambda rows: {"input_ids": np.zeros((len(rows), 4), int)}
 
@@ -241,6 +249,19 @@ def test_more_mistakes(work, parts):
     assert "metric_for_best_model is yours" in told(
         "--compute_metrics", "parts:scores", "--metric_for_best_model", "yours"
     )
+
+
+def test_the_batch_that_is_shown_is_the_first_of_the_training(work, parts):
+    settings = {"training.data_collator": "parts:noting", "training.gradient_accumulation_steps": 2,
+                "training.per_device_train_batch_size": 4, "training.dataloader_drop_last": "true"}  # fmt: skip
+    words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    done = work.nlpctl("data", "show", "recipe.yaml", "--json", *words)
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(done.stdout)["batch"]
+    assert shown["exact"] and shown["batches"] == 2 * (61 // 8) and shown["shape"]["input_ids"][1] % 8 == 0
+    work.train("noted", "--max_steps", "1", *words)
+    tried, first = (work / "noted.txt").read_text().splitlines()[1:3]
+    assert len(json.loads(tried)) == 2 and json.loads(first) == shown["tokens"] and len(shown["tokens"]) == 4
 
 
 def test_before_a_training_they_are_used_as_in_it(work, parts):
