@@ -15,8 +15,8 @@ OPEN = "auto"
 
 def settled(recipe: Recipe) -> Recipe:
     """`recipe` with what only the files of its model decide, for whatever builds the task that it would train."""
-    settle = task_info(recipe.task).settle
-    return recipe if settle is None else load(settle)(recipe)
+    info = task_info(recipe.task)
+    return recipe if info is None or info.settle is None else load(info.settle)(recipe)
 
 
 def as_trained(recipe: Recipe) -> Recipe:
