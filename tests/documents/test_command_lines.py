@@ -121,6 +121,7 @@ class Reader:
         if start is not None and "outputs/" in start:
             must(Path(start).exists(), f"no model {start} by then")
         _touch(run / "model" / "model_state.pdparams")
+        _touch(run / "logs" / "rank-0.log")
         (run / "recipe.yaml").write_text(to_yaml(recipe_values(recipe, everything=False)), encoding="utf-8")
 
 
@@ -129,6 +130,8 @@ FOLDERS = {"export": "export", "compress": "compress", "params set": "", "index 
 
 def _without_variables(words: list[str]) -> list[str]:
     """The command without `NAME=value` before it."""
+    if words[:2] == ["timeout", "--signal"]:
+        return words[4:]
     return words[1:] if words and re.match(r"\w+=", words[0]) else words
 
 

@@ -25,7 +25,7 @@ more=()
 given=" $* "
 want() { [[ "$given" == *" $1 "* ]] || more+=("$1" "$2"); }
 case "$1" in
-  train) want --max_steps 2; want --threads 1 ;;
+  train) want --threads 1; [[ -n "$WHOLE" || "$given" == *" --resume "* ]] || want --max_steps 2 ;;
   export) want --rows 16 ;;
   bench) want --rows 16; want --rounds 1 ;;
   compress)
@@ -114,7 +114,8 @@ class Shell:
 
     def run(self, text: str) -> subprocess.CompletedProcess[str]:
         folder, _, exported = self.state.read_text().partition("\n")
-        text = f"{exported}{text}{AFTER}"
+        whole = "1" if "timeout" in text else ""  # what is stopped early has to be there long enough
+        text = f"{exported}WHOLE={whole}; export WHOLE\n{text}{AFTER}"
         if re.search(r"nlpctl (serve|runs board)", text):
             return self.serve(text, folder)
         return subprocess.run(["bash", "-c", text], cwd=folder, env=self.env, capture_output=True, text=True)

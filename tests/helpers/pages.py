@@ -78,7 +78,7 @@ def _lines(page: str, lines: list[str]) -> Iterator[Line]:
 
 
 def pipelines(text: str) -> Iterator[list[list[str]]]:
-    """The command line as pipelines (joined by && or ;) of commands of words, without comments and redirections."""
+    """The command line as pipelines (joined by &&, || or ;) of commands of words, without comments and redirections."""
     words = shlex.shlex(text.replace("\\\n", " "), posix=True, punctuation_chars="|&;<>")
     words.whitespace_split = True
     pipeline: list[list[str]] = [[]]
@@ -86,7 +86,7 @@ def pipelines(text: str) -> Iterator[list[list[str]]]:
     for word in words:
         if skip:
             skip = False
-        elif word in ("&&", ";"):
+        elif word in ("&&", "||", ";"):
             yield pipeline
             pipeline = [[]]
         elif word == "|":
