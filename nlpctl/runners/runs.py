@@ -218,7 +218,9 @@ def differences(records: Sequence[RunRecord]) -> dict[str, list[Difference]]:
         del recipe["training.output_dir"]  # differs in every run
     manifests = [record.manifest for record in records]
     environments = [
-        {name: manifest[name] for name in _ENVIRONMENT} | flat(manifest["versions"], "versions.")
+        {name: manifest[name] for name in _ENVIRONMENT}
+        | flat(manifest["versions"], "versions.")
+        | flat(manifest.get("environment", {}), "env.")
         for manifest in manifests
     ]
     reports = [flat({split: figures(report) for split, report in record.metrics.items()}) for record in records]

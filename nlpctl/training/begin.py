@@ -3,6 +3,7 @@ it."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,6 +11,7 @@ from nlpctl.config.dump import dump_recipe
 from nlpctl.config.paths import parameter_files
 from nlpctl.config.schema import Recipe
 from nlpctl.data.splits import TrainingData
+from nlpctl.runtime.process import library_environment
 from nlpctl.runtime.run_directory import RunDirectory, describe_run
 from nlpctl.runtime.versions import installed_versions
 
@@ -31,5 +33,6 @@ def begin_run(
     """
     files = [*(data.files if data else ()), *parameter_files(recipe.model)]
     known = describe_run(command, recipe.training.seed, files, installed_versions())
+    known["environment"] = library_environment(recipe.runtime, os.environ)
     manifest = {**facts, **known, "skipped_rows": data.skipped if data else {}}
     run.begin(manifest, dump_recipe(recipe), resume=resume, overwrite=overwrite)

@@ -79,6 +79,7 @@ CASES = {
         ("runtime:\n  flags:\n    FLAGS_benchmrk: 1", 6, "Paddle has no flag FLAGS_benchmrk"),
         ("runtime: {flags: {FLAGS_benchmark: perhaps}}", 4, "'perhaps' is no value"),
     ],
+    "_environment": [("runtime:\n  env:\n    NCCL_DEBUGG: INFO", 6, "known to read NCCL_DEBUGG")],
     "_ascii_cache": [("runtime: {cache_dir: 缓存}", 4, "not plain ASCII")],
     "_run_directory": [
         ("training: {output_dir: ''}", 4, "output_dir is empty"),
