@@ -247,6 +247,8 @@ def facts(record: RunRecord) -> dict[str, Any]:
     told["error"] = (manifest["error"] or "").partition("\n")[0]
     told["command"] = " ".join(["nlpctl", *manifest["command"][1:]])
     told["resumed"] = ", ".join(f"{each['at']} (was {each['was']})" for each in manifest["resumed"])
+    origin = manifest.get("continues")
+    told["continues"] = f"{origin.get('run')}, after step {origin.get('step')}" if isinstance(origin, dict) else None
     told["data"] = ", ".join(manifest["data"])
     checkpoint = record.run.last_checkpoint()
     told["last checkpoint"] = None if checkpoint is None else checkpoint.name
