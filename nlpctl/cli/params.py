@@ -1,4 +1,4 @@
-"""`nlpctl params`: list, export, set and compare the parameters of a model."""
+"""`nlpctl params`: list, export, set, add and compare the parameters of a model."""
 
 from __future__ import annotations
 
@@ -26,11 +26,13 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 TrustEdits = Annotated[
     bool, typer.Option("--trust-edits", help="Read model folders even if files do not match their manifest.json.")
 ]
+NewModel = Annotated[Path, typer.Option("-o", "--output", metavar="FOLDER", help="Where to write the new model.")]
+Seed = Annotated[int, typer.Option("--seed", metavar="N", help="Seed of values that are drawn.")]
 Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing output.")]
 
 app = typer.Typer(
     name="params",
-    help="List, export, set and compare the parameters of a model.",
+    help="List, export, set, add and compare the parameters of a model.",
     no_args_is_help=True,
     rich_markup_mode=None,
     add_completion=False,
@@ -89,26 +91,69 @@ def set_values(
     model: Model,
     value: Annotated[
         list[str],
-        typer.Option("--value", metavar="PATTERN=VALUE", help="Names, and a number or a .npy file; repeatable."),
+        typer.Option(
+            "--value",
+            metavar="PATTERN=VALUE",
+            help="Names, and a number, a .npy file, or a distribution such as normal(0,0.02); repeatable.",
+        ),
     ],
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="FOLDER", help="Where to write the new model.")],
+    output: NewModel,
+    seed: Seed = 42,
     overwrite: Overwrite = False,
     trust_edits: TrustEdits = False,
 ) -> None:
     """Write a copy of a model with other values in some parameters.
+
+    Distributions: normal(mean,std), truncated_normal(mean,std), uniform(low,high), constant(value), xavier_normal,
+    xavier_uniform, kaiming_normal, kaiming_uniform.
 
     Examples:
 
       nlpctl params set outputs/quickstart --value classifier.bias=0 -o outputs/without_bias
 
       nlpctl params set outputs/quickstart --value ernie.embeddings.word_embeddings.weight=words.npy -o outputs/words
+
+      nlpctl params set outputs/quickstart --value 'classifier.weight=normal(0,0.02)' -o outputs/new_head
     """
     values = dict(_assignment(text) for text in value)
     from nlpctl.runners.params import set_in_copy
 
-    done = set_in_copy(model, values, output, overwrite=overwrite, trust_edits=trust_edits)
+    done = set_in_copy(model, values, output, seed=seed, overwrite=overwrite, trust_edits=trust_edits)
     for pattern, names in done.items():
         console.note(f"{pattern}: {', '.join(names[:3])}{' ...' if len(names) > 3 else ''} ({len(names)} set)")
+    console.note(f"model: {output}")
+
+
+@app.command("add", context_settings=SETTINGS)
+def add(
+    model: Model,
+    name: Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the new parameter.")],
+    shape: Annotated[str, typer.Option("--shape", metavar="N,M,...", help="Its shape.")],
+    output: NewModel,
+    value: Annotated[
+        str, typer.Option("--value", metavar="VALUE", help="A number, a .npy file or a distribution.")
+    ] = "xavier_normal",
+    seed: Seed = 42,
+    overwrite: Overwrite = False,
+    trust_edits: TrustEdits = False,
+) -> None:
+    """Write a copy of a model with one more parameter.
+
+    A network of your own that creates a parameter of this name starts from the value, and trains it. PaddleNLP's
+    networks compute nothing with it and leave it out.
+
+    Examples:
+
+      nlpctl params add outputs/quickstart --name w_tmp --shape 1,1 --value 0 -o outputs/with_w_tmp
+
+      nlpctl params add outputs/quickstart --name gate.weight --shape 128,128 -o outputs/with_gate
+    """
+    sizes = _sizes(shape)
+    number = _number_or_text(value)
+    from nlpctl.runners.params import add_to_copy
+
+    add_to_copy(model, name, sizes, number, output, seed=seed, overwrite=overwrite, trust_edits=trust_edits)
+    console.note(f"{name}: {_shape(sizes)} added")
     console.note(f"model: {output}")
 
 
@@ -146,14 +191,26 @@ def diff(
 
 
 def _assignment(text: str) -> tuple[str, float | str]:
-    """PATTERN=VALUE; VALUE: a number or a path."""
+    """PATTERN=VALUE; VALUE: a number, a path or a distribution."""
     pattern, equals, value = text.partition("=")
     if not equals or not pattern or not value:
         raise UserError(f"{text!r} is not of the form PATTERN=VALUE", where="--value", hint="--value classifier.bias=0")
+    return pattern.strip(), _number_or_text(value)
+
+
+def _number_or_text(text: str) -> float | str:
     try:
-        return pattern.strip(), coerce_scalar(value, float)
+        return coerce_scalar(text, float)
     except Mismatch:
-        return pattern.strip(), value
+        return text
+
+
+def _sizes(text: str) -> tuple[int, ...]:
+    """The numbers of --shape, each at least 1."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise UserError(f"{text!r} is not a shape", where="--shape", hint="whole numbers of 1 or more: --shape 128,2")
+    return tuple(map(int, parts))
 
 
 def _shape(shape: tuple[int, ...]) -> str:

@@ -16,8 +16,14 @@ from nlpctl.runtime.ranks import is_child
 
 def train(
     ctx: typer.Context,
-    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="Recipe file, or the name of a shipped recipe.")],
+    recipe: Annotated[
+        str, typer.Argument(metavar="RECIPE", help="Recipe file, name of a shipped recipe, or run directory.")
+    ],
     resume: Annotated[bool, typer.Option("--resume", help="Resume from the last checkpoint.")] = False,
+    more: Annotated[
+        int | None,
+        typer.Option("--continue", metavar="N", help="Train a finished run for N more epochs, in a new run."),
+    ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the existing run.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -33,12 +39,20 @@ def train(
       nlpctl train my.yaml --device gpu --learning_rate 3e-5 --set data.max_seq_length=256
 
       nlpctl train my.yaml --resume
+
+      nlpctl train outputs/my_run --continue 2
     """
-    resolved = load_command_recipe(recipe, ctx)
+    origin, given = None, []
+    if more is not None:
+        from nlpctl.runners.continued import longer, run_to_continue
+
+        origin = run_to_continue(recipe)
+        recipe, given = str(origin.run.path), longer(origin, more)
+    resolved = load_command_recipe(recipe, ctx, given)
     from nlpctl.runners.train import train as run_training
 
     with located(resolved):
-        result = run_training(resolved, resume=resume, overwrite=overwrite, command=sys.argv)
+        result = run_training(resolved, resume=resume, overwrite=overwrite, origin=origin, command=sys.argv)
     if is_child():
         return
     if json:

@@ -7,13 +7,14 @@ message can say where each was set, and so that it is dropped when one of them i
 from __future__ import annotations
 
 import operator
-from collections.abc import Collection, Iterator
-from typing import Literal
+from collections.abc import Callable, Collection, Iterator
+from typing import Any, Literal
 
 from nlpctl.config.compression_checks import COMPRESSION_CHECKS
 from nlpctl.config.data_checks import DATA_CHECKS
 from nlpctl.config.distillation_checks import DISTILLATION_CHECKS, DISTILLATION_FILES
 from nlpctl.config.finding import Check, Finding, value_of
+from nlpctl.config.library_environment import checked_environment
 from nlpctl.config.network_checks import NETWORK_CHECKS
 from nlpctl.config.paddle_flags import flag_environment
 from nlpctl.config.parameter_checks import PARAMETER_CHECKS
@@ -185,8 +186,16 @@ def _data_parallel_only(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _flags(recipe: Recipe) -> Iterator[Finding]:
+    yield from _problems_of(flag_environment, recipe.runtime.flags)
+
+
+def _environment(recipe: Recipe) -> Iterator[Finding]:
+    yield from _problems_of(checked_environment, recipe.runtime.env)
+
+
+def _problems_of(check: Callable[[Any], Any], value: Any) -> Iterator[Finding]:
     try:
-        flag_environment(recipe.runtime.flags)
+        check(value)
     except UserError as error:
         for problem in error.problems:
             yield Finding((problem.where,), problem.message, problem.hint)
@@ -211,6 +220,7 @@ CHECKS: tuple[Check, ...] = (
     _no_half_precision_on_cpu,
     _data_parallel_only,
     _flags,
+    _environment,
     _ascii_cache,
 )
 

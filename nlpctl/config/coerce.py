@@ -140,7 +140,7 @@ def _free_mapping(key: Key, node: Node, findings: Findings) -> dict[str, Scalar]
         dotted = f"{key.dotted}.{name}"
         findings.origins[dotted] = entry.origin
         if isinstance(entry, ScalarNode):
-            values[name] = resolve_scalar(entry)
+            values[name] = resolve_scalar(entry) if key.scalar is None else "" if entry.is_null else entry.text
         else:
             findings.report(dotted, entry.origin, "expected a single value", "write a number, a word or true/false")
     return values

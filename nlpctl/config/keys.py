@@ -58,7 +58,8 @@ SECTIONS: Mapping[str, type] = {
 @dataclass(frozen=True)
 class Key:
     """One key of a recipe. Exactly one of `scalar`, `item`, `section`, `free`, `entry`, `lists` says what it
-    holds; `item` and `scalar` together mean a list or a single string (data.labels)."""
+    holds; `item` and `scalar` together mean a list or a single string (data.labels), `free` and `scalar` free names
+    for texts as they are written (runtime.env)."""
 
     dotted: str
     default: Any
@@ -68,7 +69,7 @@ class Key:
     scalar: type | None  # str, int, float or bool
     item: type | None  # element type of a list
     section: type | None  # a nested section
-    free: bool  # free names -> scalars (model.config, runtime.flags)
+    free: bool  # free names -> scalars (model.config, runtime.flags) or texts (runtime.env)
     entry: type | None  # a list of sections (optimizer.groups)
     lists: bool  # a list of lists of text (model.tie)
 
@@ -188,6 +189,7 @@ def _key(dotted: str, annotation: Any, field: dataclasses.Field) -> Key:
             scalar = kind
         else:
             free = True
+            scalar = str if typing.get_args(kind)[1] is str else None
     default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
     optional = len(kinds) < len(parts)
     return Key(

@@ -62,7 +62,9 @@ class ModelSection:
         "ernie.encoder.layers.1]]. Both have the values of the first.",
     )
     set_parameters: Mapping[str, Scalar] = mapping_key(
-        "Parameter name or pattern to its starting value: a number, or a .npy file of the same shape."
+        "Parameter name or pattern to its starting value: a number, a .npy file of the same shape, or a distribution: "
+        "normal(mean, std), truncated_normal(mean, std), uniform(low, high), constant(value), xavier_normal, "
+        "xavier_uniform, kaiming_normal, kaiming_uniform. A draw depends on training.seed and the parameter's name."
     )
     freeze: tuple[str, ...] = key(
         (),

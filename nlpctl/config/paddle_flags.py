@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 from importlib import resources
 
+from nlpctl.config.library_environment import KNOWN as ENVIRONMENT_VARIABLES
 from nlpctl.errors import Problem, UserError
 from nlpctl.names import nearest
 
@@ -72,6 +73,8 @@ def render(value: Scalar, kind: str) -> str | None:
 
 
 def _nearest(name: str) -> str:
+    if name.upper() in ENVIRONMENT_VARIABLES:
+        return f"it is an environment variable: set runtime.env.{name.upper()}"
     known = sorted(known_flags())
     bare = name if name.startswith("FLAGS_") else f"FLAGS_{name}"
     close = bare if bare in known else nearest(bare, known)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 
+from nlpctl.config.distributions import BadDistribution, is_distribution, read_distribution
 from nlpctl.config.finding import Check, Finding
 from nlpctl.config.positions import display
 from nlpctl.config.schema import Recipe
@@ -37,12 +38,22 @@ def _pairs(recipe: Recipe) -> Iterator[Finding]:
 def _values(recipe: Recipe) -> Iterator[Finding]:
     for name, value in recipe.model.set_parameters.items():
         key = f"model.set_parameters.{name}"
-        if isinstance(value, str) and not value.endswith(".npy"):
+        if isinstance(value, str) and is_distribution(value):
+            yield from _distribution(key, value)
+        elif isinstance(value, str) and not value.endswith(".npy"):
             yield Finding((key,), f"{key}: {display(value)} is no .npy file", "numpy.save(FILE, array) writes one")
         elif isinstance(value, str) and not os.path.isfile(value):
             yield Finding((key,), f"{key}: there is no file {display(value)}", "relative paths start at the recipe")
         elif not isinstance(value, str) and (value is None or isinstance(value, bool)):
-            yield Finding((key,), f"{key} has no number", "give a number or a .npy file")
+            hint = "give a number, a .npy file, or a distribution such as normal(0, 0.02)"
+            yield Finding((key,), f"{key} has no number", hint)
+
+
+def _distribution(key: str, text: str) -> Iterator[Finding]:
+    try:
+        read_distribution(text)
+    except BadDistribution as error:
+        yield Finding((key,), f"{key}: {error}", error.hint)
 
 
 def _tokens(recipe: Recipe) -> Iterator[Finding]:

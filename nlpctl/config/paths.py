@@ -9,8 +9,10 @@ from __future__ import annotations
 import dataclasses
 import os
 from pathlib import Path
+from typing import Any
 
 from nlpctl.config.coerce import resolve_scalar
+from nlpctl.config.distributions import is_distribution
 from nlpctl.config.model_section import ModelSection
 from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode
 
@@ -32,7 +34,7 @@ INPUT_PATHS = (
 OUTPUT_PATHS = ("training.output_dir", "training.logging_dir")
 # Paths when they are a single text, not when a list.
 TEXT_PATHS = ("data.labels", "model.add_tokens", "distillation.model.add_tokens")
-# Mappings whose values are numbers or paths.
+# Mappings whose values are numbers, distributions or paths.
 VALUE_PATHS = ("model.set_parameters", "distillation.model.set_parameters")
 # Paths when they look like one, or when there is such a folder.
 NAMES = ("model.name_or_path", "data.dataset", "distillation.model.name_or_path")
@@ -40,9 +42,13 @@ NAMES = ("model.name_or_path", "data.dataset", "distillation.model.name_or_path"
 
 def parameter_files(model: ModelSection) -> list[Path]:
     """The files from which a network that is to be trained takes words and starting values."""
-    files = [model.embeddings, *(value for value in model.set_parameters.values() if isinstance(value, str))]
+    files = [model.embeddings, *(value for value in model.set_parameters.values() if _is_file(value))]
     files += [model.add_tokens] if isinstance(model.add_tokens, str) else []
     return [Path(file) for file in files if file is not None]
+
+
+def _is_file(value: Any) -> bool:
+    return isinstance(value, str) and not is_distribution(value)
 
 
 def resolve_paths(tree: TableNode) -> TableNode:
@@ -70,7 +76,7 @@ def _rewrite(table: TableNode, parts: list[str], dotted: str) -> TableNode:
 def _resolve(node: Node, dotted: str) -> Node:
     if not isinstance(node, ScalarNode) or node.is_null or not node.text:
         return node
-    if dotted in VALUE_PATHS and not isinstance(resolve_scalar(node), str):
+    if dotted in VALUE_PATHS and (not isinstance(resolve_scalar(node), str) or is_distribution(node.text)):
         return node
     if dotted in NAMES and not _is_path(node.text, node.folder):
         return node

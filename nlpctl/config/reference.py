@@ -1,20 +1,27 @@
-"""docs/recipes.md, written from the schema.
+"""docs/recipes.md and docs/zh-CN/recipes.md, written from the schema.
 
-python -m nlpctl.config.reference            # write it
-python -m nlpctl.config.reference --check    # exit 1 if it is out of date
+python -m nlpctl.config.reference            # write them
+python -m nlpctl.config.reference --check    # exit 1 if one is out of date
+
+The English words are those of the schema. The Chinese ones stand in data/reference.zh-CN.yaml, by the key's path.
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from nlpctl.config.keys import SECTIONS, Key, all_keys
 from nlpctl.config.managed import MANAGED
 from nlpctl.config.tasks import KNOWN_TASKS
+from nlpctl.config.tasks.info import TaskInfo
 
-TARGET = Path(__file__).resolve().parent.parent.parent / "docs" / "recipes.md"
+DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
+CHINESE_WORDS = Path(__file__).resolve().parent / "data" / "reference.zh-CN.yaml"
 
 INTRO = """\
 # Recipe reference
@@ -70,30 +77,102 @@ One of:
 """
 
 
-def reference() -> str:
-    """The whole document."""
+class English:
+    """The words of the reference, as the schema has them."""
+
+    intro = INTRO
+    table = ["key", "type", "default", "meaning"]
+    colon = ": "
+    comma = ", "
+    scores = "Scores: {}."
+    managed_by_nlpctl = "nlpctl sets these itself and refuses them in a recipe:"
+
+    def task(self, task: TaskInfo) -> str:
+        return task.help
+
+    def section(self, name: str) -> str:
+        return (SECTIONS[name].__doc__ or "").strip()
+
+    def type_text(self, key: Key) -> str:
+        return key.type_text
+
+    def meaning(self, key: Key) -> str:
+        return key.help
+
+    def managed(self, dotted: str) -> str:
+        return MANAGED[dotted]
+
+
+class Chinese(English):
+    """The same in Chinese. A word that the catalogue lacks is a KeyError with the key's path."""
+
+    def __init__(self) -> None:
+        self.words = yaml.safe_load(CHINESE_WORDS.read_text(encoding="utf-8"))
+        for name in ("intro", "table", "colon", "comma", "scores", "managed_by_nlpctl"):
+            setattr(self, name, self.words[name])
+
+    def task(self, task: TaskInfo) -> str:
+        return self.words["tasks"][task.name]
+
+    def section(self, name: str) -> str:
+        return self.words["sections"][name]
+
+    def type_text(self, key: Key) -> str:
+        """The catalogue's words for the parts of a type; names of choices stay."""
+        text = key.type_text
+        for english, chinese in self.words["types"].items():
+            text = text.replace(english, chinese)
+        return text.replace(": ", self.colon).replace(", ", self.comma)
+
+    def meaning(self, key: Key) -> str:
+        return self.words["keys"][shared_entry(key.dotted)]
+
+    def managed(self, dotted: str) -> str:
+        return self.words["managed"][dotted]
+
+
+def shared_entry(dotted: str) -> str:
+    """The path under which the catalogue has a key: a student's network is described like any other."""
+    shared = dotted.removeprefix("distillation.")
+    return shared if shared.startswith("model.") else dotted
+
+
+# Each page, and the words that it is written in; made when it is written, so that nothing else reads the catalogue.
+PAGES: dict[str, Callable[[], English]] = {"recipes.md": English, "zh-CN/recipes.md": Chinese}
+
+
+def reference(words: English) -> str:
+    """The whole document in one language."""
     parts = [
-        INTRO,
-        "".join(f"- `{task.name}`: {task.help}\n  Scores: {_code(task.metrics)}.\n" for task in KNOWN_TASKS),
+        words.intro,
+        "".join(f"- `{task.name}`{words.colon}{words.task(task)}\n  {_scores(words, task)}\n" for task in KNOWN_TASKS),
     ]
-    for name, section in SECTIONS.items():
+    for name in SECTIONS:
         keys = [key for key in all_keys().values() if key.dotted.startswith(f"{name}.")]
-        parts.append(f"\n## {name}\n\n{(section.__doc__ or '').strip()}\n\n")
-        parts.append(_table([key for key in keys if key.dotted not in MANAGED]))
-        managed = {key.dotted: MANAGED[key.dotted] for key in keys if key.dotted in MANAGED}
+        parts.append(f"\n## {name}\n\n{words.section(name)}\n\n")
+        parts.append(_table(words, [key for key in keys if key.dotted not in MANAGED]))
+        managed = [key.dotted for key in keys if key.dotted in MANAGED]
         if managed:
-            parts.append("\nnlpctl sets these itself and refuses them in a recipe:\n\n")
-            parts += [f"- `{dotted}`: {remedy}\n" for dotted, remedy in managed.items()]
+            parts.append(f"\n{words.managed_by_nlpctl}\n\n")
+            parts += [f"- `{dotted}`{words.colon}{words.managed(dotted)}\n" for dotted in managed]
     return "".join(parts)
 
 
-def _table(keys: list[Key]) -> str:
-    rows = ["| key | type | default | meaning |", "| --- | --- | --- | --- |"]
+def _scores(words: English, task: TaskInfo) -> str:
+    return words.scores.format(words.comma.join(f"`{name}`" for name in task.metrics))
+
+
+def _table(words: English, keys: list[Key]) -> str:
+    rows = [words.table, ["---"] * 4]
     for key in keys:
         default = "" if key.section else f"`{_default(key.default)}`"
-        cells = (f"`{key.dotted}`", key.type_text, default, key.help)
-        rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    return "\n".join(rows) + "\n"
+        rows.append([f"`{key.dotted}`", words.type_text(key), default, words.meaning(key)])
+    return "".join("| " + " | ".join(_escaped(cell) for cell in cells) + " |\n" for cells in rows)
+
+
+def _escaped(cell: str) -> str:
+    """No bar ends the cell, and no <TAB> is taken for HTML."""
+    return cell.replace("|", "\\|").replace("<", "&lt;")
 
 
 def _default(value: Any) -> str:
@@ -104,20 +183,18 @@ def _default(value: Any) -> str:
     return '""' if value == "" else str(value)
 
 
-def _code(names: tuple[str, ...]) -> str:
-    return ", ".join(f"`{name}`" for name in names)
-
-
 def main() -> int:
-    current = TARGET.read_text(encoding="utf-8") if TARGET.is_file() else ""
+    """Writes the pages, or with --check says whether they are up to date. Returns the exit code."""
+    wanted = {DOCS / name: reference(words()) for name, words in PAGES.items()}
+    old = [path for path, text in wanted.items() if not path.is_file() or path.read_text(encoding="utf-8") != text]
     if "--check" in sys.argv[1:]:
-        print(
-            "up to date" if current == reference() else f"out of date: run python -m nlpctl.config.reference ({TARGET})"
-        )
-        return 0 if current == reference() else 1
-    TARGET.parent.mkdir(exist_ok=True)
-    TARGET.write_text(reference(), encoding="utf-8")
-    print(f"written: {TARGET}")
+        hint = f"out of date: run python -m nlpctl.config.reference ({', '.join(map(str, old))})"
+        print(hint if old else "up to date")
+        return 1 if old else 0
+    for path in wanted:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(wanted[path], encoding="utf-8")
+        print(f"written: {path}")
     return 0
 
 

@@ -173,6 +173,10 @@ class RuntimeSection:
     threads: int | None = key(None, "Threads per process; default: physical cores divided by processes.")
     deterministic: bool = key(False, "Same bytes every time: fixed seeds and deterministic kernels.")
     flags: Mapping[str, Scalar] = mapping_key("Paddle flags, such as FLAGS_cudnn_deterministic: true.")
+    env: Mapping[str, str] = mapping_key(
+        "Environment variables of CUDA, cuBLAS, cuDNN and NCCL, such as NCCL_DEBUG: INFO, set before Paddle is "
+        "imported, in every process. They replace those of the environment."
+    )
     cache_dir: str | None = key(None, "Folder for downloaded models and data sets (PPNLP_HOME); ASCII only.")
     trust_edits: bool = key(
         False, "Load a model folder even if files do not match its manifest.json. For one command: not stored in a run."

@@ -37,12 +37,15 @@ class Changes:
         }
 
 
-def change_parameters(network: Any, model: ModelSection, added: AddedTokens | None) -> Changes:
-    """Tie, set and freeze parameters as `model` says. UserError, blaming the key, for what does not fit."""
+def change_parameters(network: Any, model: ModelSection, added: AddedTokens | None, seed: int) -> Changes:
+    """Tie, set and freeze parameters as `model` says; `seed` is for values that are drawn.
+
+    UserError, blaming the key, for what does not fit.
+    """
     return Changes(
         added,
         tie(network, model.tie, "model.tie"),
-        set_parameters(network, model.set_parameters, "model.set_parameters"),
+        set_parameters(network, model.set_parameters, "model.set_parameters", seed),
         freeze(network, model.freeze, "model.freeze"),
     )
 

@@ -71,20 +71,26 @@ class _Parts:
 
 
 def load_to_train(
-    model: ModelSection, head: Head, labels: Sequence[str], *, vocabulary_texts: Callable[[], Iterable[str]] | None
+    model: ModelSection,
+    head: Head,
+    labels: Sequence[str],
+    *,
+    vocabulary_texts: Callable[[], Iterable[str]] | None,
+    seed: int = 0,
 ) -> LoadedModel:
     """A network over `labels` (none for a head without labels) to be trained, on the encoder that `model` names.
 
     The task head is taken from the source only when it was trained on exactly these labels in this order
     and for the same kind of task. From a model of nlpctl with other labels, the places of those that the two
     have in common are taken (models/extend.py). Otherwise the head is new. Everything else comes from the
-    source. Seed Paddle before the call. `vocabulary_texts` is called for from_scratch only.
+    source. Seed Paddle before the call; `seed` is for model.set_parameters alone. `vocabulary_texts` is called for
+    from_scratch only.
 
     Raises UserError when the model is missing, damaged, or config and weights do not belong together.
     """
     loaded = _from_scratch if model.from_scratch is not None else _from_source
     found = loaded(model, head, tuple(labels), vocabulary_texts)
-    return replace(found, changes=change_parameters(found.network, model, found.changes.added))
+    return replace(found, changes=change_parameters(found.network, model, found.changes.added, seed))
 
 
 def _from_scratch(

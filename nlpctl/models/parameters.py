@@ -10,12 +10,10 @@ from __future__ import annotations
 import fnmatch
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from nlpctl.errors import UserError
+from nlpctl.models.initial_values import value_for
 from nlpctl.names import nearest
 
 _RANGE = re.compile(r"(\d+)-(\d+)")
@@ -81,36 +79,21 @@ def count(parameters: Iterable[Any]) -> int:
     return sum(int(parameter.size) for parameter in {id(each): each for each in parameters}.values())
 
 
-def set_parameters(network: Any, values: Mapping[str, float | str], where: str) -> dict[str, list[str]]:
-    """Give parameters the values that `values` names: pattern to a number or a .npy file. Returns pattern to names.
+def set_parameters(network: Any, values: Mapping[str, float | str], where: str, seed: int = 0) -> dict[str, list[str]]:
+    """Set parameters as `values` says: pattern to a number, a .npy file or a distribution. Returns pattern to names.
 
-    Later patterns win. UserError, blaming `where`.PATTERN: nothing matches, or the file does not fit.
+    Later patterns win. What is drawn depends on `seed` and on the parameter's first name. UserError, blaming
+    `where`.PATTERN: nothing matches, or the value does not fit.
     """
     parameters = named(network)
+    first: dict[int, str] = {}
+    for name, parameter in parameters.items():
+        first.setdefault(id(parameter), name)
     done = {}
     for pattern, value in values.items():
         key = f"{where}.{pattern}"
         done[pattern] = select([pattern], parameters, key)
         for name in done[pattern]:
-            parameters[name].set_value(value_for(name, parameters[name].shape, value, key))
+            parameter = parameters[name]
+            parameter.set_value(value_for(first[id(parameter)], parameter.shape, value, key, seed))
     return done
-
-
-def value_for(name: str, shape: Sequence[int], value: float | str, where: str) -> np.ndarray:
-    """`value`, a number or a .npy file, as float32 of `shape` for the parameter `name`. UserError: it does not fit."""
-    if not isinstance(value, str):
-        return np.full(shape, value, np.float32)
-    try:
-        array = np.load(value, allow_pickle=False)
-    except (OSError, ValueError, EOFError) as error:
-        message = f"{Path(value).name} cannot be read ({error})"
-        raise UserError(message, where=where, hint="write it with numpy.save(FILE, array)") from None
-    if not isinstance(array, np.ndarray) or array.dtype.kind not in "fiu":
-        raise UserError(f"{Path(value).name} holds no array of numbers", where=where, hint="write it with numpy.save")
-    if array.shape != tuple(shape):
-        message = f"{Path(value).name} is {list(array.shape)}, but {name} is {list(shape)}"
-        raise UserError(message, where=where, hint="give an array of that shape, or a name that matches less")
-    if not np.isfinite(array).all():
-        message = f"{Path(value).name} holds NaN or infinite values"
-        raise UserError(message, where=where, hint="give finite numbers")
-    return array.astype(np.float32)

@@ -15,7 +15,8 @@ from nlpctl.config.schema import RuntimeSection
 from nlpctl.errors import UserError
 from nlpctl.files import staged_dir, staged_file, writing
 from nlpctl.layout import MANIFEST
-from nlpctl.models.parameters import select, value_for
+from nlpctl.models.initial_values import value_for
+from nlpctl.models.parameters import select
 from nlpctl.models.source import HUGGINGFACE_WEIGHTS, PADDLE_WEIGHTS, WEIGHTS, ModelSource, resolve_source, weights_file
 from nlpctl.models.sums import check_model_sums, write_model_sums
 from nlpctl.models.weights import Weights, read_weights_file, to_float32
@@ -106,10 +107,13 @@ def set_in_copy(
     values: Mapping[str, float | str],
     output: Path,
     *,
+    seed: int = 0,
     overwrite: bool = False,
     trust_edits: bool = False,
 ) -> dict[str, list[str]]:
-    """Write a copy of the model folder to `output` with new parameter values. `values`: pattern to number or .npy file.
+    """Write a copy of the model folder to `output` with new parameter values.
+
+    `values`: pattern to a number, a .npy file or a distribution, which is drawn from by `seed` and name.
 
     Names that hold the same values (tied parameters) are set together. Returns the changed names per pattern.
     Training state is not copied: it belongs to the old values.
@@ -124,9 +128,40 @@ def set_in_copy(
         owners = {twins[name] or name for name in chosen}
         done[pattern] = [name for name in arrays if name in chosen or (twins[name] or name) in owners]
         for name in done[pattern]:
-            array = value_for(name, arrays[name].shape, value, where)
+            array = value_for(twins[name] or name, arrays[name].shape, value, where, seed)
             integer = arrays[name].dtype.kind in "iu" and arrays[name].dtype != BFLOAT16
             arrays[name] = array.astype(arrays[name].dtype) if integer else array
+    _write_copy(source, arrays, output, overwrite)
+    return done
+
+
+def add_to_copy(
+    model: str,
+    name: str,
+    shape: Sequence[int],
+    value: float | str,
+    output: Path,
+    *,
+    seed: int = 0,
+    overwrite: bool = False,
+    trust_edits: bool = False,
+) -> None:
+    """Write a copy of the model folder to `output` with one more float32 parameter.
+
+    A network that creates a parameter of this name (Layer.create_parameter) loads and trains it; others leave it out.
+    `value` and `seed` as for `set_in_copy`. UserError: the name exists.
+    """
+    source = _folder_of(model)
+    arrays = dict(read_parameters(model, trust_edits=trust_edits))
+    if name in arrays:
+        hint = "choose another name; `nlpctl params set` changes its value"
+        raise UserError(f"there is a parameter {name} already, {list(arrays[name].shape)}", where="--name", hint=hint)
+    arrays[name] = value_for(name, shape, value, "--value", seed)
+    _write_copy(source, arrays, output, overwrite)
+
+
+def _write_copy(source: ModelSource, arrays: Mapping[str, np.ndarray], output: Path, overwrite: bool) -> None:
+    """Write the folder of `source` to `output` with `arrays` as its weights, and without training state."""
     _refuse_folder(output, source.folder, overwrite)
     _prepare()
     import paddle
@@ -140,7 +175,6 @@ def set_in_copy(
                 shutil.copyfile(file, folder / file.name)
         paddle.save({name: paddle.to_tensor(array) for name, array in arrays.items()}, str(folder / WEIGHTS))
         write_model_sums(folder, copied_from=source.folder)
-    return done
 
 
 def diff_parameters(

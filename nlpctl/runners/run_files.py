@@ -83,6 +83,9 @@ def sound_manifest(file: Path, damage: Damage) -> dict[str, Any]:
     if "parameters" in manifest and not _has_number(manifest["parameters"], "total"):
         wrong.append("parameters")
         del manifest["parameters"]
+    if "environment" in manifest and not _texts_by_name(manifest["environment"]):
+        wrong.append("environment")
+        del manifest["environment"]
     if content is not None and wrong:
         _tell(damage, file, f"missing or wrong: {', '.join(wrong)}")
     return manifest

@@ -218,7 +218,9 @@ def differences(records: Sequence[RunRecord]) -> dict[str, list[Difference]]:
         del recipe["training.output_dir"]  # differs in every run
     manifests = [record.manifest for record in records]
     environments = [
-        {name: manifest[name] for name in _ENVIRONMENT} | flat(manifest["versions"], "versions.")
+        {name: manifest[name] for name in _ENVIRONMENT}
+        | flat(manifest["versions"], "versions.")
+        | flat(manifest.get("environment", {}), "env.")
         for manifest in manifests
     ]
     reports = [flat({split: figures(report) for split, report in record.metrics.items()}) for record in records]
@@ -245,6 +247,8 @@ def facts(record: RunRecord) -> dict[str, Any]:
     told["error"] = (manifest["error"] or "").partition("\n")[0]
     told["command"] = " ".join(["nlpctl", *manifest["command"][1:]])
     told["resumed"] = ", ".join(f"{each['at']} (was {each['was']})" for each in manifest["resumed"])
+    origin = manifest.get("continues")
+    told["continues"] = f"{origin.get('run')}, after step {origin.get('step')}" if isinstance(origin, dict) else None
     told["data"] = ", ".join(manifest["data"])
     checkpoint = record.run.last_checkpoint()
     told["last checkpoint"] = None if checkpoint is None else checkpoint.name

@@ -34,6 +34,7 @@ from nlpctl.runtime.process import ProcessSetup, configure_paddle, prepare_proce
 from nlpctl.runtime.ranks import is_child
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.training.begin import begin_run
+from nlpctl.training.continuing import Finished, take_over
 from nlpctl.training.oom import recorded_division
 from nlpctl.training.sums import settle_checkpoints
 from nlpctl.upstream.parameter_names import fresh_parameter_names
@@ -45,6 +46,12 @@ if TYPE_CHECKING:
 # Settings that may change when a run is resumed: device, performance and output options.
 FREE_TO_CHANGE = ("runtime", "guards", "training.output_dir", "training.logging_dir", "training.disable_tqdm",
                   "training.dataloader_num_workers", "training.save_total_limit")  # fmt: skip
+# And when a finished run is continued: its length, the learning rate, and what is watched and saved.
+FREE_TO_CONTINUE = (*FREE_TO_CHANGE, "early_stopping", "training.num_train_epochs", "training.max_steps",
+                    "training.learning_rate", "training.lr_scheduler_type", "training.warmup_", "training.weight_decay",
+                    "training.max_grad_norm", "training.evaluation_strategy", "training.eval_steps",
+                    "training.save_strategy", "training.save_steps", "training.logging_",
+                    "training.report_to")  # fmt: skip
 
 Begin = Callable[[TrainingData | None], None]  # creates or resumes the run directory; see begin_run
 
@@ -58,9 +65,14 @@ class TrainResult:
 
 
 def train(
-    recipe: Recipe, *, resume: bool = False, overwrite: bool = False, command: Sequence[str] = ()
+    recipe: Recipe,
+    *,
+    resume: bool = False,
+    overwrite: bool = False,
+    origin: Finished | None = None,
+    command: Sequence[str] = (),
 ) -> TrainResult:
-    """Train as `recipe` says; the result is on disk in `recipe.run_dir`.
+    """Train as `recipe` says; the result is on disk in `recipe.run_dir`. `origin`: the finished run to go on from.
 
     Raises UserError for mistakes in recipe or data, before anything is written; RunFailed when the training itself
     fails; Interrupted after Ctrl-C. In the last two cases `resume=True` goes on from the last checkpoint to the same
@@ -75,9 +87,11 @@ def train(
     if is_child():
         _train_as_child(recipe, run, resume)
         return TrainResult(run, {})
-    _refuse_early(recipe, run, resume, overwrite)
+    _refuse_early(recipe, run, resume, overwrite, origin)
     facts = {"device": device, "processes": processes}
-    begin = functools.partial(begin_run, recipe, run, facts, command=command, resume=resume, overwrite=overwrite)
+    begin = functools.partial(
+        begin_run, recipe, run, facts, command=command, resume=resume, overwrite=overwrite, origin=origin
+    )
     if processes > 1:
         _train_in_processes(recipe, run, processes, begin, resume)
     else:
@@ -106,7 +120,7 @@ def _train_in_this_process(recipe: Recipe, run: RunDirectory, begin: Begin, resu
         begin(data)
         with run.recorded():
             _settle(recipe, run, resume)
-            _train(ready, run, resume)
+            _train(ready, run, take_over(run) or resume)
 
 
 def _read_data(recipe: Recipe, processes: int) -> TrainingData:
@@ -160,7 +174,7 @@ def _train_in_processes(recipe: Recipe, run: RunDirectory, processes: int, begin
     begin(None if recipe.data.dataset is not None else _read_data(recipe, processes))
     with run.recorded():
         _settle(recipe, run, resume)  # once, for all processes
-        code = _launch(recipe, run, processes, resume)
+        code = _launch(recipe, run, processes, take_over(run) or resume)
         if code == EXIT_INTERRUPTED:
             raise KeyboardInterrupt
         if code != EXIT_OK:
@@ -205,9 +219,13 @@ def _train_as_child(recipe: Recipe, run: RunDirectory, resume: bool) -> None:
 # -- what is refused before anything is read -------------------------------------------------
 
 
-def _refuse_early(recipe: Recipe, run: RunDirectory, resume: bool, overwrite: bool) -> None:
+def _refuse_early(
+    recipe: Recipe, run: RunDirectory, resume: bool, overwrite: bool, origin: Finished | None
+) -> None:
     """Checks that run before the data is read and Paddle is imported."""
     _refuse_network_of_compress(run)
+    if origin is not None:
+        _refuse_changed_origin(recipe, run, origin)
     run.check(resume=resume, overwrite=overwrite)
     if recipe.model.name_or_path is not None:
         check_edits(resolve_source(recipe.model.name_or_path), recipe)
@@ -233,14 +251,23 @@ def _device(recipe: Recipe, processes: int) -> str:
     return choose_device("cpu" if processes > 1 and not cards else recipe.runtime.device, cards)
 
 
+def _refuse_changed_origin(recipe: Recipe, run: RunDirectory, origin: Finished) -> None:
+    """UserError if a continued run would write into the finished one, or see its steps with other settings."""
+    if run.path.resolve() == origin.run.path.resolve():
+        hint = "leave out --output_dir, or name another folder"
+        raise UserError("the finished run itself is never changed", where="training.output_dir", hint=hint)
+    changed = _changed(origin.recipe, recipe, FREE_TO_CONTINUE)
+    if changed:
+        raise UserError(
+            f"the recipe differs from that of the finished run: {', '.join(changed)}",
+            where=recipe.where(changed[0]),
+            hint="leave it out; for other data or settings start a new run from the model: model.name_or_path",
+        )
+
+
 def _refuse_changed_recipe(recipe: Recipe, run: RunDirectory) -> None:
     """UserError if the recipe of a resumed run changed."""
-    began = flat(recipe_values(recipe_of(run.path), everything=True))
-    now = flat(recipe_values(recipe, everything=True))
-    changed = sorted(
-        name for name in began.keys() | now.keys()
-        if began.get(name) != now.get(name) and not name.startswith(FREE_TO_CHANGE)
-    )  # fmt: skip
+    changed = _changed(recipe_of(run.path), recipe, FREE_TO_CHANGE)
     if changed:
         raise UserError(
             f"the recipe changed since the run began: {', '.join(changed)}",
@@ -248,3 +275,12 @@ def _refuse_changed_recipe(recipe: Recipe, run: RunDirectory) -> None:
             hint=f"continue with the run's own values: `nlpctl train {run.path} --resume`, "
             "or train again with --overwrite",
         )
+
+
+def _changed(before: Recipe, after: Recipe, free: tuple[str, ...]) -> list[str]:
+    """The keys that differ, without those that begin like one of `free`."""
+    began, now = (flat(recipe_values(recipe, everything=True)) for recipe in (before, after))
+    return sorted(
+        name for name in began.keys() | now.keys()
+        if began.get(name) != now.get(name) and not name.startswith(free)
+    )  # fmt: skip

@@ -32,6 +32,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
+from nlpctl import console
+from nlpctl.config.library_environment import (
+    DETERMINISTIC_WORKSPACES,
+    WORKSPACE,
+    checked_environment,
+    known_variables,
+)
 from nlpctl.config.paddle_flags import flag_environment
 from nlpctl.config.schema import Recipe, RuntimeSection
 from nlpctl.errors import Problem, UserError
@@ -42,7 +49,6 @@ from nlpctl.runtime.ranks import is_child, local_size, rank, world_size
 
 # Both are known to GPU builds only; a CPU build ignores them and is deterministic without.
 DETERMINISTIC_FLAGS = {"FLAGS_cudnn_deterministic": "1", "FLAGS_embedding_deterministic": "1"}
-CUBLAS_WORKSPACE = {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}  # cuBLAS sums in a fixed order only with this
 MKL_SLOW_PATH = {"MKL_DEBUG_CPU_TYPE": "0"}  # MKL's own default
 
 # Known useless output: users cannot act on it.
@@ -107,6 +113,7 @@ def prepare_process(runtime: RuntimeSection, seed: int) -> ProcessSetup:
     if "paddle" in sys.modules:
         _require_in_effect(settings)
     else:
+        _tell_replaced(runtime.env, os.environ)
         os.environ.update({each.name: each.value for each in settings})
         _drop_useless_warnings()
     return ProcessSetup(_paddle_device(device), _threads(), rank(), world_size())
@@ -124,6 +131,14 @@ def plan_environment(
         automatic |= amd_variables(cpu)
     settings = [Setting(name, value, True) for name, value in explicit.items()]
     return settings + [Setting(name, value, False) for name, value in automatic.items() if name not in environ]
+
+
+def library_environment(runtime: RuntimeSection, environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables of CUDA, cuBLAS, cuDNN and NCCL in effect under `runtime`, also those that the user exported."""
+    asked = checked_environment(runtime.env)
+    if runtime.deterministic:
+        asked |= _deterministic_variables(asked)
+    return known_variables({**environ, **asked})
 
 
 def amd_variables(cpu: CpuInfo) -> dict[str, str]:
@@ -182,7 +197,7 @@ def _device_variables(runtime: RuntimeSection, device: str, environ: Mapping[str
 
 def _asked_variables(runtime: RuntimeSection, cpu: CpuInfo) -> dict[str, str]:
     """The variables that the recipe sets explicitly, except the device."""
-    asked = flag_environment(runtime.flags)
+    asked = {**flag_environment(runtime.flags), **checked_environment(runtime.env)}
     if runtime.deterministic:
         asked |= _deterministic_variables(asked)
     if runtime.threads is not None:
@@ -197,18 +212,33 @@ def _asked_variables(runtime: RuntimeSection, cpu: CpuInfo) -> dict[str, str]:
     return asked
 
 
-def _deterministic_variables(flags: Mapping[str, str]) -> dict[str, str]:
-    """Raises UserError if runtime.flags contradicts runtime.deterministic."""
+def _deterministic_variables(asked: Mapping[str, str]) -> dict[str, str]:
+    """What runtime.deterministic sets beside `asked`, the variables of runtime.flags and runtime.env.
+
+    Raises UserError if these contradict it.
+    """
     problems = [
         Problem(
             f"{name} is switched off, but runtime.deterministic is true", f"runtime.flags.{name}", "drop one of them"
         )
         for name, value in DETERMINISTIC_FLAGS.items()
-        if name in flags and flags[name] != value
+        if name in asked and asked[name] != value
     ]
+    workspace = asked.get(WORKSPACE, DETERMINISTIC_WORKSPACES[0])
+    if workspace not in DETERMINISTIC_WORKSPACES:
+        message = f"cuBLAS is not deterministic with {workspace}, but runtime.deterministic is true"
+        hint = f"write one of {', '.join(DETERMINISTIC_WORKSPACES)}, or drop one of them"
+        problems.append(Problem(message, f"runtime.env.{WORKSPACE}", hint))
     if problems:
         raise UserError(problems=problems)
-    return DETERMINISTIC_FLAGS | CUBLAS_WORKSPACE
+    return {**DETERMINISTIC_FLAGS, WORKSPACE: workspace}
+
+
+def _tell_replaced(variables: Mapping[str, str], environ: Mapping[str, str]) -> None:
+    """Note the variables of runtime.env that the user exported with another value: the recipe wins."""
+    for name, value in variables.items():
+        if environ.get(name, value) != value:
+            console.note(f"runtime.env: {name}={value} replaces {environ[name]} from the environment")
 
 
 def _require_in_effect(settings: list[Setting]) -> None:

@@ -41,6 +41,7 @@ from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import take_lock
 
 FORMAT = 1
+KEPT = ("continues", "time")  # facts of the manifest that a resumed run keeps
 OF_COMPRESS = {"made_by": "compress"}  # in the manifest of a network that `nlpctl compress` makes
 
 
@@ -173,11 +174,13 @@ class RunDirectory:
         """Write manifest and recipe of a new or resumed run in a locked folder."""
         started = _now()
         resumed_from: list[dict[str, Any]] = []
+        kept: dict[str, Any] = {}
         if self.manifest_file.exists():
             old = self.read_manifest()
             if not overwrite:
-                self._refuse_if_different(old, manifest)
+                self.refuse_if_different(old, manifest, "train again with --overwrite")
                 resumed_from = [*old["resumed"], {"at": started, "was": old["state"]}]
+                kept = {name: old[name] for name in KEPT if name in old}
                 started = old["started"]
         state = {
             "format": FORMAT,
@@ -191,7 +194,7 @@ class RunDirectory:
         }
         if overwrite:
             self._forget_progress()
-        self._write({**state, **manifest})  # before any other file: without it, this is not a run's folder
+        self._write({**state, **kept, **manifest})  # before any other file: without it, this is not a run's folder
         if overwrite:
             self._clear()
         self.checkpoints.mkdir(exist_ok=True)
@@ -237,20 +240,23 @@ class RunDirectory:
             os.close(self._lock)
             self._lock = None
 
-    def _refuse_if_different(self, old: Mapping[str, Any], new: Mapping[str, Any]) -> None:
-        """UserError if a resumed run would see other data or other batches; the caller compares the recipe."""
+    def refuse_if_different(self, old: Mapping[str, Any], new: Mapping[str, Any], otherwise: str) -> None:
+        """UserError if a run with the manifest `new`, which goes on from `old`, would see other data or other batches.
+
+        The caller compares the recipe. `otherwise`: for the hint.
+        """
         if old["processes"] != new["processes"]:
             raise UserError(
                 f"the run began with {old['processes']} process(es), not {new['processes']}: the batches would differ",
                 where=str(self.path),
-                hint=f"resume with {old['processes']}, or train again with --overwrite",
+                hint=f"resume with {old['processes']}, or {otherwise}",
             )
         changed = [name for name, digest in new["data"].items() if old["data"].get(name) != digest]
         if changed:
             raise UserError(
                 f"the data changed since the run began: {', '.join(changed)}",
                 where=str(self.path),
-                hint="restore the files, or train again with --overwrite",
+                hint=f"restore the files, or {otherwise}",
             )
 
     def _forget_progress(self) -> None:

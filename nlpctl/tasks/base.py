@@ -63,7 +63,9 @@ class Task(ABC):
 
     def build_model(self, texts: Texts | None) -> LoadedModel:
         """The network to train, as recipe.model says. `texts` gives the training text, for a vocabulary."""
-        return load_to_train(self.recipe.model, self.head(self.recipe), self.labels.names, vocabulary_texts=texts)
+        recipe = self.recipe
+        head, seed = self.head(recipe), recipe.training.seed
+        return load_to_train(recipe.model, head, self.labels.names, vocabulary_texts=texts, seed=seed)
 
     @classmethod
     def load_trained(cls, recipe: Recipe, source: str | Path) -> LoadedModel:

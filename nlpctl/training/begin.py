@@ -3,6 +3,7 @@ it."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -10,8 +11,10 @@ from nlpctl.config.dump import dump_recipe
 from nlpctl.config.paths import parameter_files
 from nlpctl.config.schema import Recipe
 from nlpctl.data.splits import TrainingData
+from nlpctl.runtime.process import library_environment
 from nlpctl.runtime.run_directory import RunDirectory, describe_run
 from nlpctl.runtime.versions import installed_versions
+from nlpctl.training.continuing import FACT, Finished
 
 
 def begin_run(
@@ -23,13 +26,19 @@ def begin_run(
     command: Sequence[str] = (),
     resume: bool,
     overwrite: bool,
+    origin: Finished | None = None,
 ) -> None:
     """Write recipe.yaml and manifest.json of a new or resumed training in `run`, and lock it.
 
-    `facts`: further entries of the manifest. `data`: None if child processes read the data. UserError as in
-    `RunDirectory.begin`.
+    `facts`: further entries of the manifest. `data`: None if child processes read the data. `origin`: the finished run
+    that this one continues, which must have seen the same data. UserError as in `RunDirectory.begin`.
     """
     files = [*(data.files if data else ()), *parameter_files(recipe.model)]
     known = describe_run(command, recipe.training.seed, files, installed_versions())
+    known["environment"] = library_environment(recipe.runtime, os.environ)
     manifest = {**facts, **known, "skipped_rows": data.skipped if data else {}}
+    if origin is not None:
+        manifest[FACT] = origin.fact()
+        otherwise = "start a new run from its model: model.name_or_path"
+        origin.run.refuse_if_different(origin.run.read_manifest(), manifest, otherwise)
     run.begin(manifest, dump_recipe(recipe), resume=resume, overwrite=overwrite)

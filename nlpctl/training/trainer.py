@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import paddle
+from paddle.optimizer.lr import LambdaDecay
 from paddlenlp.trainer import PrinterCallback, TrainerCallback, TrainingArguments
 from paddlenlp.trainer.trainer_callback import TrainerState
 from paddlenlp.trainer.trainer_utils import speed_metrics
@@ -229,6 +230,9 @@ class RecipeTrainer(GuardedTrainer):
         if checkpoint is not None:
             scaler = self.scaler if self.do_grad_scaling else None
             load_training_state(Path(checkpoint), self.optimizer, self.lr_scheduler, scaler)
+            if isinstance(self.lr_scheduler, LambdaDecay):
+                # A continued run has more steps, so the checkpoint's rate is that of another schedule.
+                self.lr_scheduler.last_lr = self.lr_scheduler.get_lr()
 
     def _load_rng_state(self, checkpoint: str) -> None:
         """Nothing to restore: SeedEveryStep derives all randomness from (seed, step)."""

@@ -27,7 +27,8 @@ TEXTS = {
     "nulls": "model: {from_scratch: {}}\ndata: {dataset: glue/cola, splits: {test: null, dev: validation}}\n"
     "compression: {strategy: null}\n",
     "lists of lists and of sections": "model: {name_or_path: x, tie: [[a, b], ['*.c', d.0-1]], freeze: a,\n"
-    "  add_tokens: words.txt, set_parameters: {'*.bias': 1e-3, a.b: values.npy, c: 2}}\ndata: {train: train.tsv}\n"
+    "  add_tokens: words.txt, set_parameters: {'*.bias': 1e-3, a.b: values.npy, c: 2,\n"
+    "  d: 'normal(0, 0.02)'}}\ndata: {train: train.tsv}\n"
     "optimizer: {layer_decay: 0.9, groups: [{match: [a, '*.b'], learning_rate: 1e-5}, {match: c, weight_decay: 0}]}\n",
     "lines": 'model: {name_or_path: x}\ndata: {train: train.tsv}\ntraining: {run_name: "a\\nb\\n\\n c\\t"}\n',
 }

@@ -107,16 +107,17 @@ def test_a_rank_that_fails_is_shown(work):
         "import csv, os\n"
         "def read(path):\n"
         "    if os.environ.get('PADDLE_TRAINER_ID') == '1':\n"
-        "        raise ValueError('the disk of the second machine')\n"
+        "        raise ValueError('the disk of the second machine, NCCL_DEBUG=' + os.environ['NCCL_DEBUG'])\n"
         "    with open(path) as stream:\n"
         "        yield from csv.DictReader(stream, delimiter='\\t')\n"
     )
     reader = ("--set", "data.reader=failing_reader:read", "--set", "training.output_dir=failing")
-    done = work.nlpctl("train", "recipe.yaml", *reader, "--nproc", "2")
+    done = work.nlpctl("train", "recipe.yaml", *reader, "--nproc", "2", "--set", "runtime.env.NCCL_DEBUG=WARN")
     assert done.returncode == 2, done.stderr  # a reader is the user's
-    assert "the disk of the second machine" in done.stderr and "process 1 of 2 failed" in done.stderr
+    assert "the disk of the second machine, NCCL_DEBUG=WARN" in done.stderr and "process 1 of 2 failed" in done.stderr
     assert "rank-1.log" in done.stderr and "Traceback" not in done.stderr
     assert work.manifest("failing")["state"] == "failed"
+    assert work.manifest("failing")["environment"]["NCCL_DEBUG"] == "WARN"
 
 
 def test_stopped_and_resumed(work, weights, two):

@@ -8,6 +8,7 @@ import pytest
 
 from nlpctl.errors import UserError
 from nlpctl.models.changes import freeze, parameter_counts, tie
+from nlpctl.models.initial_values import value_for
 from nlpctl.models.parameters import matching, named, select, set_parameters
 
 NAMES = [f"ernie.encoder.layers.{i}.{part}" for i in (0, 1, 2, 10) for part in ("norm1.weight", "linear1.bias")]
@@ -104,6 +105,57 @@ def test_values_that_do_not_fit(network, tmp_path, array, message):
     with pytest.raises(UserError, match=message):
         set_parameters(network, {"one.weight": str(tmp_path / "a.npy")}, "k")
     assert all((value == before[name]).all() for name, value in values(network).items())
+
+
+@pytest.mark.parametrize(
+    ("text", "mean", "std", "largest"),
+    [
+        ("normal(1, 0.5)", 1.0, 0.5, None),
+        ("normal(std=0.5, mean=-1)", -1.0, 0.5, None),
+        ("truncated_normal(0, 0.02)", 0.0, 0.0176, 0.04),  # cut at 2 standard deviations
+        ("uniform(-0.3, 0.3)", 0.0, 0.6 / 12**0.5, 0.3),
+        ("xavier_normal", 0.0, (2 / 600) ** 0.5, None),
+        ("xavier_uniform(2)", 0.0, 2 * (2 / 600) ** 0.5, 2 * (6 / 600) ** 0.5),
+        ("kaiming_normal", 0.0, (2 / 200) ** 0.5, None),
+        ("kaiming_uniform(1)", 0.0, (1 / 200) ** 0.5, (3 / 200) ** 0.5),
+        ("constant(0.25)", 0.25, 0.0, 0.25),
+    ],
+)
+def test_distributions(text, mean, std, largest):
+    array = value_for("a.weight", (200, 400), text, "k", seed=1)
+    assert array.dtype == np.float32 and array.shape == (200, 400)
+    assert array.mean() == pytest.approx(mean, abs=0.01) and array.std() == pytest.approx(std, rel=0.02, abs=1e-6)
+    assert largest is None or 0.98 * largest < np.abs(array).max() <= largest * (1 + 1e-6)
+
+
+def test_fans_are_those_of_paddle():
+    for kind, initializer in (("xavier_uniform", paddle.nn.initializer.XavierUniform()),
+                              ("kaiming_uniform", paddle.nn.initializer.KaimingUniform())):  # fmt: skip
+        for layer in (paddle.nn.Linear(30, 400), paddle.nn.Conv2D(20, 300, (3, 2))):
+            initializer(layer.weight)
+            ours = value_for("a", layer.weight.shape, kind, "k")
+            assert np.abs(ours).max() == pytest.approx(float(layer.weight.abs().max()), rel=0.01)
+
+
+def test_what_is_drawn_depends_on_seed_and_name_alone(tmp_path):
+    def drawn(patterns, seed=7):
+        network = Small()
+        set_parameters(network, patterns, "k", seed)
+        return values(network)
+
+    one = drawn({"one.weight": "normal(0,1)", "two.weight": "normal(0,1)", "out": "uniform(-1,1)"})
+    other = drawn({"out": "uniform(-1,1)", "*.weight": 3, "two.weight": "normal(0,1)"})
+    assert one["two.weight"].tobytes() == other["two.weight"].tobytes()
+    assert one["out.bias"].tobytes() == other["out.bias"].tobytes()
+    assert (one["one.weight"] != one["two.weight"]).all()
+    assert (drawn({"two.weight": "normal(0,1)"}, seed=8)["two.weight"] != one["two.weight"]).all()
+    shared = drawn({"alias": "normal(0,1)"})  # another name of two.bias
+    assert shared["two.bias"].tobytes() == drawn({"two.bias": "normal(0,1)"})["alias"].tobytes()
+
+
+def test_matrices_only_have_fans(network):
+    with pytest.raises(UserError, match=r"xavier_normal is for matrices, but one.bias is \[3\]"):
+        set_parameters(network, {"one": "xavier_normal"}, "k")
 
 
 def test_frozen_parameters_do_not_move_by_a_bit(network):

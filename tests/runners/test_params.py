@@ -11,7 +11,14 @@ import pytest
 from nlpctl.errors import UserError
 from nlpctl.models.families import Head
 from nlpctl.models.load import load_trained
-from nlpctl.runners.params import diff_parameters, export_parameters, list_parameters, read_parameters, set_in_copy
+from nlpctl.runners.params import (
+    add_to_copy,
+    diff_parameters,
+    export_parameters,
+    list_parameters,
+    read_parameters,
+    set_in_copy,
+)
 
 HUGGINGFACE = Path(__file__).parent.parent / "models" / "huggingface"
 CLASSIFIER = HUGGINGFACE / "bert-classifier"
@@ -54,6 +61,29 @@ def test_only_a_model_folder_is_replaced(tmp_path):
     for value in (1, 2):
         set_in_copy(str(run / "model"), {"classifier.bias": value}, tmp_path / "copy", overwrite=True)
     assert (read_parameters(str(tmp_path / "copy"))["classifier.bias"] == 2).all()
+
+
+def test_draws_do_not_depend_on_what_else_is_set(tmp_path):
+    first = {"classifier.weight": "normal(0, 0.02)", "*.norm1.weight": "uniform(0.5, 1)"}
+    set_in_copy(str(CLASSIFIER), first, tmp_path / "a", seed=3)
+    set_in_copy(str(CLASSIFIER), {"classifier.weight": "normal(0, 0.02)"}, tmp_path / "b", seed=3)
+    one, other = (read_parameters(str(tmp_path / name)) for name in "ab")
+    assert one["classifier.weight"].tobytes() == other["classifier.weight"].tobytes()
+    assert one["classifier.weight"].std() == pytest.approx(0.02, rel=0.5)
+    with pytest.raises(UserError, match="there is no distribution 'nrmal'"):
+        set_in_copy(str(CLASSIFIER), {"classifier.weight": "nrmal(0, 1)"}, tmp_path / "c")
+
+
+def test_a_parameter_is_added_and_the_model_still_loads(tmp_path):
+    add_to_copy(str(CLASSIFIER), "classifier.scale", (1, 4), "normal(0, 1)", tmp_path / "a", seed=5)
+    arrays = read_parameters(str(tmp_path / "a"))
+    assert arrays["classifier.scale"].shape == (1, 4) and arrays["classifier.scale"].dtype == np.float32
+    kept = read_parameters(str(CLASSIFIER))
+    assert all(np.array_equal(arrays[name], kept[name]) for name in kept) and len(arrays) == len(kept) + 1
+    with pytest.raises(UserError, match="there is a parameter classifier.scale already"):
+        add_to_copy(str(tmp_path / "a"), "classifier.scale", (1,), 0.0, tmp_path / "b")
+    loaded = load_trained(str(tmp_path / "a"), Head("SequenceClassification"))
+    assert loaded.ignored == ("classifier.scale",)
 
 
 def test_exported_arrays(tmp_path):

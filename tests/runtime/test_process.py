@@ -16,7 +16,7 @@ import pytest
 from nlpctl.config.schema import RuntimeSection
 from nlpctl.errors import UserError
 from nlpctl.runtime.cpu import CpuInfo, physical_cores
-from nlpctl.runtime.process import plan_environment
+from nlpctl.runtime.process import library_environment, plan_environment
 
 ZEN5 = CpuInfo("AuthenticAMD", "EPYC", ("avx2", "avx512f"))
 ZEN3 = CpuInfo("AuthenticAMD", "EPYC", ("avx2",))
@@ -83,6 +83,25 @@ def test_deterministic():
         plan(contradiction)
 
 
+def test_deterministic_keeps_a_workspace_that_is():
+    def workspace(value: str) -> RuntimeSection:
+        return RuntimeSection(deterministic=True, env={"CUBLAS_WORKSPACE_CONFIG": value})
+
+    assert plan(workspace(":16:8"), "gpu")["CUBLAS_WORKSPACE_CONFIG"] == ":16:8"
+    with pytest.raises(UserError, match="runtime.env.CUBLAS_WORKSPACE_CONFIG: cuBLAS is not deterministic with :0:0"):
+        plan(workspace(":0:0"))
+
+
+def test_the_recipes_variables_replace_the_users():
+    runtime = RuntimeSection(env={"NCCL_DEBUG": "INFO"})
+    exported = {"NCCL_DEBUG": "WARN", "NCCL_SHM_DISABLE": "1", "HOME": "/root"}
+    planned = plan(runtime, environ=exported)
+    assert planned["NCCL_DEBUG"] == "INFO" and "NCCL_SHM_DISABLE" not in planned
+    assert library_environment(runtime, exported) == {"NCCL_DEBUG": "INFO", "NCCL_SHM_DISABLE": "1"}
+    deterministic = library_environment(RuntimeSection(deterministic=True), {})
+    assert deterministic == {"CUBLAS_WORKSPACE_CONFIG": ":4096:8"}
+
+
 def test_cache_folder_is_made_and_must_be_ascii_and_writable(tmp_path):
     folder = tmp_path / "new" / "cache"
     assert plan(RuntimeSection(cache_dir=str(folder)))["PPNLP_HOME"] == str(folder)
@@ -116,6 +135,7 @@ print(json.dumps({{
     "omp": ctypes.CDLL(libs + "/libiomp5.so").omp_get_max_threads(),
     "flag": paddle.get_flags("FLAGS_check_nan_inf")["FLAGS_check_nan_inf"],
     "amd": os.environ.get("MKL_DEBUG_CPU_TYPE"),
+    "nccl": os.environ.get("NCCL_DEBUG"),
     "numbers": [random.random(), float(numpy.random.rand()), float(paddle.rand([1]))],
 }}))
 """
@@ -137,8 +157,10 @@ def test_in_effect_in_paddle_without_noise():
     assert (seen["device"], seen["omp"], seen["flag"], seen["amd"]) == ("cpu", 2, True, "0")
     assert seen["mkl"] == min(2, physical_cores())  # MKL itself starts no more threads than there are cores
     assert stderr == ""
-    again, _ = show(runtime)
+    again, stderr = show({**runtime, "env": {"NCCL_DEBUG": "INFO"}}, NCCL_DEBUG="WARN")
     assert again["numbers"] == seen["numbers"]
+    assert again["nccl"] == "INFO"
+    assert stderr == "runtime.env: NCCL_DEBUG=INFO replaces WARN from the environment\n"
 
 
 LATE = """

@@ -1,0 +1,38 @@
+"""`nlpctl train RUN --continue N`: the recipe of the longer run."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+from nlpctl.config.load import Override, load_recipe
+from nlpctl.config.recipe_of import recipe_of
+from nlpctl.errors import UserError
+from nlpctl.runtime.run_directory import RunDirectory
+from nlpctl.training.continuing import Finished, finished_run, require_finished
+
+FLAG = "--continue"
+_TOTAL = re.compile(r"-[\d.]+-(epochs|steps)")
+
+
+def run_to_continue(source: str) -> Finished:
+    """The finished run that `source` names: a run directory, or a recipe, whose training.output_dir it is."""
+    folder = Path(source)
+    run = RunDirectory(folder if folder.is_dir() else load_recipe(source, purpose="apply").run_dir)
+    require_finished(run)
+    return finished_run(run, recipe_of(run.path))
+
+
+def longer(finished: Finished, more: int) -> list[Override]:
+    """The changes of its recipe for `more` epochs; more steps where the recipe counts steps (training.max_steps).
+
+    The folder of the new run is named after the total: outputs/quickstart-13-epochs.
+    """
+    if more < 1:
+        raise UserError(f"{more} is no number of epochs", where=FLAG, hint="give 1 or more")
+    training = finished.recipe.training
+    name, unit = ("max_steps", "steps") if training.max_steps > 0 else ("num_train_epochs", "epochs")
+    total = f"{getattr(training, name) + more:g}"
+    folder = _TOTAL.sub("", os.path.abspath(finished.run.path)) + f"-{total}-{unit}"
+    return [Override(f"training.{name}", total, FLAG), Override("training.output_dir", folder, FLAG)]

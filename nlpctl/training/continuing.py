@@ -1,0 +1,117 @@
+"""Continuing a finished run for more epochs, in a run directory of its own. Imports no Paddle.
+
+The new run takes over the last checkpoint of the finished one (and the best one, if another), with the optimizer, the
+count of steps and the log. From then on it is an ordinary run: it is resumed like any other, and needs the finished
+run no more. The finished run is only read.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nlpctl import console
+from nlpctl.config.schema import Recipe
+from nlpctl.errors import UserError
+from nlpctl.files import staged_dir, write_text_atomic
+from nlpctl.layout import checkpoint_step
+from nlpctl.runtime.event_log import EventLog
+from nlpctl.runtime.run_directory import RunDirectory
+from nlpctl.training.sums import damage_of
+
+FACT = "continues"  # in the manifest of the new run
+_OPTIMIZER, _STATE = "optimizer.pdopt", "trainer_state.json"  # PaddleNLP's names
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A finished run that can go on: its recipe, and its last checkpoint, intact and with optimizer state."""
+
+    run: RunDirectory
+    recipe: Recipe
+    checkpoint: Path
+    best: str | None  # the name of the best checkpoint, where it will be needed
+
+    @property
+    def step(self) -> int:
+        """Completed steps at the checkpoint."""
+        return checkpoint_step(self.checkpoint)
+
+    def fact(self) -> dict[str, Any]:
+        """What the new run's manifest says."""
+        return {"run": str(self.run.path.resolve()), "step": self.step, "checkpoint": self.checkpoint.name,
+                "best": self.best}  # fmt: skip
+
+
+def require_finished(run: RunDirectory) -> None:
+    """UserError if there is no finished training in the folder."""
+    path = run.path
+    if run.is_of_compress:
+        hint = "to train it further, name it as model.name_or_path of a recipe"
+        raise UserError("this network was trained by `nlpctl compress`", where=str(path), hint=hint)
+    if not run.manifest_file.is_file():
+        hint = "give the run directory of a finished run, or its recipe"
+        raise UserError("there is no finished run to continue", where=str(path), hint=hint)
+    if not run.is_finished:
+        state = run.read_manifest()["state"]
+        raise UserError(f"the run is {state}", where=str(path), hint=f"finish it first: {run.to_go_on()}")
+
+def finished_run(run: RunDirectory, recipe: Recipe) -> Finished:
+    """The finished `run`, trained by `recipe`. UserError: it cannot go on."""
+    checkpoint = _last_checkpoint(run)
+    state = json.loads((checkpoint / _STATE).read_text(encoding="utf-8"))
+    _refuse_stopped_early(run, recipe, int(state["max_steps"]))
+    best = state.get("best_model_checkpoint") if recipe.training.load_best_model_at_end else None
+    return Finished(run, recipe, checkpoint, None if best is None else Path(best).name)
+
+
+def _last_checkpoint(run: RunDirectory) -> Path:
+    checkpoint = run.last_checkpoint()
+    new = "a new run can start from its model: model.name_or_path"
+    if checkpoint is None:
+        hint = f"it was trained with save_strategy: no, or they were deleted; {new}"
+        raise UserError("the run has no checkpoint, so its optimizer is lost", where=str(run.path), hint=hint)
+    if damage := damage_of(checkpoint):
+        raise UserError(f"the checkpoint is damaged: {damage}", where=str(checkpoint), hint=new)
+    if not (checkpoint / _OPTIMIZER).is_file():
+        why = "the checkpoint holds no optimizer state (training.ignore_save_lr_and_optim)"
+        raise UserError(why, where=str(checkpoint), hint=new)
+    return checkpoint
+
+
+def _refuse_stopped_early(run: RunDirectory, recipe: Recipe, planned: int) -> None:
+    """UserError for a run that early stopping ended: it would end again at the first evaluation."""
+    last = max((event["step"] for event in EventLog(run.events_file).read()), default=planned)
+    if recipe.early_stopping.patience is not None and last < planned:
+        hint = "to train further all the same, start a new run from its model: model.name_or_path"
+        raise UserError(f"early stopping ended the run after step {last} of {planned}", where=str(run.path), hint=hint)
+
+
+def take_over(run: RunDirectory) -> bool:
+    """Copy checkpoints and log of the run that the begun `run` continues; False if it continues none.
+
+    Does nothing if they were taken over already. UserError: the finished run is gone or has changed.
+    """
+    fact = run.read_manifest().get(FACT)
+    if fact is None:
+        return False
+    last = run.last_checkpoint()
+    if last is not None and checkpoint_step(last) >= fact["step"]:
+        return True
+    source = RunDirectory(Path(fact["run"]))
+    console.note(f"continuing {source.path} after step {fact['step']:,}")
+    names = [name for name in (fact["best"], fact["checkpoint"]) if name is not None]
+    for name in dict.fromkeys(names):
+        checkpoint = source.checkpoints / name
+        if damage := damage_of(checkpoint):
+            hint = "restore that run, or start a new one from a model: model.name_or_path"
+            raise UserError(f"the checkpoint to continue from is damaged: {damage}", where=str(checkpoint), hint=hint)
+    if source.events_file.is_file():
+        write_text_atomic(run.events_file, source.events_file.read_text(encoding="utf-8", errors="replace"))
+    for name in dict.fromkeys(names):  # the last one comes last: if it is there, everything is
+        with staged_dir(run.checkpoints / name) as folder:
+            shutil.copytree(source.checkpoints / name, folder, dirs_exist_ok=True)
+    return True

@@ -1,0 +1,122 @@
+"""Telling whether a loss falls at all, in spite of its noise. Imports no Paddle.
+
+The mean loss of the recent steps is compared with what a guess costs: the best constant answer, where the task knows
+it, or else the first steps of a network with new parameters. The verdict waits until the noise allows one:
+
+    fall = (guess - recent mean) / guess
+    learning   the fall is above LEAST_FALL by more than CERTAINTY standard errors
+    stuck      it is below LEAST_FALL by more than CERTAINTY standard errors
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+LEAST_FALL = 0.05  # share of the guess; a network that learns anything passes it within its first epoch or two
+CERTAINTY = 3.0  # standard errors
+EARLIEST = 100  # steps
+AFTER_WARMUP = 50  # steps at the full learning rate
+LATEST = 1000  # a long epoch need not be over
+FIRST, RECENT = 25, 500  # losses that stand for the start, and most of those that are compared with it
+EVERY = 25  # steps between two looks
+
+
+@dataclass(frozen=True)
+class Stuck:
+    """A loss that does not fall: the mean over the last `steps` steps up to `step`, and what a guess costs.
+
+    `constant`: whether that is the best constant answer; else it is the mean of the first steps. `jumps`: the losses
+    vary by more than a tenth of the guess.
+    """
+
+    step: int
+    steps: int
+    mean: float
+    guess: float
+    constant: bool
+    jumps: bool
+
+
+class LossCourse:
+    """The losses of a training, step by step, and the verdict on them."""
+
+    def __init__(self, constant: float | None, from_start: bool):
+        """`constant`: the loss of the best constant answer; None: unknown. `from_start`: whether the first steps may
+        stand for a guess, which needs new parameters and no earlier steps."""
+        self.constant = constant
+        self.from_start = from_start
+        self.learning: bool | None = None  # None: not decided
+        self._first: list[float] = []
+        self._recent: deque[float] = deque(maxlen=RECENT)
+        self._earliest = math.inf
+
+    def begin(self, total: int, warmup: int, per_epoch: int | None) -> None:
+        """The plan of the training, in steps: when it is fair to expect that the loss has fallen."""
+        shares = [total // 4, LATEST] if per_epoch is None else [max(total // 4, per_epoch), LATEST]
+        self._earliest = max(EARLIEST, warmup + AFTER_WARMUP, min(shares))
+
+    def add(self, step: int, loss: float) -> Stuck | None:
+        """The loss of a step, counted from 1. Returns the verdict "stuck" once, when it is certain."""
+        if self.learning is not None or (self.constant is None and not self.from_start):
+            return None
+        if len(self._first) < FIRST:
+            self._first.append(loss)
+        self._recent.append(loss)
+        if step < self._earliest or (step - int(self._earliest)) % EVERY:
+            return None
+        return self._judge(step)
+
+    def _judge(self, step: int) -> Stuck | None:
+        recent = list(self._recent)[-max(FIRST, min(len(self._recent) // 2, RECENT)) :]
+        mean, error = statistics.fmean(recent), _error(recent)
+        if self.constant is not None:
+            guess = self.constant
+        else:
+            guess, error = statistics.fmean(self._first), math.hypot(error, _error(self._first))
+        if not guess > 0 or not math.isfinite(mean):
+            return None
+        fall, error = (guess - mean) / guess, error / guess
+        if fall - CERTAINTY * error > LEAST_FALL:
+            self.learning = True
+        elif fall + CERTAINTY * error < LEAST_FALL:
+            self.learning = False
+            jumps = statistics.pstdev(recent) > 0.1 * guess
+            return Stuck(step, len(recent), mean, guess, self.constant is not None, jumps)
+        return None
+
+
+def _error(losses: Sequence[float]) -> float:
+    """The standard error of the mean."""
+    return statistics.stdev(losses) / math.sqrt(len(losses)) if len(losses) > 1 else math.inf
+
+
+def describe(stuck: Stuck) -> str:
+    """The verdict in one sentence."""
+    guess = "always giving the same answer costs" if stuck.constant else "it began with"
+    return (
+        f"the loss does not fall: {stuck.mean:.4f} over the last {stuck.steps} steps up to step {stuck.step}, "
+        f"where {guess} {stuck.guess:.4f}"
+    )
+
+
+def checks(
+    stuck: Stuck, run: str, *, learning_rate: float, batch: int, gradient: float | None, layers: bool
+) -> list[str]:
+    """What to check, in order. `run`: as the command line names it. `batch`: rows of a step. `gradient`: the usual
+    norm; None: unknown. `layers`: whether parameters are frozen."""
+    rate = f"learning rate, {learning_rate:.3g} at this step: "
+    rate += "the losses jump, so try a tenth of it" if stuck.jumps else "the losses hardly move, so try ten times more"
+    norm = "" if gradient is None else f", usually {gradient:.2g}"
+    frozen = "; parameters are frozen" if layers else ""
+    return [
+        f"labels and texts: does every row say what its label says? `nlpctl data inspect {run}`",
+        f"one batch: can the network learn it by heart? `nlpctl train {run} --overfit-batch`; if not, start from a "
+        "recipe that learns, such as quickstart, and change one thing at a time",
+        f"{rate}, and look at the warm-up and the optimizer",
+        f"batch, {batch} rows a step: a small one is noisy; more by per_device_train_batch_size or accumulation",
+        f"gradient{norm}, and initial values: `nlpctl params ls {run}` shows what is trained{frozen}",
+    ]

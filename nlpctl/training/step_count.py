@@ -1,0 +1,61 @@
+"""How the steps of a training are counted, told when it begins and written to its manifest. Imports no Paddle."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class StepCount:
+    """A step is one update of the weights, by `global_batch` rows over all processes.
+
+    `rows`: what batches are made of, windows where a task cuts examples; None for a stream, which counts steps only.
+    `examples`: the training examples. `drop_last`: the rest of an epoch, which fills no batch, is left out.
+    """
+
+    examples: int | None
+    rows: int | None
+    per_device: int
+    accumulation: int
+    processes: int
+    drop_last: bool
+    epochs: float
+    total: int
+    warmup: int
+
+    @property
+    def global_batch(self) -> int:
+        """Rows of a step."""
+        return self.per_device * self.accumulation * self.processes
+
+    @property
+    def per_epoch(self) -> int | None:
+        """Steps of an epoch: rounded up, since a smaller batch ends it, and down with `drop_last`."""
+        if self.rows is None:
+            return None
+        whole, rest = divmod(self.rows, self.global_batch)
+        return whole + (rest > 0 and not self.drop_last)
+
+    def to_json(self) -> dict[str, Any]:
+        """For the manifest."""
+        return {**asdict(self), "global_batch": self.global_batch, "per_epoch": self.per_epoch}
+
+    def describe(self) -> list[str]:
+        """For the console, line by line."""
+        batch = (
+            f"a step is {self.global_batch:,} rows: {self.per_device:,} at a time, {self.accumulation:,} times "
+            f"accumulated, {self.processes:,} {'process' if self.processes == 1 else 'processes'}"
+        )
+        warmup = f"warm-up in the first {self.warmup:,}" if self.warmup else "no warm-up"
+        if self.per_epoch is None:
+            return [batch, f"{self.total:,} steps of a stream, {warmup}"]
+        rows = f"{self.rows:,} rows" if self.rows == self.examples else f"{self.examples:,} examples ({self.rows:,} rows)"
+        epochs = f"{self.epochs:g} {'epoch' if self.epochs == 1 else 'epochs'}"
+        return [batch, f"{rows}: {self.per_epoch:,} steps an epoch{self._rest()}; {epochs}: {self.total:,} steps, {warmup}"]
+
+    def _rest(self) -> str:
+        rest = self.rows % self.global_batch
+        if not rest:
+            return ""
+        return f" ({rest:,} rows left out: dataloader_drop_last)" if self.drop_last else f" (the last has {rest:,} rows)"

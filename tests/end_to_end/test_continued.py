@@ -1,0 +1,117 @@
+"""Finished runs that go on for more epochs: as if they had been planned longer, and without harm to the first."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+import signal
+from pathlib import Path
+
+import pytest
+
+CONSTANT = "--lr_scheduler_type constant --warmup_ratio 0".split()
+
+
+def digests(folder: Path) -> dict[str, str]:
+    files = sorted(path for path in folder.rglob("*") if path.is_file())
+    return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
+
+
+def losses(work, name: str) -> list[tuple[int, float, float]]:
+    return [(each["step"], each["loss"], each["learning_rate"]) for each in work.events(name) if each["event"] == "log"]
+
+
+@pytest.fixture(scope="module")
+def whole(work):
+    """Six epochs at one learning rate."""
+    return work.train("six", *work.stepwise, *CONSTANT)
+
+
+@pytest.fixture(scope="module")
+def half(work):
+    """The first three of them, 24 steps."""
+    return work.train("half", *work.stepwise, *CONSTANT, "--num_train_epochs", "3")
+
+
+def test_it_ends_as_one_long_run(work, whole, half, same_bits):
+    before = digests(half)
+    done = work.nlpctl("train", "half", "--continue", "3")
+    assert done.returncode == 0, done.stderr
+    longer = work / "half-6-epochs"
+    assert same_bits(longer, whole) and losses(work, longer.name) == losses(work, "six")
+    assert digests(half) == before
+    fact = work.manifest(longer.name)["continues"]
+    assert fact == {"run": str(half), "step": 24, "checkpoint": "checkpoint-24", "best": None}
+    assert "after step 24" in done.stderr and json.loads((longer / "metrics.json").read_text())["dev"]
+    assert "half, after step 24" in work.nlpctl("runs", "show", longer).stdout
+    shutil.rmtree(longer / "model")  # not finished any more: nothing to go on from
+    done = work.nlpctl("train", longer, "--continue", "1")
+    assert done.returncode == 2 and "finish it first" in done.stderr
+
+
+def test_killed_it_is_resumed_like_any_run(work, whole, half, same_bits):
+    words = ("train", "half", "--continue", "3", "--output_dir", "killed")
+    work.end(work.start(*words), (work / "killed/checkpoints/checkpoint-27").exists, signal.SIGKILL)
+    work.train("killed", "--resume", recipe="killed")
+    assert same_bits(work / "killed", whole) and work.manifest("killed")["continues"]["step"] == 24
+
+    for file in (work / "killed").iterdir():  # as a kill leaves it before anything was taken over
+        if file.name not in ("manifest.json", "recipe.yaml"):
+            shutil.rmtree(file) if file.is_dir() else file.unlink()
+    manifest = work.manifest("killed")
+    (work / "killed" / "manifest.json").write_text(json.dumps({**manifest, "state": "running", "ended": None}))
+    work.train("killed", "--resume", recipe="killed")
+    assert same_bits(work / "killed", whole) and losses(work, "killed") == losses(work, "six")
+
+
+def test_the_schedule_is_that_of_the_longer_run(work, base):
+    """Linear with warm-up: after 48 of 64 steps about a quarter of the rate is left. The best model of all
+    epochs is kept."""
+    done = work.nlpctl("train", "recipe.yaml", "--continue", "2", "--logging_steps", "1")
+    assert done.returncode == 0, done.stderr
+    rates = {step: rate for step, _, rate in losses(work, "base-8-epochs")}
+    assert rates[48] == pytest.approx(0.0, abs=1e-9)  # of the first run
+    assert rates[49] == pytest.approx(1e-2 * (64 - 49) / (64 - 6), rel=1e-3) and rates[64] == pytest.approx(0, abs=1e-9)
+    scores = [each["eval_accuracy"] for each in work.events("base-8-epochs") if each["event"] == "evaluate"]
+    assert len(scores) == 8
+    model = json.loads((work / "base-8-epochs" / "metrics.json").read_text())
+    assert model["dev"]["accuracy"] == pytest.approx(max(scores))
+
+
+def test_a_stream_goes_on(work, same_bits):
+    stream = (
+        "--set data.streaming=true --set data.labels=neg,pos --set data.shuffle_buffer=20 --evaluation_strategy no "
+        "--save_strategy steps --save_steps 5 --no-load_best_model_at_end"
+    ).split()
+    long = work.train("stream-15", *stream, *CONSTANT, "--max_steps", "15")
+    work.train("stream-10", *stream, *CONSTANT, "--max_steps", "10")
+    done = work.nlpctl("train", "stream-10", "--continue", "5", "--output_dir", "stream-more")
+    assert done.returncode == 0, done.stderr
+    assert same_bits(work / "stream-more", long)
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("recipe.yaml", "--continue", "0"), "0 is no number of epochs"),
+        (("half", "--continue", "1", "--per_device_train_batch_size", "4"), "per_device_train_batch_size"),
+        (("half", "--continue", "1", "--set", "data.train=dev.tsv"), "data.train"),
+        (("half", "--continue", "1", "--output_dir", "half"), "the finished run itself is never changed"),
+        (("elsewhere.yaml", "--continue", "1"), "there is no finished run to continue"),
+    ],
+)
+def test_refusals(work, half, base, words, message):
+    (work / "elsewhere.yaml").write_text("extends: recipe.yaml\ntraining: {output_dir: nowhere}\n")
+    done = work.nlpctl("train", *words)
+    assert done.returncode == 2 and message in done.stderr, done.stderr
+
+
+def test_what_was_not_kept_cannot_go_on(work, half):
+    copy = shutil.copytree(half, work / "lost")
+    (copy / "checkpoints" / "checkpoint-24" / "optimizer.pdopt").write_bytes(b"x")
+    done = work.nlpctl("train", "lost", "--continue", "1")
+    assert done.returncode == 2 and "the checkpoint is damaged: optimizer.pdopt" in done.stderr
+    shutil.rmtree(copy / "checkpoints")
+    done = work.nlpctl("train", "lost", "--continue", "1")
+    assert done.returncode == 2 and "has no checkpoint" in done.stderr and "model.name_or_path" in done.stderr
