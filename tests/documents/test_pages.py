@@ -6,34 +6,57 @@ network, a card or files of the reader's says so in the page; it is not run, and
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
+import threading
 import warnings
 from pathlib import Path
 
 import pages
 import pytest
+from command_lines import CommandLines, needs_a_fresh_interpreter
 
 from nlpctl.config.library import shipped_recipes
 
+# Stands in for `nlpctl`: adds what makes a command short, and has it run in a process that finds Paddle imported.
 SHIM = """\
-#!/usr/bin/env bash
-more=()
-given=" $* "
-want() { [[ "$given" == *" $1 "* ]] || more+=("$1" "$2"); }
-case "$1" in
-  train) want --threads 1; [[ -n "$WHOLE" || "$given" == *" --resume "* ]] || want --max_steps 2 ;;
-  export) want --rows 16 ;;
-  bench) want --rows 16; want --rounds 1 ;;
-  compress)
-    want --batch_sizes 1
-    [[ "$given" == *dynabert* || "$given" == *distill* || "$given" == *qat* ]] && want --max_steps 2
-    ;;
-esac
-exec "%s" -m nlpctl "$@" "${more[@]}"
+#!{python} -IS
+import json, os, socket, subprocess, sys
+words = sys.argv[1:]
+def want(flag, value):
+    if flag not in words:
+        words.extend([flag, value])
+whole = bool(os.environ.get("WHOLE"))
+if words[0] == "train" and not whole and "--resume" not in words:
+    want("--max_steps", "2")
+if words[0] in ("export", "bench"):
+    want("--rows", "16")
+if words[0] == "bench":
+    want("--rounds", "1")
+if words[0] == "compress":
+    want("--batch_sizes", "1")
+    if any(name in " ".join(words) for name in ("dynabert", "distill", "qat")):
+        want("--max_steps", "2")
+own = [{python!r}, "-m", "nlpctl", *words]
+if whole or words[0] == "serve" or words[:2] == ["runs", "board"]:
+    os.execv(own[0], own)
+given = sys.stdin.read()
+with socket.socket(socket.AF_UNIX) as line:
+    line.connect({address!r})
+    asked = {{"words": words, "folder": os.getcwd(), "stdin": given, "env": dict(os.environ)}}
+    line.sendall(json.dumps(asked).encode() + b"\\n")
+    answer = json.loads(line.makefile("rb").readline())
+if answer is None:
+    sys.exit(subprocess.run(own, input=given, text=True).returncode)
+sys.stdout.write(answer["out"])
+sys.stderr.write(answer["err"])
+sys.exit(answer["code"] if answer["code"] >= 0 else 128 - answer["code"])
 """
 # Each line ends with the folder and the exported variables for the next one.
 AFTER = '\nended=$?\n{ pwd; export -p; } > "$STATE"\nexit $ended'
@@ -80,8 +103,8 @@ def test_every_recipe_of_a_question_is_in_the_answers() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("page", [page for page in pages.pages() if english(page) == page and pages.lines_of(page)])
-def test_the_commands_of_a_page_run_in_order(page: str, tmp_path: Path) -> None:
-    shell = Shell(tmp_path)
+def test_the_commands_of_a_page_run_in_order(page: str, tmp_path: Path, with_paddle: CommandLines) -> None:
+    shell = Shell(tmp_path, with_paddle)
     try:
         for line in pages.lines_of(page):
             if line.needs is not None:
@@ -92,18 +115,24 @@ def test_the_commands_of_a_page_run_in_order(page: str, tmp_path: Path) -> None:
             assert "Traceback" not in done.stderr, line.where
     finally:
         shell.close()
+        shell.listening.close()
 
 
 class Shell:
     """Runs lines one after the other; each starts where the last one ended."""
 
-    def __init__(self, scratch: Path):
+    def __init__(self, scratch: Path, lines: CommandLines):
         (scratch / "bin").mkdir()
         (scratch / "work").mkdir()
+        self.scratch, self.lines, self.servers = scratch, lines, []
+        self.listening = socket.socket(socket.AF_UNIX)
+        address = tempfile.mktemp(prefix="nlpctl-")  # the path of a socket has at most 107 bytes
+        self.listening.bind(address)
+        self.listening.listen()
+        threading.Thread(target=self.answer, daemon=True).start()
         shim = scratch / "bin" / "nlpctl"
-        shim.write_text(SHIM % sys.executable)
+        shim.write_text(SHIM.format(python=sys.executable, address=address))
         shim.chmod(0o755)
-        self.scratch, self.servers = scratch, []
         self.state = scratch / "state"
         self.state.write_text(f"{scratch / 'work'}\n")
         search = os.pathsep.join([str(scratch / "bin"), str(Path(sys.executable).parent), os.environ["PATH"]])
@@ -112,13 +141,29 @@ class Shell:
         self.env = {**os.environ, **proxies, "NO_PROXY": "localhost,127.0.0.1", "no_proxy": "localhost,127.0.0.1",
                     "PATH": search, "PYTHONPATH": paths, "STATE": str(self.state)}  # fmt: skip
 
+    def answer(self) -> None:
+        """Run what the shim asks for, until the socket closes."""
+        while True:
+            try:
+                line, _ = self.listening.accept()
+            except OSError:
+                return
+            with line:
+                asked = json.loads(line.makefile("rb").readline())
+                ended = self.lines.run(asked["words"], Path(asked["folder"]), asked["stdin"], asked["env"])
+                result = {"code": ended.code, "out": ended.out, "err": ended.err}
+                line.sendall(json.dumps(None if needs_a_fresh_interpreter(ended) else result).encode() + b"\n")
+
     def run(self, text: str) -> subprocess.CompletedProcess[str]:
         folder, _, exported = self.state.read_text().partition("\n")
         whole = "1" if "timeout" in text else ""  # what is stopped early has to be there long enough
         text = f"{exported}WHOLE={whole}; export WHOLE\n{text}{AFTER}"
         if re.search(r"nlpctl (serve|runs board)", text):
             return self.serve(text, folder)
-        return subprocess.run(["bash", "-c", text], cwd=folder, env=self.env, capture_output=True, text=True)
+        with open(os.devnull) as nothing:
+            return subprocess.run(
+                ["bash", "-c", text], cwd=folder, env=self.env, stdin=nothing, capture_output=True, text=True
+            )
 
     def serve(self, text: str, folder: str) -> subprocess.CompletedProcess[str]:
         """Start a line that serves, and leave it running until the next one that does, or the end of the page."""
@@ -140,6 +185,7 @@ class Shell:
         return subprocess.CompletedProcess(text, 99, "", "it never said where it listens: " + log.read_text())
 
     def close(self) -> None:
+        """End what serves."""
         for server in self.servers:
             try:
                 os.killpg(server.pid, signal.SIGINT)
