@@ -58,7 +58,7 @@ def sections(text: str) -> list[Section]:
 
 def code(text: str) -> Counter[str]:
     """The pieces of code in a text, without comments, which are translated."""
-    return Counter(piece for piece in re.findall(r"`([^`]+)`", text) if not piece.startswith("#"))
+    return Counter(" ".join(piece.split()) for piece in re.findall(r"`([^`]+)`", text) if not piece.startswith("#"))
 
 
 def figures(text: str) -> Counter[str]:
