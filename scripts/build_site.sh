@@ -23,11 +23,14 @@ if [ "$(cat "$VENV/.installed" 2>/dev/null)" != "$wanted" ]; then
     printf '%s' "$wanted" >"$VENV/.installed"
 fi
 
+export NO_MKDOCS_2_WARNING=1
 without_network=""
 if unshare -rn true 2>/dev/null; then
     without_network="unshare -rn"
 fi
+: >"$VENV/install.log"
 for config in mkdocs.yml mkdocs.zh-CN.yml; do # the English build empties site/, so it comes first
-    NO_MKDOCS_2_WARNING=1 $without_network "$VENV/bin/python" -m mkdocs --quiet build --strict --config-file "$config"
+    # Not with --quiet: strict mode would no longer see the warnings.
+    run_logged "mkdocs build" $without_network "$VENV/bin/python" -m mkdocs build --strict --config-file "$config"
 done
 "$VENV/bin/python" scripts/site/check.py site

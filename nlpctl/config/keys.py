@@ -27,6 +27,7 @@ from nlpctl.config.schema import (
 )
 from nlpctl.config.task_sections import (
     DecodeSection,
+    FewShotSection,
     LossSection,
     MaskingSection,
     PromptSection,
@@ -42,6 +43,7 @@ SECTIONS: Mapping[str, type] = {
     "decode": DecodeSection,
     "masking": MaskingSection,
     "prompt": PromptSection,
+    "few_shot": FewShotSection,
     "retrieval": RetrievalSection,
     "loss": LossSection,
     "training": TrainingSection,

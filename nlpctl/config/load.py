@@ -22,6 +22,7 @@ from nlpctl.config.paths import absolute, resolve_paths
 from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode, merge, parse_yaml
 from nlpctl.config.reading import Findings
 from nlpctl.config.schema import DataSection, ModelSection, Origin, Recipe
+from nlpctl.config.settled import as_trained
 from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.errors import UserError
 from nlpctl.names import nearest
@@ -73,7 +74,7 @@ def _resolved(tree: TableNode, path: Path | None, purpose: Purpose, findings: Fi
     findings.problems += check(recipe, purpose, findings.broken)
     if findings.problems:
         raise UserError(problems=findings.problems)
-    return recipe
+    return as_trained(recipe) if purpose == "apply" else recipe
 
 
 def _absolute_output_dir(training: Any) -> Any:

@@ -52,6 +52,7 @@ RANGES: Mapping[str, Range] = {
     "loss.focal_alpha": SHARE,
     "loss.label_smoothing": SHARE,
     "masking.probability": Range(0, 1, above=True),
+    "few_shot.pairs": COUNT,
     "retrieval.embedding_size": COUNT,
     "retrieval.scale": POSITIVE,
     "retrieval.margin": NOT_NEGATIVE,

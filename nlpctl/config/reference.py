@@ -19,6 +19,7 @@ from nlpctl.config.keys import SECTIONS, Key, all_keys
 from nlpctl.config.managed import MANAGED
 from nlpctl.config.tasks import KNOWN_TASKS
 from nlpctl.config.tasks.info import TaskInfo
+from nlpctl.errors import UserError
 
 DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
 CHINESE_WORDS = Path(__file__).resolve().parent / "data" / "reference.zh-CN.yaml"
@@ -104,18 +105,24 @@ class English:
 
 
 class Chinese(English):
-    """The same in Chinese. A word that the catalogue lacks is a KeyError with the key's path."""
+    """The same in Chinese."""
 
     def __init__(self) -> None:
         self.words = yaml.safe_load(CHINESE_WORDS.read_text(encoding="utf-8"))
         for name in ("intro", "table", "colon", "comma", "scores", "managed_by_nlpctl"):
             setattr(self, name, self.words[name])
 
+    def word(self, kind: str, name: str) -> str:
+        """An entry of the catalogue. Raises UserError if there is none."""
+        if name not in self.words[kind]:
+            raise UserError("a key without Chinese words", f"{CHINESE_WORDS}, {kind}: {name}", "add them there")
+        return self.words[kind][name]
+
     def task(self, task: TaskInfo) -> str:
-        return self.words["tasks"][task.name]
+        return self.word("tasks", task.name)
 
     def section(self, name: str) -> str:
-        return self.words["sections"][name]
+        return self.word("sections", name)
 
     def type_text(self, key: Key) -> str:
         """The catalogue's words for the parts of a type; names of choices stay."""
@@ -125,10 +132,10 @@ class Chinese(English):
         return text.replace(": ", self.colon).replace(", ", self.comma)
 
     def meaning(self, key: Key) -> str:
-        return self.words["keys"][shared_entry(key.dotted)]
+        return self.word("keys", shared_entry(key.dotted))
 
     def managed(self, dotted: str) -> str:
-        return self.words["managed"][dotted]
+        return self.word("managed", dotted)
 
 
 def shared_entry(dotted: str) -> str:
@@ -185,7 +192,11 @@ def _default(value: Any) -> str:
 
 def main() -> int:
     """Writes the pages, or with --check says whether they are up to date. Returns the exit code."""
-    wanted = {DOCS / name: reference(words()) for name, words in PAGES.items()}
+    try:
+        wanted = {DOCS / name: reference(words()) for name, words in PAGES.items()}
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
     old = [path for path, text in wanted.items() if not path.is_file() or path.read_text(encoding="utf-8") != text]
     if "--check" in sys.argv[1:]:
         hint = f"out of date: run python -m nlpctl.config.reference ({', '.join(map(str, old))})"

@@ -23,6 +23,7 @@ from nlpctl.config.distillation_section import DistillationSection
 from nlpctl.config.model_section import ModelSection
 from nlpctl.config.task_sections import (
     DecodeSection,
+    FewShotSection,
     LossSection,
     MaskingSection,
     PromptSection,
@@ -262,6 +263,7 @@ class Recipe:
     decode: DecodeSection
     masking: MaskingSection
     prompt: PromptSection
+    few_shot: FewShotSection
     retrieval: RetrievalSection
     loss: LossSection
     training: Any  # TrainingSection

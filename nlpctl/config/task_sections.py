@@ -51,6 +51,23 @@ class PromptSection:
 
 
 @dataclass(frozen=True)
+class FewShotSection:
+    """Few-shot classification: how a handful of examples teaches the encoder."""
+
+    method: Literal["prompt", "contrastive", "auto"] = key(
+        "prompt",
+        "prompt: a language model fills the gap of prompt.template. contrastive: pairs of rows with equal and with "
+        "different labels train a sentence encoder, and a logistic regression reads its vectors (Tunstall et al., "
+        "2022). auto: prompt if there is a template and the weights hold a language-model head, else contrastive; "
+        "train says which, and why.",
+    )
+    pairs: int = key(20, "contrastive: pairs per row and epoch with an equal label, and as many with another.")
+    pooling: Literal["mean", "cls"] = key(
+        "mean", "contrastive: the vector of a text, the mean over its tokens or its first token's."
+    )
+
+
+@dataclass(frozen=True)
 class RetrievalSection:
     """Semantic indexing: how texts become vectors, and the loss over the negatives of a batch."""
 

@@ -55,7 +55,7 @@ def open_network(recipe: Recipe, setup: ProcessSetup, source: str) -> TrainedMod
 
 def load_network(recipe: Recipe, source: str) -> TrainedModel:
     """The network of `source` with its task, whatever recipe.inference says."""
-    model = task_class(recipe.task).load_trained(recipe, source)
+    model = task_class(recipe.task).of(recipe).load_trained(recipe, source)
     check_length(model.network, recipe.data.max_seq_length, recipe.where("data.max_seq_length"))
     task = make_task(recipe, LabelSet(model.labels), model.thresholds)
     encoder = build_encoder(model.tokenizer, recipe.data.tokenizer)

@@ -44,8 +44,12 @@ KEPT = (
     "decode",
     "masking",
     "prompt",
+    "few_shot.method",
+    "few_shot.pooling",
     "retrieval",
 )
+# Sections that folders of older versions lack. Their defaults are what those versions did.
+_ADDED = ("few_shot",)
 
 
 @dataclass(frozen=True)
@@ -131,7 +135,8 @@ def read_card(folder: Path) -> ModelCard:
         )
     sections = {name: value for name, value in task.items() if isinstance(value, dict)}
     wrong = [name for name, kind in {"task": str, "trained": bool}.items() if not isinstance(task.get(name), kind)]
-    wrong += [dotted for dotted in KEPT if not _holds(sections, *dotted.split("."))]
+    wanted = [dotted for dotted in KEPT if dotted.split(".")[0] in sections or dotted.split(".")[0] not in _ADDED]
+    wrong += [dotted for dotted in wanted if not _holds(sections, *dotted.split("."))]
     if wrong:
         raise UserError(f"is incomplete or damaged ({wrong[0]})", where=str(task_file), hint=_AGAIN)
     labels, thresholds = read_labels(folder)

@@ -33,8 +33,8 @@ def two_tower(encoder_class: type, pooling: Literal["cls", "mean"], embedding_si
             encoder = encoder_class(config)
             drop_pooler(encoder)
             setattr(self, self.base_model_prefix, encoder)
-            width = encoder.sequence_size if isinstance(encoder, Encoder) else config.hidden_size
-            self.projection = None if embedding_size is None else nn.Linear(width, embedding_size)
+            self.width = encoder.sequence_size if isinstance(encoder, Encoder) else config.hidden_size
+            self.projection = None if embedding_size is None else nn.Linear(self.width, embedding_size)
 
         def forward(
             self,

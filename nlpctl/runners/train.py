@@ -20,6 +20,8 @@ from nlpctl.config.checks import refuse_half_precision_on_cpu
 from nlpctl.config.dump import flat, recipe_values
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
+from nlpctl.config.tasks import task_info
+from nlpctl.config.tasks.info import load
 from nlpctl.data.examples import require_full_batch
 from nlpctl.data.splits import TrainingData, read_training_data
 from nlpctl.data.task_rows import task_rows
@@ -79,6 +81,7 @@ def train(
     weights as an uninterrupted run. In one of several processes, which `launch` started, the result has no scores: the
     parent has them.
     """
+    recipe = settled(recipe)
     run = RunDirectory(recipe.run_dir)
     processes = processes_wanted(recipe.runtime)
     device = _device(recipe, processes)
@@ -98,6 +101,12 @@ def train(
         _train_in_this_process(recipe, run, begin, resume)
     _report(run)
     return TrainResult(run, json.loads(run.metrics_file.read_text(encoding="utf-8")))
+
+
+def settled(recipe: Recipe) -> Recipe:
+    """`recipe` with what only the files of its model decide; the run directory holds this one."""
+    settle = task_info(recipe.task).settle
+    return recipe if settle is None else load(settle)(recipe)
 
 
 def _report(run: RunDirectory) -> None:

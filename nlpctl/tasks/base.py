@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -19,6 +20,7 @@ from nlpctl.config.tasks import task_info
 from nlpctl.config.tasks.info import load_class
 from nlpctl.data.collate import Batch
 from nlpctl.data.labels import LabelSet
+from nlpctl.data.places import FeatureList
 from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.models.families import Head
 from nlpctl.models.load import LoadedModel, load_to_train, load_trained
@@ -54,6 +56,11 @@ class Task(ABC):
         """As recipes write it."""
         return self.recipe.task
 
+    @classmethod
+    def of(cls, recipe: Recipe) -> type[Task]:
+        """The class that does what `recipe` asks for, where a task has several methods."""
+        return cls
+
     # -- the network -------------------------------------------------------------------------
 
     @staticmethod
@@ -76,6 +83,13 @@ class Task(ABC):
         """Collect statistics of the training examples for the loss; called before training, never for a stream."""
         return None
 
+    def complete(self, network: paddle.nn.Layer, encoder: TextEncoder) -> None:
+        """Set what no gradient trains, such as a head that is fitted to the encoder's vectors of the training examples.
+
+        Called in training before the network is scored or saved, in every process; a function of the parameters.
+        """
+        return
+
     # -- from examples to batches ------------------------------------------------------------
 
     def check_data(self, split: str, examples: Sequence[Any], encoder: TextEncoder) -> None:
@@ -88,6 +102,10 @@ class Task(ABC):
         Every part has `byte_length`, by which batches are sorted.
         """
         return (example,)
+
+    def training_features(self, examples: Sequence[Any], encoder: TextEncoder) -> FeatureList:
+        """What batches are made of in training with the task's own loss; not called for a stream."""
+        return FeatureList(examples, functools.partial(self.features, encoder=encoder))
 
     @abstractmethod
     def collator(self, encoder: TextEncoder, *, labelled: bool) -> Callable[[Sequence[Any]], Batch]:
@@ -176,7 +194,7 @@ def task_class(name: str) -> type[Task]:
 
 def make_task(recipe: Recipe, labels: LabelSet, thresholds: tuple[float, ...] | None = None) -> Task:
     """The task that `recipe` names."""
-    return task_class(recipe.task)(recipe, labels, thresholds)
+    return task_class(recipe.task).of(recipe)(recipe, labels, thresholds)
 
 
 def as_tuple(outputs: paddle.Tensor | tuple[paddle.Tensor, ...]) -> tuple[paddle.Tensor, ...]:

@@ -16,7 +16,8 @@ from nlpctl.models.families import Head
 from nlpctl.models.load import LoadedModel
 from nlpctl.models.masked_lm import mixed
 from nlpctl.models.prompt import LabelWords, PromptClassifier, PromptEncoder
-from nlpctl.tasks.base import Texts
+from nlpctl.tasks.base import Task, Texts
+from nlpctl.tasks.contrastive import ContrastiveClassification
 from nlpctl.tasks.sequence_classification import SequenceClassification
 
 
@@ -24,6 +25,10 @@ class FewShotClassification(SequenceClassification):
     """Loss, scores and answers are those of sequence classification; the logits are those of the labels' words."""
 
     shortens = False
+
+    @classmethod
+    def of(cls, recipe: Recipe) -> type[Task]:
+        return ContrastiveClassification if recipe.few_shot.method == "contrastive" else cls
 
     @staticmethod
     def head(recipe: Recipe) -> Head:
@@ -37,7 +42,8 @@ class FewShotClassification(SequenceClassification):
             raise UserError(
                 f"the model cannot predict words: {', '.join(untrained[:3])} are not in its weights",
                 where=self.recipe.where("model"),
-                hint="train it on plain text first (task: masked_language_model) and name that run here",
+                hint="train it on plain text first (task: masked_language_model) and name that run here, or set "
+                "few_shot.method: contrastive, for which a sentence encoder is enough",
             )
         parts = parse_template(self.recipe.prompt.template)
         PromptEncoder(parts, model.tokenizer, self.data.max_seq_length)  # is there room for text next to the template?

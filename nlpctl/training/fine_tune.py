@@ -100,16 +100,17 @@ def fine_tune(ready: Ready, run: RunDirectory, checkpoint: Path | None, loss: Tr
         recipe,
         training_arguments(recipe, run, setup.device),
         task,
-        loss or task.training_loss,
+        loss,
         model,
         card,
         encoder,
-        train=_train_features(recipe, setup, data, task, encoder),
+        train=_train_features(recipe, setup, data, task, encoder, own_loss=loss is None),
         dev=data.dev,
         callbacks=[EventRecorder(events), ProgressLines(scores(task.name)), *([early] if early else [])],
         events=events,
     )
     state = _train(trainer, data, early, checkpoint)
+    trainer.complete()
     if setup.rank == 0:
         _keep_model(recipe, run, model, card, state)
 
@@ -158,9 +159,12 @@ def _keep_model(
 
 
 def _train_features(
-    recipe: Recipe, setup: ProcessSetup, data: TrainingData, task: Task, encoder: TextEncoder
+    recipe: Recipe, setup: ProcessSetup, data: TrainingData, task: Task, encoder: TextEncoder, own_loss: bool
 ) -> ExampleList | StreamingExamples:
-    """The training features: the examples, cut into windows if the task does so."""
+    """The training features: the examples, cut into windows if the task does so. `own_loss`: those that the task's own
+    loss is made for."""
+    if data.train is not None and own_loss:
+        return task.training_features(data.train, encoder)
     if data.train is not None:
         return FeatureList(data.train, functools.partial(task.features, encoder=encoder))
     return StreamingExamples(

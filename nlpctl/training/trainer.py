@@ -66,7 +66,7 @@ class RecipeTrainer(GuardedTrainer):
         recipe: Recipe,
         args: TrainingArguments,
         task: Task,
-        loss: TrainingLoss,
+        loss: TrainingLoss | None,
         model: LoadedModel,
         card: ModelCard,
         encoder: TextEncoder,
@@ -77,7 +77,8 @@ class RecipeTrainer(GuardedTrainer):
     ):
         self.recipe = recipe
         self.task = task
-        self.training_loss = loss
+        self.training_loss = loss or task.training_loss
+        self.completes = loss is None  # another loss trains all of the network
         self.loaded = model
         self.card = card
         self.encoder = encoder
@@ -160,6 +161,11 @@ class RecipeTrainer(GuardedTrainer):
         batch = self.task.hide({name: tensor.numpy() for name, tensor in inputs.items()}, generator)
         return {name: paddle.to_tensor(array) for name, array in batch.items()}
 
+    def complete(self) -> None:
+        """Set what no gradient trains; see the task."""
+        if self.completes:
+            self.task.complete(self.loaded.network, self.encoder)
+
     # -- evaluation --------------------------------------------------------------------------
 
     def evaluate(self, eval_dataset=None, ignore_keys=None, metric_key_prefix: str = "eval") -> dict[str, float]:
@@ -169,6 +175,7 @@ class RecipeTrainer(GuardedTrainer):
         """
         started = time.time()
         examples = self._dev_examples()
+        self.complete()
         predictions, loss = DevScores(self.task, self.loaded.network, self.encoder).of_all(
             examples, self.args.per_device_eval_batch_size
         )
@@ -193,6 +200,7 @@ class RecipeTrainer(GuardedTrainer):
     def _save_checkpoint(self, model, metrics=None) -> None:
         checkpoints = Path(self.args.output_dir)
         self._note_best(checkpoint_path(checkpoints, self.state.global_step), metrics)
+        self.complete()
         if self.args.should_save:
             training_state = not self.args.ignore_save_lr_and_optim
             save_checkpoint(

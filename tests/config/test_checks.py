@@ -22,6 +22,8 @@ DATA = "data: {train: train.tsv, dev: dev.tsv}\n"
 GOOD = HEAD + MODEL + DATA
 TAGGING = "task: token_classification\n"
 FEW = "task: few_shot_classification\n" + MODEL + DATA
+PAIRS = "few_shot: {method: contrastive}\n"
+PROMPT = "prompt: {template: \"{'text': 'text'} {'mask'}\", verbalizer: {a: b}}\n"
 LEXICAL = "task: lexical_analysis\n" + DATA + "model:\n  from_scratch:\n"
 READING = "task: question_answering\n" + MODEL
 BEST = "load_best_model_at_end: true, evaluation_strategy: epoch, save_strategy: epoch"
@@ -148,10 +150,24 @@ WHOLE = {
     ],
     "_template": [
         (FEW + "prompt: {verbalizer: {a: b}}", ":1", "needs a template"),
+        (FEW + "few_shot: {method: auto}\nprompt: {verbalizer: {a: b}}", ":1", "needs a template"),
         (FEW + "prompt: {template: \"{'mask'}\", verbalizer: {a: b}}", ":4", "prompt.template: "),
     ],
     "_words_for_labels": [
         (FEW + "prompt: {template: \"{'text': 'text'} {'mask'}\"}", ":1", "needs words for the labels"),
+    ],
+    "_keys_of_the_other_method": [
+        (FEW + PAIRS + "prompt: {verbalizer: {a: b}}", ":5", "prompt.verbalizer has no effect"),
+        (FEW + PAIRS + "loss: {focal_gamma: 2.0}", ":5", "loss.focal_gamma has no effect"),
+        (FEW + PROMPT + "few_shot: {pairs: 5}", ":5", "few_shot.pairs has no effect for few_shot.method: prompt"),
+    ],
+    "_pairs_are_drawn_from_memory": [
+        (
+            "task: few_shot_classification\n" + MODEL + PAIRS + "training: {max_steps: 9}\n"
+            "data: {train: train.tsv, labels: [a, b], streaming: true}",
+            ":5",
+            "cannot be drawn from a stream",
+        ),
     ],
     "_some_model": [(HEAD + DATA, "", "no model")],
     "_model_folder_exists": [

@@ -13,8 +13,9 @@ from nlpctl.config.finding import Check
 class TaskInfo:
     """One task: its name and meaning in recipes, where its code is, and what the commands may do with it.
 
-    `task`, `rows` and `soft_loss` are written package.module:NAME and imported by `load` when they are needed; NAME is
-    a class, or a function without arguments that gives it, so that one module can hold a description and its code.
+    `task`, `rows`, `settle` and `soft_loss` are written package.module:NAME and imported by `load` when they are
+    needed. For the first two, NAME is a class, or a function without arguments that gives it, so that one module can
+    hold a description and its code.
     """
 
     name: str
@@ -30,6 +31,7 @@ class TaskInfo:
     labelled: bool = True  # it has a label set; equals `has_labels` of its rows
     pairs: bool = False  # it needs data.columns.text_pair
     tags: bool = False  # it labels words, not texts
+    settle: str | None = None  # a function (recipe) -> recipe: decides, without Paddle, what the model's files decide
     window_frame: int | None = None  # least tokens next to the text where windows must overlap; None: nothing to check
 
     # -- what its scores and mistakes mean --

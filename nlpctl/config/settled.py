@@ -1,0 +1,23 @@
+"""What a recipe leaves open and its training settled, for commands that name the recipe and not its run."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+from nlpctl.config.schema import Recipe
+from nlpctl.layout import MODEL, TASK
+
+OPEN = "auto"
+
+
+def as_trained(recipe: Recipe) -> Recipe:
+    """`recipe` with the few-shot method that its run was trained with, in place of "auto"; unchanged without a run."""
+    if recipe.few_shot.method != OPEN:
+        return recipe
+    try:
+        content = json.loads((recipe.run_dir / MODEL / TASK).read_text(encoding="utf-8"))
+        method = content["few_shot"]["method"]
+    except (OSError, ValueError, TypeError, KeyError):  # whoever opens the model says what is missing or damaged
+        return recipe
+    return dataclasses.replace(recipe, few_shot=dataclasses.replace(recipe.few_shot, method=method))

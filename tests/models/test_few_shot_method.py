@@ -1,0 +1,75 @@
+"""Which method `few_shot.method: auto` stands for."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+from nlpctl.config.load import load_recipe
+from nlpctl.errors import UserError
+from nlpctl.models.few_shot_method import settled
+
+PROMPT = {"template": "{'text': 'text'} it is {'mask'}", "verbalizer": {"0": "bad", "1": "good"}}
+HEADS = ("cls.predictions.bias", "lm_head.bias", "generator_predictions.dense.weight")
+
+
+def recipe(model: dict, method: str = "auto", prompt: dict | None = PROMPT):
+    (Path.cwd() / "few.tsv").write_text("text\tlabel\na\t0\nb\t1\n")
+    given = {} if prompt is None else {"prompt": prompt}
+    values = {"task": "few_shot_classification", "model": model, "few_shot": {"method": method}, **given}
+    return load_recipe({**values, "data": {"train": "few.tsv"}, "training": {"output_dir": "run"}})
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
+def encoder(*more: str) -> dict:
+    folder = Path("encoder")
+    folder.mkdir()
+    names = ("bert.embeddings.word_embeddings.weight", *more)
+    save_file({name: np.zeros(2, np.float32) for name in names}, folder / "model.safetensors")
+    (folder / "config.json").write_text(json.dumps({"model_type": "bert"}))
+    (folder / "vocab.txt").write_text("[PAD]\n")
+    return {"name_or_path": "./encoder"}
+
+
+@pytest.mark.parametrize("head", HEADS)
+def test_a_language_model_gets_a_prompt(head: str, capsys) -> None:
+    assert settled(recipe(encoder(head))).few_shot.method == "prompt"
+    told = capsys.readouterr().err
+    assert "auto: prompt, since" in told and "model.safetensors holds a language-model head" in told
+
+
+def test_a_sentence_encoder_is_trained_by_pairs(capsys) -> None:
+    assert settled(recipe(encoder("bert.pooler.dense.weight"))).few_shot.method == "contrastive"
+    told = capsys.readouterr().err
+    assert "auto: contrastive, since" in told and "holds no language-model head" in told
+
+
+def test_without_a_template_there_is_no_prompt(capsys) -> None:
+    assert settled(recipe(encoder(HEADS[0]), prompt=None)).few_shot.method == "contrastive"
+    assert "the recipe has no prompt.template" in capsys.readouterr().err
+
+
+def test_hub_models_come_with_their_head_and_new_encoders_without(capsys) -> None:
+    assert settled(recipe({"name_or_path": "ernie-3.0-medium-zh"})).few_shot.method == "prompt"
+    assert settled(recipe({"from_scratch": {}})).few_shot.method == "contrastive"
+    assert "ernie-3.0-medium-zh is a model of a hub" in capsys.readouterr().err
+
+
+def test_what_is_chosen_stays(capsys) -> None:
+    chosen = recipe({"from_scratch": {}}, "prompt")
+    assert settled(chosen) is chosen and capsys.readouterr().err == ""
+
+
+def test_a_missing_model_is_told() -> None:
+    missing = recipe(encoder())
+    Path("encoder/model.safetensors").unlink()
+    with pytest.raises(UserError, match="no weights in this folder"):
+        settled(missing)
