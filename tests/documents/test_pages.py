@@ -33,7 +33,7 @@ def want(flag, value):
     if flag not in words:
         words.extend([flag, value])
 whole = bool(os.environ.get("WHOLE"))
-if words[0] == "train" and not whole and "--resume" not in words:
+if words[0] == "train" and not whole and not {{"--resume", "--continue", "--overfit-batch"}} & {{*words}}:
     want("--max_steps", "2")
 if words[0] in ("export", "bench"):
     want("--rows", "16")
@@ -44,7 +44,7 @@ if words[0] == "compress":
     if any(name in " ".join(words) for name in ("dynabert", "distill", "qat")):
         want("--max_steps", "2")
 own = [{python!r}, "-m", "nlpctl", *words]
-if whole or words[0] == "serve" or words[:2] == ["runs", "board"]:
+if whole or words[0] in ("doctor", "serve") or words[:2] == ["runs", "board"]:
     os.execv(own[0], own)
 given = sys.stdin.read()
 with socket.socket(socket.AF_UNIX) as line:
