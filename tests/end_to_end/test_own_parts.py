@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import textwrap
 from pathlib import Path
 
@@ -73,7 +74,8 @@ CODE = """
         return model.parameters()
 
     def steps_down(args, num_training_steps):
-        return paddle.optimizer.lr.StepDecay(args.learning_rate, step_size=num_training_steps // 2, gamma=0.5)
+        down = paddle.optimizer.lr.StepDecay(args.learning_rate, step_size=num_training_steps // 2, gamma=0.5)
+        return paddle.optimizer.lr.LinearWarmup(down, 2, 0.0, args.learning_rate)  # a schedule within a schedule
 
     def of_loss(args, num_training_steps):
         return paddle.optimizer.lr.ReduceOnPlateau(args.learning_rate)
@@ -125,7 +127,7 @@ def test_all_are_used(work, whole):
     assert len(manifest["functions"]["training.criterion"]["parts:twice"]) == 64
     assert (whole / "steps.txt").read_text().split() == [str(step) for step in range(1, 13)]
     logs = [event for event in work.events("own") if event["event"] == "log"]
-    assert [event["learning_rate"] for event in logs] == [pytest.approx(rate) for rate in (1e-2, 5e-3, 2.5e-3)]
+    assert [event["learning_rate"] for event in logs] == [pytest.approx(rate) for rate in (1e-2, 5e-3, 5e-3)]
     dev = [event for event in work.events("own") if event["event"] == "evaluate"]
     assert all(event["eval_mine"] == pytest.approx(event["eval_accuracy"]) for event in dev)
     assert all(event["eval_loss"] == pytest.approx(2 * event["eval_entropy"], rel=1e-4) for event in dev)
@@ -217,3 +219,19 @@ def test_more_mistakes(work, parts):
     assert "metric_for_best_model is yours" in told(
         "--compute_metrics", "parts:scores", "--metric_for_best_model", "yours"
     )
+
+
+def test_the_example_of_the_document_runs(work):
+    text = (Path(__file__).resolve().parents[2] / "docs" / "own-parts.md").read_text(encoding="utf-8")
+    python = re.findall(r"```python\n(.*?)```", text, re.S)
+    (recipe,) = re.findall(r"```yaml\n(.*?)```", text, re.S)
+    (work / "my_parts.py").write_text("\n".join(python), encoding="utf-8")
+    (work / "mine.yaml").write_text(recipe, encoding="utf-8")
+    words = "--max_steps 2 --output_dir mine --evaluation_strategy steps --eval_steps 2 --save_strategy steps".split()
+    words += ["--save_steps", "2", "--set", "data.test=null", "--set", f"data.train={work / 'dev.tsv'}"]
+    done = work.nlpctl("train", "mine.yaml", *words, "--set", f"data.dev={work / 'dev.tsv'}")
+    assert done.returncode == 0, done.stderr
+    assert "dev at step 2: " in done.stderr and "balanced 0." in done.stderr
+    network = ["--set", "model.network=my_parts:MeanPooling", "--set", "training.output_dir=mean_pooling"]
+    done = work.nlpctl("train", "recipe.yaml", "--max_steps", "1", *work.stepwise, *network)
+    assert done.returncode == 0, done.stderr
