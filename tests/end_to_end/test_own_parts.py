@@ -134,6 +134,8 @@ def test_all_are_used(work, whole):
     first = (work / "dev.tsv").read_text().splitlines()[1].split("\t")[1]
     assert all(event["eval_first"] == ["neg", "pos"].index(first) for event in dev)  # rows in the order of the file
     assert metrics["dev"]["compute_metrics"]["mine"] == pytest.approx(metrics["dev"]["accuracy"])
+    shown = work.nlpctl("runs", "show", "own")
+    assert "mine" in shown.stdout and "entropy" in (whole / "report.html").read_text()
     state = json.loads((whole / "checkpoints" / "checkpoint-12" / "trainer_state.json").read_text())
     assert state["best_metric"] == max(event["eval_mine"] for event in dev)
 
@@ -219,6 +221,23 @@ def test_more_mistakes(work, parts):
     assert "metric_for_best_model is yours" in told(
         "--compute_metrics", "parts:scores", "--metric_for_best_model", "yours"
     )
+
+
+@pytest.mark.slow
+def test_two_processes_score_as_one(work, parts):
+    """The scores of all rows, in the order of the file, in every process."""
+    words = ["--max_steps", "4", "--set", "training.criterion=parts:twice", "--compute_metrics", "parts:scores",
+             "--evaluation_strategy", "steps", "--eval_steps", "2", "--no-load_best_model_at_end", "--threads", "1",
+             "--set", "model.config.hidden_dropout_prob=0",
+             "--set", "model.config.attention_probs_dropout_prob=0"]  # fmt: skip
+    work.train("alone", *words)
+    work.train("shared", *words, "--per_device_train_batch_size", "4", "--nproc", "2")
+    alone, shared = (
+        [event for event in work.events(name) if event["event"] == "evaluate"] for name in ("alone", "shared")
+    )
+    for figure in ("eval_loss", "eval_mine", "eval_first", "eval_entropy"):
+        assert [each[figure] for each in alone] == [pytest.approx(each[figure], abs=1e-5) for each in shared]
+    work.train("tokens_shared", *words, "--set", "data.batch_tokens=64", "--nproc", "2")
 
 
 def test_the_example_of_the_document_runs(work):
