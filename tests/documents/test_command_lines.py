@@ -101,8 +101,9 @@ class Reader:
         overrides = ctx.meta.get("nlpctl.overrides", [])
         if name in ("train", "data inspect", "recipe validate", "recipe show"):
             recipe = load_recipe(params.get("recipe") or params["recipes"][0], overrides)
-            if name == "train":
-                self.trained(recipe, fresh)
+            if name == "train" and not params.get("overfit_batch"):  # which writes nothing
+                same = params.get("more") and not any(each.key == "training.output_dir" for each in overrides)
+                self.trained(recipe, Path(f"{recipe.training.output_dir}{'-longer' if same else ''}"), fresh)
         elif name == "data split":
             ending = Path(load_recipe(params["recipe"], overrides).data.train[0]).suffix
             for part in ("train", "dev", "test"):
@@ -116,8 +117,7 @@ class Reader:
         for written in filter(None, (params.get("html"), params.get("embeddings"))):
             _touch(Path(written))
 
-    def trained(self, recipe: Any, fresh: bool) -> None:
-        run = Path(recipe.training.output_dir)
+    def trained(self, recipe: Any, run: Path, fresh: bool) -> None:
         must(not fresh or not run.exists(), f"{run} exists, and there is no --overwrite")
         start = recipe.model.name_or_path
         if start is not None and "outputs/" in start:
