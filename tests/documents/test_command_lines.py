@@ -195,14 +195,15 @@ def test_every_printed_line_is_understood(page: str, tmp_path: Path, named: dict
 
 
 def test_marks_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "Save as mine.py:\n\n```python\nx = 1\n```\n\n```bash\na\n# needs a card: for fp16\nb \\\n  c\n\ncat > x <<'END'\n1\nEND\n# 需要联网：权重\nd\n```\n"
+    saved = "Save as mine.py:\n\n```python\nx = 1\n```\n\n"
+    text = f"{saved}```bash\na\n# needs a card: fp16\nb \\\n  c\n\ncat > x <<'END'\n1\nEND\n# 需要联网：权重\nd\n```\n"
     (tmp_path / "page.md").write_text(text, encoding="utf-8")
     monkeypatch.setattr(pages, "ROOT", tmp_path)
     read = [(line.text, line.needs) for line in pages.lines_of("page.md")]
     assert read == [
         ("cat > mine.py <<'END'\nx = 1\nEND", None),
         ("a", None),
-        ("b \\\n  c", "needs a card: for fp16"),
+        ("b \\\n  c", "needs a card: fp16"),
         ("cat > x <<'END'\n1\nEND", None),
         ("d", "需要联网: 权重"),
     ]
