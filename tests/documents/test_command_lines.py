@@ -87,7 +87,7 @@ class Reader:
             self.make(name, ctx)
 
     def exists(self, name: str, recipes: bool) -> None:
-        known = name == "-" or name.startswith("python:") or Path(name).exists()
+        known = name == "-" or name.startswith(("python:", "task:")) or Path(name).exists()
         must(known or (recipes and find_recipe(name) is not None), f"no {name} by then")
 
     def make(self, name: str, ctx: Any) -> None:
