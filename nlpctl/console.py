@@ -145,11 +145,11 @@ class PlainProgress:
 def plain_table(title: str, columns: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
     """The table as aligned text; Chinese characters count as two columns wide."""
     lines = [list(columns), *[list(row) for row in cells]]
-    widths = [max(_width(line[i]) for line in lines) for i in range(len(columns))]
+    widths = [max(display_width(line[i]) for line in lines) for i in range(len(columns))]
     ruled = [lines[0], ["-" * width for width in widths], *lines[1:]]
     text = [title] if title else []
     for line in ruled:
-        padded = [cell + " " * (width - _width(cell)) for cell, width in zip(line, widths, strict=True)]
+        padded = [cell + " " * (width - display_width(cell)) for cell, width in zip(line, widths, strict=True)]
         text.append("  ".join(padded).rstrip())
     return "\n".join(text) + "\n"
 
@@ -160,7 +160,7 @@ def _cell(value: Any) -> str:
     return "" if value is None else str(value)
 
 
-def _width(text: str) -> int:
+def display_width(text: str) -> int:
     return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
 
 

@@ -32,12 +32,14 @@ def staged_file(final: Path) -> Iterator[BinaryIO]:
             yield stream
         return
     final.parent.mkdir(parents=True, exist_ok=True)
+    # In the same folder: a rename across file systems is not atomic.
     handle, staged = tempfile.mkstemp(dir=final.parent, prefix=STAGING_PREFIX, suffix=final.name)
     try:
         with os.fdopen(handle, "w+b") as stream:
             yield stream
             stream.flush()
             os.fsync(stream.fileno())
+        # mkstemp creates files for their owner only; other users of a shared folder must be able to read the result.
         os.chmod(staged, 0o666 & ~_umask())
         os.replace(staged, final)
     except BaseException:
@@ -91,6 +93,7 @@ def staged_dir(final: Path) -> Iterator[Path]:
             _replace_folder(staged, final)
         else:
             os.replace(staged, final)
+        # The rename itself is lost in a power failure unless the folder is synced too.
         _sync_path(final.parent)
     except BaseException:
         shutil.rmtree(staged, ignore_errors=True)
@@ -100,6 +103,7 @@ def staged_dir(final: Path) -> Iterator[Path]:
 def remove_dir(folder: Path) -> None:
     """Delete `folder` if it exists. If killed, it is whole or gone; `remove_leftovers` deletes the rest."""
     if folder.exists():
+        # Renamed first: a killed rmtree would leave half a folder under its own name.
         doomed = Path(tempfile.mkdtemp(dir=folder.parent, prefix=_DOOMED_PREFIX))
         os.rename(folder, doomed / folder.name)
         shutil.rmtree(doomed, ignore_errors=True)

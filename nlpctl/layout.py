@@ -9,6 +9,9 @@ MANIFEST, RECIPE, EVENTS, METRICS = "manifest.json", "recipe.yaml", "events.json
 MISTAKES, REPORT = "mistakes.json", "report.html"
 CHECKPOINTS, MODEL, LOGS = "checkpoints", "model", "logs"
 
+# The config of a network, as PaddleNLP and Transformers write it; model_config.json: PaddleNLP before 2.5
+CONFIG_FILES = ("config.json", "model_config.json")
+
 # What nlpctl adds to a model folder
 LABELS, TASK = "labels.json", "task.json"
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from itertools import islice
 
 _SHOWN = 12
 
@@ -13,6 +14,7 @@ def nearest(word: str, options: Iterable[str], cutoff: float = 0.6) -> str | Non
 
     `cutoff`: the least similarity, 0 to 1 (difflib); use more if there are many options.
     """
+    # Case is ignored in the comparison, and the guess is shown as the option is written.
     by_fold = {str(option).casefold(): str(option) for option in options}
     found = difflib.get_close_matches(word.casefold(), by_fold, n=1, cutoff=cutoff)
     return by_fold[found[0]] if found else None
@@ -29,3 +31,9 @@ def listed(options: Iterable[str]) -> str:
     names = [str(option) for option in options]
     more = f", ... ({len(names)} in all)" if len(names) > _SHOWN else ""
     return (", ".join(repr(name) for name in names[:_SHOWN]) or "none") + more
+
+
+def and_more(names: Collection[str], most: int = 4) -> str:
+    """The first `most` names, and how many more there are: a, b and 3 more. "" for none."""
+    more = f" and {len(names) - most:,} more" if len(names) > most else ""
+    return ", ".join(islice(names, most)) + more

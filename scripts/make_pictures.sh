@@ -48,7 +48,10 @@ if wanted data; then
     picture "$PLACE/data.html" data 1080 1120
 fi
 if wanted explain; then
-    tail -n +2 "$ROOT/recipes/quickstart/test.tsv" | cut -f1 | head -n 8 >"$PLACE/reviews.txt"
+    { # the sentence of the README, and rows of test
+        echo 虽然房间很小，但是位置很方便。
+        sed -n '3,5p' "$ROOT/recipes/quickstart/test.tsv" | cut -f1
+    } >"$PLACE/reviews.txt"
     nlpctl explain "$RUN" "$PLACE/reviews.txt" -o "$PLACE/explain.html" 2>"$PLACE/log"
-    picture "$PLACE/explain.html" explain 1080 900
+    picture "$PLACE/explain.html" explain 1080 1035
 fi

@@ -1,7 +1,8 @@
-"""`nlpctl data`: inspect, split and augment data."""
+"""`nlpctl data`: inspect, show, split and augment data."""
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Annotated
 
@@ -17,6 +18,7 @@ from nlpctl.errors import UserError
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 TEXT_WIDTH = 60  # characters of a text in a table
 ROWS_PER_TABLE = 5
+SPLITS = ("train", "dev", "test")
 METHODS = ("synonym", "insert", "swap", "delete")
 RecipeArgument = Annotated[
     str, typer.Argument(metavar="RECIPE", help="Recipe, run directory, model folder, or the name of a shipped recipe.")
@@ -27,7 +29,7 @@ FileArgument = Annotated[
 
 app = typer.Typer(
     name="data",
-    help="Inspect data, split it into train, dev and test, augment it.",
+    help="Inspect data, show its tokens, split it into train, dev and test, augment it.",
     no_args_is_help=True,
     rich_markup_mode=None,
     add_completion=False,
@@ -91,6 +93,41 @@ def inspect(
         console.result("")
     for message in advice:
         console.result(f"* {message}")
+
+
+@app.command("show", cls=RecipeCommand, context_settings=SETTINGS)
+def show(
+    ctx: typer.Context,
+    recipe: RecipeArgument,
+    file: FileArgument = None,
+    rows: Annotated[int, typer.Option("-n", "--rows", min=1, metavar="N", help="Show the first N rows.")] = 5,
+    split: Annotated[str | None, typer.Option("--split", help="train, dev or test.")] = None,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Show what the tokenizer makes of the first rows.
+
+    For each row: the text, its tokens, their ids and types, and the labels, of each token where the task has them. Then
+    the shape of the first training batch and its share of padding. Functions of the recipe (data.map, data.filter) are
+    applied.
+
+    Examples:
+
+      nlpctl data show quickstart -n 2
+
+      nlpctl data show my.yaml --split dev --json
+    """
+    resolved = load_data_recipe(recipe, file, ctx)
+    from nlpctl.runners.show import show_rows, told_rows
+
+    if split is not None and split not in SPLITS:
+        raise UserError(f"there is no split {split!r}", where="--split", hint=f"one of {', '.join(SPLITS)}")
+    with located(resolved):
+        found = show_rows(resolved, split, rows)
+    if json:
+        console.print_json(found)
+        return
+    for line in told_rows(found, shutil.get_terminal_size((100, 24)).columns):
+        console.result(line)
 
 
 @app.command("split", cls=RecipeCommand, context_settings=SETTINGS)

@@ -10,7 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from nlpctl.config.coerce import FALSE, TRUE
+from nlpctl.config.coerce import ALL, FALSE, TRUE
 from nlpctl.config.keys import CUTOFF, Key, all_keys
 from nlpctl.config.load import Override
 from nlpctl.errors import Problem, UserError
@@ -23,6 +23,7 @@ SHORTHANDS: Mapping[str, str] = {
     "threads": "runtime.threads",
     "deterministic": "runtime.deterministic",
     "cache_dir": "runtime.cache_dir",
+    "labels": "data.labels",
     "trust_edits": "runtime.trust_edits",
 }
 _NUMBER = re.compile(r"-(\d|\.\d)")
@@ -182,7 +183,7 @@ def _continues(key: Key, word: str) -> bool:
     if key.choices:
         return all(part in key.choices for part in parts)
     if key.item is int:
-        return all(part.strip().isdigit() for part in parts)
+        return all(part.strip().isdigit() or (key.all_item and part.strip().lower() in ALL) for part in parts)
     return not _is_flag(word)
 
 

@@ -77,6 +77,7 @@ class RecipeCommand(TyperCommand):
 def _shared_options() -> tuple[Any, ...]:
     """Typer options that only appear in the help; take_overrides reads their values."""
     metavars = {"device": "cpu|gpu|auto", "devices": "0,1,...", "nproc": "N", "threads": "N", "cache_dir": "FOLDER"}
+    metavars["labels"] = "NAMES"
     shown = [
         _shown(f"--{name}", str if name in metavars else bool, metavars.get(name), all_keys()[dotted].help)
         for name, dotted in SHORTHANDS.items()

@@ -10,6 +10,8 @@ import typer
 
 from nlpctl import console
 from nlpctl.config.coerce import Mismatch, coerce_scalar
+from nlpctl.config.library import is_recipe
+from nlpctl.config.load import load_recipe
 from nlpctl.errors import UserError
 
 SETTINGS = {"help_option_names": ["-h", "--help"]}
@@ -41,27 +43,48 @@ app = typer.Typer(
 
 
 @app.command("ls", context_settings=SETTINGS)
-def ls(model: Model, match: Match = None, json: Json = False, trust_edits: TrustEdits = False) -> None:
+def ls(
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="Run directory, checkpoint, model folder, or recipe to be trained.")
+    ],
+    match: Match = None,
+    json: Json = False,
+    trust_edits: TrustEdits = False,
+) -> None:
     """List parameters: name, shape, size, mean and standard deviation.
+
+    For a run and a recipe also whether each is trained or frozen, by which pattern of model.freeze, or not reached
+    because the loss does not depend on it.
 
     Examples:
 
       nlpctl params ls outputs/quickstart
 
       nlpctl params ls outputs/quickstart --match 'classifier.*' --json
-    """
-    from nlpctl.runners.params import list_parameters
 
-    rows = list_parameters(model, match or ("*",), trust_edits=trust_edits)
+      nlpctl params ls recipes/faq/freeze_encoder.yaml
+    """
+    from nlpctl.runners.params import list_parameters, list_parameters_to_train
+
+    if is_recipe(model):
+        rows = list_parameters_to_train(load_recipe(model), match or ("*",))
+    else:
+        rows = list_parameters(model, match or ("*",), trust_edits=trust_edits)
     total = sum(row.parameters for row in rows if row.same_as is None)
     if json:
         console.print_json({"parameters": [dataclasses.asdict(row) for row in rows], "total": total})
         return
     cells = [
-        (row.name, _shape(row.shape), row.dtype, f"{row.parameters:,}", row.mean, row.std, row.same_as) for row in rows
+        (row.name, _shape(row.shape), row.dtype, f"{row.parameters:,}", row.mean, row.std, row.same_as, row.training)
+        for row in rows
     ]
-    console.table("", ["name", "shape", "type", "parameters", "mean", "std", "same as"], cells)
-    console.note(f"{len(rows)} names, {total:,} parameters; shared parameters are counted once")
+    columns = ["name", "shape", "type", "parameters", "mean", "std", "same as", "training"]
+    if all(row.training is None for row in rows):
+        columns, cells = columns[:-1], [cell[:-1] for cell in cells]
+    console.table("", columns, cells)
+    trained = sum(row.parameters for row in rows if row.same_as is None and row.training == "trained")
+    told = f", {trained:,} of them trained" if len(columns) == 8 else ""
+    console.note(f"{len(rows)} names, {total:,} parameters{told}; shared parameters are counted once")
 
 
 @app.command("export", context_settings=SETTINGS)

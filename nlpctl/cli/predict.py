@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, get_args
 
 import typer
 
 from nlpctl import console
 from nlpctl.cli.options import EngineOption, PrecisionOption, engine_overrides, load_command_recipe
 from nlpctl.config.located import located
+from nlpctl.config.schema import DataFormat
 from nlpctl.errors import UserError
 
-FORMATS = ("auto", "text", "tsv", "csv", "jsonl", "json", "conll", "joined", "squad")  # the values of data.format
+FORMATS = get_args(DataFormat)
 
 
 def predict(
@@ -53,6 +54,9 @@ def predict(
             help="Write the outputs of these layers to -o OUT.npz: a name, ernie.encoder.layers.0-5, *; repeatable.",
         ),
     ] = None,
+    float16: Annotated[
+        bool, typer.Option("--float16", help="With --layer-outputs: half the size, about three digits.")
+    ] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted prediction.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output file.")] = False,
 ) -> None:
@@ -75,6 +79,8 @@ def predict(
     if layer_outputs and (resume or output is None or embeddings is not None):
         hint = "give -o OUT.npz, without --resume and --embeddings: this file cannot be written in parts"
         raise UserError("layer outputs can only be written to a .npz file", where="--layer-outputs", hint=hint)
+    if float16 and not layer_outputs:
+        raise UserError("applies to --layer-outputs only", where="--float16", hint="leave it out")
     if embeddings is not None and (resume or output is not None):
         hint = "leave out -o and --resume: vectors replace the JSON lines and cannot be resumed"
         raise UserError("vectors are written to the --embeddings file only", where="--embeddings", hint=hint)
@@ -94,7 +100,7 @@ def predict(
         if embeddings is not None:
             result = write_embeddings(recipe, source, embeddings, batch_size=batch_size, overwrite=overwrite)
         elif layer_outputs:
-            options = {"batch_size": batch_size, "overwrite": overwrite}
+            options = {"batch_size": batch_size, "float16": float16, "overwrite": overwrite}
             result = write_layer_outputs(recipe, source, layer_outputs, output, **options)
             for name, shape in result.shapes.items():
                 console.note(f"  {name}  {' x '.join(map(str, shape))}")

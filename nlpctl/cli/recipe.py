@@ -14,9 +14,9 @@ from nlpctl.cli.options import RecipeCommand, load_command_recipe
 from nlpctl.config.copy import copy_recipe
 from nlpctl.config.dump import recipe_values, to_yaml
 from nlpctl.config.json_schema import recipe_json_schema
-from nlpctl.config.keys import CUTOFF
+from nlpctl.config.keys import CUTOFF, Key
 from nlpctl.config.library import shipped_recipes
-from nlpctl.config.managed import MANAGED
+from nlpctl.config.managed import MANAGED, UNSUPPORTED
 from nlpctl.config.positions import display
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import Problem, UserError
@@ -123,13 +123,14 @@ def flags(
     pattern: Annotated[str, typer.Argument(metavar="[PATTERN]", help="Only flags with this in name or help.")] = "",
     json: Json = False,
 ) -> None:
-    """List the flags that every command with a recipe takes: name, type, default, meaning."""
+    """List the flags that every command with a recipe takes: name, type, default, meaning; last those refused."""
     wanted = pattern.lstrip("-").replace("-", "_").lower()
     found = {
         name: key
         for name, key in field_flags().items()
         if key.dotted not in MANAGED and (wanted in name.lower() or pattern.lower() in key.help.lower())
     }
+    found = dict(sorted(found.items(), key=lambda item: item[1].dotted in UNSUPPORTED))  # those come last
     if not found:
         near = nearest(wanted, field_flags(), CUTOFF)
         raise UserError(
@@ -144,13 +145,21 @@ def flags(
                     "type": key.type_text,
                     "default": key.default,
                     "help": key.help,
+                    "refused": UNSUPPORTED.get(key.dotted),
                 }
                 for name, key in found.items()
             ]
         )
     else:
-        rows = [[f"--{name}", key.type_text, _shown(key.default), key.help] for name, key in found.items()]
+        rows = [[f"--{name}", *_about(key)] for name, key in found.items()]
         console.table("", ["flag", "type", "default", "meaning"], rows)
+
+
+def _about(key: Key) -> list[str]:
+    """Type, default and meaning of a flag; of one that is not supported, the reason."""
+    if key.dotted in UNSUPPORTED:
+        return ["", "", f"refused: {UNSUPPORTED[key.dotted]}"]
+    return [key.type_text, _shown(key.default), key.help]
 
 
 def _problems(source: str, ctx: typer.Context) -> tuple[Problem, ...]:

@@ -1,4 +1,4 @@
-"""`nlpctl runs`: list, show and compare runs."""
+"""`nlpctl runs`: list, show and compare runs, and show their curves."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.
 
 app = typer.Typer(
     name="runs",
-    help="List, show and compare runs.",
+    help="List, show and compare runs; show their curves.",
     no_args_is_help=True,
     rich_markup_mode=None,
     add_completion=False,
@@ -126,6 +126,25 @@ def diff(
     same = [group for group, listed in found.items() if not listed]
     if same:
         console.result(f"the same: {', '.join(same)}")
+
+
+@app.command("board", context_settings=SETTINGS)
+def board(
+    folder: Annotated[Path, typer.Argument(metavar="[OUTPUTS]", help="A run, or a folder of runs.")] = Path("outputs"),
+    host: Annotated[str, typer.Option("--host", help="Address to listen on; 0.0.0.0: all addresses.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", help="Port to listen on; 0: any free port.")] = 8040,
+) -> None:
+    """Show the curves and graphs of runs in the browser, with VisualDL; Ctrl-C stops it.
+
+    Examples:
+
+      nlpctl runs board
+
+      nlpctl runs board outputs/quickstart --port 0
+    """
+    from nlpctl.runners.board import show_board
+
+    show_board(folder, host, port)
 
 
 def _warn(damage: Sequence[Problem]) -> None:

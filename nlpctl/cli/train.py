@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any
 
 import typer
 
@@ -11,6 +12,7 @@ from nlpctl import console
 from nlpctl.cli.options import load_command_recipe
 from nlpctl.cli.tables import score_tables
 from nlpctl.config.located import located
+from nlpctl.errors import UserError
 from nlpctl.runtime.ranks import is_child
 
 
@@ -24,6 +26,9 @@ def train(
         int | None,
         typer.Option("--continue", metavar="N", help="Train a finished run for N more epochs, in a new run."),
     ] = None,
+    overfit: Annotated[
+        bool, typer.Option("--overfit-batch", help="Only test whether the network can learn one batch by heart.")
+    ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the existing run.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -41,7 +46,12 @@ def train(
       nlpctl train my.yaml --resume
 
       nlpctl train outputs/my_run --continue 2
+
+      nlpctl train my.yaml --overfit-batch --max_steps 300
     """
+    if overfit:
+        _overfit_batch(recipe, ctx, json, forbidden={"--resume": resume, "--continue": more, "--overwrite": overwrite})
+        return
     origin, given = None, []
     if more is not None:
         from nlpctl.runners.continued import longer, run_to_continue
@@ -60,3 +70,17 @@ def train(
     else:
         score_tables(result.metrics)
         console.note(f"model: {result.run.model}")
+
+
+def _overfit_batch(recipe: str, ctx: typer.Context, json: bool, forbidden: Mapping[str, Any]) -> None:
+    """Exit 0 if one batch is learned by heart, 1 if not."""
+    for flag, given in forbidden.items():
+        if given:
+            raise UserError(f"{flag} and --overfit-batch cannot be combined", where=flag, hint="keep one of them")
+    resolved = load_command_recipe(recipe, ctx)
+    from nlpctl.runners.overfit import overfit_batch
+
+    with located(resolved):
+        found = overfit_batch(resolved)
+    if json:
+        console.print_json(found)

@@ -27,6 +27,10 @@ _ANNOTATIONS: dict[str, Any] = {
 }
 
 
+# Fields whose None PaddleNLP gives a meaning that its declared type does not tell: all calibration rows.
+_OTHER_TYPES: dict[str, Any] = {"batch_num_list": tuple[int | None, ...] | None}
+
+
 @dataclass(frozen=True)
 class CatalogueField:
     """One field: its name, PaddleNLP's type and default, and what nlpctl makes of them."""
@@ -56,7 +60,7 @@ def _read(file_name: str) -> tuple[CatalogueField, ...]:
         CatalogueField(
             name=entry["name"],
             paddlenlp_type=entry["type"],
-            annotation=_annotation(entry["type"], entry["default"]),
+            annotation=_OTHER_TYPES.get(entry["name"]) or _annotation(entry["type"], entry["default"]),
             default=entry["default"],
             help=entry["help"],
             choices=tuple(entry["choices"]),

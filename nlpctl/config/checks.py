@@ -15,7 +15,9 @@ from nlpctl.config.data_checks import DATA_CHECKS
 from nlpctl.config.distillation_checks import DISTILLATION_CHECKS, DISTILLATION_FILES
 from nlpctl.config.finding import Check, Finding, value_of
 from nlpctl.config.library_environment import checked_environment
+from nlpctl.config.managed import UNSUPPORTED, turned_on
 from nlpctl.config.network_checks import NETWORK_CHECKS
+from nlpctl.config.own_parts import PART_CHECKS
 from nlpctl.config.paddle_flags import flag_environment
 from nlpctl.config.parameter_checks import PARAMETER_CHECKS
 from nlpctl.config.positions import display
@@ -32,8 +34,8 @@ Purpose = Literal["train", "apply"]  # apply: evaluate, predict or show, where t
 def check(recipe: Recipe, purpose: Purpose, broken: Collection[str] = ()) -> list[Problem]:
     """All problems of `recipe`, except those about keys in `broken`."""
     always = (*CHECKS, *NETWORK_CHECKS, *COMPRESSION_CHECKS, *DISTILLATION_CHECKS)
-    to_train = (*PROCESS_CHECKS, *TASK_CHECKS, *TRAINING_CHECKS, *DATA_CHECKS, *PARAMETER_CHECKS, *DISTILLATION_FILES)
-    checks = (*always, *to_train) if purpose == "train" else always
+    to_train = (*PROCESS_CHECKS, *PART_CHECKS, *TASK_CHECKS, *TRAINING_CHECKS, *DATA_CHECKS, *PARAMETER_CHECKS)
+    checks = (*always, *to_train, *DISTILLATION_FILES) if purpose == "train" else always
     findings = [finding for each in checks for finding in each(recipe)]
     return [_problem(recipe, finding) for finding in findings if not _touches(finding.keys, broken)]
 
@@ -63,9 +65,9 @@ def _touches(keys: tuple[str, ...], broken: Collection[str]) -> bool:
 def _ranges(recipe: Recipe) -> Iterator[Finding]:
     for dotted, allowed in RANGES.items():
         value = value_of(recipe, dotted)
-        values = value if isinstance(value, tuple) else () if value is None else (value,)
+        values = value if isinstance(value, tuple) else (value,)
         for each in values:
-            if each not in allowed:
+            if each is not None and each not in allowed:
                 yield Finding((dotted,), f"{dotted} is {each}", f"it {allowed}")
 
 
@@ -121,6 +123,8 @@ def _best_metric(recipe: Recipe) -> Iterator[Finding]:
     if task is None or metric is None:
         return
     name = metric.removeprefix("eval_")
+    if name not in task.metrics and recipe.training.compute_metrics is not None:
+        return  # one of the user's own, which the first call tells
     if name not in task.metrics:
         keys = ("training.metric_for_best_model", "task")
         hint = f"set training.metric_for_best_model to one of: {', '.join(task.metrics)}"
@@ -171,18 +175,33 @@ def _processes(recipe: Recipe) -> Iterator[Finding]:
         yield Finding(("runtime.devices",), "runtime.devices names a card twice", "one process per card: name it once")
 
 
-def _data_parallel_only(recipe: Recipe) -> Iterator[Finding]:
-    """nlpctl writes whole checkpoints from process 0, so a model must not be spread over processes."""
-    training = recipe.training
-    degrees = ("tensor_parallel_degree", "pipeline_parallel_degree", "sep_parallel_degree")
-    spread = {name: vars(training)[name] > 1 for name in (*degrees, "sharding_parallel_degree", "sharding_degree")}
-    switches = ("unified_checkpoint", "distributed_dataloader", "enable_auto_parallel", "use_expert_parallel")
-    spread |= {name: bool(vars(training)[name]) for name in ("sharding", *switches)}
-    for name, used in spread.items():
-        if used:
-            hint = "leave it out; for several cards use runtime.devices (--devices 0,1)"
-            message = f"training.{name}: nlpctl trains data parallel, with whole checkpoints"
-            yield Finding((f"training.{name}",), message, hint)
+def _sharding_processes(recipe: Recipe) -> Iterator[Finding]:
+    """Sharding spreads the optimizer over all processes of a training, of which there must be several."""
+    training, processes = recipe.training, max(len(recipe.runtime.devices), recipe.runtime.nproc)
+    keys: tuple[str, ...]
+    if training.sharding and processes == 1:
+        keys = ("training.sharding", "runtime.devices", "runtime.nproc")
+        hint = "set runtime.devices: [0, 1] (--devices 0,1) or runtime.nproc: 2 (--nproc 2), or leave it out"
+        yield Finding(keys, "training.sharding needs several processes to spread the optimizer over", hint)
+    degree = training.sharding_parallel_degree
+    if degree > 1 and not (training.sharding and degree == processes):
+        keys = ("training.sharding_parallel_degree", "training.sharding", "runtime.devices", "runtime.nproc")
+        message = f"training.sharding_parallel_degree is {degree}: nlpctl spreads over all processes or not at all"
+        yield Finding(keys, message, "leave it out; training.sharding: stage1 uses all processes")
+
+
+def _unsupported(recipe: Recipe) -> Iterator[Finding]:
+    for dotted, reason in UNSUPPORTED.items():
+        if turned_on(value_of(recipe, dotted)):
+            yield Finding((dotted,), f"{dotted} is not supported: {reason}", "leave it out")
+
+
+def _sharding_stage(recipe: Recipe) -> Iterator[Finding]:
+    sharding = recipe.training.sharding
+    if sharding not in ("", "stage1"):
+        message = f"training.sharding: {sharding!r} is not supported"
+        hint = "set it to stage1: Paddle runs stage2, stage3 and offload on GPUs alone, where nlpctl was not tested"
+        yield Finding(("training.sharding",), message, hint)
 
 
 def _flags(recipe: Recipe) -> Iterator[Finding]:
@@ -218,11 +237,12 @@ CHECKS: tuple[Check, ...] = (
     _best_metric,
     _one_precision,
     _no_half_precision_on_cpu,
-    _data_parallel_only,
+    _unsupported,
+    _sharding_stage,
     _flags,
     _environment,
     _ascii_cache,
 )
 
 # Commands that use a model need not be distributed like its training.
-PROCESS_CHECKS: tuple[Check, ...] = (_processes,)
+PROCESS_CHECKS: tuple[Check, ...] = (_processes, _sharding_processes)

@@ -8,14 +8,15 @@ from collections.abc import Callable
 from typing import Any
 
 from nlpctl.config.keys import SECTIONS, Key, keys_of, nearest_key
+from nlpctl.config.load_log import LoadLog
 from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode
-from nlpctl.config.reading import Findings
 from nlpctl.config.schema import Origin, Scalar
 from nlpctl.errors import Problem
 from nlpctl.names import nearest
 
 TRUE = {"true", "yes", "on", "1"}
 FALSE = {"false", "no", "off", "0"}
+ALL = {"all", "none", "null"}  # words for the entry None of a list; None is what PaddleNLP's documents write
 _FRACTION = re.compile(r"\s*([+-]?\d+(?:\.\d*)?)\s*/\s*(\d+(?:\.\d*)?)\s*")
 _NUMBER = re.compile(r"[+-]?(\d[\d_]*\.?[\d_]*|\.\d[\d_]*)([eE][+-]?\d+)?")
 _ARTICLES = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
@@ -25,21 +26,22 @@ class Mismatch(Exception):
     """A text that is not of the declared type; the message says what was expected."""
 
 
-def coerce_sections(tree: TableNode, findings: Findings) -> dict[str, Any]:
+def coerce_sections(tree: TableNode, log: LoadLog) -> dict[str, Any]:
     """Section name -> section object. A bad value is reported and replaced by its default."""
     for name, node in tree.entries.items():
         if name not in SECTIONS and name != "task":
-            _unknown(name, node, findings)
+            _unknown(name, node, log)
     values = {}
     for name, section in SECTIONS.items():
         found = tree.entries.get(name)
         empty = isinstance(found, ScalarNode) and found.is_null  # `data:` with nothing below it
-        values[name] = _section(section, name, None if empty else found, findings)
+        values[name] = _section(section, name, None if empty else found, log)
     return values
 
 
 def coerce_scalar(text: str, kind: type) -> Any:
     """`text` as str, int, float or bool. Raises Mismatch."""
+    # The schema's types decide, so version: 1.10 stays text and lr: 1e-5 is a number, unlike in YAML 1.1.
     readers: dict[type, Callable[[str], Any]] = {str: str, int: _int, float: _float, bool: _bool}
     return readers[kind](text)
 
@@ -58,13 +60,13 @@ def resolve_scalar(node: ScalarNode) -> Scalar:
     return node.text
 
 
-def _section(section: type, prefix: str, node: Node | None, findings: Findings) -> Any:
+def _section(section: type, prefix: str, node: Node | None, log: LoadLog) -> Any:
     keys = keys_of(section, prefix)
     entries: dict[str, Node] = {}
     if isinstance(node, TableNode):
         entries = node.entries
     elif node is not None:
-        findings.report(
+        log.report(
             prefix,
             node.origin,
             "a section is a mapping of keys to values",
@@ -72,26 +74,26 @@ def _section(section: type, prefix: str, node: Node | None, findings: Findings) 
         )
     for name, entry in entries.items():
         if name not in keys:
-            _unknown(f"{prefix}.{name}", entry, findings)
-    return section(**{name: _value(key, entries.get(name), findings) for name, key in keys.items()})
+            _unknown(f"{prefix}.{name}", entry, log)
+    return section(**{name: _value(key, entries.get(name), log) for name, key in keys.items()})
 
 
-def _value(key: Key, node: Node | None, findings: Findings) -> Any:
-    findings.origins[key.dotted] = Origin("default") if node is None else node.origin
+def _value(key: Key, node: Node | None, log: LoadLog) -> Any:
+    log.origins[key.dotted] = Origin("default") if node is None else node.origin
     if key.section and (node is not None or not key.optional):
         if isinstance(node, ScalarNode) and node.is_null:
-            return None if key.optional else _section(key.section, key.dotted, None, findings)
-        return _section(key.section, key.dotted, node, findings)
+            return None if key.optional else _section(key.section, key.dotted, None, log)
+        return _section(key.section, key.dotted, node, log)
     if node is None:
         return key.default
     try:
-        return _leaf(key, node, findings)
+        return _leaf(key, node, log)
     except Mismatch as mismatch:
-        findings.report(key.dotted, node.origin, str(mismatch), _expected(key))
+        log.report(key.dotted, node.origin, str(mismatch), _expected(key))
         return key.default
 
 
-def _leaf(key: Key, node: Node, findings: Findings) -> Any:
+def _leaf(key: Key, node: Node, log: LoadLog) -> Any:
     if isinstance(node, ScalarNode) and node.is_null:
         if key.optional:
             return None
@@ -101,12 +103,12 @@ def _leaf(key: Key, node: Node, findings: Findings) -> Any:
             return {}
         raise Mismatch("has no value, and null is not allowed")
     if key.free:
-        return _free_mapping(key, node, findings)
+        return _free_mapping(key, node, log)
     if key.entry:
         items = node.items if isinstance(node, ListNode) else (node,)
         entries = {f"{key.dotted}.{i}": item for i, item in enumerate(items)}
-        findings.origins |= {dotted: item.origin for dotted, item in entries.items()}
-        return tuple(_section(key.entry, dotted, item, findings) for dotted, item in entries.items())
+        log.origins |= {dotted: item.origin for dotted, item in entries.items()}
+        return tuple(_section(key.entry, dotted, item, log) for dotted, item in entries.items())
     if key.lists:
         lists = [item for item in node.items if isinstance(item, ListNode)] if isinstance(node, ListNode) else []
         if not isinstance(node, ListNode) or len(lists) < len(node.items):
@@ -123,6 +125,8 @@ def _one(key: Key, kind: type, node: Node) -> Any:
     if not isinstance(node, ScalarNode):
         what = "a list" if isinstance(node, ListNode) else "a mapping"
         raise Mismatch(f"expected {_ARTICLES[kind]}, found {what}")
+    if key.all_item and (node.is_null or node.text.strip().lower() in ALL):
+        return None
     if node.is_null:
         raise Mismatch("an entry of the list has no value")
     value = coerce_scalar(node.text, kind)
@@ -132,25 +136,25 @@ def _one(key: Key, kind: type, node: Node) -> Any:
     return value
 
 
-def _free_mapping(key: Key, node: Node, findings: Findings) -> dict[str, Scalar]:
+def _free_mapping(key: Key, node: Node, log: LoadLog) -> dict[str, Scalar]:
     if not isinstance(node, TableNode):
         raise Mismatch("expected a mapping of names to values")
     values: dict[str, Scalar] = {}
     for name, entry in node.entries.items():
         dotted = f"{key.dotted}.{name}"
-        findings.origins[dotted] = entry.origin
+        log.origins[dotted] = entry.origin
         if isinstance(entry, ScalarNode):
             values[name] = resolve_scalar(entry) if key.scalar is None else "" if entry.is_null else entry.text
         else:
-            findings.report(dotted, entry.origin, "expected a single value", "write a number, a word or true/false")
+            log.report(dotted, entry.origin, "expected a single value", "write a number, a word or true/false")
     return values
 
 
-def _unknown(dotted: str, node: Node, findings: Findings) -> None:
+def _unknown(dotted: str, node: Node, log: LoadLog) -> None:
     near = nearest_key(dotted)
-    findings.broken |= {dotted} | ({near} if near else set())
+    log.broken |= {dotted} | ({near} if near else set())
     hint = f"did you mean {near}?" if near else "`nlpctl recipe schema` lists the keys"
-    findings.problems.append(Problem(f"unknown key {dotted}", where=str(node.origin), hint=hint))
+    log.problems.append(Problem(f"unknown key {dotted}", where=str(node.origin), hint=hint))
 
 
 def _expected(key: Key) -> str:

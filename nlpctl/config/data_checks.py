@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -71,6 +70,22 @@ def _streaming(recipe: Recipe) -> Iterator[Finding]:
         keys = ("data.streaming", "data.labels")
         hint = "set data.labels to the list of labels, or a file with one per line"
         yield Finding(keys, "labels cannot be collected from a stream: data.streaming needs data.labels", hint)
+
+
+def _batch_tokens(recipe: Recipe) -> Iterator[Finding]:
+    data = recipe.data
+    if data.batch_tokens is None:
+        return
+    if data.streaming:
+        hint = "remove data.batch_tokens, or read the data into memory: data.streaming: false"
+        yield Finding(("data.batch_tokens", "data.streaming"), "a stream cannot be sorted by length", hint)
+    if not data.length_grouped:
+        message = "batches by tokens are made of rows of similar length, which data.length_grouped: false forbids"
+        yield Finding(("data.batch_tokens", "data.length_grouped"), message, "remove one of them")
+    if data.batch_tokens < data.max_seq_length:
+        message = f"a row may have {data.max_seq_length} tokens, more than a batch ({data.batch_tokens})"
+        keys = ("data.batch_tokens", "data.max_seq_length")
+        yield Finding(keys, message, "raise data.batch_tokens, or lower data.max_seq_length")
 
 
 def _pair_column(recipe: Recipe) -> Iterator[Finding]:
@@ -147,13 +162,6 @@ def _data_files_exist(recipe: Recipe) -> Iterator[Finding]:
                 yield Finding((f"data.{name}",), f"data.{name}: there is no file {display(path)}", hint)
 
 
-def _reader_name(recipe: Recipe) -> Iterator[Finding]:
-    reader = recipe.data.reader
-    if reader is not None and not re.fullmatch(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", reader):
-        message = f"data.reader {reader!r} is not of the form package.module:function"
-        yield Finding(("data.reader",), message, "for example my_project.readers:read_xml")
-
-
 def _run_directory(recipe: Recipe) -> Iterator[Finding]:
     output_dir = recipe.training.output_dir
     if not output_dir:
@@ -172,6 +180,7 @@ DATA_CHECKS: tuple[Check, ...] = (
     _some_data,
     _evaluation_has_data,
     _streaming,
+    _batch_tokens,
     _pair_column,
     _window,
     _columns_differ,
@@ -180,6 +189,5 @@ DATA_CHECKS: tuple[Check, ...] = (
     _term_file_exists,
     _dataset_folder_exists,
     _data_files_exist,
-    _reader_name,
     _run_directory,
 )

@@ -1,4 +1,4 @@
-"""The findings of recipe checks, and access to values."""
+"""The result of a check of recipe values, and access to values."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nlpctl.config.schema import Recipe
 
 @dataclass(frozen=True)
 class Finding:
-    """The keys in conflict, the problem, and the remedy."""
+    """One conflict between values: its keys, the problem, and the remedy. The line is added by checks.py."""
 
     keys: tuple[str, ...]
     message: str

@@ -10,15 +10,15 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from nlpctl.config.keys import all_keys, nearest_key
+from nlpctl.config.load_log import LoadLog
 from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode
-from nlpctl.config.reading import Findings
 
 _PATTERN = re.compile(r"\$\$\{|\$\{([^{}]*)\}|\$\{")
 
 
-def interpolate(tree: TableNode, findings: Findings) -> TableNode:
-    """`tree` with every reference replaced; unknown names and cycles are added to `findings`."""
-    return _Interpolator(tree, findings).table(tree, "")
+def interpolate(tree: TableNode, log: LoadLog) -> TableNode:
+    """`tree` with every reference replaced; unknown names and cycles are added to `log`."""
+    return _Interpolator(tree, log).table(tree, "")
 
 
 def escape(text: str) -> str:
@@ -31,8 +31,8 @@ class _Unresolved(Exception):
 
 
 class _Interpolator:
-    def __init__(self, tree: TableNode, findings: Findings):
-        self.tree, self.findings = tree, findings
+    def __init__(self, tree: TableNode, log: LoadLog):
+        self.tree, self.log = tree, log
         self.cycles: set[frozenset[str]] = set()  # those reported
 
     def table(self, table: TableNode, prefix: str) -> TableNode:
@@ -54,6 +54,7 @@ class _Interpolator:
     def _scalar(self, node: ScalarNode, dotted: str, open: tuple[str, ...]) -> Node:
         whole = _PATTERN.fullmatch(node.text)
         if whole and whole[1] is not None and not whole[1].startswith("env:"):
+            # A reference that is the whole value keeps its type; inside a text it becomes text.
             value = self._reference(whole[1].strip(), node, dotted, open)
             return dataclasses.replace(value, origin=node.origin)
 
@@ -86,6 +87,7 @@ class _Interpolator:
     def _reference(self, name: str, node: ScalarNode, dotted: str, open: tuple[str, ...]) -> Node:
         if name in open:
             cycle = open[open.index(name) :]
+            # Every key of a cycle leads into it; it is reported once.
             if frozenset(cycle) in self.cycles:
                 raise _Unresolved
             self.cycles.add(frozenset(cycle))
@@ -119,5 +121,5 @@ class _Interpolator:
         return node
 
     def _fail(self, node: ScalarNode, dotted: str, message: str, hint: str) -> NoReturn:
-        self.findings.report(dotted, node.origin, message, hint)
+        self.log.report(dotted, node.origin, message, hint)
         raise _Unresolved

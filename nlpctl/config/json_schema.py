@@ -6,7 +6,7 @@ from typing import Any
 
 from nlpctl.config.interpolate import escape
 from nlpctl.config.keys import SECTIONS, Key, keys_of
-from nlpctl.config.managed import MANAGED
+from nlpctl.config.managed import MANAGED, UNSUPPORTED
 from nlpctl.config.tasks import known_tasks
 
 _JSON_TYPES: dict[type | None, str] = {str: "string", int: "integer", float: "number", bool: "boolean"}
@@ -54,7 +54,8 @@ def _section(section: type, prefix: str, *, nullable: bool) -> dict[str, Any]:
 def _property(key: Key) -> dict[str, Any]:
     if key.section:
         return _section(key.section, key.dotted, nullable=True) | {"description": key.help}
-    described = {"description": key.help, "default": _json_default(key.default)}
+    help = f"Refused: {UNSUPPORTED[key.dotted]}." if key.dotted in UNSUPPORTED else key.help
+    described = {"description": help, "default": _json_default(key.default)}
     if key.free:
         return described | {"type": ["object", "null"], "additionalProperties": {"type": _SCALARS}}
     if key.entry:
@@ -65,6 +66,8 @@ def _property(key: Key) -> dict[str, Any]:
         return described | {"anyOf": [{"type": "array", "items": texts}, {"type": "null"}]}
     if key.item:
         item = _scalar(key.item, key.choices)
+        if key.all_item:
+            item = {"anyOf": [*item["anyOf"], {"enum": ["all", "None", None]}]}
         return described | {"anyOf": [{"type": "array", "items": item}, item, {"type": "null"}]}
     alternatives = [_scalar(key.scalar, key.choices)]
     if key.optional:

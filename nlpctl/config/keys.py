@@ -74,6 +74,7 @@ class Key:
     free: bool  # free names -> scalars (model.config, runtime.flags) or texts (runtime.env)
     entry: type | None  # a list of sections (optimizer.groups)
     lists: bool  # a list of lists of text (model.tie)
+    all_item: bool  # None is an entry of the list, written `all` or None (compression.batch_num_list)
 
     @property
     def name(self) -> str:
@@ -93,7 +94,7 @@ class Key:
         elif self.entry or self.lists:
             text = "list of mappings" if self.entry else "list of lists of text"
         elif self.item:
-            text = f"list of {words[self.item]}" + (" or text" if self.scalar else "")
+            text = f"list of {words[self.item]}" + (" or text" if self.scalar else " or all" if self.all_item else "")
         else:
             text = words[self.scalar]
         if self.choices:
@@ -172,7 +173,7 @@ def _key(dotted: str, annotation: Any, field: dataclasses.Field) -> Key:
     item: type | None = None
     section: type | None = None
     entry: type | None = None
-    free = lists = False
+    free = lists = all_item = False
     for kind in kinds:
         origin = typing.get_origin(kind)
         if origin is Literal:
@@ -183,6 +184,8 @@ def _key(dotted: str, annotation: Any, field: dataclasses.Field) -> Key:
                 entry = inner
             elif typing.get_origin(inner) is tuple:
                 lists = True
+            elif isinstance(inner, types.UnionType):
+                item, all_item = typing.get_args(inner)[0], True
             else:
                 item = inner
         elif isinstance(kind, type) and dataclasses.is_dataclass(kind):
@@ -195,7 +198,7 @@ def _key(dotted: str, annotation: Any, field: dataclasses.Field) -> Key:
     default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
     optional = len(kinds) < len(parts)
     return Key(
-        dotted, default, field.metadata["help"], choices, optional, scalar, item, section, free, entry, lists
+        dotted, default, field.metadata["help"], choices, optional, scalar, item, section, free, entry, lists, all_item
     )
 
 

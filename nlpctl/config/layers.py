@@ -9,70 +9,78 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.config.library import PREFIX, find_recipe, shipped_path, shipped_recipes
+from nlpctl.config.load_log import LoadLog
 from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode, display, merge, parse_yaml, read_yaml
-from nlpctl.config.reading import Findings
+from nlpctl.config.saved_model import config_file, recipe_values, without_config
 from nlpctl.config.schema import Origin
 from nlpctl.errors import UserError
-from nlpctl.layout import RECIPE, TASK
+from nlpctl.layout import LABELS, RECIPE, TASK
 from nlpctl.names import nearest
 
 GIVEN = "recipe"  # what messages call a recipe that a program gives as a mapping
 DATA_SUFFIXES = (".tsv", ".csv", ".jsonl", ".txt")  # .json is YAML too
 
 
-def read_source(source: str | Path | Mapping[str, Any], findings: Findings) -> tuple[TableNode, Path | None]:
+def read_source(
+    source: str | Path | Mapping[str, Any], log: LoadLog, *, task_given: bool = False
+) -> tuple[TableNode, Path | None]:
     """The tree of a recipe file, run directory or model folder, and the file it starts from; none for a mapping.
 
+    `task_given`: the command line names the task, which a folder that nlpctl did not write may leave open.
     Raises UserError when `source` is none of them.
     """
     if isinstance(source, Mapping):
-        tree = parse_yaml(_as_yaml(source), GIVEN, Path.cwd(), findings.problems)
+        tree = parse_yaml(_as_yaml(source), GIVEN, Path.cwd(), log.problems)
         if not isinstance(tree, TableNode) or not tree.entries:
             raise UserError("the recipe is empty", GIVEN, "give at least {'task': 'sequence_classification'}")
-        return _over_parents(tree, findings, ()), None
+        return _over_parents(tree, log, ()), None
     path = _locate(str(source))
     if path.is_dir():
         if (path / RECIPE).is_file():
-            tree = read_recipe_file(path / RECIPE, findings, ())
+            tree = read_recipe_file(path / RECIPE, log, ())
             return _with(
                 tree, {"training": {"output_dir": os.path.abspath(path)}}, path / RECIPE
             ), path / RECIPE
         if (path / TASK).is_file():
             return _model_folder(path), path / TASK
-        raise UserError(
-            f"the folder is neither a run (no {RECIPE}) nor a model of nlpctl (no {TASK})",
-            where=display(path),
-            hint="give a recipe file; to start from a plain model folder, name it under model.name_or_path",
-        )
-    return read_recipe_file(path, findings, ()), path
+        file = config_file(path)
+        if file is not None and not (path / LABELS).is_file():  # with labels.json it is a model of nlpctl, not whole
+            values = recipe_values(path, file, task_given=task_given)
+            return _with(TableNode({}, Origin(display(file)), path), values, file), file
+        kinds = f"a run (no {RECIPE}) nor a model of nlpctl (no {TASK})"
+        message = f"the folder is neither {kinds}{'' if file else ', nor any model (no config.json)'}"
+        raise UserError(message, where=display(path), hint=without_config(path))
+    return read_recipe_file(path, log, ()), path
 
 
-def read_recipe_file(path: Path, findings: Findings, chain: tuple[Path, ...]) -> TableNode:
+def read_recipe_file(path: Path, log: LoadLog, chain: tuple[Path, ...]) -> TableNode:
     """The file's tree laid over those it extends. `chain` holds the files that led here."""
-    return _over_parents(read_yaml(path, findings.problems), findings, (*chain, Path(os.path.realpath(path))))
+    return _over_parents(read_yaml(path, log.problems), log, (*chain, Path(os.path.realpath(path))))
 
 
-def _over_parents(tree: TableNode, findings: Findings, chain: tuple[Path, ...]) -> TableNode:
+def _over_parents(tree: TableNode, log: LoadLog, chain: tuple[Path, ...]) -> TableNode:
     """`tree` laid over the files that it extends. `chain` holds the files that led here, its own too."""
     extends = tree.entries.pop("extends", None)
     below = TableNode({}, tree.origin, tree.folder)
-    for parent in _parents(extends, findings):
+    for parent in _parents(extends, log):
         base = _parent_path(parent)
+        # Real paths: a circle through a symbolic link would have a new name in every round.
         if Path(os.path.realpath(base)) in chain:
             names = " -> ".join(display(file) for file in (*chain, base))
-            findings.report("extends", parent.origin, f"the files extend each other: {names}", "remove one `extends`")
+            log.report("extends", parent.origin, f"the files extend each other: {names}", "remove one `extends`")
         elif not base.is_file():
             near = nearest(base.name, _yaml_files(base.parent))
             hint = f"did you mean {near}?" if near else "paths in `extends` are relative to the file that has them"
-            findings.report("extends", parent.origin, f"there is no file {display(base)}", hint)
+            log.report("extends", parent.origin, f"there is no file {display(base)}", hint)
         else:
-            below = merge(below, read_recipe_file(base, findings, chain))
+            below = merge(below, read_recipe_file(base, log, chain))
     return merge(below, tree)
 
 
 def _as_yaml(recipe: Mapping[str, Any]) -> str:
     """A recipe that a program gives, as the text of a file: what it may hold is decided in one place."""
     try:
+        # JSON is YAML, so a mapping passes the same parser and the same checks as a file.
         return json.dumps(dict(recipe), ensure_ascii=False, default=os.fspath)
     except (TypeError, ValueError) as error:
         hint = "give what YAML can hold: texts, numbers, true and false, None, lists, dicts"
@@ -111,13 +119,13 @@ def _yaml_files(folder: Path) -> list[str]:
         return []
 
 
-def _parents(extends: Node | None, findings: Findings) -> list[ScalarNode]:
+def _parents(extends: Node | None, log: LoadLog) -> list[ScalarNode]:
     if extends is None or (isinstance(extends, ScalarNode) and extends.is_null):
         return []
     nodes = extends.items if isinstance(extends, ListNode) else (extends,)
     good = [node for node in nodes if isinstance(node, ScalarNode) and node.text]
     if len(good) < len(nodes):
-        findings.report(
+        log.report(
             "extends", extends.origin, "expected a file or a list of files", "extends: nlpctl:configs/base.yaml"
         )
     return good
@@ -163,6 +171,7 @@ def _node(value: Any, origin: Origin, folder: Path) -> Any:
     if isinstance(value, list):
         return ListNode(tuple(_node(item, origin, folder) for item in value), origin, folder)
     if isinstance(value, str):
+        # What nlpctl wrote is final: a text that happens to hold ${ is no reference.
         return ScalarNode(value.replace("${", "$${"), False, origin, folder)
     if value is None or isinstance(value, bool | int | float):
         return ScalarNode(json.dumps(value), True, origin, folder)

@@ -47,6 +47,11 @@ def find_recipe(name: str) -> ShippedRecipe | None:
     return matches[0] if len(matches) == 1 else None
 
 
+def is_recipe(source: str) -> bool:
+    """Whether `source` names a recipe, by its ending or as one of the library, and not a folder."""
+    return not Path(source).is_dir() and (source.endswith((".yaml", ".yml")) or find_recipe(source) is not None)
+
+
 def _title(path: Path) -> str:
     with path.open(encoding="utf-8") as stream:
         first = stream.readline()

@@ -13,21 +13,18 @@ from typing import Any
 
 from nlpctl.config.checks import Purpose, check
 from nlpctl.config.coerce import coerce_sections
-from nlpctl.config.dump import dump_recipe
 from nlpctl.config.interpolate import interpolate
 from nlpctl.config.keys import find_key
 from nlpctl.config.layers import read_source, tree_of_values
+from nlpctl.config.load_log import LoadLog
 from nlpctl.config.managed import MANAGED
 from nlpctl.config.paths import absolute, resolve_paths
 from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode, merge, parse_yaml
-from nlpctl.config.reading import Findings
 from nlpctl.config.schema import DataSection, ModelSection, Origin, Recipe
 from nlpctl.config.settled import as_trained
 from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.errors import UserError
 from nlpctl.names import nearest
-
-__all__ = ["Override", "dump_recipe", "load_recipe", "recipe_of_values"]
 
 
 @dataclass(frozen=True)
@@ -50,30 +47,30 @@ def load_recipe(
 
     Raises UserError with every problem found.
     """
-    findings = Findings()
-    tree, path = read_source(source, findings)
+    log = LoadLog()
+    tree, path = read_source(source, log, task_given=any(each.key == "task" for each in overrides))
     for override in overrides:
-        tree = _apply(tree, override, findings)
-    return _resolved(tree, path, purpose, findings)
+        tree = _apply(tree, override, log)
+    return _resolved(tree, path, purpose, log)
 
 
 def recipe_of_values(values: Mapping[str, Any]) -> Recipe:
     """The recipe that says `values`, by section, and leaves the rest as it is by default; to apply a model with."""
-    return _resolved(tree_of_values(values), None, "apply", Findings())
+    return _resolved(tree_of_values(values), None, "apply", LoadLog())
 
 
-def _resolved(tree: TableNode, path: Path | None, purpose: Purpose, findings: Findings) -> Recipe:
-    """The recipe of a tree with everything laid over it. UserError with what `findings` hold, and all that is found."""
-    tree = _without_managed(tree, findings)
-    tree = resolve_paths(interpolate(tree, findings))
-    task = _task(tree, findings)
-    sections = coerce_sections(tree, findings)
-    sections["training"] = _with_metric(_absolute_output_dir(sections["training"]), task, findings)
+def _resolved(tree: TableNode, path: Path | None, purpose: Purpose, log: LoadLog) -> Recipe:
+    """The recipe of a tree with everything laid over it. UserError with what `log` holds, and all that is found."""
+    tree = _without_managed(tree, log)
+    tree = resolve_paths(interpolate(tree, log))
+    task = _task(tree, log)
+    sections = coerce_sections(tree, log)
+    sections["training"] = _with_metric(_absolute_output_dir(sections["training"]), task, log)
     sections["data"] = _labels_of_dictionaries(sections["model"], sections["data"])
-    recipe = Recipe(task=task, **sections, origins=dict(findings.origins), path=path)
-    findings.problems += check(recipe, purpose, findings.broken)
-    if findings.problems:
-        raise UserError(problems=findings.problems)
+    recipe = Recipe(task=task, **sections, origins=dict(log.origins), path=path)
+    log.problems += check(recipe, purpose, log.broken)
+    if log.problems:
+        raise UserError(problems=log.problems)
     return as_trained(recipe) if purpose == "apply" else recipe
 
 
@@ -93,7 +90,7 @@ def _labels_of_dictionaries(model: ModelSection, data: DataSection) -> DataSecti
     return dataclasses.replace(data, labels=str(tags))
 
 
-def _with_metric(training: Any, task: str, findings: Findings) -> Any:
+def _with_metric(training: Any, task: str, log: LoadLog) -> Any:
     """Where the best model is to be kept and no score is named, the task's first one chooses it.
 
     PaddleNLP would take the loss; a fixed default such as accuracy says little of a tagger and nothing of an index.
@@ -101,30 +98,30 @@ def _with_metric(training: Any, task: str, findings: Findings) -> Any:
     known = task_info(task)
     if known is None or training.metric_for_best_model is not None or not training.load_best_model_at_end:
         return training
-    findings.origins["training.metric_for_best_model"] = Origin(f"task {task}")
+    log.origins["training.metric_for_best_model"] = Origin(f"task {task}")
     return dataclasses.replace(training, metric_for_best_model=known.metrics[0])
 
 
-def _apply(tree: TableNode, override: Override, findings: Findings) -> TableNode:
+def _apply(tree: TableNode, override: Override, log: LoadLog) -> TableNode:
     """`tree` with one command-line value laid over it."""
     origin, folder = Origin(override.flag), Path.cwd()
-    node = _command_line_node(override, origin, folder, findings)
+    node = _command_line_node(override, origin, folder, log)
     section, *inner = override.key.split(".")
     for part in reversed(inner):
         node = TableNode({part: node}, origin, folder)
     return merge(tree, TableNode({section: node}, origin, folder))
 
 
-def _command_line_node(override: Override, origin: Origin, folder: Path, findings: Findings) -> Node:
+def _command_line_node(override: Override, origin: Origin, folder: Path, log: LoadLog) -> Node:
     """Words as typed -> a node. Lists split at commas; `[a, b]` and `{a: 1}` are read as YAML."""
     key = find_key(override.key)
     texts = (override.text,) if isinstance(override.text, str) else override.text
     structured = key is None or key.is_list or key.section or (key.free and key.dotted == override.key)
     if structured and len(texts) == 1 and texts[0][:1] in ("[", "{"):
         try:
-            node = parse_yaml(texts[0], override.flag, folder, findings.problems)
+            node = parse_yaml(texts[0], override.flag, folder, log.problems)
         except UserError as error:
-            findings.report(override.key, origin, error.problems[0].message, "write [a, b] or {key: value}, in quotes")
+            log.report(override.key, origin, error.problems[0].message, "write [a, b] or {key: value}, in quotes")
             node = None
         return _placed(node, origin) if node is not None else ScalarNode("", True, origin, folder)
     is_list = key is not None and key.item is not None
@@ -144,13 +141,13 @@ def _placed(node: Node, origin: Origin) -> Node:
     return ScalarNode(node.text, node.plain, origin, node.folder)
 
 
-def _without_managed(tree: TableNode, findings: Findings) -> TableNode:
+def _without_managed(tree: TableNode, log: LoadLog) -> TableNode:
     """`tree` without the fields that nlpctl sets itself; each one found is reported."""
     for dotted, remedy in MANAGED.items():
         section, name = dotted.split(".")
         table = tree.entries.get(section)
         if isinstance(table, TableNode) and name in table.entries:
-            findings.report(dotted, table.entries[name].origin, "nlpctl sets this field itself", remedy)
+            log.report(dotted, table.entries[name].origin, "nlpctl sets this field itself", remedy)
             kept = {key: node for key, node in table.entries.items() if key != name}
             tree = TableNode(
                 tree.entries | {section: TableNode(kept, table.origin, table.folder)}, tree.origin, tree.folder
@@ -158,23 +155,23 @@ def _without_managed(tree: TableNode, findings: Findings) -> TableNode:
     return tree
 
 
-def _task(tree: TableNode, findings: Findings) -> str:
+def _task(tree: TableNode, log: LoadLog) -> str:
     """The task name; "" when it is missing or unknown (and reported)."""
     names = [task.name for task in known_tasks()]
     node = tree.entries.get("task")
-    if "task" in findings.broken:
+    if "task" in log.broken:
         return ""
     if node is None or (isinstance(node, ScalarNode) and node.is_null):
         origin = Origin(tree.origin.source) if node is None else node.origin
-        findings.report("task", origin, "is missing", f"write `task: {names[0]}`; known tasks: {', '.join(names)}")
+        log.report("task", origin, "is missing", f"write `task: {names[0]}`; known tasks: {', '.join(names)}")
         return ""
-    findings.origins["task"] = node.origin
+    log.origins["task"] = node.origin
     if not isinstance(node, ScalarNode):
-        findings.report("task", node.origin, "expected the name of a task", f"known tasks: {', '.join(names)}")
+        log.report("task", node.origin, "expected the name of a task", f"known tasks: {', '.join(names)}")
         return ""
     if task_info(node.text) is None:
         near = nearest(node.text, names)
         hint = f"did you mean {near}?" if near else f"known tasks: {', '.join(names)}"
-        findings.report("task", node.origin, f"there is no task {node.text!r}", hint)
+        log.report("task", node.origin, f"there is no task {node.text!r}", hint)
         return ""
     return node.text

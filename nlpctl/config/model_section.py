@@ -11,7 +11,7 @@ from nlpctl.config.declare import Scalar, key, mapping_key
 
 @dataclass(frozen=True)
 class ScratchSection:
-    """A small network trained from nothing, with a vocabulary built from the training text."""
+    """A small network trained from nothing, with a vocabulary built from the training text or read from a file."""
 
     architecture: Literal[
         "bert", "ernie", "roberta", "electra", "bilstm", "textcnn", "bag_of_embeddings", "bigru"
@@ -29,6 +29,11 @@ class ScratchSection:
     embedding_size: int = key(128, "Width of the embedding of nlpctl's own networks.")
     kernel_sizes: tuple[int, ...] = key((2, 3, 4), "Widths of the kernels of textcnn, in units.")
     dropout: float = key(0.1, "Share of activations dropped while training.")
+    vocabulary: str | None = key(
+        None,
+        "File of the vocabulary, an entry per line (or what paddlenlp.data.Vocab.to_json wrote), taken whole in place "
+        "of one from the training text.",
+    )
     dictionaries: str | None = key(
         None, "Folder with word.dic, tag.dic and q2b.dic, in place of a vocabulary from the training text (bigru)."
     )
@@ -47,9 +52,15 @@ class ModelSection:
     config: Mapping[str, Scalar] = mapping_key(
         "Overrides of the network's own config, such as hidden_dropout_prob: 0.1."
     )
+    network: str | None = key(
+        None,
+        "Your own network class, package.module:Class(config), in place of the task's: a paddle.nn.Layer, or a class "
+        "of PaddleNLP's PretrainedModel, which can start from weights. It runs with your rights: name only code you "
+        "trust.",
+    )
     head: Literal["linear", "crf"] = key("linear", "Output layer of a tagger: linear, or linear with a CRF over it.")
     embeddings: str | None = key(
-        None, "Text file of word vectors (word v1 v2 ...) that the embedding of nlpctl's own networks starts from."
+        None, "Text file of word vectors (word v1 v2 ...) that the embedding of a network from scratch starts from."
     )
     add_tokens: tuple[str, ...] | str | None = key(
         None,

@@ -25,12 +25,19 @@ def _heads_divide_width(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _vectors_have_an_embedding(recipe: Recipe) -> Iterator[Finding]:
-    if recipe.model.embeddings is not None and _own(recipe.model.from_scratch) is None:
+    if recipe.model.embeddings is not None and recipe.model.from_scratch is None:
         yield Finding(
-            ("model.embeddings", "model.from_scratch.architecture"),
-            "word vectors are for nlpctl's own networks, trained from scratch",
-            f"set model.from_scratch.architecture: {' | '.join(OWN_NETWORKS)}, or remove model.embeddings",
+            ("model.embeddings", "model.from_scratch"),
+            "word vectors are for networks trained from scratch: a trained one has its own",
+            "set model.from_scratch in place of model.name_or_path, or remove model.embeddings",
         )
+
+
+def _one_vocabulary(recipe: Recipe) -> Iterator[Finding]:
+    scratch = recipe.model.from_scratch
+    if scratch is not None and scratch.vocabulary is not None and scratch.dictionaries is not None:
+        keys = ("model.from_scratch.vocabulary", "model.from_scratch.dictionaries")
+        yield Finding(keys, "both vocabulary and dictionaries are set", "remove one: each is a whole vocabulary")
 
 
 def _dictionaries_hold_characters(recipe: Recipe) -> Iterator[Finding]:
@@ -49,12 +56,24 @@ def _dictionaries_hold_characters(recipe: Recipe) -> Iterator[Finding]:
 def _network_does_the_task(recipe: Recipe) -> Iterator[Finding]:
     own = _own(recipe.model.from_scratch)
     task = task_info(recipe.task)
-    if own is None or task is None:
+    if own is None or task is None or recipe.model.network is not None:
         return
     if task.tags != (own.architecture == "bigru"):
         keys = ("model.from_scratch.architecture", "task")
         fitting = "bigru" if task.tags else " | ".join(name for name in OWN_NETWORKS if name != "bigru")
         yield Finding(keys, f"{own.architecture} cannot do {recipe.task}", f"set architecture: {fitting}")
+
+
+def _own_class(recipe: Recipe) -> Iterator[Finding]:
+    model = recipe.model
+    if model.network is None:
+        return
+    if model.head != "linear":
+        message = "model.network is the whole network, and model.head would change the task's"
+        yield Finding(("model.network", "model.head"), message, "remove one of them")
+    if model.embeddings is not None:
+        message = "model.embeddings fills nlpctl's own networks, not model.network"
+        yield Finding(("model.network", "model.embeddings"), message, "read the vectors in your class")
 
 
 def _own(scratch: ScratchSection | None) -> ScratchSection | None:
@@ -64,6 +83,8 @@ def _own(scratch: ScratchSection | None) -> ScratchSection | None:
 NETWORK_CHECKS = (
     _heads_divide_width,
     _vectors_have_an_embedding,
+    _one_vocabulary,
     _dictionaries_hold_characters,
     _network_does_the_task,
+    _own_class,
 )

@@ -63,5 +63,12 @@ def _tokens(recipe: Recipe) -> Iterator[Finding]:
         yield Finding(("model.add_tokens",), f"model.add_tokens: there is no file {display(tokens)}", hint)
 
 
+def _vocabulary_file(recipe: Recipe) -> Iterator[Finding]:
+    file = None if recipe.model.from_scratch is None else recipe.model.from_scratch.vocabulary
+    if file is not None and not os.path.isfile(file):
+        key = "model.from_scratch.vocabulary"
+        yield Finding((key,), f"{key}: there is no file {display(file)}", "give a file with one entry per line")
+
+
 # A model that was trained needs none of them any more, nor the files that they name.
-PARAMETER_CHECKS: tuple[Check, ...] = (_groups, _pairs, _values, _tokens)
+PARAMETER_CHECKS: tuple[Check, ...] = (_groups, _pairs, _values, _tokens, _vocabulary_file)

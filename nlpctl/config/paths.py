@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,12 +24,14 @@ INPUT_PATHS = (
     "decode.terms",
     "masking.dictionary",
     "model.embeddings",
+    "model.from_scratch.vocabulary",
     "model.from_scratch.dictionaries",
     "runtime.cache_dir",
     "compression.input_infer_model_path",
     "distillation.student",
     "distillation.unlabelled",
     "distillation.model.embeddings",
+    "distillation.model.from_scratch.vocabulary",
     "distillation.model.from_scratch.dictionaries",
 )
 OUTPUT_PATHS = ("training.output_dir", "training.logging_dir")
@@ -42,13 +45,14 @@ NAMES = ("model.name_or_path", "data.dataset", "distillation.model.name_or_path"
 
 def parameter_files(model: ModelSection) -> list[Path]:
     """The files from which a network that is to be trained takes words and starting values."""
-    files = [model.embeddings, *(value for value in model.set_parameters.values() if _is_file(value))]
+    files = [model.embeddings, *_files_of(model.set_parameters)]
+    files += [model.from_scratch.vocabulary] if model.from_scratch is not None else []
     files += [model.add_tokens] if isinstance(model.add_tokens, str) else []
     return [Path(file) for file in files if file is not None]
 
 
-def _is_file(value: Any) -> bool:
-    return isinstance(value, str) and not is_distribution(value)
+def _files_of(values: Mapping[str, Any]) -> list[str]:
+    return [value for value in values.values() if isinstance(value, str) and not is_distribution(value)]
 
 
 def resolve_paths(tree: TableNode) -> TableNode:
@@ -80,6 +84,7 @@ def _resolve(node: Node, dotted: str) -> Node:
         return node
     if dotted in NAMES and not _is_path(node.text, node.folder):
         return node
+    # Outputs belong to where the user works; the recipe may lie in a folder that is read-only.
     folder = Path.cwd() if dotted in OUTPUT_PATHS else node.folder
     return dataclasses.replace(node, text=absolute(node.text, folder), plain=False)
 
@@ -92,4 +97,5 @@ def absolute(text: str, folder: Path) -> str:
 def _is_path(text: str, folder: Path) -> bool:
     if text.startswith(("./", "../", "~", "/")) or text in (".", ".."):
         return True
+    # A hub name such as bert-base-chinese and a folder look alike; a folder that exists wins.
     return not text.startswith("python:") and (folder / text).is_dir()

@@ -58,6 +58,7 @@ RANGES: Mapping[str, Range] = {
     "retrieval.margin": NOT_NEGATIVE,
     "data.max_seq_length": Range(4),  # [CLS] a [SEP] and one more
     "data.shuffle_buffer": COUNT,
+    "data.batch_tokens": COUNT,
     "training.per_device_train_batch_size": COUNT,
     "training.per_device_eval_batch_size": COUNT,
     "training.gradient_accumulation_steps": COUNT,

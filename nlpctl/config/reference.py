@@ -9,14 +9,14 @@ The English words are those of the schema. The Chinese ones stand in data/refere
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from nlpctl.config.keys import SECTIONS, Key, all_keys
-from nlpctl.config.managed import MANAGED
+from nlpctl.config.managed import MANAGED, REFUSED, UNSUPPORTED
 from nlpctl.config.tasks import KNOWN_TASKS
 from nlpctl.config.tasks.info import TaskInfo
 from nlpctl.errors import UserError
@@ -58,7 +58,7 @@ training:
   (`--learning_rate 3e-5`, `--learning-rate=3e-5`; `--fp16`, `--fp16 false`, `--no-fp16`;
   `--report_to visualdl wandb`). `--set data.max_seq_length=256` reaches every other key.
   `nlpctl recipe flags [PATTERN]` lists the flags. `--device`, `--devices`, `--nproc`, `--threads`,
-  `--deterministic`, `--cache_dir` and `--trust-edits` are short for `runtime.*`.
+  `--deterministic`, `--cache_dir` and `--trust-edits` are short for `runtime.*`, `--labels` for `data.labels`.
 - **Types**: a value is read by the type of its key. `5e-5` and `3/4` are numbers where a number is wanted,
   `no` is a text where a text is wanted, and one value will do for a list.
 - **Paths**: inputs are relative to the file that names them; `training.output_dir`, `training.logging_dir`,
@@ -87,6 +87,7 @@ class English:
     comma = ", "
     scores = "Scores: {}."
     managed_by_nlpctl = "nlpctl sets these itself and refuses them in a recipe:"
+    unsupported = "nlpctl does not support these and refuses values that turn them on:"
 
     def task(self, task: TaskInfo) -> str:
         return task.help
@@ -100,8 +101,8 @@ class English:
     def meaning(self, key: Key) -> str:
         return key.help
 
-    def managed(self, dotted: str) -> str:
-        return MANAGED[dotted]
+    def refused(self, dotted: str) -> str:
+        return REFUSED[dotted]
 
 
 class Chinese(English):
@@ -109,7 +110,7 @@ class Chinese(English):
 
     def __init__(self) -> None:
         self.words = yaml.safe_load(CHINESE_WORDS.read_text(encoding="utf-8"))
-        for name in ("intro", "table", "colon", "comma", "scores", "managed_by_nlpctl"):
+        for name in ("intro", "table", "colon", "comma", "scores", "managed_by_nlpctl", "unsupported"):
             setattr(self, name, self.words[name])
 
     def word(self, kind: str, name: str) -> str:
@@ -134,8 +135,8 @@ class Chinese(English):
     def meaning(self, key: Key) -> str:
         return self.word("keys", shared_entry(key.dotted))
 
-    def managed(self, dotted: str) -> str:
-        return self.word("managed", dotted)
+    def refused(self, dotted: str) -> str:
+        return self.word("refused", dotted)
 
 
 def shared_entry(dotted: str) -> str:
@@ -157,12 +158,16 @@ def reference(words: English) -> str:
     for name in SECTIONS:
         keys = [key for key in all_keys().values() if key.dotted.startswith(f"{name}.")]
         parts.append(f"\n## {name}\n\n{words.section(name)}\n\n")
-        parts.append(_table(words, [key for key in keys if key.dotted not in MANAGED]))
-        managed = [key.dotted for key in keys if key.dotted in MANAGED]
-        if managed:
-            parts.append(f"\n{words.managed_by_nlpctl}\n\n")
-            parts += [f"- `{dotted}`{words.colon}{words.managed(dotted)}\n" for dotted in managed]
+        parts.append(_table(words, [key for key in keys if key.dotted not in REFUSED]))
+        parts += _apart(words, words.managed_by_nlpctl, keys, MANAGED)
+        parts += _apart(words, words.unsupported, keys, UNSUPPORTED)
     return "".join(parts)
+
+
+def _apart(words: English, title: str, keys: list[Key], refused: Mapping[str, str]) -> list[str]:
+    """The list of the keys that are in `refused`; nothing if there are none."""
+    found = [f"- `{key.dotted}`{words.colon}{words.refused(key.dotted)}\n" for key in keys if key.dotted in refused]
+    return [f"\n{title}\n\n", *found] if found else []
 
 
 def _scores(words: English, task: TaskInfo) -> str:

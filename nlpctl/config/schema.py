@@ -1,11 +1,11 @@
 """The recipe: every key that may appear in a recipe file, its type, default and meaning.
 
-This module, with task_sections.py, is the single definition. The loader coerces by these types, the JSON Schema and
-docs/recipes.md are generated from them, and the rest of nlpctl receives them already checked.
+This module and the modules of sections that it imports (model_section.py, task_sections.py, distillation_section.py,
+compression_keys.py) are the single definition. The loader coerces by these types. The JSON Schema and docs/recipes.md
+are generated from them. The rest of nlpctl receives checked values.
 
-`training` and `compression` hold the fields of PaddleNLP's TrainingArguments and
-CompressionArguments; those classes cannot be imported here (they import paddle), so their
-fields come from the catalogue in config/catalogue.
+`training` and `compression` also hold the fields of PaddleNLP's TrainingArguments and CompressionArguments. Those
+classes import Paddle, so their fields come from the catalogue (catalogue.py).
 """
 
 from __future__ import annotations
@@ -29,6 +29,9 @@ from nlpctl.config.task_sections import (
     PromptSection,
     RetrievalSection,
 )
+from nlpctl.config.training_keys import TrainingKeys
+
+DataFormat = Literal["auto", "tsv", "csv", "jsonl", "json", "text", "conll", "joined", "squad"]
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ class DataSection:
         None, "A named data set instead of files: PaddleNLP built-in or Hugging Face, with subset (glue/cola)."
     )
     splits: SplitsSection = field(default_factory=SplitsSection, metadata={"help": "Split names inside `dataset`."})
-    format: Literal["auto", "tsv", "csv", "jsonl", "json", "text", "conll", "joined", "squad"] = key(
+    format: DataFormat = key(
         "auto",
         "File format; auto: by the file's ending and the task. text: a text per line; conll: a token and its tag "
         "per line; joined: two columns whose parts are joined by \\002; squad: SQuAD or CMRC json.",
@@ -87,6 +90,16 @@ class DataSection:
         None,
         "Your own reader, package.module:function(path) yielding dicts. It runs with your rights: "
         "name only code you trust.",
+    )
+    map: tuple[str, ...] = key(
+        (),
+        "Your own function(s) of a row, package.module:function(row) -> dict, applied in order to every row of train, "
+        "dev and test before it is read. They run with your rights: name only code you trust.",
+    )
+    filter: tuple[str, ...] = key(
+        (),
+        "Your own function(s), package.module:function(row) -> true or false: rows for which one says false are left "
+        "out, after data.map. They run with your rights: name only code you trust.",
     )
     labels: tuple[str, ...] | str | None = key(
         None, "The label set: a list, or a file with one label per line. Default: collected from the training data."
@@ -110,6 +123,11 @@ class DataSection:
     )
     shuffle_buffer: int = key(10000, "Rows held for shuffling when streaming.")
     length_grouped: bool = key(True, "Batch training rows of similar length together: less padding, faster.")
+    batch_tokens: int | None = key(
+        None,
+        "Limit training batches by tokens, padding included, such as 4096: short rows form large batches, long ones "
+        "small ones. In place of training.per_device_train_batch_size.",
+    )
     tokenizer: Literal["auto", "fast", "paddlenlp"] = key(
         "auto", "auto: the fast tokenizer if a check proves it equal to PaddleNLP's."
     )
@@ -151,7 +169,7 @@ class EarlyStoppingSection:
 
 @dataclass(frozen=True)
 class GuardsSection:
-    """Checks that stop a diverging training before the bad step changes the weights."""
+    """Checks of the loss: a diverging training is stopped before the bad step changes the weights."""
 
     finite: bool = key(
         True, "Stop the run at a loss or gradient that is NaN or infinite, with the step, its rows and the operator."
@@ -162,6 +180,11 @@ class GuardsSection:
         "if that is larger. null: never.",
     )
     gradient_factor: float | None = key(1000.0, "The same for the norm of the gradient, before it is clipped.")
+    not_learning: Literal["warn", "stop", "ignore"] = key(
+        "warn",
+        "A loss that has not fallen when it should have (docs/guards.md): warn once, with what to check; stop the run; "
+        "or ignore it.",
+    )
 
 
 @dataclass(frozen=True)
@@ -232,7 +255,10 @@ def _section_from_catalogue(name: str, doc: str, fields: tuple, own: tuple[type,
 
 
 TrainingSection = _section_from_catalogue(
-    "TrainingSection", "Every field of PaddleNLP's TrainingArguments, under its own name.", training_fields()
+    "TrainingSection",
+    "Every field of PaddleNLP's TrainingArguments, under its own name, and parts of one's own.",
+    training_fields(),
+    (TrainingKeys,),
 )
 CompressionSection = _section_from_catalogue(
     "CompressionSection",

@@ -14,7 +14,9 @@ class DecodeSection:
     """Decoding a network's outputs to answers."""
 
     terms: str | None = key(
-        None, "Tagging: file of TERM<TAB>TYPE lines; these terms always get these types."
+        None,
+        "Tagging: file of TERM<TAB>TYPE lines; these terms always get these types. A header line can name more columns "
+        "(term, type, id, link, alias), and JSON lines are read too; answers then carry id and link.",
     )
     tune: Literal["accuracy", "macro_f1", "weighted_f1", "f1"] | None = key(
         None,
@@ -61,7 +63,7 @@ class FewShotSection:
         "2022). auto: prompt if there is a template and the weights hold a language-model head, else contrastive; "
         "train says which, and why.",
     )
-    pairs: int = key(20, "contrastive: pairs per row and epoch with an equal label, and as many with another.")
+    pairs: int = key(10, "contrastive: pairs per row and epoch with an equal label, and as many with another.")
     pooling: Literal["mean", "cls"] = key(
         "mean", "contrastive: the vector of a text, the mean over its tokens or its first token's."
     )

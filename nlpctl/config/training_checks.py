@@ -37,10 +37,4 @@ def _evaluation_steps(recipe: Recipe) -> Iterator[Finding]:
         yield Finding(keys, "minimum_eval_times lowers eval_steps, which is not set", "set training.eval_steps")
 
 
-def _flat_gradients(recipe: Recipe) -> Iterator[Finding]:
-    if recipe.training.flatten_param_grads:
-        message = "flatten_param_grads works on NPU devices only"
-        yield Finding(("training.flatten_param_grads",), message, "delete it")
-
-
-TRAINING_CHECKS: tuple[Check, ...] = (_optimizer, _reporters, _evaluation_steps, _flat_gradients)
+TRAINING_CHECKS: tuple[Check, ...] = (_optimizer, _reporters, _evaluation_steps)

@@ -1,4 +1,4 @@
-"""Finding words added to a vocabulary (model.add_tokens) in text that is tokenised by other rules."""
+"""Locates added tokens (model.add_tokens) in text, for encoders that split text by rules of their own."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Span = tuple[int, int]
 
 
 class AddedWords:
-    """Where a tokenizer's added words stand in a text. Empty for a tokenizer without any."""
+    """Matches the added tokens of a tokenizer in a text. Matches nothing if the tokenizer has none."""
 
     def __init__(self, tokenizer: Any):
         # The longest first: PaddleNLP takes the longest of those that begin at a place.
@@ -19,9 +19,9 @@ class AddedWords:
         self._lowercase = "do_lower_case" in vars(tokenizer) and tokenizer.do_lower_case
 
     def keep_whole(self, text: str, words: Sequence[Sequence[Span]]) -> list[list[Span]]:
-        """`words`, each the spans of its units, with a unit for every added word; units that it divides are divided.
+        """Returns `words` (per word the spans of its units) with one unit for every added token.
 
-        Words that an added one reaches into are one word from there on.
+        A unit that an added token overlaps is split at its ends. Words that one added token spans are merged.
         """
         whole = self._spans(text)
         kept = next(whole, None)
@@ -46,6 +46,7 @@ class AddedWords:
                         taken = kept
                     elif not units:
                         reached = True
+                    # Whatever the token covers of this unit is done; the rest of the unit is examined again.
                     start = kept[1]
             if reached:
                 found[-1] += units

@@ -19,10 +19,10 @@ from nlpctl.upstream.dataaug_files import make_augmenter
 
 @dataclass(frozen=True)
 class Augmenter:
-    """`method`: synonym, insert, swap or delete. `copies`: new rows per row, at most.
+    """Makes augmented copies of rows.
 
-    `share`: of a text's words, that change, but no more than 0.3 of those that can. `column`: the one that holds the
-    text.
+    `method`: synonym, insert, swap or delete. `copies`: the maximum of new rows per row. `share`: the share of words
+    that change, capped by PaddleNLP at 0.3 of the words that can change. `column`: the column of the text.
     """
 
     method: str
@@ -32,14 +32,16 @@ class Augmenter:
     augment: Any  # of paddlenlp.dataaug
 
     def rows(self, rows: Iterable[Row], seed: int) -> Iterator[dict[str, Any]]:
-        """The new rows: those of a row with another text in `column`, all else as it is. A function of `seed`.
+        """Yields copies of each row with an augmented text in `column`. Deterministic for a `seed`.
 
-        A text of which nothing can be changed gives none: words of Latin letters and numbers stay as they are.
+        Words of Latin letters and numbers never change, so a text of nothing else yields no row.
         """
-        random.seed(seed)  # dataaug draws from both
+        # dataaug draws from the global generators of both modules, in one run: without either seed it is random.
+        random.seed(seed)
         np.random.seed(seed)
         for row in rows:
             text = row.values[self.column]
+            # dataaug may return the same text several times, or the original where no word can be changed.
             for changed in dict.fromkeys(self.augment.augment(text)[0]):
                 if changed != text and changed.strip():
                     yield {**row.values, self.column: changed}
@@ -54,6 +56,7 @@ def open_augmenter(
     try:
         made = make_augmenter(method, load_jieba().lcut, synonyms, copies, share)
     except (OSError, RuntimeError) as error:
+        # PaddleNLP raises these after retries of a download, with a message of many lines.
         reason = (str(error).splitlines() or [type(error).__name__])[0][:200]
         raise UserError(
             f"PaddleNLP's list of synonyms cannot be downloaded ({reason})",

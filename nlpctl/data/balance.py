@@ -1,4 +1,4 @@
-"""Balancing training rows by label."""
+"""Balances training rows by label: undersampling, oversampling, or given counts."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ Counts = dict[str, int]
 def balanced(
     examples: ExampleList, labels: LabelSet, balance: BalanceSection, seed: int
 ) -> tuple[ExampleList, Counts, Counts]:
-    """The rows to train on, and how often each label occurs before and after.
+    """Returns the resampled training rows, and the rows per label before and after.
 
-    undersample: every label as often as the rarest. oversample: as often as the most frequent. counts: as often as
-    written there, labels that are not named as they are. Rows are left out at random, or repeated: every row of
-    the label once, then again, the last round a random part. A function of `seed`; the order of the rows is kept.
+    undersample: every label has as many rows as the rarest one. oversample: as many as the most frequent one. counts:
+    as many as given; labels that are not named keep their rows. Rows are dropped at random, or repeated in whole
+    rounds and a random part of a last one. The order of the rows is kept. Deterministic for a `seed`.
+    UserError: counts names an unknown label, or is no whole number above 0.
     """
     label_of = np.fromiter((example.label for example in examples), np.int64, len(examples))
     before = Counter(label_of.tolist())
@@ -30,6 +31,7 @@ def balanced(
     times = np.ones(len(examples), np.int64)
     for label, count in wanted.items():
         rows = np.flatnonzero(label_of == label)
+        # Whole rounds first: no row occurs three times before every row of its label occurs twice.
         whole, rest = divmod(count, len(rows))
         times[rows] = whole
         times[random.permutation(rows)[:rest]] += 1

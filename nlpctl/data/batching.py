@@ -1,4 +1,4 @@
-"""The batches of examples, identical on every process, and a loader that raises failures of its workers."""
+"""Length-grouped batches that are identical on every process, and a loader that re-raises failures of its workers."""
 
 from __future__ import annotations
 
@@ -57,6 +57,7 @@ class LengthGroupedBatchSampler(paddle.io.DistributedBatchSampler):
         self.parts = accumulation_steps * num_replicas
         self.global_batch_size = batch_size * self.parts
         self._start = 0
+        # An epoch without a batch is a mistake in the recipe; Paddle's sampler would silently yield nothing.
         if len(self) == 0:
             require_full_batch(len(lengths), self.global_batch_size)
 
@@ -77,12 +78,14 @@ class LengthGroupedBatchSampler(paddle.io.DistributedBatchSampler):
         `update` counts from the start of training. 1.0 but for the last update of an epoch.
         """
         size = self.global_batch_size
+        # Only the last update of an epoch is smaller; max(..., parts), because _shares fills it up to one row per part.
         if update % self.updates == self.updates - 1 and not self.drop_last:
             size = max(len(self.lengths) - (self.updates - 1) * size, self.parts)
         return rows * self.parts / size
 
     def parts_of(self, update: int) -> list[list[int]]:
         """This rank's parts of an update, which is counted from the start of training."""
+        # A diagnosis may ask for parts of an earlier epoch; the loader's own epoch must not move.
         current = self.epoch
         epoch, place = divmod(update, self.updates)
         self.set_epoch(epoch)
@@ -114,6 +117,7 @@ class LengthGroupedBatchSampler(paddle.io.DistributedBatchSampler):
             return _cut(order, self.global_batch_size)
         batches = []
         for megabatch in _cut(order, MEGABATCH * self.global_batch_size):
+            # Stable: ties keep their random order, and every rank sorts them alike.
             by_length = megabatch[np.argsort(self.lengths[megabatch], kind="stable")]
             batches.extend(_cut(by_length, self.global_batch_size))
         # The last batch of the last megabatch may be small; it stays last, where loss_weight expects it.

@@ -29,7 +29,7 @@ FAILURE_KEY = "loader_failure"
 
 @dataclass(frozen=True)
 class LoaderFailure:
-    """What went wrong while a batch was made; picklable. `user`: the user can fix it."""
+    """An error raised while a batch was made, in picklable form. `user`: the user can fix it."""
 
     problems: tuple[Problem, ...]
     user: bool
@@ -38,6 +38,7 @@ class LoaderFailure:
     def of(cls, error: Exception) -> LoaderFailure:
         if isinstance(error, NlpctlError):
             return cls(error.problems, isinstance(error, UserError))
+        # A traceback does not survive the pipe to the parent process, so the place is kept as text.
         frame = traceback.extract_tb(error.__traceback__)[-1]
         message = f"making a batch failed: {type(error).__name__}: {error} ({frame.filename}:{frame.lineno})"
         return cls((Problem(message),), user=False)
@@ -54,7 +55,7 @@ def raise_failure(batch: Any) -> None:
 
 @contextmanager
 def failures_told() -> Iterator[None]:
-    """UserError or RunFailed for whatever goes wrong inside, as `raise_failure` would say it."""
+    """Turns any exception of the body into UserError or RunFailed, as `raise_failure` does."""
     try:
         yield
     except Exception as error:
@@ -62,12 +63,12 @@ def failures_told() -> Iterator[None]:
 
 
 def failure_batch(failure: LoaderFailure) -> dict[str, Any]:
-    """A batch that passes Paddle's loader in every mode; the array is there because it expects one."""
+    """A batch that carries `failure` through Paddle's loader, which expects at least one array in every mode."""
     return {FAILURE_KEY: failure, "padding": np.zeros(1, np.int64)}
 
 
 class Collator:
-    """A list of examples to arrays: input_ids, token_type_ids where the model takes them, labels where wanted."""
+    """Collates examples into padded arrays: input_ids, token_type_ids if the model takes them, labels if wanted."""
 
     def __init__(self, encoder: TextEncoder, max_length: int, with_labels: bool) -> None:
         self.encoder = encoder
@@ -89,19 +90,19 @@ class Collator:
         return self.arrays(examples, self.encodings(examples))
 
     def encodings(self, examples: Sequence[TextExample]) -> list[Encoding]:
-        """The row of ids that each example becomes; what a task with other examples overrides. May raise."""
+        """The token ids of each example. Tasks with other kinds of examples override it. May raise."""
         pairs = None if examples[0].text_pair is None else [example.text_pair for example in examples]
         return self.encoder.encode([example.text for example in examples], pairs, self.max_length)
 
     def arrays(self, examples: Sequence[TextExample], encodings: Sequence[Encoding]) -> dict[str, np.ndarray]:
-        """The batch of examples that are encoded; what a task with more in its batches overrides. May raise."""
+        """The batch of encoded examples. Tasks with further arrays in their batches override it. May raise."""
         batch = self.pad(encodings)
         if self.with_labels:
             batch["labels"] = self.label_array(examples)
         return batch
 
     def pad(self, encodings: Sequence[Encoding]) -> dict[str, np.ndarray]:
-        """`pad_batch` with what the encoder says of padding."""
+        """`pad_batch` with the padding ids of the encoder."""
         pad_type = self.encoder.pad_token_type_id if self.encoder.uses_token_types else None
         return pad_batch(encodings, self.encoder.pad_id, pad_type)
 
@@ -123,8 +124,9 @@ def pad_batch(encodings: Sequence[Encoding], pad_id: int, pad_token_type_id: int
 
 
 def padded(rows: Sequence[Sequence[int]], width: int, value: int) -> np.ndarray:
-    """`rows` as one int64 array [rows, width], filled up with `value` on the right."""
+    """`rows` as one int64 array [rows, width], padded with `value` on the right."""
     array = np.full((len(rows), width), value, np.int64)
+    # One masked assignment: a loop over rows is several times slower for large batches.
     lengths = np.fromiter(map(len, rows), np.int64, len(rows))
     values = np.fromiter(chain.from_iterable(rows), np.int64, int(lengths.sum()))
     array[np.arange(width) < lengths[:, None]] = values

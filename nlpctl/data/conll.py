@@ -1,6 +1,6 @@
-"""Tagged text in columns: CoNLL files (a word and its tag per line) and files whose cells are joined by \\002.
+"""Tagged text: CoNLL files (a word and its tag per line), and tables whose cells are lists joined by \\002.
 
-Both give rows of two lists of equal length, words and tags; constant memory.
+Both yield rows with two lists of equal length, words and tags. Memory is constant.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ _DOCUMENT = "-DOCSTART-"
 
 
 def conll_rows(lines: Iterable[tuple[int, bytes]], source: str, required: Sequence[str]) -> Iterator[Row | BadRow]:
-    """Sentences between blank lines; the last one needs none after it. `line` is where a sentence starts.
+    """Yields one row per sentence. Sentences are separated by blank lines; a row's `line` is that of its first word.
 
-    A line holds columns between tabs, or between blanks where it has no tab: the word is the first, the
-    tag the last. Lines of one column are words without tags, which is for `predict` only. A sentence with
-    a bad line is bad, and named by that line.
+    Columns are separated by tabs, or by spaces in a line without a tab. The first column is the word, the last one
+    the tag. Lines of a single column are words without tags, for `predict` only. A sentence with a bad line is a
+    BadRow at that line. UserError: the cells are joined by \\002 (format joined).
     """
     sentence: list[tuple[int, list[str], str | None]] = []
     for number, raw in lines:
@@ -30,12 +30,14 @@ def conll_rows(lines: Iterable[tuple[int, bytes]], source: str, required: Sequen
         if JOINT in text:
             hint = "the cells of this file are joined by \\002: set data.format: joined"
             raise UserError("not a CoNLL line", where=f"{source}:{number}", hint=hint)
+        # Only spaces make a blank line: a line of U+3000 may be a word, a line that begins with a tab lacks its word.
         if not text.strip(" "):
             yield from _sentence(sentence, source, required)
             sentence = []
         else:
             # Not split(): a word may be U+3000, or hold a no-break space.
             cells = text.split("\t") if "\t" in text else [cell for cell in text.split(" ") if cell]
+            # CoNLL-2003 marks documents by such lines; they belong to no sentence.
             if cells and cells[0] != _DOCUMENT:
                 sentence.append((number, cells, reason))
     yield from _sentence(sentence, source, required)
@@ -46,6 +48,7 @@ def _sentence(
 ) -> Iterator[Row | BadRow]:
     if not lines:
         return
+    # One tag anywhere makes the file a tagged one: a word without a tag is then a mistake, not input for predict.
     tagged = any(len(cells) > 1 for _, cells, _ in lines) or TAGS in required
     for number, cells, reason in lines:
         if reason is None and tagged and (len(cells) == 1 or not cells[-1].strip()):
@@ -66,7 +69,7 @@ def _sentence(
 def joined_rows(
     lines: Iterable[tuple[int, bytes]], source: str, header: bool, required: Sequence[str]
 ) -> Iterator[Row | BadRow]:
-    """Tables between tabs, named as in tsv files; each cell is a list whose items are joined by \\002."""
+    """Tab-separated tables with column names as in tsv files. Each cell is a list whose items are joined by \\002."""
     for row in table_rows(tsv_records(lines), source, header, required):
         if isinstance(row, Row):
             yield row._replace(values={name: cell.split(JOINT) for name, cell in row.values.items()})

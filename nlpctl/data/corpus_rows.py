@@ -1,4 +1,4 @@
-"""Plain text without labels: what a language model is trained on, and texts whose [MASK]s are to be filled."""
+"""Rows of plain text without labels: training text of a language model, and texts with [MASK] tokens to fill."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from nlpctl.data.text_rows import checked_text
 
 @dataclass(frozen=True, slots=True)
 class CorpusExample:
-    """One text. `fill`: its masks are to be filled (predict); otherwise words of it are hidden and predicted."""
+    """One text. `fill`: predict the tokens at its masks; otherwise words are masked and predicted, for training."""
 
     text: str
     fill: bool
@@ -28,7 +28,6 @@ class CorpusRows(TaskRows):
     """Rows of masked language model training: the text column, or a .txt file with a text per line."""
 
     endings = {**TABLES, ".txt": "text"}
-    has_labels = False
     in_windows = True
 
     @property

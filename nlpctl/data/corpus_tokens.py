@@ -1,4 +1,4 @@
-"""Text to windows of token ids that know their words, for masked language models."""
+"""Tokenises text into windows of token ids with word ids, for masked language models."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _WORD_BEGINS = ("Ġ", "▁")  # how BPE and sentencepiece vocabularies write a b
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """Tokens of a text without special tokens: `ids` and `words` are int32 [tokens].
+    """Tokens of a text without special tokens: token ids `ids` and word ids `words`, both int32 [tokens].
 
-    Tokens of one word have one word id. `masks`: the positions in `ids` that are to be filled.
+    Tokens of one word share a word id. `masks`: positions in `ids` of the masks to fill.
     """
 
     ids: np.ndarray
@@ -34,7 +34,7 @@ class Window:
 
 
 class CorpusTokens:
-    """Cuts texts into windows of at most `room` tokens. `whole_words` None: every token is a word of its own."""
+    """Cuts texts into windows of at most `room` tokens. `whole_words` None: every token counts as a word."""
 
     def __init__(self, encoder: TextEncoder, whole_words: WholeWords | None, room: int):
         tokenizer = encoder.tokenizer
@@ -48,15 +48,17 @@ class CorpusTokens:
         self._word_by_word = "wordpiece_tokenizer" in vars(tokenizer)
 
     def windows(self, text: str) -> list[Window]:
-        """The text from beginning to end; windows end with a word where they can. None if it has no token."""
+        """Consecutive windows that cover the text and end at word boundaries where possible; [] if it has no tokens."""
         grouped = self._words(text, self._whole_words)
         ids = [piece for word in grouped for piece in word]
         words = [number for number, word in enumerate(grouped) for _ in word]
         cuts, start = [], 0
         while len(ids) - start > self._room:
             end = start + self._room
+            # A word cut in two would be masked in one half only; the other half would give it away.
             while end > start and words[end] == words[end - 1]:
                 end -= 1
+            # A single word longer than the window is cut after all.
             cuts.append((start, end if end > start else start + self._room))
             start = cuts[-1][1]
         if len(ids) > start:
@@ -64,7 +66,7 @@ class CorpusTokens:
         return [_window(ids[start:end], words[start:end]) for start, end in cuts]
 
     def around_masks(self, text: str) -> list[Window]:
-        """Windows in which every mask of `text` stands once, in order, with text on both sides of it."""
+        """Windows that together hold every mask of `text` exactly once, in order, each with context on both sides."""
         ids: list[int] = []
         masks: list[int] = []
         end = 0
@@ -76,6 +78,7 @@ class CorpusTokens:
         ids += self._plain(text[end:])
         windows, done = [], 0
         while done < len(masks):
+            # A quarter of the window before the mask, three quarters after it: the rest may hold further masks.
             start = max(0, min(masks[done] - self._room // 4, len(ids) - self._room))
             stop = start + self._room
             # A mask near the end of the window sees little of what follows: leave it to the next one.
@@ -87,8 +90,9 @@ class CorpusTokens:
         return windows
 
     def _plain(self, text: str) -> list[int]:
-        """Ids of a text in which no mask is meant, whatever the tokenizer makes of it."""
+        """Token ids of a text without masks; a token that equals the mask becomes the unknown token."""
         ids = [piece for word in self._words(text, None) for piece in word]
+        # A text that spells the mask token in another way, such as [mask] after lower-casing, asks for no answer.
         return [self._tokenizer.unk_token_id if i == self.mask_id else i for i in ids]
 
     def _words(self, text: str, whole_words: WholeWords | None) -> list[list[int]]:
@@ -103,7 +107,7 @@ class CorpusTokens:
         return [[piece] for word in words for piece in word] if whole_words is None else words
 
     def _blank_separated(self, text: str) -> list[list[int]]:
-        """Words as the tokens tell them: a new one begins with a blank."""
+        """The token ids of each word, if tokens mark the blank before a word (byte-level BPE, sentencepiece)."""
         tokens = self._tokenizer.tokenize(text)
         ids = self._tokenizer.convert_tokens_to_ids(tokens)
         number, numbers = 0, []

@@ -1,4 +1,4 @@
-"""tsv and csv: lines to records to rows. Constant memory."""
+"""Reads tsv and csv files: lines -> records -> rows. Memory is constant."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def tsv_records(lines: Iterable[tuple[int, bytes]]) -> Iterator[_Record]:
 
 
 def csv_records(lines: Iterable[tuple[int, bytes]]) -> Iterator[_Record]:
-    """Records of RFC 4180; `line` is where a record starts, its quoted cells may run over several."""
+    """Records of RFC 4180. `line` is the first line of a record, since a quoted cell may span several lines."""
     number, start = 0, 1
     trouble: str | None = None
 
@@ -35,8 +35,10 @@ def csv_records(lines: Iterable[tuple[int, bytes]]) -> Iterator[_Record]:
         nonlocal number, trouble
         for number, raw in lines:
             text, reason = decode(raw)
+            # The csv module pulls several lines for one record, so a bad line is noted and blamed on its record.
             if reason is not None and trouble is None:
                 trouble = reason if number == start else f"{reason.removesuffix('the line')}line {number}"
+            # The module needs line ends to keep those inside quoted cells.
             yield text + "\n"
 
     reader = csv.reader(feed(), strict=True)
@@ -47,8 +49,10 @@ def csv_records(lines: Iterable[tuple[int, bytes]]) -> Iterator[_Record]:
         except StopIteration:
             return
         except csv.Error as error:
+            # strict=True raises here; the reader stays usable and goes on with the next line.
             yield _Record(start, [], trouble or f"broken csv: {_csv_reason(error)}")
             continue
+        # A blank line is an empty record for the module, and no row for us.
         if cells:
             yield _Record(start, cells, trouble)
 
@@ -61,7 +65,7 @@ def _csv_reason(error: csv.Error) -> str:
 def table_rows(
     records: Iterable[_Record], source: str, header: bool, required: Sequence[str]
 ) -> Iterator[Row | BadRow]:
-    """Name the cells: by the first record where `header`, else "0", "1", ...; the first record sets the count."""
+    """Rows with named cells: by the header if `header`, else "0", "1", ... The first record sets their number."""
     names: list[str] | None = None
     first_line = 0
     for record in records:

@@ -22,9 +22,11 @@ _SHOWN = 10
 
 @dataclass(frozen=True)
 class Dictionaries:
-    """`words`: the vocabulary, index = id; ids that the file leaves out are filled with [unused7] and the like.
+    """The content of a dictionary folder.
 
-    `tags`: None without a tag.dic. `unknown`: the entry for what is not in the vocabulary, None if there is none.
+    `words`: the vocabulary, index = id; gaps in the ids are filled with [unused7] and the like. `tags`: index = id;
+    None without tag.dic. `replacements`: character -> the character that it is read as. `unknown`: the entry for
+    unknown words; None if there is none.
     """
 
     words: tuple[str, ...]
@@ -45,6 +47,7 @@ def read_dictionaries(folder: Path) -> Dictionaries:
     size = max(words) + 1
     tags = read_tags(folder / TAGS) if (folder / TAGS).is_file() else None
     replacements = _replacements(folder / REPLACEMENTS) if (folder / REPLACEMENTS).is_file() else {}
+    # The embedding table of the network has a row per id, so gaps must keep their ids.
     vocabulary = tuple(words.get(index, f"[unused{index}]") for index in range(size))
     unknown = next((entry for entry in UNKNOWN_ENTRIES if entry in vocabulary), None)
     return Dictionaries(vocabulary, tags, replacements, unknown)
@@ -65,6 +68,7 @@ def _by_id(file: Path) -> dict[int, str]:
     problems = []
     for number, first, second in _pairs(file, problems):
         where = f"{file}:{number}"
+        # isdigit alone accepts other scripts' digits and superscripts, of which int() refuses some.
         if not (first.isascii() and first.isdigit() and int(first) <= _MAX_ID):
             problems.append(Problem(f"{first[:20]!r} is not an id", where, "lines are `id<TAB>entry`, ids from 0"))
         elif int(first) in entries:

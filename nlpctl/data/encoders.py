@@ -1,4 +1,4 @@
-"""The encoder of a tokenizer: PaddleNLP's own, the fast one where it is proved equal, or that of units."""
+"""Chooses the encoder of a tokenizer: PaddleNLP's own, the fast one if it gives equal ids, or the unit encoder."""
 
 from __future__ import annotations
 
@@ -55,6 +55,7 @@ class PaddleTextEncoder(TextEncoder):
             return_attention_mask=False,
             verbose=False,
         )
+        # The tokenizer returns no types for models that take none; empty lists keep the rows aligned.
         rows = batch["input_ids"]
         types = batch["token_type_ids"] if self.uses_token_types else [[] for _ in rows]
         return [Encoding(*row) for row in zip(rows, types, strict=True)]
@@ -91,6 +92,8 @@ class FastTextEncoder(TextEncoder):
 
     def _pair(self, text: str, pair: str, max_length: int) -> Encoding:
         room = max_length - 3
+        # Each text needs at most `room` pieces whatever the other one is, so long texts are not tokenised to their
+        # ends.
         first, second = self._wordpiece.ids(text, room), self._wordpiece.ids(pair, room)
         keep_first, keep_second = longest_first(len(first), len(second), room)
         ids = [self._cls, *first[:keep_first], self._sep, *second[:keep_second], self._sep]
@@ -104,9 +107,9 @@ class FastTextEncoder(TextEncoder):
 def build_encoder(tokenizer: Any, mode: Literal["auto", "fast", "paddlenlp"]) -> TextEncoder:
     """The encoder for a tokenizer: PaddleNLP's PretrainedTokenizer, or the UnitTokenizer of nlpctl's own networks.
 
-    Of a UnitTokenizer there is one. Else auto takes the fast one where the class is known to be equal and a
-    check of difficult strings against this very tokenizer agrees; otherwise PaddleNLP's own. fast raises
-    UserError in place of falling back.
+    A UnitTokenizer has one encoder. Otherwise "auto" takes the fast encoder if the tokenizer's class is supported and
+    both give equal ids for PROBES; else PaddleNLP's own. "paddlenlp" always takes the latter. "fast" raises UserError
+    instead of falling back.
     """
     if isinstance(tokenizer, UnitTokenizer):
         return UnitEncoder(tokenizer)

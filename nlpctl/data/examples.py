@@ -1,4 +1,4 @@
-"""Rows to examples, as the task reads them; bad rows logged."""
+"""Converts rows to examples of the task; logs bad rows."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class ExampleList(list[Example]):
 
 
 def iter_examples(source: Iterable[Row | BadRow], reader: ExampleReader, log: BadRowLog) -> Iterator[Example]:
-    """Good examples of one pass over `source`; bad rows go to `log`, which may raise, also at the end."""
+    """The good examples of one pass over `source`. Bad rows go to `log`, which may raise UserError, also at the end."""
     for row in source:
         example = reader.read(row)
         if isinstance(example, BadRow):

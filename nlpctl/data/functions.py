@@ -1,18 +1,22 @@
-"""User functions named in a recipe: package.module:function."""
+"""Imports user functions that a recipe names as package.module:function; for data, training and compression."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
 import importlib.util
+import inspect
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from nlpctl.errors import UserError
+from nlpctl.config.own_parts import Part, named_parts
+from nlpctl.config.schema import Recipe
+from nlpctl.errors import NlpctlError, UserError
+from nlpctl.files import sha256_of
 from nlpctl.names import did_you_mean
 
 
@@ -40,6 +44,83 @@ def import_function(name: str, where: str, purpose: str) -> Callable[..., Any]:
     return function
 
 
+def check_call(function: Callable[..., Any], takes: Sequence[str], name: str, where: str) -> None:
+    """UserError, blaming the key `where`, if `function` cannot be called with as many arguments as `takes` names."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # a function in C tells only when it is called
+        return
+    try:
+        signature.bind(*takes)
+    except TypeError as error:
+        short = name.partition(":")[2]
+        message = f"{name} is called as {short}({', '.join(takes)}), but is defined as {short}{signature}: {error}"
+        raise UserError(message, where=where, hint="change its arguments") from None
+
+
+def import_part(part: Part, name: str) -> Callable[..., Any]:
+    """What `name` names for a kind of part. UserError: it cannot be imported, or takes other arguments."""
+    function = import_function(name, part.key, part.purpose)
+    if part.takes is not None:
+        check_call(function, part.takes, name, part.key)
+    return function
+
+
+def part_sums(recipe: Recipe) -> dict[str, dict[str, str]]:
+    """Key -> name -> SHA-256 of the module's source ("" where it has no file), of all parts that `recipe` names.
+
+    The modules are found, not run.
+    """
+    found: dict[str, dict[str, str]] = {}
+    for part, name in named_parts(recipe):
+        file = module_file(name)
+        found.setdefault(part.key, {})[name] = "" if file is None else sha256_of(file)
+    return found
+
+
+@contextlib.contextmanager
+def parts_blamed(recipe: Recipe) -> Iterator[None]:
+    """Inside, an exception that passes through the code of a part that `recipe` names becomes a UserError about it.
+
+    Our own errors and a lack of memory pass as they are.
+    """
+    try:
+        yield
+    except (NlpctlError, MemoryError):
+        raise
+    except Exception as error:
+        guilty = _part_in(error, recipe)
+        if guilty is None:
+            raise
+        part, name = guilty
+        message = f"{name} failed: {raised(error, inside=str(module_file(name)))}"
+        raise UserError(message, where=part.key, hint=f"fix it; it is {part.purpose}") from None
+
+
+def _part_in(error: Exception, recipe: Recipe) -> tuple[Part, str] | None:
+    """The part through whose code the exception passed: through its own lines, else anywhere through its file."""
+    frames = [(os.path.realpath(frame.filename), frame.lineno) for frame in traceback.extract_tb(error.__traceback__)]
+    in_file = None
+    for part, name in named_parts(recipe):
+        file = module_file(name)
+        inside = [line for each, line in frames if file is not None and each == os.path.realpath(file)]
+        if inside and in_file is None:
+            in_file = part, name
+        if any(line in _lines(name) for line in inside):
+            return part, name
+    return in_file
+
+
+def _lines(name: str) -> range:
+    """The lines of a function or class in its file; none where that is not known."""
+    module, _, function = name.partition(":")
+    try:
+        source, first = inspect.getsourcelines(vars(sys.modules[module])[function])
+    except (KeyError, OSError, TypeError):
+        return range(0)
+    return range(first, first + len(source))
+
+
 def module_file(name: str) -> Path | None:
     """The file of the module that `package.module:function` names, or None. Only packages around it are run."""
     try:
@@ -54,21 +135,26 @@ def module_file(name: str) -> Path | None:
 def _current_directory_first() -> Iterator[None]:
     """Inside the context, modules are looked for in the current directory first, new ones included."""
     here = os.getcwd()
+    # A console script does not put the current directory on sys.path, as `python -m` does.
     sys.path.insert(0, here)
     try:
+        # A module written after the interpreter began (by a test, a notebook) is invisible to cached directory
+        # listings.
         importlib.invalidate_caches()
         yield
     finally:
         sys.path.remove(here)
 
 
-def raised(error: Exception, *callers: str) -> str:
+def raised(error: Exception, *callers: str, inside: str | None = None) -> str:
     """The exception and the line of the user's code that raised it, without a traceback.
 
-    `callers`: our own files on the way there.
+    `callers`: our own files on the way there. `inside`: the file of which the last line is wanted.
     """
     frames = traceback.extract_tb(error.__traceback__)
     ours = (__file__, *callers)
     outside = [frame for frame in frames if frame.filename not in ours and "importlib" not in frame.filename]
+    if inside is not None:
+        outside = [frame for frame in frames if os.path.realpath(frame.filename) == os.path.realpath(inside)]
     place = f" ({outside[-1].filename}:{outside[-1].lineno})" if outside else ""
     return f"{type(error).__name__}: {error}{place}"

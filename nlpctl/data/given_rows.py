@@ -1,4 +1,4 @@
-"""Rows that a program gives: texts, dicts with the columns of the task, or a DataFrame of these."""
+"""Rows given by a Python program: texts, or dicts with the columns of the task."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from nlpctl.data.task_rows import TaskRows
 
 @dataclass(frozen=True)
 class GivenRows:
-    """The rows of `values`, as a RowSource. Row 3 is told as `name`[3].
+    """The rows of `values`, as a RowSource. Messages call row 3 `name`[3].
 
-    `labelled`: the columns of the labels have to be there. A plain text stands for a row only where they need not, and
-    where the task takes one text.
+    `labelled`: the label columns are required. A plain text is a row only if they are not, and if the task takes a
+    single text.
     """
 
     task_rows: TaskRows

@@ -54,8 +54,10 @@ class NamedRows:
         """The row with names in place of label ids, of one label or of a list of tags."""
         label = record[self.label_column]
         ids = label if isinstance(label, list) else [label]
+        # Some splits already hold names, and regression sets such as STS-B hold floats.
         if not all(isinstance(each, int) for each in ids):
             return Row(self.description, number, record)
+        # Hidden test labels are written as -1 by Hugging Face.
         outside = [each for each in ids if not 0 <= each < len(names)]
         if outside and self.label_column in self.required:
             reason = f"bad label: {outside[0]} is outside 0 to {len(names) - 1}"
@@ -67,9 +69,10 @@ class NamedRows:
 
 
 def open_dataset(data: DataSection, split: str, required: Sequence[str], label_column: str) -> NamedRows:
-    """The rows of "train", "dev" or "test" of `data.dataset`. UserError: unknown, not to be had, or columns missing.
+    """The rows of split "train", "dev" or "test" of `data.dataset`.
 
-    `label_column`: where labels stand, or lists of tags.
+    `label_column`: the column of labels or of lists of tags. UserError: the data set or its split is unknown, cannot be
+    loaded, or lacks a required column.
     """
     name = data.dataset
     split_name = {"train": data.splits.train, "dev": data.splits.dev, "test": data.splits.test}[split]
@@ -81,7 +84,7 @@ def open_dataset(data: DataSection, split: str, required: Sequence[str], label_c
 
 
 def builtin_names() -> list[str]:
-    """The data sets that PaddleNLP brings, without importing it."""
+    """The names of PaddleNLP's built-in data sets. Does not import PaddleNLP."""
     spec = importlib.util.find_spec("paddlenlp")
     folder = Path(spec.submodule_search_locations[0]) / "datasets"
     return sorted(path.stem for path in folder.glob("*.py") if path.stem not in _NOT_DATASETS)
@@ -107,12 +110,13 @@ def _open_builtin(name: str, split_name: str, required: Sequence[str], label_col
     except Exception as error:
         raise UserError(f"cannot load {name!r}: {_told(error)}", where="data.dataset", hint=_NO_NETWORK) from None
     label_names = tuple(str(label) for label in loaded.label_list) if _flat(loaded.label_list) else None
+    # Built-ins declare no columns; those of the first record stand for all.
     columns = list(loaded.new_data[0])
     return _named_rows(f"{name}[{split_name}]", loaded.new_data, label_names, columns, required, label_column)
 
 
 def _builtin_splits(builder: Mapping[str, Any], module: str, subset: str) -> list[str]:
-    """The split names of a built-in, its subset checked."""
+    """The split names of a built-in data set. UserError if its subset is missing or unknown."""
     if "BUILDER_CONFIGS" in builder:
         subsets = builder["BUILDER_CONFIGS"]
         if subset not in subsets:
@@ -152,12 +156,14 @@ def _load_hugging_face(name: str) -> Mapping[str, Any]:
     # Not datasets.load_dataset: importing paddlenlp replaces that by a function that looks for its own scripts.
     from datasets.load import load_dataset
 
+    # runtime.cache_dir sets PPNLP_HOME; datasets knows only HF_HOME, so its cache is put into the same folder.
     cache = str(Path(os.environ["PPNLP_HOME"]) / "hf_datasets") if "PPNLP_HOME" in os.environ else None
     folder = Path(name)
     if any((folder / mark).is_file() for mark in _SAVED_BY_DATASETS):
         saved = load_from_disk(name)
         return saved if isinstance(saved, DatasetDict) else {"train": saved}
     if folder.is_dir():
+        # Absolute: a folder called csv or json would be taken for the builder of that name.
         return load_dataset(str(folder.resolve()), cache_dir=cache)
     parts = name.split("/")
     return load_dataset("/".join(parts[:2]), name="/".join(parts[2:]) or None, cache_dir=cache)

@@ -1,4 +1,4 @@
-"""What `predict` reads: a file or standard input, as plain text (a sentence per line) or in a format of data.format."""
+"""The input of `predict`: a file or standard input, as plain text (a sentence per line) or in a data.format."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class PredictInput:
         return self.path is not None and self.path.is_file()
 
     def identity(self) -> dict[str, Any]:
-        """What tells this input from another one, for a resumed prediction. UserError for standard input."""
+        """The identity of this input, which a resumed prediction must match. UserError for standard input."""
         if not self.rereadable:
             raise UserError("a pipe cannot be read again", where=self.name, hint="--resume needs an input file")
         stat = os.stat(self.path)
@@ -72,6 +72,7 @@ class PredictInput:
 
     def _open(self) -> BinaryIO:
         if self.path is None:
+            # A duplicate, so that closing the stream leaves sys.stdin usable for the caller.
             return os.fdopen(os.dup(sys.stdin.fileno()), "rb")
         try:
             return self.path.open("rb")
@@ -100,6 +101,7 @@ def open_input(rows: TaskRows, path: str, format: str) -> PredictInput:
     if format == "auto":
         suffix = "" if file is None else file.suffix.lower()
         format = PLAIN if suffix == ".txt" else rows.endings.get(suffix, PLAIN)
+        # For training a .txt file of a tagger is CoNLL, for predict it is plain text: both readings are common.
         if suffix == ".txt" and rows.endings.get(suffix) == "conll":
             _refuse_conll(file)
     if format == PLAIN and rows.plain_column is None:

@@ -1,4 +1,4 @@
-"""jsonl (constant memory) and json (held whole) to rows."""
+"""Reads jsonl (in constant memory) and json (held in memory) into rows."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ def object_row(source: str, line: int | str, value: Any, required: Sequence[str]
 
 
 def json_type(value: Any) -> str:
+    # bool before int: True is an instance of int.
     if value is None or isinstance(value, bool):
         return {None: "null", True: "true", False: "false"}[value]
     return {list: "a list", str: "a string", int: "a number", float: "a number", dict: "an object"}[type(value)]
@@ -62,7 +63,7 @@ def whole_document(lines: Iterable[tuple[int, bytes]], source: str) -> str:
 
 @contextmanager
 def json_errors_told(source: str) -> Iterator[None]:
-    """What the decoder says about a document, as a UserError with the line."""
+    """Turns decoding errors of a document into UserErrors with the line."""
     try:
         yield
     except json.JSONDecodeError as error:
@@ -90,6 +91,7 @@ def _json_elements(document: str, source: str) -> Iterator[tuple[int, Any]]:
     line, counted = 1, 0
     while document[position : position + 1] != "]":
         value, end = decoder.raw_decode(document, position)
+        # Counted from the last element on: counting from the start would be quadratic.
         line += document.count("\n", counted, position)
         counted = position
         yield line, value
@@ -124,6 +126,7 @@ def _array_start(document: str, decoder: json.JSONDecoder, source: str) -> int:
 def _data_array(document: str, decoder: json.JSONDecoder, position: int) -> int:
     """Walk the keys of a valid object up to the array under "data"."""
     while True:
+        # The document was decoded as a whole just before, so no key or bracket can be missing here.
         key, position = decoder.raw_decode(document, _skip_blanks(document, position + 1))
         position = _skip_blanks(document, _skip_blanks(document, position) + 1)
         if key == "data" and document[position] == "[":

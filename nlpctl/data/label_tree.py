@@ -27,7 +27,7 @@ def ancestors(name: str) -> tuple[str, ...]:
 
 
 def with_ancestors(names: Iterable[str]) -> tuple[str, ...]:
-    """`names` in their order; ancestors that are not among them stand right before their first descendant."""
+    """`names` in their order, with missing ancestors inserted right before their first descendant."""
     given = tuple(names)
     known, closed = set(given), []
     for name in given:

@@ -1,4 +1,4 @@
-"""The label set: names and their ids, from the data, a list or a file; kept next to every model."""
+"""The label set: label names and their ids, collected from the data or given as a list or a file."""
 
 from __future__ import annotations
 
@@ -81,6 +81,7 @@ class LabelSet:
         distinct: set[str] = set()
         for name in names:
             distinct.add(name)
+            # Checked while reading: a column of free text would fill the memory first.
             if len(distinct) > MAX_COLLECTED:
                 raise UserError(
                     f"more than {MAX_COLLECTED} different labels", where=where,
@@ -93,7 +94,9 @@ class LabelSet:
                 hint="check data.columns.label, or give data.labels",
             )  # fmt: skip
         if all(_INTEGER.fullmatch(name) for name in distinct):
+            # By number, so that 10 comes after 9; the name breaks ties such as 1 and +1.
             return cls(sorted(distinct, key=lambda name: (int(name), name)))
+        # Sorted, so that ids do not depend on the order of the rows: a shuffled file gives the same model.
         return cls(sorted(distinct))
 
 
@@ -105,7 +108,7 @@ def given_labels(data: DataSection) -> LabelSet | None:
 
 
 def known_label(value: Any, labels: LabelSet) -> int:
-    """The id of a label as it stands in a row. ValueError for an unknown one, with the nearest known."""
+    """The id of a label value of a row. ValueError for an unknown label, with the nearest known one."""
     name = label_name(value)
     if name in labels:
         return labels.id(name)
@@ -115,12 +118,13 @@ def known_label(value: Any, labels: LabelSet) -> int:
 
 
 def label_name(value: Any) -> str:
-    """A label as text: blanks around it dropped, numbers as Python writes them. ValueError says why not."""
+    """A label value as text: stripped, numbers as Python prints them. ValueError: it is blank or no label."""
     if isinstance(value, str):
         name = value.strip()
         if not name:
             raise ValueError("blank label")
         return name
+    # bool is a Number too, and str(True) is not what JSON and YAML files say.
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, Number) and not isinstance(value, complex):

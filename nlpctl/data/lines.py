@@ -1,4 +1,4 @@
-"""Bytes of a text file to numbered lines, and to text, without trusting either.
+"""Reads untrusted text files: bytes -> numbered lines -> text.
 
 Bytes are split on newlines before they are decoded, so one broken byte spoils one row and line
 numbers are those of an editor.
@@ -83,7 +83,7 @@ def read_lines(path: Path, kind: str) -> list[tuple[str, str]]:
 
 
 def _refuse_other_encodings(first: bytes, source: str) -> None:
-    """What can be told from the first line about the file as a whole."""
+    """UserError if the first line shows that the file is UTF-16, compressed, or has old Mac line ends."""
     if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         raise UserError(
             "the file is UTF-16, not UTF-8", where=source, hint=f"convert it: iconv -f UTF-16 -t UTF-8 {source}"

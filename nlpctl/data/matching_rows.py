@@ -1,4 +1,4 @@
-"""Two texts and whether they match."""
+"""Rows of text matching: two texts and whether they match."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _MATCHES = {word: meaning for pair in OPPOSITES for word, meaning in zip(pair, (
 
 
 def is_match(label: str) -> bool:
-    """What a label such as 1, 0, true or no says of a pair. ValueError for any other."""
+    """Whether a label such as 1, 0, true or no means a match. ValueError for any other label."""
     if label.lower() not in _MATCHES:
         raise ValueError(f"bad label: {label!r}; a pair is 1 (the texts match) or 0")
     return _MATCHES[label.lower()]
@@ -33,7 +33,7 @@ class MatchingRows(TextRows):
         return super().required(labelled)
 
     def settle_labels(self, labels: LabelSet) -> LabelSet:
-        """`labels`, no match before match. UserError if there are not two, or nobody can tell which is which."""
+        """The two labels, "no match" first. UserError: there are not two, or their meaning is unknown."""
         if len(labels) != 2:
             raise UserError(
                 f"text_matching needs two labels, found {len(labels)}: {', '.join(labels.names[:10])}",
@@ -43,6 +43,7 @@ class MatchingRows(TextRows):
         if self.data.labels is not None:
             return labels
         try:
+            # False sorts before True, so the second output is the probability of a match whatever order the file has.
             return LabelSet(sorted(labels, key=is_match))
         except ValueError:
             raise UserError(

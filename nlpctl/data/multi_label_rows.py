@@ -1,4 +1,4 @@
-"""A text or a pair of texts with any number of labels, none included."""
+"""Rows of multi-label classification: a text or a pair of texts with any number of labels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from nlpctl.errors import UserError
 
 @dataclass(frozen=True, slots=True)
 class MultiLabelExample:
-    """A sentence or a pair; `labels`: sorted ids, ancestors included, None where labels are not wanted."""
+    """A sentence or a pair. `labels`: sorted ids including ancestors; None without labels, as in predict."""
 
     text: str
     text_pair: str | None
@@ -30,8 +30,7 @@ class MultiLabelExample:
 class MultiLabelRows(TextRows):
     """Rows of multi-label classification: the label column holds a list, or text split at data.label_separator.
 
-    A label a##b implies its parent a: parents belong to the label set and to the labels of the row, whether
-    the data name them or not.
+    A label a##b implies its parent a. Parents are added to the label set and to the labels of each row.
     """
 
     def read(self, values: Mapping[str, Any], labels: LabelSet | None) -> MultiLabelExample:
@@ -44,6 +43,7 @@ class MultiLabelRows(TextRows):
         for name in row_labels(values[columns.label], self.data.label_separator):
             ids.add(known_label(name, labels))
             ids.update(labels.id(above) for above in ancestors(name))
+        # Sorted, so that rows with the same labels compare equal and deduplicate.
         return MultiLabelExample(text, pair, tuple(sorted(ids)))
 
     def settle_labels(self, labels: LabelSet) -> LabelSet:

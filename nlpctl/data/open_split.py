@@ -1,4 +1,4 @@
-"""Where the rows of a split come from: files, the user's reader function, or a named data set."""
+"""Opens a split: local files, a user's reader function, or a named data set."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.config.schema import DataSection
+from nlpctl.data.changed_rows import ChangedRows
 from nlpctl.data.functions import import_function, raised
 from nlpctl.data.readers import file_format, read_rows
 from nlpctl.data.row import BadRow, Row, RowSource, missing_key
@@ -41,13 +42,21 @@ def open_split(rows: TaskRows, split: str, labelled: bool = True) -> RowSource:
     if not has_split(data, split):
         raise UserError(f"the recipe names no {split} data", where=f"data.{split}", hint=f"set data.{split}: FILE")
     required = rows.required(labelled)
+    if not data.map and not data.filter:
+        return _open(rows, split, required)
+    # What the task needs may be what data.map makes of a row.
+    return ChangedRows(_open(rows, split, () if data.map else required), data.map, data.filter, required)
+
+
+def _open(rows: TaskRows, split: str, required: Sequence[str]) -> RowSource:
+    data = rows.data
     if data.dataset is not None:
         from nlpctl.data.hub import open_dataset  # imports the data set libraries
 
-        return open_dataset(data, split, required, rows.label_column)
+        return open_dataset(data, split, tuple(required), rows.label_column)
     files = tuple(Path(name) for name in files_of(data, split))
     if data.reader is not None:
-        return FunctionRows(data.reader, files, required)
+        return FunctionRows(data.reader, files, tuple(required))
     return open_files(rows, files, required, where=f"data.{split}")
 
 
@@ -110,6 +119,7 @@ class FunctionRows:
 
     def __iter__(self) -> Iterator[Row | BadRow]:
         function = import_function(self.reader, "data.reader", "a function that yields dicts")
+        # Without files the reader is called once, without arguments.
         for arguments in [(str(path),) for path in self.files] or [()]:
             source = f"{self.reader}({', '.join(arguments)})"
             empty = True
@@ -124,13 +134,14 @@ class FunctionRows:
 def _call_reader(
     function: Callable[..., Iterable[Mapping[str, Any]]], arguments: tuple[str, ...], source: str
 ) -> Iterator[Mapping[str, Any]]:
-    """What the reader yields, its failures told with the number of the row."""
+    """The dicts that the reader yields. UserError, with the row's number, if it fails or yields anything else."""
     number = 1
     try:
         rows = iter(function(*arguments))
     except Exception as error:
         hint = "a reader takes the path of a file (or nothing where data names no files) and yields dicts"
         raise UserError(f"the reader failed when called: {raised(error, __file__)}", where=source, hint=hint) from None
+    # A for loop could not tell errors of the generator from those of the code that consumes the rows.
     while True:
         try:
             values = next(rows)

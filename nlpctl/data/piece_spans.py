@@ -1,9 +1,9 @@
-"""Text to pieces that know where in the text they stand, for answers whose offsets have to be exact.
+"""Tokenisation with character offsets, for answers that must be located exactly in the text.
 
-A tokenizer lowers case, strips accents and drops characters, so its pieces cannot be searched for in the
-text. What it makes of each character is known (CharacterTable), so a word's pieces are laid along its
-characters instead; where that does not come out even ([UNK] among them, a tokenizer of another kind), all
-pieces of the word stand for the whole word. Offsets are therefore exact or coarse, never wrong.
+PaddleNLP's tokenizers return no offsets. They lower case, strip accents and drop characters, so their pieces cannot be
+searched for in the text. But their output for a single character is known (CharacterTable). So the pieces of a word
+are aligned with the normalised characters of the word. If that fails ([UNK] in the word, another kind of tokenizer),
+every piece gets the span of the whole word. Offsets are therefore exact or coarse, never wrong.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ def read_pieces(text: str, encoder: TextEncoder) -> Pieces:
     spans: list[tuple[int, int]] = []
     for (start, end), pieces in zip(words, encoder.pieces([text[start:end] for start, end in words]), strict=True):
         ids += pieces
+        # Most words are one piece, which needs no alignment.
         if len(pieces) == 1:
             spans.append((start, end))
         else:
@@ -70,6 +71,7 @@ def _inside(word: str, ids: Sequence[int], encoder: TextEncoder) -> list[tuple[i
         return whole
     text, owners = normal
     forms = [form.removeprefix(_CONTINUES) or form for form in encoder.forms(ids)]
+    # [UNK], or pieces of a tokenizer that normalises in another way.
     if "".join(forms) != text:
         return whole
     spans, read, start = [], 0, 0
@@ -84,7 +86,7 @@ def _inside(word: str, ids: Sequence[int], encoder: TextEncoder) -> list[tuple[i
 
 
 def _normal_form(word: str, encoder: TextEncoder) -> tuple[str, list[int]] | None:
-    """What the tokenizer matches its vocabulary with, and for each of its characters the index in `word`."""
+    """The normalised form of `word`, and for each of its characters the index in `word`; None if unknown."""
     if encoder.characters is None:
         return None
     text, owners = "", []
@@ -92,6 +94,7 @@ def _normal_form(word: str, encoder: TextEncoder) -> tuple[str, list[int]] | Non
         made = encoder.characters[ord(character)]
         if made == HARD:
             return None
+        # The blanks mark a character that stands alone; inside a word of one piece they have no counterpart.
         made = made.strip()
         text += made
         owners += [i] * len(made)

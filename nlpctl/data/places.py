@@ -1,4 +1,4 @@
-"""Where rows stand. Examples do not keep their file and line, so the rows are read again to find out."""
+"""Finds file and line of examples. Examples do not store them, to save memory; so the rows are read again."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Placed:
 
 
 class FeatureList(ExampleList):
-    """The features of `examples`: their parts that fit the window, and whose each is."""
+    """The features of `examples` (the parts that fit the window), and the owner of each."""
 
     def __init__(self, examples: Sequence[Any], cut: Callable[[Any], Sequence[Any]]):
         super().__init__()
@@ -46,9 +46,9 @@ class PlacingReader(ExampleReader):
 
 
 def places(rows: Iterable[Row | BadRow], reader: ExampleReader, examples: Sequence[Any]) -> list[str | None]:
-    """file:line of each example; None for one that no row gives any more.
+    """file:line of each example; None if no row yields it any more.
 
-    An example that occurs twice in `examples` is given two rows of the same content where there are two.
+    Equal examples get different rows, if there are as many rows of that content.
     """
     found: list[str | None] = [None] * len(examples)
     waiting: defaultdict[int, list[int]] = defaultdict(list)  # by length, so that few have to be compared
@@ -63,7 +63,9 @@ def places(rows: Iterable[Row | BadRow], reader: ExampleReader, examples: Sequen
         same = next((i for i in same_length if examples[i] == placed.item), None)
         if same is not None:
             found[same] = placed.where
+            # Each row is used once, so that a repeated example gets the places of different rows.
             same_length.remove(same)
+            # Everything asked for is found: the rest of a large file need not be read.
             if not any(waiting.values()):
                 break
     return _repeated(found, examples)

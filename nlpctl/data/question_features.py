@@ -1,7 +1,7 @@
-"""A question and its context, cut into windows that fit the network, and where the answer is in each.
+"""Features of question answering: windows over the context, with the question and the answer's position in each.
 
-The window moves over the context by `stride` pieces (data.doc_stride): PaddleNLP's meaning of the word,
-in which Hugging Face's stride is the overlap.
+The window advances by `stride` pieces (data.doc_stride), as in PaddleNLP. In Hugging Face's libraries, stride is the
+overlap.
 """
 
 from __future__ import annotations
@@ -68,6 +68,7 @@ def question_windows(
     """
     ranges = list(window_ranges(len(context), free, stride))
     first, last = gold_pieces(context, answers)
+    # An answer longer than the overlap may be whole in no window at all.
     split = not any(_within(first, one) and _within(last, one) for one in ranges)
     windows = []
     for one in ranges:
@@ -101,6 +102,7 @@ def _pieces_of(context: Pieces, answer: GoldAnswer) -> tuple[tuple[int, int], bo
     if answer.start is None:
         return None
     start, end = answer.start, answer.start + len(answer.text)
+    # side=right: a piece that ends where the answer starts does not touch it.
     first = int(np.searchsorted(context.spans[:, 1], start, side="right"))
     last = int(np.searchsorted(context.spans[:, 0], end, side="left")) - 1
     if first > last:
@@ -109,7 +111,7 @@ def _pieces_of(context: Pieces, answer: GoldAnswer) -> tuple[tuple[int, int], bo
 
 
 def free_window(encoder: TextEncoder, length: int, max_length: int, text: str) -> int:
-    """How many pieces of the context fit next to the question `text` of `length` pieces. UserError if none does."""
+    """The number of context pieces that fit next to the question `text` of `length` pieces. UserError if none fits."""
     free = max_length - length - encoder.overhead(pair=True)
     if free < 1:
         raise UserError(
@@ -155,6 +157,7 @@ class WindowCollator(Collator):
             batch["start_positions"] = _positions(shifts, [window.first for window in examples])
             batch["end_positions"] = _positions(shifts, [window.last for window in examples])
             batch["places"] = np.zeros(batch["input_ids"].shape, np.float32)
+            # [CLS] stays allowed: it stands for no answer in this window.
             batch["places"][:, NULL_POSITION] = 1
             for row, (shift, window) in enumerate(zip(shifts, examples, strict=True)):
                 batch["places"][row, shift + window.begin : shift + window.end] = 1

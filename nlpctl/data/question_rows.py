@@ -1,4 +1,4 @@
-"""A question, the text that may answer it, and the answers that people gave: rows of reading comprehension."""
+"""Rows of question answering: a question, its context, and the reference answers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,6 @@ class QuestionRows(TaskRows):
     """
 
     endings = {".json": "squad", ".jsonl": "jsonl"}
-    has_labels = False
     in_windows = True
 
     @property
@@ -75,7 +74,7 @@ class QuestionRows(TaskRows):
         return QuestionExample(_read_id(values.get("id")), question, context, answers)
 
     def _checked_question(self, value: Any) -> str:
-        """What can be told without the tokenizer: a word is one token or more."""
+        """The question. ValueError if it is too long, judged without a tokenizer: a word is at least one token."""
         question = checked_text(value, "question")
         room = self.data.max_seq_length - _AROUND
         if len(question) > room and (words := len(word_spans(question))) > room:

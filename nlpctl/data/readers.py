@@ -1,4 +1,4 @@
-"""Local files to rows: every row knows its file and line, also the bad ones.
+"""Reads local files into rows. Every row, good or bad, knows its file and line.
 
 All formats but json and squad are read in constant memory.
 """
@@ -19,7 +19,10 @@ from nlpctl.errors import UserError
 
 
 def file_format(path: Path, declared: str, endings: Mapping[str, str]) -> str:
-    """`declared`, or by the file's ending where that is "auto". `endings`: ending to format, as the task has them."""
+    """The format `declared`, or by the file's ending if that is "auto". `endings`: the task's map of ending -> format.
+
+    UserError: the ending is unknown.
+    """
     if declared != "auto":
         return declared
     if path.suffix.lower() not in endings:

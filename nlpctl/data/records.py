@@ -1,4 +1,4 @@
-"""Rows as the file writes them: to put some of them into a new file, byte for byte."""
+"""Copies rows of a file into a new one, byte for byte."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _BLANK = (b"", b"\r")
 
 
 def article_of(row: Row) -> str | None:
-    """The article of a question in SQuAD's layout, which cannot be parted; None for any other row."""
+    """The article that a question of a SQuAD file belongs to, which stays in one part; None for any other row."""
     found = _ARTICLE.match(row.line) if isinstance(row.line, str) else None
     return None if found is None else f"{row.source}:{found[0]}"
 
@@ -62,8 +62,10 @@ class Records:
         headers: dict[bytes, Path] = {}
         lines: list[bytes] = []
         for path in files:
+            # Bytes, not text: decoding and encoding again could change line ends or bad rows' bytes.
             raw = path.read_bytes().removeprefix(codecs.BOM_UTF8).split(b"\n")
             begins = starts[str(path)]
+            # A row ends where the next one begins, bad rows included: those lines must not be copied along.
             ends = dict(pairwise([*begins, len(raw) + 1]))
             if self._kind in ("tsv", "csv", "joined"):
                 headers.setdefault(_without_blank_end(raw[: begins[0] - 1]), path)
@@ -75,8 +77,9 @@ class Records:
         return next(iter(headers), b""), lines
 
     def _piece(self, lines: list[bytes]) -> bytes:
-        """What belongs to the row that begins with the first of `lines`; the next row's come after them."""
+        """The bytes of the row that begins with the first of `lines`, which end before the next row."""
         if self._kind == "conll":
+            # Comments or document marks may follow the blank line; they belong to the next sentence.
             end = next((i for i, line in enumerate(lines) if not line.strip(b" \r")), len(lines))
             return b"\n".join(lines[:end]) + b"\n\n"
         return _without_blank_end(lines)  # a quoted cell of csv may run over several lines

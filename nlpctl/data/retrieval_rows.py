@@ -1,4 +1,4 @@
-"""Pairs of texts that should find each other, for semantic indexing; single texts where vectors are made."""
+"""Rows of semantic indexing: pairs of matching texts for training, single texts for embedding."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from nlpctl.errors import UserError
 
 @dataclass(frozen=True, slots=True)
 class RetrievalExample:
-    """A query, the text that goes with it (`matches`) or does not, and maybe a hard negative.
+    """A query, a second text that matches it or not (`matches`), and an optional hard negative.
 
-    `text_pair` is None where only vectors are wanted: then `text` is any text, a query or one to be found.
+    `text_pair` is None if only vectors are wanted; `text` is then any text, a query or a document.
     """
 
     text: str
@@ -35,13 +35,11 @@ class RetrievalExample:
 class RetrievalRows(TaskRows):
     """Rows of semantic indexing.
 
-    Every row is a pair that matches, unless it has the label column (data.columns.label) and that says 0; a
-    label column of another name than the default has to be there. A row with label 0 is no query: its second
-    text is one more wrong answer to the queries of its batch, and one more text to be told apart when scores
-    are computed.
+    Every row is a matching pair, unless its label column (data.columns.label) says 0. The column is optional under its
+    default name and required under any other. A row with label 0 is no query: its second text is a further negative for
+    the queries of its batch, and a further document of the corpus when scores are computed.
     """
 
-    has_labels = False
     together = False
 
     @property
@@ -65,6 +63,7 @@ class RetrievalRows(TaskRows):
             return RetrievalExample(text, None, None, True)
         pair = checked_text(values[columns.text_pair], "second text")
         negative = None if columns.negative is None else _optional_text(values[columns.negative], "negative text")
+        # The label column is optional: most retrieval data consist of matching pairs only.
         matches = columns.label not in values or is_match(label_name(values[columns.label]))
         return RetrievalExample(text, pair, negative, matches)
 

@@ -1,4 +1,4 @@
-"""What a reader yields: a row, or what is wrong with it, with the place; and where rows come from."""
+"""The output of readers: a Row or a BadRow, each with its file and line; and the protocol of row sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The rows that an export is compared on: real ones where there are any, else texts of words from the vocabulary."""
+"""The rows for comparing an export with its network: real ones if available, else random words of the vocabulary."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from nlpctl.data.row import BadRow, Row, RowSource
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import UserError
 
+MADE_UP = 512  # texts drawn from the vocabulary where all rows are asked for and there are none
 _SEED = 2017
 _WORD = re.compile(r"\w+")
 
@@ -47,14 +48,15 @@ def require_rows(rows: TaskRows, file: Path) -> None:
 
 
 def rows_to_calibrate(
-    rows: TaskRows, file: Path | None, tokenizer: Any, count: int, *, masked: bool
+    rows: TaskRows, file: Path | None, tokenizer: Any, count: int | None, *, masked: bool
 ) -> tuple[Any, ...]:
-    """`rows_to_compare` for finding out how large activations get: the training rows before others."""
+    """`rows_to_compare` for finding out how large activations get: the training rows before others; `count` None: all
+    of them."""
     return _found(rows, file, ("train", "dev", "test"), tokenizer, count, masked).examples
 
 
 def _found(
-    rows: TaskRows, file: Path | None, splits: tuple[str, ...], tokenizer: Any, count: int, masked: bool
+    rows: TaskRows, file: Path | None, splits: tuple[str, ...], tokenizer: Any, count: int | None, masked: bool
 ) -> ComparedRows:
     mask = tokenizer.mask_token if masked else None
     if file is not None:
@@ -64,13 +66,13 @@ def _found(
         examples = _of_split(rows, split, mask, count)
         if examples:
             return ComparedRows(examples, split, real=True)
-    made = tuple(_made_up(rows, tokenizer, count, mask))
+    made = tuple(_made_up(rows, tokenizer, MADE_UP if count is None else count, mask))
     if not made:
         raise UserError("there are no rows to compare on", where="--data", hint="give a file of rows: --data FILE")
     return ComparedRows(made, "words drawn from the vocabulary", real=False)
 
 
-def _of_split(rows: TaskRows, split: str, mask: str | None, count: int) -> tuple[Any, ...]:
+def _of_split(rows: TaskRows, split: str, mask: str | None, count: int | None) -> tuple[Any, ...]:
     """The first rows of a split; none where its files are gone, as next to a copied model."""
     if not has_split(rows.data, split):
         return ()
@@ -106,17 +108,19 @@ def _with_mask(text: str, mask: str) -> str:
 
 
 def _made_up(rows: TaskRows, tokenizer: Any, count: int, mask: str | None) -> Iterator[Any]:
-    """Texts of words drawn from the vocabulary, short ones and such as half fill the window."""
+    """Texts of random words of the vocabulary, from one token to half the window."""
     from nlpctl.data.units import special_ids  # tokenizers import Paddle
 
     special = special_ids(tokenizer)
     words = [id for id in range(len(tokenizer)) if id not in special]
+    # A fixed seed: two exports of one model are compared on the same texts.
     chance = np.random.default_rng(_SEED)
     columns = rows.required(labelled=False) or (rows.plain_column,)
     longest = max(1, rows.data.max_seq_length // (2 * len(columns)))
     for _ in range(count):
         values = {}
         for column in columns:
+            # Lengths are drawn too: padding and masks are compared only in batches of unequal rows.
             ids = chance.choice(words, size=chance.integers(1, longest + 1)).tolist()
             tokens = tokenizer.convert_ids_to_tokens(ids)
             text = " ".join(token.removeprefix("##") for token in tokens)

@@ -1,4 +1,4 @@
-"""Which rows of a data set go to train, dev and test."""
+"""Assigns the rows of a data set to train, dev and test."""
 
 from __future__ import annotations
 
@@ -40,6 +40,7 @@ def read_readable(source: RowSource, rows: TaskRows, labels: LabelSet) -> Readab
     counted: list[tuple[str, ...]] = []
     starts: dict[str, list[int]] = defaultdict(list)
     for row in source:
+        # Before the row is judged: Records needs the lines of bad rows to end the row before them.
         starts[row.source].append(row.line)
         example = reader.read(row)
         if isinstance(example, BadRow):
@@ -95,6 +96,7 @@ def _groups(read: Readable, together: str | None, group_by: str | None, near: fl
 
         firsts = [letters_form(same_form(next(iter(texts.values())))) for texts in read.passages]
         for i, j, _ in near_duplicates(firsts, near):
+            # Both rows get the key of the pair; group_rows joins whatever shares a key, also in chains.
             keys[j].append(("near", i))
             keys[i].append(("near", i))
     return group_rows(keys, read.labels)

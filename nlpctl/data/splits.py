@@ -24,9 +24,9 @@ from nlpctl.errors import UserError
 
 @dataclass(frozen=True)
 class TrainingData:
-    """Everything a run reads. `train` is None when streaming: then `source` and `reader` give the rows anew.
+    """The data of a training run. `train` is None when streaming; `source` and `reader` then yield the rows again.
 
-    `streamed`: how many rows `source` then has, bad ones too.
+    `streamed`: the number of rows of `source` when streaming, bad rows included.
     """
 
     labels: LabelSet
@@ -57,6 +57,7 @@ def read_training_data(rows: TaskRows) -> TrainingData:
     labels = resolve_labels(rows, source)
     reader = ExampleReader(rows, labels)
     log = BadRowLog(data.on_bad_row)
+    # Streaming reads the file once more during training; here it is only checked and counted.
     if data.streaming:
         train = None
         streamed = scan_examples(source, reader, log) + log.total
@@ -66,6 +67,7 @@ def read_training_data(rows: TaskRows) -> TrainingData:
         rows.check_training(train, labels, source.description)
     files, skipped, others = [*source.files], {"train": log.summary()}, {}
     if isinstance(data.labels, str):
+        # A label file is an input like the data: the manifest records its checksum.
         files.append(Path(data.labels))
     for split in ("dev", "test"):
         others[split] = None
@@ -79,7 +81,7 @@ def read_training_data(rows: TaskRows) -> TrainingData:
 
 def resolve_labels(rows: TaskRows, source: RowSource) -> LabelSet:
     """data.labels, else the data set's own, else collected from `source`; empty for a task without labels."""
-    return rows.settle_labels(_found_labels(rows, source)) if rows.has_labels else LabelSet(())
+    return rows.settle_labels(_found_labels(rows, source)) if rows.labelled else LabelSet(())
 
 
 def _found_labels(rows: TaskRows, source: RowSource) -> LabelSet:

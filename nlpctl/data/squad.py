@@ -1,4 +1,4 @@
-"""SQuAD 1.1, SQuAD 2.0 and CMRC 2018 (in SQuAD's layout): one nested json document to one row per question.
+"""Reads SQuAD 1.1, SQuAD 2.0 and CMRC 2018 (in SQuAD's layout): a nested JSON document, one row per question.
 
 A row has the keys of its entry in "qas" (id, question, answers, is_impossible) and the paragraph's context.
 The documents stand on one line, so a row's place is its path: data[3].paragraphs[0].qas[2].
@@ -40,7 +40,7 @@ def squad_rows(lines: Iterable[tuple[int, bytes]], source: str, required: Sequen
 
 
 def _paragraphs(document: Any, source: str) -> Iterator[tuple[str, Any]]:
-    """(path, paragraph); an article without paragraphs comes in place of them, to be told as bad."""
+    """(path, paragraph). An article without paragraphs is yielded itself, and later reported as a bad row."""
     if not isinstance(document, dict) or not isinstance(document.get("data"), list):
         got = f"an object with the keys {listed(document)}" if isinstance(document, dict) else json_type(document)
         hint = "a flat array of objects with question, context and answers is data.format: json; one per line is jsonl"

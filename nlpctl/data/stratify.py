@@ -1,4 +1,4 @@
-"""Cutting groups of rows into parts so that every label has its share in each.
+"""Stratified splitting of groups of rows: every label has its share in each part.
 
 Iterative stratification (Sechidis, Tsoumakas, Vlahavas: On the stratification of multi-label data, 2011): labels
 are handed out from the rarest on, each group to the part that lacks most of that label. With one label per row this
@@ -27,6 +27,7 @@ def group_rows(keys: Sequence[Iterable[Hashable]], labels: Sequence[Sequence[str
 
     def root(i: int) -> int:
         while parents[i] != i:
+            # Path halving keeps union-find nearly linear; a data set may have a million rows.
             parents[i] = parents[parents[i]]
             i = parents[i]
         return i
@@ -51,6 +52,7 @@ def stratify(groups: Sequence[Group], targets: Sequence[int], seed: int) -> list
     targets = [*targets, max(total - sum(targets), 0)]  # the last part is what is left out
     order = list(groups)
     random.Random(seed).shuffle(order)
+    # Stable: groups of one size keep their random order.
     order.sort(key=lambda group: -len(group.rows))  # while there is room everywhere
     parts = _Parts(targets, sum((group.labels for group in groups), Counter()), total)
     by_label: dict[str, list[int]] = defaultdict(list)
@@ -77,7 +79,7 @@ def stratify(groups: Sequence[Group], targets: Sequence[int], seed: int) -> list
 
 
 class _Parts:
-    """How many rows, and examples of each label, every part still lacks."""
+    """The number of rows, and of examples of each label, that each part still lacks."""
 
     def __init__(self, targets: Sequence[int], labels: Counter[str], total: int):
         self._rows = list(targets)

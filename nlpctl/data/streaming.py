@@ -1,4 +1,4 @@
-"""Training data as an endless stream in constant memory, shuffled in a buffer, exactly resumable."""
+"""Streaming training data: an endless stream in constant memory, shuffled in a buffer, exactly resumable."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from nlpctl.errors import Problem, RunFailed, UserError
 
 
 class StreamingExamples(paddle.io.IterableDataset):
-    """Epoch after epoch of the source, without end; the order is a pure function of (seed, epoch).
+    """Repeats the epochs of the source endlessly. The order is a pure function of (seed, epoch).
 
     The global stream is cut into global batches of batch_size x world_size, and every rank takes its
     slice of each, as in LengthGroupedBatchSampler; batches run on over the end of an epoch. Each
@@ -86,7 +86,7 @@ class StreamingExamples(paddle.io.IterableDataset):
         return [list(islice(rows, self.batch_size)) for _ in range(count)]
 
     def start_at(self, batch: int) -> None:
-        """Iterations begin with this batch; those before it are read and passed over, not collated."""
+        """Iterations begin with this batch. Earlier ones are read and skipped, but not collated."""
         self._start = batch
 
     def __iter__(self) -> Iterator[Example | LoaderFailure]:
@@ -95,6 +95,7 @@ class StreamingExamples(paddle.io.IterableDataset):
         try:
             yield from self._share(worker, workers)
         except Exception as error:
+            # A full batch, because the loader drops an incomplete last one.
             yield from repeat(LoaderFailure.of(error), self.batch_size)
 
     def _share(self, worker: int, workers: int) -> Iterator[Example]:
@@ -102,6 +103,7 @@ class StreamingExamples(paddle.io.IterableDataset):
         global_batch_size = self.batch_size * self.world_size
         for i, example in enumerate(self.global_stream()):
             batch, position = divmod(i, global_batch_size)
+            # Paddle's loader asks worker 0 first after a resume too, so workers count from the first batch to be made.
             if batch < self._start or (batch - self._start) % workers != worker:
                 continue
             if position // self.batch_size == self.rank:
@@ -116,6 +118,7 @@ class StreamingExamples(paddle.io.IterableDataset):
 
     def _epoch(self, epoch: int) -> Iterator[Example]:
         """One pass: each example read takes the place of a random one in the full buffer, which is given out."""
+        # A text as seed: Random hashes it, so neighbouring seeds and epochs give unrelated orders.
         random = Random(f"{self.seed} {epoch}")
         buffer: list[Example] = []
         empty = True
@@ -124,6 +127,7 @@ class StreamingExamples(paddle.io.IterableDataset):
             if len(buffer) < self.shuffle_buffer:
                 buffer.append(example)
             elif buffer:
+                # randrange draws a varying number of bits; one random() per row is faster and counts the same.
                 place = int(random.random() * len(buffer))
                 buffer[place], example = example, buffer[place]
                 yield example
@@ -156,6 +160,6 @@ class StreamingExamples(paddle.io.IterableDataset):
             raise self._changed(Problem(message, self.source.description))
 
     def _changed(self, *problems: Problem) -> RunFailed:
-        """The failure by a source that has changed: its own hints are of a run that has not begun yet."""
+        """The RunFailed for a changed source. The hints of `problems` are dropped: they apply before a run only."""
         told = [replace(problem, hint="") for problem in problems]
         return RunFailed(problems=[*told[:-1], replace(told[-1], hint=self.fix)])

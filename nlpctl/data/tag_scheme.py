@@ -1,7 +1,7 @@
-"""How the tags of a data set spell entities: BIO, BIOES or BMES, with the mark first (B-PER) or last (PER-B).
+"""Tag schemes: BIO, BIOES or BMES, with the mark first (B-PER) or last (PER-B), and entities from tags.
 
-Entities are read from tags as seqeval's default mode and conlleval do, also from sequences that break
-the rules of their scheme, which an untrained network writes.
+Entities are extracted as in seqeval's default mode and conlleval, also from sequences that violate the scheme, which
+untrained networks predict.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class TagScheme:
         return spans
 
     def first_break(self, tags: Sequence[str]) -> int | None:
-        """The position of the first tag that cannot stand after the one before it, len(tags) for the end; or None."""
+        """The position of the first tag that may not follow its predecessor, len(tags) for the end; None if valid."""
         closed = self.marks != "BIO"  # an entity has to be ended by an E
         previous, previous_type = OUTSIDE, UNTYPED
         for i, (mark, kind) in enumerate([*map(self.split, tags), (OUTSIDE, UNTYPED)]):
@@ -104,6 +104,7 @@ def _style(names: Sequence[str], where: str) -> Literal["prefix", "suffix", "bar
         if all(fit):
             return style
     odd = [tag for tag, *any_fit in zip(names, *fits.values(), strict=True) if not any(any_fit)]
+    # Tags that fit no style are reported first: one typing error must not look like a mixture of styles.
     if odd:
         message = f"{listed(odd)}: no mark B, I, E, S or M before or after a hyphen"
         raise UserError(message, where=where, hint=_HINT)
@@ -118,6 +119,7 @@ def _scheme_name(marks: dict[str, set[str]], where: str) -> Literal["BIO", "BIOE
         raise UserError("the marks I (BIO, BIOES) and M (BMES) are mixed", where=where, hint=_HINT)
     if used <= set(_MARKS["BIO"]):
         return "BIO"
+    # A type with B or I but without E belongs to BIO, while others are written in BIOES or BMES.
     unfinished = sorted(kind for kind, own in marks.items() if own & set("BIM") and "E" not in own)
     if unfinished:
         mark = "E" if "E" in used else "S"

@@ -1,9 +1,9 @@
-"""Tagged sentences to windows that fit the network, and those to padded batches.
+"""Features of token classification: windows of tagged sentences that fit the network, and their padded batches.
 
-A sentence whose pieces fit is one window. A longer one is read in windows that begin `stride` pieces
-apart (data.doc_stride), at the start of a word. Each word has its tag learned, and predicted, in one of
-them: where two windows overlap, the first half of the words between belongs to the earlier one, so that
-every word has text on both sides. The tags of the windows, one after the other, are those of the sentence.
+A sentence that fits is one window. A longer one is cut into windows that begin at most `stride` pieces apart
+(data.doc_stride), at word boundaries. Each word belongs to exactly one window, for training and prediction: the first
+half of an overlap belongs to the earlier window, so that every word has context on both sides. The concatenated tags of
+the windows are the tags of the sentence.
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ def tagged_windows(
     A word of more pieces than fit is read by its first ones. UserError if `max_length` leaves no room.
     """
     room = free_window(encoder, max_length)
+    # A word of more pieces than the window holds is cut, so that every word keeps a place for its tag.
     sizes = [min(len(pieces), room) for pieces in encoder.pieces(example.words())]
     offsets = [0, *accumulate(sizes)]  # of each word's first piece among all pieces; the last is their number
     parts = [(0, len(sizes))] if offsets[-1] <= room else _overlapping(offsets, room, stride)
@@ -62,13 +63,14 @@ def tagged_windows(
     windows = []
     for (start, end), first, last in zip(parts, limits, [*limits[1:], len(sizes)], strict=True):
         places = array("i", [lead + offsets[i] - offsets[start] for i in range(first, last)])
+        # A window may answer for no word where its neighbours divide the overlap between them.
         if places:
             windows.append(TaggedWindow(example, start, end, first, places))
     return tuple(windows)
 
 
 def free_window(encoder: TextEncoder, max_length: int) -> int:
-    """How many pieces fit next to the special tokens. UserError if none does."""
+    """The number of pieces that fit next to the special tokens. UserError if none fits."""
     room = max_length - encoder.overhead(pair=False)
     if room < 1:
         raise UserError(
@@ -91,6 +93,7 @@ def _overlapping(offsets: Sequence[int], room: int, stride: int) -> list[tuple[i
         parts.append((start, end))
         if end == words:
             return parts
+        # At least one word further, or a word larger than the stride would never be passed.
         following = start + 1
         while following < end and offsets[following + 1] - offsets[start] <= step:
             following += 1

@@ -1,4 +1,4 @@
-"""A text cut into words, with one tag per word."""
+"""Rows of token classification: texts cut into words, with one tag per word."""
 
 from __future__ import annotations
 
@@ -133,6 +133,7 @@ class TaggedRows(TaskRows):
         return tuple(span.type for span in scheme.entities([labels.name(i) for i in example.tags]))
 
     def truth(self, example: TaggedExample) -> Hashable:
+        # Bytes are hashable and compare as fast as integers; arrays do neither.
         return example.tags.tobytes()
 
     def doubts(self, example: TaggedExample, labels: LabelSet) -> Iterator[str]:
@@ -155,11 +156,10 @@ class LexicalRows(TaggedRows):
 
 
 def put_together(words: Sequence[str]) -> tuple[str, array]:
-    """A text that reads as the words do, and their bounds in it.
+    """Joins words to a text; returns it and the bounds of the words in it.
 
-    Words are glued where all of them are single characters or white space is among them, which is how
-    files by character look; else there is a space between two, unless one of them ends or starts in a
-    script that is written without spaces.
+    Words are joined without spaces if all are single characters or some are white space, as in files tagged by
+    character. Otherwise a space separates two words, unless one of them ends or starts in a script without spaces.
     """
     by_character = all(len(word) == 1 for word in words) or any(word.isspace() for word in words)
     parts, bounds, length = [words[0]], array("i", (0, len(words[0]))), len(words[0])
@@ -178,6 +178,7 @@ def located(words: Sequence[str], text: str) -> array | None:
     bounds, position = array("i"), 0
     for word in words:
         start = text.find(word, position)
+        # Anything but white space between two words means that the text is not that of the tokens.
         if start < 0 or text[position:start].strip():
             return None
         position = start + len(word)
@@ -188,6 +189,7 @@ def located(words: Sequence[str], text: str) -> array | None:
 def _unspaced(character: str) -> bool:
     """Whether a character belongs to Chinese or Japanese writing, or is full-width; Korean has spaces."""
     code = ord(character)
+    # Hangul is wide (W) as well, but Korean separates words by spaces.
     if 0x1100 <= code <= 0x11FF or 0xAC00 <= code <= 0xD7FF:
         return False
     return is_ideograph(character) or unicodedata.east_asian_width(character) in "WF"

@@ -1,7 +1,7 @@
-"""What a task needs of its rows: which columns, how a row becomes an example, how the labels are collected.
+"""The base class for the rows of a task: required columns, conversion to examples, collection of labels.
 
-One module per kind of example (text_rows.py, tagged_rows.py, ...), none of which imports Paddle: a bad
-file is told before anything heavy is loaded. A task names its kind in config/tasks.
+One module per kind of example (text_rows.py, tagged_rows.py, ...). None imports Paddle, so that bad files are reported
+before anything heavy is loaded. config/tasks names the class of each task.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ class Example(Protocol):
 
 
 class TaskRows(ABC):
-    """How the rows of one task become examples."""
+    """Converts the rows of one task to examples."""
 
     endings: Mapping[str, str] = TABLES  # file ending -> format, where data.format is auto
-    has_labels: bool = True  # False: the task has no label set
+    labelled: bool = True  # `labelled` of the task's TaskInfo; set by task_rows()
     plain_column: str | None = None  # what a line of plain text is for predict; None if a row needs more
     in_windows: bool = False  # True: what is longer than data.max_seq_length is read in windows, not cut
     together: bool = True  # False: the texts of a row are read apart from each other, not as one sequence
@@ -47,7 +47,7 @@ class TaskRows(ABC):
 
     @property
     def label_column(self) -> str:
-        """Where labels stand, or lists of tags; a named data set may hold their ids."""
+        """The column of labels, or of lists of tags. A named data set may hold ids in it."""
         return self.data.columns.label
 
     @abstractmethod
@@ -67,27 +67,27 @@ class TaskRows(ABC):
         yield from self.passages(example).values()
 
     def counted(self, example: Any, labels: LabelSet) -> tuple[str, ...]:
-        """What the figures of a data set count: the labels of a labelled example, or the types of its entities."""
+        """The labels of a labelled example, or the types of its entities, for statistics of a data set."""
         return ()
 
     def truth(self, example: Any) -> Hashable:
-        """What is to be learned from a labelled example: same texts with another truth contradict each other."""
+        """The target of a labelled example. Equal texts with different targets contradict each other."""
         return None
 
     def doubts(self, example: Any, labels: LabelSet) -> Iterator[str]:
-        """What is allowed in a labelled example but probably a mistake, as "kind: details"."""
+        """Probable mistakes in a valid labelled example, as "kind: details"."""
         yield from ()
 
     @abstractmethod
     def answered(self, example: Any) -> dict[str, Any]:
-        """What predict repeats before the answer: column to JSON-ready value."""
+        """The input columns that predict repeats before the answer: column -> JSON-ready value."""
 
     def collect_labels(self, source: RowSource) -> LabelSet:
-        """The label set of the training rows; bad rows are passed over, reading the examples reports them."""
+        """The label set of the training rows. Bad rows are skipped; they are reported when the examples are read."""
         return LabelSet(())
 
     def settle_labels(self, labels: LabelSet) -> LabelSet:
-        """The label set as the task wants it, wherever it came from; UserError if it cannot be used."""
+        """The label set in the form and order that the task needs. UserError if it cannot be used."""
         return labels
 
     def check_training(self, examples: Sequence[Any], labels: LabelSet, where: str) -> None:
@@ -96,5 +96,8 @@ class TaskRows(ABC):
 
 
 def task_rows(task: str, data: DataSection) -> TaskRows:
-    """How the task called `task` reads its rows; the recipe's checks have made sure that it exists."""
-    return load_class(task_info(task).rows)(data)
+    """The TaskRows of the task `task`, which must exist; the checks of the recipe ensure that."""
+    info = task_info(task)
+    rows = load_class(info.rows)(data)
+    rows.labelled = info.labelled
+    return rows

@@ -1,4 +1,4 @@
-"""Text to token ids: the one call that datasets, collators and predictors make.
+"""Converts text to token ids, for data sets, collators and predictors.
 
 Nothing here starts threads, so an encoder may be used before and after a fork (DataLoader workers) and
 TOKENIZERS_PARALLELISM does not matter.
@@ -67,7 +67,7 @@ class TextEncoder(ABC):
         return self._encode(texts, pairs, max_length) if len(texts) else []
 
     def overhead(self, pair: bool) -> int:
-        """How many special tokens stand around a text, or a pair of texts."""
+        """The number of special tokens around a text, or a pair of texts."""
         return self._overhead[pair]
 
     def pieces(self, words: Sequence[str]) -> list[list[int]]:
@@ -87,8 +87,9 @@ class TextEncoder(ABC):
         return Encoding(self._built(first, second), types)
 
     def starts(self, first: int, pair: bool) -> tuple[int, int | None]:
-        """Where the two texts of an assembled row begin, when the first has `first` ids."""
+        """The positions at which the two texts of an assembled row begin; the first text has `first` ids."""
         if not pair:
+            # Marker ids reveal the layout of any tokenizer, without a table of special tokens per class.
             return self._built([-1]).index(-1), None
         row = self._built([-1], [-2])
         return row.index(-1), row.index(-2) + first - 1
@@ -120,7 +121,7 @@ class _PiecesOfWords(dict[str, list[int]]):
 
 
 def longest_first(first: int, second: int, room: int) -> tuple[int, int]:
-    """How many tokens of each side of a pair are kept when at most `room` may be.
+    """The numbers of tokens to keep of both sides of a pair, at most `room` together.
 
     PaddleNLP drops tokens one at a time from the longer side, from the second where they are equal.
     A side longer than `room` counts like one of `room`, so callers need not tokenise beyond that.

@@ -1,4 +1,4 @@
-"""A text or a pair of texts, with one label."""
+"""Rows of classification: a text or a pair of texts, with one label."""
 
 from __future__ import annotations
 
@@ -89,11 +89,12 @@ class TextRows(TaskRows):
 
 
 def checked_text(value: Any, what: str) -> str:
-    """`value` if it is a text with something in it; ValueError says why not, naming it `what`."""
+    """`value` if it is a non-blank text. ValueError, which calls it `what`, otherwise."""
     if not isinstance(value, str):
         raise ValueError(f"{what} is not a string: got {type(value).__name__}")
     if not value or value.isspace():
         raise ValueError(f"blank {what}")
+    # Encoding every text would cost as much as tokenising it; ASCII cannot hold surrogates.
     if not value.isascii():
         try:
             value.encode("utf-8")

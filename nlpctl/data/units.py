@@ -1,8 +1,8 @@
-"""Units: what nlpctl's own networks read, characters or the words that jieba finds.
+"""The tokenizer of nlpctl's own networks. Its units are characters, or words segmented by jieba.
 
-A unit is looked up in the vocabulary as it is written, then lower-cased; white space is no unit. PaddleNLP's
-JiebaTokenizer is not used: it hands jieba the vocabulary without the beginnings of its words, and jieba, which
-walks a word from its beginning, then misses words that it has (of 长江大桥 alone in the vocabulary, nothing is found).
+A unit is looked up in the vocabulary as written, then in lower case. White space is no unit. PaddleNLP's JiebaTokenizer
+is not used: it passes the vocabulary to jieba without the prefixes of its words. jieba walks its prefix dictionary, so
+it then misses words of the vocabulary (if it holds 长江大桥 alone, nothing is found).
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from nlpctl.data.dictionaries import Dictionaries
+from nlpctl.data.dictionaries import UNKNOWN_ENTRIES, Dictionaries
+from nlpctl.data.entries_file import Entries
 from nlpctl.data.jieba_words import load_jieba
 from nlpctl.data.text_encoder import Encoding, TextEncoder, longest_first
 from nlpctl.data.vocabulary import count_bounded
@@ -27,9 +28,9 @@ VOCABULARY, TOKENIZER_CONFIG = "vocab.txt", "tokenizer_config.json"
 
 @dataclass(frozen=True)
 class UnitSettings:
-    """How text becomes units, and which entries of the vocabulary are no text.
+    """The settings of a UnitTokenizer: kind of unit, normalisation, special entries of the vocabulary.
 
-    `replacements`: characters that are read as another one, such as full-width forms.
+    `replacements`: character -> the one that it is read as, such as full-width -> half-width.
     """
 
     unit: Unit = "characters"
@@ -60,6 +61,7 @@ class UnitTokenizer:
         """Raises ValueError for a vocabulary that lacks a special entry or has one twice."""
         self.vocabulary = tuple(vocabulary)
         self.settings = settings
+        # Later entries overwrite earlier ones, so fewer keys than entries mean a repetition.
         ids = {unit: index for index, unit in enumerate(self.vocabulary)}
         if len(ids) != len(self.vocabulary):
             twice = next(unit for index, unit in enumerate(self.vocabulary) if ids[unit] != index)
@@ -105,7 +107,7 @@ class UnitTokenizer:
         return list(map(self._ids.__getitem__, self.units(text)))
 
     def word_ids(self, word: str) -> list[int]:
-        """Ids of a word that was cut already: its own, or those of its characters; white space has none."""
+        """Ids of one pre-tokenised word: its own id, or those of its characters. White space has none."""
         if self.settings.unit == "words" and not word.isspace():
             return [self._ids[word.translate(self._replacements)]]
         return self.ids(word)
@@ -141,7 +143,7 @@ class UnitTokenizer:
 
 
 class _UnitIds(dict[str, int]):
-    """Unit -> id. What the vocabulary lacks is looked up once where it is a character: of those there is an end."""
+    """Unit -> id. Unknown characters are cached, since their number is limited; unknown words are not."""
 
     def __init__(self, known: Mapping[str, int], unknown: int, lowercase: bool):
         super().__init__(known)
@@ -149,6 +151,7 @@ class _UnitIds(dict[str, int]):
 
     def __missing__(self, unit: str) -> int:
         found = self.get(unit.lower(), self._unknown) if self._lowercase else self._unknown
+        # Words are not cached: a stream of new ones would grow the process without end.
         if len(unit) == 1:
             self[unit] = found
         return found
@@ -163,6 +166,20 @@ def tokenizer_of_dictionaries(dictionaries: Dictionaries, lowercase: bool) -> Un
     settings = UnitSettings("characters", lowercase, dictionaries.replacements, unk=unknown)
     extra = [special for special in (PAD, unknown, SEP) if special not in dictionaries.words]
     return UnitTokenizer([*dictionaries.words, *extra], settings)
+
+
+def tokenizer_of_entries(entries: Entries, unit: Unit, lowercase: bool) -> UnitTokenizer:
+    """A tokenizer with the ids of a vocabulary file; what it lacks of special entries goes behind its last."""
+    pad = entries.specials.get("pad_token", PAD)
+    unknown = next((entry for entry in (UNK, *UNKNOWN_ENTRIES) if entry in entries.tokens), UNK)
+    settings = UnitSettings(unit, lowercase, pad=pad, unk=entries.specials.get("unk_token", unknown))
+    return UnitTokenizer(entries.completed((settings.pad, settings.unk, settings.sep)), settings)
+
+
+def known_share(tokenizer: UnitTokenizer, texts: Iterable[str]) -> float:
+    """The share of the units of `texts` that the vocabulary has; 1 for no text."""
+    ids = [each for text in texts for each in tokenizer.ids(text)]
+    return 1 - ids.count(tokenizer.unk_token_id) / len(ids) if ids else 1.0
 
 
 def special_ids(tokenizer: Any) -> set[int]:
@@ -197,6 +214,7 @@ class UnitEncoder(TextEncoder):
 def split_units(text: str, unit: Unit) -> list[str]:
     """The units of `text`: its characters, or jieba's words, without white space."""
     if unit == "characters":
+        # str.split knows every kind of white space, U+3000 included.
         return list("".join(text.split()))
     return [word for word in load_jieba().lcut(text) if not word.isspace()]
 
@@ -210,6 +228,7 @@ def build_unit_vocabulary(
     """
     specials = [PAD, UNK, SEP]
     counts = count_bounded(_lowered(texts, unit, lowercase))
+    # Ties go by code point, so that the same texts always give the same ids.
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     known = [unit for unit, count in ranked if count >= min_frequency and unit not in specials]
     vocabulary = [*specials, *known][:vocab_size]

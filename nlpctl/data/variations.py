@@ -1,4 +1,4 @@
-"""New texts made of the words of others, for a teacher to label: they need no sense, only to look like the data.
+"""Synthetic texts that a teacher labels for distillation. They need no meaning, only the distribution of the data.
 
 As Tang et al. (2019, "Distilling task-specific knowledge from BERT into simple neural networks", section 4.3) make
 them: words hidden, words replaced, n-grams taken. Their replacements have the same part of speech; these stand between
@@ -21,7 +21,7 @@ _EDGE = ""  # stands before the first word of a text, and behind the last
 
 
 class Variations:
-    """Varies texts that are cut into words, by what it has seen of all of them. A function of `seed` and the calls."""
+    """Varies pre-tokenised texts by statistics of all of them. Deterministic for `seed` and the sequence of calls."""
 
     def __init__(
         self,
@@ -75,7 +75,9 @@ class Variations:
             return self._random.choice(alike)
         fitting = self._between.get((left, right))
         if fitting is None:
+            # Sorted, since the order of a set of texts changes from process to process (hash randomisation).
             fitting = sorted((self._after[left] & self._before[right]) - {_EDGE})
+            # Cached: the intersection of two large sets is the costly part, and frequent neighbours recur.
             self._between[left, right] = fitting
         others = fitting if fitting and fitting != [word] else alike
         return self._random.choice(others) if others else word

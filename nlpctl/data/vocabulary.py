@@ -1,4 +1,4 @@
-"""A vocabulary for a model trained from scratch, and the tokenizer folder that carries it."""
+"""Builds the WordPiece vocabulary of a model trained from scratch, and writes its tokenizer folder."""
 
 from __future__ import annotations
 
@@ -79,10 +79,11 @@ def write_tokenizer(folder: Path, vocabulary: list[str], architecture: str, lowe
 
 
 def count_bounded(texts: Iterable[Iterable[str]]) -> Counter[str]:
-    """How often each word occurs in `texts`; beyond MAX_COUNTED_WORDS the rarest are forgotten."""
+    """Counts the words of `texts`. Beyond MAX_COUNTED_WORDS distinct ones, the rarest are dropped."""
     words: Counter[str] = Counter()
     for text in texts:
         words.update(text)
+        # The rarest are dropped until half of the room is free, so that this runs seldom; counts are then lower bounds.
         floor = 0
         while len(words) > MAX_COUNTED_WORDS // (2 if floor else 1):
             floor += 1
@@ -106,6 +107,7 @@ def _character_pieces(
             counts[character] += count
     pieces: list[str] = []
     for character, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
+        # A character that the tokenizer always separates never continues a word: ## before it would be a dead entry.
         joins = characters[ord(character)] == character
         if count >= min_frequency and len(pieces) + 1 + joins <= room:
             pieces += [character, f"##{character}"] if joins else [character]
@@ -114,6 +116,7 @@ def _character_pieces(
 
 def _train(words: Counter[str], start: list[str], vocab_size: int, min_frequency: int) -> list[str]:
     """`start` and the pieces merged from it, the most frequent first."""
+    # A word with an unknown character is [UNK] as a whole, so merges from it would never be used.
     known = {piece for piece in start if len(piece) == 1}
     spelt = {word: count for word, count in words.items() if len(word) > 1 and known.issuperset(word)}
     if not spelt:

@@ -1,4 +1,4 @@
-"""Text as whole words, for masking: pieces of one word are hidden together, so that none gives the others away.
+"""Whole-word masking: the pieces of a word are masked together, so that none reveals the others.
 
 Chinese words are those that jieba finds, with the words of a user dictionary kept whole; elsewhere a word
 is a run between white space and punctuation.
@@ -47,8 +47,9 @@ class WholeWords:
         return words
 
     def _boundaries(self, run: str) -> list[int]:
-        """Where the words of a run without white space begin, as jieba has them."""
+        """The offsets at which jieba's words begin in a run without white space."""
         offsets, position = [], 0
+        # jieba returns words, not offsets; their lengths add up because it drops no character.
         for word in load_jieba(self.kept_whole).cut(run):
             offsets.append(position)
             position += len(word)
@@ -56,7 +57,7 @@ class WholeWords:
 
 
 def read_dictionary(path: Path) -> tuple[str, ...]:
-    """One word per line; blank lines are passed over. All that cannot be used is told at once."""
+    """Reads one word per line; skips blank lines. UserError lists all bad lines (at most ten)."""
     words, problems = [], []
     try:
         with path.open("rb") as stream:
@@ -95,6 +96,7 @@ def mask_words(
     present, sizes = np.unique(words[words != NO_WORD], return_counts=True)
     wanted = max(1, round(int(sizes.sum()) * probability))
     taken, count = [], 0
+    # All of a word or none: BERT's original per-token masking lets the rest of a word give it away.
     for index in chance.permutation(len(present)):
         if count + sizes[index] <= wanted or not taken:
             taken.append(present[index])

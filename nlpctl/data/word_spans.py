@@ -1,4 +1,4 @@
-"""Raw text to words with their character offsets, for the tasks that point into a text."""
+"""Splits raw text into words with character offsets, for tasks that return spans of the text."""
 
 from __future__ import annotations
 
@@ -38,6 +38,7 @@ def word_spans(text: str) -> list[tuple[int, int]]:
     for i, character in enumerate(text):
         kind = character_kind(character)
         if kind == _INVISIBLE:
+            # A zero-width joiner continues an emoji sequence; at the beginning of a text it joins nothing.
             joined = character == _JOINER and end > start
             continue
         word_goes_on = end > start and kind != _SPACE and (
@@ -55,7 +56,9 @@ def word_spans(text: str) -> list[tuple[int, int]]:
             continue
         if end > start:
             spans.append((start, end))
+        # White space leaves an empty word behind itself; everything else begins a new one.
         start, end = (i + 1, i + 1) if kind == _SPACE else (i, i + 1)
+        # A combining mark without a base character begins a word like a letter.
         last = _RUN if kind == _MARK else kind
     if end > start:
         spans.append((start, end))

@@ -45,7 +45,7 @@ class Plan:
         if "onnx" in self.formats:
             from nlpctl.graphs.onnx import require_paddle2onnx
 
-            require_paddle2onnx()
+            require_paddle2onnx("--format onnx", "leave out --format onnx")
 
     def fp32(self) -> tuple[Graph, ...]:
         """The fp32 graphs, from which all others are made."""

@@ -71,6 +71,7 @@ def run_graphs(
             else:
                 problems[choice.graph] += _failing(choice, found)
             bar.advance()
+    # A graph that ran in another precision only is not verified in its own.
     tried = {choice.graph for choice in ways if choice.precision == choice.graph.precision}
     for graph in manifest.graphs:
         if graph not in tried:

@@ -1,4 +1,4 @@
-"""Sources that name their arrays themselves: NumPy files, and the pickles of `paddle.static.save`."""
+"""Reads files of named arrays: NumPy files, and the pickles of `paddle.static.save`."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def checked(file: Path, name: str, array: np.ndarray) -> np.ndarray:
 
 @dataclass(frozen=True)
 class Pickled:
-    """What a pickle holds. `structured`: variable to dygraph name, of a `.pdiparams.info` or a dygraph `.pdparams`.
+    """The content of a pickle. `structured`: variable -> dygraph name, of a `.pdiparams.info` or dygraph `.pdparams`.
 
     `others`: entries that are no arrays, such as a scheduler's state.
     """

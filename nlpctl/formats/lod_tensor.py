@@ -56,6 +56,7 @@ def looks_like_tensor(head: bytes, size: int) -> bool:
         return False
     if size < _SHORTEST or head[:20] == bytes(20):
         return True  # cut off, or wiped
+    # A big-endian file is recognised too, so that reading it can name the mistake.
     for order in "<>":
         levels = struct.unpack_from(f"{order}Q", head, 4)[0]
         if levels == 0:
@@ -76,6 +77,7 @@ def read_tensors(file: Path) -> list[np.ndarray]:
     size = file.stat().st_size
     if size == 0:
         raise UserError("is empty, so it is not a parameter file", where=str(file), hint=BROKEN_HINT)
+    # Mapped, not read: a file may hold gigabytes, of which --plan needs only the shapes.
     data = np.asarray(np.memmap(file, dtype=np.uint8, mode="r"))
     tensors: list[np.ndarray] = []
     offset = 0
@@ -109,12 +111,14 @@ def _read_one(data: np.ndarray, start: int) -> tuple[np.ndarray, int]:
         raise _Damaged(f"a description of {length} bytes{_swapped(length, 4, _LARGEST_DESCRIPTION)}")
     code, shape = _description(reader.take(length, "the description").tobytes())
     dtype = _dtype(code)
+    # math.prod of Python integers cannot overflow, as NumPy's int64 product could for a forged shape.
     needed = math.prod(shape) * dtype.itemsize
     if needed > reader.left:
         raise _Damaged(
             f"shape {list(shape)} of {_name(dtype)} needs {needed} bytes, and {reader.left} are left in the file"
         )
     values = reader.take(needed, "the values")
+    # NumPy's behaviour is undefined for a bool that is neither 0 nor 1.
     if dtype.kind == "b" and values.size and values.max() > 1:
         raise _Damaged("of type bool, but its bytes are not all 0 or 1")
     return values.view(dtype).reshape(shape), reader.offset

@@ -1,4 +1,4 @@
-"""Our reading of a ProgramDesc, the graph of a `__model__` (Paddle 1.x) or a `.pdmodel` (2.x)."""
+"""Reads a ProgramDesc, the graph in a `__model__` (Paddle 1.x) or a `.pdmodel` (2.x) file."""
 
 from __future__ import annotations
 
@@ -150,7 +150,7 @@ _DTYPES = {
 
 
 def _variable(desc: Any, types: Any) -> ProgramVariable:
-    """Of a VarDesc. What feeds, fetches or reads a queue is marked persistable too, and lies in no file."""
+    """The variable of a VarDesc. Feed, fetch and reader variables are marked persistable too, but are in no file."""
     is_tensor = desc.type.HasField("lod_tensor")
     tensor = desc.type.lod_tensor.tensor
     return ProgramVariable(
@@ -189,9 +189,11 @@ def _operators(desc: Any) -> Iterator[Operator]:
             outputs={_text(slot.parameter): tuple(map(_text, slot.arguments)) for slot in op.outputs},
             attributes={_text(attribute.name): _value(attribute) for attribute in op.attrs},
         )
+        # Reversed, because `waiting` is a stack: the first block is to be popped first.
         for inner in reversed(list(_blocks_of(op))):
             if not 0 <= inner < len(desc.blocks):
                 raise ValueError(f"operator {op.type} runs block {inner} of {len(desc.blocks)}")
+            # A forged program may refer to its own block, and the walk would not end.
             if inner not in entered:
                 entered.add(inner)
                 waiting.append(iter(desc.blocks[inner].ops))
@@ -206,6 +208,7 @@ def _blocks_of(op: Any) -> Iterator[int]:
 
 def _value(attribute: Any) -> Any:
     """The value of an OpDesc.Attr: whichever field is set; a list as a tuple."""
+    # Each type of value has its own field in OpDesc.Attr; only the one that is set is listed.
     values = [value for field, value in attribute.ListFields() if field.name not in ("name", "type")]
     if not values:
         return ()  # an empty list

@@ -1,8 +1,8 @@
-"""Reading pickled weights without running what is in them.
+"""Reads pickled weights without executing code in them.
 
-`model_state.pdparams` and `pytorch_model.bin` are pickles, and unpickling a stranger's file runs
-whatever code it names. Neither `paddle.load` nor PaddleNLP's own reader limits that, so nlpctl
-reads both through an unpickler that knows arrays and plain containers and nothing else.
+`model_state.pdparams` and `pytorch_model.bin` are pickles; unpickling an untrusted file runs any code that it names.
+Neither `paddle.load` nor PaddleNLP's own reader prevents that. nlpctl reads both with an unpickler that only accepts
+arrays and plain containers.
 
 NumPy's classes are never handed out: a pickle may set the state of the objects it builds, and a
 forged dtype or array state could reach into memory. Small stand-ins take their place and become
@@ -70,6 +70,7 @@ def _load_dict(path: Path, what: str) -> dict[str, Any]:
         loaded = guarded(path, lambda: RestrictedUnpickler(stream, ALLOWED, encoding="latin1").load())
     if not isinstance(loaded, dict):
         raise UserError(f"holds no {what}", where=str(path), hint=BROKEN_HINT)
+    # Names, not arrays: Paddle's table from dygraph to internal names.
     loaded.pop("StructuredToParameterName@@", None)
     return loaded
 
@@ -107,6 +108,7 @@ _SLICES = "UnpackBigParamInfor@@"
 def _join_slices(path: Path, arrays: dict[str, np.ndarray], slices: Any) -> dict[str, np.ndarray]:
     def join() -> dict[str, np.ndarray]:
         for name, info in slices.items():
+            # pop: a slice that is listed twice fails instead of filling the memory.
             parts = [arrays.pop(part) for part in info["slices"]]
             arrays[name] = np.concatenate(parts).reshape(info["OriginShape"])
         return arrays
@@ -128,10 +130,12 @@ class _Dtype:
 
     def __init__(self, code: str, align: bool = False, copy: bool = False):
         self.dtype = np.dtype(str(code))
+        # Object arrays would unpickle further objects; strings and records are no parameters.
         if self.dtype.kind not in "fiub":
             raise ForbiddenGlobal(f"numpy.dtype({code!r})")
 
     def __setstate__(self, state: tuple) -> None:
+        # The rest of the state can describe sub-arrays and fields, by which a forged dtype reads out of bounds.
         if state[1] in ("<", ">"):
             self.dtype = self.dtype.newbyteorder(state[1])
 
@@ -142,6 +146,7 @@ class _Array:
     data: np.ndarray | None = None
 
     def __setstate__(self, state: tuple) -> None:
+        # frombuffer checks the length against shape and dtype; ndarray.__setstate__ would trust them.
         _, shape, dtype, fortran, raw = state
         self.data = _from_bytes(raw, dtype, shape, "F" if fortran else "C")
 
@@ -168,7 +173,7 @@ def _encode(text: str, codec: str) -> bytes:
 
 
 def _no_bytes() -> bytes:
-    """How pickle protocol 2 writes b""."""
+    """Stands for bytes(), by which pickle protocol 2 writes b""."""
     return b""
 
 

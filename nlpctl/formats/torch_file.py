@@ -1,4 +1,4 @@
-"""Reading `pytorch_model.bin` without PyTorch: the zip format, and the one before it (PyTorch < 1.6)."""
+"""Reads `pytorch_model.bin` without PyTorch: the zip format, and the older one (PyTorch < 1.6)."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ def load_torch_file(path: Path) -> dict[str, np.ndarray]:
     """Parameter name to array. Raises UserError for damaged files and for pickles that hold code."""
     with path.open("rb") as stream:
         loaded = guarded(path, lambda: _read_zip(stream) if zipfile.is_zipfile(stream) else _read_legacy(stream))
+    # Training frameworks save {"state_dict": ..., "epoch": ...}.
     if isinstance(loaded, dict) and isinstance(loaded.get("state_dict"), dict):
         loaded = loaded["state_dict"]
     if not isinstance(loaded, dict):
@@ -64,6 +65,7 @@ def _read_legacy(stream: BinaryIO) -> Any:
         _, dtype, key, _, count, view = saved
         if view is not None:
             raise ValueError("views between storages are not supported")
+        # The data follow after the structure, so tensors are views of zeros that are filled below.
         return storages.setdefault(key, np.zeros(count, dtype=dtype))
 
     magic, *_ = [_unpickle(stream, storage) for _ in range(3)]
@@ -85,6 +87,7 @@ def _unpickle(stream: Any, storage: Any) -> Any:
 
 def _tensor(storage: np.ndarray, offset: int, size: tuple, stride: tuple, *_: Any) -> np.ndarray:
     """A tensor as a read-only view of its storage; refuses to look outside it."""
+    # as_strided checks nothing: a forged stride would read foreign memory.
     last = offset + sum((length - 1) * step for length, step in zip(size, stride, strict=True))
     if offset < 0 or min((*size, *stride, 0)) < 0 or (0 not in size and last >= len(storage)):
         raise ValueError("a tensor reaches outside its storage")

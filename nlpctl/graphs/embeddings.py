@@ -56,6 +56,7 @@ def quantize_embeddings(graph: Path, out: Path) -> tuple[str, ...]:
 
 def _tables(block: Any, arrays: Mapping[str, np.ndarray]) -> tuple[str, ...]:
     """The tables that may become int8: those read by look-ups only."""
+    # A tied output layer reads the same table as a matrix of float32.
     read = {name for op in block.ops if op.type != LOOKUP for slot in op.inputs for name in slot.arguments}
     found = dict.fromkeys(only(op.inputs, "W") for op in block.ops if op.type == LOOKUP)
     return tuple(name for name in found if name in arrays and name not in read and _is_large(arrays[name]))

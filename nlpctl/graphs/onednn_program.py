@@ -85,6 +85,7 @@ def _mend_scales(desc: Any, arrays: Mapping[str, np.ndarray], weights: Mapping[s
     for op in desc.blocks[0].ops:
         if op.type == "fc" and any(attribute.name == "Scale_weights" for attribute in op.attrs):
             name = only(op.inputs, "W")
+            # The passes may have fused or scaled a weight; then its int8 original is no longer valid.
             known = name in weights and np.array_equal(weights[name].values, arrays[name])
             set_weight_scales(op, weights[name].column_bounds if known else np.abs(arrays[name]).max(axis=0))
             found.append(name)
@@ -104,6 +105,7 @@ def _restore(desc: Any, arrays: dict[str, np.ndarray], weights: Sequence[Int8Wei
     del block.vars[:]
     block.vars.extend(variables)
     made = [op for weight in weights for op in _multiplying_out(block, weight)]
+    # Feed operators stay at the beginning of the block.
     first = next(index for index, op in enumerate(block.ops) if op.type != "feed")
     replace_operators(block, [*block.ops[:first], *made, *block.ops[first:]])
     for weight in weights:

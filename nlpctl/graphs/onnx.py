@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 from nlpctl.errors import RunFailed, UserError
@@ -15,17 +16,20 @@ _MODULE = "nlpctl.graphs.onnx_process"
 _NEEDED = ("paddle2onnx", "onnx")
 
 
-def require_paddle2onnx() -> None:
-    """UserError if packages for ONNX graphs are missing."""
+def require_paddle2onnx(where: str = "", otherwise: str = "") -> None:
+    """UserError if packages for ONNX graphs are missing.
+
+    `where`: the key or flag that asks for these graphs, if one does. `otherwise`: the alternative to installing them.
+    """
     missing = [package for package in _NEEDED if installed_version(package) is None]
     if missing:
-        hint = f"pip install {' '.join(missing)}, or leave out --format onnx"
-        raise UserError(f"{' and '.join(missing)} not installed", where="--format onnx", hint=hint)
+        hint = f"pip install {' '.join(missing)}" + (f", or {otherwise}" if otherwise else "")
+        raise UserError(f"{' and '.join(missing)} not installed", where=where, hint=hint)
 
 
 def write_onnx_graph(prefix: Path, file: Path, pad_id: int) -> None:
     """Convert PREFIX.pdmodel to `file`. RunFailed if paddle2onnx fails, OSError if `file` cannot be written."""
-    done = run_python("-m", _MODULE, str(prefix), str(file), str(OPSET), str(pad_id))
+    done = run_python("-m", _MODULE, str(os.getpid()), str(prefix), str(file), str(OPSET), str(pad_id))
     if done.code == 0:
         return
     if done.code == CANNOT_WRITE:

@@ -99,6 +99,7 @@ class _Graph:
         recurrent = np.concatenate([gates, candidate], axis=1)
         bias = self._parameters[f"{name}.bias"][:, 0]  # [2, 3h]
         sign = np.ones(3 * size, np.float32)
+        # sigmoid(-x) = 1 - sigmoid(x), so ONNX's gate z becomes 1 - update.
         sign[:size] = -1
         values = [weights * sign[:, None], recurrent * sign[:, None], np.pad(bias * sign, [(0, 0), (0, 3 * size)])]
         names = [self.constant(value, f"{name}.{part}") for value, part in zip(values, "WRB", strict=True)]

@@ -69,6 +69,7 @@ def quantize_static(fp32: Path, out: Path, batches: Iterable[Batch]) -> Int8Grap
     batches. `out` is written atomically.
     """
     model, names, tables = _prepared(fp32, recurrent=False)
+    # Query, key and value products read one tensor, which is measured once.
     activations = {node.input[0]: None for node in model.graph.node if node.name in names}  # an ordered set
     bounds = seen_bounds(model, activations, _some(batches))
     products_to_int8(model, names, bounds)

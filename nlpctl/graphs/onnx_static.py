@@ -104,6 +104,7 @@ class _Made:
 
     def _quantised(self, name: str) -> onnx.NodeProto:
         """Quantise activations to uint8; 0 stays exactly 0."""
+        # Padding and ReLU give exact zeros, which must not be shifted by rounding.
         low, high = min(self._bounds[name][0], 0.0), max(self._bounds[name][1], 0.0)
         scale = max((high - low) / 255, float(_TINY))
         self._constant(np.float32(scale), f"{name}.scale")

@@ -67,6 +67,7 @@ def operator(
             slots.add(parameter=slot, arguments=[name])
     for name, value in attributes.items():
         _set_attribute(made, name, value)
+    # Operators live in their block; the copy can be put anywhere, and the block stays as it was.
     copy = copied(made)
     del block.ops[-1]
     return copy

@@ -72,6 +72,8 @@ def rounded(original: np.ndarray, weight: Int8Weight, inputs: Inputs) -> np.ndar
     steps = np.clip(np.rint(exact), -LARGEST, LARGEST)
     other = np.clip(steps + np.where(exact >= steps, 1, -1), -LARGEST, LARGEST)
     form = inputs.products / inputs.rows
+    # The squared error of the outputs is a quadratic form in the rounding errors of a column, so columns are
+    # independent.
     slope = form @ (steps - exact)  # half the gradient, in units of each column's step
     for _ in range(SWEEPS):
         changed = False

@@ -14,6 +14,7 @@ from nlpctl.formats.program import read_program
 from nlpctl.graphs.graph_files import PROGRAM
 from nlpctl.models.export_folder import TensorSpec
 from nlpctl.models.first_token import first_token_only
+from nlpctl.models.own_network import own_layer
 from nlpctl.models.simulated_int8 import is_simulated
 from nlpctl.models.static_inputs import static_inputs
 
@@ -35,11 +36,12 @@ def write_paddle_graph(
         message = "this network simulates int8, so a graph of it would be slow"
         raise UserError(message, hint="use its int8 graph, which `nlpctl compress` wrote, or its source")
     network.eval()
-    specs = static_inputs(network, batch)
+    traced = own_layer(network)
+    specs = static_inputs(traced, batch)
     try:
         with warnings.catch_warnings(), first_token_only(network):
             warnings.simplefilter("ignore")  # names that operators of Paddle's own layers use
-            static = paddle.jit.to_static(network, input_spec=specs, full_graph=True)
+            static = paddle.jit.to_static(traced, input_spec=specs, full_graph=True)
             paddle.jit.save(static, str(prefix))
     except OSError:
         raise
@@ -47,7 +49,8 @@ def write_paddle_graph(
         message = f"Paddle cannot translate {type(network).__name__} to a static graph: {type(error).__name__}: {error}"
         raise RunFailed(message.strip(), hint="use the model folder itself: --engine dygraph") from error
     finally:
-        network.forward.rollback()
+        # to_static replaces forward in place; without this, dygraph calls would run the static graph.
+        traced.forward.rollback()
     return name_outputs(prefix.with_name(prefix.name + PROGRAM), outputs)
 
 

@@ -72,6 +72,7 @@ def open_choice(
     if tensorrt is None:
         return PaddlePredictor(folder, manifest, choice.graph, choice.precision, setup)
     batches, rows = functools.partial(sample_batches, folder, tensorrt), TENSORRT_ROWS * batch_size
+    # TensorRT builds for a range of shapes, so a single row stands for its lower end.
     samples = [*batches(1, 1), *batches(batch_size, rows)]
     return PaddlePredictor(folder, manifest, choice.graph, choice.precision, setup, tensorrt=True, samples=samples)
 

@@ -183,6 +183,7 @@ class Explainer:
         ends = self._along(batch, start, way, np.array([0.0, 1.0]), score, gradients=False)[0]
         steps = STEPS
         while True:
+            # Gauss-Legendre quadrature: far fewer points than Riemann sums for the same error on a smooth path.
             points, weights = np.polynomial.legendre.leggauss(steps)
             _, mean = self._along(batch, start, way, (points + 1) / 2, score, weights=weights / 2)
             contributions = (mean * way[0].numpy().astype(np.float64)).sum(-1)
@@ -210,6 +211,7 @@ class Explainer:
             embedded = start + way * paddle.to_tensor(part.astype("float32")).reshape([-1, 1, 1])
             embedded.stop_gradient = not gradients
             with self._embeddings_are(embedded), differentiable(self.network) as also:
+                # The ids do not matter here, only their number: the hook replaces the embeddings.
                 found = score(self._logits(_repeated(batch, len(part))))
                 scores.append(found.numpy().astype(np.float64))
                 if not gradients:

@@ -58,10 +58,12 @@ class TextIndex:
 
         A hit is {"text", "score", "rank"}: score is the cosine, rank counts from 1.
         """
+        # faiss reads raw memory: any other type or layout would be misread.
         scores, ids = self._index.search(np.ascontiguousarray(vectors, np.float32), min(k, self._index.ntotal))
         return [self._hits(*row) for row in zip(scores, ids, strict=True)]
 
     def _hits(self, scores: np.ndarray, ids: np.ndarray) -> list[dict[str, Any]]:
+        # HNSW may find fewer than k texts; faiss fills the rest with -1.
         found = [(float(score), int(row)) for score, row in zip(scores, ids, strict=True) if row >= 0]
         return [
             {"text": self._texts[row], "score": round(score, 6), "rank": rank}

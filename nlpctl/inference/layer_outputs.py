@@ -89,6 +89,7 @@ class LayerOutputs:
         def hook(name: str) -> Any:
             def keep(layer: paddle.nn.Layer, inputs: Any, output: Any) -> None:
                 if name in caught:
+                    # A second call would overwrite the first, and which of them is meant is unknown.
                     message = f"{name} runs several times per text"
                     hint = "name the enclosing layer, which runs once"
                     raise UserError(message, where="--layer-outputs", hint=hint)

@@ -109,6 +109,7 @@ def _cases(task: Task, encoder: TextEncoder, examples: Sequence[Any]) -> Iterato
         for row, example in enumerate(examples)
         for part, feature in enumerate(task.features(example, encoder))
     ]
+    # Several batch sizes, because kernels differ by shape and masks only matter beside longer rows.
     sizes = chain.from_iterable([size] * EACH_SIZE for size in SMALL_BATCHES)
     start = 0
     for size in chain(sizes, repeat(LARGEST_BATCH)):

@@ -32,6 +32,7 @@ WINDOW = 16_384  # examples of a labelled split sorted by length together
 BEHIND = 8  # computed batches whose predictions are not read yet
 
 Run = Callable[[Batch], tuple[np.ndarray, ...]]
+Watch = Callable[[Sequence[tuple[int, int]], Batch, tuple[np.ndarray, ...]], None]
 Predictions = list[list[Any]]  # per example, the predictions of its features
 
 
@@ -55,11 +56,17 @@ class Pipeline:
     collate: Collator
     run: Run
 
-    def predictions(self, examples: Sequence[Any], batch_size: int) -> Predictions:
-        """Per example the predictions of its features, batched by length, computed in this thread."""
+    def predictions(self, examples: Sequence[Any], batch_size: int, watch: Watch | None = None) -> Predictions:
+        """Per example the predictions of its features, batched by length, computed in this thread.
+
+        `watch`: called with every batch: (example, its feature) of each of its rows, the batch, and its outputs.
+        """
         window = _Window(examples)
         for step in self._prepared(window, batch_size):
-            self._take(step, self.run(step.batch))
+            outputs = self.run(step.batch)
+            if watch is not None:
+                watch(step.places, step.batch, outputs)
+            self._take(step, outputs)
         return window.found
 
     def batches(self, examples: Sequence[Any], batch_size: int) -> Iterator[Batch]:
@@ -113,6 +120,7 @@ class Pipeline:
                 return
             places = [(owner, part) for owner, each in enumerate(parts) for part in range(len(each))]
             encodings = self.collate.encodings(features)
+            # By length in tokens and not by byte_length, since the encodings are known here.
             order = sorted(range(len(features)), key=[len(each.input_ids) for each in encodings].__getitem__)
         for start in range(0, len(order), batch_size):
             chosen = order[start : start + batch_size]

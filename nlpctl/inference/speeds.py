@@ -76,6 +76,7 @@ def measure(order: Order) -> Speeds:
                 speeds |= event.get("rows_per_second", {})
         if speeds or not trying or trying in failed:
             return Speeds(speeds, failed)
+        # The process died while loading `trying`: the others are measured in a new process without it.
         failed[trying] = how_ended(done.code)
 
 

@@ -20,7 +20,7 @@ from nlpctl.inference.auto import open_predictor
 from nlpctl.inference.engine import DygraphPredictor, Predictor
 from nlpctl.inference.pipeline import WINDOW, scoring, windows
 from nlpctl.inference.samples import read_description
-from nlpctl.models.export_folder import read_manifest
+from nlpctl.models.export_folder import read_checked_manifest
 from nlpctl.models.find import check_export
 from nlpctl.models.network import check_length
 from nlpctl.runtime.process import ProcessSetup
@@ -65,9 +65,10 @@ def load_network(recipe: Recipe, source: str) -> TrainedModel:
 def open_export(recipe: Recipe, setup: ProcessSetup, folder: Path, own: Recipe, batch_size: int) -> TrainedModel:
     """An export with the requested engine and precision. UserError if this machine does not support them.
 
-    `own`: the export's own recipe (config/recipe_of.py).
+    `own`: the export's own recipe (config/recipe_of.py). The files of `folder` must have been compared with their
+    checksums (`find_trained_model`), or just been written.
     """
-    manifest = read_manifest(folder)
+    manifest = read_checked_manifest(folder)
     check_export(recipe, manifest)
     task, encoder = read_description(folder, recipe)
     predictor = open_predictor(folder, manifest, recipe.inference, setup, batch_size, own)

@@ -1,4 +1,4 @@
-"""Adding words to a tokenizer, with new rows in every parameter of the network that has one row per token."""
+"""Adds tokens to a tokenizer, and a row to every parameter of the network that has one row per token."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ from nlpctl.data.lines import read_lines
 from nlpctl.data.units import UnitTokenizer
 from nlpctl.errors import Problem, UserError
 from nlpctl.models.parameters import named
+from nlpctl.names import and_more
 
 KEY = "model.add_tokens"
 
 
 @dataclass(frozen=True)
 class AddedTokens:
-    """The result of adding a recipe's words.
+    """The result of `add_tokens`.
 
-    `tokenizer`: the one that knows them. `pieces`: id of a new token to the ids that the tokenizer read it as before.
-    `new`: the tokens in the order of their ids, as they are matched (lower-cased where the tokenizer does that);
-    `known`: words that were already in the vocabulary.
+    `tokenizer`: the extended tokenizer. `pieces`: the id of each new token -> the ids that encoded it before.
+    `new`: the new tokens in the order of their ids, in the form that is matched (lower-cased by some tokenizers).
+    `known`: words that were in the vocabulary already.
     """
 
     tokenizer: Any
@@ -37,14 +38,14 @@ class AddedTokens:
         lines = []
         if self.new:
             first, last = min(self.pieces), max(self.pieces)
-            lines.append(f"added {len(self.new):,} tokens, ids {first:,} to {last:,}: {_listed(self.new)}")
+            lines.append(f"added {len(self.new):,} tokens, ids {first:,} to {last:,}: {and_more(self.new, 8)}")
         if self.known:
-            lines.append(f"in the vocabulary already: {_listed(self.known)}")
+            lines.append(f"in the vocabulary already: {and_more(self.known, 8)}")
         return lines
 
 
 def read_tokens(tokens: Sequence[str] | str) -> list[str]:
-    """The words of a recipe: a list, or a file with one per line (blank lines are passed over).
+    """The words of a recipe: a list, or a file with one per line. Blank lines are skipped.
 
     UserError for blank words in a list, and a file that cannot be read or holds none.
     """
@@ -67,7 +68,10 @@ def add_tokens(tokenizer: Any, words: Sequence[str]) -> AddedTokens:
     vocabulary = _vocabulary(tokenizer)
     forms = list(dict.fromkeys(_form(tokenizer, word) for word in words))
     new = [form for form in forms if form not in vocabulary]
+    # Before the addition: add_tokens below changes the tokenizer in place. PaddleNLP's own encoder, because the fast
+    # one would keep the old vocabulary in its tables.
     pieces = build_encoder(tokenizer, "paddlenlp").pieces(new)  # their tokens before the addition
+    # Repeated lines in vocab.txt make fewer entries than ids, and PaddleNLP numbers new tokens from len() on.
     if max(vocabulary.values()) + 1 != len(tokenizer):
         raise UserError(
             f"the vocabulary has {len(tokenizer)} entries, but ids up to {max(vocabulary.values())}",
@@ -81,6 +85,7 @@ def add_tokens(tokenizer: Any, words: Sequence[str]) -> AddedTokens:
         tokenizer.add_tokens(new)
         grown = tokenizer
     ids = range(len(vocabulary), len(vocabulary) + len(new))
+    # PaddleNLP's add_tokens passes over words that it takes for known or special, without a warning.
     if len(grown) != len(vocabulary) + len(new):
         raise UserError("the tokenizer did not take every word", where=KEY, hint="write them without special tokens")
     known = tuple(form for form in forms if form in vocabulary)
@@ -88,7 +93,7 @@ def add_tokens(tokenizer: Any, words: Sequence[str]) -> AddedTokens:
 
 
 def vocabulary_parameters(network: Any, has_word_head: bool) -> dict[str, int]:
-    """Parameters with a row per token -> the axis of the rows: the embedding, and a language model's output layer."""
+    """Parameters with one row per token -> the axis of the rows: the embedding, and an output layer of words."""
     size = network.config.vocab_size
     embedding = network.base_model.get_input_embeddings().weight
     prefix = f"{network.base_model_prefix}."
@@ -102,7 +107,7 @@ def vocabulary_parameters(network: Any, has_word_head: bool) -> dict[str, int]:
 def make_room(
     arrays: Mapping[str, np.ndarray], network: Any, axes: Mapping[str, int]
 ) -> dict[str, np.ndarray]:
-    """`arrays` of a weights file with rows for the tokens that `network` has beyond them, of zeros for now."""
+    """`arrays` of a weights file, with zero rows for the tokens that only `network` has."""
     rows = network.config.vocab_size
     grown = dict(arrays)
     for name, axis in axes.items():
@@ -113,7 +118,7 @@ def make_room(
 
 
 def start_as_mean(network: Any, axes: Mapping[str, int], added: AddedTokens) -> None:
-    """Set every new row to the mean of the rows of the token's former pieces."""
+    """Initialises every new row with the mean of the rows of the token's former pieces, which were trained."""
     parameters = named(network)
     done: set[int] = set()
     for name, axis in axes.items():
@@ -122,6 +127,7 @@ def start_as_mean(network: Any, axes: Mapping[str, int], added: AddedTokens) -> 
         done.add(id(parameters[name]))
         rows = np.moveaxis(parameters[name].numpy(), axis, 0).copy()
         for index, pieces in added.pieces.items():
+            # In float32, like the parameter; the former pieces' rows come first, so they are never new ones themselves.
             rows[index] = rows[list(pieces)].mean(0)
         parameters[name].set_value(np.ascontiguousarray(np.moveaxis(rows, 0, axis)))
 
@@ -133,14 +139,14 @@ def _vocabulary(tokenizer: Any) -> dict[str, int]:
 
 
 def _form(tokenizer: Any, word: str) -> str:
-    """`word` as the tokenizer will match it."""
+    """The form of `word` that the tokenizer matches."""
     if isinstance(tokenizer, UnitTokenizer):
         return word.lower() if tokenizer.settings.lowercase else word
     return word.lower() if "do_lower_case" in vars(tokenizer) and tokenizer.do_lower_case else word
 
 
 def _check_units(tokenizer: UnitTokenizer, words: Sequence[str]) -> None:
-    """UserError for words that nlpctl's own networks never see as one."""
+    """UserError for words that the unit tokenizer always splits."""
     problems = [
         Problem(
             f"{word!r} is never one unit: the network reads {tokenizer.settings.unit}, here {tokenizer.units(word)}",
@@ -152,7 +158,3 @@ def _check_units(tokenizer: UnitTokenizer, words: Sequence[str]) -> None:
     ]
     if problems:
         raise UserError(problems=problems)
-
-
-def _listed(words: Sequence[str], count: int = 8) -> str:
-    return ", ".join(words[:count]) + (f" and {len(words) - count:,} more" if len(words) > count else "")

@@ -15,11 +15,12 @@ import numpy as np
 
 from nlpctl.errors import UserError
 from nlpctl.models.weights import to_float32
+from nlpctl.names import and_more
 
 
 @dataclass(frozen=True)
 class Assigned:
-    """`fresh`: parameters left newly initialised. `ignored`: entries of the file that found no place."""
+    """`fresh`: parameters that stay newly initialised. `ignored`: entries of the file without a parameter."""
 
     fresh: tuple[str, ...]
     ignored: tuple[str, ...]
@@ -51,6 +52,7 @@ def assign(network: Any, prefix: str, arrays: Mapping[str, np.ndarray], rules: R
     parameters = dict(network.state_dict())
     arrays = with_prefix(arrays, prefix, parameters)
     head = {name for name in parameters if not name.startswith(f"{prefix}.")}
+    # Without keep_head a head of the same name in the file must not be used: it may belong to another task.
     wanted = parameters.keys() if rules.keep_head else parameters.keys() - head
     found = {name for name in wanted if name in arrays}
     encoder = parameters.keys() - head - _pooler(prefix, parameters)
@@ -59,19 +61,22 @@ def assign(network: Any, prefix: str, arrays: Mapping[str, np.ndarray], rules: R
         raise _missing(encoder_missing, len(encoder), prefix, arrays, where)
     _check_surplus(parameters, prefix, arrays, rules, where)
     _check_shapes({name: parameters[name] for name in sorted(found)}, arrays, where)
+    # By identity, since tied parameters occur under several names; one name in the file is enough.
     values = _value_of_each(parameters, found)
     fresh = tuple(name for name, parameter in parameters.items() if id(parameter) not in values)
     untrained = set(fresh) - (_pooler(prefix, parameters) if rules.pooler_unused else set())
     if untrained and not rules.head_may_be_fresh:
         raise UserError(
-            f"the task head was never trained: {_some(sorted(untrained))} not in the weights",
+            f"the task head was never trained: {and_more(sorted(untrained), 3)} not in the weights",
             where=where,
             hint="train it first (nlpctl train), then give the run directory or its model folder",
         )
     used = set(values.values())
     for name in used:
+        # state_dict also returns buffers; position ids must stay integers.
         is_index = "int" in str(parameters[name].dtype)  # a buffer, such as position ids
         parameters[name].set_value(arrays[name].astype("int64") if is_index else to_float32(arrays[name]))
+    # A second name of a tied parameter with the same values is no leftover; with other values it is reported.
     copies = {name for name in found - used if np.array_equal(arrays[name], arrays[values[id(parameters[name])]])}
     return Assigned(fresh, tuple(sorted(arrays.keys() - used - copies)))
 
@@ -79,8 +84,8 @@ def assign(network: Any, prefix: str, arrays: Mapping[str, np.ndarray], rules: R
 def _value_of_each(parameters: Mapping[str, Any], found: Collection[str]) -> dict[int, str]:
     """id of a parameter -> the name that gives its value. One of several names may be enough.
 
-    A language model's last layer is tied to the word embedding, the same parameter under two names, of which
-    files often hold only the embedding's. The first name, the encoder's, counts.
+    The output layer of a language model is tied to the word embedding: one parameter with two names. Files often hold
+    only the name of the embedding. The first name, that of the encoder, counts.
     """
     values: dict[int, str] = {}
     for name, parameter in parameters.items():
@@ -92,9 +97,10 @@ def _value_of_each(parameters: Mapping[str, Any], found: Collection[str]) -> dic
 def with_prefix(
     arrays: Mapping[str, np.ndarray], prefix: str, parameters: Collection[str]
 ) -> dict[str, np.ndarray]:
-    """Name everything as a network with a head does: files of a bare encoder carry no prefix."""
+    """Adds the encoder's prefix to the names of a file of a bare encoder, as a network with a head has them."""
     if any(name.startswith(f"{prefix}.") for name in arrays):
         return dict(arrays)
+    # A head in such a file must keep its bare name, or it would be taken for a part of the encoder.
     encoder = re.compile(r"(embeddings|embeddings_project|encoder|pooler)\.")
     return {
         f"{prefix}.{name}" if encoder.match(name) or f"{prefix}.{name}" in parameters else name: array
@@ -103,16 +109,17 @@ def with_prefix(
 
 
 def _pooler(prefix: str, names: Collection[str]) -> set[str]:
-    """The pooler feeds the head only, and language-model checkpoints lack it: it may be fresh, as the head."""
+    """The names of the pooler. It feeds the head only, and language-model checkpoints lack it; so it may be fresh."""
     return {name for name in names if name.startswith(f"{prefix}.pooler.")}
 
 
 def _missing(missing: list[str], total: int, prefix: str, arrays: Mapping[str, Any], where: str) -> UserError:
     if len(missing) == total:
-        why = f"none of the encoder's {total} parameters is in the file, whose names begin like {_some(sorted(arrays))}"
+        names = and_more(sorted(arrays), 3)
+        why = f"none of the encoder's {total} parameters is in the file, whose names begin like {names}"
         hint = f"config.json asks for a {prefix!r} network: its model_type and the weights must belong together"
     else:
-        why = f"{len(missing)} of the encoder's {total} parameters are not in the file: {_some(missing)}"
+        why = f"{len(missing)} of the encoder's {total} parameters are not in the file: {and_more(missing, 3)}"
         hint = "the file is incomplete, or config.json (number of layers?) belongs to another model"
     return UserError(f"{why}; they would stay random", where=where, hint=hint)
 
@@ -128,7 +135,7 @@ def _check_surplus(
     surplus = [name for name in sorted(arrays) if name.startswith(f"{prefix}.") and not expected(name)]
     if surplus and not rules.tolerate_surplus:
         raise UserError(
-            f"{len(surplus)} encoder parameters of the file have no place in the network: {_some(surplus)}",
+            f"{len(surplus)} encoder parameters of the file have no place in the network: {and_more(surplus, 3)}",
             where=where,
             hint="config.json does not belong to these weights, or asks for something PaddleNLP's network lacks",
         )
@@ -147,13 +154,9 @@ def _check_shapes(parameters: Mapping[str, Any], arrays: Mapping[str, np.ndarray
             hint="config.json (or model.config in the recipe) does not describe the network of these weights",
         )
     for name, parameter in parameters.items():
+        # uint16 stands for bfloat16: NumPy has no such type.
         if "float" in str(parameter.dtype) and arrays[name].dtype.kind != "f" and arrays[name].dtype != np.uint16:
             message = f"{name} holds {arrays[name].dtype} where the network has floating point numbers"
             raise UserError(message, where=where, hint="the weights are quantised or damaged: copy the original ones")
         if not np.isfinite(to_float32(arrays[name])).all():
             raise UserError(f"{name} holds NaN or infinite values", where=where, hint="use an earlier checkpoint")
-
-
-def _some(names: Collection[str], count: int = 3) -> str:
-    shown = ", ".join(list(names)[:count])
-    return f"{shown} and {len(names) - count} more" if len(names) > count else shown

@@ -51,7 +51,7 @@ def change_parameters(network: Any, model: ModelSection, added: AddedTokens | No
 
 
 def parameter_counts(network: Any) -> dict[str, int]:
-    """How many numbers the network holds, and how many of them are trained and frozen."""
+    """The number of parameter elements: total, trainable and frozen."""
     parameters = named(network).values()
     frozen = count(parameter for parameter in parameters if parameter.stop_gradient)
     total = count(parameters)
@@ -76,7 +76,7 @@ def describe_changes(network: Any, changes: Changes) -> list[str]:
 
 
 def tie(network: Any, pairs: Sequence[Sequence[str]], where: str) -> list[tuple[str, str]]:
-    """Let the parameters of each pair's second pattern be those of its first, in their order. Returns the names.
+    """Ties the parameters of each pair's second pattern to those of its first, in order. Returns the pairs of names.
 
     The second may match several times as many: [[encoder.layers.0, encoder.layers.1-5]] shares one layer among six.
     A saved model has every value under both names. UserError, blaming the key `where`: a pattern matches nothing, the
@@ -112,6 +112,7 @@ def _check(network: Any, keep: str, name: str, parameters: dict[str, Any], where
             f"{keep} is {shapes[0]} and {name} is {shapes[1]}", where=where, hint="tie parameters of the same shape"
         )
     for each in (keep, name):
+        # RNNBase also lists its parameters in _all_weights; forward reads that list, so setattr would have no effect.
         layer = dict(network.named_sublayers(include_self=True))[each.rpartition(".")[0]]
         if isinstance(layer, paddle.nn.layer.rnn.RNNBase | paddle.nn.layer.rnn.RNNCellBase):
             hint = "tie other layers; Paddle's recurrent layers keep a second list of their parameters"
@@ -119,7 +120,7 @@ def _check(network: Any, keep: str, name: str, parameters: dict[str, Any], where
 
 
 def _replace(network: Any, old: Any, new: Any) -> None:
-    """Put `new` in place of `old`, under every name that it has."""
+    """Replaces `old` by `new` under all of its names."""
     for layer in network.sublayers(include_self=True):
         for name, parameter in list(layer._parameters.items()):
             if parameter is old:
@@ -145,7 +146,9 @@ def freeze(network: paddle.nn.Layer, patterns: Sequence[str], where: str) -> lis
         raise UserError("every parameter is frozen: nothing is left to train", where=where, hint=hint)
     for layer in network.sublayers():
         if _keeps_statistics(layer) and all(parameter.stop_gradient for parameter in layer.parameters()):
+            # Frozen affine parameters alone would not do: running statistics move in every forward pass of training.
             layer._use_global_stats = True
+    # After the freezing, since it looks at stop_gradient.
     pass_gradients(network)
     return [name for name, parameter in parameters.items() if id(parameter) in chosen]
 

@@ -1,4 +1,4 @@
-"""A conditional random field over the emissions of a tagger: the network, its loss and its decoding."""
+"""A linear-chain conditional random field on a tagger: network class, loss and Viterbi decoding."""
 
 from __future__ import annotations
 
@@ -28,6 +28,7 @@ def with_crf(network_class: type) -> type:
 
         def __init__(self, config):
             super().__init__(config)
+            # crf_lr scales the learning rate of the transitions; nlpctl does that by optimizer groups instead.
             self.crf = LinearChainCrf(config.num_labels, crf_lr=1.0)
 
         def forward(self, input_ids, token_type_ids=None):
@@ -49,16 +50,19 @@ def crf_loss(emissions: paddle.Tensor, transitions: paddle.Tensor, labels: paddl
     width = int(lengths.max())
     place = paddle.arange(labels.shape[1]).unsqueeze(0)
     # Labelled tokens first, in their order.
+    # Unlabelled positions get keys beyond the length, so the labelled ones come first, in their order.
     order = paddle.argsort(paddle.where(counted, place, place + labels.shape[1]), axis=1)[:, :width]
+    # float32 even under autocast: sums over a sentence of log-sum-exp terms overflow or lose digits in half precision.
     chain = paddle.take_along_axis(emissions.astype("float32"), order.unsqueeze(2), axis=1)
     losses = crf_losses(chain, transitions.astype("float32"), paddle.take_along_axis(labels, order, axis=1), lengths)
+    # Per token, so that long sentences do not dominate and the loss is comparable with cross-entropy.
     return losses / lengths.astype("float32")
 
 
 def viterbi(chains: Sequence[np.ndarray], transitions: np.ndarray) -> list[np.ndarray]:
-    """The best path over each chain of emissions, float [words, n]: int64 [words].
+    """The best tag path (Viterbi) of each chain of emissions, float [words, n]: int64 [words].
 
-    In NumPy, since paddle.text.viterbi_decode is several times slower; with 57 tags it is slower than the network.
+    Written in NumPy: paddle.text.viterbi_decode is several times slower, with 57 tags slower than the network itself.
     """
     n = transitions.shape[0] - 2
     # The longest first, so that the unfinished chains are the first rows at every step.
@@ -67,6 +71,7 @@ def viterbi(chains: Sequence[np.ndarray], transitions: np.ndarray) -> list[np.nd
     emissions = np.zeros((lengths[0], len(chains), n), np.float32)
     for i, row in enumerate(order):
         emissions[: lengths[i], i] = chains[row]
+    # Transposed once: the maximum over `from` then runs over contiguous memory.
     into = np.ascontiguousarray(transitions[:n, :n].T, np.float32)  # [to, from]
     scores = transitions[n + 1, :n] + emissions[0]
     before = np.zeros((lengths[0], len(chains), n), np.int64)  # the tag in front of each tag, on the best path to it

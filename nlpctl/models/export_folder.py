@@ -34,7 +34,7 @@ GraphFormat = Literal["paddle", "onnx"]
 
 @dataclass(frozen=True)
 class TensorSpec:
-    """An input or output of a graph; None stands for a size that may change."""
+    """An input or output of a graph. A size of None is dynamic."""
 
     name: str
     dtype: str  # "int64", "float32"
@@ -98,6 +98,7 @@ class ExportManifest:
 
 def write_manifest(folder: Path, manifest: ExportManifest) -> None:
     """Write export.json with the checksums of all other files of `folder`; write everything else first."""
+    # Reports are left out: people may edit or delete them.
     sums = sums_of(folder, (path.name for path in folder.iterdir() if _counts(path)))
     write_json_atomic(folder / EXPORT_MANIFEST, {"format": FORMAT, **asdict(manifest), "sha256": sums})
 
@@ -107,6 +108,21 @@ def read_manifest(folder: Path) -> ExportManifest:
 
     UserError: a file is missing or altered, export.json is damaged, or from a newer nlpctl.
     """
+    manifest, sums = _read(folder)
+    check_sums(folder, sums, "export", EXPORT_MANIFEST, _AGAIN)
+    return manifest
+
+
+def read_checked_manifest(folder: Path) -> ExportManifest:
+    """Read export.json of a folder whose files this process has written, or compared with their checksums before.
+
+    Hashing takes about a second per GB, which a command pays once.
+    """
+    return _read(folder)[0]
+
+
+def _read(folder: Path) -> tuple[ExportManifest, dict[str, str]]:
+    """export.json and the checksums in it. UserError if it is damaged, or from a newer nlpctl."""
     file = folder / EXPORT_MANIFEST
     content = read_json(file)
     if content.get("format") != FORMAT:
@@ -118,11 +134,11 @@ def read_manifest(folder: Path) -> ExportManifest:
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         message = f"is incomplete or damaged ({type(error).__name__}: {error})"
         raise UserError(message, where=str(file), hint=_AGAIN) from None
-    check_sums(folder, sums, "export", EXPORT_MANIFEST, _AGAIN)
+    # A file without a checksum could be exchanged unnoticed.
     unlisted = [name for graph in manifest.graphs for name in graph.files if name not in sums]
     if unlisted:
         raise UserError(f"has no checksum of {unlisted[0]}", where=str(file), hint=_AGAIN)
-    return manifest
+    return manifest, sums
 
 
 def _parse(content: Mapping[str, Any]) -> ExportManifest:

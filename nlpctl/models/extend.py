@@ -1,7 +1,7 @@
-"""Continuing from a trained model with other labels: the head's weights of a label go to the label of the same name.
+"""Transfers a trained head to a new label set: weights of labels that both have are kept.
 
-The output layer has a column per label; a CRF has a row and a column per tag, behind which stand those of its
-start and stop. Labels that the old model did not know begin as they would in a new network.
+The output layer has one column per label. A CRF has one row and one column per tag, followed by those of its start and
+stop. Weights of new labels are initialised as in a new network.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from nlpctl.models.weights import to_float32
+from nlpctl.names import and_more
 
 CRF_TRANSITIONS = "crf.transitions"
 CRF_ENDS = 2  # start and stop, behind the tags
@@ -37,21 +38,21 @@ class Extension:
         lines = [
             "the label set changed; kept from the old model:",
             f"  whole: {len(self.encoder)} parameters of the encoder, {self.encoder[0]} to {self.encoder[-1]}",
-            f"  the places of {_listed(self.kept)} in {', '.join(self.parameters)}",
+            f"  the places of {and_more(self.kept, 8) or 'no label'} in {', '.join(self.parameters)}",
         ]
         if CRF_TRANSITIONS in self.parameters:
             lines.append("  the transitions between these, from the CRF's start and to its stop")
         if self.new:
-            lines.append(f"newly initialised: the places of {_listed(self.new)}")
+            lines.append(f"newly initialised: the places of {and_more(self.new, 8)}")
         if self.dropped:
-            lines.append(f"dropped: the places of {_listed(self.dropped)}")
+            lines.append(f"dropped: the places of {and_more(self.dropped, 8)}")
         return lines
 
 
 def extend_head(
     network: Any, prefix: str, arrays: Mapping[str, np.ndarray], old: Sequence[str], new: Sequence[str]
 ) -> Extension | None:
-    """Carry the head of `arrays` (trained on the labels `old`) over to `network`, built for the labels `new`.
+    """Transfers the head of `arrays` (trained on the labels `old`) to `network` (built for the labels `new`).
 
     `prefix` is the encoder's, which is left alone. Returns None, having changed nothing, where the two have no
     label in common or the file's head is another one (a linear head for a network with a CRF still gives its rows).
@@ -67,6 +68,8 @@ def extend_head(
                         (sources, len(old)))  # fmt: skip
         if value is not None:
             values[name] = value
+    # Half a head is worse than a new one. Transitions may be missing: a CRF over a linear head of the same labels
+    # starts with new transitions.
     if not kept or not targets <= values.keys() | {CRF_TRANSITIONS}:
         return None
     for name, value in values.items():
@@ -96,7 +99,7 @@ def _merged(
     places: tuple[list[int], int],
     sources: tuple[list[int], int],
 ) -> np.ndarray | None:
-    """`fresh` with what was `trained` put in its place; None if the two do not belong together.
+    """`fresh` with the `trained` values of the kept labels; None if the two do not belong together.
 
     `places` and `sources`: positions of the kept labels and the number of labels, in `fresh` and in `trained`.
     """
@@ -109,6 +112,8 @@ def _merged(
     at, from_ = sources
     merged = fresh.copy()
     if name == CRF_TRANSITIONS:
+        # The rows and columns of start and stop stand behind those of the tags, so their places move with the number of
+        # tags.
         to, at = [*to, of, of + 1], [*at, from_, from_ + 1]
         if fresh.shape != (of + CRF_ENDS,) * 2 or trained.shape != (from_ + CRF_ENDS,) * 2:
             return None
@@ -116,10 +121,6 @@ def _merged(
         return merged
     if fresh.shape[:-1] != trained.shape[:-1] or (fresh.shape[-1], trained.shape[-1]) != (of, from_):
         return None
+    # Paddle's linear layers are [in, out]: labels are the last axis of weight and bias alike.
     merged[..., to] = trained[..., at]
     return merged
-
-
-def _listed(labels: Sequence[str], count: int = 8) -> str:
-    shown = ", ".join(labels[:count])
-    return f"{shown} and {len(labels) - count} more" if len(labels) > count else shown or "no label"

@@ -1,4 +1,4 @@
-"""The network families, PaddleNLP's and nlpctl's own: which class a config and a task ask for."""
+"""The network families of PaddleNLP and nlpctl: selects the network class for a config and a task."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from nlpctl.errors import UserError
+from nlpctl.models.own_network import own_class
 from nlpctl.names import nearest
 from nlpctl.upstream.roberta_tagger import translatable
 
@@ -23,17 +24,19 @@ OWN: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class Head:
-    """What a task puts on an encoder.
+    """The head that a task puts on an encoder.
 
     `name`: the end of PaddleNLP's class name (ForSequenceClassification without "For"), or "Model" for the
     bare encoder. `adapt` makes the class into the one that is built. `labelled`: its width is the label set's.
-    `predicts_words`: it is a language model's, which any task may take from any file that has it.
+    `predicts_words`: it is a language model's, which any task may take from any file that has it. `own`: module:Class
+    of the user's own (model.network), which is built in its place.
     """
 
     name: str
     adapt: Callable[[type], type] | None = None
     labelled: bool = True
     predicts_words: bool = False
+    own: str | None = None
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,7 @@ class Family:
 
     @property
     def prefix(self) -> str:
-        """What the encoder's parameter names start with, without the dot."""
+        """The prefix of the encoder's parameter names, without the dot."""
         return self.encoder_class.base_model_prefix
 
     @property
@@ -68,6 +71,8 @@ class Family:
 
     def network_class(self, head: Head, where: str) -> type:
         """Encoder and head, such as ErnieForSequenceClassification. UserError if the family lacks it."""
+        if head.own is not None:
+            return own_class(head.own, self, where)
         if not self.has(head.name):
             raise UserError(
                 f"there is no {self._class_name(head.name)}: a {self.name} network cannot do this task",
@@ -84,6 +89,7 @@ class Family:
 def family_by_type(model_type: str, where: str) -> Family:
     """The family of a `model_type`. Raises UserError when there is none."""
     by_type = {module: name for name, module in _names().items()}
+    # Hugging Face writes deberta-v2 where PaddleNLP's module is deberta_v2.
     normal = model_type.lower().replace("-", "_")
     if normal not in by_type:
         near = nearest(normal, by_type)
@@ -126,7 +132,7 @@ def _names() -> dict[str, str]:
 
 
 def _encoders() -> Iterator[Family]:
-    """The families of text encoders; those that generate or see cannot classify text."""
+    """The families of text encoders, that is, those with a classifier; others generate text or read images."""
     families = (_family(name) for name in _names() if name not in OWN)
     return (family for family in families if family.has("SequenceClassification"))
 

@@ -5,13 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from nlpctl.config.schema import Recipe
+from nlpctl.config.schema import Origin, Recipe
+from nlpctl.data.labels import given_labels
 from nlpctl.errors import UserError
-from nlpctl.layout import CHECKPOINTS, MANIFEST, MODEL, TASK
+from nlpctl.layout import CHECKPOINTS, CONFIG_FILES, MANIFEST, MODEL, TASK
 from nlpctl.models.export_folder import ExportManifest, read_manifest
 from nlpctl.models.folder import read_trained_card
+from nlpctl.models.head_labels import check_given_labels
 from nlpctl.models.source import ModelSource, resolve_source
 from nlpctl.models.sums import check_model_sums
+from nlpctl.names import listed
+
+_FLAG = (Origin("--labels"), Origin("labels"))  # on the command line, in Python
 
 
 def find_trained_model(recipe: Recipe) -> str:
@@ -20,7 +25,7 @@ def find_trained_model(recipe: Recipe) -> str:
     A model folder stands for itself, a run or recipe for the model of its run directory; a recipe that
     was never run may name a trained model. Raises UserError when there is no trained model.
     """
-    if recipe.path is not None and recipe.path.name == TASK:
+    if recipe.path is not None and (recipe.path.name == TASK or _of_saved_model(recipe, recipe.path)):
         return _checked(str(recipe.path.parent), recipe)
     if (recipe.run_dir / MODEL).is_dir() or (recipe.run_dir / CHECKPOINTS).is_dir():
         return _checked(str(recipe.run_dir), recipe)
@@ -33,16 +38,30 @@ def find_trained_model(recipe: Recipe) -> str:
     )
 
 
+def _of_saved_model(recipe: Recipe, path: Path) -> bool:
+    """Whether the recipe was made from the config of a model that PaddleNLP or Transformers saved."""
+    return path.name in CONFIG_FILES and recipe.model.name_or_path == str(path.parent.absolute())
+
+
 def _checked(name_or_path: str, recipe: Recipe) -> str:
     """The model's folder, or its hub name, once everything is right that can be seen without Paddle."""
     source = resolve_source(name_or_path)
-    if source.kind == "nlpctl":
-        read_trained_card(source.folder)
-    elif source.kind == "export":
-        read_manifest(source.folder)
-        read_trained_card(source.folder)
+    if source.kind in ("nlpctl", "export"):
+        if source.kind == "export":
+            read_manifest(source.folder)
+        _check_labels(recipe, read_trained_card(source.folder).labels)
+    elif source.folder is not None:
+        check_given_labels(recipe, source.folder)
     check_edits(source, recipe)
     return source.name if source.folder is None else str(source.folder)
+
+
+def _check_labels(recipe: Recipe, labels: tuple[str, ...]) -> None:
+    """UserError if --labels names others than `labels`, those of a model of nlpctl, which a flag does not change."""
+    given = given_labels(recipe.data) if recipe.origins.get("data.labels") in _FLAG else None
+    if given is not None and set(given) != set(labels):
+        hint = "leave --labels out; it names the labels of a model that PaddleNLP or Transformers saved"
+        raise UserError(f"this model has labels of its own: {listed(labels)}", where="--labels", hint=hint)
 
 
 def check_edits(source: ModelSource, recipe: Recipe) -> None:

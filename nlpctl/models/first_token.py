@@ -1,4 +1,4 @@
-"""Computing the last layer of a transformer for the first token only, if the head reads no other token.
+"""Computes the last layer of a transformer for the first token only, if the head reads no other token.
 
 A classifier reads the state of the first token ([CLS]). The last layer's states of other tokens are unused, so only
 its keys and values are needed for them: two of the layer's twelve hidden x hidden products per token. Outputs are the
@@ -15,6 +15,7 @@ import paddle
 from paddle import nn
 
 from nlpctl.errors import UserError
+from nlpctl.models.own_network import is_own
 from nlpctl.models.pruned import encoder_layers
 
 # Families whose ...ForSequenceClassification, on a pooler or not, reads `hidden[:, 0]`.
@@ -46,7 +47,8 @@ def reads_first_token(network: Any) -> bool:
         last = encoder_layers(network)[-1]
     except UserError:
         return False
-    if last.normalize_before or network.base_model_prefix not in _FAMILIES:
+    # FirstTokenLayer computes post-norm layers only, which all families above are.
+    if is_own(network) or last.normalize_before or network.base_model_prefix not in _FAMILIES:
         return False
     if type(network).__name__.endswith("TwoTower"):
         return network.pooling == "cls"

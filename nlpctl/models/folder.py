@@ -77,6 +77,7 @@ def make_card(
     for section, name, copied in COPIED:
         path = kept[section][name]
         if path is not None:
+            # The card names the copy by its bare file name; config/ reads it relative to the folder.
             kept[section][name] = copied
             files[copied] = path
     return ModelCard(recipe.task, tuple(labels), kept, thresholds, files=files)
@@ -85,7 +86,8 @@ def make_card(
 def kept_values(recipe: Recipe) -> dict[str, dict[str, Any]]:
     """The values of the KEPT keys by section, JSON-ready; files by their paths."""
     kept: dict[str, dict[str, Any]] = {}
-    for dotted in KEPT:
+    own = ("model.network",) if recipe.model.network is not None else ()  # folders of older versions do not have it
+    for dotted in (*KEPT, *own):
         section, _, name = dotted.partition(".")
         values = asdict(attrgetter(section)(recipe))
         kept[section] = kept.get(section, {}) | ({name: values[name]} if name else values)
@@ -95,6 +97,7 @@ def kept_values(recipe: Recipe) -> dict[str, dict[str, Any]]:
 def save_model_folder(folder: Path, network: Any, tokenizer: Any, card: ModelCard) -> None:
     """Write everything into `folder`. Call it inside `staged_dir`, so that the folder is whole or absent."""
     folder.mkdir(parents=True, exist_ok=True)
+    # Description and manifest after the network: a folder with a manifest is complete.
     network.save_pretrained(str(folder))
     save_description(folder, tokenizer, card)
     write_model_sums(folder)
@@ -181,7 +184,7 @@ def untrained(where: str) -> UserError:
 
 
 def _label_count(config: Mapping[str, Any]) -> int | None:
-    """How many labels the network's config names; None if it names none."""
+    """The number of labels in the network's config; None if it names none."""
     names = config.get("id2label")
     return len(names) if isinstance(names, dict) else None
 

@@ -1,4 +1,4 @@
-"""Models by name: PaddleNLP's built-in ones, and the community's, through PaddleNLP's own cache.
+"""Models by name: built-in and community models of PaddleNLP, through its own cache.
 
 Files lie in PPNLP_HOME/models/NAME (runtime.cache_dir) and are downloaded where they are missing. nlpctl reads the
 weights itself, not by from_pretrained: a downloaded pickle is untrusted too.
@@ -44,14 +44,15 @@ def fetch(name: str) -> HubModel:
 
 
 def _tokenizer(name: str, family: Family) -> Any:
-    """From the cache where its files are there: AutoTokenizer asks the network even then.
+    """The tokenizer, from the cache if its files are there.
 
-    It looks for optional files too (added_tokens.json), which no cache can hold.
+    AutoTokenizer would access the network even then, since it also looks for optional files (added_tokens.json).
     """
     from paddlenlp.transformers import AutoTokenizer
     from paddlenlp.utils.env import MODEL_HOME
 
     folder = Path(MODEL_HOME) / name
+    # Loading from the folder keeps a machine without network usable once the cache is filled.
     cached = [file for file in VOCABULARY_FILES if (folder / file).is_file()]
     if cached and (folder / "tokenizer_config.json").is_file():
         return load_tokenizer(folder, family)
@@ -68,7 +69,7 @@ def _resolve(name: str, files: list[str]) -> str:
 
 
 def _or_explain(name: str, step: Callable[[], Any]) -> Any:
-    """Run `step`; any error of PaddleNLP in finding or downloading becomes one message."""
+    """Runs `step`. Turns any error of PaddleNLP while finding or downloading a model into one UserError."""
     try:
         return step()
     except UserError:

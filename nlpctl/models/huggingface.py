@@ -1,4 +1,4 @@
-"""From the Hugging Face layout of an encoder to PaddleNLP's, name by name.
+"""Converts encoder weights from the Hugging Face layout to PaddleNLP's, name by name.
 
 PaddleNLP can convert too (`from_pretrained(convert_from_torch=True)`), but it goes by the
 `architectures` of config.json and not by the names in the file, so a disagreement leaves weights
@@ -48,6 +48,9 @@ _WORD_HEADS = {
     "generator_predictions.LayerNorm.bias": "generator_predictions.layer_norm.bias",
     "generator_lm_head.bias": "generator_lm_head_bias",
 }
+# The head that reads answers; PaddleNLP calls it as it calls a classifier's, so it is told by Hugging Face's name.
+_READER, _CLASSIFIER = "qa_outputs.", "classifier."
+_READER_CLASS = "QuestionAnswering"
 # Kept in the file by PyTorch, computed by Paddle.
 _BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 
@@ -55,6 +58,12 @@ _BUFFERS = ("embeddings.position_ids", "embeddings.token_type_ids")
 def is_huggingface_layout(names: Iterable[str]) -> bool:
     """Whether the names in a weights file are Hugging Face's (encoder.layer.0.); Paddle's say encoder.layers.0."""
     return any(re.search(r"(^|\.)encoder\.layer\.\d+\.", name) for name in names)
+
+
+def of_head(arrays: Mapping[str, np.ndarray], head: str) -> dict[str, np.ndarray]:
+    """The arrays under Hugging Face's names, without a head that PaddleNLP would call as that of the class `head`."""
+    other = _CLASSIFIER if head == _READER_CLASS else _READER
+    return {name: array for name, array in arrays.items() if not name.startswith(other)}
 
 
 def to_paddle_layout(arrays: Mapping[str, np.ndarray], model_type: str, where: str) -> dict[str, np.ndarray]:
@@ -70,8 +79,10 @@ def to_paddle_layout(arrays: Mapping[str, np.ndarray], model_type: str, where: s
         )
     converted = {}
     for name, array in arrays.items():
+        # Files of a bare encoder have no prefix; with_prefix adds it later.
         prefix = f"{model_type}." if name.startswith(f"{model_type}.") else ""
         target = paddle_name(name.removeprefix(prefix))
+        # Left in, they would count as entries without a place and hide real mistakes in that list.
         if target in _BUFFERS:
             continue
         converted[prefix + target] = array.T if _LINEAR.fullmatch(target) and array.ndim == 2 else array
@@ -83,6 +94,8 @@ def paddle_name(name: str) -> str:
     stem, _, last = name.rpartition(".")
     if stem.endswith("LayerNorm"):
         name = f"{stem}.{_OLD_SPELLING.get(last, last)}"
+    if name.startswith(_READER):
+        return name.replace(_READER, _CLASSIFIER)
     if name in _WORD_HEADS:
         return _WORD_HEADS[name]
     layer = _LAYER_NAME.fullmatch(name)

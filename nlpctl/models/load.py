@@ -1,4 +1,4 @@
-"""Loading a network with its tokenizer; nothing that should be loaded stays random.
+"""Loads a network with its tokenizer. No weight that should be loaded stays random.
 
 One path for every source: read the config, build the network, read the weights as arrays, bring
 them to PaddleNLP's names, assign them strictly. `from_pretrained` is not used; see docs/upstream.md.
@@ -27,14 +27,25 @@ from nlpctl.models.crf import CRF_SUFFIX
 from nlpctl.models.extend import Extension, extend_head
 from nlpctl.models.families import Family, Head, family_of_config
 from nlpctl.models.folder import read_card, read_trained_card, untrained
+from nlpctl.models.head_labels import (
+    NAME_THEM,
+    are_names,
+    config_labels,
+    serves_another_task,
+    tell_unnamed,
+    written_class,
+)
 from nlpctl.models.hub import fetch
-from nlpctl.models.huggingface import is_huggingface_layout, to_paddle_layout
+from nlpctl.models.huggingface import is_huggingface_layout, of_head, to_paddle_layout
 from nlpctl.models.network import build_network, make_config
+from nlpctl.models.own_network import KEY as OWN_KEY
+from nlpctl.models.own_network import check_named, starts_from_weights
 from nlpctl.models.scratch import make_vocabulary
 from nlpctl.models.source import ModelSource, read_config, resolve_source, weights_file
 from nlpctl.models.tokenizer import agree_on_inputs, check_vocabulary, load_tokenizer
 from nlpctl.models.vectors import fill_embedding
 from nlpctl.models.weights import Weights, read_weights_file
+from nlpctl.names import listed
 
 
 @dataclass(frozen=True)
@@ -44,7 +55,8 @@ class LoadedModel:
     `fresh`: parameters that are newly initialised. `ignored`: entries of the weights file that were
     not used (a language-model head, an old task head). `source` is None for from_scratch.
     `thresholds`: one per label, where the model has been given some. `extension`: what was carried over
-    from a head with other labels. `changes`: what the recipe changed.
+    from a head with other labels. `changes`: what the recipe changed. `head_note`: what became of the head of a model
+    that PaddleNLP or Transformers saved, for people.
     """
 
     network: Any
@@ -56,6 +68,7 @@ class LoadedModel:
     thresholds: tuple[float, ...] | None = None
     extension: Extension | None = None
     changes: Changes = field(default_factory=Changes)
+    head_note: str | None = None
 
 
 @dataclass(frozen=True)
@@ -80,11 +93,11 @@ def load_to_train(
 ) -> LoadedModel:
     """A network over `labels` (none for a head without labels) to be trained, on the encoder that `model` names.
 
-    The task head is taken from the source only when it was trained on exactly these labels in this order
-    and for the same kind of task. From a model of nlpctl with other labels, the places of those that the two
-    have in common are taken (models/extend.py). Otherwise the head is new. Everything else comes from the
-    source. Seed Paddle before the call; `seed` is for model.set_parameters alone. `vocabulary_texts` is called for
-    from_scratch only.
+    The task head is taken from the source where it is one for the same kind of task. If it has other labels, or the
+    same in another order, the places of those that the two have in common are taken (models/extend.py). If it has only
+    a number of labels (models/head_labels.py), it is taken where the number is the same, by position. Otherwise the
+    head is new. Everything else comes from the source. Seed Paddle before the call; `seed` is for
+    model.set_parameters alone. `vocabulary_texts` is called for from_scratch only.
 
     Raises UserError when the model is missing, damaged, or config and weights do not belong together.
     """
@@ -100,11 +113,12 @@ def _from_scratch(
     family, values, tokenizer = make_vocabulary(model.from_scratch, texts)
     added = _added(tokenizer, model)
     tokenizer = tokenizer if added is None else added.tokenizer
-    network = _build(family, head, make_config(family, values, labels, model.config), tokenizer, added, where)
+    network = _build(family, head, _config(family, values, labels, model.config, head), tokenizer, added, where)
     if added is not None:
         start_as_mean(network, vocabulary_parameters(network, head.predicts_words), added)
     if model.embeddings is not None:
-        fill_embedding(network.base_model.get_input_embeddings(), tokenizer.vocabulary, Path(model.embeddings))
+        entries = tokenizer.convert_ids_to_tokens(list(range(len(tokenizer))))
+        fill_embedding(network.base_model.get_input_embeddings(), entries, Path(model.embeddings))
     return LoadedModel(network, tokenizer, labels, tuple(network.state_dict()), (), None, changes=Changes(added))
 
 
@@ -112,7 +126,10 @@ def _from_source(model: ModelSection, head: Head, labels: tuple[str, ...], texts
     if model.name_or_path is None:
         raise UserError("no model given", where="model", hint="set model.name_or_path or model.from_scratch")
     source = resolve_source(model.name_or_path)
-    parts = _parts(source, head)
+    parts = found = _parts(source, head)
+    _refuse_lost_weights(parts, head)
+    if _by_position(source, parts, head) and len(parts.labels) == len(labels):
+        parts = replace(parts, labels=labels)
     layers = model.config.get("num_hidden_layers")
     rules = Rules(
         keep_head=_same_head(source, parts, head, labels),
@@ -121,12 +138,17 @@ def _from_source(model: ModelSection, head: Head, labels: tuple[str, ...], texts
         tolerate_surplus=source.kind == "hub",
     )
     extends = _may_extend(source, parts, head, rules)
-    return _load(source, parts, head, labels, model.config, rules, extends, _added(parts.tokenizer, model))
+    loaded = _load(source, parts, head, labels, model.config, rules, extends, _added(parts.tokenizer, model))
+    return replace(loaded, head_note=_head_note(source, found, head, loaded))
 
 
-def load_trained(name_or_path: str | Path, head: Head) -> LoadedModel:
+def load_trained(
+    name_or_path: str | Path, head: Head, wanted: Callable[[tuple[str, ...]], tuple[str, ...]] | None = None
+) -> LoadedModel:
     """A trained network for evaluation and prediction: a model folder, run directory or trained checkpoint.
 
+    `wanted` gives the labels of a model that is not nlpctl's, from those that its config names or counts: the same
+    in the order that the network is to have (models/head_labels.py).
     Raises UserError when its task head was never trained.
     """
     source = resolve_source(str(name_or_path))
@@ -135,9 +157,14 @@ def load_trained(name_or_path: str | Path, head: Head) -> LoadedModel:
         read_trained_card(source.folder)
     if head.labelled and not parts.labels:
         raise untrained(str(name_or_path))
+    if head.adapt is None and source.kind != "nlpctl" and not _same_kind(source, parts, head):
+        # A head of another task, whose parameters may bear the same names.
+        raise _not_of(head, written_class(parts.config), str(name_or_path))
     labels = parts.labels if head.labelled else ()
-    if source.kind == "paddlenlp" and head.adapt is None and not _same_head(source, parts, head, labels):
-        raise untrained(str(name_or_path))  # a head of another task, whose parameters may bear the same names
+    if labels and source.kind != "nlpctl" and wanted is not None:
+        labels = wanted(labels)
+        tell_unnamed(labels, source.name)
+        parts = parts if are_names(parts.labels) else replace(parts, labels=labels)
     rules = Rules(
         keep_head=True,
         head_may_be_fresh=False,
@@ -145,32 +172,86 @@ def load_trained(name_or_path: str | Path, head: Head) -> LoadedModel:
         tolerate_surplus=source.kind == "hub",
         pooler_unused=head.predicts_words,
     )
-    return _load(source, parts, head, labels, {}, rules, extends=False)
+    moved = head.labelled and labels != parts.labels
+    loaded = _load(source, parts, head, labels, {}, rules, extends=moved)
+    if moved and loaded.extension is None:
+        hint = "leave out data.labels, which has another order"
+        raise UserError("the outputs of this head cannot be put in another order", str(name_or_path), hint)
+    return loaded
 
 
 def _same_head(source: ModelSource, parts: _Parts, head: Head, labels: Sequence[str]) -> bool:
-    """Whether the head in the file, if there is one, does what the new one is to do.
-
-    Heads of different tasks may bear the same parameter names, so what PaddleNLP or nlpctl wrote has to name the
-    same class too. Hugging Face's names differ by task, and its "architectures" cannot be relied on.
-    """
+    """Whether the head in the file, if there is one, does what the new one is to do."""
     if head.predicts_words:  # whatever else the file was for: no other head has such names
         return True
     if head.labelled and parts.labels != tuple(labels):
         return False
-    if source.kind == "huggingface" or source.kind == "hub":
+    return _same_kind(source, parts, head)
+
+
+def _same_kind(source: ModelSource, parts: _Parts, head: Head) -> bool:
+    """Whether the head in the file, if there is one, is of the class that `head` is.
+
+    Heads of different tasks may bear the same parameter names, so the class that PaddleNLP or nlpctl wrote has to be
+    the same. Hugging Face's "architectures" cannot be relied on, but say so where the head is of another task.
+    """
+    if head.predicts_words:
         return True
-    written = parts.config.get("architectures") or [parts.config.get("init_class")]
-    return written[0] in (None, parts.family.network_class(head, str(parts.weights_file)).__name__)
+    written = written_class(parts.config)
+    if source.kind in ("huggingface", "hub"):
+        return not serves_another_task(written, head.name)
+    return written in ("", parts.family.network_class(head, str(parts.weights_file)).__name__)
+
+
+def _not_of(head: Head, written: str, where: str) -> UserError:
+    if not serves_another_task(written, head.name):
+        return untrained(where)
+    hint = "give the recipe the task of this model; or train it for yours first (nlpctl train)"
+    return UserError(f"its class is {written}: the head does not do what this task needs", where, hint)
 
 
 def _may_extend(source: ModelSource, parts: _Parts, head: Head, rules: Rules) -> bool:
     """Whether the head in the file is of the same kind and its labels are known; a CRF may come or go."""
-    if rules.keep_head or source.kind != "nlpctl" or not head.labelled or not parts.labels:
+    if rules.keep_head or head.predicts_words or not head.labelled or not parts.labels:
         return False
-    written = (parts.config.get("architectures") or [""])[0]
+    if _by_position(source, parts, head):
+        return False
+    if source.kind in ("huggingface", "hub"):
+        return _same_kind(source, parts, head)
+    written = written_class(parts.config)
     built = parts.family.network_class(head, str(parts.weights_file)).__name__
     return written.removesuffix(CRF_SUFFIX) == built.removesuffix(CRF_SUFFIX)
+
+
+def _by_position(source: ModelSource, parts: _Parts, head: Head) -> bool:
+    """Whether the outputs of the head in the file are counted, not named."""
+    return source.kind != "nlpctl" and head.labelled and bool(parts.labels) and not are_names(parts.labels)
+
+
+def _head_note(source: ModelSource, parts: _Parts, head: Head, loaded: LoadedModel) -> str | None:
+    """What became of the head in the file of a model that is not nlpctl's; None where there was none, or all is plain.
+
+    `parts`: as the source has them.
+    """
+    if source.kind == "nlpctl" or head.predicts_words or not (head.labelled and parts.labels):
+        return None
+    if loaded.extension is not None or parts.labels == loaded.labels or not _same_kind(source, parts, head):
+        return None
+    own = {name for name in loaded.network.state_dict() if not name.startswith(f"{parts.family.prefix}.")}
+    if _by_position(source, parts, head) and not own & set(loaded.fresh):
+        return (
+            f"the head of {source.name} is kept; its config counts the labels without naming them, so its outputs are "
+            f"taken to be, in this order: {listed(loaded.labels)} (another order: {NAME_THEM})"
+        )
+    if not own & set(loaded.fresh) & set(loaded.ignored):  # the file had no head
+        return None
+    if _by_position(source, parts, head):
+        counts = f"{len(parts.labels)} outputs without names, and the data {len(loaded.labels)} labels"
+        return f"the head of {source.name} has {counts}: the head is new"
+    return (
+        f"the head of {source.name} has other labels, {listed(parts.labels)} (id2label), so the head is new; to keep "
+        "it, write the labels of the data like these"
+    )
 
 
 def _load(
@@ -185,9 +266,9 @@ def _load(
 ) -> LoadedModel:
     where, prefix = str(parts.weights_file), parts.family.prefix
     tokenizer = parts.tokenizer if added is None else added.tokenizer
-    config = make_config(parts.family, parts.config, labels, overrides)
+    config = _config(parts.family, parts.config, labels, overrides, head)
     network = _build(parts.family, head, config, tokenizer, added, where)
-    arrays = paddle_arrays(read_weights_file(parts.weights_file), parts.family)
+    arrays = paddle_arrays(read_weights_file(parts.weights_file), parts.family, head)
     if added is not None:
         axes = vocabulary_parameters(network, head.predicts_words)
         arrays = make_room(with_prefix(arrays, prefix, network.state_dict()), network, axes)
@@ -209,6 +290,21 @@ def _load(
     )
 
 
+def _config(family: Family, values: Mapping[str, Any], labels: Sequence[str], overrides: Any, head: Head) -> Any:
+    return make_config(family, values, labels, overrides, own=head.own is not None)
+
+
+def _refuse_lost_weights(parts: _Parts, head: Head) -> None:
+    """UserError if the weights of the source have no place in the user's own network."""
+    if head.own is None or OWN_KEY in parts.config:
+        return
+    if not starts_from_weights(parts.family.network_class(head, str(parts.weights_file))):
+        message = f"{head.own} is a plain layer, so the weights of {parts.family.name} have no place in it"
+        name, prefix = parts.family.name, parts.family.prefix
+        hint = f"derive it from {name}PretrainedModel, with self.{prefix} = {name}Model(config); or use "
+        raise UserError(message, where="model.network", hint=f"{hint}model.from_scratch")
+
+
 def _added(tokenizer: Any, model: ModelSection) -> AddedTokens | None:
     """The tokenizer with the recipe's words in it; None if there are none."""
     return add_tokens(tokenizer, read_tokens(model.add_tokens)) if model.add_tokens else None
@@ -217,19 +313,25 @@ def _added(tokenizer: Any, model: ModelSection) -> AddedTokens | None:
 def _build(
     family: Family, head: Head, config: Any, tokenizer: Any, added: AddedTokens | None, where: str
 ) -> Any:
-    """The network, with a row for each token of `tokenizer`, which knows those that were `added`."""
+    """The network, with one embedding row per token of `tokenizer`, including the `added` ones."""
+    # Counted without the added tokens: they get rows of their own below.
     check_vocabulary(len(tokenizer) - (0 if added is None else len(added.new)), config.vocab_size, where)
+    # Vocabularies are often padded to a multiple of 8 or 64, so there may be more rows than tokens.
     config.vocab_size = max(config.vocab_size, len(tokenizer))
     network = build_network(family, head, config, where)
     agree_on_inputs(tokenizer, network)
     return network
 
 
-def paddle_arrays(weights: Weights, family: Family) -> Mapping[str, Any]:
-    """The arrays of a weights file under PaddleNLP's names; those of a bare encoder may lack its prefix."""
+def paddle_arrays(weights: Weights, family: Family, head: Head | None = None) -> Mapping[str, Any]:
+    """The arrays of a weights file under PaddleNLP's names; those of a bare encoder may lack its prefix.
+
+    `head`: without the heads of other tasks that would get the same names.
+    """
     # Some families of PaddleNLP (MegatronBert) name their own layers as Hugging Face does.
     if not weights.file.name.startswith("model_state.") and is_huggingface_layout(weights.arrays):
-        return to_paddle_layout(weights.arrays, family.model_type, str(weights.file))
+        arrays = weights.arrays if head is None else of_head(weights.arrays, head.name)
+        return to_paddle_layout(arrays, family.model_type, str(weights.file))
     return weights.arrays
 
 
@@ -243,6 +345,7 @@ def _parts(source: ModelSource, head: Head) -> _Parts:
         hint = "use the run directory or model folder that it was made from"
         raise UserError("this is an export: it has graphs, but no network to load", str(folder), hint)
     config = read_config(folder)
+    check_named(config, head.own, folder)
     family = family_of_config(config, str(folder / "config.json"))
     family.network_class(head, str(folder / "config.json"))  # told before the tokenizer, which it may lack too
     card = read_card(folder) if source.kind == "nlpctl" else None
@@ -254,15 +357,3 @@ def _parts(source: ModelSource, head: Head) -> _Parts:
         card.labels if card is not None else config_labels(config),
         card.thresholds if card is not None else None,
     )
-
-
-def config_labels(config: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """The labels that a config names (id2label, or LABEL_0 ... by num_labels); None when it names none."""
-    names = config.get("id2label")
-    if isinstance(names, dict) and names:
-        return tuple(str(names[key]) for key in sorted(names, key=int))
-    count = config.get("num_labels") or config.get("num_classes")
-    classifier = any("SequenceClassification" in str(name) for name in config.get("architectures") or ())
-    if count is None and not classifier:
-        return None
-    return tuple(f"LABEL_{index}" for index in range(count or 2))

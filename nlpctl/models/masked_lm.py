@@ -1,7 +1,7 @@
-"""Networks that predict hidden words: PaddleNLP's ...ForMaskedLM, with scores at chosen positions only.
+"""Masked language models: PaddleNLP's ...ForMaskedLM, with logits at the masked positions only.
 
-The stock networks score every token against the whole vocabulary: [batch, length, vocabulary], half a
-gigabyte for 32 sentences of 128 tokens. Only the hidden tokens matter, about one in seven.
+The stock networks compute logits [batch, length, vocabulary] of every token: half a gigabyte for 32 sentences of 128
+tokens. Only the masked tokens matter, about one in seven.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ class AtPositions:
         first = paddle.arange(batch).unsqueeze(-1) * length
         chosen = paddle.gather(hidden.reshape([-1, width]), (first + positions).reshape([-1]))
         scores = self._sub_layers[_HEADS[self.base_model_prefix]](chosen)
+        # PaddleNLP's generator head ends with the transform; its ForMaskedLM does the product with the table itself.
         if self.base_model_prefix == "electra":
             table = self.get_input_embeddings().weight
             scores = paddle.matmul(scores, table, transpose_y=True) + self.generator_lm_head_bias
@@ -43,7 +44,7 @@ class MaskedWords(AtPositions):
     n_best = 5  # how many guesses are given for a mask
 
     def forward(self, input_ids, token_type_ids=None, masked_positions=None, targets=None):
-        """What is at `masked_positions`, int64 [batch, m], padded with any position.
+        """Predicts the tokens at `masked_positions`, int64 [batch, m], padded with any position.
 
         With `targets` (the right ids, int64 [batch, m], padded with NO_TARGET): three float tensors
         [batch, m]: the cross-entropy in nats, whether the best guess is right, whether there is a target.

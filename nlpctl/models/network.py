@@ -1,12 +1,15 @@
-"""Building a network from a config: overrides, labels, and refused settings."""
+"""Builds a network from a config with overrides and labels; refuses invalid settings."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nlpctl.data.functions import raised
 from nlpctl.errors import Problem, UserError
 from nlpctl.models.families import Family, Head
+from nlpctl.models.own_network import KEY as OWN_KEY
+from nlpctl.models.own_network import PART, stamp
 from nlpctl.models.pruned import KEY, read_shape, shrink
 from nlpctl.models.simulated_int8 import KEY as SIMULATED_KEY
 from nlpctl.models.simulated_int8 import read_simulation, simulate
@@ -16,21 +19,23 @@ from nlpctl.upstream.use_cache import without_use_cache
 
 # Set by nlpctl from the labels, the weights and what compression did; an override would contradict them.
 _NOT_OVERRIDABLE = ("num_labels", "num_classes", "id2label", "label2id", "architectures", "model_type", "dtype", KEY,
-                    SIMULATED_KEY)  # fmt: skip
+                    SIMULATED_KEY, OWN_KEY)  # fmt: skip
 
 
 def make_config(
-    family: Family, values: Mapping[str, Any], labels: Sequence[str], overrides: Mapping[str, Any]
+    family: Family, values: Mapping[str, Any], labels: Sequence[str], overrides: Mapping[str, Any], own: bool = False
 ) -> Any:
     """PaddleNLP's config object for a network over `labels`, of which there may be none.
 
-    Raises UserError for override keys that the family's config does not have.
+    `own`: for a class of the user's own, which may have keys of its own. Raises UserError for override keys that the
+    config does not have.
     """
     config = family.config_class.from_dict(_without_label_count(values))
-    _check_overrides(config, overrides)
+    _check_overrides(config, overrides, own)
     for key, value in overrides.items():
         setattr(config, key, value)
     if labels:
+        # Sets num_labels too: it is derived from id2label in PaddleNLP's config.
         config.id2label = dict(enumerate(labels))
         config.label2id = {label: index for index, label in enumerate(labels)}
     config.dtype = "float32"  # half-precision files are widened; autocast is the Trainer's business
@@ -47,14 +52,20 @@ def build_network(family: Family, head: Head, config: Any, where: str) -> Any:
     import paddle
 
     activation = config.hidden_act if "hidden_act" in vars(config) else "gelu"
+    # Paddle looks the activation up by getattr, deep inside a layer, where the message names no key.
     if activation not in vars(paddle.nn.functional):
         hint = "hidden_act: gelu, relu, silu or tanh"
         raise UserError(f"Paddle has no activation {activation!r}", where=where, hint=hint)
     network_class = family.network_class(head, where)
     shape, simulation = read_shape(vars(config), where), read_simulation(vars(config), where)
+    if head.own is not None:
+        return _build_own(network_class, head.own, config)
     try:
+        # Optimizer states are keyed by parameter names, so these must not depend on networks built earlier in the
+        # process.
         with fresh_parameter_names():
             network = network_class(config)
+            # Pruning first: it makes new, plain linear layers, so it would undo the simulation.
             if shape is not None:
                 shrink(network, shape, where)
             if simulation is not None:
@@ -71,10 +82,21 @@ def build_network(family: Family, head: Head, config: Any, where: str) -> Any:
         ) from error
 
 
-def max_positions(network: Any) -> int | None:
-    """Longest sequence in tokens that the position embedding reaches; None where positions are relative.
+def _build_own(network_class: Any, name: str, config: Any) -> Any:
+    """A network of the user's own class. UserError if it cannot be made."""
+    stamp(config, name)
+    try:
+        with fresh_parameter_names():
+            return network_class(config)
+    except Exception as error:
+        hint = "fix it; its argument is the network's config, with num_labels, vocab_size and the keys of model.config"
+        raise UserError(f"{name} cannot be made: {raised(error, __file__)}", PART.key, hint) from None
 
-    RoBERTa counts positions from pad_token_id + 1, so that many rows are out of reach.
+
+def max_positions(network: Any) -> int | None:
+    """The maximum sequence length in tokens; None for relative positions.
+
+    RoBERTa counts positions from pad_token_id + 1 on, so that many rows of its position embedding are unused.
     """
     config = vars(network.config)
     rows = config.get("max_position_embeddings")
@@ -84,7 +106,7 @@ def max_positions(network: Any) -> int | None:
 
 
 def _without_label_count(values: Mapping[str, Any]) -> dict[str, Any]:
-    """The config without its own labels: PaddleNLP warns and goes by whichever it finds first."""
+    """The config without its label entries: if they disagree, PaddleNLP warns and uses the first that it finds."""
     dropped = ("num_labels", "num_classes", "id2label", "label2id", "torch_dtype", "dtype")
     return {key: value for key, value in values.items() if key not in dropped}
 
@@ -93,14 +115,14 @@ def _is_share(value: Any) -> bool:
     return value is None or (isinstance(value, int | float) and 0 <= value <= 1)
 
 
-def _check_overrides(config: Any, overrides: Mapping[str, Any]) -> None:
+def _check_overrides(config: Any, overrides: Mapping[str, Any], own: bool) -> None:
     known = [key for key in vars(config) if not key.startswith("_") and key not in _NOT_OVERRIDABLE]
     problems = []
     for key, value in overrides.items():
         where = f"model.config.{key}"
         if key in _NOT_OVERRIDABLE:
             problems.append(Problem("is set by nlpctl from the labels and the weights", where, "remove it"))
-        elif key not in known:
+        elif key not in known and not own:
             near = nearest(key, known)
             hint = f"did you mean {near}?" if near else f"keys are those of PaddleNLP's {type(config).__name__}"
             problems.append(Problem("no such key in this network's config", where, hint))

@@ -46,6 +46,7 @@ def select(patterns: Sequence[str], names: Iterable[str], where: str) -> list[st
 
 def matching(pattern: str, names: Iterable[str]) -> list[str]:
     """The names that match `pattern`, in their order."""
+    # A layer's name selects everything below it.
     expression = re.compile(rf"(?:{whole_name(pattern)})(?:\..*)?")
     return [name for name in names if expression.fullmatch(name)]
 
@@ -58,6 +59,7 @@ def whole_name(pattern: str) -> str:
         if numbers:
             parts.append("(?:" + "|".join(map(str, range(int(numbers[1]), int(numbers[2]) + 1))) + ")")
         else:
+            # translate returns (?s:...)\Z; parts are joined into one expression, so the wrapper goes.
             parts.append(fnmatch.translate(part)[len("(?s:") : -len(r")\Z")])
     return "(?s:" + r"\.".join(parts) + ")"
 
@@ -75,7 +77,7 @@ def no_match(pattern: str, names: Sequence[str], where: str, kind: str) -> UserE
 
 
 def count(parameters: Iterable[Any]) -> int:
-    """How many numbers the parameters hold; a shared one counts once."""
+    """The number of elements of all parameters; a shared parameter counts once."""
     return sum(int(parameter.size) for parameter in {id(each): each for each in parameters}.values())
 
 

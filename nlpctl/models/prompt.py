@@ -19,7 +19,7 @@ class PromptClassifier(AtPositions):
     """Mixed in before a ...ForMaskedLM class: scores of labels instead of words."""
 
     def use_words(self, words: LabelWords) -> None:
-        """The words that stand for the labels; needed before the first forward."""
+        """Sets the words that stand for the labels. Call it before the first forward."""
         self.words = words
         for name, tensor in words.tensors.items():  # a static graph only takes tensors that the network owns
             self.register_buffer(name, tensor, persistable=False)
@@ -27,6 +27,7 @@ class PromptClassifier(AtPositions):
     def forward(self, input_ids, token_type_ids=None):
         """Scores of the labels [batch, labels]; every row has the masks of the template."""
         words = self.words
+        # nonzero lists positions row by row, so reshape puts the masks of a row together; every row has as many.
         masks = paddle.nonzero(input_ids == words.mask_id)[:, 1]
         return words.scores(self.scores_at(masks.reshape([-1, words.length]), input_ids, token_type_ids))
 
@@ -65,12 +66,13 @@ class LabelWords:
 
 
 class PromptEncoder:
-    """Texts put into a template, as ids. Can be pickled."""
+    """Encodes texts in a prompt template as token ids. Can be pickled."""
 
     def __init__(self, parts: Sequence[Part], tokenizer: Any, max_length: int):
         """UserError if the template alone fills the window."""
         self._parts, self._tokenizer, self._max_length = parts, tokenizer, max_length
         self._template = make_template(parts, tokenizer, max_length)
+        # Measured with a window that cuts nothing; + 1 for at least one token of text.
         needed = len(encode(make_template(parts, tokenizer, 10_000), {"text": "", "text_pair": ""})[0]) + 1
         if needed > max_length:
             raise UserError(

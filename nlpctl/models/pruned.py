@@ -1,7 +1,7 @@
-"""Transformers with fewer heads, neurons or layers than their sizes say: slicing them, and building them again.
+"""Structured pruning of transformers: removes attention heads, feed-forward neurons and layers.
 
-A pruned network keeps its hidden size and the size of a head; each layer has some of its attention heads and some of
-the neurons of its feed-forward part. How many stands in config.json, which tells how to build it again:
+A pruned network keeps its hidden size and head size. Each layer keeps some of its attention heads and some neurons of
+its feed-forward part. config.json holds their numbers, from which the network can be rebuilt:
 
     "pruned": {"heads": [9, 9], "neurons": [1152, 1152]}      one number per layer
 
@@ -23,7 +23,7 @@ _HINT = "ERNIE, BERT, RoBERTa, ELECTRA and what is built as they are can be prun
 
 @dataclass(frozen=True)
 class Kept:
-    """What stays of a network: per layer the places of its heads and of its neurons, in the order they get."""
+    """The heads and neurons to keep: per layer their indices, in their new order."""
 
     heads: tuple[tuple[int, ...], ...]
     neurons: tuple[tuple[int, ...], ...]
@@ -31,7 +31,7 @@ class Kept:
 
 @dataclass(frozen=True)
 class PrunedShape:
-    """How many heads and neurons each layer has."""
+    """The numbers of heads and neurons per layer."""
 
     heads: tuple[int, ...]
     neurons: tuple[int, ...]
@@ -97,9 +97,9 @@ def encoder_layers(network: Any, where: str = "model") -> list[Any]:
 
 
 def prune(network: Any, kept: Kept, where: str = "model") -> None:
-    """Take away in place all heads and neurons but those `kept`; the config then tells of it.
+    """Removes, in place, all heads and neurons except those `kept`; updates the config.
 
-    The kept ones compute what they did before. Parameters are new objects: make optimizers afterwards.
+    The kept ones compute the same as before. Parameters are new objects: make optimizers afterwards.
     UserError, blaming `where`: `encoder_layers` knows none, or `kept` is of another network.
     """
     layers = encoder_layers(network, where)
@@ -109,6 +109,7 @@ def prune(network: Any, kept: Kept, where: str = "model") -> None:
             message = f"has {attention.num_heads} heads and {layer.linear1.weight.shape[1]} neurons in a layer"
             raise UserError(f"{message}: fewer than are to be kept", where=where, hint="prune the network it is for")
         size = attention.head_dim
+        # Projections hold the heads side by side, head_dim columns each.
         places = [head * size + place for head in heads for place in range(size)]
         for name in ("q_proj", "k_proj", "v_proj"):
             setattr(attention, name, _with_outputs(attention._sub_layers[name], places))
@@ -120,7 +121,7 @@ def prune(network: Any, kept: Kept, where: str = "model") -> None:
 
 
 def shrink(network: Any, shape: PrunedShape, where: str) -> None:
-    """Give a network the shape of a pruned one, whose weights are to be read into it."""
+    """Gives a network the shape of a pruned one, so that its weights can be loaded."""
     kept = Kept(
         tuple(tuple(range(count)) for count in shape.heads), tuple(tuple(range(count)) for count in shape.neurons)
     )
@@ -128,7 +129,7 @@ def shrink(network: Any, shape: PrunedShape, where: str) -> None:
 
 
 def keep_layers(network: Any, kept: Sequence[int], where: str = "model") -> None:
-    """Take away in place all layers but those `kept` (counted from 0 at the embedding), in the order given.
+    """Removes, in place, all layers except those `kept` (0 is next to the embedding); uses the order given.
 
     UserError, blaming `where`: `encoder_layers` knows none, or has no such layer.
     """
@@ -158,19 +159,21 @@ def _encoder(network: Any, where: str) -> Any:
 
 
 def _with_outputs(linear: Any, places: Sequence[int]) -> Any:
-    """The linear layer with those of its outputs that stand at `places`."""
+    """The linear layer with the outputs `places` only."""
+    # Outputs that go take their bias with them; inputs that go (below) leave it whole.
     bias = None if linear.bias is None else linear.bias.numpy()[list(places)]
     return _linear(linear.weight.numpy()[:, list(places)], bias)
 
 
 def _with_inputs(linear: Any, places: Sequence[int]) -> Any:
-    """The linear layer with those of its inputs that stand at `places`."""
+    """The linear layer with the inputs `places` only."""
     return _linear(linear.weight.numpy()[list(places)], None if linear.bias is None else linear.bias.numpy())
 
 
 def _linear(weight: Any, bias: Any) -> Any:
     import paddle
 
+    # A new layer, because a parameter cannot change its shape; its name is new too, see fresh_parameter_names.
     linear = paddle.nn.Linear(*weight.shape, bias_attr=None if bias is not None else False)
     linear.weight.set_value(weight)
     if bias is not None:

@@ -1,8 +1,8 @@
-"""Networks that compute as an int8 engine will: both sides of a product with a weight are rounded.
+"""Quantisation-aware training: networks that simulate int8 by rounding both factors of each product with a weight.
 
-Trained so, weights settle where rounding costs little (Jacob et al., 2018, arXiv 1712.05877). Rounding passes
-gradients on as they come, and none where a value is cut off. Nothing but `paddle.nn.Linear` is simulated: its product
-is what engines compute in int8. config.json tells how, so a model folder is one as any other:
+Training then finds weights that lose little by rounding (Jacob et al., 2018, arXiv 1712.05877). Rounding uses the
+straight-through estimator: gradients pass unchanged, and are 0 for clipped values. Only `paddle.nn.Linear` is
+simulated, since engines compute only these products in int8. config.json holds the settings:
 
     "simulated_int8": {"weights": "channel_wise_abs_max", "inputs": "moving_average_abs_max", "moving_rate": 0.9,
                        "clipped": true, "shared": [["bert.encoder.layers.0.self_attn.q_proj", ...], ...]}
@@ -31,7 +31,7 @@ _HINT = "copy the model folder again"
 
 @dataclass(frozen=True)
 class Simulation:
-    """How a network is simulated; values are called as in PaddleNLP's CompressionArguments.
+    """The settings of a simulation, with the names of PaddleNLP's CompressionArguments.
 
     `weights`: a scale per column, or one for all. `inputs`: the
     largest input counts as a moving average over batches with `moving_rate`, or as the largest ever seen.
@@ -47,7 +47,7 @@ class Simulation:
 
 
 def read_simulation(config: Mapping[str, Any], where: str) -> Simulation | None:
-    """What a config says; None for one of a plain network. UserError, blaming `where`: it is damaged."""
+    """The simulation in a config; None for a plain network. UserError, blaming `where`: it is damaged."""
     value = config.get(KEY)
     if value is None:
         return None
@@ -66,7 +66,7 @@ def read_simulation(config: Mapping[str, Any], where: str) -> Simulation | None:
 
 
 def simulate(network: Any, simulation: Simulation, where: str) -> None:
-    """Make `network` compute as int8 would, in place; its config then tells of it.
+    """Replaces the linear layers of `network` by simulated int8 ones, in place; updates the config.
 
     Parameters stay the same objects under the same names; bounds of inputs are added, all 1 until they are read or
     `InputRounding.start` sets them. UserError, blaming `where`: a layer is missing, or none that can be simulated.
@@ -83,7 +83,7 @@ def simulate(network: Any, simulation: Simulation, where: str) -> None:
 
 
 def make_plain(network: Any) -> None:
-    """Undo `simulate`, in place: the network computes in fp32 with the weights that it has."""
+    """Undoes `simulate` in place: the network computes in fp32 with its current weights."""
     for name, layer in list(simulated_layers(network)):
         _replace(network, name, layer.plain())
     if KEY in vars(network.config):
@@ -100,9 +100,9 @@ def simulated_layers(network: Any) -> Iterator[tuple[str, SimulatedLinear]]:
 
 
 class SimulatedLinear(paddle.nn.Layer):
-    """A linear layer on rounded inputs and a rounded weight. Its parameters are those of the plain layer.
+    """A linear layer with rounded inputs and rounded weight. It shares its parameters with the plain layer.
 
-    `first`: of the layers that read a tensor, the one that lets the bound see it.
+    `first`: whether this one, of the layers that read the same tensor, updates the bound.
     """
 
     def __init__(self, linear: paddle.nn.Linear, rounding: InputRounding, weights: str, first: bool):
@@ -117,13 +117,14 @@ class SimulatedLinear(paddle.nn.Layer):
         return self._linear[0]
 
     def forward(self, inputs: paddle.Tensor) -> paddle.Tensor:
+        # Layers that share a tensor share the bound; each of them observing it would count a batch several times.
         if self.training and self.first:
             self.input_rounding.observe(inputs)
         return F.linear(self.input_rounding(inputs), rounded_weight(self.weight, self.per_column), self.bias)
 
 
 class InputRounding(paddle.nn.Layer):
-    """Rounds a tensor to the steps of int8, and learns in training how large its values get.
+    """Rounds a tensor to int8 steps, and tracks the bound of its values in training.
 
     Training: the largest value of a batch moves `bound`. With PACT (Choi et al., 2018, arXiv 1805.06085) `clip` is
     trained: first_bound * e^clip is a bound too, and the smaller of the two counts. Its gradient is that of the values
@@ -149,7 +150,7 @@ class InputRounding(paddle.nn.Layer):
                 self._buffers[name].set_value(paddle.to_tensor([max(bound, _TINY)]))
 
     def limit(self) -> float:
-        """The largest value that int8 tells from larger ones."""
+        """The largest representable value."""
         return max(min(float(self.bound), self._clip_limit()), _TINY)
 
     def forward(self, inputs: paddle.Tensor) -> paddle.Tensor:
@@ -165,6 +166,7 @@ class InputRounding(paddle.nn.Layer):
         if self.moving_rate is None:
             self.bound.set_value(paddle.to_tensor([max(float(self.bound), largest)]))
             return
+        # total / weight is a weighted mean of the batches seen, from the first one on, as in Paddle's quantiser.
         total = self.moving_rate * float(self.total) + largest
         weight = self.moving_rate * float(self.weight) + 1
         for name, value in (("total", total), ("weight", weight), ("bound", total / weight)):
@@ -178,6 +180,7 @@ def rounded_weight(weight: paddle.Tensor, per_column: bool) -> paddle.Tensor:
     """A weight rounded to the steps of int8; its gradient is that of the weight."""
     with paddle.no_grad():
         step = weight.abs().max(axis=0 if per_column else None, keepdim=True).clip(_TINY) / STEPS
+        # Straight-through estimator: `change` is a constant, so the gradient of weight + change is that of weight.
         change = paddle.round(weight / step) * step - weight
     return weight + change
 
@@ -189,6 +192,7 @@ class _Rounded(paddle.autograd.PyLayer):
     def forward(ctx, inputs, clip, limit, clip_limit):
         ctx.limit, ctx.clip_limit, ctx.learns = limit, clip_limit, clip is not None
         ctx.save_for_backward(inputs)
+        # One multiplication, as in an engine; dividing by the step could round ties the other way.
         steps = paddle.round(inputs * (STEPS / limit))
         return paddle.clip(steps, -STEPS - 1, STEPS) * (limit / STEPS)
 
@@ -198,6 +202,8 @@ class _Rounded(paddle.autograd.PyLayer):
         passed = gradient * (inputs.abs() <= ctx.limit).astype(gradient.dtype)
         if not ctx.learns:
             return passed
+        # PACT: d(output)/d(bound) is the sign of what was cut off and 0 elsewhere; the factor clip_limit is that of
+        # e^clip.
         cut_off = (inputs.abs() >= ctx.clip_limit).astype(gradient.dtype) * inputs.sign()
         by_clip = (gradient * cut_off).sum() * (ctx.clip_limit / math.sqrt(inputs.size))
         return passed, by_clip.reshape([1])

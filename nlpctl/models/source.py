@@ -1,4 +1,4 @@
-"""Where a model comes from: a hub name or one of the folder layouts. Imports neither Paddle nor NumPy.
+"""Resolves the source of a model: a hub name or a folder in a known layout. Imports neither Paddle nor NumPy.
 
 `resolve_source` looks at the files only. It answers before anything heavy is imported, so that a
 mistyped path costs a second and not a minute.
@@ -15,12 +15,11 @@ from typing import Any, Literal
 
 from nlpctl.errors import UserError
 from nlpctl.files import read_json
-from nlpctl.layout import CHECKPOINTS, EXPORT_MANIFEST, MANIFEST, MODEL, TASK
+from nlpctl.layout import CHECKPOINTS, CONFIG_FILES, EXPORT_MANIFEST, MANIFEST, MODEL, TASK, checkpoints_in
 from nlpctl.runtime.run_directory import RunDirectory
 
 Kind = Literal["hub", "paddlenlp", "huggingface", "nlpctl", "export"]
 
-CONFIG_FILES = ("config.json", "model_config.json")  # model_config.json: PaddleNLP before 2.5
 WEIGHTS = "model_state.pdparams"  # as PaddleNLP and nlpctl write them
 PADDLE_WEIGHTS = (WEIGHTS, f"{WEIGHTS}.index.json")
 HUGGINGFACE_WEIGHTS = (
@@ -99,7 +98,9 @@ def _classify(folder: Path, name: str) -> ModelSource:
         raise UserError(
             "this folder is not a model: neither weights nor config.json are in it",
             where=str(folder),
-            hint=f"a model folder holds config.json, a vocabulary and one of {', '.join(_WEIGHTS)}",
+            hint=f"give one of its checkpoints, such as {steps[-1]}"
+            if (steps := checkpoints_in(folder))
+            else f"a model folder holds config.json, a vocabulary and one of {', '.join(_WEIGHTS)}",
         )
     if weights is None:
         graphs = any(next(folder.glob(pattern), None) is not None for pattern in ("*.pdmodel", "*.onnx"))

@@ -1,4 +1,4 @@
-"""What Paddle has to be told of a network's inputs to make a static graph of it."""
+"""The input specs of a network, for its translation to a static graph."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checksums of the files of a model folder or an export: whether they are those that were written.
+"""Checksums that detect altered files of a model folder or an export.
 
 A model folder keeps its sums in manifest.json, written after everything else, an export in its export.json. Files that
 are not listed do not matter. Imports neither Paddle nor NumPy.
@@ -23,6 +23,10 @@ _MEANT = "copy the model folder again; if the change is meant: --trust-edits, or
 _AGAIN = "copy the model folder again, or delete manifest.json to load it unchecked"
 
 
+class AlteredFiles(UserError):
+    """A file of a model folder or an export is missing, or is not the one that was written."""
+
+
 def sums_of(folder: Path, names: Iterable[str]) -> dict[str, str]:
     """SHA-256 of each file of `folder` that is named."""
     return {name: sha256_of(folder / name) for name in sorted(names)}
@@ -33,7 +37,7 @@ def check_sums(folder: Path, sums: Mapping[str, str], kind: str, listed_in: str,
     for name, expected in sums.items():
         path = folder / name
         if Path(name).name != name or not path.is_file():
-            raise UserError(f"no {name} in this {kind}", where=str(folder), hint=hint)
+            raise AlteredFiles(f"no {name} in this {kind}", where=str(folder), hint=hint)
         if sha256_of(path) != expected:
             raise _altered(path, kind, f"its checksum is not that of {listed_in}", hint)
 
@@ -77,7 +81,7 @@ def check_model_sums(folder: Path, *, trust_edits: bool = False) -> None:
     found = _entries(folder)
     if entries is not None and found != entries:
         had = f"has {found or 0:,} entries, but had {entries:,} when the model was written"
-        raise UserError(had, where=str(folder / VOCABULARY), hint=_AGAIN)
+        raise AlteredFiles(had, where=str(folder / VOCABULARY), hint=_AGAIN)
     if trust_edits:
         return
     for name, size in manifest["size"].items():  # what was cut is told before anything is read
@@ -88,8 +92,8 @@ def check_model_sums(folder: Path, *, trust_edits: bool = False) -> None:
     check_sums(folder, manifest["sha256"], "model", MANIFEST, _MEANT)
 
 
-def _altered(path: Path, kind: str, how: str, hint: str) -> UserError:
-    return UserError(f"was altered since the {kind} was written: {how}", where=str(path), hint=hint)
+def _altered(path: Path, kind: str, how: str, hint: str) -> AlteredFiles:
+    return AlteredFiles(f"was altered since the {kind} was written: {how}", where=str(path), hint=hint)
 
 
 def _write(folder: Path, sums: Mapping[str, str]) -> None:
@@ -110,7 +114,7 @@ def _read(folder: Path) -> dict[str, Any] | None:
     known = (manifest.get("format"), manifest.get("kind")) == (FORMAT, KIND)
     whole = known and _holds(sums, str) and _holds(sizes, int) and sums.keys() == sizes.keys()
     if not whole or not (entries is None or isinstance(entries, int)):
-        raise UserError("is incomplete, damaged or of a newer nlpctl", where=str(file), hint=_AGAIN)
+        raise AlteredFiles("is incomplete, damaged or of a newer nlpctl", where=str(file), hint=_AGAIN)
     return manifest
 
 
@@ -119,6 +123,6 @@ def _holds(value: Any, kind: type) -> bool:
 
 
 def _entries(folder: Path) -> int | None:
-    """How many lines the vocabulary has; None if the tokenizer has no such list."""
+    """The number of lines of the vocabulary file; None if the tokenizer has none."""
     file = folder / VOCABULARY
     return len(file.read_bytes().splitlines()) if file.is_file() else None

@@ -65,7 +65,7 @@ def check_vocabulary(entries: int, rows: int, where: str) -> None:
 
 
 def agree_on_inputs(tokenizer: Any, network: Any) -> None:
-    """Make no token types for an encoder that takes none (DistilBERT, MPNet), whatever PaddleNLP's tokenizer says."""
+    """Drops token_type_ids for an encoder without them (DistilBERT, MPNet), which PaddleNLP's tokenizer may return."""
     names = tokenizer.model_input_names
     if "token_type_ids" in names and "token_type_ids" not in inspect.signature(network.base_model.forward).parameters:
         tokenizer.model_input_names = [name for name in names if name != "token_type_ids"]
@@ -79,6 +79,7 @@ def _tokenizer_class(folder: Path, family: Family, config: Mapping[str, Any]) ->
     declared = config.get("tokenizer_class") or config.get("init_class") or ""
     for name in (str(declared).removesuffix("Fast"), f"{family.name}Tokenizer"):
         if name == "RobertaTokenizer":  # two classes behind one name: by the files
+            # Chinese RoBERTa uses BERT's WordPiece vocabulary; the English one is byte-level BPE and has merges.txt.
             name = "RobertaBPETokenizer" if (folder / "merges.txt").is_file() else "RobertaChineseTokenizer"
         if name in transformers.__dict__ and hasattr(transformers.__dict__[name], "resource_files_names"):
             return transformers.__dict__[name]

@@ -1,4 +1,4 @@
-"""An encoder that turns a text into a vector of unit length; queries and texts go through the same one."""
+"""The network of semantic indexing: one encoder that maps queries and documents to unit vectors."""
 
 from __future__ import annotations
 
@@ -56,6 +56,8 @@ def two_tower(encoder_class: type, pooling: Literal["cls", "mean"], embedding_si
             pooled = hidden[:, 0] if self.pooling == "cls" else self.mean(hidden.astype("float32"), input_ids)
             if self.projection is not None:
                 pooled = self.projection(pooled)
+            # float32 before the norm: under autocast a norm of 1 would be off by 1e-3, and scores are compared across
+            # runs.
             return F.normalize(pooled.astype("float32"), axis=-1)
 
         def mean(self, hidden: paddle.Tensor, input_ids: paddle.Tensor) -> paddle.Tensor:

@@ -1,4 +1,4 @@
-"""Word vectors from a local text file, put into the embedding of a network that is trained from nothing.
+"""Initialises the embedding of a network trained from scratch with pre-trained word vectors from a text file.
 
 The file holds one entry per line, `word v1 v2 ...`, as word2vec, GloVe and fastText write it; a first line
 with two numbers (entries and width) is passed over. A word may contain spaces.
@@ -41,7 +41,8 @@ def fill_embedding(embedding: Any, vocabulary: Sequence[str], path: Path) -> int
         raise UserError(
             f"none of its {vectors.entries:,} words is among the {len(vocabulary):,} of the vocabulary",
             where=str(path),
-            hint="vectors of words need model.from_scratch.unit: words, those of characters need characters",
+            hint="vectors of words need model.from_scratch.unit: words, those of characters need characters; a "
+            "transformer has characters and pieces of words",
         )
     weights = embedding.weight.numpy()
     for index, vector in vectors.by_id.items():
@@ -75,6 +76,7 @@ def read_vectors(path: Path, vocabulary: Sequence[str], width: int) -> Vectors:
                         break
                     continue
                 if vector is not None:
+                    # The first one wins, as in gensim.
                     found.setdefault(ids[word], vector)
     except OSError as error:
         hint = "check model.embeddings and the file's rights"
@@ -94,6 +96,7 @@ def _entry(raw: bytes, width: int, wanted: Mapping[str, int]) -> tuple[str, np.n
     if len(fields) != width + 1:
         raise ValueError(f"{len(raw.split()) - 1} numbers where {width} are expected")
     word = fields[0]
+    # A line with too many numbers otherwise looks like a word that ends with a number.
     if " " in word and _is_number(word.rsplit(maxsplit=1)[1]):
         raise ValueError(f"more than {width} numbers")
     if word not in wanted:
@@ -109,7 +112,7 @@ def _entry(raw: bytes, width: int, wanted: Mapping[str, int]) -> tuple[str, np.n
 
 
 def _is_heading(number: int, raw: bytes) -> bool:
-    """word2vec's first line: how many entries, and how wide."""
+    """Whether it is word2vec's header line: the number of entries and the dimension."""
     fields = raw.split()
     return number == 1 and len(fields) == 2 and all(field.isdigit() for field in fields)
 
@@ -124,5 +127,8 @@ def _is_number(text: str) -> bool:
 
 def _hint(width: int, reason: str) -> str:
     if "numbers" in reason:
-        return f"every line is a word and {width} numbers; the width is model.from_scratch.embedding_size"
+        return (
+            f"every line is a word and {width} numbers; the width is model.from_scratch.embedding_size, of a "
+            "transformer hidden_size"
+        )
     return "fix or delete the line"

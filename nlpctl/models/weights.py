@@ -1,4 +1,4 @@
-"""Reading the weights of a model folder, in any of the formats, as NumPy arrays."""
+"""Reads the weights of a model folder as NumPy arrays: .pdparams, safetensors, PyTorch, sharded or not."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _SAFETENSORS_DTYPES = {
 
 @dataclass(frozen=True)
 class Weights:
-    """What a weights file holds: parameter name to array, under the file's own names and layout."""
+    """The content of a weights file: parameter name -> array, in the names and layout of the file."""
 
     file: Path
     arrays: Mapping[str, np.ndarray]
@@ -51,6 +51,7 @@ def read_weights_file(file: Path) -> Weights:
 def to_float32(array: np.ndarray) -> np.ndarray:
     """Widen half precision to float32; unsigned 16-bit integers are the bits of a bfloat16."""
     if array.dtype == np.uint16:
+        # A bfloat16 is the upper half of a float32.
         return (array.astype(np.uint32) << 16).view(np.float32)
     return array.astype(np.float32)
 
@@ -65,6 +66,7 @@ def read_safetensors(file: Path) -> dict[str, np.ndarray]:
         data = np.memmap(file, dtype=np.uint8, mode="r")
         start = 8 + int.from_bytes(data[:8].tobytes(), "little")
         header = json.loads(data[8:start].tobytes())
+        # Free text of the writer, such as {"format": "pt"}; every other entry is a tensor.
         header.pop("__metadata__", None)
         return {name: _tensor(data[start:], entry) for name, entry in header.items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -93,6 +95,7 @@ def _read_shards(index: Path) -> dict[str, np.ndarray]:
     arrays: dict[str, np.ndarray] = {}
     for name in sorted(set(weight_map.values())):
         shard = index.parent / name
+        # An index from elsewhere could name ../../secret or a file that is unpickled.
         if Path(name).name != name or shard.suffix not in (".pdparams", ".safetensors", ".bin"):
             raise UserError(f"names a shard outside the folder: {json.dumps(name)}", where=str(index), hint=BROKEN_HINT)
         if not shard.is_file():

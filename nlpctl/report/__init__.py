@@ -1,4 +1,4 @@
-"""Pages for people: one HTML file with everything in it, plots as inline SVG, no script, no network.
+"""Self-contained HTML pages: one file with inline SVG plots, without scripts or network access.
 
 page(title, lead, [Section("Labels", [table(...), bars(...)])]) -> text of the file
 """

@@ -1,4 +1,4 @@
-"""What plots share: round numbers on an axis, the frame around a plot, the width of a text."""
+"""Parts shared by all plots: axis ticks, the frame of a plot, text widths, legends."""
 
 from __future__ import annotations
 
@@ -36,8 +36,10 @@ def ticks(low: float, high: float, wanted: int = 5) -> list[float]:
     rough = (high - low) / wanted
     power = 10.0 ** math.floor(math.log10(rough))
     step = next(factor * power for factor in (1, 2, 2.5, 5, 10) if factor * power >= rough * 0.999)
+    # The tolerance keeps a tick that lies on the edge, such as 0.3 = 3 * 0.1 with a rounding error.
     first = math.ceil(low / step - 1e-9)
     last = math.floor(high / step + 1e-9)
+    # i * step and not a running sum, whose rounding errors would grow.
     return [0.0 if i == 0 else i * step for i in range(first, last + 1)]
 
 

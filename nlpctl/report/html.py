@@ -1,4 +1,4 @@
-"""HTML that is escaped unless it was made here."""
+"""Builds HTML. Every string is escaped unless it is of type Html."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ def escaped(value: Any) -> Html:
     if isinstance(value, Html):
         return value
     text = "" if value is None else str(value)
+    # Texts of the data go onto the page: a direction mark could turn the rest of a line round.
     return Html(html.escape(_UNSEEN.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text)))
 
 

@@ -1,4 +1,4 @@
-"""Text whose parts are shaded by what they contribute."""
+"""Text whose parts are shaded by their contribution."""
 
 from __future__ import annotations
 

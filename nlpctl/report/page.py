@@ -12,7 +12,7 @@ from nlpctl.report.style import STYLE
 
 
 class Number(str):
-    """A number written as it is to be shown in a table."""
+    """A formatted number for a table, shown as it is."""
 
     __slots__ = ()
 
@@ -59,7 +59,7 @@ def figures(values: Mapping[str, Any]) -> Html:
 
 
 def warnings(messages: Sequence[str]) -> Html:
-    """What the reader should look at; nothing if there is nothing."""
+    """A list of warnings; nothing if there are none."""
     if not messages:
         return Html("")
     return element("ul", *[element("li", message) for message in messages], class_="warnings")

@@ -1,4 +1,4 @@
-"""Plots as inline SVG: lines, dots, bars, histograms, and the matrix of what was taken for what."""
+"""Plots as inline SVG: lines, scatter, bars, histograms and confusion matrices."""
 
 from __future__ import annotations
 
@@ -51,6 +51,7 @@ def lines(
     parts += [frame.mark(x, name) for name, x in marks.items()]
     for number, (name, points) in enumerate(drawn.items()):
         parts.append(element("path", d=_path(points, frame), class_=f"line {colour(number)}"))
+        # Dots on every point of a long curve would hide it and make the file large.
         for x, y in points if len(points) <= 60 else ():
             if _is_finite((x, y)):
                 told = element("title", f"{name}: {y:.6g} at {x_label} {short_number(x)}")
@@ -115,6 +116,7 @@ def thinned(points: Sequence[Point]) -> Sequence[Point]:
     for start in range(0, len(points), size):
         stretch = points[start : start + size]
         finite = [point for point in stretch if _is_finite(point)]
+        # One is enough to interrupt the line.
         broken = [point for point in stretch if not _is_finite(point)][:1]
         ends = {min(finite, key=_y), max(finite, key=_y)} if finite else set()
         kept += sorted([*ends, *broken], key=lambda point: point[0])
@@ -163,7 +165,7 @@ def bars(
 def histogram(
     series: Mapping[str, Sequence[int]], edges: Sequence[float], x_label: str, *, marks: Mapping[str, float]
 ) -> Html:
-    """How the rows of each series spread over the bins between `edges`, as shares of the series.
+    """Histograms: the share of each series in the bins between `edges`.
 
     The first series is drawn as columns, the others as steps over them. `marks`: name -> x of a dashed line.
     """
@@ -244,6 +246,7 @@ def _padded(values: Sequence[float]) -> tuple[float, float]:
         room = abs(low) * 0.1 or 1.0
         return low - room, high + room
     room = (high - low) * 0.05
+    # An axis that begins just above zero would exaggerate small differences.
     bottom = 0.0 if 0 <= low < (high - low) * 0.5 else low - room
     return bottom, high + room
 

@@ -1,4 +1,4 @@
-"""How pages look, by day and by night. Plots take their colours from here too: classes c0 to c7."""
+"""The style sheet of pages, in light and dark mode. Plots take their colours from it: classes c0 to c7."""
 
 from __future__ import annotations
 

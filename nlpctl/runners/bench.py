@@ -16,7 +16,7 @@ from nlpctl import console
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import NlpctlError, UserError
 from nlpctl.files import write_text_atomic, writing
-from nlpctl.models.export_folder import read_manifest
+from nlpctl.models.export_folder import read_checked_manifest
 from nlpctl.models.find import check_export, find_trained_model
 from nlpctl.models.source import resolve_source, weights_file
 from nlpctl.runners.pages.bench import bench_page
@@ -157,7 +157,7 @@ def _ways(folder: Path, recipe: Recipe) -> Iterator[tuple[Choice | None, list[Pa
             raise UserError(f"a model folder is run by dygraph, not by {inference.engine}", str(folder), hint)
         yield None, [weights_file(folder)]
         return
-    manifest = read_manifest(folder)
+    manifest = read_checked_manifest(folder)  # _subjects has compared the files
     check_export(recipe, manifest)
     # This process only asks which engines run here. Thread counts differ between candidates, and a process has only
     # one.

@@ -13,6 +13,7 @@ from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import RuntimeSection
 from nlpctl.errors import Problem, RunFailed, UserError
 from nlpctl.files import write_text_atomic, writing
+from nlpctl.names import and_more
 from nlpctl.outputs import refuse_output
 from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_import, quiet_libraries
 
@@ -213,8 +214,8 @@ def _check_complete(conversion: Conversion, report: ConversionReport) -> None:
             report,
             [
                 Problem(
-                    f"{_listed([row.parameter for row in report.ambiguous])}: {report.ambiguous[0].reason} "
-                    f"({_listed(report.ambiguous[0].candidates)})",
+                    f"{and_more([row.parameter for row in report.ambiguous])}: {report.ambiguous[0].reason} "
+                    f"({and_more(report.ambiguous[0].candidates)})",
                     where=report.source,
                     hint="choose in a map: --plan writes one to be edited, --map FILE.yaml uses it",
                 )
@@ -252,7 +253,3 @@ def _disproved(difference: float | None) -> Problem:
         hint="a variable is matched to the wrong parameter, or the config differs (hidden_act, layer norm): compare "
         "--plan with the program, and correct the map or --to",
     )
-
-
-def _listed(names: Sequence[str], count: int = 4) -> str:
-    return ", ".join(names[:count]) + (f" and {len(names) - count} more" if len(names) > count else "")

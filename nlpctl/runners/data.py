@@ -30,6 +30,7 @@ from nlpctl.errors import UserError
 from nlpctl.files import staged_file, write_text_atomic, writing
 from nlpctl.models.find import find_trained_model
 from nlpctl.models.source import resolve_source
+from nlpctl.models.sums import AlteredFiles
 from nlpctl.outputs import is_stream, refuse_output
 from nlpctl.runtime.process import configure_paddle, one_process, prepare_process, quiet_libraries
 
@@ -226,9 +227,12 @@ def prepare_to_read(recipe: Recipe) -> None:
 
 
 def _is_trained(recipe: Recipe) -> bool:
+    """Whether the recipe has a trained model, whose tokenizer counts. UserError: its files were altered."""
     try:
         find_trained_model(recipe)
-    except UserError:
+    except AlteredFiles:  # another tokenizer's counts would pass for those of the run
+        raise
+    except UserError:  # not trained yet, or no model of a task: the model that training starts from counts
         return False
     return True
 

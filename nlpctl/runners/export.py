@@ -21,7 +21,7 @@ from nlpctl.export import layouts
 from nlpctl.export.plan import Plan, check_names
 from nlpctl.files import staged_dir, writing
 from nlpctl.layout import EXPORT, EXPORT_MANIFEST, MODEL, RECIPE
-from nlpctl.models.export_folder import ExportManifest, read_manifest, write_manifest
+from nlpctl.models.export_folder import ExportManifest, read_checked_manifest, write_manifest
 from nlpctl.models.folder import make_card, save_description
 from nlpctl.models.source import resolve_source
 from nlpctl.names import did_you_mean
@@ -128,7 +128,7 @@ def _exported(
     """`source` if it is an export, else a temporary export of it."""
     found = resolve_source(source)
     if found.kind == "export":
-        yield found.folder, read_manifest(found.folder)
+        yield found.folder, read_checked_manifest(found.folder)
         return
     with tempfile.TemporaryDirectory(prefix="nlpctl-export-") as name:
         yield Path(name), write_export(recipe, setup, source, Path(name), Path(name), wanted)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
 import time
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,6 +47,7 @@ def write_layer_outputs(
     output: Path,
     *,
     batch_size: int = 64,
+    float16: bool = False,
     overwrite: bool = False,
 ) -> LayerOutputsResult:
     """Write the outputs of the layers that match `patterns` to the .npz file `output`.
@@ -53,17 +55,18 @@ def write_layer_outputs(
     Each array has its layer's name: [texts, ...], or for an output per token [tokens, ...], where text i has the tokens
     offsets[i] to offsets[i + 1]. input_ids [tokens] are the tokens themselves, special ones included; row [texts] is
     the input row of each text: a long row may be cut into several texts, and bad rows (data.on_bad_row: skip) have
-    none. Memory is constant.
+    none. `float16`: outputs have half the size and about three digits. Memory is constant. The expected size is told
+    after the first batch, before anything is written.
 
-    UserError: a pattern matches no layer, an output has neither texts nor tokens, or the file cannot be written.
+    UserError: a pattern matches no layer, an output has neither texts nor tokens, the disk is too small, or the file
+    cannot be written.
     """
     model_source = find_trained_model(recipe)
     if output.suffix != ".npz":
         raise UserError("must be a .npz file", where=str(output), hint="-o OUTPUTS.npz")
     refuse_output(output, source, overwrite)
     refuse_stream(output, *NO_ARRAYS)
-    if source.rereadable:
-        source.check()  # finds a bad row in the last line before an hour of work
+    count = source.check() if source.rereadable else None  # finds a bad row in the last line before an hour of work
     setup = set_up_process(recipe)
     from nlpctl.inference.trained import open_network
 
@@ -72,7 +75,7 @@ def write_layer_outputs(
     try:
         output.parent.mkdir(parents=True, exist_ok=True)
         with sigterm_interrupts(), tempfile.TemporaryDirectory(dir=output.parent) as folder:
-            arrays = _Arrays(Path(folder))
+            arrays = _Arrays(Path(folder), count, np.dtype(np.float16) if float16 else None)
             with arrays:
                 rows, bad = _write(recipe, model, source, patterns, batch_size, arrays)
             if not rows:
@@ -102,7 +105,6 @@ def _write(
     layers = LayerOutputs(model.predictor.network, patterns)
     pad_id = layers.network.config.pad_token_id
     seen = _Seen()
-    arrays.append(OFFSETS, np.zeros(1, np.int64))
     tokens = 0
     with console.progress(None, "layer outputs") as bar:
         for window in windows(_texts(recipe, pipeline, source, seen), batch_size):
@@ -117,11 +119,12 @@ def _write(
                 INPUT_IDS: np.concatenate(ids),
             }
             tokens += int(lengths.sum())
-            for name, array in {**by_row, **by_token, **facts}.items():
-                arrays.append(name, array)
+            arrays.append_all({**by_row, **by_token, **facts}, seen.rows)
             bar.advance(len(window))
     for name, reason in layers.left_out.items():
         console.warn(f"{name} is left out: {reason}")
+    for name, number in arrays.too_large.items():
+        console.warn(f"{name}: {number:,} values beyond 65,504 became infinite in float16; leave out --float16")
     return seen.rows, seen.bad
 
 
@@ -143,19 +146,63 @@ def _texts(recipe: Recipe, pipeline: Any, source: PredictInput, seen: _Seen) -> 
             yield number, feature
 
 
-class _Arrays(ExitStack):
-    """Growing arrays, each in a .npy file of `folder`."""
+def told_bytes(count: float) -> str:
+    """A number of bytes for messages: 3.4 kB, 222 MB."""
+    units = ["TB", "GB", "MB", "kB", "B"]
+    while count >= 999.5 and len(units) > 1:
+        count /= 1000
+        units.pop()
+    return f"{count:.3g} {units[-1]}"
 
-    def __init__(self, folder: Path):
+
+class _Arrays(ExitStack):
+    """Growing arrays, each in a .npy file of `folder`. `rows`: rows of the input, None if nobody knows; `floats`: the
+    type of arrays of floating point numbers, None: as they come."""
+
+    def __init__(self, folder: Path, rows: int | None, floats: np.dtype | None):
         super().__init__()
         self._folder = folder
+        self._rows = rows
+        self._floats = floats
         self._files: dict[str, Any] = {}
+        self.too_large: dict[str, int] = {}  # array -> number of values that became infinite
 
     @property
     def shapes(self) -> dict[str, tuple[int, ...]]:
         return {name: (file.rows, *file.shape) for name, file in self._files.items()}
 
-    def append(self, name: str, rows: np.ndarray) -> None:
+    def append_all(self, batch: Mapping[str, np.ndarray], rows: int) -> None:
+        """Append to every array; the first time, tell the expected size. `rows`: of the input that were read so far."""
+        batch = {name: self._converted(name, array) for name, array in batch.items()}
+        if not self._files:
+            self._announce(sum(array.nbytes for array in batch.values()) / rows)
+            self._append(OFFSETS, np.zeros(1, np.int64))
+        for name, array in batch.items():
+            self._append(name, array)
+
+    def _converted(self, name: str, array: np.ndarray) -> np.ndarray:
+        if self._floats is None or not np.issubdtype(array.dtype, np.floating):
+            return array
+        with np.errstate(over="ignore"):
+            narrow = array.astype(self._floats)
+        lost = int((np.isinf(narrow) & np.isfinite(array)).sum())
+        if lost:
+            self.too_large[name] = self.too_large.get(name, 0) + lost
+        return narrow
+
+    def _announce(self, row: float) -> None:
+        """Tell how much will be written, with `row` bytes per row. UserError if the disk cannot hold it."""
+        smaller = "" if self._floats is not None else "; --float16 halves it"
+        if self._rows is None:
+            console.note(f"layer outputs: about {told_bytes(row)} per row{smaller}")
+            return
+        size, free = row * self._rows, shutil.disk_usage(self._folder).free
+        console.note(f"layer outputs: about {told_bytes(size)} for {self._rows:,} rows{smaller}")
+        if 2 * size > free:  # the arrays exist twice while they are packed
+            message = f"writing needs about {told_bytes(2 * size)}, and {told_bytes(free)} are free"
+            raise UserError(message, where="--layer-outputs", hint="name fewer layers, or give --float16")
+
+    def _append(self, name: str, rows: np.ndarray) -> None:
         from nlpctl.runners.npy_writer import ArrayFile
 
         if name not in self._files:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
-from nlpctl.models.export_folder import read_manifest
+from nlpctl.models.export_folder import read_checked_manifest
 from nlpctl.models.find import check_export, find_trained_model
 from nlpctl.models.source import resolve_source
 from nlpctl.runners.export import temporary_export
@@ -28,10 +28,14 @@ def find_model(recipe: Recipe) -> str:
 
 
 def refuse_model(recipe: Recipe, source: str) -> None:
-    """UserError if its files show that the model `source` does not support what `recipe` asks for."""
+    """UserError if its files show that the model `source` does not support what `recipe` asks for.
+
+    `source` is from `find_trained_model`, which compares the files of an export with their checksums, or has been
+    checked otherwise.
+    """
     found = resolve_source(source)
     if found.kind == "export":
-        check_export(recipe, read_manifest(found.folder))
+        check_export(recipe, read_checked_manifest(found.folder))
     elif recipe.inference.tensorrt and recipe.inference.engine in ("auto", "dygraph"):
         hint = "export the model first (nlpctl export), or use --engine paddle"
         raise UserError("TensorRT takes graphs, not networks", recipe.where("inference.tensorrt"), hint)

@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import hashlib
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from nlpctl.config.schema import RuntimeSection
+from nlpctl.config.model_section import ModelSection
+from nlpctl.config.recipe_of import recipe_of
+from nlpctl.config.schema import Recipe, RuntimeSection
 from nlpctl.errors import UserError
-from nlpctl.files import staged_dir, staged_file, writing
-from nlpctl.layout import MANIFEST
+from nlpctl.files import read_json, staged_dir, staged_file, writing
+from nlpctl.layout import MANIFEST, RECIPE
 from nlpctl.models.initial_values import value_for
-from nlpctl.models.parameters import select
+from nlpctl.models.parameters import matching, select
 from nlpctl.models.source import HUGGINGFACE_WEIGHTS, PADDLE_WEIGHTS, WEIGHTS, ModelSource, resolve_source, weights_file
 from nlpctl.models.sums import check_model_sums, write_model_sums
 from nlpctl.models.weights import Weights, read_weights_file, to_float32
@@ -31,7 +33,10 @@ _WEIGHTS_FILES = {*PADDLE_WEIGHTS, *HUGGINGFACE_WEIGHTS}
 
 @dataclass(frozen=True)
 class ParameterRow:
-    """One entry of a weights file. `same_as`: an earlier entry with the same values, such as a tied one."""
+    """One entry of a weights file. `same_as`: an earlier entry with the same values, such as a tied one.
+
+    `training`: "trained", or why training leaves it as it is; None: it is not known how it is or was trained.
+    """
 
     name: str
     shape: tuple[int, ...]
@@ -40,6 +45,7 @@ class ParameterRow:
     mean: float
     std: float
     same_as: str | None
+    training: str | None = None
 
 
 @dataclass(frozen=True)
@@ -72,8 +78,68 @@ def list_parameters(
     `trust_edits`, here and below: accept files that do not match manifest.json.
     """
     arrays = read_parameters(model, trust_edits=trust_edits)
+    return _listed(arrays, patterns, _of_run(_folder_of(model).folder, arrays))
+
+
+def list_parameters_to_train(recipe: Recipe, patterns: Sequence[str] = ("*",)) -> list[ParameterRow]:
+    """The same of the network that `recipe` would train, before the first step. UserError as for a training.
+
+    One batch is computed, to see which parameters the gradient reaches.
+    """
+    from nlpctl.runners.untrained import untrained_network
+
+    found = untrained_network(recipe)
+    return _listed(found.arrays, patterns, training_of(found.arrays, recipe.model, found.unreached))
+
+
+def _listed(
+    arrays: Mapping[str, np.ndarray], patterns: Sequence[str], training: Mapping[str, str]
+) -> list[ParameterRow]:
     twins = _twins(arrays)
-    return [_row(name, arrays[name], twins[name]) for name in select(patterns, arrays, "--match")]
+    return [
+        _row(name, arrays[name], twins[name], training.get(name)) for name in select(patterns, arrays, "--match")
+    ]
+
+
+def _of_run(folder: Path, arrays: Mapping[str, np.ndarray]) -> Mapping[str, str]:
+    """How the run that `folder`, a model folder or checkpoint, belongs to trained each parameter; else {}."""
+    for place in (folder.parent, folder.parent.parent):
+        facts = _content(place / MANIFEST).get("parameters")
+        if isinstance(facts, dict) and (place / RECIPE).is_file():
+            names = facts.get("unreached", ())
+            return training_of(arrays, recipe_of(place).model, names if isinstance(names, list) else ())
+    return {}
+
+
+def _content(file: Path) -> Mapping[str, Any]:
+    try:
+        return read_json(file)
+    except UserError:
+        return {}
+
+
+def training_of(names: Iterable[str], model: ModelSection, unreached: Collection[str]) -> dict[str, str]:
+    """Name -> "trained", the pattern that freezes it, or that no gradient reaches it.
+
+    `unreached`: the first names of parameters without a gradient. A tied parameter is frozen under all its names.
+    """
+    names = list(names)
+    owner = _owners(names, model)
+    found: dict[str, str] = {name: "not reached: the loss does not depend on it" for name in unreached}
+    for pattern in reversed(model.freeze):  # the first pattern that matches is the one to tell
+        for name in matching(pattern, names):
+            found[owner[name]] = f"frozen: model.freeze {pattern}"
+    return {name: found.get(owner[name], found.get(name, "trained")) for name in names}
+
+
+def _owners(names: Sequence[str], model: ModelSection) -> dict[str, str]:
+    """Each name -> the name that it is tied to by model.tie, or itself."""
+    owner = {name: name for name in names}
+    for pair in model.tie:
+        kept, replaced = (matching(pattern, names) for pattern in pair)
+        if kept:
+            owner |= {name: owner[kept[i % len(kept)]] for i, name in enumerate(replaced)}
+    return owner
 
 
 def export_parameters(
@@ -229,10 +295,10 @@ def _folder_of(model: str) -> ModelSource:
     return source
 
 
-def _row(name: str, array: np.ndarray, twin: str | None) -> ParameterRow:
+def _row(name: str, array: np.ndarray, twin: str | None, training: str | None) -> ParameterRow:
     values = to_float32(array).astype(np.float64)
     dtype = "bfloat16" if array.dtype == BFLOAT16 else str(array.dtype)
-    return ParameterRow(name, array.shape, dtype, array.size, float(values.mean()), float(values.std()), twin)
+    return ParameterRow(name, array.shape, dtype, array.size, float(values.mean()), float(values.std()), twin, training)
 
 
 def _twins(arrays: Mapping[str, np.ndarray]) -> dict[str, str | None]:

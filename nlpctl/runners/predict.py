@@ -268,6 +268,7 @@ class PartialOutput:
         with writing(self.output, "name another file: -o FILE"):
             self.output.parent.mkdir(parents=True, exist_ok=True)
             self.file.touch()
+            # After touch, since only an existing file can be locked; before anything is read or truncated.
             self._lock = take_lock(self.file)
             if self._lock is None:
                 hint = "wait for it, or name another file: -o FILE"
@@ -281,6 +282,7 @@ class PartialOutput:
             for count, line in enumerate(stream, start=1):
                 size += len(line)
                 bad += _is_bad(line)
+                # A killed process may have left half a line, or a window that was written in part.
                 if count % window == 0 and line.endswith(b"\n"):
                     kept_rows, kept_bad, kept_bytes = count, bad, size
             stream.truncate(kept_bytes)

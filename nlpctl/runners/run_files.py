@@ -21,6 +21,7 @@ from nlpctl.layout import (
     TASK,
     checkpoint_step,
 )
+from nlpctl.names import and_more
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.run_directory import FORMAT
 
@@ -103,7 +104,7 @@ def sound_metrics(file: Path, damage: Damage) -> dict[str, dict[str, Any]]:
         metrics[split] = {name: value for name, value in report.items() if _is_score(name, value, report)}
         wrong += [f"{split}.{name}" for name in report if name not in metrics[split]]
     if wrong:
-        _tell(damage, file, f"these are not scores: {_some(wrong)}")
+        _tell(damage, file, f"these are not scores: {and_more(wrong, 5)}")
     return metrics
 
 
@@ -269,8 +270,3 @@ def _is_checkpoint(name: Any) -> bool:
         return checkpoint_step(Path(name)) >= 0
     except (TypeError, ValueError):
         return False
-
-
-def _some(names: list[str]) -> str:
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return ", ".join(names[:5]) + more

@@ -28,9 +28,10 @@ from nlpctl.runners.run_files import (
 )
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.runtime.worker import is_alive
+from nlpctl.training.time_shares import is_sound, rows_of
 
 # Unusual events of a run, by their names in events.jsonl.
-INCIDENTS = ("out_of_memory", "stalled", "bad_step")
+INCIDENTS = ("out_of_memory", "stalled", "bad_step", "not_learning")
 KILLED = "killed"  # the manifest says running, but its process is gone
 _FACTS = ("command", "started", "ended", "device", "processes", "seed", "git_commit", "error")
 _ENVIRONMENT = ("device", "processes", "git_commit")  # not shown: the seed is in the recipe already
@@ -249,6 +250,9 @@ def facts(record: RunRecord) -> dict[str, Any]:
     told["resumed"] = ", ".join(f"{each['at']} (was {each['was']})" for each in manifest["resumed"])
     origin = manifest.get("continues")
     told["continues"] = f"{origin.get('run')}, after step {origin.get('step')}" if isinstance(origin, dict) else None
+    spent = manifest.get("time")
+    if is_sound(spent):
+        told["time spent"] = ", ".join(f"{title} {share:.0%}" for title, _, share in rows_of(spent) if share >= 0.005)
     told["data"] = ", ".join(manifest["data"])
     checkpoint = record.run.last_checkpoint()
     told["last checkpoint"] = None if checkpoint is None else checkpoint.name

@@ -55,8 +55,7 @@ def make_service(recipe: Recipe, setup: ProcessSetup, source: str, settings: Ser
     rows = task_rows(recipe.task, recipe.data)
 
     def answer(read: Sequence[Any]) -> list[dict[str, Any]]:
-        good = [row for row in read if not isinstance(row, BadRow)]
-        return answers(rows, model.task, read, pipeline.predictions(good, settings.batch_size))
+        return answers(rows, model.task, read, pipeline.predictions(read, settings.batch_size))
 
     def size(row: Any) -> int:
         return 0 if isinstance(row, BadRow) else row.byte_length

@@ -39,6 +39,7 @@ from nlpctl.training.begin import begin_run
 from nlpctl.training.continuing import Finished, take_over
 from nlpctl.training.oom import recorded_division
 from nlpctl.training.sums import settle_checkpoints
+from nlpctl.training.time_shares import advice, is_sound, rows_of
 from nlpctl.upstream.parameter_names import fresh_parameter_names
 
 if TYPE_CHECKING:
@@ -100,6 +101,7 @@ def train(
     else:
         _train_in_this_process(recipe, run, begin, resume)
     _report(run)
+    _tell_time(recipe, run, device)
     return TrainResult(run, json.loads(run.metrics_file.read_text(encoding="utf-8")))
 
 
@@ -115,6 +117,17 @@ def _report(run: RunDirectory) -> None:
         write_report(run.path)
     except UserError as error:
         console.warn(f"no report: {error}")
+
+
+def _tell_time(recipe: Recipe, run: RunDirectory, device: str) -> None:
+    """Print where the time of the training went, and what to change."""
+    found = run.read_manifest().get("time")
+    if not is_sound(found):
+        return
+    cells = [[title, f"{seconds:.1f}", f"{share:.0%}"] for title, seconds, share in rows_of(found)]
+    console.note(console.plain_table("", ["time of the training", "seconds", "share"], cells).rstrip("\n"))
+    for line in advice(found, recipe, device):
+        console.note(line)
 
 
 # -- in one process --------------------------------------------------------------------------
@@ -136,7 +149,7 @@ def _read_data(recipe: Recipe, processes: int) -> TrainingData:
     """All splits, checked; UserError if dataloader_drop_last would drop all training rows."""
     data = read_training_data(task_rows(recipe.task, recipe.data))
     training = recipe.training
-    if training.dataloader_drop_last and data.train is not None:
+    if training.dataloader_drop_last and data.train is not None and recipe.data.batch_tokens is None:
         global_batch = training.per_device_train_batch_size * training.gradient_accumulation_steps * processes
         require_full_batch(len(data.train), global_batch)
     return data
@@ -240,6 +253,10 @@ def _refuse_early(
         check_edits(resolve_source(recipe.model.name_or_path), recipe)
     if resume and run.recipe_file.exists():
         _refuse_changed_recipe(recipe, run)
+    flag = recipe.origins.get("compression.criterion")
+    if flag is not None and flag.source.startswith("--"):  # the flag of this name is that of compress
+        hint = f"write --set training.criterion={recipe.compression.criterion}"
+        raise UserError("this sets compression.criterion, which training does not use", where=flag.source, hint=hint)
 
 
 def _refuse_network_of_compress(run: RunDirectory) -> None:

@@ -75,6 +75,7 @@ class Ahead(Generic[T]):
                 if self._stopped:
                     break
             self._source.close()
+        # Also KeyboardInterrupt and SystemExit: a thread that ends silently would leave the consumer waiting.
         except BaseException as error:
             end = _End(error)
         self._made.put(end)

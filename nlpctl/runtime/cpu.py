@@ -54,6 +54,7 @@ def physical_cores(root: Path = Path("/")) -> int:
 
 def cpu_quota(root: Path = Path("/")) -> float | None:
     """Processors' worth of time that the cgroup grants, None without a limit."""
+    # The tightest limit of all ancestors counts.
     limits = [limit for folder in _cgroup_folders(root) if (limit := _folder_quota(folder)) is not None]
     return min(limits, default=None)
 

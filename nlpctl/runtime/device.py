@@ -54,6 +54,7 @@ def ask_driver(environ: Mapping[str, str]) -> Driver:
     script = Path(__file__).with_name("cuda_probe.py")
     try:
         done = subprocess.run(
+            # Isolated: neither the user's site-packages nor PYTHONPATH can slow it down or import CUDA.
             [sys.executable, "-I", "-S", str(script)],
             capture_output=True,
             text=True,

@@ -20,6 +20,7 @@ class EventLog:
     def append(self, event: str, step: int, **values: Any) -> None:
         """Add one event. `step` counts optimizer updates since the start of training."""
         line = json.dumps({"time": round(time.time(), 3), "event": event, "step": step, **values}, ensure_ascii=False)
+        # One short write in append mode, so that a killed process can cut the last line only.
         with self.path.open("a", encoding="utf-8") as stream:
             stream.write(line + "\n")
 

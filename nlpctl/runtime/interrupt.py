@@ -60,6 +60,7 @@ class StopRequest:
                 self._step = int(self._note.read_text(encoding="ascii"))
             elif self.asked and rank() == 0:
                 self._step = step + 1
+                # Renamed, so that another process never reads half a number.
                 staged = self._note.with_suffix(".new")
                 staged.write_text(str(self._step), encoding="ascii")
                 staged.rename(self._note)
@@ -88,6 +89,7 @@ def stops_later(seconds: float = STOP_SECONDS) -> Iterator[StopRequest]:
             raise KeyboardInterrupt
         stop.asked = True
         signal.signal(signal.SIGALRM, _interrupt)
+        # A step that hangs, such as a collective without its partner, would otherwise ignore the request for ever.
         signal.setitimer(signal.ITIMER_REAL, seconds)
         if is_main_rank():  # os.write: a signal handler must not re-enter a stream that is being written to
             os.write(2, b"interrupted: a checkpoint is saved after this step (once more: stop at once)\n")

@@ -21,6 +21,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import io
+import logging
 import os
 import random
 import signal
@@ -58,6 +59,7 @@ _USELESS_WARNINGS = (
     r"No ccache found",
     r"You are using GPU version Paddle, but your CUDA device is not set properly",  # nlpctl hid the GPUs itself
     r"full_graph=False don't support input_spec",
+    r"Current global rank \d+ is not in group",  # of training.sharding: a group of one process
 )
 _USELESS_LINES = ("WARNING: OMP_NUM_THREADS set to", "PLEASE USE OMP_NUM_THREADS WISELY")
 
@@ -161,6 +163,7 @@ def configure_paddle(setup: ProcessSetup, seed: int) -> None:
         import paddle
 
     if threading.current_thread() is threading.main_thread():
+        # getsignal gives None for a handler that was not installed from Python.
         signal.signal(signal.SIGTERM, terminated or signal.SIG_DFL)  # Paddle's prints a C++ stack
     paddle.set_device(setup.device)
     random.seed(seed)
@@ -177,8 +180,12 @@ def quiet_import() -> Iterator[None]:
 
 
 def quiet_libraries() -> None:
-    """PaddleNLP logs only warnings; known useless Python warnings are dropped. After the imports."""
+    """PaddleNLP logs only warnings, Paddle's fleet only errors; known useless Python warnings are dropped. After the
+    imports."""
     _drop_useless_warnings()
+    fleet = sys.modules.get("paddle.distributed.fleet.utils.log_util")
+    if fleet is not None:  # a filter: fleet.init sets the level again
+        fleet.logger.addFilter(_is_error)
     if "paddlenlp" in sys.modules:
         from paddlenlp.utils.log import logger
 
@@ -270,6 +277,10 @@ def _threads() -> int:
         return int(os.environ.get("OMP_NUM_THREADS", "1"))
     except ValueError:
         return 1
+
+
+def _is_error(record: logging.LogRecord) -> bool:
+    return record.levelno >= logging.ERROR
 
 
 class _WithoutNoise(io.TextIOBase):

@@ -198,6 +198,7 @@ class RunDirectory:
         if overwrite:
             self._clear()
         self.checkpoints.mkdir(exist_ok=True)
+        # Only the holder of the lock may do this: a running process may be staging files.
         remove_leftovers(self.path)
         remove_leftovers(self.checkpoints)
         write_text_atomic(self.recipe_file, recipe_yaml)
@@ -284,6 +285,7 @@ class RunDirectory:
             raise Interrupted("interrupted", where=str(self.path), hint=self._resume_hint()) from None
         except BaseException as error:
             self._end_badly("failed", f"{type(error).__name__}: {error}")
+            # Full disks and memory are nobody's bug; other exceptions keep their traceback.
             if isinstance(error, NlpctlError) or not isinstance(error, MemoryError | OSError):
                 raise
             raise RunFailed(

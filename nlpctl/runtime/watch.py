@@ -89,6 +89,7 @@ class Watch:
     def _failed(self) -> int:
         """Show the rank that failed first; the rest is ended on leaving the context."""
         self._wait(lambda: not self._running(), SETTLE_SECONDS)
+        # The others often fail only because the first one left a collective operation.
         first = min((each for each in self._ended() if each.code != 0), key=lambda each: each.blame)
         how = f"exit code {first.code}" if first.code is not None else "it was killed or crashed"
         console.error(Problem(f"process {first.rank} of {self._nproc} failed ({how})", str(self._log(first.rank))))

@@ -1,6 +1,7 @@
 """Python subprocesses: start, requests, end and exit status. None outlives its parent.
 
-`run_python` runs code or a module once. A `Worker` answers requests until it is ended.
+`run_python` runs code or a module once. A `Worker` answers requests until it is ended. A module that runs for long must
+call `die_with_parent` first: after SIGKILL or a second Ctrl-C no code of the parent runs that could end it.
 """
 
 from __future__ import annotations

@@ -100,6 +100,7 @@ class Batcher:
             return await waiting.future
         finally:
             if not waiting.taken:
+                # The sender has disconnected before the engine took its rows.
                 self._queue.remove(waiting)
                 self._waiting_rows -= len(rows)
 
@@ -154,6 +155,7 @@ class Batcher:
         """Batches of requests of similar length, the shortest first."""
         batch: list[_Waiting] = []
         rows = 0
+        # Sorted within what was taken together only, so a long request never waits for ever behind short ones.
         for each in sorted(requests, key=lambda each: max(map(self._size, each.rows))):
             if batch and rows + len(each.rows) > self._settings.batch_size:
                 yield batch
@@ -180,6 +182,7 @@ class Batcher:
         """A batch was computed."""
         self.batch_rows.observe(rows)
         self.batch_seconds.observe(seconds)
+        # An exponential mean follows changes of load within some ten batches.
         rate = rows / max(seconds, 1e-6)
         self._rate = rate if not self._rate else 0.9 * self._rate + 0.1 * rate
 

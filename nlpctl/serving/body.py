@@ -68,6 +68,7 @@ class BodyReader:
 def parse(body: bytes) -> Any:
     """The JSON value in `body`. Refused (400): it is not JSON."""
     try:
+        # Decoded here and not by json.loads, which would also accept UTF-16 and UTF-32.
         return json.loads(body.decode("utf-8"))
     except UnicodeDecodeError as error:
         message = f"not UTF-8: byte 0x{body[error.start]:02x} at byte {error.start + 1}"

@@ -77,12 +77,14 @@ class Histogram:
         return sum(self._counts)
 
     def observe(self, value: float) -> None:
+        # le means less or equal, so a value on a bound counts in its bucket: bisect_left.
         self._counts[bisect_left(self._bounds, value)] += 1
         self.sum += value
 
     def samples(self) -> Iterator[str]:
         total = 0
         for bound, count in zip((*self._bounds, float("inf")), self._counts, strict=True):
+            # Buckets are cumulative in Prometheus.
             total += count
             yield f'{self.name}_bucket{{le="{_number(bound)}"}} {total}'
         yield f"{self.name}_sum {_number(self.sum)}"

@@ -126,6 +126,7 @@ class Server(uvicorn.Server):
 
     def _end_listening(self) -> None:
         """Close the listening socket; connections that wait in it are refused with 503 instead of reset."""
+        # A duplicate keeps the socket, and the connections in it, when uvicorn closes its own.
         kept = self._listening.dup()
         for server in self.servers:
             server.close()

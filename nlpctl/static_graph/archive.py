@@ -79,11 +79,13 @@ class _Target:
         """Copy one file; `size` is what the archive claims, and it never becomes more."""
         path = self._inside(name)
         self._files_left -= 1
+        # Claims are counted before anything is written: a bomb is refused without filling the disk.
         self._bytes_left -= size
         if self._files_left < 0:
             raise self.refuse(name, f"is one file too many: {MOST_FILES} are allowed")
         if self._bytes_left < 0:
             raise self.refuse(name, f"claims {size} bytes, which no archive of this size holds")
+        # Asked per file: another process may fill the same disk meanwhile.
         free = shutil.disk_usage(self._folder).free
         if size > free:
             raise UserError(
@@ -95,6 +97,7 @@ class _Target:
             raise self.refuse(name, "comes twice")
         path.parent.mkdir(parents=True, exist_ok=True)
         left = size
+        # x: two names that differ in case only are one file on some file systems.
         with path.open("xb") as stream:
             while left > 0 and (chunk := content.read(min(left, _CHUNK))):
                 stream.write(chunk)
@@ -103,6 +106,7 @@ class _Target:
             raise EOFError(f"{name[:120]!r} ends {left} bytes early")
 
     def _inside(self, name: str) -> Path:
+        # Windows programs write backslashes, which Python keeps as part of a name on Linux.
         relative = PurePosixPath(name.replace("\\", "/"))
         if relative.is_absolute() or ".." in relative.parts or not relative.parts or "\0" in name:
             raise self.refuse(name, "leads out of its folder")
@@ -112,6 +116,7 @@ class _Target:
 def _unpack_zip(stream: IO[bytes], target: _Target) -> None:
     with zipfile.ZipFile(stream) as archive:
         for entry in archive.infolist():
+            # A zip keeps the Unix mode in the upper 16 bits; zipfile itself would write the link's target as text.
             if stat.S_ISLNK(entry.external_attr >> 16):
                 raise target.refuse(entry.filename, "is a link")
             if entry.flag_bits & 1:
@@ -123,6 +128,7 @@ def _unpack_zip(stream: IO[bytes], target: _Target) -> None:
 
 def _unpack_tar(stream: IO[bytes], target: _Target) -> None:
     bounded = _Bounded(stream)
+    # "r:" forbids tarfile its own decompression, which would bypass the limits of _Bounded.
     with tarfile.open(fileobj=bounded, mode="r:") as archive:
         for member in archive:
             if not (member.isfile() or member.isdir()):

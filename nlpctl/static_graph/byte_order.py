@@ -1,4 +1,4 @@
-"""Detecting swapped byte order from the values, since lengths and types in the file cannot show it."""
+"""Detects swapped byte order by the values of an array; lengths and types in the file do not reveal it."""
 
 from __future__ import annotations
 
@@ -25,6 +25,7 @@ def check_byte_order(file: Path, name: str, array: np.ndarray) -> None:
     values = values[values != 0]  # NaN stays
     if values.size < _ENOUGH:
         return
+    # A layer norm of ones swapped is denormal throughout; any other constant could be meant.
     if len(np.unique(values)) < _ENOUGH:
         strange = bool((np.abs(values) < np.finfo(values.dtype).tiny).all())
     else:
@@ -38,7 +39,7 @@ def check_byte_order(file: Path, name: str, array: np.ndarray) -> None:
 
 
 def _plausible(values: np.ndarray) -> float:
-    """The share of values as weights have them."""
+    """The share of values in the usual range of weights."""
     with np.errstate(invalid="ignore"):
         size = np.abs(values.astype(np.float64))
     return float(np.mean((size > 1e-20) & (size < 1e20)))

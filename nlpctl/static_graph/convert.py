@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from nlpctl.errors import UserError
+from nlpctl.models.head_labels import numbered
 from nlpctl.models.parameters import matching as matching_names
 from nlpctl.models.parameters import no_match
 from nlpctl.models.weights import to_float32
@@ -66,10 +67,10 @@ def plan(
     network = target.build(overrides)
     matching = _match(source, target, network, maps)
     if target.head.labelled and not target.labels_known:
+        # The network must be built once to learn from its mismatches how many labels the source has.
         count = _labels_in(matching, len(target.labels))
         if count is not None:
-            labels = tuple(f"LABEL_{index}" for index in range(count))
-            target = dataclasses.replace(target, labels=labels)
+            target = dataclasses.replace(target, labels=numbered(count))
             network = target.build(overrides)
             matching = _match(source, target, network, maps)
     return Conversion(source, target, network, matching, _allowed(matching, allow_missing))
@@ -101,12 +102,13 @@ def _match(source: StaticModel, target: Target, network: Any, maps: Sequence[Nam
     by_recorded_name(matcher)
     by_counted_name(matcher)
     if source.program is not None:
+        # Last, because it is the only way that infers from structure instead of names.
         by_place(matcher, source.program, network)
     return matcher.result()
 
 
 def _labels_in(matching: Matching, count: int) -> int | None:
-    """How many labels the source has, where all that does not fit are parameters with a place per label."""
+    """The number of labels of the source, if all mismatches are parameters with one entry per label; else None."""
     sizes = set()
     for mismatch in matching.mismatches:
         if mismatch.found is None or mismatch.parameter.shape[-1] != count:

@@ -1,4 +1,4 @@
-"""The files of a source: those of a folder, or a file and the files written together with it."""
+"""Collects the files of a source: all files of a folder, or a file and its partners."""
 
 from __future__ import annotations
 
@@ -33,6 +33,7 @@ def files_of(source: Path) -> list[Path]:
         return found
     kind = kind_of(source)
     partners = [path for path in beside if path != source and kind_of(path) in _PARTNERS.get(kind, ())]
+    # NAME.pdiparams.info belongs to NAME.pdiparams: two suffixes, one stem.
     stem = source.name.removesuffix(".info").rpartition(".")[0]
     named = [path for path in partners if stem and path.name.startswith(f"{stem}.")]
     if not named and kind in (Kind.TENSOR, Kind.PROGRAM):
@@ -44,6 +45,8 @@ def walk(folder: Path) -> list[Path]:
     """Every file below `folder` but hidden ones. UserError: so many that this cannot be one model."""
     files: list[Path] = []
     for parent, folders, names in os.walk(folder):
+        # In place: os.walk descends into what this list then holds. Sorted, since the order of directories is not
+        # defined.
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         files += [Path(parent, name) for name in sorted(names) if not name.startswith(".")]
         if len(files) > MOST_FILES:

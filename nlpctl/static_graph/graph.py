@@ -1,8 +1,8 @@
-"""The role of a parameter in a graph: the operators that read it, in which role and order.
+"""The roles of parameters in a graph, by the operators that read them, and their order.
 
-Two graphs that compute the same network agree in how many parameters of a shape have a role, and in their order,
-whatever the names. Query, key and value of an attention have the same shape and operator: they are told apart by
-where their results go.
+Two graphs of the same network have equally many parameters per role and shape, in the same order, whatever their names.
+The query, key and value projections of an attention have equal shapes and operators; the operators that read their
+results distinguish them.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Place:
 
 
 def in_line(found: Sequence[Place]) -> bool:
-    """Whether each depends on the one before, so that no other order of them computes the same."""
+    """Whether each place depends on the one before, so that their order is unique."""
     return all(one.bit & other.before for one, other in pairwise(found))
 
 
@@ -73,7 +73,7 @@ def needed_for(operators: Sequence[Operator], outputs: Iterable[str]) -> list[Op
 
 
 def leaves(operators: Sequence[Operator], inputs: Iterable[str], parameters: Iterable[str]) -> list[str]:
-    """What `operators` compute from `inputs` and parameters alone, and use for nothing else that they so compute.
+    """The variables that `operators` compute from `inputs` and parameters alone and that no such operator reads.
 
     In a training graph these are the outputs of the network: what follows needs the labels as well.
     """
@@ -87,6 +87,8 @@ def leaves(operators: Sequence[Operator], inputs: Iterable[str], parameters: Ite
             if fed.intersection(op.reads):
                 fed.update(op.writes)
                 read.update(op.reads)
+                # Other slots hold by-products for the backward pass, such as the mask of a dropout or the shape of a
+                # reshape2.
                 slots = [slot for slot in op.outputs if slot in ("Out", "Y", "Output")] or list(op.outputs)
                 written.update(dict.fromkeys(name for slot in slots for name in op.outputs[slot]))
     return [name for name in written if name not in read]
@@ -102,6 +104,7 @@ def places(operators: Sequence[Operator], shapes: Mapping[str, Shape]) -> list[P
         for slot, names in op.inputs.items():
             for index, name in enumerate(names):
                 if name in shapes and name not in found:
+                    # Sets of parameters as bits of an integer: a network has hundreds, and the union is one operation.
                     before = _all(depends, (each for each in op.reads if each not in shapes))
                     found[name] = Place(name, graph.role(op, slot, index), shapes[name], bits[name], before)
         reached = _all(depends, op.reads)
@@ -138,12 +141,15 @@ class _Graph:
         """query, key or value where the result of `op` becomes a factor of an attention's products; else ""."""
         for _ in range(20):  # operators between a layer and the product
             readers = [reader for name in op.writes for reader in self._readers.get(name, ())]
+            # A result with several readers is no projection of an attention, and following one of them would be a
+            # guess.
             if len(readers) != 1:
                 return ""
             op, slot = readers[0]
             if op.type in _PRODUCTS and not self._parameters.intersection(op.reads):
                 if slot == "X":
                     return "query"
+                # Q x K^T and P x V are the same operator; only the second has the softmax before it.
                 return "value" if self._comes_from_softmax(op.inputs["X"][0]) else "key"
             passed_on = op.type in _PASSED and slot == "X"
             if not passed_on or (op.type == "elementwise_add" and not self._parameters.intersection(op.reads)):

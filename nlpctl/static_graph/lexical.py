@@ -3,10 +3,10 @@ define.
 
 Sizes follow from the shapes of the variables; words, tags and replacements from the dictionaries next to them.
 
-LAC was trained on text in half-width and lower case. Where a dictionary q2b.dic came with it, that did this to what
-users typed; jieba ships none, and so reads full-width commas, capitals and quotes by rows of the embedding that never
-saw a gradient: they are noise. Such rows can be recognised, since every value is still within the range of their
-initialisation. Characters with such a row are read by their usual form where that was learnt.
+LAC was trained on half-width, lower-case text. Its dictionary q2b.dic converts input to that form. jieba ships no such
+dictionary: full-width commas, capitals and quotes then use embedding rows that were never updated, which are noise.
+Such rows are recognisable, because all their values still lie within the range of the initialisation. Characters with
+such a row are replaced by their usual form, if the row of that form was trained.
 """
 
 from __future__ import annotations
@@ -89,6 +89,7 @@ def lexical_analyser(
     embedding, scores = (to_float32(_named(variables, name).array) for name in (EMBEDDING, SCORES))
     _check(found, embedding, scores, folder)
     stand_ins = _stand_ins(found, embedding)
+    # The dictionary's own replacements win over those found here.
     found = replace(found, replacements={**stand_ins, **found.replacements})
     tokenizer = tokenizer_of_dictionaries(found, lowercase=True)
     config = {
@@ -140,6 +141,7 @@ def _check(found: Dictionaries, embedding: np.ndarray, scores: np.ndarray, folde
 def _stand_ins(found: Dictionaries, embedding: np.ndarray) -> dict[str, str]:
     """Characters that were never trained to usual forms of theirs that were."""
     characters = {word: index for index, word in enumerate(found.words) if len(word) == 1}
+    # A trained row leaves +-0.1 in some dimension; an untouched one cannot.
     trained = np.abs(embedding).max(axis=1) > INITIAL_RANGE
     known = {word for word, index in characters.items() if trained[index]}
     return {
@@ -151,6 +153,6 @@ def _stand_ins(found: Dictionaries, embedding: np.ndarray) -> dict[str, str]:
 
 
 def _forms(character: str) -> Sequence[str]:
-    """What a character may be read as, the best first."""
+    """The forms that may replace a character, the best first."""
     normal = unicodedata.normalize("NFKC", character)
     return [form for form in (_STAND_INS.get(character), normal, normal.lower()) if form and form != character]

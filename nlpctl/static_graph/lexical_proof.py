@@ -32,6 +32,7 @@ def prove_lexical(variables: Mapping[str, StaticVariable], network: paddle.nn.La
     old = run_lexical(arrays, sentences)
     ids = np.full((len(sentences), max(_LENGTHS)), network.config.pad_token_id, np.int64)
     for row, sentence in zip(ids, sentences, strict=True):
+        # The new network sees the sentences padded in one batch, the old operators unpadded: padding is tested too.
         row[: len(sentence)] = sentence
     network.eval()
     with paddle.no_grad():

@@ -1,4 +1,4 @@
-"""The map file that `--plan` writes: every match as a rule, everything open as a comment to be turned into one."""
+"""Writes the map file of `--plan`: each match as a rule, each open parameter as a commented-out rule."""
 
 from __future__ import annotations
 
@@ -41,6 +41,7 @@ def _by_candidate(report: ConversionReport) -> list[list[MatchedRow]]:
     """
     rules: dict[str, list[MatchedRow]] = {}
     for row in report.matched:
+        # JSON as key, because steps hold lists and dicts, which cannot be hashed.
         rules.setdefault(json.dumps([row.variables, row.steps, row.outputs]), []).append(row)
     return list(rules.values())
 

@@ -90,6 +90,7 @@ def found_by(rule: Rule, prefixes: Sequence[str], names: Iterable[str], encoder:
 
     `prefixes`: patterns of what may stand before the rule's names, the same before all of its names.
     """
+    # A dict keeps the source's order, which decides the order of the report.
     known = dict.fromkeys(names)
     first, others = rule.static[0], rule.static[1:]
     found = []
@@ -109,7 +110,7 @@ def found_by(rule: Rule, prefixes: Sequence[str], names: Iterable[str], encoder:
 
 
 class _Values:
-    """What the placeholders of a rule stand for in one place."""
+    """The values of the placeholders of a rule in one match."""
 
     def __init__(self, before: Sequence[str], groups: Sequence[str], words: Sequence[str]):
         self._before = before
@@ -214,4 +215,5 @@ def _plain(node: Node) -> Any:
     assert isinstance(node, ScalarNode)
     if node.is_null:
         return None
+    # YAML would read 1.0 or yes as other types; names in maps must stay text.
     return int(node.text) if node.plain and _INTEGER.fullmatch(node.text) else node.text

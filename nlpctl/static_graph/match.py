@@ -1,8 +1,8 @@
-"""Matching static variables to parameters, with the reason for each match.
+"""Matches static variables to parameters, with the reason for each match.
 
-One way after the other, each for what those before it left open: an explicit map, built-in maps, recorded names,
-the names of Paddle's counter, the place in the graph. Within one way two candidates for a parameter are an ambiguity,
-which is told and never decided.
+The methods are applied in order, each to the parameters left open: an explicit map, built-in maps, recorded names,
+names of Paddle's counter, the place in the graph. Two candidates of one method for a parameter are an ambiguity, which
+is reported and never resolved by a guess.
 """
 
 from __future__ import annotations
@@ -111,6 +111,7 @@ class Matcher:
 
     def use_map(self, name_map: NameMap) -> None:
         """Match by the rules of a map. UserError: a rule of the user's own map names what does not exist."""
+        # A user's rule may name any variable, also one in use; a built-in rule takes free ones only.
         names = self.variables if not name_map.built_in else self.free_variables
         how = f"built-in map {name_map.name}" if name_map.built_in else "map"
         candidates = []
@@ -152,6 +153,7 @@ class Matcher:
                     (parameter,), tuple(" + ".join(each.static) for each in found), f"{len(found)} candidates: {how}"
                 )
             elif found:
+                # By identity: a candidate that splits one variable is offered to several parameters, and runs once.
                 taken[id(found[0])] = found[0]
         for candidate in taken.values():
             self._take(candidate, strict)
@@ -184,13 +186,16 @@ class Matcher:
                 self._mismatches[parameter.name] = Mismatch(parameter, candidate, problem, found)
             else:
                 self._matches[parameter.name] = Match(parameter, arrays[index], dtype, candidate)
+        # Also after a mismatch: the variable is accounted for, and must not be offered to another parameter.
         self._used.update(candidate.static)
 
     def _arrays(self, candidate: Candidate, targets: Sequence[TargetParameter]) -> list[np.ndarray]:
         variables = [self.variables[name] for name in candidate.static]
+        # NumPy would widen silently, and bits of bfloat16 (uint16) would be joined with numbers.
         if len({variable.dtype for variable in variables}) > 1:
             types = listed(variable.dtype for variable in variables)
             raise UserError(f"the variables are of different types: {types}", candidate.where, "map them one by one")
+        # The array holds bits, which can be moved but not added.
         if candidate.steps and variables[0].dtype == BFLOAT16 and any(step.name == "add" for step in candidate.steps):
             raise UserError("bfloat16 cannot be added", candidate.where, "convert the source to float32 first")
         shapes = [parameter.shape for parameter in targets]
@@ -204,6 +209,7 @@ class Matcher:
             self.parameters,
             tuple(self._matches[each.name] for each in self.parameters if each.name in self._matches),
             tuple(self._mismatches.values()),
+            # One ambiguity may stand for several parameters; it is reported once.
             tuple({id(each): each for each in self._ambiguities.values()}.values()),
             tuple(self.open_parameters),
             tuple(unused),

@@ -1,4 +1,4 @@
-"""Writing the converted network as a model folder for all other commands."""
+"""Writes the converted network as a model folder that all other commands accept."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _MAX_SEQ_LENGTH = 128
 
 
 def card_of(conversion: Conversion) -> ModelCard | None:
-    """labels.json and task.json of the result; None if no task is known that it could do as it is.
+    """The card (labels.json, task.json) of the result; None if no known task fits.
 
     A head that is new, even in part, was not trained.
     """
@@ -36,6 +36,7 @@ def card_of(conversion: Conversion) -> ModelCard | None:
     if task.tags and not target.labels_known:  # LABEL_0 is no tag
         return None
     is_crf = type(conversion.network).__name__.endswith(CRF_SUFFIX)
+    # A static program does not say how its texts were cut; 128 is a safe length for most encoders.
     length = min(_MAX_SEQ_LENGTH, max_positions(conversion.network) or _MAX_SEQ_LENGTH)
     values: dict[str, Any] = {"task": task.name, "data": {"max_seq_length": length}}
     if is_crf:

@@ -1,4 +1,4 @@
-"""Matching by recorded names, and by the names of Paddle's counter."""
+"""Matches by recorded dygraph names, and by the names of Paddle's counter (linear_3.w_0)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ def by_recorded_name(matcher: Matcher) -> None:
 
 
 def _common_prefix(recorded: Mapping[str, str], matcher: Matcher) -> str:
-    """What stands before the names of all variables that the network knows; "" where they are known as they are."""
+    """The prefix of the recorded names; "" if the network knows the names without removing one."""
+    # One hit without a prefix is enough: a prefix would be common to all names.
     if any(name in matcher.by_name for name in recorded.values()):
         return ""
     parts = [name.split(".") for name in recorded.values()]
@@ -66,6 +67,7 @@ def by_counted_name(matcher: Matcher) -> None:
     for kind in sorted(ours.keys() & theirs.keys()):
         if not free.keys() & set(theirs[kind].entries.values()):
             continue
+        # Paddle numbers layers per process: a network built second has linear_74 where the first has linear_0.
         shift = theirs[kind].numbers[0] - ours[kind].numbers[0]
         pairs = _shifted(ours[kind], theirs[kind], shift)
         if pairs is None or not _agree(pairs, ours[kind], parameters, matcher):

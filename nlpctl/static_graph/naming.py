@@ -1,4 +1,4 @@
-"""Naming the tensors of a combined file, which stores them without names.
+"""Assigns names to the tensors of a combined file, which stores them without names.
 
 Paddle writes them sorted by name (`save_vars`, `save_inference_model` and `jit.save` alike), so the names come from
 the program, and the shapes and number types that the program declares prove that they are the right ones.
@@ -34,6 +34,7 @@ def name_tensors(
     for program in _with_union(programs):
         for names in _candidates(program):
             if misfit(program, dict(zip(names, tensors, strict=False))) is None and len(names) == len(tensors):
+                # Two programs with the same list of names are no conflict.
                 fitting.setdefault(names, program)
     if not fitting and info is not None and len(info.structured) == len(tensors):
         return _by_info(file, tensors, info, programs), None  # the program is that of one function among several
@@ -70,7 +71,7 @@ def _fits(declared: ProgramVariable, array: np.ndarray) -> bool:
 
 
 def _candidates(program: Program) -> Iterator[tuple[str, ...]]:
-    """What may have been saved: all (save_persistables), the parameters (save_params), all but optimizer state."""
+    """The possible lists of saved names: all (save_persistables), parameters (save_params), all but optimizer state."""
     everything = program.persistables
     yield everything
     yield tuple(name for name in everything if program.variables[name].is_parameter)

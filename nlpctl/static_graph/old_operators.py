@@ -1,7 +1,7 @@
-"""Running LAC like Paddle 1.x: with the operators lookup_table, mul, gru and crf_decoding, without padding.
+"""Runs LAC as Paddle 1.x did: with the operators lookup_table, mul, gru and crf_decoding, without padding.
 
-Nothing in Paddle's Python calls gru and crf_decoding any more, but 2.6 has them registered, so a static program that
-names them still runs. It is the proof that a converted LAC computes what the original did.
+Paddle's Python code no longer calls gru and crf_decoding, but 2.6 still registers them, so a static program with them
+runs. Its outputs verify a converted LAC.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ NEEDED = ("lookup_table", "mul", "elementwise_add", "concat", "gru", "crf_decodi
 
 
 class OldAnswer(NamedTuple):
-    """Of one sentence: hidden states [length, 2h], tag scores [length, tags], and the best path int64 [length]."""
+    """One sentence: hidden states [length, 2h], tag scores [length, tags], and the best path int64 [length]."""
 
     hidden: np.ndarray
     emissions: np.ndarray
@@ -49,6 +49,7 @@ def run_lexical(arrays: Mapping[str, np.ndarray], sentences: Sequence[Sequence[i
             outputs = _build(program.global_block(), arrays)
             for name, array in arrays.items():
                 scope.var(name).get_tensor().set(np.ascontiguousarray(array), place)
+            # LoD instead of padding: one row per word of all sentences, with the lengths beside it.
             fed = {"words": create_lod_tensor(ids, [lengths], place)}
             executor = paddle.static.Executor(place)
             found = executor.run(program, feed=fed, fetch_list=outputs, return_numpy=False)

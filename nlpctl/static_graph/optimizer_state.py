@@ -1,4 +1,4 @@
-"""Separating an optimizer's variables from a network's: `save_persistables` writes both to one folder."""
+"""Separates the variables of an optimizer from those of a network; `save_persistables` writes both to one folder."""
 
 from __future__ import annotations
 

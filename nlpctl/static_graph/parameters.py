@@ -1,4 +1,4 @@
-"""The parameters of a network to fill, each once, whatever its names."""
+"""The parameters of the target network, each once, with all of its names."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class TargetParameter:
 
     @property
     def size(self) -> int:
-        """How many numbers it holds."""
+        """The number of elements."""
         count = 1
         for length in self.shape:
             count *= length
@@ -52,6 +52,7 @@ class TargetParameter:
 
 def target_parameters(network: Any, prefix: str) -> list[TargetParameter]:
     """The parameters of `network` in its order. `prefix`: of its encoder, without the dot."""
+    # named() leaves buffers out, which files hold too.
     state = {**named(network), **network.state_dict()}
     names: dict[int, list[str]] = {}
     for name, value in state.items():

@@ -1,7 +1,6 @@
-"""The proof that a conversion is right: the static program and the dygraph network answer the same inputs alike.
+"""Verifies a conversion: runs the static program and the dygraph network on the same inputs and compares outputs.
 
-A program is a stranger's code: it runs in a separate process (run_program.py), and only operators that compute are
-run.
+A program is untrusted code. It runs in a separate process (run_program.py), restricted to operators that only compute.
 """
 
 from __future__ import annotations
@@ -149,7 +148,7 @@ def _meaning(feed: str) -> str | None:
 
 
 def _length(program: Program, known: Mapping[str, str]) -> int:
-    """Of the texts: as the program fixes it, else LENGTH."""
+    """The length of the texts: fixed by the program, else LENGTH."""
     lengths = [
         program.variables[feed].shape[1]
         for feed in known
@@ -159,15 +158,17 @@ def _length(program: Program, known: Mapping[str, str]) -> int:
 
 
 def _inputs(network: Any, meanings: Sequence[str], length: int) -> dict[str, np.ndarray]:
-    """Random texts. One of them is padded, unless the program wants to be told where: it may not mask as we do."""
+    """Random texts. One is padded, unless the program takes a mask or positions as inputs: it may mask differently."""
     config = network.config
     random = np.random.default_rng(_SEED)
     pad = config.pad_token_id or 0
     ids = random.integers(1, config.vocab_size, (ROWS, length), dtype=np.int64)
+    # Random ids must not pad in the middle of a text.
     ids[ids == pad] = 1 if pad != 1 else 2
     types = np.zeros_like(ids)
     if "type_vocab_size" in vars(config) and config.type_vocab_size > 1:
         types[1:, length // 2 :] = 1
+    # A program that is told its mask or positions from outside would read padding in its own way.
     if "attention_mask" not in meanings and "position_ids" not in meanings:
         ids[-1, length // 2 :] = pad
         types[-1] = 0
@@ -187,6 +188,7 @@ def _as_declared(array: np.ndarray, feed: str, program: Program) -> np.ndarray:
         return array
     if variable.dtype in ("float32", "int32", "int64"):
         array = array.astype(variable.dtype)
+    # Paddle 1.x's embedding wants a trailing axis of 1 on its ids.
     while array.ndim < len(variable.shape):
         array = array[..., None]
     return array
@@ -204,7 +206,7 @@ def _run_program(program: Program, source: StaticModel, plan: _Plan) -> dict[str
 
 
 def _other_epsilon(program: Program, network: Any) -> float | None:
-    """What the program's layer norms add to the variance, where they agree and the network's add something else.
+    """The epsilon of the program's layer norms, if they share one and the network's differs; else None.
 
     PaddleNLP's ERNIE and BERT add 1e-12, those of Paddle 1.x added 1e-5: no mistake in the parameters.
     """
@@ -221,6 +223,7 @@ def _layer_norms(network: Any, epsilon: float | None) -> Iterator[None]:
     """Inside, the layer norms of `network` have this epsilon; None: their own."""
     before = [(layer, layer._epsilon) for layer in _norms(network)]
     for layer, _ in before if epsilon is not None else ():
+        # 1e-12 against 1e-5 differs by more than TOLERANCE where a variance is small, with equal parameters.
         layer._epsilon = epsilon
     try:
         yield
@@ -259,6 +262,7 @@ def _compare(name: str, theirs: np.ndarray, ours: list[np.ndarray]) -> Compared 
     index = next((i for i, each in enumerate(ours) if each.shape == theirs.shape), None)
     if index is None or theirs.dtype.kind != "f":
         return None
+    # Each output of the network is compared once; two outputs of one shape are compared in their order.
     value = ours.pop(index)
     with np.errstate(over="ignore"):
         ways = {"": value, "softmax": _softmax(value), "sigmoid": 1 / (1 + np.exp(-value))}

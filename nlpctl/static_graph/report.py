@@ -1,4 +1,4 @@
-"""The conversion report: what became of every parameter and every variable, for programs and for people."""
+"""The conversion report on every parameter and variable, as JSON, Markdown and console lines."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nlpctl.names import and_more
 from nlpctl.static_graph.convert import Conversion
 from nlpctl.static_graph.match import Match
 from nlpctl.static_graph.proof import TOLERANCE, Proof
@@ -81,7 +82,7 @@ class ConversionReport:
 
     @property
     def ways(self) -> dict[str, int]:
-        """How the parameters were found: way to their number."""
+        """The number of matched parameters per method."""
         return dict(Counter(row.how for row in self.matched))
 
     @property
@@ -111,7 +112,7 @@ class ConversionReport:
             *(f"  {count} by {how}" for how, count in self.ways.items()),
         ]
         used = len({variable for row in self.matched for variable in row.variables})
-        unused = f"; without use: {_some([row.variable for row in self.unused])}" if self.unused else ""
+        unused = f"; without use: {and_more([row.variable for row in self.unused])}" if self.unused else ""
         lines.append(f"variables: {used} of {used + len(self.unused)} used{unused}")
         if self.optimizer:
             lines.append(f"variables of an optimizer, left out: {len(self.optimizer)}")
@@ -219,7 +220,7 @@ def _matched_cells(rows: Sequence[MatchedRow]) -> list[tuple[str, ...]]:
 
 
 def _open_cells(rows: Sequence[OpenRow]) -> list[tuple[str, ...]]:
-    return [(row.parameter, shape_text(row.shape), row.reason, _some(row.candidates)) for row in rows]
+    return [(row.parameter, shape_text(row.shape), row.reason, and_more(row.candidates)) for row in rows]
 
 
 def markdown(report: ConversionReport) -> str:
@@ -241,7 +242,3 @@ def _table(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
 
 def _step_text(step: Any) -> str:
     return step if isinstance(step, str) else "".join(f"{name} {value}" for name, value in step.items())
-
-
-def _some(names: Sequence[str], count: int = 4) -> str:
-    return ", ".join(names[:count]) + (f" and {len(names) - count} more" if len(names) > count else "")

@@ -1,7 +1,7 @@
-"""Matching by the place in the graph: the n-th parameter of a role and shape is the n-th of the other graph's.
+"""Matches by position in the graph: the n-th parameters of a role and shape in both graphs belong together.
 
-Only where there is an order: where each of them depends on the one before, or both graphs were made by the same code.
-Where the graphs differ as a whole, in their heads or poolers, only in the encoder, which comes first in both.
+This requires a unique order: each parameter depends on the one before, or both graphs come from the same code. If the
+graphs differ (in heads or poolers), only the encoder is matched, which comes first in both.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ def by_place(matcher: Matcher, program: Program, network: Any) -> None:
     theirs = forward_part(program.operators)
     ours = forward_part(traced.operators)
     if program.fetches:
+        # Both are cut to what their outputs need: an exported graph lacks parts that dygraph computes and drops.
         theirs, ours = needed_for(theirs, program.fetches), needed_for(ours, traced.outputs)
     parameters = {parameter.internal: parameter for parameter in matcher.parameters}
     in_source = places(theirs, {name: variable.shape for name, variable in matcher.variables.items()})

@@ -1,8 +1,8 @@
-"""Running a stranger's program in a separate process, with limits on its time and memory.
+"""Runs an untrusted program in a separate process, with limits on time and memory.
 
-Paddle's executor trusts a program: one that loops for ever, fills a terabyte or reads past an array takes the process
-along that runs it. `main` is that process: it gets a folder with the program and its arrays, and leaves the outputs
-there.
+Paddle's executor trusts its programs. An endless loop, an allocation of a terabyte or an access out of bounds
+would end the process that runs it. `main` runs in that process: it reads a folder with the program and its arrays, and
+writes the outputs there.
 """
 
 from __future__ import annotations
@@ -56,6 +56,7 @@ def run_program(
         answer = run_python("-c", code, environ={"PYTHONSAFEPATH": "1"}, seconds=seconds)
         if answer.failure:
             raise CannotRun(f"the process that ran it failed: {answer.failure[:200]}")
+        # The last line only: operators and libraries may print before it.
         reason = json.loads(answer.output.splitlines()[-1])
         if reason:
             raise CannotRun(reason)
@@ -99,8 +100,10 @@ def _limit(memory: int) -> None:
         import resource
     except ImportError:
         return
+    # RLIMIT_AS counts address space, of which Paddle and its libraries map several GB before any tensor.
     pages = int(Path("/proc/self/statm").read_text().split()[0]) if Path("/proc/self/statm").exists() else 0
     resource.setrlimit(resource.RLIMIT_AS, (memory + pages * resource.getpagesize(),) * 2)
+    # A crash here is expected of damaged programs; a core file of gigabytes is not wanted.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
@@ -114,6 +117,7 @@ def _execute(folder: Path, job: Mapping[str, Any]) -> list[Any]:
         block.var(feed).stop_gradient = True
     fetches = [block.var(name) for name in job["fetches"]]
     if job["prune"]:
+        # clone(for_test=True) also switches dropout and batch norm to inference.
         graph = graph.clone(for_test=True)._prune(fetches)
     _check_operators(graph)
     scope, place = paddle.static.Scope(), paddle.CPUPlace()
@@ -124,7 +128,7 @@ def _execute(folder: Path, job: Mapping[str, Any]) -> list[Any]:
 
 
 def _check_operators(graph: Any) -> None:
-    """Of all blocks: everything in the graph runs, whether the outputs need it or not."""
+    """Checks all blocks, since everything in the graph runs, needed or not. Raises CannotRun."""
     unknown = sorted({op.type for block in graph.blocks for op in block.ops} - OPERATORS - {"feed", "fetch"})
     if unknown:
         raise CannotRun(f"it has operators that nlpctl does not run: {', '.join(unknown)}")

@@ -1,4 +1,4 @@
-"""What a file is, told by its first bytes."""
+"""Recognises the kind of a file by its first bytes."""
 
 from __future__ import annotations
 
@@ -24,6 +24,7 @@ def kind_of(file: Path) -> Kind:
     with file.open("rb") as stream:
         head = stream.read(512)
     size = file.stat().st_size
+    # The opcode PROTO with protocol 2 to 5; Paddle never wrote protocols 0 and 1.
     if head[:1] == b"\x80" and head[1:2] in (b"\2", b"\3", b"\4", b"\5"):
         return Kind.PICKLE
     if head.startswith(b"\x93NUMPY"):

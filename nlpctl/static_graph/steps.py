@@ -1,6 +1,6 @@
-"""The steps of a name map: what is done to the arrays of static variables before they are parameters.
+"""The steps of a name map, which transform the arrays of static variables into parameters.
 
-A step takes a list of arrays and gives one: most change each array, some join all into one, `split` cuts each.
+A step maps a list of arrays to a list: most change each array, some join all into one, `split` cuts each.
 """
 
 from __future__ import annotations

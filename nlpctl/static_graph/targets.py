@@ -1,4 +1,4 @@
-"""The network that a static source is to become: found from a model folder, a config, a name or a class.
+"""The target network of a conversion, given as a model folder, a config, a model name or a class.
 
 Nothing is downloaded: of a hub name only the config that PaddleNLP carries, and the tokenizer if it is in the cache.
 """
@@ -18,7 +18,7 @@ from nlpctl.layout import MANIFEST, TASK
 from nlpctl.models.crf import CRF_SUFFIX, with_crf
 from nlpctl.models.families import Family, Head, family_of_config, family_of_hub_name, known_hub_names
 from nlpctl.models.folder import COPIED, ModelCard, read_card
-from nlpctl.models.load import config_labels
+from nlpctl.models.head_labels import are_names, config_labels, numbered
 from nlpctl.models.network import build_network, make_config
 from nlpctl.models.source import VOCABULARY_FILES, read_config, resolve_source, weights_file
 from nlpctl.models.tokenizer import agree_on_inputs, check_vocabulary, load_tokenizer
@@ -75,7 +75,7 @@ def target_folder(to: str) -> Path | None:
 
 
 def find_target(to: str, class_name: str | None, own: Recipe | None = None) -> Target:
-    """What `to` names: a model folder or run, a config file, a built-in model of PaddleNLP, or a class.
+    """The target named `to`: a model folder or run, a config file, a built-in model of PaddleNLP, or a class.
 
     `class_name`: the class to build, where it is another one than the config says. `own`: the recipe of the
     `target_folder` of `to`, where it has one. UserError: there is no such thing.
@@ -107,7 +107,7 @@ def family_of_class(name: str, where: str) -> Family:
 
 
 def head_of_class(name: str, family: Family, where: str) -> Head:
-    """What the class `name` puts on the encoder of its family. UserError: the class is of another family."""
+    """The head that the class `name` puts on its encoder. UserError: the class is of another family."""
     stem = name.removesuffix(CRF_SUFFIX)
     kind = stem.removeprefix(family.name).removeprefix("For")
     if not stem.startswith(family.name) or not family.has(kind):
@@ -127,8 +127,8 @@ def _of_config(to: str, values: Mapping[str, Any], class_name: str | None, token
     family = family_of_config(values, where)
     written = class_name or (values.get("architectures") or [values.get("init_class")])[0]
     head = head_of_class(written or f"{family.name}Model", family, "--class" if class_name else where)
-    labels = (config_labels(values) or _numbered(2)) if head.labelled else ()
-    return Target(to, family, head, values, labels, _are_names(labels), tokenizer)
+    labels = (config_labels(values) or numbered(2)) if head.labelled else ()
+    return Target(to, family, head, values, labels, are_names(labels), tokenizer)
 
 
 def _of_folder(to: str, folder: Path, class_name: str | None, own: Recipe | None) -> Target:
@@ -163,9 +163,11 @@ def _config_of_file(path: Path, class_name: str | None) -> dict[str, Any]:
         values["model_type"] = match[1]
     if "sent_type_vocab_size" in values:
         values["type_vocab_size"] = values.pop("sent_type_vocab_size")
+    # ERNIE 2.0 and later add a task embedding, which PaddleNLP builds only if use_task_id is set.
     if values.get("task_type_vocab_size"):
         values.setdefault("use_task_id", True)
     if not named and "hidden_size" in values:
+        # Configs of Paddle 1.x leave it out; the code had 4 x hidden_size built in.
         values.setdefault("intermediate_size", 4 * values["hidden_size"])
     return values
 
@@ -176,11 +178,3 @@ def _cached_tokenizer(name: str, family: Family) -> Any | None:
 
     folder = Path(MODEL_HOME) / name
     return load_tokenizer(folder, family) if any((folder / file).is_file() for file in VOCABULARY_FILES) else None
-
-
-def _numbered(count: int) -> tuple[str, ...]:
-    return tuple(f"LABEL_{index}" for index in range(count))
-
-
-def _are_names(labels: tuple[str, ...]) -> bool:
-    return bool(labels) and labels != _numbered(len(labels))

@@ -1,4 +1,4 @@
-"""The graph of a dygraph network, in the form in which static programs are read."""
+"""The static graph of a dygraph network, in the same form as static programs that are read."""
 
 from __future__ import annotations
 
@@ -47,6 +47,7 @@ def trace(network: Any) -> Traced:
     specs: Sequence[Any] = [InputSpec([None, None], "int64", name) for name in input_names(network)]
     network.eval()
     try:
+        # full_graph: otherwise Paddle may fall back to running parts of the network in Python, outside the graph.
         static = paddle.jit.to_static(network.forward, input_spec=specs, full_graph=True)
         program = static.concrete_program
     except Exception as error:  # Paddle's translation raises nearly anything

@@ -1,7 +1,7 @@
-"""Reading a static-graph source: which layout it has is told by what is in its files, not by their names.
+"""Reads a static-graph source. The layout is recognised by the content of the files, not by their names.
 
-The story of `read_static`: gather the files that belong to the source, sort them by kind, and read the one set of
-parameters among them with what lies next to it, a program or the notes of `jit.save`.
+`read_static` collects the files of the source, groups them by kind, and reads their one set of parameters with its
+program or the notes of `jit.save`.
 """
 
 from __future__ import annotations
@@ -42,6 +42,7 @@ def read_static(source: Path) -> StaticModel:
 
 def _read_archive(archive: Path) -> StaticModel:
     with tempfile.TemporaryDirectory(prefix="nlpctl-", ignore_cleanup_errors=True) as name:
+        # Resolved, since /tmp may be a link and messages are renamed by this prefix.
         folder = Path(name).resolve()
         with _named_after(archive, folder):
             unpack(archive, folder)

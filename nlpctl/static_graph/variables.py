@@ -1,4 +1,4 @@
-"""What a static-graph source holds: named arrays, and the program that uses them if there is one."""
+"""The content of a static-graph source: named arrays, and optionally the program that uses them."""
 
 from __future__ import annotations
 

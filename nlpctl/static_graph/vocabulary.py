@@ -1,4 +1,4 @@
-"""A tokenizer from a vocabulary file, also one of Paddle 1.x, whose lines are `token<TAB>id`."""
+"""Builds a tokenizer from a vocabulary file, including those of Paddle 1.x with lines `token<TAB>id`."""
 
 from __future__ import annotations
 
@@ -34,6 +34,7 @@ def _tokens(path: Path) -> list[str]:
     tokens = []
     for number, (where, line) in enumerate(read_lines(path, "vocabulary")):
         token, tab, index = line.partition("\t")
+        # vocab.txt has no ids: the line number is the id, so unsorted entries would change meaning.
         if tab and index.strip() != str(number):
             raise UserError(f"the id {index.strip()!r} stands where {number} is expected", where, "sort it by id")
         tokens.append(token)

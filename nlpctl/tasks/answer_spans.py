@@ -1,4 +1,4 @@
-"""From start and end scores per token to answers: the candidates of each window, then the best of all windows."""
+"""Decodes start and end logits into answers: candidates of each window, then the best of all windows."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from nlpctl.data.question_features import NULL_POSITION, Window
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """context[start:end] with the sum of its two logits; None, None: no answer."""
+    """The answer context[start:end] with its score, the sum of two logits. None, None: no answer."""
 
     start: int | None
     end: int | None
@@ -42,7 +42,7 @@ class WindowScores:
 def window_scores(
     window: Window, start_logits: np.ndarray, end_logits: np.ndarray, n_best: int, longest: int
 ) -> WindowScores:
-    """The best of one window. Logits are [length] of its row, `longest` the most pieces an answer may have."""
+    """The best candidates of one window. Logits are [length]; `longest`: the maximum answer length in pieces."""
     places = window.context.spans[window.begin : window.end]
     row = slice(window.row_start, window.row_start + len(places))
     starts, ends = start_logits[row].astype(np.float32), end_logits[row].astype(np.float32)
@@ -70,9 +70,11 @@ def _best_spans(starts: np.ndarray, ends: np.ndarray, count: int, longest: int) 
     width = min(longest, len(starts))
     if width == 0:
         return np.empty((0, 2), np.int32), np.empty(0, np.float32)
+    # -inf behind the end gives every start the same number of candidate ends, so that one array holds all pairs.
     padded = np.concatenate([ends, np.full(width - 1, -np.inf, np.float32)])
     sums = (starts[:, None] + np.lib.stride_tricks.sliding_window_view(padded, width)).ravel()
     chosen = _highest(sums, count)
+    # A short window may have fewer pairs than `count`; the rest are the -inf from above.
     chosen = chosen[np.isfinite(sums[chosen])]
     first, more = np.divmod(chosen, width)
     return np.stack([first, first + more], axis=1).astype(np.int32), sums[chosen]
@@ -100,7 +102,10 @@ def best_answers(
     """
     found: dict[tuple[int, int], float] = {}
     for place, score in _all_places(windows, longest):
+        # Overlapping windows score the same answer in different contexts; the most certain one counts, as in BERT's
+        # script.
         found[place] = max(score, found.get(place, score))
+    # Ties go to the earlier answer, so that the order does not depend on the order of windows.
     ranked = sorted(found.items(), key=lambda item: (-item[1], item[0]))[:n_best]
     answers = [Candidate(start, end, score) for (start, end), score in ranked]
     if null_threshold is None:
@@ -135,6 +140,7 @@ def _joined(windows: Sequence[WindowScores], longest: int) -> Iterator[tuple[tup
         np.searchsorted([window.begin for window in windows], firsts[:, 0], side="right") - 1
     ]
     length = lasts[None, :, 0] - firsts[:, None, 0]
+    # The last condition drops what one window holds whole: its own score for the pair is a joint one.
     wanted = (length >= 0) & (length < longest) & (lasts[None, :, 0] >= reaches[:, None])
     for i, j in zip(*np.nonzero(wanted), strict=True):
         yield (int(firsts[i, 1]), int(lasts[j, 1])), float(first_scores[i] + last_scores[j])
@@ -144,6 +150,7 @@ def probabilities(candidates: Sequence[Candidate]) -> list[float]:
     """Softmax of the scores: the probabilities of the candidates."""
     if not candidates:
         return []
+    # float64, and relative to the largest: exp of a logit beyond 709 overflows.
     scores = np.array([candidate.score for candidate in candidates], np.float64)
     shares = np.exp(scores - scores.max())
     return (shares / shares.sum()).tolist()

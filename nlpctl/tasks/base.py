@@ -1,7 +1,7 @@
-"""The interface of tasks. To add a task, add a module here and its description in config/tasks.
+"""The interface of tasks. A new task is a module here and a description in config/tasks.
 
-    example --features--> what fits the window --collator--> batch --network--> outputs
-    outputs --predictions--> one per feature --answer, report--> the answer to an example, the scores of a split
+    example --features--> features that fit the window --collator--> batch --network--> outputs
+    outputs --predictions--> one per feature --answer, report--> answer of an example, scores of a split
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,9 @@ from nlpctl.data.collate import Batch
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.places import FeatureList
 from nlpctl.data.text_encoder import TextEncoder
+from nlpctl.errors import UserError
 from nlpctl.models.families import Head
+from nlpctl.models.head_labels import wanted_labels
 from nlpctl.models.load import LoadedModel, load_to_train, load_trained
 from nlpctl.tasks.mistakes import Mistake
 
@@ -30,9 +33,9 @@ Texts = Callable[[], Iterable[str]]
 
 
 class Task(ABC):
-    """One kind of problem: how examples become batches, outputs become a loss, scores and answers.
+    """One kind of problem: converts examples to batches, and outputs to a loss, scores and answers.
 
-    A network is called with the entries of a batch that are not in `label_names`; its outputs are a tuple.
+    The network is called with the entries of a batch that are not in `label_names`. Its outputs are a tuple.
     """
 
     label_names: tuple[str, ...] = ("labels",)  # the entries of a batch that the network does not take
@@ -69,18 +72,37 @@ class Task(ABC):
         """The head that the task puts on the encoder."""
 
     def build_model(self, texts: Texts | None) -> LoadedModel:
-        """The network to train, as recipe.model says. `texts` gives the training text, for a vocabulary."""
+        """The network to train, by recipe.model. `texts` returns the training texts, to build a vocabulary from."""
         recipe = self.recipe
-        head, seed = self.head(recipe), recipe.training.seed
+        head, seed = self.built_head(recipe), recipe.training.seed
         return load_to_train(recipe.model, head, self.labels.names, vocabulary_texts=texts, seed=seed)
 
     @classmethod
     def load_trained(cls, recipe: Recipe, source: str | Path) -> LoadedModel:
-        """A trained network from a model folder or the hub; UserError when its head was never trained."""
-        return load_trained(source, cls.head(recipe))
+        """A trained network from a model folder or the hub; UserError when its head was never trained.
+
+        Labels of a model that is not nlpctl's are those that the recipe gives (models/head_labels.py).
+        """
+        return load_trained(source, cls.built_head(recipe), lambda own: wanted_labels(recipe, own, str(source)))
+
+    @classmethod
+    def built_head(cls, recipe: Recipe) -> Head:
+        """The head, or the class of the user's own in its place. UserError: the task needs a head of its own."""
+        head, own = cls.head(recipe), recipe.model.network
+        if own is not None and head.adapt is not None:
+            message = f"{recipe.task} puts a head of its own on an encoder, so {own} cannot take its place"
+            raise UserError(message, recipe.where("model.network"), "remove model.network")
+        return head if own is None else replace(head, own=own)
 
     def see_training(self, examples: Sequence[Any]) -> None:
         """Collect statistics of the training examples for the loss; called before training, never for a stream."""
+        return None
+
+    def constant_loss(self, examples: Sequence[Any]) -> float | None:
+        """The loss of the best answer that is the same for every example; None: unknown.
+
+        A network that costs as much has learned nothing from the texts.
+        """
         return None
 
     def complete(self, network: paddle.nn.Layer, encoder: TextEncoder) -> None:
@@ -139,12 +161,12 @@ class Task(ABC):
         inputs: Mapping[str, paddle.Tensor],
         labels: Mapping[str, paddle.Tensor],
     ) -> paddle.Tensor:
-        """`loss` of one training batch; what distils overrides it. `run`: the network as the Trainer wraps it."""
+        """The scalar loss of a training batch; distillation overrides it. `run`: the network in its Trainer wrapper."""
         return self.loss(network, as_tuple(run(**inputs)), labels)
 
     @abstractmethod
     def predictions(self, outputs: tuple[np.ndarray, ...], features: Sequence[Any]) -> list[Any]:
-        """The prediction for each feature, without padding; small, since a whole split is held in memory."""
+        """One prediction per feature, without padding. Keep it small: those of a whole split are held in memory."""
 
     @abstractmethod
     def report(self, examples: Sequence[Any], predictions: Sequence[Sequence[Any]]) -> dict[str, Any]:
@@ -162,7 +184,7 @@ class Task(ABC):
         """The JSON-ready answer to one example."""
 
     def answers(self, examples: Sequence[Any], predictions: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
-        """`answer` for every example; for tasks that are faster with many at a time."""
+        """The answer to every example. Tasks that are faster on many examples at once override it."""
         return [self.answer(example, parts) for example, parts in zip(examples, predictions, strict=True)]
 
     def decision(self, example: Any, predictions: Sequence[Any]) -> Any:
@@ -170,15 +192,15 @@ class Task(ABC):
         return without_scores(self.answer(example, predictions))
 
     def decisions(self, examples: Sequence[Any], predictions: Sequence[Sequence[Any]]) -> list[Any]:
-        """`decision` of every example; for tasks where an answer decides something only beside others."""
+        """The decision of every example. Tasks whose decisions depend on other examples override it."""
         return [self.decision(example, parts) for example, parts in zip(examples, predictions, strict=True)]
 
     def scored_outputs(self, run: Callable[[Batch], tuple[np.ndarray, ...]], batch: Batch) -> tuple[np.ndarray, ...]:
-        """The outputs for a labelled batch, of an engine that takes what batches without labels hold."""
+        """The outputs for a labelled batch, from an engine whose inputs are those of batches without labels."""
         return run({name: array for name, array in batch.items() if name not in self.label_names})
 
     def tune(self, examples: Sequence[Any], predictions: Sequence[Sequence[Any]]) -> tuple[float, ...] | None:
-        """Thresholds per label that score best on the dev examples, kept with the model; None: the task has none."""
+        """The thresholds per label with the best score on the dev examples; None for tasks without thresholds."""
         return None
 
     def tuned(self, examples: Sequence[Any], predictions: Sequence[Sequence[Any]]) -> Task:
@@ -198,7 +220,8 @@ def make_task(recipe: Recipe, labels: LabelSet, thresholds: tuple[float, ...] | 
 
 
 def as_tuple(outputs: paddle.Tensor | tuple[paddle.Tensor, ...]) -> tuple[paddle.Tensor, ...]:
-    """A network's outputs as a tuple, also where it returns one tensor."""
+    """The outputs of a network as a tuple, even if it returns a single tensor."""
+    # PaddleNLP's classifiers return a bare tensor, its encoders a tuple, a static graph a list.
     return tuple(outputs) if isinstance(outputs, tuple | list) else (outputs,)
 
 

@@ -14,7 +14,6 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import paddle
-import paddle.nn.functional as F
 
 from nlpctl import console
 from nlpctl.config.schema import Recipe
@@ -69,7 +68,7 @@ class ContrastiveClassification(SequenceClassification):
         """Of rows, the cross entropy of their labels; of pairs, `cosine_loss`."""
         if batch["labels"].ndim == 1:
             return super().loss(network, outputs, batch)
-        return cosine_loss(*outputs, batch["labels"])
+        return cosine_loss(paddle.concat(outputs), batch["labels"].T.flatten())
 
     def complete(self, network: paddle.nn.Layer, encoder: TextEncoder) -> None:
         """Fit the linear layer to the vectors of the training rows."""
@@ -95,7 +94,7 @@ class ContrastiveClassification(SequenceClassification):
 
 
 class RowPairCollator(Collator):
-    """Rows as in sequence classification; of pairs both texts, each padded apart, and labels int64 [pairs, 2]."""
+    """Rows as in sequence classification; of pairs both texts, each padded apart, and their labels int64 [pairs, 2]."""
 
     def encodings(self, examples: Sequence[TextExample | RowPair]) -> list[Encoding]:
         return super().encodings([row.first if isinstance(row, RowPair) else row for row in examples])
@@ -110,13 +109,23 @@ class RowPairCollator(Collator):
         return batch
 
 
-def cosine_loss(first: paddle.Tensor, second: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tensor:
-    """The mean squared distance of the cosines of pairs to 1 for equal and 0 for different labels.
+def cosine_loss(vectors: paddle.Tensor, labels: paddle.Tensor) -> paddle.Tensor:
+    """The mean squared distance of cosines to 1 for texts of equal and 0 for texts of different labels.
 
-    `first`, `second`: unit vectors float32 [pairs, width]; `labels`: int64 [pairs, 2].
+    All pairs of texts of the batch count, those with equal labels as much as those with different ones. `vectors`: unit
+    vectors float32 [texts, width]; `labels`: int64 [texts].
     """
-    equal = (labels[:, 0] == labels[:, 1]).astype("float32")
-    return F.mse_loss((first * second).sum(-1), equal)
+    with paddle.amp.auto_cast(enable=False):
+        cosines = paddle.matmul(vectors, vectors, transpose_y=True)
+    equal = (labels.unsqueeze(0) == labels.unsqueeze(1)).astype("float32")
+    other = 1 - paddle.eye(len(labels))  # than itself
+    squares = (cosines - equal) ** 2
+    return (_mean(squares, equal * other) + _mean(squares, 1 - equal)) / 2
+
+
+def _mean(values: paddle.Tensor, counted: paddle.Tensor) -> paddle.Tensor:
+    """The mean of the values where `counted` is 1, not 0; 0 if it is 1 nowhere."""
+    return (values * counted).sum() / counted.sum().clip(min=1.0)
 
 
 def logistic_regression(

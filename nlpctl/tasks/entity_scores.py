@@ -1,4 +1,4 @@
-"""Scores of entities: an entity counts as found when its type and both its ends are right, as in seqeval."""
+"""Entity-level scores: an entity is correct if its type and both boundaries match exactly, as in seqeval."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from nlpctl.data.tag_scheme import Span
 def entity_report(gold: Sequence[Sequence[Span]], predicted: Sequence[Sequence[Span]]) -> dict[str, Any]:
     """Precision, recall and F1 over all entities (micro), averaged over types (macro, weighted), and per type.
 
-    gold[i] and predicted[i] are the entities of sentence i. Types are those that occur on either side;
-    what has nothing to divide by is 0. Equal to seqeval's default mode with zero_division=0.
+    gold[i] and predicted[i] are the entities of sentence i. Types are those that occur in either. A ratio with
+    denominator 0 is 0. Equal to seqeval's default mode with zero_division=0.
     """
     expected: Counter[str] = Counter()
     found: Counter[str] = Counter()

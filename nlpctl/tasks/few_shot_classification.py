@@ -1,4 +1,4 @@
-"""Few-shot classification: the task is phrased as a sentence with a mask, which the language model can already fill."""
+"""Few-shot classification by prompting: a language model fills the mask of a template with the word of a label."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from nlpctl.tasks.sequence_classification import SequenceClassification
 
 
 class FewShotClassification(SequenceClassification):
-    """Loss, scores and answers are those of sequence classification; the logits are those of the labels' words."""
+    """Sequence classification whose logits [batch, labels] are those of the label words at the mask."""
 
     shortens = False
 

@@ -1,4 +1,4 @@
-"""Lexical analysis: a text cut into words, each with its part of speech or type of entity, by tagging characters."""
+"""Lexical analysis: word segmentation with parts of speech and entity types, by tagging characters."""
 
 from __future__ import annotations
 
@@ -19,20 +19,21 @@ class LexicalAnalysis(TokenClassification):
     def answer(self, example: TaggedExample, predictions: Sequence[np.ndarray]) -> dict[str, Any]:
         """Words in order, with character offsets into the text: text[start:end] is the word.
 
-        Nothing is left out but white space and invisible characters between words. What no tagged word covers
-        is a word with the tag O, up to the next tagged word or such a gap; in a tag set of bare marks (pure
-        segmentation) the others have the tag null.
+        Words cover the whole text except white space and invisible characters between them. A stretch outside tagged
+        words becomes a word with the tag O. With a tag set of bare marks (pure segmentation), tagged words have the
+        tag null. A word that is a term of decode.terms also has the term's id and link.
         """
         words = with_outside(self._entities(example, np.concatenate(predictions)), example)
         return {
             "words": [
                 {
-                    "text": example.text[start:end],
-                    "tag": None if tag == UNTYPED else tag,
-                    "start": start,
-                    "end": end,
+                    "text": example.text[word.start : word.end],
+                    "tag": None if word.type == UNTYPED else word.type,
+                    "start": word.start,
+                    "end": word.end,
                 }
-                for tag, start, end in words
+                | self._known(example.text, word)
+                for word in words
             ]
         }
 

@@ -22,6 +22,7 @@ def class_losses(
     (1 - p_y)^gamma (Lin et al., 2017, equation 4) and, for two classes, by alpha for the second and 1 - alpha
     for the first (equation 5); `weights` multiply by that of the class. Not divided by the sum of the weights.
     """
+    # float32 under autocast too: log of a float16 probability below 6e-8 is -inf.
     log_p = F.log_softmax(logits.astype("float32"), axis=-1)
     own = paddle.take_along_axis(log_p, labels.unsqueeze(-1), axis=-1).squeeze(-1)
     losses = -own
@@ -42,7 +43,9 @@ def label_losses(
     p = sigmoid(logits); `weights` are those of the labels where they are given to a row.
     """
     logits = logits.astype("float32")
+    # Each label is a decision between two, so half of the smoothing goes to either side.
     target = labels * (1 - loss.label_smoothing) + loss.label_smoothing / 2
+    # The form with logits is stable; log(sigmoid(x)) underflows for x below -100 in float32.
     losses = F.binary_cross_entropy_with_logits(logits, target, reduction="none")
     if loss.focal_gamma is not None:
         p = F.sigmoid(logits)

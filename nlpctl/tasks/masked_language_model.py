@@ -31,7 +31,7 @@ EVALUATION_SEED = 20190703  # masks of an evaluation depend on this and on the r
 
 
 class Guessed(NamedTuple):
-    """The losses on the hidden tokens of a window: their cross-entropy in nats, added up, and counts."""
+    """The figures of a window's masked tokens: summed cross-entropy in nats, correct guesses, number of tokens."""
 
     loss: float
     right: int
@@ -92,6 +92,7 @@ class MaskedLanguageModel(Task):
         shown = {name: array for name, array in batch.items() if name != "word_ids"}
         hidden, positions, targets = [], [], []
         for ids, words in zip(batch["input_ids"], batch["word_ids"], strict=True):
+            # Training draws new masks in every epoch; an evaluation must not depend on the batch a row is in.
             chance = generator if generator is not None else _chance_of(ids[words != NO_WORD])
             masked, places = mask_words(
                 ids, words, chance, self.recipe.masking.probability, self.tokenizer.mask_token_id, self._other_ids
@@ -99,6 +100,7 @@ class MaskedLanguageModel(Task):
             hidden.append(masked)
             positions.append(places)
             targets.append(ids[places])
+        # At least one column, because the network cannot score an empty list of positions.
         most = max(1, *map(len, positions))
         shown["input_ids"] = np.stack(hidden)
         shown["masked_positions"] = padded(positions, most, 0)
@@ -107,7 +109,7 @@ class MaskedLanguageModel(Task):
 
     @functools.cached_property
     def _other_ids(self) -> np.ndarray:
-        """What a token may be replaced by: everything in the vocabulary but the special tokens."""
+        """Candidate ids for random replacement: the vocabulary without special tokens."""
         return np.setdiff1d(np.arange(len(self.tokenizer)), self.tokenizer.all_special_ids)
 
     # -- from outputs to answers -------------------------------------------------------------
@@ -123,6 +125,7 @@ class MaskedLanguageModel(Task):
         if len(outputs) == 2:
             probabilities, ids = outputs
             return [Filled(probabilities[i, : len(f.masks)], ids[i, : len(f.masks)]) for i, f in enumerate(features)]
+        # Summed in float64: an evaluation adds up millions of losses.
         sums = [output.astype(np.float64).sum(-1) for output in outputs]
         return [Guessed(float(loss), int(right), int(tokens)) for loss, right, tokens in zip(*sums, strict=True)]
 
@@ -192,5 +195,5 @@ class WindowCollator(Collator):
 
 
 def _chance_of(ids: np.ndarray) -> np.random.Generator:
-    """The randomness of an evaluation: the same for the same text, in whatever batch it comes."""
+    """The generator of an evaluation. It depends on the text alone, not on its batch."""
     return np.random.default_rng([EVALUATION_SEED, crc32(ids.tobytes())])

@@ -34,7 +34,7 @@ class MultiLabelClassification(SequenceClassification):
     independent = True
 
     def _check_labels(self) -> None:
-        """Every label is a decision between two: any number of them will do."""
+        """Any number of labels is valid, since each is a binary decision."""
 
     def collator(self, encoder: TextEncoder, *, labelled: bool) -> Callable[[Sequence[MultiLabelExample]], Batch]:
         return MultiLabelCollator(encoder, self.data.max_seq_length, len(self.labels), labelled)
@@ -43,6 +43,11 @@ class MultiLabelClassification(SequenceClassification):
         self, network: paddle.nn.Layer, outputs: tuple[paddle.Tensor, ...], batch: Mapping[str, paddle.Tensor]
     ) -> paddle.Tensor:
         return label_losses(outputs[0], batch["labels"], self.recipe.loss, self.weights).mean()
+
+    def _entropy(self, shares: np.ndarray) -> float:
+        with_it = shares if self.weights is None else shares * np.asarray(self.weights)
+        p = np.clip(with_it / (with_it + 1 - shares), 1e-300, 1 - 1e-15)
+        return float(-(with_it * np.log(p) + (1 - shares) * np.log(1 - p)).mean())
 
     def _label_counts(self, examples: Sequence[MultiLabelExample]) -> Sequence[int]:
         return gold_array(examples, len(self.labels)).sum(0).tolist()

@@ -28,12 +28,13 @@ def tuned_thresholds(
 ) -> tuple[float, ...]:
     """Per label the threshold with the best F1; `default` for a label that never occurs in `gold`.
 
-    Lower levels are tuned first: what they give is given to their ancestors too, whose thresholds decide
-    about the other rows only.
+    Lower levels are tuned first: a predicted label implies its ancestors, so the thresholds of these decide about the
+    other rows only.
     """
     thresholds = [default] * len(names)
     implied = np.zeros(gold.shape, bool)
     above = ancestor_ids(names)
+    # Deepest first: a child's threshold decides which rows its ancestors get, whatever their own thresholds are.
     for label in sorted(range(len(names)), key=lambda i: -depth(names[i])):
         thresholds[label] = best_threshold(probabilities[:, label], gold[:, label], implied[:, label], default)
         given = implied[:, label] | (probabilities[:, label] >= thresholds[label])
@@ -43,16 +44,17 @@ def tuned_thresholds(
 
 
 def best_threshold(probabilities: np.ndarray, gold: np.ndarray, implied: np.ndarray, default: float) -> float:
-    """The threshold with the best F1 of one label, halfway between two probabilities; of equals the one next to
-    `default`, which is taken where no row has the label.
+    """The threshold of one label with the best F1, halfway between two probabilities; of ties the nearest to `default`.
 
-    All are [rows]; where `implied` holds, the label is given whatever the threshold.
+    All arrays are [rows]. Rows with `implied` get the label whatever the threshold. `default` is returned if no row of
+    `gold` has the label.
     """
     if not gold.any():
         return default
     order = np.argsort(-probabilities, kind="stable")
     free = ~implied[order]
     # Entry k: the k most probable rows are given the label, from none to all.
+    # Rows that are implied count from the start; moving the cut adds the free ones only.
     hits = implied[gold].sum() + np.cumsum([0, *(gold[order] & free)])
     given = implied.sum() + np.cumsum([0, *free])
     f1 = 2 * hits / (given + gold.sum())
@@ -60,6 +62,7 @@ def best_threshold(probabilities: np.ndarray, gold: np.ndarray, implied: np.ndar
     cuts = upper > lower  # equal probabilities cannot be told apart
     cuts[-1] = True
     candidates, scores = ((upper + lower) / 2)[cuts], f1[cuts]
+    # With a tolerance, since equal fractions may differ in their last bit.
     best = candidates[scores >= scores.max() - 1e-12]
     return float(best[np.argmin(np.abs(best - default))])
 

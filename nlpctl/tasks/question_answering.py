@@ -1,4 +1,4 @@
-"""Question answering: the position of the answer in the context, or that there is none."""
+"""Extractive question answering: the span of the answer in the context, or no answer."""
 
 from __future__ import annotations
 
@@ -49,6 +49,7 @@ class QuestionAnswering(Task):
         """The longest question decides. Only training refuses a stride above the free window: it would learn less."""
         questions = {example.question for example in examples}
         lengths = {question: len(read_pieces(question, encoder)) for question in questions}
+        # Ties by text, so that the message names the same question in every run.
         longest = max(lengths, key=lambda question: (lengths[question], question))
         free = free_window(encoder, lengths[longest], self.data.max_seq_length, longest)
         if split == "train":

@@ -1,4 +1,4 @@
-"""How well queries find their texts: recall at k and mean reciprocal rank."""
+"""Retrieval scores: recall at k and mean reciprocal rank."""
 
 from __future__ import annotations
 
@@ -63,5 +63,6 @@ def _ranks(scores: np.ndarray, relevant: np.ndarray, skipped: int | None) -> np.
     others[relevant] = False
     if skipped is not None:
         others[skipped] = False
+    # Counting is linear in the corpus; sorting it for each query would cost a logarithm more.
     before = (scores[others][:, None] >= wanted[None, :]).sum(0)
     return before + np.arange(1, len(wanted) + 1)

@@ -1,4 +1,4 @@
-"""Semantic indexing: one encoder that gives texts which belong together vectors that lie together."""
+"""Semantic indexing: one encoder maps matching texts to nearby vectors, trained with in-batch negatives."""
 
 from __future__ import annotations
 
@@ -25,16 +25,16 @@ Vectors = tuple[np.ndarray, ...]  # of a text, or of the two texts of a pair
 
 
 class PairCollator(Collator):
-    """Texts, second texts and hard negatives, each padded apart; without labels the texts alone.
+    """Pads texts, second texts and hard negatives separately; without labels only the texts.
 
-    Labelled batches also say which candidate answers which query. The candidates are the second texts of the
+    Labelled batches also define which candidate answers which query. The candidates are the second texts of the
     batch, then its hard negatives:
     positives int64 [rows]: the candidate that answers the query; -1 for a row whose texts do not match
     candidates int64 [rows, candidates]: 1 where the candidate counts; 0 where it is another right answer
     """
 
     def encodings(self, examples: Sequence[RetrievalExample]) -> list[Encoding]:
-        """Of the texts alone, which an unlabelled batch holds."""
+        """Encodes the first texts only; an unlabelled batch holds no others."""
         return self.encoder.encode([example.text for example in examples], None, self.max_length)
 
     def arrays(self, examples: Sequence[RetrievalExample], encodings: Sequence[Encoding]) -> dict[str, np.ndarray]:
@@ -58,9 +58,9 @@ class PairCollator(Collator):
 
 
 def candidate_mask(examples: Sequence[RetrievalExample], candidates: Sequence[str]) -> np.ndarray:
-    """int64 [examples, candidates]: 0 where a candidate is a right answer to the query, but not the one of its row.
+    """int64 [examples, candidates]: 0 for correct answers to the query other than that of its own row, else 1.
 
-    Right are all second texts that match the same query in the batch, wherever they stand, and the query itself.
+    Correct are all second texts of the batch that match the same query, and the query itself.
     """
     answers: dict[str, set[str]] = {example.text: {example.text} for example in examples}
     for example in examples:
@@ -99,6 +99,7 @@ class SemanticIndexing(Task):
         retrieval = self.recipe.retrieval
         with paddle.amp.auto_cast(enable=False):  # half precision is too coarse for cosines times the scale
             cosines = paddle.matmul(queries, paddle.concat(others), transpose_y=True)
+        # Rows without a positive ask nothing, but their texts stay in the batch as candidates for others.
         asking = batch["positives"] >= 0
         targets = paddle.where(asking, batch["positives"], paddle.zeros_like(batch["positives"]))
         right = F.one_hot(targets, cosines.shape[1])
@@ -150,6 +151,7 @@ class SemanticIndexing(Task):
 
 def _nearest_others(texts: Sequence[str], vectors: np.ndarray) -> list[str | None]:
     """For each text the nearest that is another; None where all are the same. `vectors`: [texts, dim], unit length."""
+    # Reversed, so that the first row of a repeated text is kept.
     distinct = {text: row for row, text in reversed(list(enumerate(texts)))}
     rows, names = np.array(list(distinct.values())), list(distinct)
     cosines = vectors[rows] @ vectors[rows].T
@@ -187,6 +189,6 @@ class _Search:
         self.vectors = np.stack(query_vectors), np.stack(corpus_vectors)
 
     def arguments(self) -> tuple[np.ndarray, np.ndarray, list[list[int]], list[int | None]]:
-        """What the functions of retrieval_scores.py take."""
+        """The arguments of the functions of retrieval_scores.py."""
         skipped = [self.corpus.get(text) for text in self.queries]
         return *self.vectors, [sorted(rows) for rows in self.relevant], skipped

@@ -47,6 +47,17 @@ class SequenceClassification(Task):
         if self.recipe.loss.class_weights == "balanced":
             self.weights = balanced_weights(self.labels.names, self._label_counts(examples))
 
+    def constant_loss(self, examples: Sequence[TextExample]) -> float | None:
+        loss = self.recipe.loss
+        if loss.focal_gamma is not None or loss.focal_alpha is not None or loss.label_smoothing:
+            return None
+        return self._entropy(np.asarray(self._label_counts(examples), np.float64) / len(examples))
+
+    def _entropy(self, shares: np.ndarray) -> float:
+        """The loss of giving the labels their `shares` of the rows, [labels], weighted as the loss is."""
+        weighted = shares if self.weights is None else shares * np.asarray(self.weights)
+        return float(-(weighted * np.log(np.maximum(weighted / weighted.sum(), 1e-300))).sum())
+
     def _label_counts(self, examples: Sequence[TextExample]) -> Sequence[int]:
         counts = Counter(example.label for example in examples)
         return [counts[label] for label in range(len(self.labels))]
@@ -71,7 +82,7 @@ class SequenceClassification(Task):
         return classification_report(_gold(examples), chosen, self.labels.names)
 
     def mistakes(self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]) -> list[Mistake]:
-        """Rows with another label than their own; the less likely their own was, the larger."""
+        """The misclassified rows. The size of a mistake is 1 minus the probability of the true label."""
         probabilities = _probabilities(predictions)
         gold, chosen = _gold(examples), chosen_labels(probabilities, self.thresholds)
 
@@ -91,7 +102,8 @@ class SequenceClassification(Task):
         return None if metric is None else best_thresholds(_probabilities(predictions), _gold(examples), metric)
 
     def log_odds(self, logits: paddle.Tensor, label: int) -> paddle.Tensor:
-        """log p / (1 - p) of a label, [rows], from logits [rows, labels]: what speaks for it against all others."""
+        """The log odds log(p / (1 - p)) of a label against all others, [rows], from logits [rows, labels]."""
+        # p / (1 - p) = exp(logit) / sum of exp of the other logits; so no probability near 1 is subtracted from 1.
         others = paddle.to_tensor([i for i in range(len(self.labels)) if i != label])
         return logits[:, label] - paddle.logsumexp(paddle.index_select(logits, others, axis=1), axis=1)
 

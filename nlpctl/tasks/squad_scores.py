@@ -1,4 +1,4 @@
-"""Scores of reading comprehension as the data sets' own scripts define them: exact match (EM) and F1, 0 to 1.
+"""Scores of question answering as defined by the data sets' own scripts: exact match (EM) and F1, from 0 to 1.
 
 English: SQuAD's evaluate-v2.0.py. Lower case, without punctuation, articles and surplus white space; F1
 over the bag of words. Chinese: CMRC 2018's cmrc2018_evaluate.py. Lower case, without the punctuation it
@@ -114,6 +114,7 @@ def cmrc_segments(text: str) -> list[str]:
     for character in text.lower().strip():
         if character in _CMRC_PUNCTUATION:
             continue
+        # The range of the original script; ideographs of the extensions count as letters there, so they do here.
         if "\u4e00" <= character <= "\u9fa5":
             segments += [*treebank_words(run), character]
             run = ""

@@ -1,43 +1,43 @@
-"""A dictionary of terms whose types are known, applied to what a tagger found."""
+"""A dictionary of terms with known types, which overrides the entities of a tagger."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
-from nlpctl.data.lines import decode, numbered_lines
 from nlpctl.data.tag_scheme import Span
+from nlpctl.data.term_files import Term, read_terms
 from nlpctl.data.word_spans import word_spans
-from nlpctl.errors import Problem, UserError
 
 
 class TermDictionary:
-    """Terms and their types. Upper and lower case differ."""
+    """Terms and their types, under every way in which they are written. Upper and lower case differ."""
 
-    def __init__(self, types: Mapping[str, str]):
+    def __init__(self, types: Mapping[str, str], terms: Mapping[str, Sequence[Term]] | None = None):
+        """`types`: spelling to the type that is given. `terms`: spelling to its terms, where more is known of them."""
         self.types = dict(types)
+        self.terms = {} if terms is None else dict(terms)
         lengths: dict[str, set[int]] = {}
         for term in self.types:
+            # Indexed by first character and length: a text is matched without trying every term.
             lengths.setdefault(term[0], set()).add(len(term))
         self._lengths = {first: sorted(found, reverse=True) for first, found in lengths.items()}
 
     @classmethod
     def from_file(cls, path: Path) -> TermDictionary:
-        """Lines of TERM<TAB>TYPE; empty lines are passed over. UserError lists the bad lines as file:line."""
-        types: dict[str, str] = {}
-        problems = []
-        try:
-            with open(path, "rb") as stream:
-                for number, raw in numbered_lines(stream, str(path)):
-                    problem = _add_line(raw, types)
-                    if problem is not None:
-                        problems.append(Problem(problem, f"{path}:{number}"))
-        except OSError as error:
-            message = f"cannot read the term dictionary: {error.strerror or error}"
-            raise UserError(message, where=str(path), hint="check decode.terms and the file's rights") from None
-        if problems:
-            raise UserError(problems=[*problems, Problem("no dictionary", str(path), "each line is TERM<TAB>TYPE")])
-        return cls(types)
+        """The terms of a file (data/term_files.py). UserError lists the bad lines as file:line."""
+        terms: dict[str, list[Term]] = {}
+        for term in read_terms(path):
+            for spelling in (term.name, *term.aliases):
+                terms.setdefault(spelling, []).append(term)
+        return cls({spelling: found[0].type for spelling, found in terms.items()}, terms)
+
+    def known(self, text: str, span: Span) -> dict[str, Any]:
+        """What the file says of the term at `span` besides its type: its id and link, and its name for an alias."""
+        written = text[span.start : span.end]
+        term = next((each for each in self.terms.get(written, ()) if each.type == span.type), None)
+        return {} if term is None else term.known(written)
 
     def matches(self, text: str) -> list[Span]:
         """Terms in `text` from left to right, the longest first where several start; they never overlap.
@@ -60,12 +60,17 @@ class TermDictionary:
     def apply(self, text: str, entities: Sequence[Span]) -> list[Span]:
         """Entities of `text` (character offsets, in order) with the terms among them.
 
-        A term is always an entity of its type. What overlaps it is cut back to what lies outside; list a
-        longer term to keep it whole.
+        A term is always an entity of its type; if it has several, of the one that it has among `entities`, else of the
+        first in the file. What overlaps it is cut back to what lies outside; list a longer term to keep it whole.
         """
-        terms = self.matches(text)
+        terms = [self._typed(text, term, entities) for term in self.matches(text)]
         kept = [rest for entity in entities for rest in _outside(entity, terms, text)]
         return sorted([*terms, *kept], key=lambda span: span.start)
+
+    def _typed(self, text: str, span: Span, entities: Sequence[Span]) -> Span:
+        """`span` with the type that `entities` give it, where that is one of its own."""
+        types = {term.type for term in self.terms.get(text[span.start : span.end], ())}
+        return next((each for each in entities if each[1:] == span[1:] and each.type in types), span)
 
 
 def _outside(entity: Span, terms: Sequence[Span], text: str) -> Iterator[Span]:
@@ -85,19 +90,3 @@ def _trimmed(kind: str, start: int, end: int, text: str) -> Iterator[Span]:
         end -= 1
     if start < end:
         yield Span(kind, start, end)
-
-
-def _add_line(raw: bytes, types: dict[str, str]) -> str | None:
-    """Add a line's term to `types`; returns what is wrong with the line, if anything."""
-    line, reason = decode(raw)
-    if reason is not None or not line.strip():
-        return reason
-    cells = [cell.strip() for cell in line.split("\t")]
-    if len(cells) != 2:
-        return f"expected TERM<TAB>TYPE, got {len(cells)} cells"
-    term, kind = cells
-    if not term or not kind:
-        return "the term is blank" if not term else f"the term {term!r} has no type"
-    if types.setdefault(term, kind) != kind:
-        return f"the term {term!r} has the type {types[term]!r} above, and {kind!r} here"
-    return None

@@ -1,7 +1,7 @@
 """Decision thresholds of a classifier, found on labelled data.
 
-The label given is the one with the largest p_i / t_i. With the same t for all that is the most probable
-one; with two labels and t = (1 - s, s) it is the second where its p is above s.
+The predicted label maximises p_i / t_i. With equal thresholds that is the most probable label. With two labels and
+t = (1 - s, s), the second is predicted if its probability is above s.
 """
 
 from __future__ import annotations
@@ -50,9 +50,10 @@ def best_thresholds(probabilities: np.ndarray, gold: np.ndarray, metric: str) ->
 
 
 def _best_cut(probabilities: np.ndarray, gold: np.ndarray, metric: str) -> tuple[float, float]:
-    """All cuts at once: what a cut gives follows from how many rows of each label lie above it."""
+    """The best of all cuts. The confusion table of a cut follows from the number of rows of each label above it."""
     probabilities = probabilities.astype(np.float64)  # the middle between 1 and the number before it is neither
     values = np.unique(probabilities)
+    # Only cuts between two probabilities can change an answer; 0.5 is kept where it is as good.
     cuts = np.array([0.5, *((values[:-1] + values[1:]) / 2)])
     tables = np.empty((len(cuts), 2, 2), np.int64)
     for label in (0, 1):

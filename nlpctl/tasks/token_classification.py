@@ -1,4 +1,4 @@
-"""Token classification: entities in a text, by a tag for every word."""
+"""Token classification: recognises entities in a text by a tag per word."""
 
 from __future__ import annotations
 
@@ -59,7 +59,19 @@ class TokenClassification(Task):
         if self.recipe.model.head == "crf":
             return crf_loss(*outputs, labels).mean()
         losses = F.cross_entropy(outputs[0], labels, reduction="none", ignore_index=IGNORED).reshape(labels.shape)
+        # Per row first: a token-wise mean over the batch would weigh rows by their length, and parts of a batch
+        # differently.
         return (losses.sum(1) / (labels != IGNORED).astype(losses.dtype).sum(1)).mean()
+
+    def constant_loss(self, examples: Sequence[TaggedExample]) -> float | None:
+        """With the tags' shares of each row, since every row counts alike; a CRF has no such figure."""
+        if self.recipe.model.head == "crf":
+            return None
+        shares = np.zeros(len(self.labels))
+        for example in examples:
+            shares += np.bincount(np.asarray(example.tags), minlength=len(shares)) / max(len(example.tags), 1)
+        shares = shares[shares > 0] / shares.sum()
+        return float(-(shares * np.log(shares)).sum())
 
     def predictions(self, outputs: tuple[np.ndarray, ...], features: Sequence[TaggedWindow]) -> list[np.ndarray]:
         chains = [logits[window.places] for logits, window in zip(outputs[0], features, strict=True)]
@@ -94,17 +106,26 @@ class TokenClassification(Task):
         return found
 
     def answer(self, example: TaggedExample, predictions: Sequence[np.ndarray]) -> dict[str, Any]:
-        """Entities in order, with character offsets into the text: text[start:end] is the entity."""
-        spans = self._entities(example, np.concatenate(predictions))
+        """Entities in order, with character offsets into the text: text[start:end] is the entity.
+
+        Of a term of decode.terms also what the file says of it: id, link, and the term itself where an alias is
+        written.
+        """
+        text, spans = example.text, self._entities(example, np.concatenate(predictions))
         return {
             "entities": [
-                {"type": kind, "start": start, "end": end, "text": example.text[start:end]}
-                for kind, start, end in spans
+                {"type": span.type, "start": span.start, "end": span.end, "text": text[span.start : span.end]}
+                | self._known(text, span)
+                for span in spans
             ]
         }
 
+    def _known(self, text: str, span: Span) -> dict[str, Any]:
+        """What the term dictionary says of an entity besides its type."""
+        return {} if self.terms is None else self.terms.known(text, span)
+
     def _entities(self, example: TaggedExample, tags: Sequence[int]) -> list[Span]:
-        """What is answered: the entities of the tags, with the terms of the dictionary among them."""
+        """The entities of the answer: those of the tags, overridden by the term dictionary."""
         spans = self._tagged(example, tags)
         return spans if self.terms is None else self.terms.apply(example.text, spans)
 

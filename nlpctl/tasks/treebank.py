@@ -1,4 +1,4 @@
-"""English words as the Penn Treebank cuts them, which the scoring script of CMRC 2018 asks of NLTK.
+"""Penn Treebank tokenisation of English, which the scoring script of CMRC 2018 takes from NLTK.
 
 The rules are those of NLTK's word_tokenize (nltk/tokenize/destructive.py, Apache-2.0) for one sentence; the
 tests hold their results. Only what changes the count or the text of words is kept. NLTK first cuts text
@@ -60,6 +60,7 @@ def treebank_words(text: str) -> list[str]:
     """The words and punctuation marks of `text`, taken as one sentence."""
     if not text or text.isspace():
         return []
+    # The order matters: later rules see the spaces that earlier ones have set.
     for pattern, made in _RULES:
         text = pattern.sub(made, text)
     return text.split()

@@ -9,13 +9,14 @@ from paddlenlp.trainer import TrainingArguments
 
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import task_info
+from nlpctl.config.training_keys import TrainingKeys
 from nlpctl.runtime.run_directory import RunDirectory
 
 DEFAULT_REPORT = ("visualdl",)
 
 
 def training_arguments(recipe: Recipe, run: RunDirectory, device: str) -> TrainingArguments:
-    """Every field is passed on under its own name, except these, which nlpctl sets.
+    """Every field of PaddleNLP is passed on under its own name, except these, which nlpctl sets.
 
     - output_dir: the Trainer writes into the run's checkpoints/
     - device: already chosen, "cpu" or "gpu:N"
@@ -24,7 +25,9 @@ def training_arguments(recipe: Recipe, run: RunDirectory, device: str) -> Traini
     - disable_tqdm: nlpctl shows progress itself (training/callbacks.py)
     - load_best_model_at_end: obeyed by fine_tune.py, so off for the Trainer
     """
-    values = {field.name: getattr(recipe.training, field.name) for field in dataclasses.fields(recipe.training)}
+    own = {field.name for field in dataclasses.fields(TrainingKeys)}
+    names = [field.name for field in dataclasses.fields(recipe.training) if field.name not in own]
+    values = {name: getattr(recipe.training, name) for name in names}
     values = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
     values["output_dir"] = str(run.checkpoints)
     values["device"] = device.partition(":")[0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import paddle
@@ -14,6 +14,7 @@ from nlpctl.data.streaming import StreamingExamples
 from nlpctl.errors import RunFailed
 
 SKIPPED: dict[str, Any] = {}
+Read = Callable[[Iterable[Any]], Iterator[Any]]
 
 
 class ResumableBatches:
@@ -23,9 +24,11 @@ class ResumableBatches:
     placeholders, which cost nothing and keep the Trainer's count of steps and epochs exact.
     """
 
-    def __init__(self, loader: paddle.io.DataLoader, sampler: LengthGroupedBatchSampler):
+    def __init__(self, loader: paddle.io.DataLoader, sampler: LengthGroupedBatchSampler, read: Read = iter):
+        """`read`: iterates over the loader; it may take the time."""
         self.loader = loader
         self.sampler = sampler
+        self.read = read
         self._epoch = 0
         self._skip = 0
 
@@ -40,11 +43,12 @@ class ResumableBatches:
         skip, self._skip = self._skip, 0
         self.sampler.set_epoch(self._epoch)
         self.sampler.start_at(skip)
+        # The Trainer iterates once per epoch and does not say which one it is; so it is counted here.
         self._epoch += 1
         # The Trainer counts and drops these, so its steps and epochs stay right although no data is read.
         for _ in range(skip):
             yield SKIPPED
-        yield from self.loader
+        yield from self.read(self.loader)
 
     def placed(self, step: int, parts: int, data: TrainingData) -> list[list[Placed]]:
         """The micro-batches of this process in the step after `step` completed ones, with the places of their rows."""
@@ -62,9 +66,10 @@ class ResumableBatches:
 class ResumableStream:
     """The same for an endless stream, which skips batches itself."""
 
-    def __init__(self, loader: paddle.io.DataLoader, examples: StreamingExamples):
+    def __init__(self, loader: paddle.io.DataLoader, examples: StreamingExamples, read: Read = iter):
         self.loader = loader
         self.examples = examples
+        self.read = read
         self._skip = 0
 
     def start_at(self, epoch: int, batch: int) -> None:
@@ -76,7 +81,7 @@ class ResumableStream:
         self.examples.start_at(skip)
         for _ in range(skip):
             yield SKIPPED
-        yield from self.loader
+        yield from self.read(self.loader)
         # The Trainer would restart an ended stream, and loop forever if it is empty.
         raise RunFailed("the stream of training rows ended", where=self.examples.source.description)
 

@@ -7,10 +7,14 @@ import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nlpctl import console
 from nlpctl.config.dump import dump_recipe
+from nlpctl.config.own_parts import part_of
 from nlpctl.config.paths import parameter_files
 from nlpctl.config.schema import Recipe
+from nlpctl.data.functions import part_sums
 from nlpctl.data.splits import TrainingData
+from nlpctl.errors import UserError
 from nlpctl.runtime.process import library_environment
 from nlpctl.runtime.run_directory import RunDirectory, describe_run
 from nlpctl.runtime.versions import installed_versions
@@ -33,12 +37,32 @@ def begin_run(
     `facts`: further entries of the manifest. `data`: None if child processes read the data. `origin`: the finished run
     that this one continues, which must have seen the same data. UserError as in `RunDirectory.begin`.
     """
+    functions = part_sums(recipe)
+    if resume:
+        _refuse_changed_functions(run, functions)
     files = [*(data.files if data else ()), *parameter_files(recipe.model)]
     known = describe_run(command, recipe.training.seed, files, installed_versions())
     known["environment"] = library_environment(recipe.runtime, os.environ)
-    manifest = {**facts, **known, "skipped_rows": data.skipped if data else {}}
+    manifest = {**facts, **known, "functions": functions, "skipped_rows": data.skipped if data else {}}
     if origin is not None:
         manifest[FACT] = origin.fact()
         otherwise = "start a new run from its model: model.name_or_path"
         origin.run.refuse_if_different(origin.run.read_manifest(), manifest, otherwise)
     run.begin(manifest, dump_recipe(recipe), resume=resume, overwrite=overwrite)
+
+
+def _refuse_changed_functions(run: RunDirectory, functions: Mapping[str, Mapping[str, str]]) -> None:
+    """UserError if the source of a part of the user's own changed on which the weights depend; others are told."""
+    if not run.manifest_file.is_file():
+        return
+    began = run.read_manifest().get("functions", {})
+    for key, names in functions.items():
+        changed = [name for name, sha in names.items() if began.get(key, {}).get(name, sha) != sha]
+        if changed and part_of(key).changes_training:
+            raise UserError(
+                f"the source of {', '.join(changed)} changed since the run began",
+                where=key,
+                hint="restore the file, or train again with --overwrite",
+            )
+        if changed:
+            console.warn(f"{key}: the source of {', '.join(changed)} changed since the run began")

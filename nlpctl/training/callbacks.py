@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
+import paddle
 from paddlenlp.trainer import TrainerCallback, TrainingArguments
 from paddlenlp.trainer.trainer_callback import TrainerControl, TrainerState
 
 from nlpctl import console
-from nlpctl.config.schema import EarlyStoppingSection
 from nlpctl.layout import checkpoint_path
 from nlpctl.runtime.event_log import EventLog
+from nlpctl.runtime.run_directory import RunDirectory
+from nlpctl.training.learning import LossCourse
+from nlpctl.training.patience import Patience
+from nlpctl.training.step_count import StepCount
 
 TRAIN_FIGURES = ("loss", "learning_rate", "interval_samples_per_second", "current_memory_allocated")
 
@@ -50,6 +56,58 @@ def go_on_recording(log: EventLog, state: TrainerState | None) -> None:
     log.forget_after(state.global_step if state is not None else 0)
     if state is not None and not log.has("save", state.global_step):
         record_save(log, state)  # killed between saving the checkpoint and logging it
+
+
+class StepsTold(TrainerCallback):
+    """Tells at the start how steps are counted, writes it to the manifest, and plans the check of the loss."""
+
+    def __init__(self, run: RunDirectory, examples: int | None, course: LossCourse | None):
+        """`examples`: of the training data; None: a stream. `course`: the check that is planned; None: there is none.
+        """
+        self.run, self.examples, self.course = run, examples, course
+        self.began_at: int = 0  # the completed steps when the training began here
+        self._told = False
+
+    def on_train_begin(self, args, state, control, train_dataloader=None, **kwargs):
+        if self._told:  # it begins again after out-of-memory
+            return
+        self._told, self.began_at = True, state.global_step
+        found = step_count(args, state, train_dataloader, self.examples)
+        if self.course is not None:
+            self.course.begin(found.total, found.warmup, found.per_epoch)
+        if state.is_world_process_zero:
+            for line in found.describe():
+                console.note(line)
+            self.run.update_manifest(steps=found.to_json())
+
+
+def step_count(args: TrainingArguments, state: TrainerState, batches: Any, examples: int | None) -> StepCount:
+    """How the Trainer counts the steps of this training. `batches`: as ResumableBatches or ResumableStream."""
+    rows = None if examples is None else len(batches.sampler.lengths)
+    warmup = args.warmup_steps if args.warmup_steps > 0 else int(args.warmup_ratio * state.max_steps)  # as the Trainer
+    count = StepCount(
+        examples,
+        rows,
+        args.per_device_train_batch_size,
+        args.gradient_accumulation_steps,
+        max(args.dataset_world_size, 1),
+        args.dataloader_drop_last,
+        args.num_train_epochs,
+        state.max_steps,
+        warmup,
+    )
+    if args.max_steps > 0 and count.per_epoch:
+        count = dataclasses.replace(count, epochs=args.max_steps / count.per_epoch)
+    return count
+
+
+def of_all_processes(seconds: dict[str, float]) -> list[dict[str, float]]:
+    """`seconds` of every process of the run. All of them have to call it."""
+    if paddle.distributed.get_world_size() == 1:
+        return [seconds]
+    found: list[dict[str, float]] = []
+    paddle.distributed.all_gather_object(found, seconds)
+    return found
 
 
 _NOT_SCORES = ("eval_loss", "eval_runtime", "eval_samples_per_second", "eval_steps_per_second")
@@ -91,25 +149,18 @@ class EarlyStopping(TrainerCallback):
     the state's log of evaluations, which every checkpoint keeps.
     """
 
-    def __init__(self, section: EarlyStoppingSection, metric: str, greater_is_better: bool):
-        self.section = section
-        self.metric = f"eval_{metric.removeprefix('eval_')}"
-        self.sign = 1.0 if greater_is_better else -1.0
+    def __init__(self, patience: Patience):
+        self.patience = patience
 
     def on_evaluate(self, args, state, control, metrics=None, **kwargs):
         if self.exhausted(state):
-            console.note(f"early stopping: {self.metric} has not improved for {self.section.patience} evaluations")
+            evaluations = self.patience.section.patience
+            console.note(f"early stopping: {self.patience.metric} has not improved for {evaluations} evaluations")
             control.should_training_stop = True
 
     def exhausted(self, state: TrainerState) -> bool:
         """Whether the last `patience` evaluations in the state's log brought no improvement."""
-        best, waited = None, 0
-        for entry in state.log_history:
-            if self.metric in entry:
-                value = self.sign * entry[self.metric]
-                improved = best is None or value > best + self.section.min_delta
-                best, waited = (value, 0) if improved else (best, waited + 1)
-        return waited >= self.section.patience
+        return self.patience.exhausted(state.log_history)
 
 
 def _duration(seconds: float) -> str:

@@ -6,6 +6,7 @@ under the file names that PaddleNLP's Trainer reads.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,8 @@ from nlpctl.models.load import LoadedModel
 from nlpctl.models.source import WEIGHTS
 from nlpctl.training.sums import SUMS, write_sums
 
+MASTER_WEIGHTS = "master_weights"  # in the state of an optimizer of half precision: fp32 copies by parameter
+
 # The files of a checkpoint besides the model folder.
 TRAINING_STATE_FILES = frozenset({OPTIMIZER_NAME, SCHEDULER_NAME, SCALER_NAME, TRAINER_STATE_NAME, SUMS})
 
@@ -32,22 +35,41 @@ def save_checkpoint(
     state: TrainerState,
     model: LoadedModel,
     card: ModelCard,
-    optimizer: paddle.optimizer.Optimizer | None,
+    optimizer_state: Mapping[str, Any] | None,
     scheduler: paddle.optimizer.lr.LRScheduler | None,
     scaler: paddle.amp.GradScaler | None,
 ) -> Path:
-    """Write checkpoint-N atomically. `optimizer` None leaves the training state out."""
+    """Write checkpoint-N atomically. `optimizer_state`: of `whole_state`; None leaves the training state out."""
     final = checkpoint_path(checkpoints, state.global_step)
+    # A killed process leaves a staged folder, never half a checkpoint under its final name.
     with staged_dir(final) as folder:
         save_model_folder(folder, model.network, model.tokenizer, card)
-        if optimizer is not None:
-            paddle.save(optimizer.state_dict(), str(folder / OPTIMIZER_NAME))
+        if optimizer_state is not None:
+            paddle.save(optimizer_state, str(folder / OPTIMIZER_NAME))
             paddle.save(scheduler.state_dict(), str(folder / SCHEDULER_NAME))
         if scaler is not None:
             paddle.save(scaler.state_dict(), str(folder / SCALER_NAME))
         state.save_to_json(str(folder / TRAINER_STATE_NAME))
         write_sums(folder)
     return final
+
+
+def whole_state(optimizer: paddle.optimizer.Optimizer, sharded: bool) -> Mapping[str, Any]:
+    """The state of the optimizer for every parameter.
+
+    `sharded`: each process holds the state of some parameters (training.sharding), so all of them must call this. The
+    result is what an optimizer that is not sharded would give: a checkpoint does not depend on the processes.
+    """
+    state = optimizer.state_dict()
+    if not sharded:
+        return state
+    parts: list[dict[str, Any]] = []
+    paddle.distributed.all_gather_object(parts, _arrays(state))
+    whole: dict[str, Any] = {}
+    for part in parts:
+        weights = {**whole.get(MASTER_WEIGHTS, {}), **part.get(MASTER_WEIGHTS, {})}
+        whole |= part | ({MASTER_WEIGHTS: weights} if weights else {})
+    return _tensors(whole)
 
 
 def load_weights(checkpoint: Path, network: paddle.nn.Layer) -> None:
@@ -83,13 +105,24 @@ def load_training_state(
         scaler.load_state_dict(load_state(checkpoint / SCALER_NAME))
 
 
+def _arrays(state: Mapping[str, Any]) -> dict[str, Any]:
+    """The reverse of `_tensors`."""
+    arrays: dict[str, Any] = {}
+    for name, value in state.items():
+        if isinstance(value, paddle.Tensor):
+            arrays[name] = value.numpy()
+        else:
+            arrays[name] = _arrays(value) if name == MASTER_WEIGHTS else value
+    return arrays
+
+
 def _tensors(state: dict[str, Any]) -> dict[str, Any]:
     """The arrays of a state as tensors; master weights, a nested dict, keep their names."""
     tensors: dict[str, Any] = {}
     for name, value in state.items():
         if isinstance(value, np.ndarray):
             tensors[name] = paddle.to_tensor(value)
-        elif name == "master_weights":
+        elif name == MASTER_WEIGHTS:
             tensors[name] = _tensors(value)
         else:
             tensors[name] = value
@@ -109,6 +142,7 @@ def rotate_checkpoints(checkpoints: Path, keep: int | None, best: str | None) ->
     if keep is None or keep <= 0:
         return
     found = checkpoints_in(checkpoints)
+    # The newest is what a resume needs, the best is what becomes the model.
     protected = {found[-1].name} | ({Path(best).name} if best is not None else set())
     surplus = len(found) - max(keep, len(protected))
     for path in [path for path in found if path.name not in protected][: max(surplus, 0)]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,8 +19,8 @@ from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
 from nlpctl.files import staged_dir, write_text_atomic
 from nlpctl.layout import checkpoint_step
-from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.run_directory import RunDirectory
+from nlpctl.training.patience import patience_of
 from nlpctl.training.sums import damage_of
 
 FACT = "continues"  # in the manifest of the new run
@@ -63,7 +64,7 @@ def finished_run(run: RunDirectory, recipe: Recipe) -> Finished:
     """The finished `run`, trained by `recipe`. UserError: it cannot go on."""
     checkpoint = _last_checkpoint(run)
     state = json.loads((checkpoint / _STATE).read_text(encoding="utf-8"))
-    _refuse_stopped_early(run, recipe, int(state["max_steps"]))
+    _refuse_stopped_early(run, recipe, state)
     best = state.get("best_model_checkpoint") if recipe.training.load_best_model_at_end else None
     return Finished(run, recipe, checkpoint, None if best is None else Path(best).name)
 
@@ -82,12 +83,13 @@ def _last_checkpoint(run: RunDirectory) -> Path:
     return checkpoint
 
 
-def _refuse_stopped_early(run: RunDirectory, recipe: Recipe, planned: int) -> None:
-    """UserError for a run that early stopping ended: it would end again at the first evaluation."""
-    last = max((event["step"] for event in EventLog(run.events_file).read()), default=planned)
-    if recipe.early_stopping.patience is not None and last < planned:
+def _refuse_stopped_early(run: RunDirectory, recipe: Recipe, state: Mapping[str, Any]) -> None:
+    """UserError for a run that early stopping ended: it would end again before its first step."""
+    patience = patience_of(recipe)
+    if patience is not None and patience.exhausted(state["log_history"]):
         hint = "to train further all the same, start a new run from its model: model.name_or_path"
-        raise UserError(f"early stopping ended the run after step {last} of {planned}", where=str(run.path), hint=hint)
+        step, planned = state["global_step"], state["max_steps"]
+        raise UserError(f"early stopping ended the run at step {step} of {planned}", where=str(run.path), hint=hint)
 
 
 def take_over(run: RunDirectory) -> bool:

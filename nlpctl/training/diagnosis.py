@@ -10,19 +10,21 @@ from typing import TYPE_CHECKING, Any
 import paddle
 from paddlenlp.trainer import Trainer
 
+from nlpctl import console
 from nlpctl.data.collate import raise_failure
 from nlpctl.data.places import Placed
 from nlpctl.errors import NlpctlError, Problem, RunFailed
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.training.dev_scores import outputs_and_loss
 from nlpctl.training.guards import BadStep, StepPart
+from nlpctl.training.learning import Stuck, checks, describe
 from nlpctl.upstream.finite_check import finite_check, non_finite
 
 if TYPE_CHECKING:
     from nlpctl.training.trainer import RecipeTrainer
 
 SHOWN = 10  # most rows listed
-EVENT = "bad_step"
+EVENT, NOT_LEARNING = "bad_step", "not_learning"
 Rows = Callable[[int], list[list[Placed]]]  # N -> the micro-batches of the step after N completed ones, on this process
 
 
@@ -42,6 +44,28 @@ def diagnosed(bad: BadStep, trainer: RecipeTrainer, rows: Rows) -> RunFailed:
         told.append(Problem(f"and {len(found) - SHOWN} more rows, listed in events.jsonl"))
     head = Problem(_what(bad), hint=_remedy(bad, trainer))
     return RunFailed(problems=[head, *map(Problem, (*origin, verdict)), *told])
+
+
+def not_learning(trainer: RecipeTrainer, stuck: Stuck) -> None:
+    """Warn of a loss that does not fall, with what to check; RunFailed if the recipe wants to stop. Also an event."""
+    recipe, args = trainer.recipe, trainer.args
+    run = RunDirectory(recipe.run_dir)
+    trainer.events.append(NOT_LEARNING, stuck.step, loss=round(stuck.mean, 6), guess=round(stuck.guess, 6))
+    listed = checks(
+        stuck,
+        str(run.path),
+        learning_rate=trainer.optimizer.get_lr(),
+        batch=args.per_device_train_batch_size * args.gradient_accumulation_steps * max(args.dataset_world_size, 1),
+        gradient=trainer.guard.usual_gradient,
+        frozen=bool(trainer.loaded.changes.frozen),
+    )
+    told = [f"  {number}. {check}" for number, check in enumerate(listed, 1)]
+    if recipe.guards.not_learning == "stop":
+        hint = f"check, in this order, what is below; or go on: {run.to_go_on('--set guards.not_learning=ignore')}"
+        raise RunFailed(problems=[Problem(describe(stuck), hint=hint), *map(Problem, told)])
+    console.warn(f"{describe(stuck)}; check, in this order:")
+    for line in told:
+        console.note(line)
 
 
 def _what(bad: BadStep) -> str:
@@ -101,7 +125,7 @@ def _own_losses(trainer: RecipeTrainer, features: Sequence[Any]) -> list[float]:
     for feature in features:
         batch = trainer.data_collator([feature])
         raise_failure(batch)
-        losses.append(outputs_and_loss(trainer.task, network, batch)[1])
+        losses.append(outputs_and_loss(trainer.task, network, batch, trainer.label_loss)[1])
     network.train()
     return losses
 
@@ -130,6 +154,7 @@ def _first_operator(trainer: RecipeTrainer, parts: Sequence[StepPart]) -> str:
         try:
             for part in parts:
                 trainer.guard.begin_part(part.inputs)
+                # PaddleNLP's method, not GuardedTrainer's, which would count the repetition as a part of the step.
                 Trainer.training_step(trainer, network, part.inputs)
                 inside.clear()
         except RuntimeError as error:

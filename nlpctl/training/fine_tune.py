@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 from paddlenlp.trainer.trainer_callback import TrainerState
 
 from nlpctl import console
 from nlpctl.config.schema import OptimizerSection, Recipe
-from nlpctl.config.tasks import scores, task_info
+from nlpctl.config.tasks import scores
 from nlpctl.data.balance import balanced
 from nlpctl.data.batching import lost_worker_told
 from nlpctl.data.encoders import build_encoder
 from nlpctl.data.examples import ExampleList
+from nlpctl.data.functions import parts_blamed
 from nlpctl.data.places import FeatureList
 from nlpctl.data.splits import TrainingData
 from nlpctl.data.streaming import StreamingExamples
 from nlpctl.data.text_encoder import TextEncoder
-from nlpctl.errors import RunFailed
+from nlpctl.errors import RunFailed, UserError
 from nlpctl.files import staged_dir
 from nlpctl.layout import MANIFEST
 from nlpctl.models.changes import describe_changes
@@ -34,13 +37,24 @@ from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.base import Task
 from nlpctl.training.arguments import training_arguments
-from nlpctl.training.callbacks import EarlyStopping, EventRecorder, ProgressLines, go_on_recording
+from nlpctl.training.callbacks import (
+    EarlyStopping,
+    EventRecorder,
+    ProgressLines,
+    StepsTold,
+    go_on_recording,
+    of_all_processes,
+)
 from nlpctl.training.checkpoints import TRAINING_STATE_FILES, read_state
-from nlpctl.training.diagnosis import diagnosed
+from nlpctl.training.diagnosis import diagnosed, not_learning
 from nlpctl.training.guards import BadStep
+from nlpctl.training.learning import LossCourse
 from nlpctl.training.oom import recorded_division
 from nlpctl.training.optimizer import describe_groups, parameter_report
+from nlpctl.training.own_parts import OwnParts, load_parts, try_parts
+from nlpctl.training.patience import patience_of
 from nlpctl.training.sums import damage_of
+from nlpctl.training.time_shares import is_sound, summary
 from nlpctl.training.trainer import RecipeTrainer, TrainingLoss
 from nlpctl.training.watchdog import watched
 
@@ -55,15 +69,20 @@ class Ready:
     task: Task
     data: TrainingData
     model: LoadedModel
+    parts: OwnParts
 
 
 def make_ready(recipe: Recipe, setup: ProcessSetup, task: Task, data: TrainingData) -> Ready:
     """Build the recipe's network, and check the data against it. Writes nothing.
 
-    UserError: the model cannot be used, or labels or lengths in the recipe do not fit the rows.
+    UserError: the model cannot be used, labels or lengths in the recipe do not fit the rows, or a part of the user's
+    own does not work.
     """
+    parts = load_parts(recipe, task)
     model = _build_model(recipe, setup, task, data)
-    return Ready(recipe, setup, task, _training_rows(recipe, task, data), model)
+    ready = Ready(recipe, setup, task, _training_rows(recipe, task, data), model, parts)
+    try_parts(parts, setup, task, ready.data, model, build_encoder(model.tokenizer, recipe.data.tokenizer))
+    return ready
 
 
 def _build_model(recipe: Recipe, setup: ProcessSetup, task: Task, data: TrainingData) -> LoadedModel:
@@ -94,25 +113,61 @@ def fine_tune(ready: Ready, run: RunDirectory, checkpoint: Path | None, loss: Tr
     recipe, setup, task, data, model = ready.recipe, ready.setup, ready.task, ready.data, ready.model
     card = make_card(recipe, task.labels.names)
     encoder = build_encoder(model.tokenizer, recipe.data.tokenizer)
-    early = _early_stopping(recipe)
+    patience = patience_of(recipe)
+    early = None if patience is None else EarlyStopping(patience)
     events = EventLog(run.events_file)
+    course = None if run.is_of_compress else _course(ready, checkpoint, loss)
+    steps = StepsTold(run, None if data.train is None else len(data.train), course)
+    own_loss = loss is None and ready.parts.criterion is None
     trainer = RecipeTrainer(
         recipe,
         training_arguments(recipe, run, setup.device),
         task,
+        ready.parts,
         loss,
         model,
         card,
         encoder,
-        train=_train_features(recipe, setup, data, task, encoder, own_loss=loss is None),
+        train=_train_features(recipe, setup, data, task, encoder, own_loss=own_loss),
         dev=data.dev,
-        callbacks=[EventRecorder(events), ProgressLines(scores(task.name)), *([early] if early else [])],
+        callbacks=[EventRecorder(events), ProgressLines(scores(task.name)), steps, *([early] if early else [])],
         events=events,
+        course=course,
     )
-    state = _train(trainer, data, early, checkpoint)
-    trainer.complete()
+    trainer.guard.told = functools.partial(not_learning, trainer)
+    shares = [trainer.times.seconds]
+    try:
+        state = _train(trainer, data, early, checkpoint)
+        trainer.complete()
+        shares = of_all_processes(trainer.times.seconds)
+    finally:
+        if setup.rank == 0:
+            _record(run, trainer, shares, steps.began_at)
     if setup.rank == 0:
         _keep_model(recipe, run, model, card, state)
+
+
+def _course(ready: Ready, checkpoint: Path | None, loss: TrainingLoss | None) -> LossCourse | None:
+    """What watches whether the loss falls; None: nothing does, or it is not known how far it should."""
+    task, train = ready.task, ready.data.train
+    if ready.recipe.guards.not_learning == "ignore" or ready.setup.rank != 0 or loss is not None:
+        return None
+    constant = None if train is None else task.constant_loss(train)
+    return LossCourse(constant, from_start=bool(ready.model.fresh) and checkpoint is None)
+
+
+def _record(run: RunDirectory, trainer: RecipeTrainer, shares: list[dict[str, float]], began_at: int) -> None:
+    """Write to the manifest where the time went, and which parameters no gradient reached."""
+    if not sum(shares[0].values()):
+        return
+    with contextlib.suppress(OSError, UserError):  # on a full disk, the error that ended the training is to be told
+        manifest = run.read_manifest()
+        before = manifest.get("time")
+        steps = trainer.state.global_step - began_at
+        facts: dict[str, Any] = {"time": summary(shares, steps, before if is_sound(before) else None)}
+        if trainer.guard.unreached is not None:
+            facts["parameters"] = {**manifest.get("parameters", {}), "unreached": trainer.guard.unreached}
+        run.update_manifest(**facts)
 
 
 def _train(
@@ -129,7 +184,7 @@ def _train(
     if early is not None and state is not None and early.exhausted(state):
         return state  # early stopping had ended the run, which was killed before its model was written
     watchdog = watched(trainer.model, runtime.watchdog_minutes, events, lambda: trainer.state.global_step)
-    with lost_worker_told(), stops_later() as stop, watchdog:
+    with parts_blamed(trainer.recipe), lost_worker_told(), stops_later() as stop, watchdog:
         try:
             trainer.run(checkpoint, stop)
         except BadStep as bad:
@@ -152,6 +207,7 @@ def _keep_model(
                 hint = f"run {run.to_go_on()} to continue from a checkpoint before it"
                 raise RunFailed(f"the best checkpoint is damaged: {damage}", where=str(checkpoint), hint=hint)
             for file in checkpoint.iterdir():
+                # The model folder is a checkpoint without what only a resume needs.
                 if file.name not in TRAINING_STATE_FILES:
                     shutil.copyfile(file, folder / file.name)
             if not (folder / MANIFEST).is_file():  # checkpoints of older versions have none
@@ -193,22 +249,12 @@ def _balanced(recipe: Recipe, examples: ExampleList, task: Task) -> ExampleList:
     return drawn
 
 
-def _early_stopping(recipe: Recipe) -> EarlyStopping | None:
-    """Watches metric_for_best_model; PaddleNLP uses "loss" (lower is better) by default."""
-    if recipe.early_stopping.patience is None:
-        return None
-    metric = recipe.training.metric_for_best_model or "loss"
-    greater = recipe.training.greater_is_better
-    if greater is None:
-        greater = task_info(recipe.task).greater_is_better(metric)
-    return EarlyStopping(recipe.early_stopping, metric, greater)
-
-
 def _describe(recipe: Recipe, model: LoadedModel, setup: ProcessSetup) -> None:
     report = parameter_report(model, recipe)
     origin = "from scratch" if model.source is None else f"from {model.source.name}"
     console.note(f"{type(model.network).__name__} {origin}: {report['total']:,} parameters, on {setup.device}")
-    lines = [] if model.extension is None else model.extension.describe()
+    lines = [] if model.head_note is None else [model.head_note]
+    lines += [] if model.extension is None else model.extension.describe()
     lines += describe_changes(model.network, model.changes)
     if recipe.optimizer != OptimizerSection():
         lines += ["trained with:", *describe_groups(report["optimizer"])]

@@ -13,6 +13,7 @@ import paddle
 from nlpctl import console
 from nlpctl.data.collate import Batch
 from nlpctl.files import write_text_atomic
+from nlpctl.models.own_network import own_layer
 from nlpctl.models.static_inputs import static_inputs
 
 
@@ -25,6 +26,7 @@ def write_graph(network: paddle.nn.Layer, batch: Batch, folder: Path) -> bool:
     from visualdl.component.graph import translate_graph
 
     network.eval()
+    network = own_layer(network)
     try:
         # Like LogWriter.add_graph, but the writer itself would add a second file of records next to the curves.
         with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings():

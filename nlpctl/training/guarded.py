@@ -24,6 +24,7 @@ from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.training.checkpoints import read_state
 from nlpctl.training.guards import StepGuard
 from nlpctl.training.oom import Division, OutOfMemory, is_out_of_memory, record_division
+from nlpctl.training.time_shares import TimeShares
 
 
 class GuardedTrainer(Trainer):
@@ -40,6 +41,7 @@ class GuardedTrainer(Trainer):
     recipe: Recipe
     guard: StepGuard
     events: EventLog
+    times: TimeShares
     _stop: StopRequest
     _ended_step = -1  # the step that ended an epoch or the training and was seen once already
 
@@ -59,6 +61,7 @@ class GuardedTrainer(Trainer):
         self.guard.begin_part(inputs)
         try:
             loss = super().training_step(model, inputs)
+        # Paddle's allocator raises MemoryError; cuDNN and cuBLAS report theirs as OSError.
         except (MemoryError, OSError) as error:
             if not is_out_of_memory(error):
                 raise
@@ -81,7 +84,7 @@ class GuardedTrainer(Trainer):
             if done >= max_steps:  # complete but killed after its last checkpoint; the stock loop would add a step
                 self.state = state
                 return TrainOutput(done, float("nan"), {})
-        with tempfile.TemporaryDirectory(prefix="nlpctl-") as folder:
+        with tempfile.TemporaryDirectory(prefix="nlpctl-") as folder, self.times.measured():
             while True:
                 if done:
                     self.place_batches(batches, done, updates_per_epoch)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import paddle
@@ -13,6 +13,8 @@ from paddlenlp.trainer import TrainerCallback, TrainingArguments
 from paddlenlp.trainer.trainer_callback import TrainerControl, TrainerState
 
 from nlpctl.config.schema import GuardsSection
+from nlpctl.models.parameters import named
+from nlpctl.training.learning import LossCourse, Stuck
 
 FIRST, RECENT = 20, 100  # steps whose median is the usual value
 
@@ -52,17 +54,34 @@ class Usual:
 
     def add(self, value: float) -> None:
         self._recent.append(value)
+        # Taken once: a long run forgets its first steps otherwise, and a loss near 0 would make every row unusual.
         if len(self._recent) == FIRST and not self._first:
             self._first = statistics.median(self._recent)
+
+
+def unreached(network: paddle.nn.Layer) -> list[str]:
+    """The trained parameters that the last backward pass gave no gradient: the loss does not depend on them."""
+    return [
+        name for name, parameter in named(network).items() if not parameter.stop_gradient and parameter.grad is None
+    ]
 
 
 class StepGuard(TrainerCallback):
     """Raises BadStep between the gradients of a step and its update."""
 
-    def __init__(self, section: GuardsSection):
+    def __init__(self, section: GuardsSection, course: LossCourse | None = None):
+        """`course`: watches whether the loss falls; `told` is called with its verdict."""
         self.section = section
         self.parts: list[StepPart] = []
+        self.course = course
+        self.told: Callable[[Stuck], None] = lambda stuck: None
+        self.unreached: list[str] | None = None  # trained parameters without a gradient in the first step
         self._losses, self._norms = Usual(), Usual()
+
+    @property
+    def usual_gradient(self) -> float | None:
+        """The usual gradient norm; None: not known yet."""
+        return self._norms.size()
 
     @property
     def part(self) -> int:
@@ -85,6 +104,8 @@ class StepGuard(TrainerCallback):
     def on_optimizer_begin(
         self, args: TrainingArguments, state: TrainerState, control: TrainerControl, scaler=None, **kwargs: Any
     ) -> None:
+        if self.unreached is None:
+            self.unreached = unreached(kwargs["model"])
         section = self.section
         if not section.finite and section.loss_factor is None and section.gradient_factor is None:
             return
@@ -93,6 +114,9 @@ class StepGuard(TrainerCallback):
         self._judge(step, "loss", loss, self._losses, section.loss_factor)
         if scaler is None:  # fp16: the scaler itself finds overflowing gradients and skips their updates
             self._judge(step, "gradient norm", norm, self._norms, section.gradient_factor)
+        stuck = None if self.course is None else self.course.add(step, loss)
+        if stuck is not None:
+            self.told(stuck)
 
     def _figures(self, model: paddle.nn.Layer, with_gradient: bool) -> tuple[float, float]:
         """The step's loss and gradient norm on this process, copied from the device together."""
@@ -105,6 +129,7 @@ class StepGuard(TrainerCallback):
         ]
         with paddle.no_grad():
             figures = paddle.concat([paddle.add_n(sums), paddle.add_n(squares) if squares else paddle.zeros([1])])
+        # One copy from the device: each would wait for all work in its queue.
         loss, square = figures.tolist()
         return loss, math.sqrt(square) if square >= 0 else square
 

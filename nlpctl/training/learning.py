@@ -104,19 +104,19 @@ def describe(stuck: Stuck) -> str:
 
 
 def checks(
-    stuck: Stuck, run: str, *, learning_rate: float, batch: int, gradient: float | None, layers: bool
+    stuck: Stuck, run: str, *, learning_rate: float, batch: int, gradient: float | None, frozen: bool
 ) -> list[str]:
     """What to check, in order. `run`: as the command line names it. `batch`: rows of a step. `gradient`: the usual
-    norm; None: unknown. `layers`: whether parameters are frozen."""
+    norm; None: unknown. `frozen`: whether parameters are."""
     rate = f"learning rate, {learning_rate:.3g} at this step: "
     rate += "the losses jump, so try a tenth of it" if stuck.jumps else "the losses hardly move, so try ten times more"
     norm = "" if gradient is None else f", usually {gradient:.2g}"
-    frozen = "; parameters are frozen" if layers else ""
     return [
         f"labels and texts: does every row say what its label says? `nlpctl data inspect {run}`",
         f"one batch: can the network learn it by heart? `nlpctl train {run} --overfit-batch`; if not, start from a "
         "recipe that learns, such as quickstart, and change one thing at a time",
         f"{rate}, and look at the warm-up and the optimizer",
         f"batch, {batch} rows a step: a small one is noisy; more by per_device_train_batch_size or accumulation",
-        f"gradient{norm}, and initial values: `nlpctl params ls {run}` shows what is trained{frozen}",
+        f"gradient{norm}, and initial values: `nlpctl params ls {run}` shows what is trained"
+        + ("; some parameters are frozen" if frozen else ""),
     ]

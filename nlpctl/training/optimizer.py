@@ -65,6 +65,8 @@ def parameter_report(model: LoadedModel, recipe: Recipe) -> dict[str, Any]:
     UserError as for `settings`.
     """
     training = recipe.training
+    if training.optimizer is not None:  # the user's own decides on its groups
+        return {**parameter_counts(model.network), **model.changes.summary(), "optimizer": []}
     found = settings(model.network, recipe.optimizer, training.learning_rate, training.weight_decay)
     parameters = named(model.network)
     names_of: dict[Setting, list[str]] = {}

@@ -44,18 +44,19 @@ class StepCount:
     def describe(self) -> list[str]:
         """For the console, line by line."""
         batch = (
-            f"a step is {self.global_batch:,} rows: {self.per_device:,} at a time, {self.accumulation:,} times "
-            f"accumulated, {self.processes:,} {'process' if self.processes == 1 else 'processes'}"
+            f"a step is {self.global_batch:,} rows = {self.per_device:,} per device x {self.accumulation:,} "
+            f"accumulated x {self.processes:,} {'process' if self.processes == 1 else 'processes'}"
         )
         warmup = f"warm-up in the first {self.warmup:,}" if self.warmup else "no warm-up"
         if self.per_epoch is None:
             return [batch, f"{self.total:,} steps of a stream, {warmup}"]
-        rows = f"{self.rows:,} rows" if self.rows == self.examples else f"{self.examples:,} examples ({self.rows:,} rows)"
-        epochs = f"{self.epochs:g} {'epoch' if self.epochs == 1 else 'epochs'}"
-        return [batch, f"{rows}: {self.per_epoch:,} steps an epoch{self._rest()}; {epochs}: {self.total:,} steps, {warmup}"]
+        cut = "" if self.rows == self.examples else f"{self.examples:,} examples, cut into "
+        rows = f"{cut}{self.rows:,} rows: {self.per_epoch:,} steps an epoch{self._rest()}"
+        epochs = f"{self.epochs:.4g} {'epoch' if self.epochs == 1 else 'epochs'}"
+        return [batch, f"{rows}; {epochs}: {self.total:,} steps, {warmup}"]
 
     def _rest(self) -> str:
         rest = self.rows % self.global_batch
         if not rest:
             return ""
-        return f" ({rest:,} rows left out: dataloader_drop_last)" if self.drop_last else f" (the last has {rest:,} rows)"
+        return f" ({rest:,} rows left out: dataloader_drop_last)" if self.drop_last else f" (the last of {rest:,} rows)"

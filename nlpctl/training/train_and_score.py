@@ -20,6 +20,7 @@ from nlpctl.data.open_split import open_split
 from nlpctl.data.places import places
 from nlpctl.data.splits import TrainingData
 from nlpctl.files import write_json_atomic
+from nlpctl.inference.pipeline import scoring
 from nlpctl.inference.trained import TrainedModel, load_network
 from nlpctl.models.folder import tune_labels
 from nlpctl.runtime.run_directory import RunDirectory
@@ -27,6 +28,7 @@ from nlpctl.tasks.base import Task
 from nlpctl.tasks.mistakes import worst
 from nlpctl.training.fine_tune import Ready, fine_tune
 from nlpctl.training.optimizer import parameter_report
+from nlpctl.training.own_metrics import told_scores
 from nlpctl.training.trainer import TrainingLoss
 
 MOST = 50  # most rows in mistakes.json
@@ -66,16 +68,17 @@ def train_and_score(
         finish(run.model)
     model = load_network(ready.recipe, str(run.model))  # opened from disk, so that scores equal those of `nlpctl eval`
     console.note(f"model {run.model} on {ready.setup.device}")
-    metrics = _score(run, ready.data, model, ready.recipe.training.per_device_eval_batch_size)
+    metrics = _score(run, ready, model)
     write_json_atomic(run.metrics_file, metrics)
     return Trained(model, metrics)
 
 
-def _score(run: RunDirectory, data: TrainingData, model: TrainedModel, batch_size: int) -> dict[str, Any]:
+def _score(run: RunDirectory, ready: Ready, model: TrainedModel) -> dict[str, Any]:
     """Score on dev and test, and write mistakes.json for the first of them.
 
     Thresholds of the task are tuned on dev first and stored with the model.
     """
+    data, batch_size = ready.data, ready.recipe.training.per_device_eval_batch_size
     splits = {name: examples for name, examples in (("dev", data.dev), ("test", data.test)) if examples is not None}
     if not splits:
         return {}
@@ -86,7 +89,24 @@ def _score(run: RunDirectory, data: TrainingData, model: TrainedModel, batch_siz
         tune_labels(run.model, task.labels.names, task.thresholds)
     split = next(iter(splits))
     write_json_atomic(run.mistakes_file, describe_mistakes(task, data, split, splits[split], predictions[split]))
-    return {name: task.report(examples, predictions[name]) for name, examples in splits.items()}
+    reports = {name: task.report(examples, predictions[name]) for name, examples in splits.items()}
+    if ready.parts.metrics is not None:
+        for name, examples in splits.items():
+            reports[name]["compute_metrics"] = _own_scores(ready, model, examples, batch_size)
+    return reports
+
+
+def _own_scores(
+    ready: Ready, model: TrainedModel, examples: ExampleList, batch_size: int
+) -> dict[str, float | None]:
+    """The scores of compute_metrics."""
+    metrics, rows = ready.parts.metrics, {}
+
+    def watch(*step: Any) -> None:
+        rows.update(metrics.rows(*step))
+
+    scoring(model.task, model.encoder, model.predictor).predictions(examples, batch_size, watch)
+    return told_scores(metrics.scores(rows))
 
 
 def describe_mistakes(

@@ -15,12 +15,14 @@ from paddlenlp.trainer import PrinterCallback, TrainerCallback, TrainingArgument
 from paddlenlp.trainer.trainer_callback import TrainerState
 from paddlenlp.trainer.trainer_utils import speed_metrics
 
+from nlpctl import console
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import task_info
 from nlpctl.data.batching import CheckedDataLoader, LengthGroupedBatchSampler
 from nlpctl.data.examples import ExampleList
 from nlpctl.data.streaming import StreamingExamples
 from nlpctl.data.text_encoder import TextEncoder
+from nlpctl.data.token_batches import TokenBatchSampler, rounded, token_lengths
 from nlpctl.layout import checkpoint_path
 from nlpctl.models.folder import ModelCard
 from nlpctl.models.load import LoadedModel
@@ -32,12 +34,16 @@ from nlpctl.training.checkpoints import (
     load_weights,
     rotate_checkpoints,
     save_checkpoint,
+    whole_state,
 )
 from nlpctl.training.dev_scores import DevScores
 from nlpctl.training.guarded import GuardedTrainer
 from nlpctl.training.guards import StepGuard
+from nlpctl.training.learning import LossCourse
 from nlpctl.training.oom import Division
 from nlpctl.training.optimizer import build_optimizer
+from nlpctl.training.own_parts import OwnParts
+from nlpctl.training.time_shares import EVALUATE, LOG, SAVE, TimeShares
 
 # (network, network as the Trainer wraps it, inputs, labels): as Task.training_loss
 TrainingLoss = Callable[
@@ -57,6 +63,7 @@ class RecipeTrainer(GuardedTrainer):
     - loss: the task's own, or a given one such as a distillation loss; a batch that is cut unevenly between processes
       or accumulation steps still gives the mean over its examples;
     - optimizer: a learning rate and a weight decay per parameter if the recipe gives them;
+    - parts of the user's own (training/own_parts.py), which are called as the stock Trainer calls them;
     - evaluation: through the task, as `nlpctl eval` does it;
     - guards against out-of-memory, signals and losses that are not finite (training/guarded.py).
     """
@@ -66,6 +73,7 @@ class RecipeTrainer(GuardedTrainer):
         recipe: Recipe,
         args: TrainingArguments,
         task: Task,
+        parts: OwnParts,
         loss: TrainingLoss | None,
         model: LoadedModel,
         card: ModelCard,
@@ -74,25 +82,33 @@ class RecipeTrainer(GuardedTrainer):
         dev: ExampleList | None,
         callbacks: Sequence[TrainerCallback],
         events: EventLog,
+        course: LossCourse | None = None,
     ):
+        """`course`: what watches whether the loss falls; None: nothing does."""
         self.recipe = recipe
         self.task = task
-        self.training_loss = loss or task.training_loss
-        self.completes = loss is None  # another loss trains all of the network
+        self.parts = parts
+        self.training_loss = loss or parts.training_loss(task)
+        self.completes = loss is None and parts.criterion is None  # another loss trains all of the network
+        self.label_loss = parts.loss(task)  # of outputs and labels
         self.loaded = model
         self.card = card
         self.encoder = encoder
         self.dev = dev
         self.events = events
-        self.guard = StepGuard(recipe.guards)
+        self.guard = StepGuard(recipe.guards, course)
+        self.times = TimeShares()
+        if recipe.data.batch_tokens is not None:
+            self.token_lengths = token_lengths(train, task.collator(encoder, labelled=True), task.label_names)
+            _tell_rows(args, recipe, self.token_lengths)
         super().__init__(
             model=model.network,
             args=args,
-            data_collator=task.collator(encoder, labelled=True),
+            data_collator=parts.collator(task, encoder),
             train_dataset=train,
             eval_dataset=dev,
             tokenizer=model.tokenizer,
-            callbacks=[SeedEveryStep(), self.guard, *callbacks],
+            callbacks=[SeedEveryStep(), self.guard, *callbacks, *parts.callbacks],
         )
         self.remove_callback(PrinterCallback)  # training/callbacks.py prints instead, through nlpctl's console
 
@@ -108,31 +124,51 @@ class RecipeTrainer(GuardedTrainer):
                 num_workers=workers,
                 drop_last=True,
             )
-            self.batches = ResumableStream(loader, self.train_dataset)
+            self.batches = ResumableStream(loader, self.train_dataset, self.times.waiting)
         else:
-            sampler = LengthGroupedBatchSampler(
-                self.train_dataset.lengths(),
-                self.args.per_device_train_batch_size,
-                accumulation_steps=self.args.gradient_accumulation_steps,
-                num_replicas=self.args.dataset_world_size,
-                rank=self.args.dataset_rank,
-                seed=self.args.seed,
-                drop_last=self.args.dataloader_drop_last,
-                grouped=self.recipe.data.length_grouped,
-            )
+            sampler = self._sampler()
             loader = CheckedDataLoader(
                 self.train_dataset, batch_sampler=sampler, collate_fn=self.data_collator, num_workers=workers
             )
-            self.batches = ResumableBatches(loader, sampler)
+            self.batches = ResumableBatches(loader, sampler, self.times.waiting)
         return self.batches
+
+    def _sampler(self) -> LengthGroupedBatchSampler:
+        args, data = self.args, self.recipe.data
+        shared: dict[str, Any] = {
+            "accumulation_steps": args.gradient_accumulation_steps,
+            "num_replicas": args.dataset_world_size,
+            "rank": args.dataset_rank,
+            "seed": args.seed,
+            "drop_last": args.dataloader_drop_last,
+        }
+        if data.batch_tokens is None:
+            lengths, size = self.train_dataset.lengths(), args.per_device_train_batch_size
+            return LengthGroupedBatchSampler(lengths, size, grouped=data.length_grouped, **shared)
+        steps = self.recipe.training.gradient_accumulation_steps
+        return TokenBatchSampler(self.token_lengths, data.batch_tokens, planned_steps=steps, **shared)
 
     # -- optimizer ---------------------------------------------------------------------------
 
     def create_optimizer(self, lr_scheduler=None):
-        if self.optimizer is None:
-            scheduler = self.lr_scheduler if lr_scheduler is None else lr_scheduler
+        if self.optimizer is not None:
+            return self.optimizer
+        scheduler = self.lr_scheduler if lr_scheduler is None else lr_scheduler
+        if self.parts.make_optimizer is None:
             self.optimizer = build_optimizer(self.loaded.network, self.recipe.optimizer, self.args, scheduler)
+            return self.optimizer
+        self.optimizer = self.parts.optimizer(self.loaded.network, self.args)
+        own = self.optimizer._learning_rate  # a number, or a schedule that the user gave it
+        if isinstance(own, paddle.optimizer.lr.LRScheduler) and self.parts.make_scheduler is None:
+            self.lr_scheduler = own
+        else:
+            self.optimizer.set_lr_scheduler(scheduler)
         return self.optimizer
+
+    def create_scheduler(self, num_training_steps: int):
+        if self.lr_scheduler is None and self.parts.make_scheduler is not None:
+            self.lr_scheduler = self.parts.scheduler(self.args, num_training_steps)
+        return super().create_scheduler(num_training_steps)
 
     def place_batches(self, batches: ResumableBatches | ResumableStream, step: int, updates_per_epoch: int) -> None:
         epoch, updates = divmod(step, updates_per_epoch)
@@ -148,6 +184,7 @@ class RecipeTrainer(GuardedTrainer):
     def compute_loss(self, model, inputs, return_outputs=False):
         if self.task.hides:
             inputs = self._hidden(inputs)
+        # The network's forward does not know these names.
         labels = {name: inputs.pop(name) for name in self.task.label_names}
         rows = len(next(iter(inputs.values())))
         loss = self.training_loss(self.loaded.network, model, inputs, labels)
@@ -173,16 +210,20 @@ class RecipeTrainer(GuardedTrainer):
 
         The stock loop gathers padded arrays of logits, which cannot represent spans or tag paths.
         """
+        with self.times.spent(EVALUATE):
+            return self._evaluate()
+
+    def _evaluate(self) -> dict[str, float]:
         started = time.time()
         examples = self._dev_examples()
         self.complete()
-        predictions, loss = DevScores(self.task, self.loaded.network, self.encoder).of_all(
-            examples, self.args.per_device_eval_batch_size
-        )
+        scorer = DevScores(self.task, self.loaded.network, self.encoder, self.label_loss, self.parts.metrics)
+        predictions, loss, own = scorer.of_all(examples, self.args.per_device_eval_batch_size)
         report = self.task.tuned(examples, predictions).report(examples, predictions)  # as in the final model
         figures = (name for name in task_info(self.task.name).metrics if name in report)
         # A task whose loss is not a mean over rows reports it itself.
-        metrics = {"eval_loss": loss} | {f"eval_{name}": report[name] for name in figures}
+        metrics = {"eval_loss": loss} | {f"eval_{name}": value for name, value in own.items()}
+        metrics |= {f"eval_{name}": report[name] for name in figures if name not in own}
         steps = math.ceil(len(examples) / (self.args.eval_batch_size * self.args.dataset_world_size))
         metrics |= speed_metrics("eval", started, num_samples=len(examples), num_steps=steps)
         self.log(metrics)
@@ -197,23 +238,33 @@ class RecipeTrainer(GuardedTrainer):
 
     # -- checkpoints and resume --------------------------------------------------------------
 
+    def log(self, logs: dict[str, float], **kwargs: Any) -> None:
+        with self.times.spent(LOG):
+            super().log(logs, **kwargs)
+
     def _save_checkpoint(self, model, metrics=None) -> None:
+        with self.times.spent(SAVE):
+            self._write_checkpoint(metrics)
+
+    def _write_checkpoint(self, metrics: dict[str, float] | None) -> None:
         checkpoints = Path(self.args.output_dir)
         self._note_best(checkpoint_path(checkpoints, self.state.global_step), metrics)
         self.complete()
+        training_state = not self.args.ignore_save_lr_and_optim
+        state = whole_state(self.optimizer, bool(self.args.sharding)) if training_state else None
         if self.args.should_save:
-            training_state = not self.args.ignore_save_lr_and_optim
             save_checkpoint(
                 checkpoints,
                 self.state,
                 self.loaded,
                 self.card,
-                optimizer=self.optimizer if training_state else None,
+                optimizer_state=state,
                 scheduler=self.lr_scheduler if training_state else None,
                 scaler=self.scaler if self.do_grad_scaling else None,
             )
             rotate_checkpoints(checkpoints, self.args.save_total_limit, self.state.best_model_checkpoint)
         if self.args.world_size > 1:
+            # No process may go on, and perhaps stop the run, before process 0 has written the checkpoint.
             paddle.distributed.barrier()
 
     def _note_best(self, checkpoint: Path, metrics: dict[str, float] | None) -> None:
@@ -222,6 +273,7 @@ class RecipeTrainer(GuardedTrainer):
         if metrics is None or watched is None:
             return
         value = metrics[f"eval_{watched.removeprefix('eval_')}"]
+        # NaN compares false with everything: as the first value it would stay the best for ever.
         if math.isnan(value):
             return
         best = self.state.best_metric
@@ -244,6 +296,18 @@ class RecipeTrainer(GuardedTrainer):
 
     def _load_rng_state(self, checkpoint: str) -> None:
         """Nothing to restore: SeedEveryStep derives all randomness from (seed, step)."""
+
+
+def _tell_rows(args: TrainingArguments, recipe: Recipe, lengths: np.ndarray) -> None:
+    """Set the rows per batch, which the Trainer reports speeds by and out-of-memory divides, to about their mean."""
+    steps, world = args.gradient_accumulation_steps, args.dataset_world_size
+    size = {"planned_steps": steps, "accumulation_steps": steps, "num_replicas": world}
+    sampler = TokenBatchSampler(lengths, recipe.data.batch_tokens, drop_last=args.dataloader_drop_last, **size)
+    args.per_device_train_batch_size = rounded(sampler.mean_rows)
+    console.note(
+        f"batches of up to {recipe.data.batch_tokens:,} tokens: {sampler.updates:,} updates per epoch, "
+        f"{sampler.mean_rows:.1f} rows per batch in the mean"
+    )
 
 
 class SeedEveryStep(TrainerCallback):

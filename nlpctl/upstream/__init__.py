@@ -1,5 +1,5 @@
-"""Workarounds for bugs in Paddle and PaddleNLP: one function each, all of them here and nowhere else.
+"""Workarounds for bugs in Paddle, PaddleNLP and their tools: one function each, only in this folder.
 
-Each docstring names the package, version, file and line, the symptom, and the test in tests/upstream
-that fails when upstream mends it, which is when the workaround can go. docs/upstream.md lists them.
+Each docstring names package, version, file and line, the symptom, and the test in tests/upstream that fails once
+upstream fixes the bug. The workaround can then be removed. docs/upstream.md lists all of them.
 """

@@ -17,7 +17,7 @@ OPERATORS = frozenset(
 
 
 def keep_casts(config: Any) -> None:
-    """Have an inference Config with enable_mkldnn_bfloat16() leave casts as they are.
+    """Excludes casts from the bfloat16 operators of an inference Config with enable_mkldnn_bfloat16().
 
     paddlepaddle 2.6.2, framework/ir/mkldnn/cpu_bfloat16_placement_pass.cc: a cast whose input was float32 is marked
     as computed in bfloat16, and a dequantize is put behind it; but it goes on writing the float32 that it names.

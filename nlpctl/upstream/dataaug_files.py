@@ -1,4 +1,4 @@
-"""PaddleNLP's data augmentation without the files that it downloads for no need."""
+"""PaddleNLP's data augmentation without its unnecessary downloads."""
 
 from __future__ import annotations
 
@@ -45,6 +45,7 @@ def make_augmenter(kind: str, cut: Any, synonyms: Path | None, copies: int, shar
             words |= {"custom_file_path": None if synonyms is None else str(synonyms)}
         augmenter = Offline(**words)
     augmenter.aug_percent = share  # WordSwap takes the argument and goes by 0.1
+    # After the constructor, which builds its own tokenizer from the placeholder vocabulary.
     augmenter.tokenizer = _Cutter(cut)
     return augmenter
 

@@ -1,4 +1,4 @@
-"""Paddle's own search for the operator whose result is no number."""
+"""Paddle's own check (FLAGS_check_nan_inf) that finds the operator with a non-finite result."""
 
 from __future__ import annotations
 
@@ -36,6 +36,7 @@ def finite_check() -> Iterator[None]:
     libc = ctypes.CDLL(None)
     sys.stdout.flush()
     libc.fflush(None)
+    # The check prints from C++, so sys.stdout cannot be replaced; file descriptor 1 itself has to point elsewhere.
     kept = os.dup(1)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
@@ -43,6 +44,7 @@ def finite_check() -> Iterator[None]:
     try:
         yield
     finally:
+        # Before the descriptor is restored: what is still buffered belongs to the check.
         paddle.set_flags(before)
         libc.fflush(None)
         os.dup2(kept, 1)
@@ -51,6 +53,6 @@ def finite_check() -> Iterator[None]:
 
 
 def non_finite(error: RuntimeError) -> NonFinite | None:
-    """What the check found, as `error` tells; None if it is another error."""
+    """The finding of the check that raised `error`; None if it is another error."""
     found = _FOUND.search(str(error))
     return None if found is None else NonFinite(found[3], int(found[1]), int(found[2]))

@@ -12,12 +12,12 @@ from paddle.nn.layer.rnn import RNNBase
 
 
 def pass_gradients(network: paddle.nn.Layer) -> None:
-    """Make the frozen layers of `network` hand gradients on as they should; what they put out stays as it is.
+    """Corrects the gradients that frozen layers of `network` pass to layers below; their outputs stay the same.
 
     paddlepaddle 2.6.2 on a CPU goes wrong where the gradient of a layer's own weights is not wanted:
     - nn/functional/norm.py:366, layer_norm: the gradient by the input is that of a weight of 1, without a word;
     - nn/layer/rnn.py:1594: the backward pass fails ("Required tensor shall not be nullptr").
-    So frozen weights are stood in for by copies whose gradients are computed and dropped.
+    Frozen weights are therefore replaced by copies whose gradients are computed and discarded.
     Test: tests/upstream/test_frozen_layers.py.
     """
     for layer in network.sublayers(include_self=True):
@@ -43,11 +43,12 @@ def _recur(layer: RNNBase, forward: Callable[..., Any], inputs: paddle.Tensor, *
 
 
 def _stand_in(layer: paddle.nn.Layer, inputs: paddle.Tensor, parameter: paddle.Tensor | None) -> paddle.Tensor | None:
-    """What the layer is computed with in place of `parameter`; itself where it is trained, or no gradient passes."""
+    """A copy of a frozen `parameter`; the parameter itself if it is trained, or if no gradient passes the layer."""
     if parameter is None or not parameter.stop_gradient:
         return parameter
     if inputs.stop_gradient and all(each.stop_gradient for each in layer.parameters()):
         return parameter
+    # detach shares the memory, so no weight is copied; only its gradient is computed and dropped.
     copy = parameter.detach()
     copy.stop_gradient = False
     return copy

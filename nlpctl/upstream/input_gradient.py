@@ -1,4 +1,4 @@
-"""Gradients by the input of a network, without those of its weights."""
+"""Gradients with respect to the input of a network only."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from paddle.nn.layer.rnn import RNNBase
 
 @contextlib.contextmanager
 def differentiable(network: paddle.nn.Layer) -> Iterator[list[paddle.Tensor]]:
-    """While the body runs, the output of `network`, in eval mode, can be differentiated by its input.
+    """Inside the context, the output of `network`, in eval mode, can be differentiated with respect to its input.
 
-    Yields parameters whose gradients have to be asked for together with that of the input:
+    Yields parameters whose gradients must be requested together with that of the input:
     paddle.grad(output, [input, *parameters], allow_unused=True).
 
     paddlepaddle 2.6.2, on a CPU:
@@ -30,6 +30,7 @@ def differentiable(network: paddle.nn.Layer) -> Iterator[list[paddle.Tensor]]:
     modes = [(layer.training, layer.dropout) for layer in recurrent]
     frozen = [parameter.stop_gradient for parameter in parameters]
     for layer in recurrent:
+        # Not train(), which would also change sublayers, whose modes are not restored below.
         layer.training, layer.dropout = True, 0.0
     for parameter in parameters:
         parameter.stop_gradient = False

@@ -1,4 +1,4 @@
-"""The algorithm KL of Paddle's calibration in seconds instead of minutes."""
+"""Paddle's calibration algorithm KL, vectorised: seconds instead of minutes."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def fast_kl() -> Iterator[None]:
 
 
 def kl_threshold(hist: np.ndarray, bin_width: float, bits: int) -> float:
-    """The bound at which the values of a histogram, cut off there and put into 2^(bits-1) - 1 steps, are distributed
-    most like those before; Paddle's own choice, bin by bin."""
+    """The clipping bound of a histogram that minimises the KL divergence between the original distribution and that of
+    2^(bits-1) - 1 quantisation steps. Equal to Paddle's choice, bin by bin."""
     steps = 2 ** (bits - 1) - 1
     first = int((len(hist) - 1) * 0.5)
     ends = [end for end in range(first, len(hist)) if hist[end - 1]]
@@ -40,13 +40,15 @@ def kl_threshold(hist: np.ndarray, bin_width: float, bits: int) -> float:
 
 
 def _divergence(hist: np.ndarray, end: int, steps: int) -> float:
-    """Of the distribution that is cut off at bin `end` and put into so many steps."""
+    """The KL divergence of the histogram clipped at bin `end` and quantised to `steps` steps."""
     kept, total = hist[:end].astype(np.float64), hist.sum()
+    # As in Paddle: each step has end // steps bins, and the last one also the remainder.
     starts = np.arange(steps) * (end // steps)
     filled = np.add.reduceat(kept > 0, starts, dtype=np.int64)
     level = np.add.reduceat(kept, starts) / np.maximum(filled, 1)
     spread = np.repeat(level, np.diff([*starts, end]))
     there = kept > 0
+    # After the coarse histogram is made: Paddle adds the cut-off values to the reference distribution only.
     kept[-1] += hist[end:].sum()
     whole, coarse = kept[there], spread[there]
     return float((whole * (np.log(coarse.sum() * whole) - np.log(total * coarse))).sum() / total)

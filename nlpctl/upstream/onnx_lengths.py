@@ -1,4 +1,4 @@
-"""Recurrent layers that paddle2onnx converts without the lengths of their rows."""
+"""Restores the sequence lengths of recurrent layers, which paddle2onnx drops."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _NAME = "nlpctl.row_lengths"
 
 
 def give_lengths(model: Any, pad_id: int) -> int:
-    """Tell the recurrent operators of an ONNX model how long each row is; returns how many there are.
+    """Adds the input sequence_lens to the recurrent operators of an ONNX model; returns their number.
 
     paddle2onnx 1.3.1, mapper/nn/rnn.cc: the input SequenceLength of Paddle's `rnn` is dropped, so that the reverse
     direction begins in the padding and a row's outputs depend on the batch it is in. Here the lengths are counted
@@ -38,6 +38,7 @@ def give_lengths(model: Any, pad_id: int) -> int:
     for node in recurrent:
         node.input.extend([""] * (_LENGTHS_INPUT + 1 - len(node.input)))
         node.input[_LENGTHS_INPUT] = _NAME
+    # Inserted at the front: ONNX wants nodes in topological order.
     for place, node in enumerate(counting):
         model.graph.node.insert(place, node)
     return len(recurrent)

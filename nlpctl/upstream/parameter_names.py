@@ -1,4 +1,4 @@
-"""Parameter names that do not depend on what was built before."""
+"""Parameter names that do not depend on networks built earlier in the process."""
 
 from __future__ import annotations
 

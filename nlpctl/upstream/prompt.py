@@ -42,6 +42,7 @@ def make_verbalizer(words: Sequence[str], tokenizer: Any) -> Any:
     """A ManualVerbalizer whose scores, [batch, words], are in the order of `words`."""
     from paddlenlp.prompt import ManualVerbalizer
 
+    # Zero-padded, so that sorting by name keeps the order of the numbers.
     digits = len(str(len(words)))
     named = {f"{position:0{digits}d}": word for position, word in enumerate(words)}
     return ManualVerbalizer(named, tokenizer, post_log_softmax=False)

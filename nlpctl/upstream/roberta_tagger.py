@@ -1,4 +1,4 @@
-"""RoBERTa's tagger, of which Paddle can make a static graph."""
+"""A RoBERTa tagger that Paddle can translate to a static graph."""
 
 from __future__ import annotations
 

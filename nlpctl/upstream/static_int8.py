@@ -1,4 +1,4 @@
-"""Quantised static graphs that Paddle's oneDNN engine computes as they were meant."""
+"""Quantised static graphs that Paddle's oneDNN engine computes correctly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tokenizers that can be saved after the folder they came from is gone."""
+"""Tokenizers that can be saved after their source folder is gone or has changed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 
 
 def keep_resources(tokenizer: Any) -> Any:
-    """Make `tokenizer` write its vocabulary from memory, and nothing of where it came from. Returns it.
+    """Makes `tokenizer` save its vocabulary from memory, without the path of its source. Returns it.
 
     PaddleNLP 2.8.1, transformers/tokenizer_utils_base.py:1739 (`save_resources`): saving copies
     vocab.txt from the folder that the tokenizer was loaded from. If that folder was moved, deleted or
@@ -22,6 +22,7 @@ def keep_resources(tokenizer: Any) -> Any:
     with tempfile.TemporaryDirectory() as folder:
         tokenizer.save_resources(folder)
         contents = {path.name: path.read_bytes() for path in Path(folder).iterdir()}
+    # An instance attribute: other tokenizers of the class keep their method.
     tokenizer.save_resources = partial(_write, contents)
     return tokenizer
 

@@ -38,4 +38,5 @@ class PickledTokenizer:
         with tempfile.TemporaryDirectory() as folder:
             for name, content in self.files:
                 (Path(folder) / name).write_bytes(content)
+            # A path, never a name: nothing is looked up on the hub.
             return kind.from_pretrained(folder)

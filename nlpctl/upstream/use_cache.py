@@ -1,4 +1,4 @@
-"""A config key that changes what a classifier returns."""
+"""The config key use_cache, which changes the return type of a classifier."""
 
 from __future__ import annotations
 

@@ -22,7 +22,8 @@ ABOVE = {
     "zh": {"index.md": "README.zh-CN.md"},
 }
 logging.getLogger("jieba").setLevel(logging.WARNING)  # not the progress of loading its dictionary
-CJK = r"[\u3000-\u303f\u4e00-\u9fff\uff00-\uffef“”]"
+MARK = r"[\u3000-\u303f\uff00-\uffef“”]"  # full-width punctuation
+CJK = rf"(?:{MARK}|[\u4e00-\u9fff])"
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -80,7 +81,8 @@ def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -
     if config.theme["language"] != "zh":
         return html
     parts = re.split(r"(<pre.*?</pre>)", html, flags=re.S)
-    parts[::2] = [re.sub(rf"(?<={CJK})\n(?={CJK})", "", text) for text in parts[::2]]
+    end = re.compile(rf"(?<={MARK})\n *|\n *(?={MARK})|(?<={CJK})\n *(?={CJK})")
+    parts[::2] = [end.sub("", text) for text in parts[::2]]
     return "".join(parts)
 
 

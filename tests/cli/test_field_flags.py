@@ -39,6 +39,8 @@ def take(line: str, positionals: int = 1) -> tuple[list[str], dict[str, object]]
         ("--width_mult_list 3/4 --fp16 r.yaml", ["r.yaml"],
          {"compression.width_mult_list": "3/4", "training.fp16": "true"}),
         ("--batch_num_list 1 2 r.yaml", ["r.yaml"], {"compression.batch_num_list": ("1", "2")}),
+        ("--batch_num_list 1 all r.yaml", ["r.yaml"], {"compression.batch_num_list": ("1", "all")}),
+        ("--batch_num_list None r.yaml", ["r.yaml"], {"compression.batch_num_list": "None"}),
         ("--devices 0,1 r.yaml", ["r.yaml"], {"runtime.devices": "0,1"}),
         ("--devices 0 1 r.yaml", ["r.yaml"], {"runtime.devices": ("0", "1")}),
         ("--device cpu r.yaml", ["r.yaml"], {"runtime.device": "cpu"}),

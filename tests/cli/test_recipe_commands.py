@@ -92,7 +92,10 @@ def test_flags(nlpctl) -> None:
             "type": "number",
             "default": 0.0,
             "help": listed[0]["help"],
+            "refused": None,
         }
     ]
+    line = nlpctl("recipe", "flags", "pipeline_parallel_degree").out.splitlines()[-1]
+    assert line.startswith("--pipeline_parallel_degree") and "refused: every process holds the whole network" in line
     ended = nlpctl("recipe", "flags", "learnign_rate")
     assert ended.code == 2 and "--learning_rate" in ended.err

@@ -124,6 +124,7 @@ def test_student_comes_to_say_what_the_teacher_says(tmp_path: Path) -> None:
     assert (student.argmax(1) == teacher.argmax(1)).mean() > 0.75
 
 
+@pytest.mark.slow
 def test_killed_training_goes_on_to_the_same_weights(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     words = ("sequence_classification", "bert")
     recipe, source, setup = opened(

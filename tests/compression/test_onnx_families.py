@@ -45,11 +45,11 @@ OUTPUTS = {
 # family, head, with a CRF, with fewer heads and neurons, products that become int8 beside 6 of each layer
 CASES = [
     ("Bert", "SequenceClassification", False, False, 1),
-    ("Ernie", "TokenClassification", False, False, 0),
+    pytest.param(("Ernie", "TokenClassification", False, False, 0), marks=pytest.mark.slow),
     ("Roberta", "TokenClassification", True, False, 0),
     ("Electra", "QuestionAnswering", False, False, 1),
     ("Electra", "SequenceClassification", False, True, 2),
-    ("Ernie", "SequenceClassification", False, True, 1),
+    pytest.param(("Ernie", "SequenceClassification", False, True, 1), marks=pytest.mark.slow),
 ]
 
 

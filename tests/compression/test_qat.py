@@ -28,9 +28,9 @@ from nlpctl.runtime.run_directory import RunDirectory
 
 CASES = [
     ("sequence_classification", "ernie", "linear"),
-    ("text_matching", "bert", "linear"),
+    pytest.param("text_matching", "bert", "linear", marks=pytest.mark.slow),
     ("token_classification", "roberta", "crf"),
-    ("question_answering", "electra", "linear"),
+    pytest.param("question_answering", "electra", "linear", marks=pytest.mark.slow),
 ]
 
 

@@ -85,6 +85,11 @@ def test_widths_are_fractions_and_one_width_is_one_folder():
     assert [name for name in found if name.startswith("networks")] == ["networks/width-0.75", "networks/width-0.6667"]
 
 
+def test_calibration_on_all_rows_has_a_name():
+    (name,) = (name for name in folders("ort-static", batch_num_list=(None,)) if name.startswith("candidates"))
+    assert name == "candidates/original+ort-static-32xall"
+
+
 def test_the_grid_is_every_combination():
     found = folders("ptq,ort-static", algo_list=("avg", "KL"), batch_size_list=(8, 16), batch_num_list=(2,))
     rows = ("8x2", "16x2")

@@ -66,7 +66,8 @@ def test_types_become_python_types() -> None:
     assert by_name["learning_rate"] is float
     assert by_name["eval_steps"] == int | None  # declared int, with default None
     assert by_name["report_to"] == tuple[str, ...] | None
-    assert by_name["batch_num_list"] == tuple[int, ...] | None
+    assert by_name["batch_size_list"] == tuple[int, ...] | None
+    assert by_name["batch_num_list"] == tuple[int | None, ...] | None  # None: all rows, which the type does not tell
     assert by_name["evaluation_strategy"] is str
 
 

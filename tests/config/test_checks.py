@@ -8,7 +8,9 @@ from nlpctl.config.checks import CHECKS, PROCESS_CHECKS, refuse_half_precision_o
 from nlpctl.config.data_checks import DATA_CHECKS
 from nlpctl.config.keys import all_keys
 from nlpctl.config.load import Override
+from nlpctl.config.managed import REFUSED
 from nlpctl.config.network_checks import NETWORK_CHECKS
+from nlpctl.config.own_parts import PART_CHECKS
 from nlpctl.config.parameter_checks import PARAMETER_CHECKS
 from nlpctl.config.ranges import RANGES
 from nlpctl.config.task_checks import TASK_CHECKS
@@ -31,6 +33,10 @@ BEST = "load_best_model_at_end: true, evaluation_strategy: epoch, save_strategy:
 # text after GOOD -> where, a part of the message. One per check, or more.
 CASES = {
     "_ranges": [("training: {per_device_train_batch_size: 0}", 4, "per_device_train_batch_size is 0")],
+    "_own_optimizer": [
+        ("training: {optimizer: a:b}\noptimizer: {layer_decay: 0.9}", 4, "optimizer.layer_decay would not reach it")
+    ],
+    "_lonely_preprocessing": [("training: {preprocess_logits_for_metrics: a:b}", 4, "compute_metrics, which is not")],
     "_best_model": [
         ("training: {load_best_model_at_end: true, save_strategy: epoch}", 4, "found no and epoch"),
         ("training: {load_best_model_at_end: true, save_strategy: no}", 4, "needs evaluations"),
@@ -68,15 +74,22 @@ CASES = {
         ("runtime: {nproc: 2, device: gpu}", 4, "processes on the CPU"),
         ("runtime: {devices: [1, 1]}", 4, "a card twice"),
     ],
-    "_data_parallel_only": [
-        ("training: {sharding: stage2}", 4, "training.sharding: nlpctl trains data parallel"),
-        ("training: {tensor_parallel_degree: 2}", 4, "tensor_parallel_degree"),
-        ("training: {unified_checkpoint: true}", 4, "whole checkpoints"),
+    "_unsupported": [
+        ("training: {tensor_parallel_degree: 2}", 4, "tensor_parallel_degree is not supported"),
+        ("training: {unified_checkpoint: true}", 4, "a checkpoint is whole"),
+        ("training: {flatten_param_grads: true}", 4, "NPU devices only"),
+    ],
+    "_sharding_stage": [
+        ("training: {sharding: stage2}\nruntime: {nproc: 2}", 4, "'stage2' is not supported"),
+        ("training: {sharding: stage1 offload}\nruntime: {nproc: 2}", 4, "'stage1 offload' is not supported"),
+    ],
+    "_sharding_processes": [
+        ("training: {sharding: stage1}", 4, "needs several processes"),
+        ("training: {sharding: stage1, sharding_parallel_degree: 2}\nruntime: {nproc: 4}", 4, "over all processes"),
     ],
     "_optimizer": [("training: {optim: adafactor}", 4, "no adafactor")],
     "_reporters": [("training: {report_to: [visualdl, wandb]}", 4, "wandb is not installed")],
     "_evaluation_steps": [("training: {minimum_eval_times: 3}", 4, "lowers eval_steps")],
-    "_flat_gradients": [("training: {flatten_param_grads: true}", 4, "NPU devices only")],
     "_flags": [
         ("runtime:\n  flags:\n    FLAGS_benchmrk: 1", 6, "Paddle has no flag FLAGS_benchmrk"),
         ("runtime: {flags: {FLAGS_benchmark: perhaps}}", 4, "'perhaps' is no value"),
@@ -103,7 +116,7 @@ WHOLE = {
         ),
     ],
     "_vectors_have_an_embedding": [
-        (HEAD + DATA + "model: {from_scratch: {architecture: bert}, embeddings: dev.tsv}", ":3", "word vectors are for")
+        (HEAD + DATA + "model: {name_or_path: bert-base-chinese, embeddings: dev.tsv}", ":3", "word vectors are for")
     ],
     "_dictionaries_hold_characters": [
         (
@@ -156,6 +169,14 @@ WHOLE = {
     "_words_for_labels": [
         (FEW + "prompt: {template: \"{'text': 'text'} {'mask'}\"}", ":1", "needs words for the labels"),
     ],
+    "_own_class": [
+        (
+            HEAD + DATA + "model: {from_scratch: {architecture: textcnn}, network: a:B, embeddings: train.tsv}",
+            ":3",
+            "fills nlpctl's own networks, not model.network",
+        ),
+        (TAGGING + DATA + "model: {from_scratch: {}, network: a:B, head: crf}", ":3", "model.head would change"),
+    ],
     "_keys_of_the_other_method": [
         (FEW + PAIRS + "prompt: {verbalizer: {a: b}}", ":5", "prompt.verbalizer has no effect"),
         (FEW + PAIRS + "loss: {focal_gamma: 2.0}", ":5", "loss.focal_gamma has no effect"),
@@ -196,6 +217,16 @@ WHOLE = {
             ":3",
             "needs data.labels",
         ),
+    ],
+    "_batch_tokens": [
+        (
+            HEAD + MODEL + "training: {max_steps: 9}\ndata: {train: train.tsv, labels: [a, b], streaming: true,\n"
+            "  batch_tokens: 999}",
+            ":5",
+            "cannot be sorted by length",
+        ),
+        (HEAD + MODEL + "data: {train: train.tsv, length_grouped: false, batch_tokens: 999}", ":3", "forbids"),
+        (HEAD + MODEL + "data: {train: train.tsv, batch_tokens: 99}", ":3", "128 tokens, more than a batch (99)"),
     ],
     "_window": [
         (READING + "data: {train: train.tsv, max_seq_length: 64}", ":3", "of 64 tokens with a stride of 64 would skip"),
@@ -242,8 +273,21 @@ WHOLE = {
         (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: 'constant(inf)'}}", ":3", "not finite"),
         (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: 'normal(0'}}", ":3", "no closing parenthesis"),
     ],
+    "_one_vocabulary": [
+        (
+            HEAD + DATA + "model: {from_scratch: {architecture: textcnn, vocabulary: dev.tsv, dictionaries: .}}",
+            ":3",
+            "both vocabulary and",
+        )
+    ],
+    "_vocabulary_file": [
+        (HEAD + DATA + "model: {from_scratch: {vocabulary: gone.txt}}", ":3", "vocabulary: there is no file")
+    ],
     "_tokens": [(HEAD + DATA + "model: {from_scratch: {}, add_tokens: gone.txt}", ":3", "add_tokens: there is no")],
-    "_reader_name": [(HEAD + MODEL + "data: {train: x, reader: read.py}", ":3", "package.module:function")],
+    "_form": [
+        (HEAD + MODEL + "data: {train: x, reader: read.py}", ":3", "package.module:function"),
+        (GOOD + "training: {callbacks: [a:B, c]}", ":4", "training.callbacks 'c' is not of the form"),
+    ],
 }
 
 
@@ -255,6 +299,7 @@ def cases() -> list:
 
 def test_every_check_has_a_case() -> None:
     checks = CHECKS + NETWORK_CHECKS + PROCESS_CHECKS + TASK_CHECKS + TRAINING_CHECKS + DATA_CHECKS + PARAMETER_CHECKS
+    checks += PART_CHECKS
     checks += tuple(check for task in KNOWN_TASKS for check in task.checks)
     assert {check.__name__ for check in checks} - {"_its_own"} == set(CASES) | set(WHOLE)
 
@@ -315,6 +360,7 @@ def test_more_numbers_out_of_range(problems, dotted: str, value: str) -> None:
         "training: {fp16: true}\nruntime: {device: gpu, devices: [0, 1]}",
         "training: {bf16: true}",
         "training: {sharding: '', tensor_parallel_degree: 1, sharding_parallel_degree: -1}",
+        "training: {sharding: stage1, sharding_parallel_degree: 2}\nruntime: {nproc: 2, device: cpu}",
         "runtime: {nproc: 2, device: cpu}",
         "training: {warmup_ratio: 1, max_grad_norm: 0, weight_decay: 0}",
     ],
@@ -352,3 +398,20 @@ def test_half_precision_once_auto_is_the_cpu(load) -> None:
 def test_a_run_of_several_cards_is_used_on_one_device(load) -> None:
     recipe = load(GOOD + "runtime: {devices: [0, 1], device: cpu}\n", purpose="apply")
     assert recipe.runtime.devices == (0, 1)
+
+
+def test_no_ordinary_field_is_refused_without_a_word(load) -> None:
+    """A value that is refused by itself, whatever the other keys say, is named where fields are explained."""
+    silent = []
+    for dotted, key in all_keys().items():
+        if not dotted.startswith(("training.", "compression.")) or dotted in REFUSED:
+            continue
+        values = ["true", "false"] if key.scalar is bool else list(key.choices) or (["2"] if key.scalar is int else [])
+        for value in values:
+            try:
+                load(GOOD, Override(dotted, value, "--flag"))
+            except UserError as error:
+                alone = [problem for problem in error.problems if " [" not in problem.message]
+                if alone and "refused" not in key.help and "is not installed" not in alone[0].message:
+                    silent.append((dotted, value, str(alone[0])))
+    assert silent == []

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from nlpctl.config.coerce import Mismatch, coerce_scalar, resolve_scalar
+from nlpctl.config.dump import dump_recipe
 from nlpctl.config.positions import ScalarNode
 from nlpctl.config.schema import Origin
 
@@ -102,6 +103,15 @@ def test_values_of_a_recipe(load) -> None:
     assert recipe.compression.batch_num_list == (4,)
     assert recipe.runtime.flags == {"FLAGS_fraction_of_gpu_memory_to_use": 1e-3, "FLAGS_benchmark": False}
     assert recipe.early_stopping.patience is None
+
+
+@pytest.mark.parametrize("words", ["all", "None", "[null]"])
+def test_all_calibration_rows(load, words: str) -> None:
+    """PaddleNLP's documents write None for all of them."""
+    recipe = load(GOOD + f"compression: {{batch_num_list: {words}}}")
+    assert recipe.compression.batch_num_list == (None,)
+    assert load(GOOD + "compression: {batch_num_list: [4, all]}").compression.batch_num_list == (4, None)
+    assert load(dump_recipe(recipe)).compression.batch_num_list == (None,)
 
 
 def test_sections_that_are_optional(load) -> None:

@@ -10,7 +10,7 @@ import yaml
 from nlpctl.config.json_schema import recipe_json_schema
 from nlpctl.config.keys import all_keys
 from nlpctl.config.library import shipped_root
-from nlpctl.config.managed import MANAGED
+from nlpctl.config.managed import MANAGED, UNSUPPORTED
 
 jsonschema = pytest.importorskip("jsonschema", reason="jsonschema comes with the extra `dev`")
 
@@ -79,4 +79,5 @@ def test_every_key_is_there_with_its_help() -> None:
             node = node["properties"][part] if found else node
         assert found == (dotted not in MANAGED), dotted
         if found:
-            assert node["description"] == key.help
+            refused = UNSUPPORTED.get(dotted)
+            assert node["description"] == (key.help if refused is None else f"Refused: {refused}.")

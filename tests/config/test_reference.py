@@ -10,7 +10,7 @@ import yaml
 from nlpctl.config import reference
 from nlpctl.config.keys import SECTIONS, all_keys
 from nlpctl.config.load import load_recipe
-from nlpctl.config.managed import MANAGED
+from nlpctl.config.managed import REFUSED
 from nlpctl.config.tasks import KNOWN_TASKS
 
 pytestmark = pytest.mark.skipif(not reference.DOCS.is_dir(), reason="docs/ is only in a checkout")
@@ -39,7 +39,7 @@ def test_check_notices_a_change(tmp_path, monkeypatch: pytest.MonkeyPatch, capsy
 def test_every_key_has_a_row_of_four_cells(name: str) -> None:
     page = reference.reference(reference.PAGES[name]())
     rows = re.findall(r"^\| `([a-z_.0-9]+)` \|.*$", page, flags=re.M)
-    assert set(rows) == set(all_keys()) - set(MANAGED)
+    assert set(rows) == set(all_keys()) - set(REFUSED)
     for line in page.splitlines():
         if line.startswith("| `"):
             assert len(re.findall(r"(?<!\\)\|", line)) == 5, line
@@ -47,8 +47,8 @@ def test_every_key_has_a_row_of_four_cells(name: str) -> None:
 
 def test_the_chinese_catalogue_has_every_key_and_no_other() -> None:
     words = yaml.safe_load(reference.CHINESE_WORDS.read_text(encoding="utf-8"))
-    assert set(words["keys"]) == {reference.shared_entry(dotted) for dotted in set(all_keys()) - set(MANAGED)}
-    assert set(words["managed"]) == set(MANAGED)
+    assert set(words["keys"]) == {reference.shared_entry(dotted) for dotted in set(all_keys()) - set(REFUSED)}
+    assert set(words["refused"]) == set(REFUSED)
     assert set(words["sections"]) == set(SECTIONS)
     assert set(words["tasks"]) == {task.name for task in KNOWN_TASKS}
 

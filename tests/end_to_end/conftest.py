@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from command_lines import CommandLines, needs_a_fresh_interpreter, read_at_import
+from command_lines import CommandLines, Started, needs_a_fresh_interpreter, read_at_import
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -60,8 +60,8 @@ def sentences(count: int, seed: int) -> list[tuple[str, str]]:
 class Workplace:
     """Data, recipes and runs in one folder; `nlpctl(...)` is a command line in it.
 
-    It runs in a process forked from one with Paddle imported, where that is not what the test is about: `start` gives
-    a new interpreter, which signals can be sent to.
+    It runs in a process forked from one with Paddle imported, and so does what `start` starts. `fresh` and
+    `start_fresh` take a new interpreter, for what happens before or while Paddle is imported.
     """
 
     # A checkpoint at every third step and no evaluation: for runs that are interrupted.
@@ -84,11 +84,16 @@ class Workplace:
 
     def fresh(self, *words: str | Path, stdin: str = "") -> subprocess.CompletedProcess[str]:
         """The command line in a new interpreter."""
-        process = self.start(*words)
+        process = self.start_fresh(*words)
         out, err = process.communicate(stdin, timeout=300)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
-    def start(self, *words: str | Path) -> subprocess.Popen[str]:
+    def start(self, *words: str | Path) -> Started:
+        """A command line that goes on while the test does; signals can be sent to it."""
+        assert read_at_import(os.environ) == self._environment, "use start_fresh"
+        return self._lines.start(tuple(map(str, words)), self.folder, os.environ)
+
+    def start_fresh(self, *words: str | Path) -> subprocess.Popen[str]:
         paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
         return subprocess.Popen(
             [sys.executable, "-m", "nlpctl", *map(str, words)],
@@ -113,7 +118,7 @@ class Workplace:
     def events(self, name: str) -> list[dict[str, Any]]:
         return [json.loads(line) for line in (self.folder / name / "events.jsonl").read_text().splitlines()]
 
-    def end(self, process: subprocess.Popen[str], when: Callable[[], bool], number: int) -> subprocess.CompletedProcess:
+    def end(self, process: Started, when: Callable[[], bool], number: int) -> subprocess.CompletedProcess:
         """Send signal `number` once `when` holds, and wait for the end."""
         deadline = time.monotonic() + 120
         while not when():

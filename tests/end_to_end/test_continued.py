@@ -22,47 +22,53 @@ def losses(work, name: str) -> list[tuple[int, float, float]]:
     return [(each["step"], each["loss"], each["learning_rate"]) for each in work.events(name) if each["event"] == "log"]
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def whole(work):
     """Six epochs at one learning rate."""
     return work.train("six", *work.stepwise, *CONSTANT)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def half(work):
     """The first three of them, 24 steps."""
     return work.train("half", *work.stepwise, *CONSTANT, "--num_train_epochs", "3")
 
 
-def test_it_ends_as_one_long_run(work, whole, half, same_bits):
+@pytest.fixture(scope="session")
+def longer(work, half):
+    """`half`, continued for three more epochs."""
     before = digests(half)
     done = work.nlpctl("train", "half", "--continue", "3")
-    assert done.returncode == 0, done.stderr
-    longer = work / "half-6-epochs"
-    assert same_bits(longer, whole) and losses(work, longer.name) == losses(work, "six")
+    assert done.returncode == 0 and "after step 24" in done.stderr, done.stderr
     assert digests(half) == before
+    return work / "half-6-epochs"
+
+
+def test_it_ends_as_one_long_run(work, whole, half, longer, same_bits):
+    assert same_bits(longer, whole) and losses(work, longer.name) == losses(work, "six")
     fact = work.manifest(longer.name)["continues"]
     assert fact == {"run": str(half), "step": 24, "checkpoint": "checkpoint-24", "best": None}
-    assert "after step 24" in done.stderr and json.loads((longer / "metrics.json").read_text())["dev"]
+    assert json.loads((longer / "metrics.json").read_text())["dev"]
     assert "half, after step 24" in work.nlpctl("runs", "show", longer).stdout
-    shutil.rmtree(longer / "model")  # not finished any more: nothing to go on from
-    done = work.nlpctl("train", longer, "--continue", "1")
-    assert done.returncode == 2 and "finish it first" in done.stderr
 
 
+@pytest.mark.slow
 def test_killed_it_is_resumed_like_any_run(work, whole, half, same_bits):
     words = ("train", "half", "--continue", "3", "--output_dir", "killed")
     work.end(work.start(*words), (work / "killed/checkpoints/checkpoint-27").exists, signal.SIGKILL)
     work.train("killed", "--resume", recipe="killed")
     assert same_bits(work / "killed", whole) and work.manifest("killed")["continues"]["step"] == 24
 
-    for file in (work / "killed").iterdir():  # as a kill leaves it before anything was taken over
-        if file.name not in ("manifest.json", "recipe.yaml"):
-            shutil.rmtree(file) if file.is_dir() else file.unlink()
-    manifest = work.manifest("killed")
-    (work / "killed" / "manifest.json").write_text(json.dumps({**manifest, "state": "running", "ended": None}))
-    work.train("killed", "--resume", recipe="killed")
-    assert same_bits(work / "killed", whole) and losses(work, "killed") == losses(work, "six")
+
+def test_killed_before_anything_was_taken_over(work, whole, longer, same_bits):
+    copy = work / "early"
+    copy.mkdir()
+    manifest = {**work.manifest(longer.name), "state": "running", "ended": None, "pid": 2**30}
+    (copy / "manifest.json").write_text(json.dumps(manifest))
+    recipe = (longer / "recipe.yaml").read_text()
+    (copy / "recipe.yaml").write_text(recipe.replace(longer.name, copy.name))
+    work.train("early", "--resume", recipe="early")
+    assert same_bits(copy, whole) and losses(work, "early") == losses(work, "six")
 
 
 def test_the_schedule_is_that_of_the_longer_run(work, base):
@@ -79,6 +85,7 @@ def test_the_schedule_is_that_of_the_longer_run(work, base):
     assert model["dev"]["accuracy"] == pytest.approx(max(scores))
 
 
+@pytest.mark.slow
 def test_a_stream_goes_on(work, same_bits):
     stream = (
         "--set data.streaming=true --set data.labels=neg,pos --set data.shuffle_buffer=20 --evaluation_strategy no "
@@ -112,6 +119,17 @@ def test_what_was_not_kept_cannot_go_on(work, half):
     (copy / "checkpoints" / "checkpoint-24" / "optimizer.pdopt").write_bytes(b"x")
     done = work.nlpctl("train", "lost", "--continue", "1")
     assert done.returncode == 2 and "the checkpoint is damaged: optimizer.pdopt" in done.stderr
+    (copy / "manifest.json").write_text(json.dumps({**work.manifest("lost"), "state": "interrupted"}))
+    done = work.nlpctl("train", "lost", "--continue", "1")
+    assert done.returncode == 2 and "finish it first" in done.stderr
+    shutil.copy(half / "manifest.json", copy)
     shutil.rmtree(copy / "checkpoints")
     done = work.nlpctl("train", "lost", "--continue", "1")
     assert done.returncode == 2 and "has no checkpoint" in done.stderr and "model.name_or_path" in done.stderr
+
+
+def test_what_early_stopping_ended_stays_ended(work):
+    early = "--set early_stopping.patience=1 --set early_stopping.min_delta=1.0".split()  # nothing is good enough
+    work.train("early-stopped", *early)
+    done = work.nlpctl("train", "early-stopped", "--continue", "1")
+    assert done.returncode == 2 and "early stopping ended the run at step 16 of 48" in done.stderr, done.stderr

@@ -113,7 +113,7 @@ def test_auto_says_what_it_takes_and_the_run_keeps_it(work, run):
         (["--set", "few_shot.method=setfit"], "few_shot.method"),
         (["--set", "few_shot.pairs=0"], "few_shot.pairs is 0"),
         (["--set", "data.labels=[bad, good, fair, none]"], "no training row has the label 'none'"),
-        (["--set", "few_shot.method=prompt", "--set", "few_shot.pairs=20"], "or few_shot.method: contrastive"),
+        (["--set", "few_shot.method=prompt", "--set", "few_shot.pairs=10"], "or few_shot.method: contrastive"),
     ],
 )
 def test_what_is_wrong_is_told(work, run, words, message):
@@ -121,3 +121,13 @@ def test_what_is_wrong_is_told(work, run, words, message):
     assert done.returncode == 2 and "Traceback" not in done.stderr
     assert message in done.stderr
     assert not (work / "contrastive/no").exists()
+
+
+@pytest.mark.slow
+def test_it_is_compressed_as_any_classifier(work, run):
+    words = "--strategy ort-dynamic,dynabert,qat --width_mult_list 1/2 --batch_sizes 2"
+    done = work.nlpctl("compress", run, *words.split())
+    assert done.returncode == 0, done.stderr
+    report = json.loads((run / "compress" / "report.json").read_text())
+    print([row["name"] for row in report["rows"]])
+    assert len(report["rows"]) > 4

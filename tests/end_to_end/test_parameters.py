@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 
 import numpy as np
@@ -129,5 +130,15 @@ def test_layer_outputs(work, changed):
     odds = np.exp(one["classifier"] - one["classifier"].max(1, keepdims=True))
     shares = odds / odds.sum(1, keepdims=True)
     assert np.allclose(shares, [list(answer["probabilities"].values()) for answer in answers], atol=2e-6)
+    assert "layer outputs: about " in done.stderr and "per row; --float16 halves it" in done.stderr
+    (work / "five.txt").write_text(lines)
+    halved = (*words[:2], "five.txt", *words[5:], "--float16", "-o", "half.npz")
+    done = work.nlpctl(*halved)
+    assert done.returncode == 0, done.stderr
+    told = re.search(r"layer outputs: about (\d+\.?\d*) kB for 5 rows\n", done.stderr)
+    half = dict(np.load(work / "half.npz"))
+    assert float(told[1]) == pytest.approx(sum(array.nbytes for array in half.values()) / 1000, rel=0.02)
+    assert half["ernie.encoder.layers.1"].dtype == np.float16 and half["offsets"].dtype == np.int64
+    assert np.allclose(half["ernie.encoder.layers.1"], one["ernie.encoder.layers.1"], atol=5e-3)
     done = work.nlpctl(*words[:-1], "ernie.encoder.layer.0", "-o", "x.npz", stdin=lines)
     assert done.returncode == 2 and "did you mean ernie.encoder.layers.0" in done.stderr

@@ -59,6 +59,43 @@ def test_two_processes_train_as_one(work, weights, one, two):
     assert sorted(path.name for path in (two / "logs").glob("*.log")) == ["rank-0.log", "rank-1.log"]
 
 
+@pytest.fixture(scope="session")
+def sharded(work) -> Path:
+    """As `two`, each process with half of the optimizer's state."""
+    return work.train("sharded", *PLAIN, *PARTS, "--nproc", "2", "--sharding", "stage1")
+
+
+def test_a_sharded_optimizer_trains_as_a_whole_one(work, weights, two, sharded):
+    """The checkpoint is whole: it holds the state of every parameter."""
+    assert alike(work, weights, two, sharded) < 1e-5
+    first, second = (state_of(run / "checkpoints" / "checkpoint-32") for run in (two, sharded))
+    assert first.keys() == second.keys() and len(first) > 90
+    assert max(float(np.abs(first[name] - second[name]).max()) for name in first) < 1e-5
+    assert "INFO" not in (sharded / "logs" / "rank-1.log").read_text()
+
+
+@pytest.mark.slow
+def test_a_sharded_run_is_resumed(work, same_bits, sharded):
+    copy = work / "sharded-again"
+    shutil.copytree(sharded, copy)
+    shutil.rmtree(copy / "model")
+    (copy / "manifest.json").write_text(json.dumps({**work.manifest("sharded-again"), "state": "failed"}))
+    for step in (24, 32):
+        shutil.rmtree(copy / "checkpoints" / f"checkpoint-{step}")
+    words = ("--set", "training.output_dir=sharded-again", "--resume")
+    done = work.nlpctl("train", str(copy / "recipe.yaml"), *words)
+    assert done.returncode == 0, done.stderr
+    assert same_bits(copy, sharded)
+
+
+def state_of(checkpoint: Path) -> dict[str, np.ndarray]:
+    """The arrays of an optimizer's state."""
+    import paddle
+
+    state = paddle.load(str(checkpoint / "optimizer.pdopt"), return_numpy=True)
+    return {name: value for name, value in state.items() if isinstance(value, np.ndarray)}
+
+
 @pytest.mark.slow
 def test_accumulated_parts_train_as_one(work, weights, one):
     parts = work.train("parts", *PLAIN, *PARTS, "--gradient_accumulation_steps", "2")
@@ -120,6 +157,7 @@ def test_a_rank_that_fails_is_shown(work):
     assert work.manifest("failing")["environment"]["NCCL_DEBUG"] == "WARN"
 
 
+@pytest.mark.slow
 def test_stopped_and_resumed(work, weights, two):
     words = ("train", "recipe.yaml", *PLAIN, *PARTS, "--nproc", "2", "--set", "training.output_dir=two-stopped")
     checkpoint = work / "two-stopped" / "checkpoints" / "checkpoint-8"

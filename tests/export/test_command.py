@@ -13,14 +13,16 @@ import numpy as np
 import pytest
 
 from nlpctl.cli.app import main
-from nlpctl.config.load import load_recipe
+from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import InferenceSection
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.export import layouts
+from nlpctl.files import sha256_of
+from nlpctl.models import sums
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.models.find import find_trained_model
 from nlpctl.runners.export import Wanted, export
-from nlpctl.runners.open_model import open_trained_model, refuse_model
+from nlpctl.runners.open_model import find_model, open_trained_model, refuse_model
 from nlpctl.runtime.process import set_up_process
 
 
@@ -58,6 +60,15 @@ def test_a_run_is_exported_into_itself(run, capsys):
     capsys.readouterr()
     assert main(["export", str(run), "--rows", "10", "--format", "paddle", "--overwrite", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["rows"]["count"] == 10
+
+
+def test_the_files_of_an_export_are_hashed_once(run, monkeypatch):
+    export(load_recipe(run, (), "apply"), str(run / "model"), Wanted(("paddle",), rows=4), output=run / "export")
+    recipe, hashed = load_recipe(run / "export", [Override("inference.engine", "paddle", "--engine")], "apply"), []
+    monkeypatch.setattr(sums, "sha256_of", lambda path: hashed.append(path.name) or sha256_of(path))
+    source = find_model(recipe)
+    open_trained_model(recipe, set_up_process(recipe), source, 4)
+    assert "model.pdiparams" in hashed and len(hashed) == len(set(hashed))
 
 
 def test_int8_of_every_method(classifier, tmp_path, monkeypatch):

@@ -25,6 +25,9 @@ CASES = [
     ("lexical_analysis", "bigru", "crf"),
     ("sequence_classification", "textcnn", "linear"),
 ]
+# A head of each shape and a network of each make; the others differ from them by names.
+OFTEN = {"sequence_classification", "question_answering", "semantic_indexing", "crf", "electra"}
+CASES = [each if OFTEN & set(each) else pytest.param(*each, marks=pytest.mark.slow) for each in CASES]
 
 
 def answers(recipe, source, engine):

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
 import pytest
 
+from nlpctl.compression.strategies.onnx_int8 import OnnxInt8
+from nlpctl.compression.strategies.registry import STRATEGIES
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.graphs import onnx
 from nlpctl.models.find import find_trained_model
 from nlpctl.runners.export import Wanted, export
+from nlpctl.runtime.worker import is_alive
 
 
 @pytest.fixture(scope="module")
@@ -37,6 +48,46 @@ def test_without_paddle2onnx(classifier, tmp_path, monkeypatch):
     with pytest.raises(UserError, match="paddle2onnx not installed"):
         export(classifier, find_trained_model(classifier), Wanted(("onnx",)), output=tmp_path / "new")
     assert not any(tmp_path.iterdir())
+
+
+FOR_ONNX_RUNTIME = [each for each in STRATEGIES if isinstance(each, OnnxInt8)]
+
+
+@pytest.mark.parametrize("strategy", FOR_ONNX_RUNTIME, ids=lambda strategy: strategy.name)
+def test_compress_names_its_own_key(classifier, strategy, monkeypatch):
+    monkeypatch.setattr(onnx, "installed_version", lambda package: None)
+    with pytest.raises(UserError) as caught:
+        strategy.refuse_early(classifier, ())
+    (problem,) = caught.value.problems
+    assert problem.where == "compression.strategy" and problem.hint.endswith(f", or leave {strategy.name} out")
+
+
+def test_the_process_ends_with_its_parent(tmp_path):
+    os.mkfifo(tmp_path / "model.pdmodel")  # a graph that never comes keeps the conversion running
+    (tmp_path / "model.pdiparams").write_bytes(b"")
+    code = f"from pathlib import Path; from nlpctl.graphs import onnx; folder = Path({str(tmp_path)!r}); "
+    code += "onnx.write_onnx_graph(folder / 'model', folder / 'model.onnx', 0)"
+    parent = subprocess.Popen([sys.executable, "-c", code])
+    children = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
+    try:
+        child = _within(30, lambda: next(map(int, children.read_text().split()), None))
+    finally:
+        parent.kill()
+        parent.wait()
+    try:
+        assert _within(20, lambda: not is_alive(child))
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, signal.SIGKILL)
+
+
+def _within(seconds, found):
+    """The first value of `found()` that is true. AssertionError after `seconds`."""
+    end = time.monotonic() + seconds
+    while not (value := found()):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    return value
 
 
 def test_onnx_alone_leaves_no_paddle_graph(classifier, tmp_path):

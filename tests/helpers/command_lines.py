@@ -11,10 +11,15 @@ import contextlib
 import importlib
 import json
 import os
+import select
 import signal
+import socket
 import subprocess
 import sys
+import time
+import traceback
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -22,6 +27,7 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 SECONDS = 300  # a command that hangs is killed, and its test fails
 TOO_LATE = "Paddle is already imported, too late"
 READ_AT_IMPORT = ("FLAGS_", "OMP_", "MKL_", "KMP_", "CUDA_", "PADDLE_", "GLOG_")  # beginnings of variables
+SET_BY_IMPORTS = ("KMP_DUPLICATE_LIB_OK", "KMP_INIT_AT_FORK")  # a library sets them when a test imports PaddleNLP
 
 # Nothing is downloaded: every request is refused at once. No byte code, which would look like a file written.
 ENVIRONMENT = {"HTTP_PROXY": "http://127.0.0.1:9", "HTTPS_PROXY": "http://127.0.0.1:9", "NO_PROXY": ""}
@@ -38,23 +44,93 @@ class Ended:
     paddle: bool
 
 
-class CommandLines:
-    """Runs `nlpctl WORDS...` as a new process, one at a time."""
+class Started:
+    """A command line that runs: what the tests use of subprocess.Popen, under the same names.
 
-    def __init__(self, process: subprocess.Popen[str], scratch: Path):
-        self._process, self._scratch = process, scratch
+    Popen itself can wait for its own children alone. This process is a grandchild of another.
+    """
+
+    def __init__(self, pid: int, args: Sequence[str], pipes: Sequence[int], status: int):
+        self.pid, self.args, self.returncode = pid, list(args), None
+        self.stdin = open(pipes[0], "w", encoding="utf-8")
+        self.stdout, self.stderr = (open(pipe, encoding="utf-8") for pipe in pipes[1:])
+        self._status = open(status, encoding="utf-8")
+
+    def wait(self, timeout: float | None = None) -> int:
+        """The exit code; negative for a signal. subprocess.TimeoutExpired after `timeout` seconds."""
+        if self.returncode is None:
+            if not select.select([self._status], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(self.args, timeout)
+            with self._status:
+                self.returncode = int(self._status.readline())
+        return self.returncode
+
+    def poll(self) -> int | None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            return self.wait(0)
+        return None
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def communicate(self, input: str = "", timeout: float | None = None) -> tuple[str, str]:
+        """Write `input`, read both streams to their ends, and wait; on a timeout the process is killed."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with ThreadPoolExecutor(3) as threads:
+            texts = [threads.submit(stream.read) for stream in (self.stdout, self.stderr)]
+            threads.submit(self._write, input)
+            try:
+                read = [each.result(None if deadline is None else deadline - time.monotonic()) for each in texts]
+            except TimeoutError:
+                self.kill()
+                raise subprocess.TimeoutExpired(self.args, timeout) from None
+        self.stdout.close()
+        self.stderr.close()
+        self.wait(60)
+        return read[0], read[1]
+
+    def _write(self, text: str) -> None:
+        with contextlib.suppress(BrokenPipeError):
+            with self.stdin:
+                self.stdin.write(text)
+
+
+class CommandLines:
+    """Runs `nlpctl WORDS...` in processes forked from one server."""
+
+    def __init__(self, server: socket.socket, scratch: Path):
+        self._server, self._scratch = server, scratch
+
+    def start(
+        self, words: Sequence[str], folder: Path, env: Mapping[str, str] | None = None, paddle: Path | None = None
+    ) -> Started:
+        """Start in `folder`, with `env` added to the environment.
+
+        `paddle`: a file that the process makes when it ends with Paddle imported.
+        """
+        job = {"words": list(words), "folder": str(folder), "env": dict(env or {}), "paddle": str(paddle or os.devnull)}
+        pipes = [os.pipe() for _ in range(4)]  # standard input, output, errors, and the exit code
+        ours = [pipes[0][1], *(pipe[0] for pipe in pipes[1:])]
+        theirs = [pipes[0][0], *(pipe[1] for pipe in pipes[1:])]
+        file = self._scratch / "job.json"
+        file.write_text(json.dumps(job), encoding="utf-8")
+        socket.send_fds(self._server, [os.fsencode(file)], theirs)
+        for pipe in theirs:
+            os.close(pipe)
+        pid = int(self._server.recv(64))
+        return Started(pid, ["nlpctl", *words], ours[:3], ours[3])
 
     def run(self, words: Sequence[str], folder: Path, stdin: str = "", env: Mapping[str, str] | None = None) -> Ended:
-        """Run in `folder`, with `stdin` as standard input and `env` added to the environment."""
-        files = {name: self._scratch / name for name in ("in", "out", "err", "paddle")}
-        for file in files.values():
-            file.write_text(stdin if file.name == "in" else "", encoding="utf-8")
-        paths = {name: str(file) for name, file in files.items()}
-        job = {"words": list(words), "folder": str(folder), "env": dict(env or {}), **paths}
-        print(json.dumps(job), file=self._process.stdin, flush=True)
-        code = int(self._process.stdout.readline())
-        texts = {name: file.read_text(encoding="utf-8") for name, file in files.items()}
-        return Ended(code, texts["out"], texts["err"], bool(texts["paddle"]))
+        """Run to its end in `folder`, with `stdin` as standard input and `env` added to the environment."""
+        paddle = self._scratch / "paddle"
+        paddle.unlink(missing_ok=True)
+        started = self.start(words, folder, env, paddle)
+        out, err = started.communicate(stdin, SECONDS + 10)
+        return Ended(started.returncode, out, err, paddle.exists())
 
 
 def needs_a_fresh_interpreter(ended: Ended) -> bool:
@@ -64,7 +140,8 @@ def needs_a_fresh_interpreter(ended: Ended) -> bool:
 
 def read_at_import(environ: Mapping[str, str]) -> dict[str, str]:
     """The variables that Paddle and its libraries read when they are loaded, and not again."""
-    return {name: value for name, value in environ.items() if name.startswith(READ_AT_IMPORT)}
+    found = {name: value for name, value in environ.items() if name.startswith(READ_AT_IMPORT)}
+    return {name: value for name, value in found.items() if name not in SET_BY_IMPORTS}
 
 
 @contextlib.contextmanager
@@ -73,24 +150,25 @@ def command_lines(scratch: Path, *modules: str) -> Iterator[CommandLines]:
 
     Paddle is imported as a recipe for the CPU has it imported, with nlpctl's own defaults.
     """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     process = subprocess.Popen(
-        [sys.executable, __file__, *modules],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
+        [sys.executable, __file__, str(theirs.fileno()), *modules],
+        stdin=subprocess.DEVNULL,
+        pass_fds=[theirs.fileno()],
         env={**os.environ, **ENVIRONMENT},
         cwd=scratch,
     )
+    theirs.close()
     try:
-        yield CommandLines(process, scratch)
+        yield CommandLines(ours, scratch)
     finally:
-        process.stdin.close()
-        process.terminate()  # the end of its stdin may not reach it: processes forked since hold the pipe too
+        ours.close()
+        process.terminate()
         process.wait()
 
 
-def _serve(modules: Sequence[str]) -> None:
-    """One job per line of stdin; its exit code is the answer. Negative: killed by that signal."""
+def _serve(server: socket.socket, modules: Sequence[str]) -> None:
+    """One job per message: the path of its file, and four pipes. The answer is the number of the process."""
     import nlpctl  # noqa: F401  (before Paddle)
 
     if any(module.startswith("paddle") for module in modules):
@@ -100,20 +178,45 @@ def _serve(modules: Sequence[str]) -> None:
         configure_paddle(prepare_process(RuntimeSection(device="cpu"), seed=0), seed=0)
     for module in modules:
         importlib.import_module(module)
-    for line in sys.stdin:
-        child = os.fork()
-        if child == 0:
-            _run(json.loads(line))
-        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that wait for the commands
+    while True:
+        message, pipes, _, _ = socket.recv_fds(server, 4096, 4)
+        if not message:
+            return
+        job = json.loads(Path(os.fsdecode(message)).read_text(encoding="utf-8"))
+        if os.fork() == 0:
+            _start_and_wait(server, job, pipes)
+        for pipe in pipes:
+            os.close(pipe)
 
 
-def _run(job: dict) -> None:
+def _start_and_wait(server: socket.socket, job: dict, pipes: Sequence[int]) -> None:
+    """In a process between the server and the command, which can be waited for by its parent alone. Never returns."""
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    child = os.fork()
+    if child == 0:
+        server.close()
+        os.close(pipes[3])
+        _run(job, pipes[:3])
+    for pipe in pipes[:3]:
+        os.close(pipe)  # held here, the reader of the command's output would wait for two ends
+    server.send(str(child).encode())
+    server.close()
+    os.write(pipes[3], f"{os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}\n".encode())
+    os._exit(0)
+
+
+def _run(job: dict, streams: Sequence[int]) -> None:
     """In the forked process: become the command line, and never return."""
     signal.alarm(SECONDS)
     code = 99  # main() lets nothing through, not even SystemExit
     try:
-        for number, name in enumerate(("in", "out", "err")):
-            os.dup2(os.open(job[name], os.O_RDONLY if name == "in" else os.O_WRONLY | os.O_APPEND), number)
+        for number, stream in enumerate(streams):
+            os.dup2(stream, number)
+            os.close(stream)
+        # The streams of the server know whether its own files can seek and are terminals; these are pipes.
+        sys.stdin, sys.stdout = open(0, encoding="utf-8", closefd=False), open(1, "w", encoding="utf-8", closefd=False)
+        sys.stderr = open(2, "w", buffering=1, encoding="utf-8", closefd=False)
         os.environ.update(job["env"])
         os.chdir(job["folder"])
         sys.argv = ["nlpctl", *job["words"]]
@@ -121,7 +224,10 @@ def _run(job: dict) -> None:
 
         code = main()
         sys.stdout.flush()
-        Path(job["paddle"]).write_text("yes" if "paddle" in sys.modules else "", encoding="utf-8")
+        if "paddle" in sys.modules and job["paddle"] != os.devnull:
+            Path(job["paddle"]).touch()
+    except BaseException:
+        traceback.print_exc()
     finally:
         with contextlib.suppress(BaseException):
             atexit._run_exitfuncs()  # os._exit leaves them out, and they end the helpers that hold the run's lock
@@ -130,4 +236,4 @@ def _run(job: dict) -> None:
 
 
 if __name__ == "__main__":
-    _serve(sys.argv[1:])
+    _serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2:])

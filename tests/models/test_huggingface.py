@@ -59,13 +59,43 @@ def test_trained_classifier_is_taken_whole(name):
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
-@pytest.mark.parametrize("labels", [("pos", "mid", "neg"), ("a", "b", "c"), ("neg", "pos")])
+@pytest.mark.parametrize("labels", [("a", "b", "c"), ("yes", "no")])
 def test_other_labels_get_a_new_head_on_the_same_encoder(labels):
     model = load(HUGGINGFACE / "bert-classifier", labels)
     assert model.fresh == ("classifier.weight", "classifier.bias")
+    assert "has other labels, 'neg', 'mid', 'pos' (id2label), so the head is new" in model.head_note
     assert model.network.classifier.weight.shape == [8, len(labels)]
     ours, theirs = run(model.network, "bert-classifier")[0]
     np.testing.assert_allclose(ours, theirs, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+@pytest.mark.parametrize("labels", [("pos", "mid", "neg"), ("mid", "neg", "pos"), ("pos", "neg")])
+def test_labels_are_found_by_name(name, labels):
+    """Whatever their order, and whichever of them: never by position."""
+    model = load(HUGGINGFACE / name, labels)
+    assert model.fresh == () and model.head_note is None and model.extension.kept == labels
+    ours, theirs = run(model.network, name)[1]
+    np.testing.assert_allclose(ours, theirs[:, [LABELS.index(label) for label in labels]], atol=1e-5)
+
+
+@pytest.mark.parametrize("name", CLASSIFIERS)
+def test_a_trained_classifier_answers_in_the_order_that_is_wanted(name):
+    trained = load_trained(HUGGINGFACE / name, HEAD, lambda own: ("pos", "neg", "mid"))
+    assert trained.labels == ("pos", "neg", "mid")
+    ours, theirs = run(trained.network, name)[1]
+    np.testing.assert_allclose(ours, theirs[:, [2, 0, 1]], atol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["TokenClassification", "QuestionAnswering"])
+def test_the_head_of_another_task_is_not_taken(hugging_face, kind):
+    """A classifier's parameters bear the names of a tagger's, and PaddleNLP gives a reader's the same."""
+    folder = hugging_face("bert-classifier")
+    head = Head(kind, labelled=kind != "QuestionAnswering")
+    with pytest.raises(UserError, match="its class is BertForSequenceClassification"):
+        load_trained(folder, head)
+    model = load_to_train(ModelSection(name_or_path=str(folder)), head, LABELS, vocabulary_texts=None)
+    assert model.fresh == ("classifier.weight", "classifier.bias")
 
 
 def test_language_model_leaves_pooler_and_head_fresh():

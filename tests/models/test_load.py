@@ -112,6 +112,50 @@ def test_trained_paddlenlp_classifier(paddle_folder):
     assert trained.labels == ("LABEL_0", "LABEL_1") and trained.fresh == ()
 
 
+@pytest.mark.parametrize("labels", [("neg", "pos"), ("pos", "neg")])
+def test_a_head_without_names_is_kept_by_position(paddle_folder, labels):
+    folder = paddle_folder("Bert", "ForSequenceClassification")
+    stored = paddle.load(str(folder / "model_state.pdparams"), return_numpy=True)
+    model = load(folder, labels)
+    assert (model.labels, model.fresh, model.extension) == (labels, (), None)
+    assert "is kept" in model.head_note and f"{labels[0]!r}, {labels[1]!r}" in model.head_note
+    trained = load_trained(folder, HEAD, lambda own: labels)
+    assert trained.labels == labels
+    for network in (model.network, trained.network):
+        np.testing.assert_array_equal(state(network)["classifier.weight"], stored["classifier.weight"])
+        assert network.config.id2label == dict(enumerate(labels))
+
+
+def test_another_number_of_labels_begins_a_new_head(paddle_folder):
+    model = load(paddle_folder("Bert", "ForSequenceClassification"), ("a", "b", "c"))
+    assert model.fresh == ("classifier.weight", "classifier.bias")
+    assert "has 2 outputs without names, and the data 3 labels: the head is new" in model.head_note
+
+
+def test_names_in_the_config_count(paddle_folder):
+    folder = paddle_folder("Ernie", "ForSequenceClassification", id2label={0: "neg", 1: "pos"})
+    stored = paddle.load(str(folder / "model_state.pdparams"), return_numpy=True)
+    model = load(folder, ("pos", "neg"))
+    assert model.fresh == () and model.extension.kept == ("pos", "neg")
+    np.testing.assert_array_equal(state(model.network)["classifier.weight"], stored["classifier.weight"][:, ::-1])
+    other = load(folder, ("0", "1"))
+    assert other.fresh == ("classifier.weight", "classifier.bias") and "other labels" in other.head_note
+
+
+def test_a_plain_encoder_has_no_head_to_speak_of(paddle_folder):
+    assert load(paddle_folder("Bert")).head_note is None
+    assert load(paddle_folder("Bert", num_labels=3)).head_note is None
+
+
+@pytest.mark.parametrize("names", [{"a": "neg", "b": "pos"}, {"0": "neg", "1": "neg"}])
+def test_labels_that_are_none(paddle_folder, names):
+    folder = paddle_folder("Bert", "ForSequenceClassification")
+    config = json.loads((folder / "config.json").read_text())
+    (folder / "config.json").write_text(json.dumps(config | {"id2label": names}))
+    with pytest.raises(UserError, match="id2label in config.json: (the keys are not numbers|'neg' is there twice)"):
+        load(folder)
+
+
 def test_language_model(paddle_folder):
     model = load(paddle_folder("Ernie", "ForMaskedLM"))
     assert {"classifier.weight", "classifier.bias"} <= set(model.fresh)

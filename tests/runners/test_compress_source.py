@@ -69,6 +69,10 @@ def test_an_export_is_copied_and_gets_the_graph_that_it_lacks(run, exported, tmp
     (check,) = graph.checks
     assert check.agreement > 0.8 and check.difference > 0
     assert sums(exported) == before
+    everything = dataclasses.replace(step, calibration=CalibrationRows(None, 4, None))
+    batches = bench._calibration_batches(everything, tmp_path / "exports" / "original")
+    rows = Path(run.data.train[0]).read_text(encoding="utf-8").splitlines()
+    assert sum(len(batch["input_ids"]) for batch in batches) == len(rows)
 
 
 def test_graphs_in_8_bits_do_not_count(run, exported, tmp_path):

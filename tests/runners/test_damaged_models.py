@@ -149,6 +149,7 @@ COMMANDS = {
     "serve": ("serve", "run", "--port", "0"),
     "bench": ("bench", "run"),
     "train": ("train", "recipe.yaml", "--output_dir", "out"),
+    "data inspect": ("data", "inspect", "run"),
     "params ls": ("params", "ls", "run"),
     "params set": ("params", "set", "run", "--value", "classifier.bias=0", "-o", "out"),
     "params export": ("params", "export", "run", "-o", "out.npz"),

@@ -71,7 +71,7 @@ def state(network: paddle.nn.Layer) -> dict[str, np.ndarray]:
     return {name: value.numpy() for name, value in network.state_dict().items()}
 
 
-@pytest.mark.parametrize("info", [True, False])
+@pytest.mark.parametrize("info", [pytest.param(True, marks=pytest.mark.slow), False])
 @pytest.mark.parametrize(
     "class_name",
     ["BiLSTMForSequenceClassification", "TextCNNForSequenceClassification", "BiGRUForTokenClassificationWithCrf"],

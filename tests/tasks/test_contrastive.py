@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import numpy as np
+import paddle
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-import nlpctl  # noqa: F401  before paddle
-from nlpctl.tasks.contrastive import logistic_regression
+from nlpctl.tasks.contrastive import cosine_loss, logistic_regression
+
+
+def test_equal_labels_are_to_meet_and_different_ones_to_part() -> None:
+    """Three texts: one pair of equal labels with cosine 0, two of different labels with cosines 0 and 1."""
+    vectors = paddle.to_tensor(np.array([[1, 0], [0, 1], [0, 1]], np.float32))
+    loss = cosine_loss(vectors, paddle.to_tensor(np.array([0, 0, 1])))
+    assert float(loss) == pytest.approx((1 + (0 + 1) / 2) / 2)
+    assert float(cosine_loss(vectors[1:], paddle.to_tensor(np.array([1, 1])))) == 0
+    assert np.isfinite(float(cosine_loss(vectors[:2], paddle.to_tensor(np.array([0, 1])))))  # no equal labels
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:

@@ -18,7 +18,7 @@ from nlpctl.tasks.base import Task, task_class
 def test_the_code_of_a_task_is_there(info: TaskInfo) -> None:
     assert issubclass(task_class(info.name), Task)
     rows = task_rows(info.name, DataSection())
-    assert isinstance(rows, TaskRows) and rows.has_labels is info.labelled
+    assert isinstance(rows, TaskRows) and rows.labelled is info.labelled
     assert info.soft_loss is None or callable(load(info.soft_loss))
     assert not info.explainable or callable(task_class(info.name).log_odds)
     assert set(info.falling) <= set(info.metrics)

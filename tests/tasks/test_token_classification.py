@@ -187,6 +187,10 @@ def test_terms_decide_in_answers_and_scores(folder):
     ]
     report = task.report(examples, gold)
     assert report["accuracy"] == 1.0 and report["f1"] < 1.0
+    (folder / "terms.tsv").write_text("term\ttype\tlink\nYork\tX\thttps://a.example/york\n")
+    linked = built(folder, "linear", 64, "decode: {terms: terms.tsv}\n")[0].answer(examples[0], gold[0])["entities"]
+    assert linked[-1] == {"type": "X", "start": 32, "end": 36, "text": "York", "link": "https://a.example/york"}
+    assert all("link" not in entity for entity in linked[:-1])
     (folder / "terms.tsv").write_text("York\n")
     with pytest.raises(UserError, match="terms.tsv:1: expected TERM<TAB>TYPE"):
         built(folder, "linear", 64, "decode: {terms: terms.tsv}\n")

@@ -7,19 +7,19 @@ import json
 import pytest
 
 import nlpctl  # noqa: F401  before paddle
+from nlpctl.config.load import recipe_of_values
 from nlpctl.config.schema import EarlyStoppingSection
 from nlpctl.runtime.event_log import EventLog
-from nlpctl.training.callbacks import EarlyStopping, go_on_recording
+from nlpctl.training.callbacks import go_on_recording
+from nlpctl.training.patience import Patience, patience_of
 
 
 def exhausted(values: list[float], patience: int, min_delta: float = 0.0, metric="accuracy", greater=True) -> bool:
-    from paddlenlp.trainer.trainer_callback import TrainerState
-
     history = []
     for step, figure in enumerate(values):
         history += [{"loss": 1.0, "step": step}, {f"eval_{metric}": figure, "eval_runtime": 1.0, "step": step}]
-    stopping = EarlyStopping(EarlyStoppingSection(patience=patience, min_delta=min_delta), metric, greater)
-    return stopping.exhausted(TrainerState(log_history=history))
+    stopping = Patience(EarlyStoppingSection(patience=patience, min_delta=min_delta), f"eval_{metric}", greater)
+    return stopping.exhausted(history)
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,10 @@ def test_small_improvements_do_not_count():
 
 def test_the_metric_may_be_named_with_or_without_prefix():
     for name in ("accuracy", "eval_accuracy"):
-        assert EarlyStopping(EarlyStoppingSection(patience=1), name, True).metric == "eval_accuracy"
+        training = {"load_best_model_at_end": True, "evaluation_strategy": "epoch", "save_strategy": "epoch",
+                    "metric_for_best_model": name}  # fmt: skip
+        values = {"task": "sequence_classification", "training": training, "early_stopping": {"patience": 1}}
+        assert patience_of(recipe_of_values(values)).metric == "eval_accuracy"
 
 
 def test_events_as_they_were_at_the_checkpoint(tmp_path):

@@ -174,3 +174,35 @@ def test_what_is_usual():
     for _ in range(RECENT):
         usual.add(30.0)
     assert usual.size() == 30.0
+
+
+# -- a loss that does not fall ---------------------------------------------------------------------
+
+LONG = ("training.num_train_epochs=20", "training.evaluation_strategy=no", "training.save_strategy=no")  # 120 steps
+
+
+def told_not_learning(run) -> list[dict]:
+    return [event for event in EventLog(run.events_file).read() if event["event"] == "not_learning"]
+
+
+def test_a_loss_that_stays_is_told_once_and_the_run_goes_on(tiny, capfd):
+    run = tiny("stuck", *LONG, "training.learning_rate=1e-12")
+    (event,) = told_not_learning(run)
+    assert event["step"] >= 100 and event["guess"] == pytest.approx(math.log(2), abs=1e-3) and run.is_finished
+    err = capfd.readouterr().err
+    assert err.count("the loss does not fall") == 1 and "try ten times more" in err
+    assert f"nlpctl train {run.path} --overfit-batch" in err
+    assert "not learning at step" in run.report_file.read_text()
+
+
+def test_it_may_stop_the_run(tiny):
+    with pytest.raises(RunFailed) as caught:
+        tiny("stopped", *LONG, "training.learning_rate=1e-12", "guards.not_learning=stop")
+    assert "does not fall" in messages(caught)[0] and "guards.not_learning=ignore" in messages(caught)[0]
+    assert "data inspect" in messages(caught)[1] and len(messages(caught)) == 6
+
+
+def test_a_loss_that_falls_is_not_told(tiny, capfd):
+    assert not told_not_learning(tiny("falls", *LONG))
+    assert not told_not_learning(tiny("ignored", *LONG, "training.learning_rate=1e-12", "guards.not_learning=ignore"))
+    assert "does not fall" not in capfd.readouterr().err

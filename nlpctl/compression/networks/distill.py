@@ -33,7 +33,7 @@ from nlpctl.compression.networks.taught_task import taught
 from nlpctl.compression.networks.teacher import Answers, Teacher, open_teacher
 from nlpctl.compression.networks.training import read_data, train_network
 from nlpctl.compression.plan.files import extra_files, usable_student
-from nlpctl.compression.plan.hooks import training_loss
+from nlpctl.compression.user_functions import label_loss
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.data.examples import ExampleList
@@ -52,8 +52,8 @@ ANSWERS = ".answers"  # suffix of the folder next to the student's run that cach
 def check(recipe: Recipe, config: Mapping[str, Any]) -> None:
     """UserError if a model with this config.json cannot have the recipe's student. Called before any work."""
     section = recipe.distillation
-    if not task_info(recipe.task).taught:
-        known = ", ".join(task.name for task in known_tasks() if task.taught)
+    if not task_info(recipe.task).distillable:
+        known = ", ".join(task.name for task in known_tasks() if task.distillable)
         hint = f"it supports {known}; dynabert and the int8 strategies support more tasks"
         raise UserError(f"distill does not support {recipe.task}", recipe.where("task"), hint)
     if recipe.data.streaming:
@@ -74,7 +74,8 @@ def train_student(recipe: Recipe, source: str, run: RunDirectory, setup: Process
     """Train a student of the model in `source` in `run` by recipe.distillation; returns the folder of the best model.
 
     An interrupted training is resumed; a finished one is kept. The source is only read. UserError: student, teacher and
-    data do not fit together. RunFailed, Interrupted: see `train`.
+    data do not fit together. RunFailed: the training itself failed.
+    Interrupted: Ctrl-C or SIGTERM; the next call resumes it.
     """
     if run.is_finished:
         return run.model
@@ -101,7 +102,7 @@ def _task(recipe: Recipe, teacher: Teacher, data: TrainingData, answers: Answers
             start_embedding(teacher, student)
         return layer_losses(recipe, teacher, student)
 
-    criterion = None if recipe.compression.criterion is None else training_loss(recipe, task)
+    criterion = None if recipe.compression.criterion is None else label_loss(recipe, task)
     return taught(task, recipe, answers, criterion, prepare)
 
 

@@ -29,7 +29,7 @@ from nlpctl.compression.networks.training import (
     read_data,
     train_network,
 )
-from nlpctl.compression.plan.hooks import training_loss
+from nlpctl.compression.user_functions import label_loss
 from nlpctl.config.schema import Recipe
 from nlpctl.data.encoders import build_encoder
 from nlpctl.data.splits import TrainingData
@@ -56,6 +56,7 @@ def check(recipe: Recipe, config: Mapping[str, Any]) -> None:
         raise UserError(message, _STRATEGY, "use ort-dynamic or ptq; this network is already small")
     soft_loss(recipe)
     family = family_of_config(config, "config.json")
+    # One layer is enough to see of which kind the layers are, and is built in milliseconds.
     one_layer = make_config(family, {**config, "num_hidden_layers": 1}, (), {})
     encoder_layers(build_network(family, Head("Model"), one_layer, "config.json"), _STRATEGY)
 
@@ -64,7 +65,8 @@ def train_width(recipe: Recipe, source: str, width: Fraction, run: RunDirectory,
     """Train `source` at `width` (heads and neurons of each layer) in `run`; returns the folder of the best model.
 
     An interrupted training is resumed; a finished one is kept. The source is only read. UserError: it has no layers
-    that can be narrowed, or the data does not fit. RunFailed, Interrupted: see `train`.
+    that can be narrowed, or the data does not fit. RunFailed: the training itself failed.
+    Interrupted: Ctrl-C or SIGTERM; the next call resumes it.
     """
     if run.is_finished:
         return run.model
@@ -83,6 +85,7 @@ def narrowed(recipe: Recipe, source: str, width: Fraction, data: TrainingData, t
     encoder = build_encoder(model.tokenizer, recipe.data.tokenizer)
     rows = list(islice(data.training_examples(), IMPORTANCE_ROWS)) if data.train is None else data.train
     features = [feature for row in _spread(rows) for feature in task.features(row, encoder)]
+    # Long texts give several windows, so there may be more features than rows again.
     features = _spread(features)
     features.sort(key=lambda feature: feature.byte_length)
     importance = measure_importance(
@@ -90,7 +93,7 @@ def narrowed(recipe: Recipe, source: str, width: Fraction, data: TrainingData, t
         task,
         features,
         task.collator(encoder, labelled=True),
-        training_loss(recipe, task),
+        label_loss(recipe, task),
         recipe.training.per_device_train_batch_size,
     )
     before = PrunedShape.of(model.network)
@@ -130,6 +133,7 @@ def state_distance(
 
     States are [rows, length, width]; per mask [rows, length, 1] there are as many as layers plus one.
     """
+    # An encoder of pairs is called once per text; its states follow each other.
     depth = len(mine) // len(masks)
     distance = paddle.zeros([])
     for place, (one, other) in enumerate(zip(mine, theirs, strict=True)):

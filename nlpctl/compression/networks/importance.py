@@ -16,10 +16,10 @@ from typing import Any
 import numpy as np
 import paddle
 
-from nlpctl.compression.plan.hooks import Loss
 from nlpctl.data.collate import Batch, raise_failure
 from nlpctl.models.pruned import Kept, PrunedShape, encoder_layers
 from nlpctl.tasks.base import Task, as_tuple
+from nlpctl.training.user_loss import Loss
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,7 @@ def measure_importance(
             for call in range(calls):
                 place = 2 * (call * len(layers) + layer)
                 of_heads = effects[place].reshape(len(effects[place]), len(heads[layer]), -1).sum(-1)
+                # The absolute value per row: effects of different signs must not cancel out.
                 heads[layer] += np.abs(of_heads).sum(0)
                 neurons[layer] += np.abs(effects[place + 1]).sum(0)
         network.clear_gradients()
@@ -87,6 +88,7 @@ def _inputs(layers: Sequence[paddle.nn.Layer]) -> Iterator[list[paddle.Tensor]]:
     passed: list[paddle.Tensor] = []
 
     def note(layer: paddle.nn.Layer, inputs: tuple[paddle.Tensor, ...]) -> None:
+        # Paddle frees the gradients of inner tensors otherwise.
         inputs[0].retain_grads()
         passed.append(inputs[0])
 

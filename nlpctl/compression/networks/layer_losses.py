@@ -25,6 +25,7 @@ _HIDDEN_BY_MASK = -1e4
 def spread_layers(teacher: int, student: int) -> tuple[int, ...]:
     """The teacher's layers that a student's layers learn from: the last of each of `student` equal groups of
     `teacher`."""
+    # The last layer of both always match, since the head reads it.
     return tuple((i + 1) * teacher // student - 1 for i in range(student))
 
 
@@ -81,6 +82,7 @@ class LayerLosses:
         self._projection: nn.Layer | None = None
         widths = [layer.linear1.weight.shape[0] for layer in first]
         if section.hidden and widths[0] != widths[1]:
+            # A fixed name, because optimizer states of a resumed training are keyed by it.
             self._projection = nn.Linear(widths[1], widths[0], paddle.ParamAttr(name=PROJECTION), bias_attr=False)
             student.add_sublayer(PROJECTION, self._projection)
 
@@ -133,6 +135,7 @@ class LayerLosses:
             ours, theirs = vars(self._of_student)[kind][last], vars(self._of_teacher)[kind][last]
             mine = F.log_softmax(_products(ours, ours, self._relation_heads) + hidden, axis=-1)
             other = F.softmax(_products(theirs, theirs, self._relation_heads) + hidden, axis=-1)
+            # Clipped: the teacher's probability of a masked position is 0, and 0 * log 0 would be NaN.
             divergence = (other * (paddle.log(other.clip(min=1e-12)) - mine)).sum(-1)
             losses.append((divergence * mask.unsqueeze(1)).sum() / (mask.sum() * self._relation_heads))
         return paddle.add_n(losses) / 3

@@ -28,7 +28,7 @@ from nlpctl.compression.networks.training import (
     read_data,
     train_network,
 )
-from nlpctl.compression.plan.hooks import training_loss
+from nlpctl.compression.user_functions import label_loss
 from nlpctl.config.schema import GroupSection, Recipe
 from nlpctl.data.collate import Batch
 from nlpctl.data.encoders import build_encoder
@@ -78,7 +78,8 @@ def train_qat(recipe: Recipe, source: str, run: RunDirectory, setup: ProcessSetu
 
     The returned model simulates int8 in every command; `make_plain` undoes that. The loss is compression.criterion, or
     the task's. An interrupted training is resumed; a finished one is kept. The source is only read. UserError: nothing
-    in it can be int8, or the data does not fit. RunFailed, Interrupted: see `train`.
+    in it can be int8, or the data does not fit. RunFailed: the training itself failed.
+    Interrupted: Ctrl-C or SIGTERM; the next call resumes it.
     """
     if run.is_finished:
         return run.model
@@ -86,9 +87,10 @@ def train_qat(recipe: Recipe, source: str, run: RunDirectory, setup: ProcessSetu
     data = read_data(recipe, model)
     own = network_recipe(recipe, run, str(run.path.resolve() / START), model.labels)
     if _learns_bounds(recipe):
+        # Without weight decay, which would pull every bound towards its first value.
         group = GroupSection(match=(f"*.{CLIP}",), learning_rate=CLIP_RATE, weight_decay=0.0)
         own = replace(own, optimizer=replace(own.optimizer, groups=(*own.optimizer.groups, group)))
-    task, loss = make_task(own, data.labels), training_loss(own, make_task(own, data.labels))
+    task, loss = make_task(own, data.labels), label_loss(own, make_task(own, data.labels))
 
     def in_int8(
         network: paddle.nn.Layer,
@@ -165,6 +167,7 @@ def write_qat_graph(recipe: Recipe, run: Path, export: Path, folder: Path, own: 
     source = RunDirectory(run).model
     model = load_source(recipe, str(source))
     task, network = make_task(recipe, LabelSet(model.labels)), model.network
+    # Read before make_plain, which removes the simulated layers with their bounds.
     layers = dict(simulated_layers(network))
     bounds = {layer.weight.name: layer.input_rounding.limit() for layer in layers.values()}
     per_column = all(layer.per_column for layer in layers.values())

@@ -80,6 +80,7 @@ def start_of_layers(
     section = recipe.distillation
 
     def start() -> LoadedModel:
+        # A float such as 0.3333 becomes 1/3, so that 12 heads give 4 and not 3.
         width = Fraction(section.width).limit_denominator(1000)
         model = load_source(recipe, source) if width == 1 else narrowed(recipe, source, width, data, task)
         keep_layers(model.network, chosen, "distillation.layers")
@@ -100,6 +101,7 @@ def _batches(recipe: Recipe, teacher: Teacher, data: TrainingData) -> list[Batch
     size = recipe.training.per_device_eval_batch_size
     collate = teacher.task.collator(teacher.encoder, labelled=False)
     batches = [collate(features[start : start + size]) for start in range(0, len(features), size)]
+    # Sorted by length, the fit would end on the longest texts.
     Random(recipe.training.seed).shuffle(batches)
     return batches
 

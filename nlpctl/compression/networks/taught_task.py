@@ -13,7 +13,6 @@ from nlpctl.compression.networks.layer_losses import LayerLosses
 from nlpctl.compression.networks.more_texts import key_of
 from nlpctl.compression.networks.soft_targets import mean_over_words
 from nlpctl.compression.networks.teacher import Answers
-from nlpctl.compression.plan.hooks import Loss
 from nlpctl.config.distillation_section import DistillationSection
 from nlpctl.config.schema import Recipe
 from nlpctl.data.collate import Batch
@@ -21,6 +20,7 @@ from nlpctl.data.tagged_features import TaggedWindow
 from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.models.load import LoadedModel
 from nlpctl.tasks.base import Task, Texts, as_tuple
+from nlpctl.training.user_loss import Loss
 
 ANSWERS = "teacher_logits"  # key in a batch: [batch, labels]; for a tagger [batch, length, tags]
 

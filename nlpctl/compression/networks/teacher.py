@@ -72,6 +72,7 @@ class Teacher:
                 file, mark = folder / f"{start // AT_ONCE:05d}.npz", self._mark(part)
                 answers = _read(file, mark)
                 if answers is None:
+                    # Opened only if some part is not cached: a resumed training may need no teacher at all.
                     predictor = predictor or stack.enter_context(self._engine(examples[0]))
                     answers = self._answers(predictor, part, batch_size)
                     _write(file, mark, answers)
@@ -126,6 +127,7 @@ class Teacher:
         """The cache key of answers: the teacher's weights and the texts in their order."""
         digest = hashlib.sha256(self.fingerprint.encode())
         for example in examples:
+            # The order matters: answers are stored by position.
             digest.update(repr(key_of(example)).encode())
         return digest.hexdigest()
 
@@ -149,8 +151,10 @@ class Teacher:
         found = {}
         for start in range(0, len(words), _ROWS):  # `words` come first among the candidates, each once
             part = vectors[start : min(start + _ROWS, len(words))] @ vectors.T
+            # A word is not its own replacement.
             part[np.arange(len(part)), np.arange(start, start + len(part))] = -1.0
             count = min(SIMILAR, len(candidates) - 1)
+            # A partition finds the nearest in linear time; only these few are sorted.
             best = np.argpartition(-part, count - 1, axis=1)[:, :count]
             for row, chosen in enumerate(best):
                 near = sorted((-part[row, i], candidates[i]) for i in chosen if part[row, i] > 0)

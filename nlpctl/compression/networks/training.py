@@ -12,13 +12,15 @@ from __future__ import annotations
 import functools
 import io
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
+from typing import Any
 
 import paddle
 
 from nlpctl.config.schema import ModelSection, Recipe
 from nlpctl.config.tasks import scores
+from nlpctl.config.training_keys import TrainingKeys
 from nlpctl.data.open_split import has_split
 from nlpctl.data.splits import TrainingData, read_training_data
 from nlpctl.data.task_rows import task_rows
@@ -46,23 +48,29 @@ def network_recipe(recipe: Recipe, run: RunDirectory, model: str, labels: tuple[
     """`recipe` for a training in `run` that starts from the model folder `model`, trained on `labels`.
 
     Section model was already applied to the source, so only the kind of head stays. If there is dev data, the best
-    checkpoint on dev is kept, even if the recipe does not ask for it.
+    checkpoint on dev is kept, even if the recipe does not ask for it. Of the user's own parts, the loss stays.
     """
     keep = recipe.training.save_total_limit or 1
-    training = replace(recipe.training, output_dir=str(run.path), save_total_limit=keep)
+    training = replace(without_own_parts(recipe.training), output_dir=str(run.path), save_total_limit=keep)
     if has_split(recipe.data, "dev"):
         if not training.load_best_model_at_end:
             training = replace(
                 training, evaluation_strategy="epoch", save_strategy="epoch", load_best_model_at_end=True
             )
-        if training.metric_for_best_model is None:
-            training = replace(training, metric_for_best_model=scores(recipe.task)[0])
+        if (training.metric_for_best_model or "").removeprefix("eval_") not in (*scores(recipe.task), "loss"):
+            training = replace(training, metric_for_best_model=scores(recipe.task)[0], greater_is_better=None)
     return replace(
         recipe,
         model=ModelSection(name_or_path=model, head=recipe.model.head),
         data=replace(recipe.data, labels=labels) if labels else recipe.data,
         training=training,
     )
+
+
+def without_own_parts(training: Any) -> Any:
+    """Section training without the user's own parts but their loss: the others are of the source's own training."""
+    own = {field.name: field.default for field in fields(TrainingKeys) if field.name != "criterion"}
+    return replace(training, **own)
 
 
 def read_data(recipe: Recipe, source: LoadedModel) -> TrainingData:

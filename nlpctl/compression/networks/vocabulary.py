@@ -146,6 +146,7 @@ def _rewritten(tokenizer: Any, words: Sequence[str], kept: Sequence[int], source
         tokenizer.save_pretrained(name)
         (folder / _WORD_FILE).write_text("".join(f"{words[index]}\n" for index in kept), encoding="utf-8")
         added: Mapping[str, int] = {
+            # Added tokens follow the vocabulary, so they move up by the number of dropped entries.
             word: index - len(words) + len(kept)
             for word, index in tokenizer.get_added_vocab().items()
             if index >= len(words)
@@ -161,6 +162,7 @@ def _with_rows(network: Any, rows: Sequence[int], task: Task, source: str) -> An
     places = {old: new for new, old in enumerate(rows)}
     config = copy.deepcopy(network.config)
     config.vocab_size = len(rows)
+    # pad_token_id and the like are row numbers too, and move with the rows.
     for name, value in _token_ids(vars(config)):
         setattr(config, name, places.get(value, value))
     family = family_of_config(read_config(Path(source)), source)

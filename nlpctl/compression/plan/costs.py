@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
-from nlpctl.compression.strategies.base import CANDIDATES, EXPORTS, Step, Strategy
+from nlpctl.compression.strategies.base import CANDIDATES, EXPORTS, CalibratedInt8, Step, Strategy
 from nlpctl.config.schema import Recipe
 from nlpctl.data.open_split import open_split
 from nlpctl.data.task_rows import task_rows
@@ -53,13 +53,14 @@ class Costs:
 
 
 def trained_rows(recipe: Recipe, strategies: Iterable[Strategy]) -> dict[str, float]:
-    """The rows read by the training of each strategy that trains, over all epochs."""
+    """The rows read by each strategy that trains, over all epochs, or calibrates on all rows."""
 
     @cache
     def count() -> int:
         return sum(1 for _ in open_split(task_rows(recipe.task, recipe.data), "train"))
 
-    return {strategy.name: strategy.rows_trained(recipe, count) for strategy in strategies if strategy.trains}
+    reading = (strategy for strategy in strategies if strategy.trains or isinstance(strategy, CalibratedInt8))
+    return {strategy.name: strategy.rows_trained(recipe, count) for strategy in reading}
 
 
 def read_times(folder: Path) -> dict[str, float]:

@@ -14,11 +14,13 @@ from nlpctl.models.source import resolve_source
 
 
 def data_files(recipe: Recipe) -> list[tuple[str, Path]]:
-    """The files that determine the rows, including the module of data.reader; each with the place that names it
-    (Recipe.where)."""
+    """The files that determine the rows, including the modules of data.reader, map and filter; each with the place that
+    names it (Recipe.where)."""
     data = recipe.data
     found = [(recipe.where(f"data.{split}"), Path(name)) for split in SPLITS for name in files_of(data, split)]
-    found += _of_function(recipe, "data.reader", data.reader)
+    for key, names in (("data.reader", (data.reader,)), ("data.map", data.map), ("data.filter", data.filter)):
+        for name in names:
+            found += _of_function(recipe, key, name)
     return [(where, path) for where, path in found if path.is_file()]
 
 
@@ -60,6 +62,7 @@ def files_of_networks(recipe: Recipe) -> list[tuple[str, Path]]:
         found.append((recipe.where("distillation.student"), Path(section.student)))
         found += [] if student is None else _of_model(student.model, "model", student)
     found += _of_function(recipe, "compression.criterion", recipe.compression.criterion)
+    found += _of_function(recipe, "training.criterion", recipe.training.criterion)
     return [(where, path) for where, path in found if path.is_file()]
 
 

@@ -59,6 +59,7 @@ _OF_TRAINING = (
     "distillation",
     "data.balance",
     "data.length_grouped",
+    "data.batch_tokens",
 )
 
 

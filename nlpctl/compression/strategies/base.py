@@ -65,15 +65,23 @@ class Kind(Enum):
 
 @dataclass(frozen=True)
 class CalibrationRows:
-    """The rows for finding the range of activations; `algorithm` is None if the strategy has only one."""
+    """The rows for finding the range of activations; `algorithm` is None if the strategy has only one.
+
+    `batches` None: all rows.
+    """
 
     algorithm: str | None
     batch_size: int
-    batches: int
+    batches: int | None
+
+    @property
+    def rows(self) -> int | None:
+        """The number of rows; None: all."""
+        return None if self.batches is None else self.batch_size * self.batches
 
     @property
     def name(self) -> str:
-        rows = f"{self.batch_size}x{self.batches}"
+        rows = f"{self.batch_size}x{'all' if self.batches is None else self.batches}"
         return rows if self.algorithm is None else f"{self.algorithm}-{rows}"
 
 
@@ -204,8 +212,8 @@ class Strategy:
         return self.runs_on
 
     def rows_trained(self, recipe: Recipe, count: Callable[[], int]) -> float:
-        """Rows read by its training over all epochs. `count`: returns the number of training rows; counts when
-        called."""
+        """Rows read by its training over all epochs, or by a calibration on all rows. `count`: returns the number of
+        training rows; counts when called."""
         return rows_read(recipe.training, count)
 
     def seconds(self, step: Step, speed: float, rows: float) -> float:
@@ -320,8 +328,11 @@ class CalibratedInt8(Int8Strategy):
         calibration = step.calibration
         if calibration is None:
             return super().seconds(step, speed, rows)
-        run = calibration.batch_size * calibration.batches
+        run = rows if calibration.rows is None else calibration.rows
         return START + self.slowness(calibration.algorithm) * CALIBRATING * run / speed
+
+    def rows_trained(self, recipe: Recipe, count: Callable[[], int]) -> float:
+        return float(count()) if None in (recipe.compression.batch_num_list or ()) else 0.0
 
 
 def rows_read(training: Any, count: Callable[[], int]) -> float:

@@ -19,6 +19,6 @@ class OnnxInt8(Int8Strategy):
     def refuse_early(self, recipe: Recipe, beside: Sequence[Strategy]) -> None:
         from nlpctl.graphs.onnx import require_paddle2onnx
 
-        require_paddle2onnx()
+        require_paddle2onnx(KEY, f"leave {self.name} out")
         if not is_installed("onnxruntime"):
             raise UserError("ONNX Runtime is not installed", KEY, f"pip install onnxruntime, or leave {self.name} out")

@@ -28,7 +28,7 @@ class TaskInfo:
     keys: tuple[str, ...] = ()  # those of TASK_KEYS (config/task_checks.py) that it reads, or whole sections
     formats: tuple[str, ...] = ()  # values of data.format that not every task can read
     checks: tuple[Check, ...] = ()  # of its own, made before training
-    labelled: bool = True  # it has a label set; equals `has_labels` of its rows
+    labelled: bool = True  # it has a label set: data.labels, or collected from the training rows
     pairs: bool = False  # it needs data.columns.text_pair
     tags: bool = False  # it labels words, not texts
     settle: str | None = None  # a function (recipe) -> recipe: decides, without Paddle, what the model's files decide
@@ -42,13 +42,18 @@ class TaskInfo:
     explainable: bool = False  # its network gives a label to a text as a whole, and `log_odds` of it
     augmentable: bool = False  # a changed text keeps its labels
     vectors: bool = False  # its predictions are vectors of texts
-    taught: bool = False  # its logits can teach a student: distill
+    distillable: bool = False  # strategy distill can train a student on its logits
     soft_loss: str | None = None  # compares the outputs of two networks: dynabert; see networks/soft_targets.py
     network_class: str | None = None  # the task of PaddleNLP's XForCLASS where nothing else names one
+    problem_type: str | None = None  # of config.json, where several tasks have the same class
 
     def greater_is_better(self, metric: str) -> bool:
-        """Whether more of `metric` is better; it may be written with "eval_" before it."""
-        return metric.removeprefix("eval_") not in self.falling
+        """Whether more of `metric` is better; it may be written with "eval_" before it.
+
+        Of a score that is not the task's (training.compute_metrics), as in PaddleNLP: unless its name ends in "loss".
+        """
+        name = metric.removeprefix("eval_")
+        return name not in self.falling and not name.endswith("loss")
 
     def reads(self, dotted: str) -> bool:
         """Whether it reads a key that not every task reads."""

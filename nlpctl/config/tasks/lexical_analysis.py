@@ -13,6 +13,6 @@ LEXICAL_ANALYSIS = TaskInfo(
     keys=("model.head", "data.columns.tokens", "data.columns.tags", "data.doc_stride", "data.unit", "decode.terms"),
     formats=("conll", "joined"),
     tags=True,
-    taught=True,
+    distillable=True,
     soft_loss="nlpctl.compression.networks.soft_targets:tag_loss",
 )

@@ -13,6 +13,8 @@ MULTI_LABEL_CLASSIFICATION = TaskInfo(
     keys=("data.columns.label", "data.columns.text_pair", "data.label_separator", "decode.threshold", "loss"),
     explainable=True,
     augmentable=True,
-    taught=True,
+    distillable=True,
     soft_loss="nlpctl.compression.networks.soft_targets:many_label_loss",
+    network_class="SequenceClassification",
+    problem_type="multi_label_classification",
 )

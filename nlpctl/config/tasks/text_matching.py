@@ -14,6 +14,6 @@ TEXT_MATCHING = TaskInfo(
     pairs=True,
     explainable=True,
     augmentable=True,
-    taught=True,
+    distillable=True,
     soft_loss="nlpctl.compression.networks.soft_targets:label_loss",
 )

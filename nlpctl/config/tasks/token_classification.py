@@ -13,7 +13,7 @@ TOKEN_CLASSIFICATION = TaskInfo(
     keys=("model.head", "data.columns.tokens", "data.columns.tags", "data.doc_stride", "data.unit", "decode.terms"),
     formats=("conll", "joined"),
     tags=True,
-    taught=True,
+    distillable=True,
     soft_loss="nlpctl.compression.networks.soft_targets:tag_loss",
     network_class="TokenClassification",
 )

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from nlpctl.data.inspect.profile import Inspection, SplitProfile
+from nlpctl.names import and_more
 from nlpctl.report.page import percent
 
 FEW_ROWS = 20  # training rows of a label
@@ -57,7 +58,7 @@ def _labels(found: Inspection) -> Iterator[str]:
         return
     few = [f"{label} ({count})" for label, count in train.labels.items() if count < FEW_ROWS]
     if few:
-        yield f"Fewer than {FEW_ROWS} training examples of {_listed(few)}: too few to learn them well."
+        yield f"Fewer than {FEW_ROWS} training examples of {and_more(few, 6)}: too few to learn them well."
     most, least = max(train.labels.values()), min(train.labels.values())
     one_each = sum(train.labels.values()) == train.rows
     if one_each and most >= UNEVEN * least:
@@ -72,7 +73,7 @@ def _labels(found: Inspection) -> Iterator[str]:
 def _compared(train: SplitProfile, other: SplitProfile) -> Iterator[str]:
     missing = [label for label in train.labels if label not in other.labels]
     if missing:
-        yield f"{other.split} has no example of {_listed(missing)}: their scores will be unknown."
+        yield f"{other.split} has no example of {and_more(missing, 6)}: their scores will be unknown."
     shares = [
         abs(train.labels.get(label, 0) / sum(train.labels.values()) - count / sum(other.labels.values()))
         for label, count in {**dict.fromkeys(train.labels, 0), **other.labels}.items()
@@ -93,9 +94,4 @@ def _lengths(found: Inspection) -> Iterator[str]:
 def _odd(found: Inspection) -> Iterator[str]:
     odd = [f"{suspicion.kind} ({suspicion.count:,})" for suspicion in found.suspicions if not suspicion.bad]
     if odd:
-        yield f"Suspicious rows: {_listed(odd, 20)}."
-
-
-def _listed(names: Sequence[str], most: int = 6) -> str:
-    rest = f" and {len(names) - most} more" if len(names) > most else ""
-    return ", ".join(names[:most]) + rest
+        yield f"Suspicious rows: {and_more(odd, 20)}."

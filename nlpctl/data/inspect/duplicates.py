@@ -1,4 +1,4 @@
-"""Rows that occur again, inside a split and across splits, and rows that contradict each other."""
+"""Duplicates and near-duplicates within and across splits, and rows with contradicting labels."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Overlap:
 
 @dataclass(frozen=True)
 class Repeats:
-    """Of one split: rows that repeat an earlier one, and other rows that are almost the same as another."""
+    """Repetitions within one split: `exact` counts rows that repeat an earlier one, `near` near-duplicates."""
 
     split: str
     exact: int
@@ -47,7 +47,7 @@ class Repeats:
 class Duplicates:
     """`same`: groups of rows with the same texts, the largest first; `near`: the most similar pairs first.
 
-    `conflicts`: groups with the same texts of which different things are to be learned; `near_conflicts`: pairs that
+    `conflicts`: groups with the same texts and different targets; `near_conflicts`: pairs that
     are almost the same, with different labels.
     """
 
@@ -82,7 +82,7 @@ def find_duplicates(rows: Sequence[Seen], splits: Sequence[str], threshold: floa
 
 
 def _links(rows: Sequence[Seen], threshold: float) -> Iterator[tuple[int, int, float]]:
-    """Indexes of rows that are almost the same. Rows of several texts have to be so in each of them."""
+    """(i, j, similarity) of near-duplicate rows. Rows of several texts must be near-duplicates in each of them."""
     letters = [tuple(letters_form(same_form(text)) for text in row.passages) for row in rows]
     by_letters: dict[tuple[str, ...], list[int]] = defaultdict(list)
     for i, form in enumerate(letters):
@@ -128,7 +128,7 @@ def _repeats(
 def _overlaps(
     distinct: Sequence[Sequence[Seen]], links: Sequence[tuple[int, int, float]], splits: Sequence[str]
 ) -> list[Overlap]:
-    """Of each split and every one before it: dev in train, test in train, test in dev."""
+    """The overlaps of each split with every earlier one: dev in train, test in train, test in dev."""
     counts = [Counter(row.split for row in group) for group in distinct]
     neighbours: dict[int, set[int]] = defaultdict(set)
     for i, j, _ in links:

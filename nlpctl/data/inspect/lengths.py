@@ -19,7 +19,7 @@ _LETTERS_PER_PIECE = 8  # of a word; of 6 to 10 the nearest to BERT on English f
 
 
 class TokenCounter(ABC):
-    """How many tokens a text becomes. `description` says how that is known, `exact` whether it is."""
+    """Counts the tokens of a text. `description`: the method; `exact`: whether it is exact or an estimate."""
 
     description: str
     exact: bool
@@ -39,15 +39,15 @@ class CountedTokens(TokenCounter):
     exact = True
 
     def __init__(self, encoder: TextEncoder, description: str):
-        self._encoder, self.description = encoder, description
+        self.encoder, self.description = encoder, description
         self._alone = encoder.overhead(pair=False)
 
     def count(self, text: str) -> int:
-        (encoding,) = self._encoder.encode([text], None, _NO_LIMIT)
+        (encoding,) = self.encoder.encode([text], None, _NO_LIMIT)
         return len(encoding.input_ids) - self._alone
 
     def overhead(self, pair: bool) -> int:
-        return self._encoder.overhead(pair)
+        return self.encoder.overhead(pair)
 
 
 class EstimatedTokens(TokenCounter):
@@ -83,6 +83,7 @@ class Lengths:
 def measure(tokens: Sequence[int], limit: int) -> Lengths:
     """The figures of a split of at least one row."""
     ranked = sorted(tokens)
+    # Nearest rank: always the length of a real row, unlike an interpolated percentile.
     percentiles = {share: ranked[math.ceil(share / 100 * len(ranked)) - 1] for share in PERCENTILES}
     longer = sum(length > limit for length in ranked)
     return Lengths(sum(ranked) / len(ranked), ranked[-1], percentiles, limit, longer)

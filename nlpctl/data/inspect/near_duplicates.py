@@ -1,4 +1,4 @@
-"""Texts that are almost the same, among many: MinHash signatures, bands, then the exact similarity.
+"""Near-duplicate detection: MinHash signatures, banding (locality-sensitive hashing), then the exact similarity.
 
 The similarity of two texts is the Jaccard index of their sets of character n-grams. A signature keeps, for
 each of a number of hash functions, the smallest hash of the text's n-grams: two texts agree at a place of it with
@@ -65,6 +65,7 @@ def _grams(text: str) -> np.ndarray:
     length = min(_gram(text), len(codes))
     hashes = np.zeros(len(codes) - length + 1, np.uint64)
     for offset in range(length):
+        # FNV's prime; unsigned 64-bit arithmetic wraps, which is wanted.
         hashes = hashes * np.uint64(0x100000001B3) + codes[offset : offset + len(hashes)]
     return _mixed(hashes)
 
@@ -111,12 +112,14 @@ def _candidates(signatures: np.ndarray, threshold: float) -> Iterator[tuple[int,
     known = np.empty(0, np.int64)
     for band in range(BANDS):
         columns = np.ascontiguousarray(signatures[:, band * PLACES : (band + 1) * PLACES])
+        # Five uint32 viewed as one 20-byte key: sorting these is one pass instead of a lexsort over columns.
         keys = columns.view(np.dtype((np.void, columns.dtype.itemsize * PLACES))).ravel()
         order = np.argsort(keys, kind="stable")  # equal keys stay in the order of the rows
         changes = np.flatnonzero(keys[order][1:] != keys[order][:-1]) + 1
         bounds = np.concatenate(([0], changes, [count]))
         pairs = [_pairs_of(order[start:end], count) for start, end in pairwise(bounds.tolist()) if end - start > 1]
         if pairs:
+            # A pair that agrees on several bands must be compared once only.
             fresh = np.setdiff1d(np.concatenate(pairs), known)
             known = np.union1d(known, fresh)
             first, second = fresh // count, fresh % count

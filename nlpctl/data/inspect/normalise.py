@@ -1,4 +1,4 @@
-"""When two texts are the same: forms of a text that are compared."""
+"""Normalised forms of a text, for the detection of duplicates."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NO_LETTER = re.compile(r"[\W_]+")
 
 
 def same_form(text: str) -> str:
-    """`text` without what a reader overlooks: case, full-width forms, the number of blanks."""
+    """`text` in lower case, NFKC form, with single blanks."""
     return _BLANKS.sub(" ", unicodedata.normalize("NFKC", text).casefold()).strip()
 
 
@@ -23,5 +23,6 @@ def letters_form(same: str) -> str:
 
 def row_key(passages: Sequence[str]) -> bytes:
     """Equal for rows whose texts are the same: a digest, since a million of them are held."""
+    # NUL hardly occurs in text, so two texts do not join into the form of two others.
     joined = "\0".join(same_form(passage) for passage in passages)
     return blake2b(joined.encode("utf-8"), digest_size=16).digest()

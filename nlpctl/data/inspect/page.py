@@ -86,7 +86,7 @@ def _lengths(found: Inspection) -> Iterator[Html | str]:
 
 
 def _binned(tokens: tuple[int, ...], edges: list[float]) -> list[int]:
-    """How many rows lie in each bin; the last one takes whatever is longer."""
+    """The number of rows per bin. The last bin includes all longer rows."""
     step = edges[1] - edges[0]
     counts = [0] * (len(edges) - 1)
     for length in tokens:

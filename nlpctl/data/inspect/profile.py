@@ -1,4 +1,4 @@
-"""The inspection of a recipe's data."""
+"""The result of inspecting the data of a recipe: profiles of the splits, duplicates, suspicious rows."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class Inspection:
     shown: int
 
     def to_json(self) -> dict[str, Any]:
-        """What --json prints: counts in full, rows as far as they are shown."""
+        """The output of --json: all counts, and the rows that are shown."""
         found = self.duplicates
         return {
             "task": self.task,
@@ -93,7 +93,7 @@ class Inspection:
 def inspect_rows(
     splits: Sequence[SplitRows], recipe: Recipe, counter: TokenCounter, in_windows: bool, shown: int
 ) -> Inspection:
-    """Look at splits of `recipe` that have been read; `shown` rows of every finding are kept."""
+    """Inspects splits of `recipe` that were read before. `shown`: rows kept per finding."""
     rows = [row for split in splits for row in split.good]
     limit = recipe.data.max_seq_length
     return Inspection(

@@ -1,4 +1,4 @@
-"""The rows of a split as they are looked at: texts, labels, length and place, without stopping at bad ones."""
+"""Reads the rows of a split for inspection: texts, labels, length and place. Bad rows are counted, not fatal."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ BETWEEN = " ∥ "  # between the texts of a row, where they are shown
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A row that can be used.
+    """A usable row.
 
-    `passages`: its texts; `labels`: what is counted; `truth`: what is to be learned; `doubts`: what the task finds
-    odd; `tokens`: its length, special tokens included.
+    `passages`: its texts; `labels`: for statistics; `truth`: its target; `doubts`: probable mistakes that the
+    task found; `tokens`: its length, special tokens included.
     """
 
     split: str

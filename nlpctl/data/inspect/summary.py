@@ -30,7 +30,7 @@ class Table:
 
 @dataclass(frozen=True)
 class Shown:
-    """How much of a finding a table shows: `rows` (or groups, or pairs), and `width` characters of a text.
+    """The extent of a table: at most `rows` rows (or groups, or pairs), and `width` characters of a text.
 
     `folder` is left out of the places.
     """
@@ -45,7 +45,7 @@ class Shown:
 
 
 def current_folder() -> str:
-    """What places on a terminal leave out."""
+    """The prefix that places on a terminal omit."""
     return str(Path.cwd()) + os.sep
 
 

@@ -1,4 +1,4 @@
-"""Rows that can be used but look wrong: what a person would want to see before training on them."""
+"""Usable rows that look wrong and should be reviewed before training."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _BEFORE, _AFTER = 40, 120  # characters around a finding
 
 
 class Odd(NamedTuple):
-    """What is odd, in which way, and the text around it."""
+    """A finding in a text: its kind, details, and the surrounding text."""
 
     kind: str
     details: str
@@ -46,7 +46,7 @@ MANY_ROWS = 50  # from so many rows on there is something to be an outlier of
 
 
 def odd_rows(rows: Sequence[Seen], limit: int) -> Iterator[tuple[Seen, Odd]]:
-    """What looks wrong, in the order of the rows. `limit`: data.max_seq_length, below which no row is far too long."""
+    """The suspicious rows and their findings, in row order. `limit`: tokens that are never too many."""
     scripts = [script(row.text) for row in rows]
     rare = _rare_scripts(scripts)
     longest = max(_longest_usual([row.tokens for row in rows]), limit)
@@ -61,7 +61,7 @@ def odd_rows(rows: Sequence[Seen], limit: int) -> Iterator[tuple[Seen, Odd]]:
 
 
 def oddities(row: Seen) -> Iterator[Odd]:
-    """What is wrong with a row by itself, each kind once."""
+    """The findings of a row that need no other rows, one per kind."""
     for doubt in row.doubts:
         kind, _, details = doubt.partition(": ")
         yield Odd(kind, details, row.text)
@@ -126,6 +126,7 @@ def script(text: str) -> str | None:
     for character, times in Counter(text[:400]).items():
         name = _script_of(character)
         if name is not None:
+            # One Chinese character carries about as much text as three letters.
             counts[name] += 3 * times if name == "Han" else times
     if counts["Hiragana"] + counts["Katakana"] > 0.1 * counts.total():
         return "Japanese"
@@ -146,5 +147,7 @@ def _longest_usual(tokens: Sequence[int]) -> float:
         return math.inf
     logs = [math.log(max(length, 1)) for length in tokens]
     middle = median(logs)
+    # 1.4826 makes the median absolute deviation an estimate of a normal distribution's standard deviation; at least
+    # 0.2, because it is 0 where most rows have one length.
     spread = max(1.4826 * median(abs(value - middle) for value in logs), 0.2)  # the deviation, from the median one
     return math.exp(middle + _FAR * spread)

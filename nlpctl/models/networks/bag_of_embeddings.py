@@ -1,4 +1,4 @@
-"""Bag of embeddings: the mean of a text's embeddings, and one hidden layer. Blind to order, and very fast."""
+"""Bag of embeddings: the mean of a text's embeddings and one hidden layer. Ignores word order; very fast."""
 
 from __future__ import annotations
 

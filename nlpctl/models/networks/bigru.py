@@ -1,4 +1,4 @@
-"""BiGRU: the tagger of lexical analysis, on its own or under a CRF (models/crf.py)."""
+"""BiGRU tagger of lexical analysis, optionally with a CRF (models/crf.py)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""BiLSTM: the text read forwards and backwards, the strongest response of every hidden unit classified."""
+"""BiLSTM classifier: a bidirectional LSTM with max pooling over time."""
 
 from __future__ import annotations
 

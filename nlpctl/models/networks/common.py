@@ -73,6 +73,7 @@ class Encoder(NetworkModel):
     def embed(self, input_ids: paddle.Tensor) -> tuple[paddle.Tensor, paddle.Tensor]:
         """Embeddings [batch, length, size], and the mask [batch, length, 1]: 1 for units, 0 for padding."""
         mask = (input_ids != self.config.pad_token_id).unsqueeze(-1).astype("float32")
+        # padding_idx alone is not enough: weights loaded from a file may have another row for padding.
         return self.dropout(self.embeddings(input_ids)) * mask, mask
 
 
@@ -88,6 +89,7 @@ def mean_over_units(sequence: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tens
 
 def max_over_units(sequence: paddle.Tensor, mask: paddle.Tensor) -> paddle.Tensor:
     """[batch, length, size] to [batch, size]; a row without units gives a large negative number, not -inf."""
+    # 1e4 fits into float16, unlike the usual 1e9.
     return (sequence + (mask - 1.0) * 1e4).max(axis=1)
 
 

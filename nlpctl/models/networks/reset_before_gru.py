@@ -74,6 +74,7 @@ class _BidirectionalLayer(nn.Layer):
             gates = F.sigmoid(for_gates[step] + paddle.bmm(state, self.gate_weight))
             update, reset = gates.split(2, axis=-1)
             candidate = paddle.tanh(for_candidates[step] + paddle.bmm(reset * state, self.candidate_weight))
+            # Equal to (1 - update) * old + update * candidate inside a row; behind its end the state stays.
             state = state + inside[step] * update * (candidate - state)
             states.append(state)
         outputs = (paddle.stack(states) * masks).transpose([1, 2, 0, 3])  # [2, batch, length, h]

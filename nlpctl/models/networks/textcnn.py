@@ -1,4 +1,4 @@
-"""TextCNN (Kim, 2014): windows of a few units, and the strongest response of every filter."""
+"""TextCNN (Kim, 2014): convolutions over windows of a few units with max pooling over time."""
 
 from __future__ import annotations
 
@@ -44,6 +44,7 @@ class TextCNNModel(Encoder):
     ) -> tuple[paddle.Tensor, paddle.Tensor]:
         embedded, mask = self.embed(input_ids)
         channels = embedded.transpose([0, 2, 1])
+        # Not input_ids.shape[1], which is -1 while a static graph is built.
         length = paddle.shape(input_ids)[1]
         # An even window gives one response more than there are units: the last is dropped.
         responses = [F.relu(convolution(channels)[:, :, :length]) for convolution in self.convolutions]

@@ -171,8 +171,8 @@ class _Compression:
     def _costs(self) -> Costs:
         """Expected seconds of the steps; not computed without a budget."""
         speed = self.reference.speed(max(self.aim.batch_sizes)).samples_per_second
-        training = {step.made_by for step in self.steps.values() if step.trains}
-        rows = {} if self.clock.left() is None else trained_rows(self.recipe, training)
+        strategies = {step.made_by for step in self.steps.values()}
+        rows = {} if self.clock.left() is None else trained_rows(self.recipe, strategies)
         return Costs(speed, rows, self.reference.seconds, read_times(self.folder))
 
     def _finished(self) -> list[str]:

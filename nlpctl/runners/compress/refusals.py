@@ -9,11 +9,11 @@ from typing import Any
 
 from nlpctl import console
 from nlpctl.compression.plan.files import data_files, files_of_networks
-from nlpctl.compression.plan.hooks import check_hooks
 from nlpctl.compression.plan.plan_file import PLAN, check_plan
 from nlpctl.compression.plan.strategy import Chain, strategies_of
 from nlpctl.compression.strategies.base import KEY, Strategy
 from nlpctl.compression.strategies.registry import every_strategy, int8_of_graphs
+from nlpctl.compression.user_functions import check_user_functions
 from nlpctl.config.checks import check
 from nlpctl.config.model_section import ModelSection
 from nlpctl.config.schema import Recipe
@@ -34,7 +34,7 @@ from nlpctl.runtime.process import ProcessSetup
 def refuse_early(recipe: Recipe, source: str, strategies: Sequence[Strategy]) -> None:
     """UserError for problems that show without Paddle and without an output folder. `strategies`: all of the
     command."""
-    check_hooks(recipe)
+    check_user_functions(recipe)
     found = resolve_source(source)
     if static_model(recipe) is not None:
         _refuse_networks(strategies, "a static model")
@@ -42,6 +42,8 @@ def refuse_early(recipe: Recipe, source: str, strategies: Sequence[Strategy]) ->
         check_export(recipe, manifest := read_manifest(found.folder))
         require_fp32(manifest, found.folder)
         _refuse_networks(strategies, "an export")
+    if recipe.model.network is not None:
+        _refuse_own_network(strategies)
     if not has_split(recipe.data, "dev"):
         check_scorable(recipe)  # tells so
     for strategy in strategies:
@@ -96,6 +98,15 @@ def _refuse_networks(strategies: Sequence[Strategy], what: str) -> None:
             enough = ", ".join(each.name for each in int8_of_graphs())
             hint = f"use the run or the model folder that it was made from, or one of {enough}"
             raise UserError(f"{strategy.on_network}, and {what} holds graphs only", strategy.key, hint)
+
+
+def _refuse_own_network(strategies: Sequence[Strategy]) -> None:
+    """UserError if a strategy changes the layers of a network, and the network is of the user's own class."""
+    for strategy in strategies:
+        if strategy.on_network is not None:
+            enough = ", ".join(each.name for each in int8_of_graphs())
+            message = f"{strategy.on_network}, and model.network is a class of its own, whose layers are not known"
+            raise UserError(message, strategy.key, f"use {enough}, which change the exported graph")
 
 
 def check_strategies(recipe: Recipe, source: str, chains: Sequence[Chain]) -> None:

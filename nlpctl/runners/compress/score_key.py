@@ -31,7 +31,7 @@ def score_key(recipe: Recipe, graphs: Iterable[tuple[Path, Choice]], split: str,
     parts = [
         [_sums(folder, choice) for folder, choice in graphs],
         [recipe.task, asdict(recipe.data), [_stamp(file) for file in files if file.is_file()]],
-        _function(recipe.data.reader),
+        *map(_function, (recipe.data.reader, *recipe.data.map, *recipe.data.filter)),
         [how, _function(recipe.compression.evaluate), asdict(recipe.decode), recipe.inference.tensorrt],
         [asdict(cpu_info()), recipe.runtime.device, recipe.runtime.threads],
         {name: installed_version(name) for name in ENGINES},

@@ -6,8 +6,8 @@ import hashlib
 from dataclasses import dataclass
 from typing import Any
 
-from nlpctl.compression.plan.hooks import Rows, own_scores
 from nlpctl.compression.plan.scores import OWN
+from nlpctl.compression.user_functions import Rows, user_scores
 from nlpctl.data.examples import ExampleReader
 from nlpctl.data.open_split import open_split
 from nlpctl.data.row import BadRow
@@ -51,7 +51,7 @@ def _own_scores(subject: Subject, split: str) -> dict[str, float]:
         parts = subject.pipeline.stream(windows(examples, max(WINDOW, size)), size, subject.answered)
         return [answer for part in parts for answer in part]
 
-    return own_scores(recipe, predict, [row.values for row in good])
+    return user_scores(recipe, predict, [row.values for row in good])
 
 
 def _told(decision: Any) -> str:

@@ -127,8 +127,7 @@ class Workbench:
         readers = task_rows(recipe.task, recipe.data)
         if not has_split(recipe.data, "train"):
             console.warn("there are no training rows: calibrated on dev, by which candidates are chosen too")
-        count = wanted.batch_size * wanted.batches
-        examples = rows_to_calibrate(readers, None, encoder.tokenizer, count, masked=task.hides)
+        examples = rows_to_calibrate(readers, None, encoder.tokenizer, wanted.rows, masked=task.hides)
         yield from islice(batches_of(task, encoder, examples, wanted.batch_size), wanted.batches)
 
     def _checked(self, step: Step, folder: Path, manifest: ExportManifest) -> ExportManifest:

@@ -27,6 +27,8 @@ from nlpctl.report.plots import Point, lines, matrix
 from nlpctl.runners.run_files import DAMAGED
 from nlpctl.runners.runs import RunRecord, facts
 from nlpctl.runners.runs import figures as single_figures
+from nlpctl.training.time_shares import advice as time_advice
+from nlpctl.training.time_shares import is_sound, rows_of
 
 LARGEST_MATRIX = 25  # labels; with more, the most frequent confusions are listed
 MOST_CONFUSIONS = 40
@@ -42,6 +44,7 @@ def run_page(
     sections = [
         Section("Summary", [_tiles(record), warnings(list(advice(record)))]),
         Section("Curves", list(_curves(record))),
+        Section("Time", list(_time(record))),
         Section("Scores", list(_scores(record))),
         Section("Confusions", list(_confusions(record))),
         Section("Worst errors", list(_mistakes(mistakes, record.recipe.task))),
@@ -137,6 +140,19 @@ def _best_step(record: RunRecord) -> dict[str, float]:
         return {}
     best = [event["best"] for event in record.events if event["event"] == "save" and event["best"]]
     return {"best": checkpoint_step(Path(best[-1]))} if best else {}
+
+
+# -- time ----------------------------------------------------------------------------------------
+
+
+def _time(record: RunRecord) -> Iterator[Html | str]:
+    """Where the time of the training went, and what to change."""
+    found = record.manifest.get("time")
+    if not is_sound(found):
+        return
+    rows = [[title, f"{seconds:.1f}", percent(share)] for title, seconds, share in rows_of(found)]
+    yield table(["what", "seconds", "share"], rows, f"{found['steps']:,} steps")
+    yield from time_advice(found, record.recipe, record.manifest["device"])
 
 
 # -- scores --------------------------------------------------------------------------------------

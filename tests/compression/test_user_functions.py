@@ -9,7 +9,7 @@ import paddle
 import pytest
 from made_runs import make_run
 
-from nlpctl.compression.plan.hooks import check_hooks, own_scores, training_loss
+from nlpctl.compression.user_functions import check_user_functions, label_loss, user_scores
 from nlpctl.config.schema import Recipe
 from nlpctl.data.labels import LabelSet
 from nlpctl.errors import UserError
@@ -54,18 +54,20 @@ CODE = """
 
 @pytest.fixture(scope="session")
 def recipe(tmp_path_factory: pytest.TempPathFactory) -> Recipe:
-    return make_run(tmp_path_factory.mktemp("hooks"), "sequence_classification")
+    return make_run(tmp_path_factory.mktemp("functions"), "sequence_classification")
 
 
 @pytest.fixture
 def given(recipe, tmp_path, monkeypatch):
     """The recipe with a function of CODE as criterion or evaluate."""
-    (tmp_path / "my_hooks.py").write_text(textwrap.dedent(CODE))
+    (tmp_path / "user_code.py").write_text(textwrap.dedent(CODE))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.delitem(__import__("sys").modules, "my_hooks", raising=False)
+    monkeypatch.delitem(__import__("sys").modules, "user_code", raising=False)
 
     def make(task: str = "sequence_classification", **names: str) -> Recipe:
-        section = dataclasses.replace(recipe.compression, **{key: f"my_hooks:{name}" for key, name in names.items()})
+        section = dataclasses.replace(
+            recipe.compression, **{key: f"user_code:{name}" for key, name in names.items()}
+        )
         return dataclasses.replace(recipe, task=task, compression=section)
 
     return make
@@ -79,15 +81,15 @@ def batch() -> tuple[tuple[paddle.Tensor, ...], dict[str, paddle.Tensor]]:
 def test_without_one_the_task_decides(recipe):
     task = make_task(recipe, LabelSet(("x", "y")))
     outputs, labels = batch()
-    loss = training_loss(recipe, task)
+    loss = label_loss(recipe, task)
     assert float(loss(None, outputs, labels)) == float(task.loss(None, outputs, labels))
-    assert own_scores(recipe, lambda rows: [], []) == {}
+    assert user_scores(recipe, lambda rows: [], []) == {}
 
 
 def test_a_criterion_takes_the_place_of_the_loss(recipe, given):
     task = make_task(recipe, LabelSet(("x", "y")))
     outputs, labels = batch()
-    found = training_loss(given(criterion="twice"), task)(None, outputs, labels)
+    found = label_loss(given(criterion="twice"), task)(None, outputs, labels)
     assert float(found) == pytest.approx(2 * float(task.loss(None, outputs, labels)), rel=1e-6)
     assert found.ndim == 0
     found.backward()
@@ -99,19 +101,19 @@ def test_several_outputs_and_labels_are_tuples(given):
     starts, ends = (paddle.to_tensor([[0.0, 3.0], [1.0, 0.0]]) for _ in range(2))
     places = paddle.ones([2, 2])
     labels = dict(zip(task.label_names, (paddle.to_tensor([1, 0]), paddle.to_tensor([1, 0]), places), strict=True))
-    loss = training_loss(given("question_answering", criterion="spans"), task)
+    loss = label_loss(given("question_answering", criterion="spans"), task)
     expected = 2 * paddle.nn.functional.cross_entropy(starts, labels[task.label_names[0]])
     assert float(loss(None, (starts, ends), labels)) == pytest.approx(float(expected))
 
 
 @pytest.mark.parametrize(
     ("name", "told"),
-    [("none", "returned no scalar"), ("rows_of_losses", "returned no scalar"), ("broken", r"my_hooks.py:\d+")],
+    [("none", "returned no scalar"), ("rows_of_losses", "returned no scalar"), ("broken", r"user_code.py:\d+")],
 )
 def test_what_is_wrong_with_a_criterion_is_told(recipe, given, name, told):
     task = make_task(recipe, LabelSet(("x", "y")))
     with pytest.raises(UserError, match=told) as caught:
-        training_loss(given(criterion=name), task)(None, *batch())
+        label_loss(given(criterion=name), task)(None, *batch())
     assert caught.value.problems[0].where == "compression.criterion"
 
 
@@ -121,20 +123,21 @@ def test_scores_are_named(given):
     def predict(asked):
         return [{"label": "x"} for _ in asked]
 
-    assert own_scores(given(evaluate="share"), predict, rows) == {"score": 0.5}
-    assert own_scores(given(evaluate="several"), predict, rows) == {"first": 2.0, "second": 0.5}
+    assert user_scores(given(evaluate="share"), predict, rows) == {"score": 0.5}
+    assert user_scores(given(evaluate="several"), predict, rows) == {"first": 2.0, "second": 0.5}
 
 
 @pytest.mark.parametrize(
-    ("name", "told"), [("text", "returned 'good'"), ("missing", "returned"), ("fails", r"IndexError.*my_hooks.py:\d+")]
+    ("name", "told"),
+    [("text", "returned 'good'"), ("missing", "returned"), ("fails", r"IndexError.*user_code.py:\d+")],
 )
 def test_what_is_wrong_with_a_score_is_told(given, name, told):
     with pytest.raises(UserError, match=told) as caught:
-        own_scores(given(evaluate=name), lambda rows: [], [{"text": "a"}])
+        user_scores(given(evaluate=name), lambda rows: [], [{"text": "a"}])
     assert caught.value.problems[0].hint
 
 
 def test_functions_are_looked_for_before_any_work(given):
-    check_hooks(given(evaluate="share", criterion="twice"))
+    check_user_functions(given(evaluate="share", criterion="twice"))
     with pytest.raises(UserError, match="has no 'shape' .did you mean 'share'"):
-        check_hooks(given(evaluate="shape"))
+        check_user_functions(given(evaluate="shape"))

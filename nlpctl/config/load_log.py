@@ -1,4 +1,7 @@
-"""What reading a recipe has turned up so far; everything is collected and reported at once."""
+"""What loading a recipe has noted so far. All problems are collected first and reported together.
+
+A result of the later checks of values is a `Finding` (finding.py).
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from nlpctl.errors import Problem
 
 
 @dataclass
-class Findings:
+class LoadLog:
     """The problems, the keys that no check should build on, and where each value came from."""
 
     problems: list[Problem] = field(default_factory=list)

@@ -1,0 +1,90 @@
+"""Rows that pass through functions of the user's own: data.map and data.filter."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nlpctl.config.own_parts import part_of
+from nlpctl.data.functions import import_part, raised
+from nlpctl.data.row import BadRow, Row, RowSource, missing_key
+from nlpctl.errors import UserError
+
+MAP, FILTER = part_of("data.map"), part_of("data.filter")
+_TRUTHS = ("bool", "bool_")  # Python's and NumPy's
+
+
+@dataclass(frozen=True)
+class ChangedRows:
+    """The rows of `source`, each passed through the functions of data.map, those left out for which one of data.filter
+    is false.
+
+    A row keeps its place in its file. A row at which a function fails is a bad row. `required`: what a row must hold
+    afterwards. The functions are called anew in every pass and must give the same each time.
+    """
+
+    source: RowSource
+    maps: tuple[str, ...]
+    filters: tuple[str, ...]
+    required: tuple[str, ...]
+
+    @property
+    def description(self) -> str:
+        return self.source.description
+
+    @property
+    def files(self) -> tuple[Path, ...]:
+        return self.source.files
+
+    @property
+    def label_names(self) -> tuple[str, ...] | None:
+        return self.source.label_names
+
+    def __iter__(self) -> Iterator[Row | BadRow]:
+        maps = [(name, import_part(MAP, name)) for name in self.maps]
+        filters = [(name, import_part(FILTER, name)) for name in self.filters]
+        read = left = 0
+        for row in self.source:
+            read += 1
+            changed = row if isinstance(row, BadRow) else self._changed(row, maps, filters)
+            if changed is not None:
+                left += 1
+                yield changed
+        if read and not left:
+            hint = f"see what {', '.join(self.filters)} is given: nlpctl data show RECIPE --set data.filter=null"
+            raise UserError(f"all {read:,} rows of {self.description} are left out", where=FILTER.key, hint=hint)
+
+    def _changed(self, row: Row, maps: Sequence[_Named], filters: Sequence[_Named]) -> Row | BadRow | None:
+        """The row as the functions make it; None if it is left out."""
+        values: Any = row.values
+        called = MAP
+        try:
+            for name, function in maps:
+                values = function(dict(values))
+                if not isinstance(values, Mapping):
+                    raise _wrong(name, MAP.key, values, row, "return the row as a dict")
+            reason = missing_key(values, self.required)
+            if reason is not None:
+                return BadRow(row.source, row.line, reason)
+            called = FILTER
+            for name, function in filters:
+                kept = function(dict(values))
+                if type(kept).__name__ not in _TRUTHS:
+                    raise _wrong(name, FILTER.key, kept, row, "return True to keep the row, False to leave it out")
+                if not kept:
+                    return None
+        except UserError:
+            raise
+        except Exception as error:
+            return BadRow(row.source, row.line, f"{called.key} failed: {name}: {raised(error, __file__)}")
+        return Row(row.source, row.line, values)
+
+
+_Named = tuple[str, Callable[[dict[str, Any]], Any]]
+
+
+def _wrong(name: str, key: str, given: Any, row: Row, hint: str) -> UserError:
+    message = f"{name} returned {type(given).__name__} at {BadRow(row.source, row.line, '').where}"
+    return UserError(message, where=key, hint=hint)

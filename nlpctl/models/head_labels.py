@@ -1,0 +1,115 @@
+"""The labels of a head that PaddleNLP or Transformers saved: what config.json says, and what the recipe says of it.
+
+config.json names the outputs (id2label), or only counts them: LABEL_0, LABEL_1, ... stand for a count. Labels of the
+recipe fit names by name, in any order, and a count by position. Imports neither Paddle nor NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nlpctl import console
+from nlpctl.config.schema import Recipe
+from nlpctl.config.tasks import known_tasks, task_info
+from nlpctl.data.labels import LabelSet, given_labels
+from nlpctl.data.task_rows import task_rows
+from nlpctl.errors import UserError
+from nlpctl.models.source import read_config
+from nlpctl.names import listed
+
+NAME_THEM = "name them in the order of the outputs: --labels neg,pos, or data.labels in a recipe"
+_LABELLED = ("SequenceClassification", "TokenClassification")  # classes with an output per label, 2 by default
+
+
+def config_labels(config: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """The labels that a config names (id2label), or LABEL_0 ... by its count; None where it has neither.
+
+    UserError: id2label has no numbers as keys, or a name twice.
+    """
+    names = config.get("id2label")
+    if isinstance(names, dict) and names:
+        return _in_order(names)
+    count = config.get("num_labels") or config.get("num_classes")
+    written = [*(config.get("architectures") or ()), config.get("init_class")]
+    if count is None and not any(str(name).endswith(_LABELLED) for name in written):
+        return None
+    return numbered(count or 2)
+
+
+def numbered(count: int) -> tuple[str, ...]:
+    """What PaddleNLP and Transformers call labels without names."""
+    return tuple(f"LABEL_{index}" for index in range(count))
+
+
+def are_names(labels: tuple[str, ...]) -> bool:
+    """Whether `labels` are more than a count."""
+    return bool(labels) and labels != numbered(len(labels))
+
+
+def check_given_labels(recipe: Recipe, folder: Path) -> None:
+    """`wanted_labels` of the config in `folder`, for a command that has not loaded the model: UserError if it fails."""
+    config = read_config(folder)
+    labels = config_labels(config)
+    if labels and task_info(recipe.task).labelled and written_class(config).endswith(_LABELLED):
+        wanted_labels(recipe, labels, str(folder))
+
+
+def written_class(config: Mapping[str, Any]) -> str:
+    """The class that the config names, such as BertForTokenClassification; "" where it names none."""
+    return str((config.get("architectures") or [config.get("init_class")])[0] or "")
+
+
+def wanted_labels(recipe: Recipe, own: tuple[str, ...], folder: str) -> tuple[str, ...]:
+    """The labels of a trained head, which its config calls `own`, as `recipe` calls and orders them.
+
+    UserError: there are more or fewer, they have other names, or the task needs names and nobody gives them.
+    """
+    rows, given = task_rows(recipe.task, recipe.data), given_labels(recipe.data)
+    if given is not None or are_names(own):
+        wanted = rows.settle_labels(given if given is not None else LabelSet(own)).names
+        _check(recipe, wanted, own, folder)
+        return wanted
+    rows.settle_labels(LabelSet(map(str, range(len(own)))))  # whether the task can do with so many
+    if task_info(recipe.task).tags:
+        message = f"config.json says that there are {len(own)} tags, but not which"
+        raise UserError(message, where=folder, hint=NAME_THEM.replace("neg,pos", "O,B-PER,I-PER"))
+    return own
+
+
+def tell_unnamed(labels: tuple[str, ...], folder: str) -> None:
+    """Say that nobody names `labels`, where that is so."""
+    if not are_names(labels):
+        answers = f"does not name its {len(labels)} labels, so answers say LABEL_0 and so on"
+        console.note(f"config.json of {folder} {answers}: {NAME_THEM}")
+
+
+def _check(recipe: Recipe, wanted: tuple[str, ...], own: tuple[str, ...], folder: str) -> None:
+    """UserError if `wanted` cannot be the labels of the head."""
+    where = recipe.where("data.labels")
+    if len(wanted) != len(own):
+        names = f": {listed(own)}" if are_names(own) else ""
+        message = f"{len(wanted)} labels ({listed(wanted)}) for a head with {len(own)} outputs{names}"
+        raise UserError(message, where, f"name as many as {folder} has, or train on these labels first (nlpctl train)")
+    if are_names(own) and set(wanted) != set(own):
+        message = f"the labels {listed(wanted)} are not those of the head: {listed(own)} (id2label)"
+        hint = f"write them as config.json of {folder} does, in any order; or correct id2label there"
+        raise UserError(message, where, hint)
+
+
+def serves_another_task(class_name: str, head: str) -> bool:
+    """Whether `class_name` (BertForTokenClassification) has the head of a task other than that of `head`."""
+    kinds = {task.network_class for task in known_tasks() if task.network_class is not None}
+    return any(class_name.endswith(f"For{kind}") for kind in kinds - {head})
+
+
+def _in_order(names: Mapping[str, Any]) -> tuple[str, ...]:
+    try:
+        labels = tuple(str(names[key]) for key in sorted(names, key=int))
+    except ValueError:
+        raise UserError("the keys are not numbers", "id2label in config.json", "write the id of each label") from None
+    twice = sorted({label for label in labels if labels.count(label) > 1})
+    if twice:
+        raise UserError(f"{twice[0]!r} is there twice", "id2label in config.json", "give each label its own name")
+    return labels

@@ -1,0 +1,113 @@
+"""Networks of a class of the user's own, which model.network names as module:Class.
+
+config.json of a model folder names the class and holds the checksum of its source, never the source. The class is
+imported only where the recipe names it too, from the current directory or an installed package, and never from inside
+the folder of a model or a run: whoever opens a stranger's folder runs no code that came with it.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from nlpctl import console
+from nlpctl.config.own_parts import part_of
+from nlpctl.data.functions import import_part, module_file
+from nlpctl.errors import UserError
+from nlpctl.files import sha256_of
+from nlpctl.layout import MANIFEST
+
+KEY = "own_network"  # in config.json: {"class": module:Class, "sha256": of the module's source}
+PART = part_of("model.network")
+
+
+def check_named(config: Mapping[str, Any], named: str | None, folder: Path) -> None:
+    """UserError if the network in `folder` is of another class than the recipe names, or its code is not to be run.
+
+    A source that changed since the training is told.
+    """
+    value = config.get(KEY)
+    stored = value.get("class") if isinstance(value, Mapping) else None
+    if stored is None:
+        return
+    if named != stored:
+        message = f"this network is of a class of its own, {stored}" + (f", not {named}" if named else "")
+        hint = f"name it, if you trust its code: --set model.network={stored}"
+        raise UserError(message, where=str(folder), hint=hint)
+    file = module_file(stored)
+    if file is None:
+        import_part(PART, stored)  # tells what is missing
+        return
+    folder = folder.resolve()
+    came_along = [folder, *([folder.parent] if (folder.parent / MANIFEST).is_file() else [])]  # a model, its run
+    if {*came_along} & {*file.resolve().parents}:
+        message = f"{stored} would be imported from {file}, which came with the model"
+        hint = "read it, and copy it to where you work or onto PYTHONPATH if you trust it"
+        raise UserError(message, where=PART.key, hint=hint)
+    console.note(f"{PART.key}: {stored} ({file})")
+    if value.get("sha256") != sha256_of(file):
+        console.warn(f"{PART.key}: {file} changed since the network was trained")
+
+
+def own_class(name: str, family: Any, where: str) -> type:
+    """The class to build: the user's own where it is one of PaddleNLP's, else one around it.
+
+    `family`: of the encoder. UserError: it cannot be imported, is no class of layers, or is of another family.
+    """
+    import paddle
+    from paddlenlp.transformers import PretrainedModel
+
+    found = import_part(PART, name)
+    if not (isinstance(found, type) and issubclass(found, paddle.nn.Layer)):
+        raise UserError(f"{name} is not a class of paddle.nn.Layer", PART.key, "name the class of the network")
+    if not issubclass(found, PretrainedModel):
+        return _around(found, family.config_class)
+    if found.base_model_prefix != family.prefix:
+        message = f"{name} is built on {found.base_model_prefix!r}, but the model is of the family {family.name}"
+        hint = f"derive it from a class of {family.name}, or name a model of its own family"
+        raise UserError(message, PART.key, hint)
+    return found
+
+
+def starts_from_weights(network_class: type) -> bool:
+    """Whether the weights of an encoder fit into it: not where a class had to be made around the user's."""
+    return not getattr(network_class, "made_around", False)
+
+
+def stamp(config: Any, name: str) -> None:
+    """Write into a network's config which class it is of."""
+    file = module_file(name)
+    setattr(config, KEY, {"class": name, "sha256": None if file is None else sha256_of(file)})
+
+
+def own_layer(network: Any) -> Any:
+    """The layer whose forward is the user's; the network itself where no class was made around one."""
+    return network if starts_from_weights(type(network)) else network.network
+
+
+def is_own(network: Any) -> bool:
+    """Whether a network is of a class of the user's own."""
+    return KEY in vars(network.config)
+
+
+@functools.cache
+def _around(layer_class: type, config_class: type) -> type:
+    """A class of PaddleNLP's around a plain layer: what saves and loads its config."""
+    from nlpctl.models.networks.common import NetworkModel
+
+    class Around(NetworkModel):
+        made_around = True
+        base_model_prefix = "network"
+
+        def __init__(self, config: Any):
+            super().__init__(config)
+            self.network = layer_class(config)
+
+        def forward(self, *inputs: Any, **named: Any) -> Any:
+            return self.network(*inputs, **named)
+
+    Around.config_class = config_class
+    Around.__name__ = Around.__qualname__ = layer_class.__name__
+    return Around

@@ -1,0 +1,133 @@
+"""Learning one batch by heart: whether network, loss and labels can work together at all."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import paddle
+
+from nlpctl import console
+from nlpctl.data.collate import raise_failure
+from nlpctl.data.encoders import build_encoder
+from nlpctl.data.splits import TrainingData
+from nlpctl.data.text_encoder import TextEncoder
+from nlpctl.runtime.run_directory import RunDirectory
+from nlpctl.tasks.base import Task
+from nlpctl.training.arguments import training_arguments
+from nlpctl.training.fine_tune import Ready
+from nlpctl.training.optimizer import build_optimizer
+
+NEAR_ZERO = 0.05  # share of the first loss at which a batch counts as learned
+FACTORS = (1.0, 0.1, 10.0)  # of training.learning_rate, in the order in which they are tried
+EVERY = 20  # steps between two notes
+
+Batch = Mapping[str, paddle.Tensor]
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One learning rate: the loss before the first step, the loss at the end, and the steps that it took."""
+
+    learning_rate: float
+    first_loss: float
+    last_loss: float
+    steps: int
+
+    @property
+    def learned(self) -> bool:
+        """Whether the loss came near zero."""
+        return math.isfinite(self.last_loss) and self.last_loss <= NEAR_ZERO * self.first_loss
+
+
+def learn_one_batch(ready: Ready, steps: int) -> list[Attempt]:
+    """Train the network of `ready` on one batch, at most `steps` steps; at other learning rates if one fails.
+
+    Without dropout, weight decay and warm-up, which are against learning by heart. Writes nothing.
+    """
+    network = ready.model.network
+    batch = one_batch(ready)
+    without_dropout(network)
+    network.train()
+    start = {name: value.numpy() for name, value in network.state_dict().items()}
+    attempts: list[Attempt] = []
+    for factor in FACTORS:
+        network.set_state_dict(start)
+        attempts.append(_attempt(ready, batch, ready.recipe.training.learning_rate * factor, steps))
+        if attempts[-1].learned:
+            break
+    return attempts
+
+
+def _attempt(ready: Ready, batch: Batch, learning_rate: float, steps: int) -> Attempt:
+    network, optimizer = ready.model.network, _optimizer(ready, learning_rate)
+    first = loss = math.nan
+    for step in range(steps + 1):
+        value = training_loss(ready.task, network, batch)
+        loss = float(value)
+        first = loss if step == 0 else first
+        if step % EVERY == 0:
+            console.note(f"learning rate {learning_rate:.3g}, step {step}/{steps}: loss {loss:.4f}")
+        if step == steps or not math.isfinite(loss) or loss <= NEAR_ZERO * first:
+            break
+        value.backward()
+        optimizer.step()
+        optimizer.clear_grad()
+    optimizer.clear_grad()
+    return Attempt(learning_rate, first, loss, step)
+
+
+def training_loss(task: Task, network: paddle.nn.Layer, batch: Batch) -> paddle.Tensor:
+    """The loss of a batch of `one_batch`, as in training."""
+    inputs = dict(batch)
+    labels = {name: inputs.pop(name) for name in task.label_names}
+    return task.training_loss(network, network, inputs, labels)
+
+
+def _optimizer(ready: Ready, learning_rate: float) -> paddle.optimizer.Optimizer:
+    """The recipe's, at one learning rate."""
+    recipe = ready.recipe
+    training = dataclasses.replace(recipe.training, learning_rate=learning_rate, weight_decay=0.0)
+    recipe = dataclasses.replace(recipe, training=training)
+    args = training_arguments(recipe, RunDirectory(recipe.run_dir), ready.setup.device)
+    constant = paddle.optimizer.lr.LambdaDecay(learning_rate, lambda step: 1.0)
+    return build_optimizer(ready.model.network, recipe.optimizer, args, constant)
+
+
+# -- the batch ---------------------------------------------------------------------------------------
+
+
+def one_batch(ready: Ready) -> Batch:
+    """per_device_train_batch_size rows, drawn by the seed; the first ones of a stream. Masks stay the same."""
+    recipe, task = ready.recipe, ready.task
+    encoder = build_encoder(ready.model.tokenizer, recipe.data.tokenizer)
+    generator = np.random.default_rng(recipe.training.seed)
+    features = _features(task, ready.data, encoder, recipe.training.per_device_train_batch_size, generator)
+    arrays = task.collator(encoder, labelled=True)(features)
+    raise_failure(arrays)
+    if task.hides:
+        arrays = task.hide(arrays, generator)
+    return {name: paddle.to_tensor(array) for name, array in arrays.items()}
+
+
+def _features(
+    task: Task, data: TrainingData, encoder: TextEncoder, size: int, generator: np.random.Generator
+) -> Sequence[Any]:
+    if data.train is None:
+        examples = data.training_examples()
+    else:
+        examples = iter([data.train[i] for i in generator.permutation(len(data.train))[:size].tolist()])
+    return list(islice((part for example in examples for part in task.features(example, encoder)), size))
+
+
+def without_dropout(network: paddle.nn.Layer) -> None:
+    """Switch dropout off; the network stays in training mode, which recurrent layers on a GPU need for gradients."""
+    for layer in network.sublayers(include_self=True):
+        for name, value in vars(layer).items():
+            if isinstance(value, float) and (name.endswith("dropout") or isinstance(layer, paddle.nn.Dropout)):
+                vars(layer)[name] = 0.0

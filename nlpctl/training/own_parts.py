@@ -1,0 +1,268 @@
+"""The user's own parts of a training: imported and checked before any work, and tried on a few rows."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from typing import Any
+
+import numpy as np
+import paddle
+from paddlenlp.trainer import TrainerCallback, TrainingArguments
+
+from nlpctl import console
+from nlpctl.config.own_parts import named_parts, names_of, part_of
+from nlpctl.config.schema import Recipe
+from nlpctl.data.collate import Collator, raise_failure
+from nlpctl.data.functions import import_part, module_file, parts_blamed
+from nlpctl.data.splits import TrainingData
+from nlpctl.data.text_encoder import TextEncoder
+from nlpctl.errors import UserError
+from nlpctl.models.load import LoadedModel
+from nlpctl.models.own_network import own_layer
+from nlpctl.runtime.process import ProcessSetup
+from nlpctl.runtime.run_directory import RunDirectory
+from nlpctl.tasks.base import Task, as_tuple
+from nlpctl.training.arguments import training_arguments
+from nlpctl.training.dev_scores import DevScores
+from nlpctl.training.own_collator import OwnCollator
+from nlpctl.training.own_metrics import OwnMetrics
+from nlpctl.training.user_loss import Loss, user_loss
+
+OPTIMIZER, SCHEDULER = part_of("training.optimizer"), part_of("training.scheduler")
+COLLATOR, CALLBACKS = part_of("training.data_collator"), part_of("training.callbacks")
+NETWORK = part_of("model.network")
+_TRIED = 64  # training rows, of which two are used
+_SAMPLE = 64  # dev rows
+_STEPS = 100  # that a schedule is tried with, where the recipe gives no number
+
+
+@dataclass(frozen=True)
+class OwnParts:
+    """What a recipe names; None or nothing: nlpctl's own is used.
+
+    `criterion`: as Task.loss. `collator`: from the tokenizer to a function of features.
+    """
+
+    recipe: Recipe
+    criterion: Loss | None = None
+    metrics: OwnMetrics | None = None
+    callbacks: tuple[TrainerCallback, ...] = ()
+    make_optimizer: Callable[[Any, TrainingArguments], Any] | None = None
+    make_scheduler: Callable[[TrainingArguments, int], Any] | None = None
+    make_collator: Callable[[Any], Any] | None = None
+
+    def loss(self, task: Task) -> Loss:
+        """The loss (network, outputs, labels) in training and on dev."""
+        return self.criterion or task.loss
+
+    def training_loss(self, task: Task) -> Callable[..., paddle.Tensor]:
+        """The loss of a training batch, as Task.training_loss."""
+        if self.criterion is None:
+            return task.training_loss
+        criterion = self.criterion
+
+        def loss(network: Any, run: Callable[..., Any], inputs: Mapping[str, Any], labels: Mapping[str, Any]) -> Any:
+            return criterion(network, as_tuple(run(**inputs)), labels)
+
+        return loss
+
+    def collator(self, task: Task, encoder: TextEncoder) -> Collator | OwnCollator:
+        """What makes training batches. UserError: the user's cannot be made."""
+        inner = task.collator(encoder, labelled=True)
+        if self.make_collator is None:
+            return inner
+        name = self.recipe.training.data_collator
+        with parts_blamed(self.recipe):
+            made = self.make_collator(encoder.tokenizer)
+        if not callable(made):
+            raise _returned(name, made, COLLATOR.key, "return the function that makes a batch of a list of features")
+        return OwnCollator(name, made, inner, () if task.hides else task.label_names)
+
+    def optimizer(self, network: Any, args: TrainingArguments) -> paddle.optimizer.Optimizer:
+        """The user's optimizer. UserError: it cannot be made, or is none."""
+        name = self.recipe.training.optimizer
+        with parts_blamed(self.recipe):
+            made = self.make_optimizer(network, args)
+        if not isinstance(made, paddle.optimizer.Optimizer):
+            raise _returned(name, made, OPTIMIZER.key, "return an optimizer, such as paddle.optimizer.Momentum(...)")
+        return made
+
+    def scheduler(self, args: TrainingArguments, steps: int) -> paddle.optimizer.lr.LRScheduler:
+        """The user's schedule. UserError: it cannot be made, or is none."""
+        name = self.recipe.training.scheduler
+        with parts_blamed(self.recipe):
+            made = self.make_scheduler(args, steps)
+        if not isinstance(made, paddle.optimizer.lr.LRScheduler):
+            hint = "return a schedule, such as paddle.optimizer.lr.PolynomialDecay(...)"
+            raise _returned(name, made, SCHEDULER.key, hint)
+        return made
+
+
+def load_parts(recipe: Recipe, task: Task) -> OwnParts:
+    """Import what `recipe` names, and say so. UserError: it cannot be imported, or takes other arguments."""
+    training = recipe.training
+    for part, name in named_parts(recipe):
+        file = module_file(name)
+        console.note(f"{part.key}: {name}{'' if file is None else f' ({file})'}")
+    return OwnParts(
+        recipe,
+        criterion=None if training.criterion is None else user_loss(training.criterion, "training.criterion", task),
+        metrics=None if training.compute_metrics is None else OwnMetrics(recipe, task),
+        callbacks=tuple(_callback(recipe, name) for name in names_of(recipe, CALLBACKS)),
+        make_optimizer=None if training.optimizer is None else import_part(OPTIMIZER, training.optimizer),
+        make_scheduler=None if training.scheduler is None else import_part(SCHEDULER, training.scheduler),
+        make_collator=None if training.data_collator is None else import_part(COLLATOR, training.data_collator),
+    )
+
+
+def _callback(recipe: Recipe, name: str) -> TrainerCallback:
+    make = import_part(CALLBACKS, name)
+    with parts_blamed(recipe):
+        made = make()
+    if not isinstance(made, TrainerCallback):
+        hint = "derive the class from paddlenlp.trainer.TrainerCallback"
+        raise _returned(name, made, CALLBACKS.key, hint)
+    return made
+
+
+# -- a trial before the run directory is taken --------------------------------------------------
+
+
+def try_parts(parts: OwnParts, setup: ProcessSetup, task: Task, data: TrainingData, model: LoadedModel,
+              encoder: TextEncoder) -> None:  # fmt: skip
+    """Use each part once, so that a mistake shows before a run begins. UserError tells it. Changes no weight."""
+    recipe, network = parts.recipe, model.network
+    if not any(names_of(recipe, part) for part, _ in named_parts(recipe) if not part.key.startswith("data.")):
+        return
+    was_training = network.training
+    network.eval()
+    try:
+        with parts_blamed(recipe):
+            _try_loss(parts, task, data, network, encoder)
+            if parts.metrics is not None and data.dev is not None:
+                _try_metrics(parts, task, data.dev, network, encoder)
+            if setup.world_size == 1:  # TrainingArguments joins the processes, which is for the run itself to do
+                _try_optimizer(parts, setup, network)
+    finally:
+        if was_training:
+            network.train()
+
+
+def _try_loss(parts: OwnParts, task: Task, data: TrainingData, network: Any, encoder: TextEncoder) -> None:
+    features = _shortest_and_longest(task, data, encoder)
+    collate = parts.collator(task, encoder)
+    batch = collate(features)
+    raise_failure(batch)
+    if parts.make_collator is not None and parts.recipe.training.dataloader_num_workers:
+        _refuse_tensors(parts, task, encoder, features)
+    if task.hides:
+        batch = task.hide(batch, np.random.default_rng(0))
+    tensors = {name: paddle.to_tensor(array) for name, array in batch.items()}
+    labels = {name: tensors.pop(name) for name in task.label_names}
+    outputs = _outputs(parts, network, tensors)
+    loss = _loss(parts, task, network, outputs, labels)
+    if loss.stop_gradient:
+        hint = "compute it with Paddle's functions from the outputs, not from their .numpy() or .detach()"
+        raise UserError("the loss has no gradient", _blamed(parts), hint)
+    if parts.recipe.model.network is not None:
+        _try_answers(task, outputs, features)
+
+
+def _shortest_and_longest(task: Task, data: TrainingData, encoder: TextEncoder) -> list[Any]:
+    """Two features of the first rows, for a batch with padding."""
+    examples = islice(data.training_examples(), _TRIED)
+    features = [feature for example in examples for feature in task.features(example, encoder)]
+    features.sort(key=lambda feature: feature.byte_length)
+    return [features[0], features[-1]]
+
+
+def _outputs(parts: OwnParts, network: Any, inputs: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The outputs of a batch. UserError if the user's batch, or the user's network, does not fit the other."""
+    try:
+        inspect.signature(own_layer(network).forward).bind(**inputs)
+    except TypeError as error:
+        message = f"the network does not take the batch ({', '.join(inputs)}): {error}"
+        key = COLLATOR.key if parts.recipe.model.network is None else NETWORK.key
+        raise UserError(message, key, "let its forward take these by name") from None
+    return as_tuple(network(**inputs))
+
+
+def _loss(parts: OwnParts, task: Task, network: Any, outputs: tuple[Any, ...], labels: Mapping[str, Any]) -> Any:
+    if parts.criterion is not None or parts.recipe.model.network is None:
+        return parts.loss(task)(network, outputs, labels)
+    try:
+        return task.loss(network, outputs, labels)
+    except Exception as error:
+        shapes = ", ".join(str(list(each.shape)) for each in outputs if hasattr(each, "shape"))
+        reason = str(error).strip().splitlines()[-1][:200]
+        given = shapes or type(outputs[0]).__name__
+        message = f"{parts.recipe.model.network} gives {given}, which {task.name} cannot read: {reason}"
+        raise UserError(message, NETWORK.key, _wanted(task)) from None
+
+
+def _wanted(task: Task) -> str:
+    return f"return what the task's own networks return: {', '.join(task.output_names)}, the first axis for the rows"
+
+
+def _try_answers(task: Task, outputs: tuple[Any, ...], features: Sequence[Any]) -> None:
+    """UserError if the outputs of the user's network are not as the task reads them."""
+    try:
+        task.predictions(tuple(each.numpy() for each in outputs), features)
+    except Exception as error:
+        message = f"{task.name} cannot read its outputs: {type(error).__name__}: {error}"
+        raise UserError(message, NETWORK.key, _wanted(task)) from None
+    names = task.labels.names
+    first = outputs[0].shape
+    if task.head(task.recipe).labelled and names and first[-1] != len(names) and "crf" not in task.recipe.model.head:
+        message = f"its first output has the shape {first}, but there are {len(names)} labels"
+        raise UserError(message, NETWORK.key, "give the last axis config.num_labels entries")
+
+
+def _refuse_tensors(parts: OwnParts, task: Task, encoder: TextEncoder, features: Sequence[Any]) -> None:
+    """UserError if the user's collator makes Paddle tensors: they crash the workers of a loader."""
+    made = parts.make_collator(encoder.tokenizer)
+    inner = task.collator(encoder, labelled=True)
+    rows = [{name: array[0].tolist() for name, array in inner.collate([each]).items()} for each in features]
+    if any(isinstance(value, paddle.Tensor) for value in made(rows).values()):
+        hint = "return NumPy arrays, or set training.dataloader_num_workers: 0"
+        raise UserError("Paddle tensors cannot be made in a loader's worker process", COLLATOR.key, hint)
+
+
+def _try_metrics(parts: OwnParts, task: Task, dev: Sequence[Any], network: Any, encoder: TextEncoder) -> None:
+    """compute_metrics on a sample of dev. A score may need all rows, such as one with both classes: then on all."""
+    size = parts.recipe.training.per_device_eval_batch_size
+    step = max(1, len(dev) // _SAMPLE)
+    for examples in (dev[::step], dev):
+        try:
+            DevScores(task, network, encoder, parts.loss(task), parts.metrics, alone=True).of_all(examples, size)
+            return
+        except UserError:
+            if len(examples) == len(dev):
+                raise
+
+
+def _try_optimizer(parts: OwnParts, setup: ProcessSetup, network: Any) -> None:
+    if parts.make_optimizer is None and parts.make_scheduler is None:
+        return
+    recipe = parts.recipe
+    args = training_arguments(recipe, RunDirectory(recipe.run_dir), setup.device)
+    if parts.make_scheduler is not None:
+        schedule = parts.scheduler(args, recipe.training.max_steps if recipe.training.max_steps > 0 else _STEPS)
+        try:
+            schedule.step()
+        except TypeError as error:
+            message = f"{recipe.training.scheduler}: the Trainer calls its step without arguments: {error}"
+            raise UserError(message, SCHEDULER.key, "use a schedule of the number of steps") from None
+    if parts.make_optimizer is not None:
+        parts.optimizer(network, args)
+
+
+def _blamed(parts: OwnParts) -> str:
+    return NETWORK.key if parts.criterion is None else "training.criterion"
+
+
+def _returned(name: str, value: Any, key: str, hint: str) -> UserError:
+    return UserError(f"{name} returned {type(value).__name__}", key, hint)

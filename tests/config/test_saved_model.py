@@ -1,0 +1,81 @@
+"""The recipe of a folder that PaddleNLP or Transformers saved."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nlpctl.config.load import Override, load_recipe
+from nlpctl.errors import UserError
+
+
+def folder(path: Path, name: str = "config.json", **config: object) -> Path:
+    (path / name).write_text(json.dumps(config))
+    return path
+
+
+@pytest.mark.parametrize(
+    ("config", "task", "length"),
+    [
+        ({"architectures": ["ErnieForSequenceClassification"], "max_position_embeddings": 2048},
+         "sequence_classification", 512),
+        ({"architectures": ["RobertaForTokenClassification"], "max_position_embeddings": 514, "pad_token_id": 1},
+         "token_classification", 512),
+        ({"architectures": ["RobertaForTokenClassification"], "max_position_embeddings": 64, "pad_token_id": 1},
+         "token_classification", 62),
+        ({"architectures": ["BertForQuestionAnswering"]}, "question_answering", 512),
+        ({"architectures": ["BertForSequenceClassification"], "problem_type": "multi_label_classification"},
+         "multi_label_classification", 512),
+        ({"architectures": ["BertForSequenceClassification"], "problem_type": "single_label_classification"},
+         "sequence_classification", 512),
+    ],
+)  # fmt: skip
+def test_the_class_names_the_task(tmp_path: Path, config: dict, task: str, length: int) -> None:
+    recipe = load_recipe(folder(tmp_path, **config), purpose="apply")
+    assert (recipe.task, recipe.data.max_seq_length) == (task, length)
+    assert recipe.model.name_or_path == str(tmp_path)
+    assert 0 < recipe.data.doc_stride <= length
+
+
+def test_the_config_of_old_folders(tmp_path: Path) -> None:
+    inner = {"init_class": "ErnieModel", "max_position_embeddings": 100}
+    old = {"init_args": [inner], "init_class": "ErnieForSequenceClassification", "num_classes": 4}
+    recipe = load_recipe(folder(tmp_path, "model_config.json", **old), purpose="apply")
+    assert (recipe.task, recipe.data.max_seq_length) == ("sequence_classification", 100)
+
+
+def test_the_tokenizer_may_read_less(tmp_path: Path) -> None:
+    (tmp_path / "tokenizer_config.json").write_text('{"model_max_length": 40}')
+    recipe = load_recipe(folder(tmp_path, architectures=["BertForSequenceClassification"]), purpose="apply")
+    assert recipe.data.max_seq_length == 40
+
+
+def test_another_task_by_name(tmp_path: Path) -> None:
+    folder(tmp_path, architectures=["BertModel"])
+    recipe = load_recipe(tmp_path, [Override("task", "semantic_indexing", "--set task")], "apply")
+    assert recipe.task == "semantic_indexing"
+    with pytest.raises(UserError, match=r"(?s)config.json: this network is a BertModel, an encoder.*--set task="):
+        load_recipe(tmp_path, purpose="apply")
+
+
+@pytest.mark.parametrize(
+    ("config", "told"),
+    [
+        ({"architectures": ["BertForSequenceClassification"], "problem_type": "regression"}, "gives a number"),
+        ({"architectures": ["BertForSequenceClassification"], "id2label": {"0": "LABEL_0"}}, "gives a number"),
+        ({"architectures": ["BertForMultipleChoice"]}, "no task is known by the class BertForMultipleChoice"),
+        ({}, "this network is of no class"),
+    ],
+)
+def test_what_has_no_task(tmp_path: Path, config: dict, told: str) -> None:
+    with pytest.raises(UserError, match=told):
+        load_recipe(folder(tmp_path, **config), purpose="apply")
+
+
+def test_a_folder_of_checkpoints(tmp_path: Path) -> None:
+    for step in (5, 40):
+        (tmp_path / f"checkpoint-{step}").mkdir()
+    with pytest.raises(UserError, match="checkpoint-40"):
+        load_recipe(tmp_path, purpose="apply")

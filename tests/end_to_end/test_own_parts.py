@@ -1,0 +1,219 @@
+"""Training with parts of one's own: loss, scores, callbacks, optimizer, schedule, collator."""
+
+from __future__ import annotations
+
+import json
+import textwrap
+from pathlib import Path
+
+import pytest
+
+CODE = """
+    import pathlib
+
+    import numpy as np
+    import paddle
+    import paddle.nn.functional as F
+    from paddlenlp.trainer import TrainerCallback
+
+
+    def twice(outputs, labels):
+        return 2 * F.cross_entropy(outputs, labels)
+
+    def none(outputs, labels):
+        return None
+
+    def cut_off(outputs, labels):
+        return F.cross_entropy(outputs.detach(), labels)
+
+    def one(outputs):
+        return outputs.mean()
+
+
+    def scores(eval_prediction):
+        logits, labels = eval_prediction
+        assert logits.shape == (len(labels), 2), logits.shape
+        loss = F.cross_entropy(paddle.to_tensor(logits), paddle.to_tensor(labels))
+        return {"mine": float((logits.argmax(-1) == labels).mean()), "first": float(labels[0]), "entropy": float(loss)}
+
+    def scores_of_choices(eval_prediction):
+        if {*eval_prediction.label_ids} != {0, 1}:
+            raise ValueError("needs both classes")
+        assert eval_prediction.predictions.ndim == 1
+        return {"mine": float((eval_prediction.predictions == eval_prediction.label_ids).mean())}
+
+    def choices(logits, labels):
+        return logits.argmax(-1)
+
+    def first_choice(logits, labels):
+        return logits.argmax(-1)[0]
+
+    def text_score(eval_prediction):
+        return {"mine": "good"}
+
+
+    class Falls(TrainerCallback):
+        def on_step_end(self, args, state, control, **kwargs):
+            with open(args.output_dir + "/../steps.txt", "a") as file:
+                file.write(f"{state.global_step} ")
+            if state.global_step == 8 and not pathlib.Path("mended").exists():
+                raise RuntimeError("fell over")
+
+    class Quiet(TrainerCallback):
+        pass
+
+    def no_callback():
+        return 1
+
+
+    def momentum(model, args):
+        return paddle.optimizer.Momentum(args.learning_rate, parameters=model.parameters())
+
+    def no_optimizer(model, args):
+        return model.parameters()
+
+    def steps_down(args, num_training_steps):
+        return paddle.optimizer.lr.StepDecay(args.learning_rate, step_size=num_training_steps // 2, gamma=0.5)
+
+    def of_loss(args, num_training_steps):
+        return paddle.optimizer.lr.ReduceOnPlateau(args.learning_rate)
+
+
+    def padded_to_eight(tokenizer):
+        def collate(rows):
+            size = -(-max(len(row["input_ids"]) for row in rows) // 8) * 8
+            batch = {
+                name: np.array([row[name] + [tokenizer.pad_token_id] * (size - len(row[name])) for row in rows])
+                for name in ("input_ids", "token_type_ids")
+            }
+            return {**batch, "labels": np.array([row["labels"] for row in rows])}
+        return collate
+
+    def without_labels(tokenizer):
+        return lambda rows: {"input_ids": np.zeros((len(rows), 4), int)}
+
+    def ragged(tokenizer):
+        return lambda rows: {"labels": [0] * len(rows), "input_ids": [row["input_ids"] for row in rows]}
+"""
+
+TWELVE = "--max_steps 12 --evaluation_strategy steps --eval_steps 4 --save_strategy steps --save_steps 4".split()
+ALL = """
+--criterion parts:twice --compute_metrics parts:scores --callbacks parts:Falls parts:Quiet --optimizer parts:momentum
+--scheduler parts:steps_down --data_collator parts:padded_to_eight --metric_for_best_model mine
+""".replace("--criterion parts:twice", "--set training.criterion=parts:twice").split()
+
+
+@pytest.fixture(scope="module")
+def parts(work) -> Path:
+    (work / "parts.py").write_text(textwrap.dedent(CODE))
+    return work / "parts.py"
+
+
+@pytest.fixture(scope="module")
+def whole(work, parts) -> Path:
+    """A run with all of them, that nothing stopped."""
+    (work / "mended").touch()
+    return work.train("own", *TWELVE, *ALL)
+
+
+def test_all_are_used(work, whole):
+    manifest, metrics = work.manifest("own"), json.loads((whole / "metrics.json").read_text())
+    assert set(manifest["functions"]) == {
+        f"training.{name}"
+        for name in "criterion compute_metrics callbacks optimizer scheduler data_collator".split()
+    }
+    assert len(manifest["functions"]["training.criterion"]["parts:twice"]) == 64
+    assert (whole / "steps.txt").read_text().split() == [str(step) for step in range(1, 13)]
+    logs = [event for event in work.events("own") if event["event"] == "log"]
+    assert [event["learning_rate"] for event in logs] == [pytest.approx(rate) for rate in (1e-2, 5e-3, 2.5e-3)]
+    dev = [event for event in work.events("own") if event["event"] == "evaluate"]
+    assert all(event["eval_mine"] == pytest.approx(event["eval_accuracy"]) for event in dev)
+    assert all(event["eval_loss"] == pytest.approx(2 * event["eval_entropy"], rel=1e-4) for event in dev)
+    first = (work / "dev.tsv").read_text().splitlines()[1].split("\t")[1]
+    assert all(event["eval_first"] == ["neg", "pos"].index(first) for event in dev)  # rows in the order of the file
+    assert metrics["dev"]["compute_metrics"]["mine"] == pytest.approx(metrics["dev"]["accuracy"])
+    state = json.loads((whole / "checkpoints" / "checkpoint-12" / "trainer_state.json").read_text())
+    assert state["best_metric"] == max(event["eval_mine"] for event in dev)
+
+
+def test_a_failure_is_told_and_the_run_goes_on_to_the_same_bits(work, whole, same_bits, parts):
+    (work / "mended").unlink()
+    ended = work.nlpctl("train", "recipe.yaml", "--set", "training.output_dir=fell", *TWELVE, *ALL)
+    (work / "mended").touch()
+    assert ended.returncode == 2 and "Traceback" not in ended.stderr
+    assert "training.callbacks" in ended.stderr and "parts:Falls failed: RuntimeError: fell over" in ended.stderr
+    assert "parts.py:" in ended.stderr
+    source = parts.read_text()
+    parts.write_text(source + "# changed\n")
+    try:
+        changed = work.nlpctl("train", "fell", "--resume")
+    finally:
+        parts.write_text(source)
+    assert changed.returncode == 2 and "the source of parts:" in changed.stderr and "--overwrite" in changed.stderr
+    resumed = work.nlpctl("train", "fell", "--resume")
+    assert resumed.returncode == 0, resumed.stderr
+    assert same_bits(whole, work / "fell")
+
+
+def test_the_model_serves_without_the_code(work, whole, parts, tmp_path):
+    """Of these parts only the training needs the code: the model is as any other."""
+    parts.rename(tmp_path / "parts.py")
+    try:
+        scored, answered = work.nlpctl("eval", "own", "--json"), work.nlpctl("predict", "own", "test.tsv")
+    finally:
+        (tmp_path / "parts.py").rename(parts)
+    assert scored.returncode == 0, scored.stderr
+    assert answered.returncode == 0 and len(answered.stdout.splitlines()) == 30
+
+
+def test_a_class_of_layers_is_a_criterion_and_paddlenlps_collator_a_collator(work, parts):
+    collator = "paddlenlp.data:DataCollatorWithPadding"
+    work.train("ready_made", *TWELVE, "--set", "training.criterion=paddle.nn:CrossEntropyLoss",
+               "--data_collator", collator, "--compute_metrics", "parts:scores_of_choices",
+               "--preprocess_logits_for_metrics", "parts:choices")  # fmt: skip
+    metrics = json.loads((work / "ready_made" / "metrics.json").read_text())["dev"]
+    assert metrics["compute_metrics"]["mine"] == pytest.approx(metrics["accuracy"])
+
+
+WRONG = [
+    ("criterion", "nowhere:f", "cannot import 'nowhere'"),
+    ("criterion", "parts:twise", "has no 'twise' (did you mean 'twice'"),
+    ("criterion", "parts", "is not of the form package.module:function"),
+    ("criterion", "parts:one", "called as one(outputs, labels), but is defined as one(outputs)"),
+    ("criterion", "parts:none", "returned no scalar tensor"),
+    ("criterion", "parts:cut_off", "the loss has no gradient"),
+    ("compute_metrics", "parts:text_score", "returned {'mine': 'good'}"),
+    ("compute_metrics", "parts:none", "called as none(eval_prediction)"),
+    ("callbacks", "parts:no_callback", "returned int"),
+    ("optimizer", "parts:no_optimizer", "returned list"),
+    ("scheduler", "parts:of_loss", "the Trainer calls its step without arguments"),
+    ("data_collator", "parts:without_labels", "a batch without labels"),
+    ("data_collator", "parts:ragged", "rows of different lengths as input_ids"),
+]
+
+
+@pytest.mark.parametrize(("key", "name", "told"), WRONG, ids=lambda value: value.replace("parts:", "")[:20])
+def test_mistakes_are_told_before_a_run_begins(work, parts, key, name, told):
+    done = work.nlpctl("train", "recipe.yaml", "--set", "training.output_dir=wrong", "--set", f"training.{key}={name}")
+    assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
+    assert f"training.{key}" in done.stderr and told in " ".join(done.stderr.split())
+    assert not (work / "wrong").exists()
+
+
+def test_more_mistakes(work, parts):
+    def told(*words: str) -> str:
+        done = work.nlpctl("train", "recipe.yaml", "--set", "training.output_dir=wrong", *words)
+        assert done.returncode == 2 and not (work / "wrong").exists()
+        return " ".join(done.stderr.split())
+
+    assert "write --set training.criterion=parts:twice" in told("--criterion", "parts:twice")
+    assert "optimizer.layer_decay would not reach it" in told(
+        "--optimizer", "parts:momentum", "--set", "optimizer.layer_decay=0.9"
+    )
+    assert "which is not set" in told("--preprocess_logits_for_metrics", "parts:choices")
+    assert "returned shape [] for a batch of" in told(
+        "--compute_metrics", "parts:scores_of_choices", "--preprocess_logits_for_metrics", "parts:first_choice"
+    )
+    assert "metric_for_best_model is yours" in told(
+        "--compute_metrics", "parts:scores", "--metric_for_best_model", "yours"
+    )
