@@ -87,7 +87,7 @@ class Reader:
             self.make(name, ctx)
 
     def exists(self, name: str, recipes: bool) -> None:
-        known = name == "-" or name.startswith("python:") or Path(name).exists()
+        known = name == "-" or name.startswith(("python:", "task:")) or Path(name).exists()
         must(known or (recipes and find_recipe(name) is not None), f"no {name} by then")
 
     def make(self, name: str, ctx: Any) -> None:
@@ -101,8 +101,9 @@ class Reader:
         overrides = ctx.meta.get("nlpctl.overrides", [])
         if name in ("train", "data inspect", "recipe validate", "recipe show"):
             recipe = load_recipe(params.get("recipe") or params["recipes"][0], overrides)
-            if name == "train":
-                self.trained(recipe, fresh)
+            if name == "train" and not params.get("overfit"):  # which writes nothing
+                same = params.get("more") and not any(each.key == "training.output_dir" for each in overrides)
+                self.trained(recipe, Path(f"{recipe.training.output_dir}{'-longer' if same else ''}"), fresh)
         elif name == "data split":
             ending = Path(load_recipe(params["recipe"], overrides).data.train[0]).suffix
             for part in ("train", "dev", "test"):
@@ -116,8 +117,7 @@ class Reader:
         for written in filter(None, (params.get("html"), params.get("embeddings"))):
             _touch(Path(written))
 
-    def trained(self, recipe: Any, fresh: bool) -> None:
-        run = Path(recipe.training.output_dir)
+    def trained(self, recipe: Any, run: Path, fresh: bool) -> None:
         must(not fresh or not run.exists(), f"{run} exists, and there is no --overwrite")
         start = recipe.model.name_or_path
         if start is not None and "outputs/" in start:
@@ -195,13 +195,15 @@ def test_every_printed_line_is_understood(page: str, tmp_path: Path, named: dict
 
 
 def test_marks_are_seen(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    text = "```bash\na\n# needs a card: for fp16\nb \\\n  c\n\ncat > x <<'END'\n1\nEND\n# 需要联网：权重\nd\n```\n"
+    saved = "Save as mine.py:\n\n```python\nx = 1\n```\n\n"
+    text = f"{saved}```bash\na\n# needs a card: fp16\nb \\\n  c\n\ncat > x <<'END'\n1\nEND\n# 需要联网：权重\nd\n```\n"
     (tmp_path / "page.md").write_text(text, encoding="utf-8")
     monkeypatch.setattr(pages, "ROOT", tmp_path)
     read = [(line.text, line.needs) for line in pages.lines_of("page.md")]
     assert read == [
+        ("cat > mine.py <<'END'\nx = 1\nEND", None),
         ("a", None),
-        ("b \\\n  c", "needs a card: for fp16"),
+        ("b \\\n  c", "needs a card: fp16"),
         ("cat > x <<'END'\n1\nEND", None),
         ("d", "需要联网: 权重"),
     ]

@@ -1,4 +1,4 @@
-"""docs/coverage.md lists every question of docs/faq.md, and the tests that it names exist, as do those of the answers."""
+"""docs/coverage.md lists every question of docs/faq.md, and the tests that they name exist."""
 
 from __future__ import annotations
 

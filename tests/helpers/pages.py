@@ -5,7 +5,8 @@ A comment in a bash block marks the lines below it, up to a blank line or the en
     # needs a network: the weights of ernie-3.0-medium-zh
     nlpctl train chnsenticorp
 
-The other lines of a page run as printed, one after the other, in a folder that is empty at the start.
+The other lines of a page run as printed, one after the other, in a folder that is empty at the start. A block of Python
+or YAML below "Save as NAME" is that file.
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ NEEDS = {
     "needs a second terminal": "需要另一个终端",
 }
 _MARK = re.compile(rf"#\s*({'|'.join([*NEEDS, *NEEDS.values()])})\s*[:：]\s*(.+)")
+_SAVED = re.compile(r"(?:[Ss]ave as|and as|保存为|存为) ?`?([\w-]+\.(?:py|yaml))")
 _HEREDOC = re.compile(r"<<-?\s*'?(\w+)'?")
 
 
@@ -58,17 +60,24 @@ def lines_of(page: str) -> list[Line]:
 
 def _lines(page: str, lines: list[str]) -> Iterator[Line]:
     inside, needs, number = False, None, 0
+    saved: re.Match[str] | None = None
     while number < len(lines):
         line, start = lines[number], number + 1
         number += 1
-        if line.startswith("```"):
+        if saved and line.strip() in ("```python", "```yaml"):
+            end = lines.index("```", number)
+            yield Line(page, start, "\n".join([f"cat > {saved[1]} <<'END'", *lines[number:end], "END"]), None)
+            number, saved = end + 1, None
+        elif line.startswith("```"):
             inside, needs = line.strip() == "```bash", None
-        elif inside and not line.strip():
+        elif not inside:
+            saved = _SAVED.search(line) or (saved if not line.strip() else None)
+        elif not line.strip():
             needs = None
-        elif inside and line.startswith("#"):
+        elif line.startswith("#"):
             found = _MARK.match(line)
             needs = f"{found[1]}: {found[2]}" if found else needs
-        elif inside:
+        else:
             text = [line]
             end = _HEREDOC.search(line)
             while number < len(lines) and (text[-1] != end[1] if end else text[-1].endswith("\\")):
