@@ -7,6 +7,7 @@ from pathlib import Path
 # A run directory
 MANIFEST, RECIPE, EVENTS, METRICS = "manifest.json", "recipe.yaml", "events.jsonl", "metrics.json"
 MISTAKES, REPORT = "mistakes.json", "report.html"
+OWN_SCORES = "compute_metrics"  # in the report of a split, what the user's own function scored
 CHECKPOINTS, MODEL, LOGS = "checkpoints", "model", "logs"
 
 # The config of a network, as PaddleNLP and Transformers write it; model_config.json: PaddleNLP before 2.5

@@ -44,7 +44,7 @@ COMMANDS = (
     Command("explain", "nlpctl.cli.explain:explain", "Show what each token contributes to the label of a text.", True),
     Command("index", "nlpctl.cli.index:app", "Build an index of texts by meaning, and search it."),
     Command("data", "nlpctl.cli.data:app", "Inspect data, split it, augment it."),
-    Command("params", "nlpctl.cli.params:app", "List, export, set, add and compare the parameters of a model."),
+    Command("params", "nlpctl.cli.params:app", "List, change and compare the parameters of a model."),
     Command("convert-static", "nlpctl.cli.convert_static:convert_static", "Turn static-graph parameters into a model."),
     Command("runs", "nlpctl.cli.runs:app", "List, show and compare runs."),
     Command("report", "nlpctl.cli.report:report", "Write a run as one HTML page with curves and errors."),

@@ -15,12 +15,14 @@ from nlpctl.config.checks import Purpose
 from nlpctl.config.keys import all_keys
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.schema import Recipe
+from nlpctl.models.ready import PREFIX, ready_model
 
 EPILOG = (
     "Any TrainingArguments or CompressionArguments field is a flag too (--learning_rate 3e-5, --no-fp16): "
     "`nlpctl recipe flags [PATTERN]` lists them."
 )
 _OVERRIDES = "nlpctl.overrides"
+TASK_FLAG = "--task"
 
 # Options of every command that applies a model; `engine_overrides` turns them into recipe values.
 EngineOption = Annotated[
@@ -42,9 +44,15 @@ def load_command_recipe(
 ) -> Recipe:
     """The recipe that `source` names, overridden by `given` and then by the command's flags.
 
-    `purpose`: see load_recipe. Raises UserError with every problem.
+    `purpose`: see load_recipe. `source` may be task:NAME, a ready model. Raises UserError with every problem.
     """
-    return load_recipe(source, [*given, *ctx.meta[_OVERRIDES]], purpose)
+    overrides = [*given, *ctx.meta[_OVERRIDES]]
+    if str(source).startswith(PREFIX):
+        from nlpctl.runners.ready import model_of
+
+        caches = [each.text for each in overrides if each.key == "runtime.cache_dir"]
+        source = model_of(str(source), str(caches[-1]) if caches else None)
+    return load_recipe(source, overrides, purpose)
 
 
 class RecipeCommand(TyperCommand):
@@ -57,12 +65,15 @@ class RecipeCommand(TyperCommand):
     def get_params(self, ctx: typer.Context) -> list[Any]:
         """The command's own parameters; for the help, also the flags that are removed from argv beforehand."""
         own = super().get_params(ctx)
-        taken = {option for param in own for option in param.opts}
+        taken = {option for param in own for option in param.opts} | (set() if self._takes_model(ctx) else {TASK_FLAG})
         return [*own, *(param for param in _shared_options() if not taken & set(param.opts))]
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:
+        """`--task NAME` stands for the argument task:NAME."""
         own: dict[str, int] = {}
         positionals = 0
+        if self._takes_model(ctx) and any(word.partition("=")[0] == TASK_FLAG for word in args):
+            own, positionals = {TASK_FLAG: 1}, -1
         for param in super().get_params(ctx):
             if param.param_type_name == "argument":
                 positionals += int(param.required)
@@ -70,7 +81,21 @@ class RecipeCommand(TyperCommand):
                 count = 0 if param.is_flag or param.count else param.nargs
                 own |= {option: count for option in (*param.opts, *param.secondary_opts)}
         words, ctx.meta[_OVERRIDES] = take_overrides(args, own, positionals)
-        return super().parse_args(ctx, words)
+        return super().parse_args(ctx, _with_ready_model(words) if TASK_FLAG in own else words)
+
+    def _takes_model(self, ctx: typer.Context) -> bool:
+        """Whether the first argument is one trained model."""
+        return any(param.metavar == "MODEL" for param in super().get_params(ctx) if param.param_type_name == "argument")
+
+
+def _with_ready_model(words: list[str]) -> list[str]:
+    """`--task NAME` in `words` moved to the front as task:NAME. UserError if NAME is none, or missing."""
+    place = next(i for i, word in enumerate(words) if word.partition("=")[0] == TASK_FLAG)
+    _, equals, name = words[place].partition("=")
+    rest = words[place + 1 :]
+    if not equals:
+        name, rest = (rest[0], rest[1:]) if rest else ("", [])
+    return [PREFIX + ready_model(name).name, *words[:place], *rest]
 
 
 @functools.cache
@@ -82,6 +107,8 @@ def _shared_options() -> tuple[Any, ...]:
         _shown(f"--{name}", str if name in metavars else bool, metavars.get(name), all_keys()[dotted].help)
         for name, dotted in SHORTHANDS.items()
     ]
+    help = "A ready model instead of MODEL, such as lexical_analysis; docs/tasks.md lists them."
+    shown.append(_shown(TASK_FLAG, str, "NAME", help))
     return (*shown, _shown("--set", str, "KEY=VALUE", "Any other key of the recipe; may be repeated."))
 
 

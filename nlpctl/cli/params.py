@@ -34,7 +34,7 @@ Overwrite = Annotated[bool, typer.Option("--overwrite", help="Replace existing o
 
 app = typer.Typer(
     name="params",
-    help="List, export, set, add and compare the parameters of a model.",
+    help="List, change and compare the parameters of a model.",
     no_args_is_help=True,
     rich_markup_mode=None,
     add_completion=False,

@@ -180,7 +180,7 @@ def _sharding_processes(recipe: Recipe) -> Iterator[Finding]:
     training, processes = recipe.training, max(len(recipe.runtime.devices), recipe.runtime.nproc)
     keys: tuple[str, ...]
     if training.sharding and processes == 1:
-        keys = ("training.sharding", "runtime.devices", "runtime.nproc")
+        keys: tuple[str, ...] = ("training.sharding", "runtime.devices", "runtime.nproc")
         hint = "set runtime.devices: [0, 1] (--devices 0,1) or runtime.nproc: 2 (--nproc 2), or leave it out"
         yield Finding(keys, "training.sharding needs several processes to spread the optimizer over", hint)
     degree = training.sharding_parallel_degree

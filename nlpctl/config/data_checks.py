@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from nlpctl.config.finding import Check, Finding
 from nlpctl.config.positions import display
-from nlpctl.config.schema import Recipe
+from nlpctl.config.schema import ColumnsSection, Recipe, SplitFilesSection
 from nlpctl.config.tasks import task_info
+from nlpctl.names import nearest
 
 
 def _some_model(recipe: Recipe) -> Iterator[Finding]:
@@ -44,6 +46,24 @@ def _some_data(recipe: Recipe) -> Iterator[Finding]:
     if not data.train and not needs_no_file:
         hint = "set data.train to a file, or data.dataset to a name"
         yield Finding(("data.train", "data.dataset"), "nothing to train from", hint)
+
+
+def _split_settings(recipe: Recipe) -> Iterator[Finding]:
+    data, known = recipe.data, [field.name for field in dataclasses.fields(ColumnsSection)]
+    for split, own in (("train", data.by_split.train), ("dev", data.by_split.dev), ("test", data.by_split.test)):
+        place = f"data.by_split.{split}"
+        if own != SplitFilesSection() and (data.dataset is not None or data.reader is not None):
+            other = "data.dataset" if data.dataset is not None else "data.reader"
+            yield Finding((place, other), "data.by_split applies to files", f"delete it, or {other}")
+        for name in own.columns:
+            key = f"{place}.columns.{name}"
+            if name not in known:
+                near = nearest(name, known)
+                hint = f"did you mean {near}?" if near else f"columns are {', '.join(known)}"
+                yield Finding((key,), f"{key}: there is no column {name}", hint)
+            elif getattr(data.columns, name) is None:
+                message = f"{key} names a column that the other splits lack: data.columns.{name} is not set"
+                yield Finding((key,), message, f"set data.columns.{name} too")
 
 
 def _evaluation_has_data(recipe: Recipe) -> Iterator[Finding]:
@@ -178,6 +198,7 @@ DATA_CHECKS: tuple[Check, ...] = (
     _some_model,
     _model_folder_exists,
     _some_data,
+    _split_settings,
     _evaluation_has_data,
     _streaming,
     _batch_tokens,

@@ -87,6 +87,9 @@ def _own_optimizer(recipe: Recipe) -> Iterator[Finding]:
             keys = ("training.optimizer", f"optimizer.{key}")
             hint = f"set the rates in your function, or remove training.optimizer or optimizer.{key}"
             yield Finding(keys, f"training.optimizer makes the optimizer, and optimizer.{key} would not reach it", hint)
+    if recipe.training.sharding:
+        keys = ("training.optimizer", "training.sharding")
+        yield Finding(keys, "sharding spreads the state of nlpctl's own optimizer only", "remove one of them")
 
 
 def _lonely_preprocessing(recipe: Recipe) -> Iterator[Finding]:

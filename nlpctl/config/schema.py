@@ -59,6 +59,26 @@ class SplitsSection:
 
 
 @dataclass(frozen=True)
+class SplitFilesSection:
+    """How the files of one split differ from what `data` says of all."""
+
+    format: DataFormat | None = key(None, "Format of these files; default: data.format.")
+    header: bool | None = key(None, "Whether these tsv and csv files have a header; default: data.header.")
+    columns: Mapping[str, Scalar] = mapping_key(
+        "Columns that have other names in these files, such as text: sentence (without a header: text: '3')."
+    )
+
+
+@dataclass(frozen=True)
+class BySplitSection:
+    """Settings of the files of single splits."""
+
+    train: SplitFilesSection = field(default_factory=SplitFilesSection, metadata={"help": "The training files."})
+    dev: SplitFilesSection = field(default_factory=SplitFilesSection, metadata={"help": "The development files."})
+    test: SplitFilesSection = field(default_factory=SplitFilesSection, metadata={"help": "The test files."})
+
+
+@dataclass(frozen=True)
 class BalanceSection:
     """Balancing of labels in the training rows; dev and test are unchanged."""
 
@@ -86,6 +106,9 @@ class DataSection:
     )
     header: bool = key(True, "Whether tsv and csv files start with a line of column names.")
     columns: ColumnsSection = field(default_factory=ColumnsSection, metadata={"help": "Names of the columns."})
+    by_split: BySplitSection = field(
+        default_factory=BySplitSection, metadata={"help": "Where the files of a split differ from the others."}
+    )
     reader: str | None = key(
         None,
         "Your own reader, package.module:function(path) yielding dicts. It runs with your rights: "

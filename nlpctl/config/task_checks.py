@@ -75,10 +75,14 @@ def _keys_of_other_tasks(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _format_of_other_tasks(recipe: Recipe) -> Iterator[Finding]:
-    info, readers = task_info(recipe.task), [task for task in known_tasks() if recipe.data.format in task.formats]
-    if info is not None and readers and info not in readers:
-        message = f"{recipe.task} cannot read data.format: {recipe.data.format}"
-        yield Finding(("data.format", "task"), message, f"it is for {_named(readers)}; convert the file to jsonl")
+    info, by_split = task_info(recipe.task), recipe.data.by_split
+    places = {"data.format": recipe.data.format, "data.by_split.train.format": by_split.train.format}
+    places |= {"data.by_split.dev.format": by_split.dev.format, "data.by_split.test.format": by_split.test.format}
+    for key, value in places.items():
+        readers = [task for task in known_tasks() if value in task.formats]
+        if info is not None and readers and info not in readers:
+            message = f"{recipe.task} cannot read {key}: {value}"
+            yield Finding((key, "task"), message, f"it is for {_named(readers)}; convert the file to jsonl")
 
 
 def _its_own(recipe: Recipe) -> Iterator[Finding]:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nlpctl.config.schema import DataSection
+from nlpctl.config.schema import DataSection, SplitFilesSection
 from nlpctl.data.changed_rows import ChangedRows
 from nlpctl.data.functions import import_function, raised
 from nlpctl.data.readers import file_format, read_rows
@@ -16,6 +16,7 @@ from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import Problem, UserError
 from nlpctl.names import nearest
 
+_AS_ALL = SplitFilesSection()
 SPLITS = ("train", "dev", "test")
 
 
@@ -57,16 +58,28 @@ def _open(rows: TaskRows, split: str, required: Sequence[str]) -> RowSource:
     files = tuple(Path(name) for name in files_of(data, split))
     if data.reader is not None:
         return FunctionRows(data.reader, files, tuple(required))
-    return open_files(rows, files, required, where=f"data.{split}")
+    return open_files(rows, files, required, where=f"data.{split}", own=getattr(data.by_split, split))
 
 
-def open_files(rows: TaskRows, files: Sequence[Path], required: Sequence[str], where: str) -> RowSource:
-    """Rows of local files; `where` (a key or flag) is blamed for files that are missing."""
+def open_files(
+    rows: TaskRows,
+    files: Sequence[Path],
+    required: Sequence[str],
+    where: str,
+    own: SplitFilesSection = _AS_ALL,
+) -> RowSource:
+    """Rows of local files; `where` (a key or flag) is blamed for files that are missing.
+
+    `own`: where these files differ from what the data section says of all.
+    """
     problems = [problem for path in files if (problem := _missing_file(path, where)) is not None]
     if problems:
         raise UserError(problems=problems)
-    formats = tuple(file_format(path, rows.data.format, rows.endings) for path in files)
-    return FileRows(files, formats, rows.data.header, tuple(required))
+    declared = rows.data.format if own.format is None else own.format
+    formats = tuple(file_format(path, declared, rows.endings) for path in files)
+    header = rows.data.header if own.header is None else own.header
+    named = {getattr(rows.data.columns, name): str(column) for name, column in own.columns.items()}
+    return FileRows(files, formats, header, tuple(required), named)
 
 
 def _missing_file(path: Path, where: str) -> Problem | None:
@@ -84,12 +97,16 @@ def _missing_file(path: Path, where: str) -> Problem | None:
 
 @dataclass(frozen=True)
 class FileRows:
-    """Rows of local files, one after the other; `formats` are those of `files`."""
+    """Rows of local files, one after the other; `formats` are those of `files`.
+
+    `named`: column of the recipe to what these files call it; a row has both names.
+    """
 
     files: tuple[Path, ...]
     formats: tuple[str, ...]
     header: bool
     required: tuple[str, ...]
+    named: Mapping[str, str] = field(default_factory=dict)
     label_names: None = None
 
     @property
@@ -97,8 +114,16 @@ class FileRows:
         return ", ".join(str(path) for path in self.files)
 
     def __iter__(self) -> Iterator[Row | BadRow]:
+        required = [self.named.get(column, column) for column in self.required]
         for path, kind in zip(self.files, self.formats, strict=True):
-            yield from read_rows(path, kind, self.header, self.required)
+            rows = read_rows(path, kind, self.header, required)
+            yield from map(self._renamed, rows) if self.named else rows
+
+    def _renamed(self, row: Row | BadRow) -> Row | BadRow:
+        if isinstance(row, BadRow):
+            return row
+        values = {name: row.values[own] for name, own in self.named.items() if own in row.values}
+        return row._replace(values={**row.values, **values})
 
 
 @dataclass(frozen=True)

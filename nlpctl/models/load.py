@@ -143,16 +143,22 @@ def _from_source(model: ModelSection, head: Head, labels: tuple[str, ...], texts
 
 
 def load_trained(
-    name_or_path: str | Path, head: Head, wanted: Callable[[tuple[str, ...]], tuple[str, ...]] | None = None
+    name_or_path: str | Path,
+    head: Head,
+    wanted: Callable[[tuple[str, ...]], tuple[str, ...]] | None = None,
+    labels_of_head: Sequence[str] = (),
 ) -> LoadedModel:
     """A trained network for evaluation and prediction: a model folder, run directory or trained checkpoint.
 
     `wanted` gives the labels of a model that is not nlpctl's, from those that its config names or counts: the same
-    in the order that the network is to have (models/head_labels.py).
+    in the order that the network is to have (models/head_labels.py). `labels_of_head`: its labels by id, for a model
+    whose config does not even count them.
     Raises UserError when its task head was never trained.
     """
     source = resolve_source(str(name_or_path))
     parts = _parts(source, head)
+    if labels_of_head:
+        parts = replace(parts, labels=tuple(labels_of_head))
     if source.kind == "nlpctl":
         read_trained_card(source.folder)
     if head.labelled and not parts.labels:

@@ -148,11 +148,11 @@ def _texts(recipe: Recipe, pipeline: Any, source: PredictInput, seen: _Seen) -> 
 
 def told_bytes(count: float) -> str:
     """A number of bytes for messages: 3.4 kB, 222 MB."""
-    units = ["TB", "GB", "MB", "kB", "B"]
+    units = ["B", "kB", "MB", "GB", "TB"]
     while count >= 999.5 and len(units) > 1:
         count /= 1000
-        units.pop()
-    return f"{count:.3g} {units[-1]}"
+        del units[0]
+    return f"{count:.3g} {units[0]}"
 
 
 class _Arrays(ExitStack):

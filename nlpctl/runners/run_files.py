@@ -17,6 +17,7 @@ from nlpctl.layout import (
     INDEX_TEXTS,
     INDEX_VECTORS,
     MANIFEST,
+    OWN_SCORES,
     RECIPE,
     TASK,
     checkpoint_step,
@@ -240,6 +241,8 @@ def _is_score(name: str, value: Any, report: Mapping[str, Any]) -> bool:
         size = len(labels) if _is_table(labels, _LABEL) else -1
         lines = isinstance(value, list) and len(value) == size
         return lines and all(_list_of(_is_number)(line) and len(line) == size for line in value)
+    if name == OWN_SCORES:
+        return isinstance(value, dict) and all(each is None or _is_number(each) for each in value.values())
     if name in ("labels", "levels"):
         return _is_table(value, _LABEL if name == "labels" else _LEVEL)
     return _is_number(value)

@@ -15,7 +15,7 @@ from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import scores, task_info
 from nlpctl.errors import Problem, UserError
-from nlpctl.layout import MANIFEST
+from nlpctl.layout import MANIFEST, OWN_SCORES
 from nlpctl.names import nearest
 from nlpctl.runners.run_files import (
     DAMAGED,
@@ -101,7 +101,12 @@ class RunRecord:
     def metric(self) -> str:
         """The score that chose the model, or the task's main score."""
         chosen = (self.recipe.training.metric_for_best_model or "").removeprefix("eval_")
-        return chosen if chosen in scores(self.recipe.task) else scores(self.recipe.task)[0]
+        return chosen if chosen in (*scores(self.recipe.task), *self.own_scores) else scores(self.recipe.task)[0]
+
+    @property
+    def own_scores(self) -> tuple[str, ...]:
+        """The names of what the user's own function scored (training.compute_metrics)."""
+        return tuple(self.metrics.get("dev", {}).get(OWN_SCORES, {}))
 
     @property
     def less_is_better(self) -> bool:
@@ -200,8 +205,9 @@ def find_runs(folder: Path) -> Iterator[Path]:
 
 
 def figures(report: Mapping[str, Any]) -> dict[str, float]:
-    """The entries of a report that are single numbers."""
-    return {name: value for name, value in report.items() if isinstance(value, int | float)}
+    """The entries of a report that are single numbers, those of the user's own scores too."""
+    entries = {**report, **report.get(OWN_SCORES, {})}
+    return {name: value for name, value in entries.items() if isinstance(value, int | float)}
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from nlpctl.data.splits import TrainingData
 from nlpctl.files import write_json_atomic
 from nlpctl.inference.pipeline import scoring
 from nlpctl.inference.trained import TrainedModel, load_network
+from nlpctl.layout import OWN_SCORES
 from nlpctl.models.folder import tune_labels
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.base import Task
@@ -92,7 +93,7 @@ def _score(run: RunDirectory, ready: Ready, model: TrainedModel) -> dict[str, An
     reports = {name: task.report(examples, predictions[name]) for name, examples in splits.items()}
     if ready.parts.metrics is not None:
         for name, examples in splits.items():
-            reports[name]["compute_metrics"] = _own_scores(ready, model, examples, batch_size)
+            reports[name][OWN_SCORES] = _own_scores(ready, model, examples, batch_size)
     return reports
 
 

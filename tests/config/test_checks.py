@@ -34,7 +34,8 @@ BEST = "load_best_model_at_end: true, evaluation_strategy: epoch, save_strategy:
 CASES = {
     "_ranges": [("training: {per_device_train_batch_size: 0}", 4, "per_device_train_batch_size is 0")],
     "_own_optimizer": [
-        ("training: {optimizer: a:b}\noptimizer: {layer_decay: 0.9}", 4, "optimizer.layer_decay would not reach it")
+        ("training: {optimizer: a:b}\noptimizer: {layer_decay: 0.9}", 4, "optimizer.layer_decay would not reach it"),
+        ("training: {optimizer: a:b, sharding: stage1}\nruntime: {nproc: 2}", 4, "sharding spreads the state of"),
     ],
     "_lonely_preprocessing": [("training: {preprocess_logits_for_metrics: a:b}", 4, "compute_metrics, which is not")],
     "_best_model": [
@@ -272,6 +273,15 @@ WHOLE = {
         (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: constant(c=1)}}", ":3", "no argument 'c=1'"),
         (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: 'constant(inf)'}}", ":3", "not finite"),
         (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: 'normal(0'}}", ":3", "no closing parenthesis"),
+    ],
+    "_split_settings": [
+        (HEAD + MODEL + "data: {dataset: glue/sst2, by_split: {dev: {format: csv}}}", ":3", "by_split applies"),
+        (HEAD + MODEL + "data: {train: train.tsv, by_split: {train: {columns: {txt: a}}}}", ":3", "no column txt"),
+        (
+            HEAD + MODEL + "data: {train: train.tsv, by_split: {train: {columns: {text_pair: a}}}}",
+            ":3",
+            "data.columns.text_pair is not set",
+        ),
     ],
     "_one_vocabulary": [
         (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import textwrap
 from pathlib import Path
 
@@ -73,7 +74,8 @@ CODE = """
         return model.parameters()
 
     def steps_down(args, num_training_steps):
-        return paddle.optimizer.lr.StepDecay(args.learning_rate, step_size=num_training_steps // 2, gamma=0.5)
+        down = paddle.optimizer.lr.StepDecay(args.learning_rate, step_size=num_training_steps // 2, gamma=0.5)
+        return paddle.optimizer.lr.LinearWarmup(down, 2, 0.0, args.learning_rate)  # a schedule within a schedule
 
     def of_loss(args, num_training_steps):
         return paddle.optimizer.lr.ReduceOnPlateau(args.learning_rate)
@@ -125,13 +127,15 @@ def test_all_are_used(work, whole):
     assert len(manifest["functions"]["training.criterion"]["parts:twice"]) == 64
     assert (whole / "steps.txt").read_text().split() == [str(step) for step in range(1, 13)]
     logs = [event for event in work.events("own") if event["event"] == "log"]
-    assert [event["learning_rate"] for event in logs] == [pytest.approx(rate) for rate in (1e-2, 5e-3, 2.5e-3)]
+    assert [event["learning_rate"] for event in logs] == [pytest.approx(rate) for rate in (1e-2, 5e-3, 5e-3)]
     dev = [event for event in work.events("own") if event["event"] == "evaluate"]
     assert all(event["eval_mine"] == pytest.approx(event["eval_accuracy"]) for event in dev)
     assert all(event["eval_loss"] == pytest.approx(2 * event["eval_entropy"], rel=1e-4) for event in dev)
     first = (work / "dev.tsv").read_text().splitlines()[1].split("\t")[1]
     assert all(event["eval_first"] == ["neg", "pos"].index(first) for event in dev)  # rows in the order of the file
     assert metrics["dev"]["compute_metrics"]["mine"] == pytest.approx(metrics["dev"]["accuracy"])
+    shown = work.nlpctl("runs", "show", "own")
+    assert "mine" in shown.stdout and "entropy" in (whole / "report.html").read_text()
     state = json.loads((whole / "checkpoints" / "checkpoint-12" / "trainer_state.json").read_text())
     assert state["best_metric"] == max(event["eval_mine"] for event in dev)
 
@@ -217,3 +221,36 @@ def test_more_mistakes(work, parts):
     assert "metric_for_best_model is yours" in told(
         "--compute_metrics", "parts:scores", "--metric_for_best_model", "yours"
     )
+
+
+@pytest.mark.slow
+def test_two_processes_score_as_one(work, parts):
+    """The scores of all rows, in the order of the file, in every process."""
+    words = ["--max_steps", "4", "--set", "training.criterion=parts:twice", "--compute_metrics", "parts:scores",
+             "--evaluation_strategy", "steps", "--eval_steps", "2", "--no-load_best_model_at_end", "--threads", "1",
+             "--set", "model.config.hidden_dropout_prob=0",
+             "--set", "model.config.attention_probs_dropout_prob=0"]  # fmt: skip
+    work.train("alone", *words)
+    work.train("shared", *words, "--per_device_train_batch_size", "4", "--nproc", "2")
+    alone, shared = (
+        [event for event in work.events(name) if event["event"] == "evaluate"] for name in ("alone", "shared")
+    )
+    for figure in ("eval_loss", "eval_mine", "eval_first", "eval_entropy"):
+        assert [each[figure] for each in alone] == [pytest.approx(each[figure], abs=1e-5) for each in shared]
+    work.train("tokens_shared", *words, "--set", "data.batch_tokens=64", "--nproc", "2")
+
+
+def test_the_example_of_the_document_runs(work):
+    text = (Path(__file__).resolve().parents[2] / "docs" / "own-parts.md").read_text(encoding="utf-8")
+    python = re.findall(r"```python\n(.*?)```", text, re.S)
+    (recipe,) = re.findall(r"```yaml\n(.*?)```", text, re.S)
+    (work / "my_parts.py").write_text("\n".join(python), encoding="utf-8")
+    (work / "mine.yaml").write_text(recipe, encoding="utf-8")
+    words = "--max_steps 2 --output_dir mine --evaluation_strategy steps --eval_steps 2 --save_strategy steps".split()
+    words += ["--save_steps", "2", "--set", "data.test=null", "--set", f"data.train={work / 'dev.tsv'}"]
+    done = work.nlpctl("train", "mine.yaml", *words, "--set", f"data.dev={work / 'dev.tsv'}")
+    assert done.returncode == 0, done.stderr
+    assert "dev at step 2: " in done.stderr and "balanced 0." in done.stderr
+    network = ["--set", "model.network=my_parts:MeanPooling", "--set", "training.output_dir=mean_pooling"]
+    done = work.nlpctl("train", "recipe.yaml", "--max_steps", "1", *work.stepwise, *network)
+    assert done.returncode == 0, done.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import dataclass
 from itertools import combinations_with_replacement
 from pathlib import Path
@@ -168,6 +169,31 @@ def test_training_keeps_the_head(place, kind, origin):
         logits = np.stack(theirs(place, name, TEXTS))
         gold = [NAMES[kind].index(label) for label in LABELS]
         assert loss == pytest.approx(-np.log(softmax(logits)[range(4), gold]).mean(), abs=1e-4)
+
+
+def test_labels_in_another_order(place):
+    """Names of config.json are matched by name; what a config only counts is named by position."""
+    named, counted = (place.folder / f"SequenceClassification-{origin}" for origin in ("huggingface", "paddlenlp"))
+    texts = place.folder / "texts.txt"
+    plain = [answer["probabilities"] for answer in answers(place.run("predict", named, texts))]
+    turned = [answer["probabilities"] for answer in answers(place.run("predict", named, texts, "--labels", "pos,neg"))]
+    assert turned == plain and [list(each) for each in turned] == [["pos", "neg"]] * len(TEXTS)
+    first = answers(place.run("predict", counted, texts, "--labels", "neg,pos"))
+    other = answers(place.run("predict", counted, texts, "--labels", "pos,neg"))
+    assert [each["probabilities"]["neg"] for each in first] == [each["probabilities"]["pos"] for each in other]
+
+
+def test_a_checkpoint_of_an_old_paddlenlp(place):
+    """model_config.json of PaddleNLP before 2.5, in a folder of a Trainer."""
+    folder = place.folder / "old" / "checkpoint-7"
+    shutil.copytree(place.folder / "SequenceClassification-paddlenlp", folder, dirs_exist_ok=True)
+    config = json.loads((folder / "config.json").read_text())
+    inner = {name: value for name, value in config.items() if name not in ("architectures", "model_type")}
+    old = {"init_args": [{**inner, "init_class": "ErnieModel"}], "init_class": config["architectures"][0]}
+    (folder / "model_config.json").write_text(json.dumps(old | {"num_classes": 2}))
+    (folder / "config.json").unlink()
+    done = place.run("predict", folder, place.folder / "texts.txt", "--labels", "neg,pos")
+    check_answers(place, "SequenceClassification", "SequenceClassification-paddlenlp", done)
 
 
 def exported(place: Place, kind: str, origin: str) -> None:

@@ -69,7 +69,8 @@ def test_manifest(work, base):
     manifest = work.manifest("base")
     assert set(manifest) == {
         "format", "state", "pid", "host", "started", "ended", "error", "resumed", "command", "versions", "git_commit",
-        "seed", "data", "device", "processes", "skipped_rows", "parameters",
+        "seed", "data", "device", "processes", "skipped_rows", "parameters", "functions",
+        "environment", "steps", "time",
     }  # fmt: skip
     assert (manifest["format"], manifest["state"], manifest["error"], manifest["resumed"]) == (1, "finished", None, [])
     assert (manifest["seed"], manifest["device"], manifest["processes"]) == (42, "cpu", 1)

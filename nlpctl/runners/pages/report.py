@@ -112,7 +112,8 @@ def series(record: RunRecord, event: str, figure: str) -> list[Point]:
 
 
 def _curves(record: RunRecord) -> Iterator[Html]:
-    names, marks = scores(record.recipe.task), _best_step(record)
+    known = scores(record.recipe.task)
+    names, marks = (*known, *(name for name in record.own_scores if name not in known)), _best_step(record)
     falling = [name for name in names if not task_info(record.recipe.task).greater_is_better(name)]
     curves = {"loss": {"train": series(record, "log", "loss"), "dev": series(record, "evaluate", "eval_loss")}}
     rising = [name for name in names if name not in falling]

@@ -1,0 +1,85 @@
+"""The labels of a head that another program saved, as a recipe calls and orders them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nlpctl.config.load import load_recipe
+from nlpctl.errors import UserError
+from nlpctl.models.head_labels import are_names, config_labels, numbered, serves_another_task, wanted_labels
+
+PAIRS = {"columns": {"text_pair": "other"}}
+
+
+def wanted(own: tuple[str, ...], task: str = "sequence_classification", **data: Any) -> tuple[str, ...]:
+    return wanted_labels(load_recipe({"task": task, "data": data}, purpose="apply"), own, "folder")
+
+
+@pytest.mark.parametrize(
+    ("config", "labels"),
+    [
+        ({"id2label": {"1": "b", "0": "a", "10": "c"}}, ("a", "b", "c")),
+        ({"num_labels": 3}, numbered(3)),
+        ({"num_classes": 4, "init_class": "ErnieForSequenceClassification"}, numbered(4)),
+        ({"architectures": ["BertForTokenClassification"]}, numbered(2)),
+        ({"init_class": "ErnieForSequenceClassification"}, numbered(2)),
+        ({"architectures": ["BertModel"]}, None),
+        ({"architectures": ["BertForQuestionAnswering"]}, None),
+        ({}, None),
+    ],
+)
+def test_what_a_config_says(config: dict, labels: tuple[str, ...] | None) -> None:
+    assert config_labels(config) == labels
+
+
+def test_a_count_is_no_name() -> None:
+    assert are_names(("neg", "pos")) and are_names(("LABEL_1", "LABEL_0"))
+    assert not are_names(numbered(2)) and not are_names(())
+
+
+def test_a_count_is_named_by_position() -> None:
+    assert wanted(numbered(2), labels=["pos", "neg"]) == ("pos", "neg")
+    assert wanted(numbered(2)) == numbered(2)
+    with pytest.raises(UserError, match=r"3 labels \('a', 'b', 'c'\) for a head with 2 outputs"):
+        wanted(numbered(2), labels=["a", "b", "c"])
+
+
+def test_names_are_found_in_any_order() -> None:
+    assert wanted(("neg", "pos")) == ("neg", "pos")
+    assert wanted(("neg", "pos"), labels=["pos", "neg"]) == ("pos", "neg")
+    with pytest.raises(UserError, match="(?s)'0', '1' are not those of the head: 'neg', 'pos'.*in any order"):
+        wanted(("neg", "pos"), labels=["0", "1"])
+
+
+def test_no_match_comes_before_match() -> None:
+    """Whatever the config says, the task takes its second output for a match."""
+    assert wanted(("yes", "no"), "text_matching", **PAIRS) == ("no", "yes")
+    assert wanted(("same", "different"), "text_matching", labels=["different", "same"], **PAIRS) == (
+        "different",
+        "same",
+    )
+    assert wanted(numbered(2), "text_matching", **PAIRS) == numbered(2)
+    with pytest.raises(UserError, match="which of the labels 'same' and 'different' means"):
+        wanted(("same", "different"), "text_matching", **PAIRS)
+    with pytest.raises(UserError, match="text_matching needs two labels, found 3"):
+        wanted(numbered(3), "text_matching", **PAIRS)
+
+
+def test_a_tagger_needs_names() -> None:
+    assert wanted(numbered(2), "token_classification", labels=["O", "B-X"]) == ("O", "B-X")
+    with pytest.raises(UserError, match="(?s)there are 2 tags, but not which.*--labels O,B-PER,I-PER"):
+        wanted(numbered(2), "token_classification")
+
+
+def test_every_parent_needs_an_output() -> None:
+    assert wanted(("a", "a##b"), "multi_label_classification") == ("a", "a##b")
+    with pytest.raises(UserError, match="for a head with 2 outputs"):
+        wanted(("c", "a##b"), "multi_label_classification")
+
+
+def test_classes_with_the_head_of_another_task() -> None:
+    assert serves_another_task("BertForTokenClassification", "SequenceClassification")
+    for name in ("BertForSequenceClassification", "BertModel", "BertForMaskedLM", ""):
+        assert not serves_another_task(name, "SequenceClassification")
