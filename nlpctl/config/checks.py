@@ -178,7 +178,6 @@ def _processes(recipe: Recipe) -> Iterator[Finding]:
 def _sharding_processes(recipe: Recipe) -> Iterator[Finding]:
     """Sharding spreads the optimizer over all processes of a training, of which there must be several."""
     training, processes = recipe.training, max(len(recipe.runtime.devices), recipe.runtime.nproc)
-    keys: tuple[str, ...]
     if training.sharding and processes == 1:
         keys: tuple[str, ...] = ("training.sharding", "runtime.devices", "runtime.nproc")
         hint = "set runtime.devices: [0, 1] (--devices 0,1) or runtime.nproc: 2 (--nproc 2), or leave it out"
