@@ -18,7 +18,6 @@ from nlpctl.models.own_network import own_layer
 from nlpctl.models.simulated_int8 import is_simulated
 from nlpctl.models.static_inputs import static_inputs
 
-
 _UNUSED_INPUT = "doesn't exist in pruned inference program"  # in Paddle's message
 
 
