@@ -13,7 +13,7 @@ from nlpctl.runners.continued import longer
 @pytest.mark.parametrize(
     ("path", "steps", "epochs", "more", "total", "folder"),
     [
-        ("/data/exp-10-epochs/bert-3-epochs-large", -1, 3.0, 2, "5", "/data/exp-10-epochs/bert-3-epochs-large-5-epochs"),
+        ("/data/exp-10-epochs/b-3-epochs-large", -1, 3.0, 2, "5", "/data/exp-10-epochs/b-3-epochs-large-5-epochs"),
         ("/data/bert-5-epochs", -1, 5.0, 1, "6", "/data/bert-6-epochs"),
         ("/data/bert", -1, 2.5, 1, "3.5", "/data/bert-3.5-epochs"),
         ("/data/bert", 1234567, 3.0, 1, "1234568", "/data/bert-1234568-steps"),
