@@ -47,6 +47,7 @@ class TokenBatchSampler(LengthGroupedBatchSampler):
             raise UserError(message, "data.batch_tokens", f"set it to {longest} or more, or lower data.max_seq_length")
         self._bounds = np.minimum(-(-lengths // BUCKET) * BUCKET, longest)
         self._sizes = _sizes(np.sort(self._bounds)[::-1], batch_tokens, planned_steps * num_replicas, drop_last)
+        self.batch_tokens = batch_tokens
         self._planned: tuple[int, list[np.ndarray]] | None = None
         if not self._sizes:
             message = f"{len(lengths)} training rows do not fill one batch of {batch_tokens} tokens"

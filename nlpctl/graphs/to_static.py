@@ -18,6 +18,8 @@ from nlpctl.models.own_network import own_layer
 from nlpctl.models.simulated_int8 import is_simulated
 from nlpctl.models.static_inputs import static_inputs
 
+_UNUSED_INPUT = "doesn't exist in pruned inference program"  # in Paddle's message
+
 
 def input_specs(batch: Batch) -> tuple[TensorSpec, ...]:
     """The input specs of a graph for batches like this one, in feeding order; every dimension is variable."""
@@ -47,7 +49,10 @@ def write_paddle_graph(
         raise
     except Exception as error:
         message = f"Paddle cannot translate {type(network).__name__} to a static graph: {type(error).__name__}: {error}"
-        raise RunFailed(message.strip(), hint="use the model folder itself: --engine dygraph") from error
+        hint = "use the model folder itself: --engine dygraph"
+        if _UNUSED_INPUT in str(error):
+            hint = f"its forward takes an input that it does not use: remove it there, and train again; or {hint}"
+        raise RunFailed(message.strip(), hint=hint) from error
     finally:
         # to_static replaces forward in place; without this, dygraph calls would run the static graph.
         traced.forward.rollback()

@@ -13,6 +13,7 @@ from paddlenlp.trainer import TrainerCallback, TrainingArguments
 from paddlenlp.trainer.trainer_callback import TrainerControl, TrainerState
 
 from nlpctl import console
+from nlpctl.data.token_batches import TokenBatchSampler
 from nlpctl.layout import checkpoint_path
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.run_directory import RunDirectory
@@ -83,7 +84,8 @@ class StepsTold(TrainerCallback):
 
 def step_count(args: TrainingArguments, state: TrainerState, batches: Any, examples: int | None) -> StepCount:
     """How the Trainer counts the steps of this training. `batches`: as ResumableBatches or ResumableStream."""
-    rows = None if examples is None else len(batches.sampler.lengths)
+    sampler = None if examples is None else batches.sampler
+    rows = None if sampler is None else len(sampler.lengths)
     warmup = args.warmup_steps if args.warmup_steps > 0 else int(args.warmup_ratio * state.max_steps)  # as the Trainer
     count = StepCount(
         examples,
@@ -95,6 +97,7 @@ def step_count(args: TrainingArguments, state: TrainerState, batches: Any, examp
         args.num_train_epochs,
         state.max_steps,
         warmup,
+        *((sampler.batch_tokens, sampler.updates) if isinstance(sampler, TokenBatchSampler) else ()),
     )
     if args.max_steps > 0 and count.per_epoch:
         count = dataclasses.replace(count, epochs=args.max_steps / count.per_epoch)

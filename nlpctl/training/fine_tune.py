@@ -152,7 +152,8 @@ def _course(ready: Ready, checkpoint: Path | None, loss: TrainingLoss | None) ->
     task, train = ready.task, ready.data.train
     if ready.recipe.guards.not_learning == "ignore" or ready.setup.rank != 0 or loss is not None:
         return None
-    constant = None if train is None else task.constant_loss(train)
+    own = ready.parts.criterion is not None  # what a guess costs by a loss of the user's own is not known
+    constant = None if train is None or own else task.constant_loss(train)
     return LossCourse(constant, from_start=bool(ready.model.fresh) and checkpoint is None)
 
 

@@ -65,10 +65,10 @@ def learn_one_batch(ready: Ready, steps: int) -> list[Attempt]:
 
 
 def _attempt(ready: Ready, batch: Batch, learning_rate: float, steps: int) -> Attempt:
-    network, optimizer = ready.model.network, _optimizer(ready, learning_rate)
+    optimizer = _optimizer(ready, learning_rate)
     first = loss = math.nan
     for step in range(steps + 1):
-        value = training_loss(ready.task, network, batch)
+        value = training_loss(ready, batch)
         loss = float(value)
         first = loss if step == 0 else first
         if step % EVERY == 0:
@@ -82,21 +82,25 @@ def _attempt(ready: Ready, batch: Batch, learning_rate: float, steps: int) -> At
     return Attempt(learning_rate, first, loss, step)
 
 
-def training_loss(task: Task, network: paddle.nn.Layer, batch: Batch) -> paddle.Tensor:
+def training_loss(ready: Ready, batch: Batch) -> paddle.Tensor:
     """The loss of a batch of `one_batch`, as in training."""
-    inputs = dict(batch)
+    task, network, inputs = ready.task, ready.model.network, dict(batch)
     labels = {name: inputs.pop(name) for name in task.label_names}
-    return task.training_loss(network, network, inputs, labels)
+    return ready.parts.training_loss(task)(network, network, inputs, labels)
 
 
 def _optimizer(ready: Ready, learning_rate: float) -> paddle.optimizer.Optimizer:
-    """The recipe's, at one learning rate."""
+    """The recipe's, or the user's own, at one learning rate."""
     recipe = ready.recipe
     training = dataclasses.replace(recipe.training, learning_rate=learning_rate, weight_decay=0.0)
     recipe = dataclasses.replace(recipe, training=training)
     args = training_arguments(recipe, RunDirectory(recipe.run_dir), ready.setup.device)
     constant = paddle.optimizer.lr.LambdaDecay(learning_rate, lambda step: 1.0)
-    return build_optimizer(ready.model.network, recipe.optimizer, args, constant)
+    if ready.parts.make_optimizer is None:
+        return build_optimizer(ready.model.network, recipe.optimizer, args, constant)
+    optimizer = ready.parts.optimizer(ready.model.network, args)
+    optimizer.set_lr_scheduler(constant)
+    return optimizer
 
 
 # -- the batch ---------------------------------------------------------------------------------------
@@ -108,7 +112,7 @@ def one_batch(ready: Ready) -> Batch:
     encoder = build_encoder(ready.model.tokenizer, recipe.data.tokenizer)
     generator = np.random.default_rng(recipe.training.seed)
     features = _features(task, ready.data, encoder, recipe.training.per_device_train_batch_size, generator)
-    arrays = task.collator(encoder, labelled=True)(features)
+    arrays = ready.parts.collator(task, encoder)(features)
     raise_failure(arrays)
     if task.hides:
         arrays = task.hide(arrays, generator)

@@ -197,7 +197,8 @@ def _loss(parts: OwnParts, task: Task, network: Any, outputs: tuple[Any, ...], l
         return task.loss(network, outputs, labels)
     except Exception as error:
         shapes = ", ".join(str(list(each.shape)) for each in outputs if hasattr(each, "shape"))
-        reason = str(error).strip().splitlines()[-1][:200]
+        lines = str(error).strip().splitlines() or [type(error).__name__]
+        reason = lines[0][:200]  # of many, in Paddle's
         given = shapes or type(outputs[0]).__name__
         message = f"{parts.recipe.model.network} gives {given}, which {task.name} cannot read: {reason}"
         raise UserError(message, NETWORK.key, _wanted(task)) from None

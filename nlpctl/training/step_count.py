@@ -12,6 +12,8 @@ class StepCount:
 
     `rows`: what batches are made of, windows where a task cuts examples; None for a stream, which counts steps only.
     `examples`: the training examples. `drop_last`: the rest of an epoch, which fills no batch, is left out.
+    `batch_tokens`: the limit of a batch per process (data.batch_tokens), which has `per_device` rows in the mean;
+    `planned`: then the steps of an epoch.
     """
 
     examples: int | None
@@ -23,17 +25,19 @@ class StepCount:
     epochs: float
     total: int
     warmup: int
+    batch_tokens: int | None = None
+    planned: int | None = None
 
     @property
     def global_batch(self) -> int:
-        """Rows of a step."""
+        """Rows of a step, of batches by tokens about."""
         return self.per_device * self.accumulation * self.processes
 
     @property
     def per_epoch(self) -> int | None:
         """Steps of an epoch: rounded up, since a smaller batch ends it, and down with `drop_last`."""
-        if self.rows is None:
-            return None
+        if self.rows is None or self.planned is not None:
+            return self.planned
         whole, rest = divmod(self.rows, self.global_batch)
         return whole + (rest > 0 and not self.drop_last)
 
@@ -47,6 +51,12 @@ class StepCount:
             f"a step is {self.global_batch:,} rows = {self.per_device:,} per device x {self.accumulation:,} "
             f"accumulated x {self.processes:,} {'process' if self.processes == 1 else 'processes'}"
         )
+        if self.batch_tokens is not None:
+            batch = (
+                f"a step is at most {self.batch_tokens * self.accumulation * self.processes:,} tokens with padding, "
+                f"about {self.global_batch:,} rows = {self.per_device:,} per device x {self.accumulation:,} "
+                f"accumulated x {self.processes:,} {'process' if self.processes == 1 else 'processes'}"
+            )
         warmup = f"warm-up in the first {self.warmup:,}" if self.warmup else "no warm-up"
         if self.per_epoch is None:
             return [batch, f"{self.total:,} steps of a stream, {warmup}"]
@@ -56,7 +66,7 @@ class StepCount:
         return [batch, f"{rows}; {epochs}: {self.total:,} steps, {warmup}"]
 
     def _rest(self) -> str:
-        rest = self.rows % self.global_batch
+        rest = 0 if self.planned is not None else self.rows % self.global_batch
         if not rest:
             return ""
         return f" ({rest:,} rows left out: dataloader_drop_last)" if self.drop_last else f" (the last of {rest:,} rows)"

@@ -15,7 +15,6 @@ from paddlenlp.trainer import PrinterCallback, TrainerCallback, TrainingArgument
 from paddlenlp.trainer.trainer_callback import TrainerState
 from paddlenlp.trainer.trainer_utils import speed_metrics
 
-from nlpctl import console
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import task_info
 from nlpctl.data.batching import CheckedDataLoader, LengthGroupedBatchSampler
@@ -304,10 +303,6 @@ def _tell_rows(args: TrainingArguments, recipe: Recipe, lengths: np.ndarray) -> 
     size = {"planned_steps": steps, "accumulation_steps": steps, "num_replicas": world}
     sampler = TokenBatchSampler(lengths, recipe.data.batch_tokens, drop_last=args.dataloader_drop_last, **size)
     args.per_device_train_batch_size = rounded(sampler.mean_rows)
-    console.note(
-        f"batches of up to {recipe.data.batch_tokens:,} tokens: {sampler.updates:,} updates per epoch, "
-        f"{sampler.mean_rows:.1f} rows per batch in the mean"
-    )
 
 
 class SeedEveryStep(TrainerCallback):
