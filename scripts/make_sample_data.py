@@ -43,6 +43,8 @@ SENTENCES = (
     "会议/n 由/p {ORG}/ORG 主持/v ，/w {PER}/PER 出席/v 。/w",
 )
 
+LAC_TAGS = "a ad an c d f m n nr ns nt nw nz p q r s t u v vd vn w xc PER LOC ORG TIME".split()
+
 # Every line: ways to ask the same thing.
 QUESTIONS = (
     "怎么申请退款|我想退款怎么办|退款要在哪里提交|钱怎么退给我|如何把钱退回来",
@@ -137,7 +139,8 @@ def reading(split: str) -> str:
 
 def build() -> dict[str, str]:
     """The content of every file, by name."""
-    files = {}
+    labels = [f"{tag}-{place}" for tag in [*LAC_TAGS, "PROD"] for place in "BI"]
+    files = {"lexical_labels.txt": "\n".join([*labels, "O"])}
     for split in ("train", "dev"):
         sentences = tagged(split)
         files[f"lexical_{split}.txt"] = lexical(sentences)
