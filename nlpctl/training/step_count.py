@@ -54,8 +54,8 @@ class StepCount:
         if self.batch_tokens is not None:
             batch = (
                 f"a step is at most {self.batch_tokens * self.accumulation * self.processes:,} tokens with padding, "
-                f"about {self.global_batch:,} rows = {self.per_device:,} per device x {self.accumulation:,} accumulated x "
-                f"{self.processes:,} {'process' if self.processes == 1 else 'processes'}"
+                f"about {self.global_batch:,} rows = {self.per_device:,} per device x {self.accumulation:,} "
+                f"accumulated x {self.processes:,} {'process' if self.processes == 1 else 'processes'}"
             )
         warmup = f"warm-up in the first {self.warmup:,}" if self.warmup else "no warm-up"
         if self.per_epoch is None:
