@@ -26,25 +26,33 @@ SHORTHANDS: Mapping[str, str] = {
     "labels": "data.labels",
     "trust_edits": "runtime.trust_edits",
 }
+TRAINING, COMPRESSION = "training", "compression"
 _NUMBER = re.compile(r"-(\d|\.\d)")
 
 
 @functools.cache
-def field_flags() -> Mapping[str, Key]:
-    """Flag name (without dashes) -> the key it sets. `--device` is runtime.device, not training.device."""
+def field_flags(section: str = TRAINING) -> Mapping[str, Key]:
+    """Flag name (without dashes) -> the key it sets. `--device` is runtime.device, not training.device.
+
+    `section`: that of a key which training and compression both have, such as criterion.
+    """
     keys = all_keys()
-    fields = {key.name: key for key in keys.values() if re.fullmatch(r"(training|compression)\.\w+", key.dotted)}
+    found = [key for key in keys.values() if re.fullmatch(r"(training|compression)\.\w+", key.dotted)]
+    found.sort(key=lambda key: key.dotted.startswith(f"{section}."))  # the last of a name stays
+    fields = {key.name: key for key in found}
     return fields | {flag: keys[dotted] for flag, dotted in SHORTHANDS.items()}
 
 
-def take_overrides(args: Sequence[str], own: Mapping[str, int], positionals: int) -> tuple[list[str], list[Override]]:
+def take_overrides(
+    args: Sequence[str], own: Mapping[str, int], positionals: int, section: str = TRAINING
+) -> tuple[list[str], list[Override]]:
     """Split argv into the words for Typer and the overrides.
 
     `own`: the command's own options with the number of words each takes; they win over fields of the same name.
-    `positionals`: how many positional arguments the command requires. Raises UserError that lists every unknown flag
-    and every flag without its value.
+    `positionals`: how many positional arguments the command requires. `section`: as in field_flags.
+    Raises UserError that lists every unknown flag and every flag without its value.
     """
-    reader = _Reader(list(args), own)
+    reader = _Reader(list(args), own, field_flags(section))
     reader.read()
     if reader.problems:
         raise UserError(problems=reader.problems)
@@ -66,6 +74,7 @@ class _Taken:
 class _Reader:
     args: list[str]
     own: Mapping[str, int]
+    fields: Mapping[str, Key]
     words: list[str] = field(default_factory=list)
     taken: list[_Taken] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
@@ -128,9 +137,9 @@ class _Reader:
 
     def _field(self, name: str, value: str | None) -> None:
         flag, plain = f"--{name}", name.replace("-", "_")
-        key, negated = field_flags().get(plain), False
+        key, negated = self.fields.get(plain), False
         if key is None and plain.startswith("no_"):
-            key, negated = field_flags().get(plain.removeprefix("no_")), True
+            key, negated = self.fields.get(plain.removeprefix("no_")), True
         if key is None or (negated and key.scalar is not bool):
             self._problem(flag, "there is no such flag", self._unknown_hint(plain))
         elif negated and value is not None:

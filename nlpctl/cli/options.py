@@ -10,7 +10,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from nlpctl.cli.field_flags import SHORTHANDS, take_overrides
+from nlpctl.cli.field_flags import COMPRESSION, SHORTHANDS, TRAINING, take_overrides
 from nlpctl.config.checks import Purpose
 from nlpctl.config.keys import all_keys
 from nlpctl.config.load import Override, load_recipe
@@ -80,7 +80,8 @@ class RecipeCommand(TyperCommand):
             else:
                 count = 0 if param.is_flag or param.count else param.nargs
                 own |= {option: count for option in (*param.opts, *param.secondary_opts)}
-        words, ctx.meta[_OVERRIDES] = take_overrides(args, own, positionals)
+        section = COMPRESSION if ctx.info_name == "compress" else TRAINING
+        words, ctx.meta[_OVERRIDES] = take_overrides(args, own, positionals, section)
         return super().parse_args(ctx, _with_ready_model(words) if TASK_FLAG in own else words)
 
     def _takes_model(self, ctx: typer.Context) -> bool:

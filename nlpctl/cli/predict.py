@@ -68,6 +68,8 @@ def predict(
 
       echo 房间很干净 | nlpctl predict outputs/quickstart
 
+      nlpctl predict --task lexical_analysis texts.txt
+
       tail -f new.txt | nlpctl predict outputs/quickstart --batch-size 1 --flush
 
       nlpctl predict outputs/pairs texts.txt --embeddings texts.npy

@@ -53,6 +53,7 @@ RANGES: Mapping[str, Range] = {
     "loss.label_smoothing": SHARE,
     "masking.probability": Range(0, 1, above=True),
     "few_shot.pairs": COUNT,
+    "few_shot.layers": COUNT,
     "retrieval.embedding_size": COUNT,
     "retrieval.scale": POSITIVE,
     "retrieval.margin": NOT_NEGATIVE,

@@ -48,6 +48,7 @@ TASK_KEYS = (
     "few_shot.method",
     "few_shot.pairs",
     "few_shot.pooling",
+    "few_shot.layers",
     "retrieval.pooling",
     "retrieval.embedding_size",
     "retrieval.scale",

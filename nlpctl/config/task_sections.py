@@ -67,6 +67,7 @@ class FewShotSection:
     pooling: Literal["mean", "cls"] = key(
         "mean", "contrastive: the vector of a text, the mean over its tokens or its first token's."
     )
+    layers: int = key(1, "contrastive: how many of the encoder's last layers the vector is the mean of.")
 
 
 @dataclass(frozen=True)

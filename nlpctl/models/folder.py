@@ -46,6 +46,7 @@ KEPT = (
     "prompt",
     "few_shot.method",
     "few_shot.pooling",
+    "few_shot.layers",
     "retrieval",
 )
 # Sections that folders of older versions lack. Their defaults are what those versions did.

@@ -213,7 +213,7 @@ def _not_of(head: Head, written: str, where: str) -> UserError:
     if not serves_another_task(written, head.name):
         return untrained(where)
     hint = "give the recipe the task of this model; or train it for yours first (nlpctl train)"
-    return UserError(f"its class is {written}: the head does not do what this task needs", where, hint)
+    return UserError(f"the task head was never trained: its class is {written}, of another task", where, hint)
 
 
 def _may_extend(source: ModelSource, parts: _Parts, head: Head, rules: Rules) -> bool:

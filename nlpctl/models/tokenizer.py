@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import inspect
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from nlpctl.data.units import UnitTokenizer
 from nlpctl.errors import UserError
-from nlpctl.files import read_json
+from nlpctl.files import read_json, write_json_atomic, write_text_atomic
 from nlpctl.models.families import OWN, Family
+from nlpctl.models.source import FAST_TOKENIZER
 from nlpctl.upstream.tokenizer_files import keep_resources
 
 _TOKENIZER_CONFIG = "tokenizer_config.json"
@@ -27,6 +29,8 @@ def load_tokenizer(folder: Path, family: Family) -> Any:
     tokenizer_class = _tokenizer_class(folder, family, config)
     files = list(tokenizer_class.resource_files_names.values())
     present = [folder / name for name in files if (folder / name).is_file()]
+    if not present and (pieces := _word_pieces(folder)) is not None:
+        return _of_pieces(tokenizer_class, config, *pieces)
     if not present or any(file.stat().st_size == 0 for file in present):
         raise UserError(
             f"{' and '.join(files)} missing or empty; {tokenizer_class.__name__} needs it",
@@ -41,6 +45,30 @@ def load_tokenizer(folder: Path, family: Family) -> Any:
             where=str(folder),
             hint="copy vocab.txt and tokenizer_config.json again; both must belong to this model",
         ) from error
+
+
+def _word_pieces(folder: Path) -> tuple[list[str], bool | None] | None:
+    """The pieces in tokenizer.json, index = id, and whether text is lower-cased; None where it holds no WordPiece."""
+    file = folder / FAST_TOKENIZER
+    content = read_json(file) if file.is_file() else {}
+    model, normal = content.get("model"), content.get("normalizer")
+    if not isinstance(model, dict) or model.get("type") != "WordPiece" or not isinstance(model.get("vocab"), dict):
+        return None
+    ids = {index: piece for piece, index in model["vocab"].items()}
+    if sorted(ids) != list(range(len(model["vocab"]))):
+        hint = "copy tokenizer.json again, or give vocab.txt"
+        raise UserError("the ids of the vocabulary have gaps", where=str(file), hint=hint)
+    return [ids[index] for index in range(len(ids))], normal.get("lowercase") if isinstance(normal, dict) else None
+
+
+def _of_pieces(tokenizer_class: Any, config: Mapping[str, Any], pieces: list[str], lowercase: bool | None) -> Any:
+    """PaddleNLP's tokenizer over `pieces`, as if they stood in a vocab.txt next to tokenizer_config.json."""
+    with tempfile.TemporaryDirectory(prefix="nlpctl-vocabulary-") as name:
+        write_text_atomic(Path(name) / "vocab.txt", "".join(f"{piece}\n" for piece in pieces))
+        kept = {key: value for key, value in config.items() if key != "tokenizer_file"} | _plain_specials(config)
+        kept |= {"do_lower_case": lowercase} if lowercase is not None else {}
+        write_json_atomic(Path(name) / _TOKENIZER_CONFIG, kept)
+        return keep_resources(tokenizer_class.from_pretrained(name))
 
 
 def _unit_tokenizer(folder: Path, config: Mapping[str, Any]) -> UnitTokenizer:

@@ -30,6 +30,7 @@ def two_tower(encoder_class: type, pooling: Literal["cls", "mean"], embedding_si
         def __init__(self, config: Any):
             super().__init__(config)
             self.pooling = pooling  # a static graph does not see what lies around a class
+            self.layers = 1
             encoder = encoder_class(config)
             drop_pooler(encoder)
             setattr(self, self.base_model_prefix, encoder)
@@ -51,14 +52,22 @@ def two_tower(encoder_class: type, pooling: Literal["cls", "mean"], embedding_si
 
         def vectors(self, input_ids: paddle.Tensor, token_type_ids: paddle.Tensor | None) -> paddle.Tensor:
             types = {} if token_type_ids is None else {"token_type_ids": token_type_ids}
-            outputs = self.base_model(input_ids, **types)
-            hidden = outputs[0] if isinstance(outputs, tuple | list) else outputs
+            hidden = self.states(input_ids, types)
             pooled = hidden[:, 0] if self.pooling == "cls" else self.mean(hidden.astype("float32"), input_ids)
             if self.projection is not None:
                 pooled = self.projection(pooled)
             # float32 before the norm: under autocast a norm of 1 would be off by 1e-3, and scores are compared across
             # runs.
             return F.normalize(pooled.astype("float32"), axis=-1)
+
+        def states(self, input_ids: paddle.Tensor, types: dict[str, paddle.Tensor]) -> paddle.Tensor:
+            """The state of every token, the mean of its last `layers` layers: [rows, length, width]."""
+            if self.layers > 1:
+                outputs = self.base_model(input_ids, output_hidden_states=True, **types)
+                layers = outputs[1] if isinstance(outputs[1], tuple | list) else outputs[2]  # [1] may be the pooler's
+                return sum(layers[-self.layers :]) / self.layers
+            outputs = self.base_model(input_ids, **types)
+            return outputs[0] if isinstance(outputs, tuple | list) else outputs
 
         def mean(self, hidden: paddle.Tensor, input_ids: paddle.Tensor) -> paddle.Tensor:
             mask = (input_ids != self.config.pad_token_id).astype("float32").unsqueeze(-1)

@@ -13,7 +13,7 @@ from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.training.continuing import Finished, finished_run, require_finished
 
 FLAG = "--continue"
-_TOTAL = re.compile(r"-[\d.]+-(epochs|steps)")
+_TOTAL = re.compile(r"-[\d.]+-(epochs|steps)$")
 
 
 def run_to_continue(source: str) -> Finished:
@@ -32,7 +32,9 @@ def longer(finished: Finished, more: int) -> list[Override]:
     if more < 1:
         raise UserError(f"{more} is no number of epochs", where=FLAG, hint="give 1 or more")
     training = finished.recipe.training
-    name, unit = ("max_steps", "steps") if training.max_steps > 0 else ("num_train_epochs", "epochs")
-    total = f"{getattr(training, name) + more:g}"
+    if training.max_steps > 0:
+        name, unit, total = "max_steps", "steps", str(training.max_steps + more)
+    else:
+        name, unit, total = "num_train_epochs", "epochs", f"{training.num_train_epochs + more:.12g}"
     folder = _TOTAL.sub("", os.path.abspath(finished.run.path)) + f"-{total}-{unit}"
     return [Override(f"training.{name}", total, FLAG), Override("training.output_dir", folder, FLAG)]

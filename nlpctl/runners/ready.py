@@ -17,6 +17,7 @@ from nlpctl.errors import EXIT_FAILED, EXIT_OK, EXIT_USER, NlpctlError, Problem,
 from nlpctl.files import staged_dir
 from nlpctl.models.ready import PREFIX, ReadyModel, ready_model
 from nlpctl.runtime.cache import cache_folder, usable_cache_folder
+from nlpctl.runtime.lock import take_lock
 from nlpctl.runtime.worker import run_python
 
 
@@ -37,10 +38,21 @@ def _made(entry: ReadyModel, cache: Path) -> Path:
     folder = cache / "nlpctl" / "ready" / f"{entry.name}-{__version__}"
     if folder.is_dir():
         return folder
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    lock = take_lock(folder.parent, wait=True)
+    try:
+        # Another command may have made it meanwhile, and be reading it.
+        return folder if folder.is_dir() else _make(entry, cache, folder)
+    finally:
+        if lock is not None:
+            os.close(lock)
+
+
+def _make(entry: ReadyModel, cache: Path, folder: Path) -> Path:
     console.note(f"{entry.name}: {entry.help}; licence: {entry.licence}")
     console.note(f"preparing {entry.source}, once for the cache folder {cache}")
     answer = run_python("-m", "nlpctl.runners.ready", entry.name, str(folder), environ={"PPNLP_HOME": str(cache)})
-    if answer.code != EXIT_OK and not folder.is_dir():  # another command may have made it meanwhile
+    if answer.code != EXIT_OK:
         problems = _problems(answer.output)
         if problems and answer.code == EXIT_USER:
             raise UserError(problems=problems)

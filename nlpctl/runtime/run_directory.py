@@ -209,7 +209,7 @@ class RunDirectory:
             raise UserError(
                 "the run is finished; there is nothing to resume",
                 where=str(self.path),
-                hint="use --overwrite to train again; to train further, name it as model.name_or_path of a new run",
+                hint="use --overwrite to train again, or `nlpctl train RUN --continue N` for N more epochs",
             )
         if not resume:
             raise UserError(

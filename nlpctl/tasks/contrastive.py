@@ -37,7 +37,9 @@ class ContrastiveClassification(SequenceClassification):
 
     @staticmethod
     def head(recipe: Recipe) -> Head:
-        return Head("Model", adapt=functools.partial(sentence_classifier, pooling=recipe.few_shot.pooling))
+        few_shot = recipe.few_shot
+        build = functools.partial(sentence_classifier, pooling=few_shot.pooling, layers=few_shot.layers)
+        return Head("Model", adapt=build)
 
     def build_model(self, texts: Texts | None) -> LoadedModel:
         model = super().build_model(texts)

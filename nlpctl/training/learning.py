@@ -109,7 +109,7 @@ def checks(
     """What to check, in order. `run`: as the command line names it. `batch`: rows of a step. `gradient`: the usual
     norm; None: unknown. `frozen`: whether parameters are."""
     rate = f"learning rate, {learning_rate:.3g} at this step: "
-    rate += "the losses jump, so try a tenth of it" if stuck.jumps else "the losses hardly move, so try ten times more"
+    rate += "the losses jump, so a tenth may do" if stuck.jumps else "the losses hardly move, so ten times more may do"
     norm = "" if gradient is None else f", usually {gradient:.2g}"
     return [
         f"labels and texts: does every row say what its label says? `nlpctl data inspect {run}`",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nlpctl.cli.field_flags import field_flags, take_overrides
+from nlpctl.cli.field_flags import COMPRESSION, TRAINING, field_flags, take_overrides
 from nlpctl.config.keys import all_keys
 from nlpctl.config.managed import MANAGED
 from nlpctl.errors import UserError
@@ -109,7 +109,13 @@ def test_every_field_is_a_flag_in_both_spellings(flag: str) -> None:
         assert words == ["r.yaml"] and [(each.key, each.text) for each in overrides] == [(key.dotted, "1")]
 
 
+def test_a_field_of_both_sections_is_that_of_the_command() -> None:
+    for section in (TRAINING, COMPRESSION):
+        _, overrides = take_overrides(["r.yaml", "--criterion", "my:loss"], {}, 1, section)
+        assert [each.key for each in overrides] == [f"{section}.criterion"]
+
+
 def test_no_field_is_left_out() -> None:
-    reached = {key.dotted for key in field_flags().values()}
+    reached = {key.dotted for section in (TRAINING, COMPRESSION) for key in field_flags(section).values()}
     fields = {dotted for dotted in all_keys() if dotted.split(".")[0] in ("training", "compression")}
     assert fields - reached == {"training.device"} <= set(MANAGED)  # --device is runtime.device

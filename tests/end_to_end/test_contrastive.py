@@ -11,9 +11,9 @@ import pytest
 # 24 updates with a checkpoint and an evaluation after every sixth one, dropout on.
 RECIPE = """\
 task: few_shot_classification
-few_shot: {method: contrastive, pairs: 4}
+few_shot: {method: contrastive, pairs: 4, layers: 2}
 model:
-  from_scratch: {architecture: bert, vocab_size: 200, min_frequency: 1, hidden_size: 32, num_hidden_layers: 1,
+  from_scratch: {architecture: bert, vocab_size: 200, min_frequency: 1, hidden_size: 32, num_hidden_layers: 2,
                  intermediate_size: 64}
 data: {train: contrastive/train.tsv, dev: contrastive/dev.tsv, test: contrastive/test.tsv, max_seq_length: 16}
 training:
@@ -112,8 +112,9 @@ def test_auto_says_what_it_takes_and_the_run_keeps_it(work, run):
     [
         (["--set", "few_shot.method=setfit"], "few_shot.method"),
         (["--set", "few_shot.pairs=0"], "few_shot.pairs is 0"),
+        (["--set", "few_shot.layers=3"], "the encoder has 2 layers"),
         (["--set", "data.labels=[bad, good, fair, none]"], "no training row has the label 'none'"),
-        (["--set", "few_shot.method=prompt", "--set", "few_shot.pairs=10"], "or few_shot.method: contrastive"),
+        (["--set", "few_shot={method: prompt, pairs: 10, layers: 1}"], "or few_shot.method: contrastive"),
     ],
 )
 def test_what_is_wrong_is_told(work, run, words, message):

@@ -100,7 +100,7 @@ def test_other_format(folder, version):
 def test_a_folder_from_before_the_few_shot_methods(folder):
     """It was trained with a prompt, if it is of that task."""
     task = json.loads((folder / "task.json").read_text())
-    assert task.pop("few_shot") == {"method": "prompt", "pooling": "mean"}
+    assert task.pop("few_shot") == {"method": "prompt", "pooling": "mean", "layers": 1}
     (folder / "task.json").write_text(json.dumps(task))
     assert read_card(folder).recipe == {name: value for name, value in CARD.recipe.items() if name != "few_shot"}
     assert load_recipe(folder, purpose="apply").few_shot.method == "prompt"

@@ -122,6 +122,36 @@ def test_architectures_do_not_matter(hugging_face, architectures):
         np.testing.assert_allclose(ours, theirs, atol=1e-5)
 
 
+@pytest.mark.parametrize("lowercase", [True, False])
+def test_a_folder_with_nothing_but_tokenizer_json(hugging_face, lowercase):
+    """What version 5 of Transformers saves: the same vocabulary, and no vocab.txt."""
+    folder = hugging_face("bert-classifier")
+    settings = json.loads((folder / "tokenizer_config.json").read_text())
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings | {"do_lower_case": lowercase}))
+    before = load_trained(folder, HEAD).tokenizer
+    pieces = (folder / "vocab.txt").read_text().split()
+    (folder / "vocab.txt").unlink()
+    fast = {
+        "model": {"type": "WordPiece", "vocab": {piece: number for number, piece in enumerate(pieces)}},
+        "normalizer": {"type": "BertNormalizer", "lowercase": lowercase},
+    }
+    del settings["do_lower_case"]
+    (folder / "tokenizer_config.json").write_text(json.dumps(settings))
+    (folder / "tokenizer.json").write_text(json.dumps(fast))
+    trained = load_trained(folder, HEAD)
+    for text in ("a b cab x", "A B Cab"):
+        assert trained.tokenizer(text) == before(text)
+    trained.tokenizer.save_pretrained(str(folder / "saved"))
+    assert (folder / "saved" / "vocab.txt").read_text().split() == pieces
+    fast["model"]["vocab"][pieces[3]] = 99
+    (folder / "tokenizer.json").write_text(json.dumps(fast))
+    with pytest.raises(UserError, match="the ids of the vocabulary have gaps"):
+        load_trained(folder, HEAD)
+    (folder / "tokenizer.json").write_text(json.dumps({"model": {"type": "BPE"}}))
+    with pytest.raises(UserError, match="vocab.txt missing or empty"):
+        load_trained(folder, HEAD)
+
+
 def test_wrong_model_type_is_refused(hugging_face):
     folder = hugging_face("bert-classifier")
     config = json.loads((folder / "config.json").read_text())

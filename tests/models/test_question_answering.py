@@ -58,5 +58,5 @@ def test_no_token_types_for_a_network_that_takes_none(paddle_folder, tmp_path):
 
 def test_a_classifier_cannot_answer_questions(paddle_folder):
     """Its two outputs bear the names of start and end."""
-    with pytest.raises(UserError, match="the task head was never trained"):
+    with pytest.raises(UserError, match="its class is ErnieForSequenceClassification"):
         load_trained(paddle_folder("Ernie", "ForSequenceClassification"), HEAD)

@@ -13,7 +13,7 @@ from nlpctl.config.tasks.info import TaskInfo
 _EXAMPLE = "such as prompt.template: \"{'text': 'text'} It was {'mask'}.\""
 # What one of the methods does not read.
 _OF_PROMPT = ("prompt.template", "prompt.verbalizer", "loss.focal_gamma", "loss.focal_alpha", "loss.label_smoothing")
-_OF_CONTRASTIVE = ("few_shot.pairs", "few_shot.pooling")
+_OF_CONTRASTIVE = ("few_shot.pairs", "few_shot.pooling", "few_shot.layers")
 
 
 def _prompts(recipe: Recipe) -> bool:
