@@ -220,7 +220,7 @@ def test_more_mistakes(work, parts):
         assert done.returncode == 2 and not (work / "wrong").exists()
         return " ".join(done.stderr.split())
 
-    assert "write --set training.criterion=parts:twice" in told("--criterion", "parts:twice")
+    assert "training.criterion): parts:none returned no scalar" in told("--criterion", "parts:none")
     assert "optimizer.layer_decay would not reach it" in told(
         "--optimizer", "parts:momentum", "--set", "optimizer.layer_decay=0.9"
     )
