@@ -253,10 +253,6 @@ def _refuse_early(
         check_edits(resolve_source(recipe.model.name_or_path), recipe)
     if resume and run.recipe_file.exists():
         _refuse_changed_recipe(recipe, run)
-    flag = recipe.origins.get("compression.criterion")
-    if flag is not None and flag.source.startswith("--"):  # the flag of this name is that of compress
-        hint = f"write --set training.criterion={recipe.compression.criterion}"
-        raise UserError("this sets compression.criterion, which training does not use", where=flag.source, hint=hint)
 
 
 def _refuse_network_of_compress(run: RunDirectory) -> None:

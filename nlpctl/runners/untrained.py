@@ -49,5 +49,5 @@ def untrained_network(recipe: Recipe) -> UntrainedNetwork:
     network = ready.model.network
     arrays = {name: parameter.numpy() for name, parameter in named(network).items()}
     network.train()
-    training_loss(ready.task, network, one_batch(ready)).backward()
+    training_loss(ready, one_batch(ready)).backward()
     return UntrainedNetwork(arrays, unreached(network))

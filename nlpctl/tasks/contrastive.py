@@ -56,6 +56,9 @@ class ContrastiveClassification(SequenceClassification):
             raise UserError(message, self.recipe.where("data.train"), "add rows with it, or remove it from data.labels")
         self.rows = examples
 
+    def constant_loss(self, examples: Sequence[TextExample]) -> float | None:
+        return None  # of pairs, `loss` compares cosines
+
     def training_features(self, examples: Sequence[TextExample], encoder: TextEncoder) -> FeatureList:
         found = FeatureList(examples, PairDraw(examples, self.recipe.few_shot.pairs, self.recipe.training.seed))
         console.note(f"{len(examples):,} training rows give {len(found):,} pairs per epoch")

@@ -30,6 +30,7 @@ from nlpctl.models.changes import describe_changes
 from nlpctl.models.folder import ModelCard, make_card, save_model_folder
 from nlpctl.models.load import LoadedModel
 from nlpctl.models.network import check_length
+from nlpctl.models.parameters import named
 from nlpctl.models.sums import write_model_sums
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.interrupt import stops_later
@@ -154,7 +155,13 @@ def _course(ready: Ready, checkpoint: Path | None, loss: TrainingLoss | None) ->
         return None
     own = ready.parts.criterion is not None  # what a guess costs by a loss of the user's own is not known
     constant = None if train is None or own else task.constant_loss(train)
-    return LossCourse(constant, from_start=bool(ready.model.fresh) and checkpoint is None)
+    return LossCourse(constant, from_start=_trains_new(ready.model) and checkpoint is None)
+
+
+def _trains_new(model: LoadedModel) -> bool:
+    """Whether gradients train new parameters, whose first steps are a guess."""
+    parameters = named(model.network)
+    return any(name in parameters and not parameters[name].stop_gradient for name in model.fresh)
 
 
 def _record(run: RunDirectory, trainer: RecipeTrainer, shares: list[dict[str, float]], began_at: int) -> None:

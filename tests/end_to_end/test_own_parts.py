@@ -179,6 +179,16 @@ def test_a_class_of_layers_is_a_criterion_and_paddlenlps_collator_a_collator(wor
     assert metrics["compute_metrics"]["mine"] == pytest.approx(metrics["accuracy"])
 
 
+def test_one_batch_is_learned_with_them(work, parts):
+    words = ["--set", "training.criterion=parts:twice", "--data_collator", "parts:padded_to_eight"]
+    words += ["--optimizer", "parts:momentum", "--learning_rate", "0.05", "--output_dir", "by_heart"]
+    done = work.nlpctl("train", "recipe.yaml", "--overfit-batch", *words)
+    assert done.returncode == 0 and "by heart" in done.stderr, done.stderr
+    first = float(re.search(r"step 0/\d+: loss ([\d.]+)", done.stderr)[1])
+    assert first > 1.2  # twice the logarithm of two labels
+    assert not (work / "by_heart").exists()
+
+
 WRONG = [
     ("criterion", "nowhere:f", "cannot import 'nowhere'"),
     ("criterion", "parts:twise", "has no 'twise' (did you mean 'twice'"),
@@ -210,7 +220,7 @@ def test_more_mistakes(work, parts):
         assert done.returncode == 2 and not (work / "wrong").exists()
         return " ".join(done.stderr.split())
 
-    assert "write --set training.criterion=parts:twice" in told("--criterion", "parts:twice")
+    assert "training.criterion): parts:none returned no scalar" in told("--criterion", "parts:none")
     assert "optimizer.layer_decay would not reach it" in told(
         "--optimizer", "parts:momentum", "--set", "optimizer.layer_decay=0.9"
     )

@@ -70,6 +70,11 @@ def test_what_is_not_known(make_task_of, loss):
     assert task.constant_loss([TextExample("text", None, 1)]) is None
 
 
+def test_pairs_have_no_labels_to_guess(make_task_of):
+    task = make_task_of("few_shot_classification", ("a", "b"), few_shot={"method": "contrastive"})
+    assert task.constant_loss([TextExample("text", None, 1)]) is None
+
+
 def _with_weights(task, examples) -> None:
     from nlpctl.tasks.losses import given_weights
 
