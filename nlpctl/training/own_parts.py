@@ -13,10 +13,11 @@ import paddle
 from paddlenlp.trainer import TrainerCallback, TrainingArguments
 
 from nlpctl import console
+from nlpctl.config.own_code import module_file
 from nlpctl.config.own_parts import named_parts, names_of, part_of
 from nlpctl.config.schema import Recipe
 from nlpctl.data.collate import Collator, raise_failure
-from nlpctl.data.functions import import_part, module_file, parts_blamed
+from nlpctl.data.functions import import_part, parts_blamed
 from nlpctl.data.splits import TrainingData
 from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.errors import UserError
