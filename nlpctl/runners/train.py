@@ -38,6 +38,7 @@ from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.training.begin import begin_run
 from nlpctl.training.continuing import Finished, take_over
 from nlpctl.training.oom import recorded_division
+from nlpctl.training.own_imports import check_imports
 from nlpctl.training.sums import settle_checkpoints
 from nlpctl.training.time_shares import advice, is_sound, rows_of
 from nlpctl.upstream.parameter_names import fresh_parameter_names
@@ -192,6 +193,7 @@ def _draw_graph(ready: Ready, run: RunDirectory, trained: Trained) -> None:
 
 
 def _train_in_processes(recipe: Recipe, run: RunDirectory, processes: int, begin: Begin, resume: bool) -> None:
+    check_imports(recipe)
     # The parent must stay without Paddle: a named data set, which imports it, is left to the children.
     begin(None if recipe.data.dataset is not None else _read_data(recipe, processes))
     with run.recorded():

@@ -233,6 +233,18 @@ def test_more_mistakes(work, parts):
     )
 
 
+def test_several_processes_import_them_before_a_run_is_replaced(work, parts):
+    """The parent has no Paddle, so another process imports them."""
+    old = work / "older"
+    (old / "model").mkdir(parents=True, exist_ok=True)
+    (old / "manifest.json").write_text('{"format": 1, "state": "finished"}')
+    words = ["--nproc", "2", "--overwrite", "--set", "training.output_dir=older"]
+    done = work.nlpctl("train", "recipe.yaml", *words, "--set", "training.criterion=parts:one")
+    assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
+    assert "training.criterion" in done.stderr and "called as one(outputs, labels)" in " ".join(done.stderr.split())
+    assert (old / "model").is_dir() and not (old / "recipe.yaml").exists()
+
+
 @pytest.mark.slow
 def test_two_processes_score_as_one(work, parts):
     """The scores of all rows, in the order of the file, in every process."""
