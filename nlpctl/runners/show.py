@@ -7,6 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from nlpctl.config.schema import Recipe
+from nlpctl.config.settled import settled
 from nlpctl.console import display_width
 from nlpctl.data.examples import ExampleReader
 from nlpctl.data.inspect.lengths import CountedTokens
@@ -34,6 +35,7 @@ def show_rows(recipe: Recipe, split: str | None, count: int) -> dict[str, Any]:
     are told by name; a list of them has one per token. UserError: the tokenizer is not on this machine, or no row is
     good.
     """
+    recipe = settled(recipe)
     rows = task_rows(recipe.task, recipe.data)
     name = split or next((each for each in SPLITS if has_split(recipe.data, each)), "train")
     if recipe.data.dataset is not None:  # may import Paddle

@@ -20,8 +20,7 @@ from nlpctl.config.checks import refuse_half_precision_on_cpu
 from nlpctl.config.dump import flat, recipe_values
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
-from nlpctl.config.tasks import task_info
-from nlpctl.config.tasks.info import load
+from nlpctl.config.settled import settled
 from nlpctl.data.examples import require_full_batch
 from nlpctl.data.splits import TrainingData, read_training_data
 from nlpctl.data.task_rows import task_rows
@@ -83,7 +82,7 @@ def train(
     weights as an uninterrupted run. In one of several processes, which `launch` started, the result has no scores: the
     parent has them.
     """
-    recipe = settled(recipe)
+    recipe = settled(recipe)  # the run directory holds this one
     run = RunDirectory(recipe.run_dir)
     processes = processes_wanted(recipe.runtime)
     device = _device(recipe, processes)
@@ -104,12 +103,6 @@ def train(
     _report(run)
     _tell_time(recipe, run, device)
     return TrainResult(run, json.loads(run.metrics_file.read_text(encoding="utf-8")))
-
-
-def settled(recipe: Recipe) -> Recipe:
-    """`recipe` with what only the files of its model decide; the run directory holds this one."""
-    settle = task_info(recipe.task).settle
-    return recipe if settle is None else load(settle)(recipe)
 
 
 def _report(run: RunDirectory) -> None:

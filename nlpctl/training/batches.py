@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import paddle
@@ -11,10 +12,20 @@ from nlpctl.data.batching import LengthGroupedBatchSampler
 from nlpctl.data.places import FeatureList, Placed, places
 from nlpctl.data.splits import TrainingData
 from nlpctl.data.streaming import StreamingExamples
+from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.errors import RunFailed
+from nlpctl.tasks.base import Task
 
 SKIPPED: dict[str, Any] = {}
+Cut = Callable[[Any], Sequence[Any]]
 Read = Callable[[Iterable[Any]], Iterator[Any]]
+
+
+def training_cut(task: Task, data: TrainingData, encoder: TextEncoder) -> Cut:
+    """From an example to what batches of training with the task's own loss are made of."""
+    if data.train is None:
+        return functools.partial(task.features, encoder=encoder)
+    return task.training_cut(data.train, encoder)
 
 
 class ResumableBatches:

@@ -23,10 +23,12 @@ from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.errors import UserError
 from nlpctl.models.load import LoadedModel
 from nlpctl.models.own_network import own_layer
+from nlpctl.models.parameters import trains
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.base import Task, as_tuple
 from nlpctl.training.arguments import training_arguments
+from nlpctl.training.batches import training_cut
 from nlpctl.training.dev_scores import DevScores
 from nlpctl.training.own_collator import OwnCollator
 from nlpctl.training.own_metrics import OwnMetrics
@@ -165,7 +167,7 @@ def _try_loss(parts: OwnParts, task: Task, data: TrainingData, network: Any, enc
     labels = {name: tensors.pop(name) for name in task.label_names}
     outputs = _outputs(parts, network, tensors)
     loss = _loss(parts, task, network, outputs, labels)
-    if loss.stop_gradient:
+    if loss.stop_gradient and trains(network):
         hint = "compute it with Paddle's functions from the outputs, not from their .numpy() or .detach()"
         raise UserError("the loss has no gradient", _blamed(parts), hint)
     if parts.recipe.model.network is not None:
@@ -174,8 +176,8 @@ def _try_loss(parts: OwnParts, task: Task, data: TrainingData, network: Any, enc
 
 def _shortest_and_longest(task: Task, data: TrainingData, encoder: TextEncoder) -> list[Any]:
     """Two features of the first rows, for a batch with padding. UserError: nothing can be learned from any of them."""
-    examples = islice(data.training_examples(), _TRIED)
-    features = [feature for example in examples for feature in task.features(example, encoder)]
+    examples, cut = islice(data.training_examples(), _TRIED), training_cut(task, data, encoder)
+    features = [feature for example in examples for feature in cut(example)]
     if not features:
         message = f"the first {_TRIED} rows give nothing to train with"
         raise UserError(message, "data.train", "look at them: nlpctl data show RECIPE")

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import paddle
-from paddle.optimizer.lr import LambdaDecay
+from paddle.optimizer.lr import LRScheduler
 from paddlenlp.trainer import PrinterCallback, TrainerCallback, TrainingArguments
 from paddlenlp.trainer.trainer_callback import TrainerState
 from paddlenlp.trainer.trainer_utils import speed_metrics
@@ -31,6 +31,7 @@ from nlpctl.training.batches import ResumableBatches, ResumableStream
 from nlpctl.training.checkpoints import (
     load_training_state,
     load_weights,
+    read_state,
     rotate_checkpoints,
     save_checkpoint,
     whole_state,
@@ -88,7 +89,7 @@ class RecipeTrainer(GuardedTrainer):
         self.task = task
         self.parts = parts
         self.training_loss = loss or parts.training_loss(task)
-        self.completes = loss is None and parts.criterion is None  # another loss trains all of the network
+        self.completes = loss is None  # another loss trains all of the network
         self.label_loss = parts.loss(task)  # of outputs and labels
         self.loaded = model
         self.card = card
@@ -158,13 +159,14 @@ class RecipeTrainer(GuardedTrainer):
             return self.optimizer
         self.optimizer = self.parts.optimizer(self.loaded.network, self.args)
         own = self.optimizer._learning_rate  # a number, or a schedule that the user gave it
-        if isinstance(own, paddle.optimizer.lr.LRScheduler) and self.parts.make_scheduler is None:
+        if isinstance(own, LRScheduler) and self.parts.make_scheduler is None:
             self.lr_scheduler = own
         else:
             self.optimizer.set_lr_scheduler(scheduler)
         return self.optimizer
 
     def create_scheduler(self, num_training_steps: int):
+        self.planned_steps = num_training_steps
         if self.lr_scheduler is None and self.parts.make_scheduler is not None:
             self.lr_scheduler = self.parts.scheduler(self.args, num_training_steps)
         return super().create_scheduler(num_training_steps)
@@ -289,9 +291,9 @@ class RecipeTrainer(GuardedTrainer):
         if checkpoint is not None:
             scaler = self.scaler if self.do_grad_scaling else None
             load_training_state(Path(checkpoint), self.optimizer, self.lr_scheduler, scaler)
-            if isinstance(self.lr_scheduler, LambdaDecay):
+            if read_state(Path(checkpoint)).max_steps != self.planned_steps:
                 # A continued run has more steps, so the checkpoint's rate is that of another schedule.
-                self.lr_scheduler.last_lr = self.lr_scheduler.get_lr()
+                LRScheduler.step(self.lr_scheduler, self.lr_scheduler.last_epoch)
 
     def _load_rng_state(self, checkpoint: str) -> None:
         """Nothing to restore: SeedEveryStep derives all randomness from (seed, step)."""

@@ -61,7 +61,9 @@ CODE = """
                 raise RuntimeError("fell over")
 
     class Quiet(TrainerCallback):
-        pass
+        def on_step_begin(self, args, state, control, optimizer=None, **kwargs):
+            with open(args.output_dir + "/../rates.txt", "a") as file:
+                file.write(f"{optimizer.get_lr()} ")
 
     def no_callback():
         return 1
@@ -159,6 +161,22 @@ def test_a_failure_is_told_and_the_run_goes_on_to_the_same_bits(work, whole, sam
     assert same_bits(whole, work / "fell")
 
 
+def test_a_longer_run_has_the_schedule_of_its_length_and_the_same_code(work, whole, parts):
+    words = ("train", "own", "--continue", "12", "--output_dir", "own_longer")
+    source = parts.read_text()
+    parts.write_text(source + "# changed\n")
+    try:
+        changed = work.nlpctl(*words)
+    finally:
+        parts.write_text(source)
+    assert changed.returncode == 2 and "changed since the finished run" in changed.stderr, changed.stderr
+    assert "model.name_or_path" in changed.stderr and not (work / "own_longer").exists()
+    longer = work.nlpctl(*words)
+    assert longer.returncode == 0, longer.stderr
+    rates = [float(rate) for rate in (work / "own_longer" / "rates.txt").read_text().split()]
+    assert rates == [pytest.approx(rate) for rate in [1e-2] * 2 + [5e-3] * 10]  # halved after 12 of 24, and 2 of warm-up
+
+
 def test_the_model_serves_without_the_code(work, whole, parts, tmp_path):
     """Of these parts only the training needs the code: the model is as any other."""
     parts.rename(tmp_path / "parts.py")
@@ -243,6 +261,20 @@ def test_several_processes_import_them_before_a_run_is_replaced(work, parts):
     assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
     assert "training.criterion" in done.stderr and "called as one(outputs, labels)" in " ".join(done.stderr.split())
     assert (old / "model").is_dir() and not (old / "recipe.yaml").exists()
+
+
+def test_before_a_training_they_are_used_as_in_it(work, parts):
+    """The same batch by both losses."""
+    words = ("train", "recipe.yaml", "--overfit-batch", "--max_steps", "40", "--set", "training.output_dir=never")
+    own = ["--set", "training.criterion=parts:twice", "--data_collator", "parts:padded_to_eight"]
+    plain, mine = (work.nlpctl(*words, "--json", *more) for more in ((), [*own, "--optimizer", "parts:momentum"]))
+    assert {plain.returncode, mine.returncode} <= {0, 1}, mine.stderr  # momentum learns slowly
+    first = [float(re.search(r"step 0/40: loss ([\d.]+)", done.stderr)[1]) for done in (plain, mine)]
+    assert first[1] == pytest.approx(2 * first[0], abs=3e-4)
+    (work / "own.yaml").write_text("extends: recipe.yaml\ntraining: {criterion: 'parts:twice', output_dir: never}\n")
+    listed = work.nlpctl("params", "ls", "own.yaml", "--match", "classifier.*")
+    assert listed.returncode == 0 and "training.criterion: parts:twice" in listed.stderr, listed.stderr
+    assert listed.stdout.count("trained") == 2
 
 
 @pytest.mark.slow
