@@ -48,6 +48,9 @@ class ContrastiveClassification(SequenceClassification):
         if missing:
             message = f"no training row has the label {missing[0]!r}"
             raise UserError(message, self.recipe.where("data.train"), "add rows with it, or remove it from data.labels")
+        if len(self.labels) < 2:
+            hint = "add rows with another label"
+            raise UserError("all training rows have the same label", self.recipe.where("data.train"), hint)
         self.rows = examples
 
     def constant_loss(self, examples: Sequence[TextExample]) -> float | None:

@@ -68,7 +68,7 @@ def finished_run(run: RunDirectory, recipe: Recipe) -> Finished:
     state = json.loads((checkpoint / _STATE).read_text(encoding="utf-8"))
     _refuse_stopped_early(run, recipe, state)
     best = state.get("best_model_checkpoint") if recipe.training.load_best_model_at_end else None
-    if best is not None:
+    if best is not None and Path(best).name != checkpoint.name:
         _refuse_damaged(run.checkpoints / Path(best).name)
     return Finished(run, recipe, checkpoint, None if best is None else Path(best).name)
 

@@ -145,6 +145,7 @@ def fine_tune(ready: Ready, run: RunDirectory, checkpoint: Path | None, loss: Tr
         events=events,
         course=course,
     )
+    steps.own_schedule = lambda: trainer.own_schedule
     trainer.guard.told = functools.partial(not_learning, trainer)
     shares = [trainer.times.seconds]
     try:

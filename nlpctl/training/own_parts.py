@@ -117,8 +117,18 @@ def load_parts(recipe: Recipe, task: Task) -> OwnParts:
         callbacks=tuple(_callback(recipe, name) for name in names_of(recipe, CALLBACKS)),
         make_optimizer=None if training.optimizer is None else import_part(OPTIMIZER, training.optimizer),
         make_scheduler=None if training.scheduler is None else import_part(SCHEDULER, training.scheduler),
-        make_collator=None if training.data_collator is None else import_part(COLLATOR, training.data_collator),
+        make_collator=_collator_maker(recipe),
     )
+
+
+def training_collator(recipe: Recipe, task: Task, encoder: TextEncoder) -> Collator | OwnCollator:
+    """What makes the training batches of `recipe`, whose other parts are not imported. UserError as for all of them."""
+    return OwnParts(recipe, make_collator=_collator_maker(recipe)).collator(task, encoder)
+
+
+def _collator_maker(recipe: Recipe) -> Callable[[Any], Any] | None:
+    name = recipe.training.data_collator
+    return None if name is None else import_part(COLLATOR, name)
 
 
 def _callback(recipe: Recipe, name: str) -> TrainerCallback:

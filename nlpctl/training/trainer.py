@@ -21,13 +21,13 @@ from nlpctl.data.batching import CheckedDataLoader, LengthGroupedBatchSampler
 from nlpctl.data.examples import ExampleList
 from nlpctl.data.streaming import StreamingExamples
 from nlpctl.data.text_encoder import TextEncoder
-from nlpctl.data.token_batches import TokenBatchSampler, rounded, token_lengths
+from nlpctl.data.token_batches import rounded, token_lengths
 from nlpctl.layout import checkpoint_path
 from nlpctl.models.folder import ModelCard
 from nlpctl.models.load import LoadedModel
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.tasks.base import Task
-from nlpctl.training.batches import ResumableBatches, ResumableStream
+from nlpctl.training.batches import ResumableBatches, ResumableStream, batch_sampler
 from nlpctl.training.checkpoints import (
     load_training_state,
     load_weights,
@@ -90,6 +90,7 @@ class RecipeTrainer(GuardedTrainer):
         self.parts = parts
         self.training_loss = loss or parts.training_loss(task)
         self.completes = loss is None  # another loss trains all of the network
+        self.own_schedule = parts.make_scheduler is not None  # or one that the user's optimizer comes with
         self.label_loss = parts.loss(task)  # of outputs and labels
         self.loaded = model
         self.card = card
@@ -134,19 +135,11 @@ class RecipeTrainer(GuardedTrainer):
         return self.batches
 
     def _sampler(self) -> LengthGroupedBatchSampler:
-        args, data = self.args, self.recipe.data
-        shared: dict[str, Any] = {
-            "accumulation_steps": args.gradient_accumulation_steps,
-            "num_replicas": args.dataset_world_size,
-            "rank": args.dataset_rank,
-            "seed": args.seed,
-            "drop_last": args.dataloader_drop_last,
-        }
-        if data.batch_tokens is None:
-            lengths, size = self.train_dataset.lengths(), args.per_device_train_batch_size
-            return LengthGroupedBatchSampler(lengths, size, grouped=data.length_grouped, **shared)
-        steps = self.recipe.training.gradient_accumulation_steps
-        return TokenBatchSampler(self.token_lengths, data.batch_tokens, planned_steps=steps, **shared)
+        args, by_tokens = self.args, self.recipe.data.batch_tokens is not None
+        lengths = self.token_lengths if by_tokens else self.train_dataset.lengths()
+        division = Division(args.per_device_train_batch_size, args.gradient_accumulation_steps)
+        world, rank = args.dataset_world_size, args.dataset_rank
+        return batch_sampler(self.recipe, lengths, division, processes=world, rank=rank)
 
     # -- optimizer ---------------------------------------------------------------------------
 
@@ -160,7 +153,7 @@ class RecipeTrainer(GuardedTrainer):
         self.optimizer = self.parts.optimizer(self.loaded.network, self.args)
         own = self.optimizer._learning_rate  # a number, or a schedule that the user gave it
         if isinstance(own, LRScheduler) and self.parts.make_scheduler is None:
-            self.lr_scheduler = own
+            self.lr_scheduler, self.own_schedule = own, True
         else:
             self.optimizer.set_lr_scheduler(scheduler)
         return self.optimizer
@@ -301,9 +294,7 @@ class RecipeTrainer(GuardedTrainer):
 
 def _tell_rows(args: TrainingArguments, recipe: Recipe, lengths: np.ndarray) -> None:
     """Set the rows per batch, which the Trainer reports speeds by and out-of-memory divides, to about their mean."""
-    steps, world = args.gradient_accumulation_steps, args.dataset_world_size
-    size = {"planned_steps": steps, "accumulation_steps": steps, "num_replicas": world}
-    sampler = TokenBatchSampler(lengths, recipe.data.batch_tokens, drop_last=args.dataloader_drop_last, **size)
+    sampler = batch_sampler(recipe, lengths, processes=args.dataset_world_size)
     args.per_device_train_batch_size = rounded(sampler.mean_rows)
 
 

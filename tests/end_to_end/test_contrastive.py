@@ -118,7 +118,7 @@ few_shot: {method: auto}
     [
         (("train", "auto-bare.yaml", "--overfit-batch", "--max_steps", "100"), "learned one batch of 8 rows by heart"),
         (("params", "ls", "auto-bare.yaml", "--json"), '"training": "trained"'),
-        (("data", "show", "auto-bare.yaml", "-n", "1"), "[CLS]"),
+        (("data", "show", "auto-bare.yaml", "-n", "1"), "pair_ids"),
     ],
     ids=lambda value: value[0],
 )

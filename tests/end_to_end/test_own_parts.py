@@ -93,6 +93,14 @@ CODE = """
             return {**batch, "labels": np.array([row["labels"] for row in rows])}
         return collate
 
+    def noting(tokenizer):
+        collate = padded_to_eight(tokenizer)
+        def noted(rows):
+            with open("noted.txt", "a") as file:
+                print([len(row["input_ids"]) for row in rows], file=file)
+            return collate(rows)
+        return noted
+
     def without_labels(tokenizer):
         return lambda rows: {"input_ids": np.zeros((len(rows), 4), int)}
 
@@ -172,9 +180,11 @@ def test_a_longer_run_has_the_schedule_of_its_length_and_the_same_code(work, who
     assert changed.returncode == 2 and "changed since the finished run" in changed.stderr, changed.stderr
     assert "model.name_or_path" in changed.stderr and not (work / "own_longer").exists()
     longer = work.nlpctl(*words)
-    assert longer.returncode == 0, longer.stderr
+    assert longer.returncode == 0 and "24 steps, a schedule of your own" in longer.stderr, longer.stderr
+    assert work.manifest("own_longer")["steps"]["warmup"] is None
     rates = [float(rate) for rate in (work / "own_longer" / "rates.txt").read_text().split()]
-    assert rates == [pytest.approx(rate) for rate in [1e-2] * 2 + [5e-3] * 10]  # halved after 12 of 24, and 2 of warm-up
+    # halved after 12 of 24 steps, which follow 2 of warm-up
+    assert rates == [pytest.approx(rate) for rate in [1e-2] * 2 + [5e-3] * 10]
 
 
 def test_the_model_serves_without_the_code(work, whole, parts, tmp_path):
@@ -261,6 +271,19 @@ def test_several_processes_import_them_before_a_run_is_replaced(work, parts):
     assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
     assert "training.criterion" in done.stderr and "called as one(outputs, labels)" in " ".join(done.stderr.split())
     assert (old / "model").is_dir() and not (old / "recipe.yaml").exists()
+
+
+def test_the_batch_that_is_shown_is_the_first_of_the_training(work, parts):
+    settings = {"training.data_collator": "parts:noting", "training.gradient_accumulation_steps": 2,
+                "training.per_device_train_batch_size": 4, "training.dataloader_drop_last": "true"}  # fmt: skip
+    words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    done = work.nlpctl("data", "show", "recipe.yaml", "--json", *words)
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(done.stdout)["batch"]
+    assert shown["exact"] and shown["batches"] == 2 * (61 // 8) and shown["shape"]["input_ids"][1] % 8 == 0
+    work.train("noted", "--max_steps", "1", *words)
+    tried, first = (work / "noted.txt").read_text().splitlines()[1:3]
+    assert len(json.loads(tried)) == 2 and json.loads(first) == shown["tokens"] and len(shown["tokens"]) == 4
 
 
 def test_before_a_training_they_are_used_as_in_it(work, parts):

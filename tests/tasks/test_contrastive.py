@@ -14,6 +14,8 @@ from sklearn.linear_model import LogisticRegression
 from nlpctl.config.load import load_recipe
 from nlpctl.data.splits import read_training_data
 from nlpctl.data.task_rows import task_rows
+from nlpctl.data.text_rows import TextExample
+from nlpctl.errors import UserError
 from nlpctl.runtime.process import set_up_process
 from nlpctl.tasks.base import make_task
 from nlpctl.tasks.contrastive import cosine_loss, logistic_regression
@@ -27,6 +29,12 @@ def test_equal_labels_are_to_meet_and_different_ones_to_part() -> None:
     assert float(loss) == pytest.approx((1 + (0 + 1) / 2) / 2)
     assert float(cosine_loss(vectors[1:], paddle.to_tensor(np.array([1, 1])))) == 0
     assert np.isfinite(float(cosine_loss(vectors[:2], paddle.to_tensor(np.array([0, 1])))))  # no equal labels
+
+
+def test_one_label_leaves_nothing_to_compare(make_task_of) -> None:
+    task = make_task_of("few_shot_classification", ("a",), few_shot={"method": "contrastive"})
+    with pytest.raises(UserError, match="all training rows have the same label"):
+        task.see_training([TextExample("text", None, 0)])
 
 
 RECIPE = {
