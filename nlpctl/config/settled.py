@@ -15,7 +15,8 @@ OPEN = "auto"
 
 def settled(recipe: Recipe) -> Recipe:
     """`recipe` with what only the files of its model decide, for whatever builds the task that it would train."""
-    settle = task_info(recipe.task).settle
+    info = task_info(recipe.task)
+    settle = None if info is None else info.settle
     return recipe if settle is None else load(settle)(recipe)
 
 
