@@ -16,7 +16,8 @@ OPEN = "auto"
 def settled(recipe: Recipe) -> Recipe:
     """`recipe` with what only the files of its model decide, for whatever builds the task that it would train."""
     info = task_info(recipe.task)
-    return recipe if info is None or info.settle is None else load(info.settle)(recipe)
+    settle = None if info is None else info.settle
+    return recipe if settle is None else load(settle)(recipe)
 
 
 def as_trained(recipe: Recipe) -> Recipe:

@@ -37,6 +37,7 @@ from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.training.begin import begin_run
 from nlpctl.training.continuing import Finished, take_over
 from nlpctl.training.oom import recorded_division
+from nlpctl.training.own_imports import check_imports
 from nlpctl.training.sums import settle_checkpoints
 from nlpctl.training.time_shares import advice, is_sound, rows_of
 from nlpctl.upstream.parameter_names import fresh_parameter_names
@@ -185,6 +186,7 @@ def _draw_graph(ready: Ready, run: RunDirectory, trained: Trained) -> None:
 
 
 def _train_in_processes(recipe: Recipe, run: RunDirectory, processes: int, begin: Begin, resume: bool) -> None:
+    check_imports(recipe)
     # The parent must stay without Paddle: a named data set, which imports it, is left to the children.
     begin(None if recipe.data.dataset is not None else _read_data(recipe, processes))
     with run.recorded():
@@ -246,10 +248,6 @@ def _refuse_early(
         check_edits(resolve_source(recipe.model.name_or_path), recipe)
     if resume and run.recipe_file.exists():
         _refuse_changed_recipe(recipe, run)
-    flag = recipe.origins.get("compression.criterion")
-    if flag is not None and flag.source.startswith("--"):  # the flag of this name is that of compress
-        hint = f"write --set training.criterion={recipe.compression.criterion}"
-        raise UserError("this sets compression.criterion, which training does not use", where=flag.source, hint=hint)
 
 
 def _refuse_network_of_compress(run: RunDirectory) -> None:

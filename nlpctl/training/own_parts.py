@@ -13,10 +13,11 @@ import paddle
 from paddlenlp.trainer import TrainerCallback, TrainingArguments
 
 from nlpctl import console
+from nlpctl.config.own_code import module_file
 from nlpctl.config.own_parts import named_parts, names_of, part_of
 from nlpctl.config.schema import Recipe
 from nlpctl.data.collate import Collator, raise_failure
-from nlpctl.data.functions import import_part, module_file, parts_blamed
+from nlpctl.data.functions import import_part, parts_blamed
 from nlpctl.data.splits import TrainingData
 from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.errors import UserError
@@ -184,9 +185,12 @@ def _try_loss(parts: OwnParts, task: Task, data: TrainingData, network: Any, enc
 
 
 def _shortest_and_longest(task: Task, data: TrainingData, encoder: TextEncoder) -> list[Any]:
-    """Two features of the first rows, for a batch with padding."""
+    """Two features of the first rows, for a batch with padding. UserError: nothing can be learned from any of them."""
     examples, cut = islice(data.training_examples(), _TRIED), training_cut(task, data, encoder)
     features = [feature for example in examples for feature in cut(example)]
+    if not features:
+        message = f"the first {_TRIED} rows give nothing to train with"
+        raise UserError(message, "data.train", "look at them: nlpctl data show RECIPE")
     features.sort(key=lambda feature: feature.byte_length)
     return [features[0], features[-1]]
 

@@ -207,6 +207,16 @@ def test_a_class_of_layers_is_a_criterion_and_paddlenlps_collator_a_collator(wor
     assert metrics["compute_metrics"]["mine"] == pytest.approx(metrics["accuracy"])
 
 
+def test_one_batch_is_learned_with_them(work, parts):
+    words = ["--set", "training.criterion=parts:twice", "--data_collator", "parts:padded_to_eight"]
+    words += ["--optimizer", "parts:momentum", "--learning_rate", "0.05", "--output_dir", "by_heart"]
+    done = work.nlpctl("train", "recipe.yaml", "--overfit-batch", *words)
+    assert done.returncode == 0 and "by heart" in done.stderr, done.stderr
+    first = float(re.search(r"step 0/\d+: loss ([\d.]+)", done.stderr)[1])
+    assert first > 1.2  # twice the logarithm of two labels
+    assert not (work / "by_heart").exists()
+
+
 WRONG = [
     ("criterion", "nowhere:f", "cannot import 'nowhere'"),
     ("criterion", "parts:twise", "has no 'twise' (did you mean 'twice'"),
@@ -238,7 +248,7 @@ def test_more_mistakes(work, parts):
         assert done.returncode == 2 and not (work / "wrong").exists()
         return " ".join(done.stderr.split())
 
-    assert "write --set training.criterion=parts:twice" in told("--criterion", "parts:twice")
+    assert "training.criterion): parts:none returned no scalar" in told("--criterion", "parts:none")
     assert "optimizer.layer_decay would not reach it" in told(
         "--optimizer", "parts:momentum", "--set", "optimizer.layer_decay=0.9"
     )
@@ -249,6 +259,18 @@ def test_more_mistakes(work, parts):
     assert "metric_for_best_model is yours" in told(
         "--compute_metrics", "parts:scores", "--metric_for_best_model", "yours"
     )
+
+
+def test_several_processes_import_them_before_a_run_is_replaced(work, parts):
+    """The parent has no Paddle, so another process imports them."""
+    old = work / "older"
+    (old / "model").mkdir(parents=True, exist_ok=True)
+    (old / "manifest.json").write_text('{"format": 1, "state": "finished"}')
+    words = ["--nproc", "2", "--overwrite", "--set", "training.output_dir=older"]
+    done = work.nlpctl("train", "recipe.yaml", *words, "--set", "training.criterion=parts:one")
+    assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
+    assert "training.criterion" in done.stderr and "called as one(outputs, labels)" in " ".join(done.stderr.split())
+    assert (old / "model").is_dir() and not (old / "recipe.yaml").exists()
 
 
 def test_the_batch_that_is_shown_is_the_first_of_the_training(work, parts):
