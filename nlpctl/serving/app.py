@@ -21,7 +21,7 @@ from nlpctl.serving.metrics import CONTENT_TYPE, SECONDS, Counter, Gauge, Histog
 from nlpctl.serving.refused import Refused, failed, full
 from nlpctl.serving.settings import ServeSettings
 
-PATHS = ("/predict", "/health", "/metrics", "/openapi.json")
+PATHS = ("/predict", "/health", "/health/ready", "/metrics", "/openapi.json")
 _LARGE = 64_000  # bytes; a larger body is parsed in a thread, so that the event loop stays free
 _CLIENT_GONE = 499  # for metrics only; never sent
 _REFUSALS = {
@@ -92,6 +92,7 @@ def make_app(service: Service) -> Callable[..., Awaitable[None]]:
         service.seconds.observe(time.monotonic() - started)
         return _json(200, rows.told(answers))
 
+    @app.get("/health/ready")
     @app.get("/health")
     async def health() -> Response:
         """200 while requests are accepted; 503 while the service stops, or if it is broken."""

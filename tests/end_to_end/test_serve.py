@@ -72,3 +72,14 @@ def test_pairs_and_lists_and_ctrl_c(work, base):
     assert process.returncode == 0 and "stopped; 5 rows were answered" in rest, rest
     with socket.socket() as gone:
         assert gone.connect_ex(("127.0.0.1", int(taken))) != 0
+
+
+def test_a_service_answers_from_the_start_and_stops_in_it(work, base):
+    """503 with the reason before Paddle is imported; SIGTERM then is no failure."""
+    process = work.start("serve", "base/model", "--port", "0")
+    line = process.stderr.readline()
+    assert line.startswith("starting on http://127.0.0.1:"), line
+    process.send_signal(signal.SIGTERM)
+    _, rest = process.communicate(timeout=60)
+    assert process.returncode == 0 and "Traceback" not in rest, rest
+    assert "stopped" in rest
