@@ -44,6 +44,7 @@ class Task(ABC):
     shortens: bool = True  # whether the network accepts a single token; False: inputs need a whole template
     output_names: tuple[str, ...] = ("logits",)  # of the network's outputs for batches without labels
     fitted: tuple[str, ...] = ()  # layers that `complete` sets, so that no gradient trains them
+    answer_keys: tuple[str, ...] = ()  # of what `answer` returns; null where a line holds no text
     independent: bool = False  # whether the labels of a text are decided one by one
     graph_tolerance: float = 1e-4  # most that an fp32 graph's outputs may differ; a share of them where above 1
     int8_agreement: float = 0.9  # least share of rows on which an int8 graph must decide like the network
