@@ -19,6 +19,7 @@ from nlpctl.config.library import shipped_recipes
 from nlpctl.config.managed import MANAGED, UNSUPPORTED
 from nlpctl.config.positions import display
 from nlpctl.config.schema import Recipe
+from nlpctl.config.tasks import task_info
 from nlpctl.errors import Problem, UserError
 from nlpctl.names import nearest
 
@@ -89,7 +90,10 @@ def validate(
     recipes: Annotated[list[str], typer.Argument(metavar="RECIPE...", help="Recipe files, runs or model folders.")],
     json: Json = False,
 ) -> None:
-    """Check recipes: list every problem with file and line. Exit code 2 if there is one."""
+    """Check recipes: list every problem with file and line. Exit code 2 if there is one.
+
+    The beginnings of the data files are read, and a column that is not there is told with those that are.
+    """
     problems = {source: _problems(source, ctx) for source in recipes}
     if json:
         console.print_json(
@@ -163,12 +167,27 @@ def _about(key: Key) -> list[str]:
 
 
 def _problems(source: str, ctx: typer.Context) -> tuple[Problem, ...]:
-    """The problems of one source. A run or a model folder need not have its training data any more."""
+    """The problems of one source. What is only applied, such as a run or a model folder, needs no training data."""
+    from nlpctl.data.headers import header_problems
+
     try:
-        load_command_recipe(source, ctx, purpose="apply" if os.path.isdir(source) else "train")
+        if os.path.isdir(source) or _is_only_applied(source, ctx):
+            load_command_recipe(source, ctx, purpose="apply")
+            return ()
+        return tuple(header_problems(load_command_recipe(source, ctx, purpose="train")))
     except UserError as error:
         return error.problems
-    return ()
+
+
+def _is_only_applied(source: str, ctx: typer.Context) -> bool:
+    """Whether a recipe names a ready encoder and no data: enough for vectors and an index."""
+    try:
+        recipe = load_command_recipe(source, ctx, purpose="apply")
+    except UserError:
+        return False  # with what a training wants, all problems are listed
+    data, task = recipe.data, task_info(recipe.task)
+    named = data.train or data.dev or data.test or data.reader or data.dataset
+    return task is not None and task.vectors and recipe.model.name_or_path is not None and not named
 
 
 def _annotated(values: dict[str, Any], recipe: Recipe) -> str:
