@@ -3,7 +3,7 @@
 #
 #   bash scripts/test.sh                       # everything
 #   bash scripts/test.sh tests/config -x       # arguments go to pytest
-#   NLPCTL_SLOW=1 bash scripts/test.sh         # also the slow ones: every command of docs/faq.md, more kills, more families
+#   NLPCTL_SLOW=1 bash scripts/test.sh         # also the slow ones: every command of the pages, more kills, more families
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/venv.sh"
 

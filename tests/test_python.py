@@ -246,10 +246,3 @@ def test_every_snippet_of_the_page_runs(run, texts, place, monkeypatch):
     for block in blocks:
         exec(compile(block, "docs/python.md", "exec"), names)
     assert isinstance(names["frame"], pd.DataFrame) and set(names["frame"]["predicted"]) <= {"好评", "差评"}
-
-
-def test_the_chinese_page_has_the_same_snippets():
-    def bare(name: str) -> list[str]:
-        return [re.sub(r"\s*#.*", "", block) for block in _blocks(name)]
-
-    assert bare("python.md") == bare("python.zh-CN.md")

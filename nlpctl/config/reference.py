@@ -1,21 +1,28 @@
-"""docs/recipes.md, written from the schema.
+"""docs/recipes.md and docs/zh-CN/recipes.md, written from the schema.
 
-python -m nlpctl.config.reference            # write it
-python -m nlpctl.config.reference --check    # exit 1 if it is out of date
+python -m nlpctl.config.reference            # write them
+python -m nlpctl.config.reference --check    # exit 1 if one is out of date
+
+The English words are those of the schema. The Chinese ones stand in data/reference.zh-CN.yaml, by the key's path.
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from nlpctl.config.keys import SECTIONS, Key, all_keys
 from nlpctl.config.managed import MANAGED, REFUSED, UNSUPPORTED
 from nlpctl.config.tasks import KNOWN_TASKS
+from nlpctl.config.tasks.info import TaskInfo
+from nlpctl.errors import UserError
 
-TARGET = Path(__file__).resolve().parent.parent.parent / "docs" / "recipes.md"
+DOCS = Path(__file__).resolve().parent.parent.parent / "docs"
+CHINESE_WORDS = Path(__file__).resolve().parent / "data" / "reference.zh-CN.yaml"
 
 INTRO = """\
 # Recipe reference
@@ -71,34 +78,113 @@ One of:
 """
 
 
-def reference() -> str:
-    """The whole document."""
+class English:
+    """The words of the reference, as the schema has them."""
+
+    intro = INTRO
+    table = ["key", "type", "default", "meaning"]
+    colon = ": "
+    comma = ", "
+    scores = "Scores: {}."
+    managed_by_nlpctl = "nlpctl sets these itself and refuses them in a recipe:"
+    unsupported = "nlpctl does not support these and refuses values that turn them on:"
+
+    def task(self, task: TaskInfo) -> str:
+        return task.help
+
+    def section(self, name: str) -> str:
+        return (SECTIONS[name].__doc__ or "").strip()
+
+    def type_text(self, key: Key) -> str:
+        return key.type_text
+
+    def meaning(self, key: Key) -> str:
+        return key.help
+
+    def refused(self, dotted: str) -> str:
+        return REFUSED[dotted]
+
+
+class Chinese(English):
+    """The same in Chinese."""
+
+    def __init__(self) -> None:
+        self.words = yaml.safe_load(CHINESE_WORDS.read_text(encoding="utf-8"))
+        for name in ("intro", "table", "colon", "comma", "scores", "managed_by_nlpctl", "unsupported"):
+            setattr(self, name, self.words[name])
+
+    def word(self, kind: str, name: str) -> str:
+        """An entry of the catalogue. Raises UserError if there is none."""
+        if name not in self.words[kind]:
+            raise UserError("a key without Chinese words", f"{CHINESE_WORDS}, {kind}: {name}", "add them there")
+        return self.words[kind][name]
+
+    def task(self, task: TaskInfo) -> str:
+        return self.word("tasks", task.name)
+
+    def section(self, name: str) -> str:
+        return self.word("sections", name)
+
+    def type_text(self, key: Key) -> str:
+        """The catalogue's words for the parts of a type; names of choices stay."""
+        text = key.type_text
+        for english, chinese in self.words["types"].items():
+            text = text.replace(english, chinese)
+        return text.replace(": ", self.colon).replace(", ", self.comma)
+
+    def meaning(self, key: Key) -> str:
+        return self.word("keys", shared_entry(key.dotted))
+
+    def refused(self, dotted: str) -> str:
+        return self.word("refused", dotted)
+
+
+def shared_entry(dotted: str) -> str:
+    """The path under which the catalogue has a key: a student's network is described like any other."""
+    shared = dotted.removeprefix("distillation.")
+    return shared if shared.startswith("model.") else dotted
+
+
+# Each page, and the words that it is written in; made when it is written, so that nothing else reads the catalogue.
+PAGES: dict[str, Callable[[], English]] = {"recipes.md": English, "zh-CN/recipes.md": Chinese}
+
+
+def reference(words: English) -> str:
+    """The whole document in one language."""
     parts = [
-        INTRO,
-        "".join(f"- `{task.name}`: {task.help}\n  Scores: {_code(task.metrics)}.\n" for task in KNOWN_TASKS),
+        words.intro,
+        "".join(f"- `{task.name}`{words.colon}{words.task(task)}\n  {_scores(words, task)}\n" for task in KNOWN_TASKS),
     ]
-    for name, section in SECTIONS.items():
+    for name in SECTIONS:
         keys = [key for key in all_keys().values() if key.dotted.startswith(f"{name}.")]
-        parts.append(f"\n## {name}\n\n{(section.__doc__ or '').strip()}\n\n")
-        parts.append(_table([key for key in keys if key.dotted not in REFUSED]))
-        parts += _apart("nlpctl sets these itself and refuses them in a recipe:", keys, MANAGED)
-        parts += _apart("nlpctl does not support these and refuses values that turn them on:", keys, UNSUPPORTED)
+        parts.append(f"\n## {name}\n\n{words.section(name)}\n\n")
+        parts.append(_table(words, [key for key in keys if key.dotted not in REFUSED]))
+        parts += _apart(words, words.managed_by_nlpctl, keys, MANAGED)
+        parts += _apart(words, words.unsupported, keys, UNSUPPORTED)
     return "".join(parts)
 
 
-def _apart(title: str, keys: list[Key], refused: Mapping[str, str]) -> list[str]:
+def _apart(words: English, title: str, keys: list[Key], refused: Mapping[str, str]) -> list[str]:
     """The list of the keys that are in `refused`; nothing if there are none."""
-    found = [f"- `{key.dotted}`: {refused[key.dotted]}\n" for key in keys if key.dotted in refused]
+    found = [f"- `{key.dotted}`{words.colon}{words.refused(key.dotted)}\n" for key in keys if key.dotted in refused]
     return [f"\n{title}\n\n", *found] if found else []
 
 
-def _table(keys: list[Key]) -> str:
-    rows = ["| key | type | default | meaning |", "| --- | --- | --- | --- |"]
+def _scores(words: English, task: TaskInfo) -> str:
+    return words.scores.format(words.comma.join(f"`{name}`" for name in task.metrics))
+
+
+def _table(words: English, keys: list[Key]) -> str:
+    rows = [words.table, ["---"] * 4]
     for key in keys:
         default = "" if key.section else f"`{_default(key.default)}`"
-        cells = (f"`{key.dotted}`", key.type_text, default, key.help)
-        rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
-    return "\n".join(rows) + "\n"
+        rows.append([f"`{key.dotted}`", words.type_text(key), default, words.meaning(key)])
+    return "".join("| " + " | ".join(_escaped(cell) for cell in cells) + " |\n" for cells in rows)
+
+
+def _escaped(cell: str) -> str:
+    """No bar ends the cell, and no <TAB> is taken for HTML."""
+    return cell.replace("|", "\\|").replace("<", "&lt;")
 
 
 def _default(value: Any) -> str:
@@ -109,20 +195,22 @@ def _default(value: Any) -> str:
     return '""' if value == "" else str(value)
 
 
-def _code(names: tuple[str, ...]) -> str:
-    return ", ".join(f"`{name}`" for name in names)
-
-
 def main() -> int:
-    current = TARGET.read_text(encoding="utf-8") if TARGET.is_file() else ""
+    """Writes the pages, or with --check says whether they are up to date. Returns the exit code."""
+    try:
+        wanted = {DOCS / name: reference(words()) for name, words in PAGES.items()}
+    except UserError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return error.exit_code
+    old = [path for path, text in wanted.items() if not path.is_file() or path.read_text(encoding="utf-8") != text]
     if "--check" in sys.argv[1:]:
-        print(
-            "up to date" if current == reference() else f"out of date: run python -m nlpctl.config.reference ({TARGET})"
-        )
-        return 0 if current == reference() else 1
-    TARGET.parent.mkdir(exist_ok=True)
-    TARGET.write_text(reference(), encoding="utf-8")
-    print(f"written: {TARGET}")
+        hint = f"out of date: run python -m nlpctl.config.reference ({', '.join(map(str, old))})"
+        print(hint if old else "up to date")
+        return 1 if old else 0
+    for path in wanted:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(wanted[path], encoding="utf-8")
+        print(f"written: {path}")
     return 0
 
 

@@ -1,41 +1,62 @@
-"""docs/recipes.md says what the schema says."""
+"""docs/recipes.md and docs/zh-CN/recipes.md say what the schema says."""
 
 from __future__ import annotations
 
 import re
 
 import pytest
+import yaml
 
 from nlpctl.config import reference
-from nlpctl.config.keys import all_keys
+from nlpctl.config.keys import SECTIONS, all_keys
 from nlpctl.config.load import load_recipe
 from nlpctl.config.managed import REFUSED
+from nlpctl.config.tasks import KNOWN_TASKS
 
-pytestmark = pytest.mark.skipif(not reference.TARGET.parent.is_dir(), reason="docs/ is only in a checkout")
+pytestmark = pytest.mark.skipif(not reference.DOCS.is_dir(), reason="docs/ is only in a checkout")
 
 
-def test_the_document_is_up_to_date() -> None:
-    assert reference.TARGET.read_text(encoding="utf-8") == reference.reference(), (
+@pytest.mark.parametrize("name", reference.PAGES)
+def test_the_documents_are_up_to_date(name: str) -> None:
+    assert (reference.DOCS / name).read_text(encoding="utf-8") == reference.reference(reference.PAGES[name]()), (
         "run python -m nlpctl.config.reference"
     )
 
 
 def test_check_notices_a_change(tmp_path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
-    monkeypatch.setattr(reference, "TARGET", tmp_path / "recipes.md")
+    monkeypatch.setattr(reference, "DOCS", tmp_path)
     monkeypatch.setattr("sys.argv", ["reference", "--check"])
     assert reference.main() == 1 and "out of date" in capsys.readouterr().out
     monkeypatch.setattr("sys.argv", ["reference"])
     assert reference.main() == 0
     monkeypatch.setattr("sys.argv", ["reference", "--check"])
     assert reference.main() == 0
+    (tmp_path / "zh-CN" / "recipes.md").write_text("", encoding="utf-8")
+    assert reference.main() == 1 and "zh-CN" in capsys.readouterr().out
 
 
-def test_every_key_has_a_row_of_four_cells() -> None:
-    rows = re.findall(r"^\| `([a-z_.0-9]+)` \|.*$", reference.reference(), flags=re.M)
+@pytest.mark.parametrize("name", reference.PAGES)
+def test_every_key_has_a_row_of_four_cells(name: str) -> None:
+    page = reference.reference(reference.PAGES[name]())
+    rows = re.findall(r"^\| `([a-z_.0-9]+)` \|.*$", page, flags=re.M)
     assert set(rows) == set(all_keys()) - set(REFUSED)
-    for line in reference.reference().splitlines():
+    for line in page.splitlines():
         if line.startswith("| `"):
             assert len(re.findall(r"(?<!\\)\|", line)) == 5, line
+
+
+def test_the_chinese_catalogue_has_every_key_and_no_other() -> None:
+    words = yaml.safe_load(reference.CHINESE_WORDS.read_text(encoding="utf-8"))
+    assert set(words["keys"]) == {reference.shared_entry(dotted) for dotted in set(all_keys()) - set(REFUSED)}
+    assert set(words["refused"]) == set(REFUSED)
+    assert set(words["sections"]) == set(SECTIONS)
+    assert set(words["tasks"]) == {task.name for task in KNOWN_TASKS}
+
+
+def test_the_chinese_catalogue_knows_the_words_of_every_type() -> None:
+    chinese = reference.Chinese()
+    left = {chinese.type_text(key) for key in all_keys().values() if re.search(r"[a-z] [a-z]", chinese.type_text(key))}
+    assert not left
 
 
 def test_the_example_of_the_introduction_loads(tmp_path) -> None:
