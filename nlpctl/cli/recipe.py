@@ -11,6 +11,7 @@ import typer
 from nlpctl import console
 from nlpctl.cli.field_flags import field_flags
 from nlpctl.cli.options import RecipeCommand, load_command_recipe
+from nlpctl.config.checks import Purpose
 from nlpctl.config.copy import copy_recipe
 from nlpctl.config.dump import recipe_values, to_yaml
 from nlpctl.config.json_schema import recipe_json_schema
@@ -19,7 +20,6 @@ from nlpctl.config.library import shipped_recipes
 from nlpctl.config.managed import MANAGED, UNSUPPORTED
 from nlpctl.config.positions import display
 from nlpctl.config.schema import Recipe
-from nlpctl.config.tasks import task_info
 from nlpctl.errors import Problem, UserError
 from nlpctl.names import nearest
 
@@ -168,26 +168,19 @@ def _about(key: Key) -> list[str]:
 
 def _problems(source: str, ctx: typer.Context) -> tuple[Problem, ...]:
     """The problems of one source. What is only applied, such as a run or a model folder, needs no training data."""
-    from nlpctl.data.headers import header_problems
+    from nlpctl.runners.validate import column_problems, needs_no_data
 
+    purpose: Purpose = "train"
     try:
-        if os.path.isdir(source) or _is_only_applied(source, ctx):
-            load_command_recipe(source, ctx, purpose="apply")
-            return ()
-        return tuple(header_problems(load_command_recipe(source, ctx, purpose="train")))
+        if os.path.isdir(source) or needs_no_data(load_command_recipe(source, ctx, purpose="apply")):
+            purpose = "apply"
+    except UserError:
+        pass  # told below, with all that a training needs
+    try:
+        recipe = load_command_recipe(source, ctx, purpose=purpose)
     except UserError as error:
         return error.problems
-
-
-def _is_only_applied(source: str, ctx: typer.Context) -> bool:
-    """Whether a recipe names a ready encoder and no data: enough for vectors and an index."""
-    try:
-        recipe = load_command_recipe(source, ctx, purpose="apply")
-    except UserError:
-        return False  # with what a training wants, all problems are listed
-    data, task = recipe.data, task_info(recipe.task)
-    named = data.train or data.dev or data.test or data.reader or data.dataset
-    return task is not None and task.vectors and recipe.model.name_or_path is not None and not named
+    return tuple(column_problems(recipe)) if purpose == "train" else ()
 
 
 def _annotated(values: dict[str, Any], recipe: Recipe) -> str:

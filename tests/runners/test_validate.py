@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from nlpctl.config.load import load_recipe
-from nlpctl.data.headers import header_problems
 from nlpctl.errors import Problem
+from nlpctl.runners.validate import column_problems
 
 REVIEWS = [
     {"id": str(i), "stars": i % 5, "title": f"title {i}", "review": f"the food was cold again, {i}"} for i in range(9)
@@ -27,7 +27,7 @@ def problems(tmp_path: Path) -> Callable[..., list[Problem]]:
             (tmp_path / name.replace("_", ".")).write_text(text, encoding="utf-8")
         recipe = tmp_path / "recipe.yaml"
         recipe.write_text(f"task: {task}\nmodel: {{from_scratch: {{}}}}\ndata:\n{data}\n", encoding="utf-8")
-        return header_problems(load_recipe(recipe))
+        return column_problems(load_recipe(recipe))
 
     return found
 

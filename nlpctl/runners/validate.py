@@ -1,4 +1,4 @@
-"""Compares the columns that a recipe names with those that its files begin with, before anything else is read."""
+"""`nlpctl recipe validate`: what the beginnings of the data files show. Imports neither Paddle nor NumPy."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from nlpctl.config.positions import display
 from nlpctl.config.schema import Recipe
+from nlpctl.config.tasks import task_info
 from nlpctl.console import display_width
 from nlpctl.data.open_split import SPLITS, FileRows, has_split, open_split
 from nlpctl.data.readers import read_rows
@@ -36,7 +37,14 @@ class _Missing(NamedTuple):
     header: bool
 
 
-def header_problems(recipe: Recipe) -> list[Problem]:
+def needs_no_data(recipe: Recipe) -> bool:
+    """Whether a recipe names a ready encoder and no data: enough for vectors and an index."""
+    data, task = recipe.data, task_info(recipe.task)
+    named = data.train or data.dev or data.test or data.reader or data.dataset
+    return task is not None and task.vectors and recipe.model.name_or_path is not None and not named
+
+
+def column_problems(recipe: Recipe) -> list[Problem]:
     """What the beginnings of the data files show to be wrong, each column once. Reads no other source than files.
 
     Nothing is said of what only reading the whole file can tell, such as a key that some rows lack.
