@@ -12,6 +12,7 @@ from nlpctl.cli.options import EngineOption, PrecisionOption, engine_overrides, 
 from nlpctl.config.located import located
 from nlpctl.config.schema import DataFormat
 from nlpctl.errors import UserError
+from nlpctl.names import counted
 
 FORMATS = get_args(DataFormat)
 
@@ -110,7 +111,7 @@ def predict(
             options = {"batch_size": batch_size, "flush": flush, "resume": resume, "overwrite": overwrite}
             result = run_prediction(recipe, source, output, **options)
     if result.output is not None:
-        console.note(f"{result.rows:,} rows ({result.bad_rows:,} bad) -> {result.output}")
+        console.note(f"{counted(result.rows, 'rows')} ({result.bad_rows:,} bad) -> {result.output}")
     elif result.bad_rows:
         console.warn(f"{result.bad_rows:,} of {result.rows:,} rows were bad; their answers give the reason")
 
