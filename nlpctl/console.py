@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol, TextIO
 
 from nlpctl.errors import NlpctlError, Problem
+from nlpctl.names import counted
 
 PLAIN_PROGRESS_SECONDS = 10.0
 
@@ -132,7 +133,7 @@ class PlainProgress:
     def finish(self) -> None:
         """The closing line: count, duration, rate."""
         now = self._clock()
-        self._write(f"{self._done:,} {self._unit} in {now - self._started:.1f} s, {self._rate(now)}")
+        self._write(f"{counted(self._done, self._unit)} in {now - self._started:.1f} s, {self._rate(now)}")
 
     def _rate(self, now: float) -> str:
         return f"{self._done / max(now - self._started, 1e-9):,.1f} {self._unit}/s"

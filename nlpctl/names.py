@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Collection, Iterable
 from itertools import islice
+from pathlib import PurePath
 
 _SHOWN = 12
 
@@ -20,6 +21,13 @@ def nearest(word: str, options: Iterable[str], cutoff: float = 0.6) -> str | Non
     return by_fold[found[0]] if found else None
 
 
+def nearest_file(name: str, files: Iterable[str]) -> str | None:
+    """The file name most similar to `name`; None if none is similar. An ending in common is no likeness."""
+    stem = PurePath(name).stem
+    alike = [file for file in files if nearest(stem, [PurePath(file).stem]) is not None]
+    return nearest(name, alike, cutoff=0)
+
+
 def did_you_mean(word: str, options: Iterable[str]) -> str:
     """A question to append to a message, or nothing: (did you mean 'x'?)."""
     guess = nearest(word, options)
@@ -31,6 +39,11 @@ def listed(options: Iterable[str]) -> str:
     names = [str(option) for option in options]
     more = f", ... ({len(names)} in all)" if len(names) > _SHOWN else ""
     return (", ".join(repr(name) for name in names[:_SHOWN]) or "none") + more
+
+
+def counted(count: int, unit: str) -> str:
+    """A number and its unit, which is given in the plural: 1 row, 1,200 rows."""
+    return f"{count:,} {unit.removesuffix('s') if count == 1 else unit}"
 
 
 def and_more(names: Collection[str], most: int = 4) -> str:

@@ -71,6 +71,14 @@ def test_plain_progress_without_total():
     assert stream.getvalue() == "read: 50 rows, 5.0 rows/s\n"
 
 
+def test_one_row_has_no_plural():
+    stream = io.StringIO()
+    bar = console.PlainProgress(None, "predict", "rows", stream)
+    bar.advance()
+    bar.finish()
+    assert stream.getvalue().startswith("predict: 1 row in ")
+
+
 def test_a_failure_inside_progress_passes_through(capsys):
     with pytest.raises(ValueError), console.progress(1, "read"):
         raise ValueError

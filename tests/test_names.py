@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nlpctl.names import and_more
+from nlpctl.names import and_more, counted, nearest_file
 
 
 @pytest.mark.parametrize(
@@ -12,3 +12,19 @@ from nlpctl.names import and_more
 )
 def test_a_long_list_is_cut(count, shown):
     assert and_more([f"n{number}" for number in range(count)], 2) == shown
+
+
+def test_one_has_no_plural():
+    assert [counted(number, "rows") for number in (0, 1, 1200)] == ["0 rows", "1 row", "1,200 rows"]
+
+
+@pytest.mark.parametrize(
+    ("name", "files", "near"),
+    [
+        ("nofile.yaml", ["o.yaml", "reviews.yaml"], None),  # the ending alone is alike
+        ("quickstrat.yaml", ["o.yaml", "quickstart.yaml"], "quickstart.yaml"),
+        ("train.txt", ["train.jsonl", "train.tsv", "dev.txt"], "train.tsv"),
+    ],
+)
+def test_files_are_alike_by_more_than_their_endings(name, files, near):
+    assert nearest_file(name, files) == near

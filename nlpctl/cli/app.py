@@ -19,6 +19,7 @@ from typer.core import TyperCommand, TyperGroup
 
 import nlpctl
 from nlpctl import console
+from nlpctl.cli import ASKED
 from nlpctl.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, NlpctlError, Problem, UserError
 from nlpctl.names import nearest
 
@@ -49,6 +50,7 @@ COMMANDS = (
     Command("runs", "nlpctl.cli.runs:app", "List, show and compare runs."),
     Command("report", "nlpctl.cli.report:report", "Write a run as one HTML page with curves and errors."),
     Command("recipe", "nlpctl.cli.recipe:app", "List, show, copy and check recipes; list the flags."),
+    Command("completion", "nlpctl.cli.completion:completion", "Print the script for completion by the shell."),
     Command("doctor", "nlpctl.cli.doctor:doctor", "Check this machine: versions, device, threads, disk."),
 )
 
@@ -80,7 +82,12 @@ class LazyGroup(TyperGroup):
             near = nearest(args[0], self.list_commands(ctx))
             hint = f"did you mean `nlpctl {near}`?" if near else "`nlpctl --help` lists the commands"
             raise UserError(f"there is no command {args[0]!r}", hint=hint)
-        return found.name, _load(found), args[1:]
+        command = _load(found)
+        if ctx.resilient_parsing:  # a shell asks what could be typed next
+            from nlpctl.cli.completion import with_candidates
+
+            command = with_candidates(command)
+        return found.name, command, args[1:]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -88,6 +95,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     debug = _take_debug(words)
     console.set_up_streams()
+    if os.environ.get(ASKED):
+        from nlpctl.cli.completion import answer
+
+        return answer(_root())
     try:
         code = _root().main(words, prog_name="nlpctl", standalone_mode=False)
         sys.stdout.flush()

@@ -15,7 +15,7 @@ from nlpctl.cli.options import load_command_recipe
 from nlpctl.cli.predict import check_format
 from nlpctl.config.located import located
 from nlpctl.errors import UserError
-from nlpctl.names import did_you_mean
+from nlpctl.names import counted, did_you_mean
 
 if TYPE_CHECKING:
     from nlpctl.runners.explain import Explained
@@ -85,7 +85,7 @@ def explain(
                     explained.append(row)
                     bar.advance()
             write_explanations(explained, model, output, source, overwrite=overwrite)
-            console.note(f"{len(explained):,} texts -> {output}")
+            console.note(f"{counted(len(explained), 'texts')} -> {output}")
             return
         colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
         for row in rows:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,10 +11,11 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from nlpctl.cli.field_flags import COMPRESSION, SHORTHANDS, TRAINING, take_overrides
+from nlpctl.cli.field_flags import COMPRESSION, SHORTHANDS, TRAINING, field_flags, take_overrides
 from nlpctl.config.checks import Purpose
 from nlpctl.config.keys import all_keys
 from nlpctl.config.load import Override, load_recipe
+from nlpctl.config.managed import MANAGED, UNSUPPORTED
 from nlpctl.config.schema import Recipe
 from nlpctl.models.ready import PREFIX, ready_model
 
@@ -66,10 +68,21 @@ class RecipeCommand(TyperCommand):
         """The command's own parameters; for the help, also the flags that are removed from argv beforehand."""
         own = super().get_params(ctx)
         taken = {option for param in own for option in param.opts} | (set() if self._takes_model(ctx) else {TASK_FLAG})
-        return [*own, *(param for param in _shared_options() if not taken & set(param.opts))]
+        shared = [param for param in _shared_options() if not taken & set(param.opts)]
+        if ctx.resilient_parsing:  # a shell asks what could be typed next
+            from nlpctl.cli.completion import offer
+
+            for param in shared:
+                offer(param)
+            taken |= {option for param in shared for option in param.opts}
+            shared += [param for param in _field_options(_section(ctx)) if not taken & set(param.opts)]
+        return [*own, *shared]
 
     def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:
         """`--task NAME` stands for the argument task:NAME."""
+        if ctx.resilient_parsing:
+            ctx.meta[_OVERRIDES] = []
+            return super().parse_args(ctx, args)
         own: dict[str, int] = {}
         positionals = 0
         if self._takes_model(ctx) and any(word.partition("=")[0] == TASK_FLAG for word in args):
@@ -80,13 +93,17 @@ class RecipeCommand(TyperCommand):
             else:
                 count = 0 if param.is_flag or param.count else param.nargs
                 own |= {option: count for option in (*param.opts, *param.secondary_opts)}
-        section = COMPRESSION if ctx.info_name == "compress" else TRAINING
-        words, ctx.meta[_OVERRIDES] = take_overrides(args, own, positionals, section)
+        words, ctx.meta[_OVERRIDES] = take_overrides(args, own, positionals, _section(ctx))
         return super().parse_args(ctx, _with_ready_model(words) if TASK_FLAG in own else words)
 
     def _takes_model(self, ctx: typer.Context) -> bool:
         """Whether the first argument is one trained model."""
         return any(param.metavar == "MODEL" for param in super().get_params(ctx) if param.param_type_name == "argument")
+
+
+def _section(ctx: typer.Context) -> str:
+    """The section of a flag that training and compression both have."""
+    return COMPRESSION if ctx.info_name == "compress" else TRAINING
 
 
 def _with_ready_model(words: list[str]) -> list[str]:
@@ -111,6 +128,22 @@ def _shared_options() -> tuple[Any, ...]:
     help = "A ready model instead of MODEL, such as lexical_analysis; docs/tasks.md lists them."
     shown.append(_shown(TASK_FLAG, str, "NAME", help))
     return (*shown, _shown("--set", str, "KEY=VALUE", "Any other key of the recipe; may be repeated."))
+
+
+@functools.cache
+def _field_options(section: str) -> tuple[Any, ...]:
+    """Every field that is a flag, as an option with its values; for completion only. `section`: as in field_flags."""
+    from nlpctl.cli.completion import offered
+
+    kinds = {truth: _shown("--flag", bool if truth else str, None, "") for truth in (True, False)}
+    options = []
+    for name, key in field_flags(section).items():
+        if key.dotted not in MANAGED and key.dotted not in UNSUPPORTED:
+            option = copy.copy(kinds[key.scalar is bool])  # Typer needs a millisecond to make one, and there are 200
+            option.name, option.opts, option.help = name, [f"--{name}"], key.help
+            option.secondary_opts = []
+            options.append(offered(option, key.choices))
+    return tuple(options)
 
 
 def _shown(flag: str, kind: type, metavar: str | None, help: str) -> Any:

@@ -13,6 +13,7 @@ from nlpctl.config.located import located
 from nlpctl.config.schema import DataFormat
 from nlpctl.data.kept import keep_of
 from nlpctl.errors import UserError
+from nlpctl.names import counted
 
 FORMATS = get_args(DataFormat)
 
@@ -124,7 +125,7 @@ def predict(
             options = {"batch_size": batch_size, "flush": flush, "resume": resume, "overwrite": overwrite}
             result = run_prediction(recipe, source, output, keep=kept, **options)
     if result.output is not None:
-        console.note(f"{result.rows:,} rows ({result.bad_rows:,} bad) -> {result.output}")
+        console.note(f"{counted(result.rows, 'rows')} ({result.bad_rows:,} bad) -> {result.output}")
     elif result.bad_rows:
         console.warn(f"{result.bad_rows:,} of {result.rows:,} rows were bad; their answers give the reason")
 

@@ -11,6 +11,7 @@ import typer
 from nlpctl import console
 from nlpctl.cli.field_flags import field_flags
 from nlpctl.cli.options import RecipeCommand, load_command_recipe
+from nlpctl.config.checks import Purpose
 from nlpctl.config.copy import copy_recipe
 from nlpctl.config.dump import recipe_values, to_yaml
 from nlpctl.config.json_schema import recipe_json_schema
@@ -89,7 +90,10 @@ def validate(
     recipes: Annotated[list[str], typer.Argument(metavar="RECIPE...", help="Recipe files, runs or model folders.")],
     json: Json = False,
 ) -> None:
-    """Check recipes: list every problem with file and line. Exit code 2 if there is one."""
+    """Check recipes: list every problem with file and line. Exit code 2 if there is one.
+
+    The beginnings of the data files are read, and a column that is not there is told with those that are.
+    """
     problems = {source: _problems(source, ctx) for source in recipes}
     if json:
         console.print_json(
@@ -163,12 +167,20 @@ def _about(key: Key) -> list[str]:
 
 
 def _problems(source: str, ctx: typer.Context) -> tuple[Problem, ...]:
-    """The problems of one source. A run or a model folder need not have its training data any more."""
+    """The problems of one source. What is only applied, such as a run or a model folder, needs no training data."""
+    from nlpctl.runners.validate import column_problems, needs_no_data
+
+    purpose: Purpose = "train"
     try:
-        load_command_recipe(source, ctx, purpose="apply" if os.path.isdir(source) else "train")
+        if os.path.isdir(source) or needs_no_data(load_command_recipe(source, ctx, purpose="apply")):
+            purpose = "apply"
+    except UserError:
+        pass  # told below, with all that a training needs
+    try:
+        recipe = load_command_recipe(source, ctx, purpose=purpose)
     except UserError as error:
         return error.problems
-    return ()
+    return tuple(column_problems(recipe)) if purpose == "train" else ()
 
 
 def _annotated(values: dict[str, Any], recipe: Recipe) -> str:

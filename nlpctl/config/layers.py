@@ -15,7 +15,7 @@ from nlpctl.config.saved_model import config_file, recipe_values, without_config
 from nlpctl.config.schema import Origin
 from nlpctl.errors import UserError
 from nlpctl.layout import LABELS, RECIPE, TASK
-from nlpctl.names import nearest
+from nlpctl.names import nearest, nearest_file
 
 GIVEN = "recipe"  # what messages call a recipe that a program gives as a mapping
 DATA_SUFFIXES = (".tsv", ".csv", ".jsonl", ".txt")  # .json is YAML too
@@ -69,7 +69,7 @@ def _over_parents(tree: TableNode, log: LoadLog, chain: tuple[Path, ...]) -> Tab
             names = " -> ".join(display(file) for file in (*chain, base))
             log.report("extends", parent.origin, f"the files extend each other: {names}", "remove one `extends`")
         elif not base.is_file():
-            near = nearest(base.name, _yaml_files(base.parent))
+            near = nearest_file(base.name, _yaml_files(base.parent))
             hint = f"did you mean {near}?" if near else "paths in `extends` are relative to the file that has them"
             log.report("extends", parent.origin, f"there is no file {display(base)}", hint)
         else:
@@ -103,7 +103,7 @@ def _locate(source: str) -> Path:
     shipped = find_recipe(source) if source else None
     if shipped is not None:
         return shipped.path
-    beside = nearest(path.name, _yaml_files(path.parent))
+    beside = nearest_file(path.name, _yaml_files(path.parent))
     near = path.parent / beside if beside else nearest(source, [recipe.name for recipe in shipped_recipes()])
     raise UserError(
         "no such recipe, run directory or model folder",

@@ -57,7 +57,9 @@ training:
 - **Command line**: every `training` and `compression` key is a flag under its own name
   (`--learning_rate 3e-5`, `--learning-rate=3e-5`; `--fp16`, `--fp16 false`, `--no-fp16`;
   `--report_to visualdl wandb`). `--set data.max_seq_length=256` reaches every other key.
-  `nlpctl recipe flags [PATTERN]` lists the flags. `--device`, `--devices`, `--nproc`, `--threads`,
+  `nlpctl recipe flags [PATTERN]` lists the flags, and `eval "$(nlpctl completion bash)"` lets bash complete them,
+  the keys of `--set`, commands, recipes and runs (`nlpctl completion --help`: zsh, fish).
+  `--device`, `--devices`, `--nproc`, `--threads`,
   `--deterministic`, `--cache_dir` and `--trust-edits` are short for `runtime.*`, `--labels` for `data.labels`.
 - **Types**: a value is read by the type of its key. `5e-5` and `3/4` are numbers where a number is wanted,
   `no` is a text where a text is wanted, and one value will do for a list.

@@ -10,7 +10,7 @@ import numpy as np
 
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.lines import NOT_UTF8
-from nlpctl.data.row import BadRow, Row, RowSource
+from nlpctl.data.row import MISSING, BadRow, Row, RowSource
 from nlpctl.data.task_rows import Example, TaskRows
 from nlpctl.errors import Problem, UserError
 
@@ -68,16 +68,27 @@ class BadRowLog:
             "first": [f"{row.where}: {row.reason}" for row in self.first],
         }
 
+    def _told(self) -> list[tuple[str, str]]:
+        """(reason, place) of the first rows; a key that several of them lack is told once, at the first."""
+        told: dict[tuple[str, str], list[BadRow]] = {}
+        for row in self.first:
+            alike = "" if row.kind.startswith(MISSING) else row.where
+            told.setdefault((row.reason, alike), []).append(row)
+        return [
+            (reason if len(rows) == 1 else f"{reason} (and {len(rows) - 1} more rows like it)", rows[0].where)
+            for (reason, _), rows in told.items()
+        ]
+
     def _stop(self, total: str) -> None:
         hint = "fix them, or go on without them: data.on_bad_row: skip"
-        if all(kind.startswith("missing key") for kind in self.kinds):
+        if all(kind.startswith(MISSING) for kind in self.kinds):
             hint = "name the keys that hold them under data.columns, or go on without these rows: "
             hint += "data.on_bad_row: skip"
         elif set(self.kinds) == {"unknown label"}:
             hint += "; known labels are those of the trained model, of data.labels, or else of the training data"
         elif NOT_UTF8 in self.kinds:
             hint += ". A file in GBK is converted by: iconv -f GB18030 -t UTF-8 FILE"
-        problems = [Problem(row.reason, row.where) for row in self.first]
+        problems = [Problem(reason, where) for reason, where in self._told()]
         raise UserError(problems=[*problems, Problem(total, hint=hint)])
 
 

@@ -14,7 +14,7 @@ from nlpctl.data.readers import file_format, read_rows
 from nlpctl.data.row import BadRow, Row, RowSource, missing_key
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import Problem, UserError
-from nlpctl.names import nearest
+from nlpctl.names import nearest_file
 
 _AS_ALL = SplitFilesSection()
 SPLITS = ("train", "dev", "test")
@@ -89,7 +89,7 @@ def _missing_file(path: Path, where: str) -> Problem | None:
         return None
     if not path.parent.is_dir():
         return Problem(f"{path} does not exist: there is no folder {path.parent}", where, "check the path")
-    guess = nearest(path.name, [entry.name for entry in path.parent.iterdir()])
+    guess = nearest_file(path.name, [entry.name for entry in path.parent.iterdir()])
     hint = "a recipe's paths begin at its file, those of the command line at the current folder"
     hint = f"did you mean {path.parent / guess}?" if guess else hint
     return Problem(f"{path} does not exist", where, hint)

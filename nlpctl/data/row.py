@@ -8,6 +8,8 @@ from typing import Any, NamedTuple, Protocol
 
 from nlpctl.names import did_you_mean, listed
 
+MISSING = "missing key"  # how the reason of a row without a key begins
+
 
 class Row(NamedTuple):
     """One record: `values` maps column or key to what the file holds there.
@@ -69,5 +71,5 @@ def missing_key(values: Mapping[str, Any], required: Sequence[str]) -> str | Non
     """The reason why `values` lacks a required key, or None."""
     for name in required:
         if name not in values:
-            return f"missing key {name!r}: the keys are {listed(values)}{did_you_mean(name, values)}"
+            return f"{MISSING} {name!r}: the keys are {listed(values)}{did_you_mean(name, values)}"
     return None

@@ -10,6 +10,8 @@ import nlpctl
 from nlpctl.report.html import Html, element, joined
 from nlpctl.report.style import STYLE
 
+WIDE = 8  # columns; a table of more may be wider than the text, as far as the window goes
+
 
 class Number(str):
     """A formatted number for a table, shown as it is."""
@@ -81,7 +83,8 @@ def table(columns: Sequence[str], rows: Sequence[Sequence[Any]], caption: str = 
         for row in rows
     ]
     told = element("caption", caption) if caption else ""
-    return element("div", element("table", told, element("thead", head), element("tbody", *body)), class_="scroll")
+    frame = "scroll wide" if len(columns) > WIDE else "scroll"
+    return element("div", element("table", told, element("thead", head), element("tbody", *body)), class_=frame)
 
 
 def code(text: str) -> Html:

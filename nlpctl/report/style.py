@@ -6,14 +6,19 @@ COLOURS = 8
 _DAY = ("#2f6fb7", "#e08214", "#3a923a", "#b03060", "#7a5cb0", "#8c6d46", "#1f9aa8", "#777777")
 _NIGHT = ("#6ca6e8", "#f0a24a", "#6cc46c", "#e07a9c", "#b09ae0", "#c0a27a", "#5cc8d4", "#aaaaaa")
 
+# Chinese of the system, whatever it is: a font that is missing is skipped, character by character.
+_CHINESE = (
+    '"Noto Sans CJK SC","Noto Sans SC","Source Han Sans SC","PingFang SC","Hiragino Sans GB","Microsoft YaHei",\n'
+    '"WenQuanYi Micro Hei","WenQuanYi Zen Hei","Droid Sans Fallback"'
+)
+
 _BASE = """
 :root{--back:#fff;--text:#1c2126;--faint:#5d6873;--line:#dde2e7;--panel:#f5f7f9;--warn:#fff6e0;--warnline:#e0a100;%s}
 @media (prefers-color-scheme:dark){:root{--back:#15191d;--text:#e3e7ea;--faint:#9aa6b1;--line:#333b43;--panel:#1e2429;
 --warn:#332a12;--warnline:#c79522;%s}}
 *{box-sizing:border-box}
 body{margin:0 auto;max-width:1080px;padding:24px 28px 48px;background:var(--back);color:var(--text);
-font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans","Noto Sans CJK SC","PingFang SC",
-"Microsoft YaHei",sans-serif}
+font:15px/1.5 system-ui,-apple-system,"Segoe UI",Roboto,"Noto Sans",%s,sans-serif}
 h1{font-size:25px;margin:0 0 4px;overflow-wrap:anywhere}
 h2{font-size:19px;margin:36px 0 10px;padding-bottom:5px;border-bottom:1px solid var(--line)}
 p{margin:8px 0;max-width:88ch;overflow-wrap:anywhere}
@@ -30,6 +35,11 @@ footer{margin-top:40px;font-size:13px}
 padding:10px 16px 10px 34px}
 .warnings li{margin:3px 0;overflow-wrap:anywhere}
 .scroll{overflow-x:auto;margin:12px 0}
+.wide{width:max-content;min-width:100%%;max-width:calc(100vw - 40px);position:relative;left:50%%;
+transform:translateX(-50%%)}
+.wide table{font-size:13px}
+.wide th,.wide td{padding-right:10px}
+.wide th,.wide th.number,.wide td.short{white-space:normal}
 table{border-collapse:collapse;font-size:14px}
 caption{text-align:left;padding-bottom:4px}
 th,td{padding:4px 14px 4px 0;text-align:left;vertical-align:top;border-bottom:1px solid var(--line);max-width:64ch;
@@ -37,7 +47,7 @@ overflow-wrap:anywhere;unicode-bidi:isolate}
 td.short{white-space:nowrap}
 th{font-weight:600;color:var(--faint);white-space:nowrap}
 td.number,th.number{text-align:right;font-variant-numeric:tabular-nums;white-space:nowrap}
-.place{font:13px/1.6 ui-monospace,"DejaVu Sans Mono",monospace;white-space:nowrap}
+.place{font:13px/1.6 ui-monospace,"DejaVu Sans Mono",%s,monospace;white-space:nowrap}
 table.matrix td,table.matrix thead th{text-align:center;padding:5px 9px;border:1px solid var(--back);min-width:46px;
 font-variant-numeric:tabular-nums}
 table.matrix tbody th{text-align:right;border:0;padding-right:10px;max-width:24ch;white-space:normal}
@@ -47,7 +57,7 @@ h3{font-size:16px;margin:14px 0 4px}
 .marked{font-size:17px;line-height:2;max-width:none}
 .marked span{border-radius:3px;padding:3px 1px}
 pre{background:var(--panel);border-radius:8px;padding:12px 16px;overflow-x:auto;
-font:13px/1.5 ui-monospace,"DejaVu Sans Mono",monospace}
+font:13px/1.5 ui-monospace,"DejaVu Sans Mono",%s,monospace}
 details{margin:12px 0}
 summary{cursor:pointer}
 .row{display:grid;grid-template-columns:repeat(auto-fill,minmax(min(420px,100%%),1fr));gap:12px 28px;align-items:start}
@@ -72,4 +82,4 @@ _CLASSES = "\n".join(
     f".plot .c{i}{{fill:var(--c{i});stroke:none}}.plot path.line.c{i}{{fill:none;stroke:var(--c{i})}}"
     for i in range(COLOURS)
 )
-STYLE = _BASE % (_variables(_DAY), _variables(_NIGHT), _CLASSES)
+STYLE = _BASE % (_variables(_DAY), _variables(_NIGHT), *[_CHINESE] * 3, _CLASSES)

@@ -11,7 +11,7 @@ from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.data.inputs import PredictInput
 from nlpctl.data.row import BadRow
-from nlpctl.errors import UserError
+from nlpctl.errors import Problem, UserError
 from nlpctl.files import write_text_atomic, writing
 from nlpctl.models.find import find_trained_model
 from nlpctl.names import did_you_mean
@@ -21,8 +21,10 @@ from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.process import set_up_process
 
 if TYPE_CHECKING:
-    from nlpctl.inference.explain import Baseline, Explained, Method
+    from nlpctl.inference.explain import Baseline, Explained, Explanation, Method
     from nlpctl.inference.trained import TrainedModel
+
+EXCERPT = 40  # characters of a text in a warning
 
 
 def explain(
@@ -71,7 +73,7 @@ def _explanations(
     collate = task.collator(model.encoder, labelled=False)
     explainer = Explainer(model.predictor.network, tokenizer, method, baseline)
     with sigterm_interrupts():
-        for example in source.rows():
+        for row, example in enumerate(source.rows(), 1):
             if isinstance(example, BadRow):
                 check_bad_row(example, recipe.data.on_bad_row)
                 continue
@@ -82,12 +84,21 @@ def _explanations(
             number = task.labels.names.index(name)
             explanation = explainer.explain(batch, lambda logits, number=number: task.log_odds(logits, number))
             if not explanation.complete:
-                console.warn(
-                    f"the contributions add up to {explanation.contributions.sum():.3f} instead of "
-                    f"{explanation.log_odds - explanation.baseline:.3f}, even with {explanation.steps} steps"
-                )
+                console.warn(_incomplete(row, source.task_rows.answered(example), explanation))
             tokens = tokens_of(batch["input_ids"][0], explanation.contributions, tokenizer, explainer.special)
             yield Explained(source.task_rows.answered(example), answer, name, method, tuple(tokens), explanation)
+
+
+def _incomplete(row: int, given: dict[str, Any], explanation: Explanation) -> str:
+    """What to tell of contributions that do not add up: of which row, by how much, and what to do."""
+    text = " / ".join(str(value) for value in given.values())
+    excerpt = text if len(text) <= EXCERPT else text[: EXCERPT - 3] + "..."
+    message = (
+        f"row {row} ({excerpt}): the contributions add up to {explanation.contributions.sum():.3f} in place of "
+        f"{explanation.log_odds - explanation.baseline:.3f}, even with {explanation.steps} steps"
+    )
+    hint = "read them as an order of the tokens, not as amounts; or take another --baseline, or --method occlusion"
+    return str(Problem(message, hint=hint))
 
 
 def _label_of(answer: dict[str, Any]) -> str:

@@ -77,8 +77,14 @@ class RunRecord:
 
     @property
     def step(self) -> int:
-        """The last step of any event."""
-        return max((event["step"] for event in self.events), default=0)
+        """The last step of any event; of a finished run the last step, which need not have been logged."""
+        logged = max((event["step"] for event in self.events), default=0)
+        may_end_early = self.recipe.early_stopping.patience is not None or self.recipe.training.callbacks
+        if self.state != "finished" or may_end_early:
+            return logged  # early stopping follows an evaluation, which is an event
+        steps = self.manifest.get("steps")
+        total = steps.get("total") if isinstance(steps, Mapping) else None
+        return max(logged, total) if isinstance(total, int) else logged
 
     @property
     def seconds(self) -> float | None:

@@ -19,3 +19,9 @@ def test_figures_are_told_where_the_page_cannot_be_written(tmp_path, monkeypatch
     told = capsys.readouterr()
     assert json.loads(told.out)["timed"][0]["speeds"][0]["engine"]["samples_per_second"] == 2
     assert "cannot write here" in told.err
+
+
+def test_the_time_left_is_that_of_the_rounds_to_come():
+    assert bench._progress(0, 5, 20.0) == "warmed up, about 1:40 left"
+    assert bench._progress(4, 5, 100.0) == "round 4 of 5, about 0:20 left"
+    assert bench._progress(5, 5, 120.0) == "round 5 of 5"

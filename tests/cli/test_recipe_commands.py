@@ -99,3 +99,23 @@ def test_flags(nlpctl) -> None:
     assert line.startswith("--pipeline_parallel_degree") and "refused: every process holds the whole network" in line
     ended = nlpctl("recipe", "flags", "learnign_rate")
     assert ended.code == 2 and "--learning_rate" in ended.err
+
+
+def test_validate_reads_the_columns_of_the_files(nlpctl, recipe: Path, tmp_path: Path) -> None:
+    rows = [{"review": f"the {i}th was the best of all", "label": i % 2} for i in range(20)]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    ended = nlpctl("recipe", "validate", recipe, "--set", f"data.train={tmp_path / 'rows.jsonl'}")
+    assert ended.code == 2 and ended.err.count("error:") == 1
+    assert "no column 'text'" in ended.err and "set data.columns.text: review" in ended.err
+
+
+def test_validate_an_encoder_without_data(nlpctl, tmp_path: Path) -> None:
+    path = tmp_path / "encoder.yaml"
+    path.write_text("task: semantic_indexing\nmodel: {name_or_path: ernie-3.0-nano-zh}\n")
+    assert nlpctl("recipe", "validate", path) == (0, f"ok {path}\n", "")
+    path.write_text("task: sequence_classification\nmodel: {name_or_path: ernie-3.0-nano-zh}\n")
+    ended = nlpctl("recipe", "validate", path)
+    assert ended.code == 2 and "nothing to train from" in ended.err
+    path.write_text("task: semantic_indexing\nmodel: {name_or_path: a, colour: b}\ntraining: {sede: 1}\n")
+    ended = nlpctl("recipe", "validate", path)
+    assert "model.colour" in ended.err and "training.sede" in ended.err and "nothing to train from" in ended.err

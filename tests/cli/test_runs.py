@@ -131,3 +131,17 @@ def test_needs_neither_paddle_nor_numpy(run_nlpctl, made):
     (run.path / "numpy.py").write_text("raise ImportError('not wanted')\n")
     ended = run_nlpctl("runs", "show", run.path, env={"PYTHONPATH": f"{run.path}{os.pathsep}{ROOT}"})
     assert ended.returncode == 0, ended.stderr
+
+
+def test_a_finished_run_has_all_its_steps(nlpctl, made, tmp_path):
+    """The last log may be of an earlier step; early stopping ends at an evaluation, which is an event."""
+    strategies = ("training.evaluation_strategy=epoch", "training.save_strategy=epoch")
+    stopping = ("early_stopping.patience=2", "training.load_best_model_at_end=true", *strategies)
+    stopping += (f"data.dev={tmp_path / 'train.tsv'}",)
+    for name, settings in (("whole", ()), ("stopped", stopping), ("unfinished", ())):
+        run = made(name, *settings, dev=None if name == "unfinished" else 0.5)
+        manifest = json.loads(run.manifest_file.read_text())
+        run.manifest_file.write_text(json.dumps({**manifest, "steps": {"total": 14}}))
+    listed = json.loads(nlpctl("runs", "ls", tmp_path / "outputs", "--sort", "name", "--json").out)
+    steps = {Path(each["run"]).name: each["step"] for each in listed}
+    assert steps == {"stopped": 8, "unfinished": 8, "whole": 14}

@@ -168,3 +168,14 @@ def test_two_labels_needed(tmp_path: Path):
         else:
             with pytest.raises(UserError, match="all 2 training rows have the label 'pos'"):
                 rows.check_training(examples, LABELS, "train.tsv")
+
+
+def test_a_key_that_every_row_lacks_is_told_once():
+    log = BadRowLog("error")
+    rows = [*bad(9, "missing key 'text': the keys are 'review'"), BadRow("f.tsv", 20, "blank text")]
+    with pytest.raises(UserError) as caught:
+        for row in rows:
+            log.add(row)
+    first, second, third = caught.value.problems
+    assert (first.where, first.message) == ("f.tsv:2", f"{rows[0].reason} (and 8 more rows like it)")
+    assert second.where == "f.tsv:20" and "stopped at the tenth" in third.message

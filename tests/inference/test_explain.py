@@ -13,8 +13,9 @@ from paddlenlp import transformers
 
 from nlpctl.data.units import UnitSettings, UnitTokenizer
 from nlpctl.errors import UserError
-from nlpctl.inference.explain import TOLERANCE, Explainer
+from nlpctl.inference.explain import TOLERANCE, Explainer, Explanation
 from nlpctl.models.networks import bag_of_embeddings, bilstm, textcnn
+from nlpctl.runners.explain import _incomplete
 from nlpctl.tasks.base import as_tuple
 
 SIZES = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 16}
@@ -166,3 +167,12 @@ def test_a_text_without_tokens():
     for method in ("integrated_gradients", "occlusion"):
         found = Explainer(network, tokenizer, method).explain(row("Bert", ""), log_odds)
         assert not found.contributions.any() and found.complete
+
+
+def test_what_does_not_add_up_is_told_with_its_row_and_a_remedy():
+    found = Explanation(np.array([1.0, 0.883]), 1.083, -0.5, 1024)
+    assert not found.complete
+    told = _incomplete(3, {"text": "the food was cold " * 9, "other": "b"}, found)
+    assert told.startswith("row 3 (the food was cold the food was cold t...): the contributions add up to 1.883 in")
+    assert "in place of 1.583" in told
+    assert "1024 steps" in told and "--method occlusion" in told and told.count("\n") == 1

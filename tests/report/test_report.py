@@ -176,3 +176,13 @@ def test_dots_stand_where_their_values_are() -> None:
     level = float(re.search(r'<line [^>]*y1="([\d.]+)"[^>]*class="mark"', plot)[1])
     assert level == pytest.approx((middle[1] + fast[1]) / 2, abs=0.1)
     assert circles(scatter({"a": [Dot(float("inf"), 1, "x")]}, "x", "y")) == []
+
+
+def test_a_table_of_many_columns_may_be_wider_than_the_text() -> None:
+    assert 'class="scroll"' in table(["a"] * 8, [["b"] * 8]) and 'class="scroll wide"' in table(["a"] * 9, [["b"] * 9])
+
+
+def test_chinese_has_a_font_on_every_system() -> None:
+    text = full_page()
+    for family in ("Noto Sans CJK SC", "PingFang SC", "Microsoft YaHei", "WenQuanYi Zen Hei"):
+        assert text.count(f'"{family}"') == 3  # text, places, recipes
