@@ -134,6 +134,9 @@ def _read(folder: Path) -> tuple[ExportManifest, dict[str, str]]:
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         message = f"is incomplete or damaged ({type(error).__name__}: {error})"
         raise UserError(message, where=str(file), hint=_AGAIN) from None
+    elsewhere = [name for name in sums if Path(name).is_absolute() or ".." in Path(name).parts]
+    if elsewhere:
+        raise UserError(f"names {elsewhere[0]}, which is not in the export", where=str(file), hint=_AGAIN)
     # A file without a checksum could be exchanged unnoticed.
     unlisted = [name for graph in manifest.graphs for name in graph.files if name not in sums]
     if unlisted:
