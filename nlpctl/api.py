@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
 
     from nlpctl.config.schema import Recipe
+    from nlpctl.data.kept import Keep, KeptRows
     from nlpctl.data.task_rows import TaskRows
     from nlpctl.inference.trained import TrainedModel
 
@@ -26,6 +27,7 @@ __all__ = ["Answer", "Model", "Row", "Run", "RunFailed", "UserError", "load", "t
 
 Answer = dict[str, Any]  # one line of `nlpctl predict`: the input and the prediction
 Row = str | Mapping[str, Any]  # a text, or a dict with the columns of the task
+Kept = str | Sequence[str] | None  # "all", "none", or keys of a row
 _SKIP = 'fix it; or answer bad rows by {"error": ...}: load(..., set={"data.on_bad_row": "skip"})'
 
 
@@ -154,33 +156,39 @@ class Model:
         return self._trained.predictor.precision
 
     @overload
-    def predict(self, texts: Row) -> Answer: ...
+    def predict(self, texts: Row, *, keep: Kept = None) -> Answer: ...
     @overload
-    def predict(self, texts: Iterator[Row]) -> Iterator[Answer]: ...
+    def predict(self, texts: Iterator[Row], *, keep: Kept = None) -> Iterator[Answer]: ...
     @overload
-    def predict(self, texts: list[Any] | tuple[Any, ...]) -> list[Answer]: ...
+    def predict(self, texts: list[Any] | tuple[Any, ...], *, keep: Kept = None) -> list[Answer]: ...
     @overload
-    def predict(self, texts: Any) -> Any: ...
-    def predict(self, texts: Any) -> Any:
+    def predict(self, texts: Any, *, keep: Kept = None) -> Any: ...
+    def predict(self, texts: Any, *, keep: Kept = None) -> Any:
         """The predictions, as `nlpctl predict` prints them, in the form of `texts`.
 
         A text or a dict (a row with the columns of the task) gives an answer; a list of them gives a list; a pandas
         DataFrame or Series gives a DataFrame with the same index. An iterator gives an iterator in constant memory,
         whose own thread reads some thousand rows ahead.
 
+        `keep`: the keys of a row that its answer repeats: "all", "none", or a list. By default all of a dict, as of a
+        line of jsonl, and none of a DataFrame, whose index the answers have.
+
         Raises UserError for a bad row and names its position: texts[3]. For a list this happens before anything is
         computed; an iterator first gives the answers before the bad row. With data.on_bad_row: skip the answer to a
         bad row is {"error": ...}.
         """
+        from nlpctl.data.kept import KEEP_ALL, KEEP_NONE, keep_of
+
+        kept = (KEEP_NONE if _is_frame(texts) else KEEP_ALL) if keep is None else keep_of(keep)
         if isinstance(texts, str | Mapping):
-            return self._answers([texts])[0]
+            return self._answers([texts], kept)[0]
         if isinstance(texts, Iterator):
-            return self._stream(self._read(texts))
+            return self._stream(self._read_kept(texts, kept))
         if _is_frame(texts):
             import pandas as pd
 
-            return pd.DataFrame(self._answers(_values(texts)), index=texts.index)
-        return self._answers(_values(texts))
+            return pd.DataFrame(self._answers(_values(texts), kept), index=texts.index)
+        return self._answers(_values(texts), kept)
 
     def evaluate(self, data: Any = None, split: str = "dev") -> dict[str, Any]:
         """The scores on labelled data, as metrics.json has them for a split.
@@ -223,7 +231,7 @@ class Model:
         with located(self._recipe):
             require_vectors(self._recipe)
         alone = isinstance(texts, str | Mapping)
-        read = windows(self._read([texts] if alone else _values(texts), strict=True), self._batch_size * WINDOW_BATCHES)
+        read = windows(self._read([texts] if alone else _values(texts)), self._batch_size * WINDOW_BATCHES)
         with closing(self._pipeline.stream(read, self._batch_size, lambda _, found: found)) as parts:
             vectors = [vector for part in parts for ((vector,),) in part]
         if not vectors:
@@ -237,55 +245,71 @@ class Model:
         file = os.path.abspath(os.path.expanduser(path))
         return task_rows(self.task, dataclasses.replace(self._recipe.data, test=(file,), dataset=None))
 
-    def _read(self, values: Iterable[Any], *, strict: bool = False) -> Generator[Any, None, None]:
-        """Examples and bad rows. UserError at a bad row if `strict`."""
+    def _read(self, values: Iterable[Any]) -> Generator[Any, None, None]:
+        """Examples. UserError at a bad row."""
+        from nlpctl.data.kept import KEEP_NONE
+        from nlpctl.data.row import BadRow
+
+        for example, _ in self._read_kept(values, KEEP_NONE):
+            if isinstance(example, BadRow):
+                raise UserError(example.reason, example.where, "fix it")
+            yield example
+
+    def _read_kept(self, values: Iterable[Any], keep: Keep) -> Generator[tuple[Any, Answer], None, None]:
+        """Examples and bad rows, each with what its answer repeats."""
         from nlpctl.data.examples import ExampleReader
         from nlpctl.data.given_rows import GivenRows
         from nlpctl.data.row import BadRow
 
-        reader = ExampleReader(self._rows, None)
+        reader, checked = ExampleReader(self._rows, None), False
         for row in GivenRows(self._rows, values, "texts", labelled=False):
+            if not (checked or isinstance(row, BadRow)):
+                keep.check(row.values, f"{row.source}{row.line}")
+                checked = True
             example = reader.read(row)
-            if strict and isinstance(example, BadRow):
-                raise UserError(example.reason, example.where, "fix it")
-            yield example
+            yield example, {} if isinstance(row, BadRow) else keep.of(self._rows, row.values, example)
 
-    def _answers(self, values: Iterable[Any]) -> list[Answer]:
+    def _answers(self, values: Iterable[Any], keep: Keep) -> list[Answer]:
         """The answers to a complete list of rows. UserError lists the bad ones, before anything is computed."""
         from nlpctl.data.examples import SHOWN
+        from nlpctl.data.kept import KeptRows
         from nlpctl.data.row import BadRow
 
-        read = list(self._read(values))
+        pairs = list(self._read_kept(values, keep))
+        read = KeptRows(pairs)
         bad = [row for row in read if isinstance(row, BadRow)]
         if bad and not self._skips:
             problems = [Problem(row.reason, row.where) for row in bad[:SHOWN]]
             total = Problem(f"{len(bad)} of {len(read)} rows are bad", hint=_SKIP)
             raise UserError(problems=[*problems, total])
         if len(read) > self._batch_size:
-            return list(self._stream(read))
+            return list(self._stream(pairs))
         answers, _ = self._finished(read, self._pipeline.predictions(_good(read), self._batch_size))  # no reader thread
         return answers
 
-    def _stream(self, read: Iterable[Any]) -> Iterator[Answer]:
+    def _stream(self, read: Iterable[tuple[Any, Answer]]) -> Iterator[Answer]:
         """The answer to each example and bad row, in the windows and batches of `nlpctl predict`."""
+        from nlpctl.data.kept import KeptRows
         from nlpctl.inference.pipeline import windows
         from nlpctl.runners.predict import WINDOW_BATCHES
 
-        cut = windows(read, self._batch_size * WINDOW_BATCHES)
+        cut = map(KeptRows, windows(read, self._batch_size * WINDOW_BATCHES))
         with closing(self._pipeline.stream(cut, self._batch_size, self._finished)) as parts:
             for answers, error in parts:
                 yield from answers
                 if error is not None:
                     raise error
 
-    def _finished(self, read: list[Any], predictions: list[list[Any]]) -> tuple[list[Answer], UserError | None]:
+    def _finished(self, read: KeptRows, predictions: list[list[Any]]) -> tuple[list[Answer], UserError | None]:
         """The answers to the rows of a window; up to the first bad row if a bad row is an error."""
+        from nlpctl.data.kept import with_kept
         from nlpctl.data.row import BadRow
         from nlpctl.runners.predict import answers
 
         end = next((place for place, row in enumerate(read) if isinstance(row, BadRow) and not self._skips), len(read))
         error = None if end == len(read) else UserError(read[end].reason, read[end].where, _SKIP)
-        return answers(self._rows, self._trained.task, read[:end], predictions[:end]), error
+        found = answers(self._rows, self._trained.task, read[:end], predictions[:end])
+        return [with_kept(answer, kept) for answer, kept in zip(found, read.kept[:end], strict=True)], error
 
     @property
     def _skips(self) -> bool:

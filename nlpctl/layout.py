@@ -42,3 +42,19 @@ def checkpoints_in(checkpoints: Path) -> list[Path]:
     """The checkpoints, oldest first. A checkpoint is complete or absent; other names are ignored."""
     found = [path for path in checkpoints.glob(f"{_CHECKPOINT}*") if path.is_dir()]
     return sorted((path for path in found if path.name.removeprefix(_CHECKPOINT).isdecimal()), key=checkpoint_step)
+
+
+def runs_around(folder: Path) -> list[Path]:
+    """The run directories that `folder` is or lies in, real paths, innermost first."""
+    folder = folder.resolve()
+    return [place for place in (folder, *folder.parents) if is_run(place)]
+
+
+def is_run(folder: Path) -> bool:
+    """Whether `folder` is a run directory, finished or not. A manifest.json alone may be of another program."""
+    return (folder / MANIFEST).is_file() and any((folder / name).exists() for name in (RECIPE, MODEL, CHECKPOINTS))
+
+
+def whole_folder(folder: Path) -> Path:
+    """The outermost run directory that `folder`, a model, checkpoint, export or run, belongs to; else itself."""
+    return [folder.resolve(), *runs_around(folder)][-1]

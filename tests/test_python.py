@@ -96,6 +96,13 @@ def test_every_kind_of_input_gives_its_kind_of_answer(model, texts):
     assert list(answered.index) == list("abcde") and list(answered.columns) == list(one)
     assert answered.to_dict("records") == model.predict(texts[:5])
     assert model.predict(frame["text"]).equals(answered)
+    assert list(model.predict(frame, keep=["more"])["more"]) == list(range(5))
+    labelled = {"text": texts[0], "id": 7, "label": "x"}
+    kept = {**one, "id": 7, "given_label": "x"}
+    assert model.predict(labelled) == model.predict([labelled])[0] == next(model.predict(iter([labelled]))) == kept
+    assert model.predict(labelled, keep="none") == one and model.predict(labelled, keep=["id"]) == {**one, "id": 7}
+    with pytest.raises(nlpctl.UserError, match="there is no 'di' to keep"):
+        model.predict(labelled, keep=["di"])
     assert len(model.predict(frame[:0])) == 0
 
 

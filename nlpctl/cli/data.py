@@ -12,6 +12,7 @@ from nlpctl import console
 from nlpctl.cli.options import RecipeCommand, load_command_recipe
 from nlpctl.config.load import Override
 from nlpctl.config.located import located
+from nlpctl.config.positions import display
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
 
@@ -147,6 +148,7 @@ def split(
         str | None, typer.Option("--group-by", metavar="COLUMN", help="Rows with the same value stay together.")
     ] = None,
     near: Annotated[bool, typer.Option("--near", help="Near-duplicate texts stay together.")] = False,
+    write: Annotated[bool, typer.Option("--write", help="Name the new files in the recipe. Comments stay.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")] = False,
     json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
@@ -159,16 +161,23 @@ def split(
 
       nlpctl data split my.yaml -o data
 
+      nlpctl data split my.yaml -o data --write
+
       nlpctl data split my.yaml all.tsv -o data --dev 500 --test 0.2 --seed 7
 
       nlpctl data split my.yaml -o quarter --train 0.25 --dev 0.1 --test 0
     """
     resolved = load_data_recipe(recipe, file, ctx)
+    from nlpctl.config.rewrite import as_yaml, in_recipe, refuse_rewriting, write_files
     from nlpctl.runners.data import split_data
 
     shares = {"dev": dev, "test": test, **({} if train is None else {"train": train})}
     with located(resolved):
+        if write:
+            refuse_rewriting(resolved)
         made = split_data(resolved, output, shares, group_by=group_by, near=near, overwrite=overwrite)
+        if write:
+            write_files(resolved, made.files)
     if json:
         files = {part: str(path) for part, path in made.files.items()}
         console.print_json({"files": files, "rows": made.rows, "labels": made.labels})
@@ -177,9 +186,9 @@ def split(
     rows = [["(rows)", *made.rows.values()]]
     rows += [[name, *(made.labels[part].get(name, 0) for part in made.files)] for name in names]
     console.table("", ["label", *made.files], rows)
-    console.note("in the recipe, under data:")
+    console.note(f"{display(resolved.path)} names the new files" if write else "in the recipe, under data:")
     for part, path in made.files.items():
-        console.note(f"  {part}: {path}")
+        console.note(f"  {part}: {as_yaml(in_recipe(resolved, path))}")
 
 
 @app.command("augment", cls=RecipeCommand, context_settings=SETTINGS)

@@ -11,6 +11,7 @@ from nlpctl import console
 from nlpctl.cli.options import EngineOption, PrecisionOption, engine_overrides, load_command_recipe
 from nlpctl.config.located import located
 from nlpctl.config.schema import DataFormat
+from nlpctl.data.kept import keep_of
 from nlpctl.errors import UserError
 from nlpctl.names import counted
 
@@ -34,6 +35,14 @@ def predict(
             help="text (a sentence per line), tsv, csv, jsonl, json, conll, joined, squad; auto: by the ending.",
         ),
     ] = "auto",
+    keep: Annotated[
+        str | None,
+        typer.Option(
+            "--keep",
+            metavar="KEYS",
+            help="Keys of a row that its answer repeats: id,date; all; none. Default: all in jsonl, else none.",
+        ),
+    ] = None,
     batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Rows per batch.")] = 64,
     flush: Annotated[
         bool,
@@ -67,6 +76,8 @@ def predict(
 
       nlpctl predict outputs/quickstart reviews.txt -o labelled.jsonl
 
+      nlpctl predict outputs/quickstart reviews.tsv --keep id,date
+
       echo 房间很干净 | nlpctl predict outputs/quickstart
 
       nlpctl predict --task lexical_analysis texts.txt
@@ -90,6 +101,9 @@ def predict(
     if flush and (embeddings is not None or layer_outputs):
         hint = "leave out --flush: these files are written when they are complete"
         raise UserError("--flush applies to JSON lines only", where="--flush", hint=hint)
+    kept = None if keep is None else keep_of(keep)
+    if keep is not None and (embeddings is not None or layer_outputs):
+        raise UserError("--keep applies to JSON lines only", where="--keep", hint="leave it out")
     if resume and output is None:
         raise UserError("standard output cannot be resumed", where="--resume", hint="name the output file: -o FILE")
     recipe = load_command_recipe(model, ctx, engine_overrides(engine, precision), purpose="apply")
@@ -109,7 +123,7 @@ def predict(
                 console.note(f"  {name}  {' x '.join(map(str, shape))}")
         else:
             options = {"batch_size": batch_size, "flush": flush, "resume": resume, "overwrite": overwrite}
-            result = run_prediction(recipe, source, output, **options)
+            result = run_prediction(recipe, source, output, keep=kept, **options)
     if result.output is not None:
         console.note(f"{counted(result.rows, 'rows')} ({result.bad_rows:,} bad) -> {result.output}")
     elif result.bad_rows:

@@ -18,12 +18,14 @@ from nlpctl.config.keys import find_key
 from nlpctl.config.layers import read_source, tree_of_values
 from nlpctl.config.load_log import LoadLog
 from nlpctl.config.managed import MANAGED
+from nlpctl.config.own_code import refuse_code_of
 from nlpctl.config.paths import absolute, resolve_paths
 from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode, merge, parse_yaml
 from nlpctl.config.schema import DataSection, ModelSection, Origin, Recipe
 from nlpctl.config.settled import as_trained
 from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.errors import UserError
+from nlpctl.layout import is_run
 from nlpctl.names import nearest
 
 
@@ -45,13 +47,16 @@ def load_recipe(
     `purpose` "train" also wants a model, data to train from, and the data files to exist; "apply"
     (evaluate, predict, show) accepts a run whose training files are gone.
 
-    Raises UserError with every problem found.
+    Raises UserError with every problem found, and for code that lies in a folder of a run or model that is opened.
     """
     log = LoadLog()
     tree, path = read_source(source, log, task_given=any(each.key == "task" for each in overrides))
     for override in overrides:
         tree = _apply(tree, override, log)
-    return _resolved(tree, path, purpose, log)
+    recipe = _resolved(tree, path, purpose, log)
+    if path is not None and (Path(str(source)).expanduser().is_dir() or is_run(path.parent)):
+        refuse_code_of(path.parent, recipe)
+    return recipe
 
 
 def recipe_of_values(values: Mapping[str, Any]) -> Recipe:

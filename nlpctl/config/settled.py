@@ -1,4 +1,4 @@
-"""What a recipe leaves open and its training settled, for commands that name the recipe and not its run."""
+"""What a recipe leaves open: decided before a training, and read from its run by commands that name the recipe."""
 
 from __future__ import annotations
 
@@ -6,9 +6,18 @@ import dataclasses
 import json
 
 from nlpctl.config.schema import Recipe
+from nlpctl.config.tasks import task_info
+from nlpctl.config.tasks.info import load
 from nlpctl.layout import MODEL, TASK
 
 OPEN = "auto"
+
+
+def settled(recipe: Recipe) -> Recipe:
+    """`recipe` with what only the files of its model decide, for whatever builds the task that it would train."""
+    info = task_info(recipe.task)
+    settle = None if info is None else info.settle
+    return recipe if settle is None else load(settle)(recipe)
 
 
 def as_trained(recipe: Recipe) -> Recipe:

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import importlib.util
 import inspect
 import os
 import sys
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any
 
+from nlpctl.config.own_code import current_directory_first, module_file
 from nlpctl.config.own_parts import Part, named_parts
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import NlpctlError, UserError
@@ -29,7 +28,7 @@ def import_function(name: str, where: str, purpose: str) -> Callable[..., Any]:
     if not (module_name and colon and function_name):
         raise UserError(f"{name!r} does not name a function", where=where, hint="write package.module:function")
     try:
-        with _current_directory_first():
+        with current_directory_first():
             module = importlib.import_module(module_name)
     except Exception as error:
         hint = f"modules are looked for in the current directory ({os.getcwd()}) and among the installed packages"
@@ -119,31 +118,6 @@ def _lines(name: str) -> range:
     except (KeyError, OSError, TypeError):
         return range(0)
     return range(first, first + len(source))
-
-
-def module_file(name: str) -> Path | None:
-    """The file of the module that `package.module:function` names, or None. Only packages around it are run."""
-    try:
-        with _current_directory_first():
-            found = importlib.util.find_spec(name.partition(":")[0])
-    except Exception:  # of a package around it: whoever runs the function tells
-        return None
-    return None if found is None or found.origin is None or not os.path.isfile(found.origin) else Path(found.origin)
-
-
-@contextlib.contextmanager
-def _current_directory_first() -> Iterator[None]:
-    """Inside the context, modules are looked for in the current directory first, new ones included."""
-    here = os.getcwd()
-    # A console script does not put the current directory on sys.path, as `python -m` does.
-    sys.path.insert(0, here)
-    try:
-        # A module written after the interpreter began (by a test, a notebook) is invisible to cached directory
-        # listings.
-        importlib.invalidate_caches()
-        yield
-    finally:
-        sys.path.remove(here)
 
 
 def raised(error: Exception, *callers: str, inside: str | None = None) -> str:

@@ -12,9 +12,10 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from nlpctl.data.examples import BadRowLog, ExampleReader
+from nlpctl.data.kept import KEEP_NONE, Keep
 from nlpctl.data.lines import numbered_lines
 from nlpctl.data.readers import no_rows, parse_rows, plain_rows
-from nlpctl.data.row import BadRow, Row
+from nlpctl.data.row import BadRow, BlankLine, Row
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import UserError
 
@@ -48,15 +49,16 @@ class PredictInput:
         stat = os.stat(self.path)
         return {"input": str(self.path.resolve()), "format": self.format, "size": stat.st_size, "mtime": stat.st_mtime}
 
-    def check(self) -> int:
+    def check(self, *, blank_lines: bool = False) -> int:
         """Read everything once and count the rows, bad ones too.
 
-        UserError if there is none, or lists the bad ones (data.on_bad_row: error).
+        UserError if there is none, or lists the bad ones (data.on_bad_row: error). `blank_lines`: blank lines of plain
+        text are not bad.
         """
         log = BadRowLog(self.task_rows.data.on_bad_row)
         count = 0
         for count, row in enumerate(self.rows(), 1):  # noqa: B007
-            if isinstance(row, BadRow):
+            if isinstance(row, BadRow) and not (blank_lines and isinstance(row, BlankLine)):
                 log.add(row)
         log.finish()
         if not count:
@@ -65,10 +67,25 @@ class PredictInput:
 
     def rows(self, skip: int = 0) -> Iterator[Any]:
         """Examples and bad rows in file order, without the first `skip`; memory holds one row (json: all)."""
-        reader = ExampleReader(self.task_rows, None)
+        for example, _ in self.kept_rows(KEEP_NONE, skip):
+            yield example
+
+    def kept_rows(self, keep: Keep, skip: int = 0) -> Iterator[tuple[Any, dict[str, Any]]]:
+        """`rows`, each with what its answer repeats. UserError if the first one has no such key."""
+        if keep.names and self.format == PLAIN:
+            hint = "leave it out; a file with more columns is read with --format tsv, csv or jsonl"
+            raise UserError("a line of plain text has nothing else to keep", "--keep", hint)
+        reader, checked = ExampleReader(self.task_rows, None), False
         with self._open() as stream:
             for row in islice(self._parsed(stream), skip, None):
-                yield reader.read(row)
+                example = reader.read(row)
+                if isinstance(row, BadRow):
+                    yield example, {}
+                    continue
+                if not checked:
+                    keep.check(row.values, f"{row.source}:{row.line}")
+                    checked = True
+                yield example, keep.of(self.task_rows, row.values, example)
 
     def _open(self) -> BinaryIO:
         if self.path is None:

@@ -13,7 +13,7 @@ from nlpctl.data.conll import conll_rows, joined_rows
 from nlpctl.data.delimited import csv_records, table_rows, tsv_records
 from nlpctl.data.json_rows import json_rows, jsonl_rows
 from nlpctl.data.lines import MAX_DOCUMENT, decode, numbered_lines
-from nlpctl.data.row import BadRow, Row
+from nlpctl.data.row import BadRow, BlankLine, Row
 from nlpctl.data.squad import squad_rows
 from nlpctl.errors import UserError
 
@@ -86,4 +86,7 @@ def plain_rows(lines: Iterable[tuple[int, bytes]], source: str, column: str) -> 
     """A text per line, under the name `column`."""
     for number, raw in lines:
         text, reason = decode(raw)
-        yield Row(source, number, {column: text}) if reason is None else BadRow(source, number, reason)
+        if reason is None and not text.strip():
+            yield BlankLine(source, number, "blank text")
+        else:
+            yield Row(source, number, {column: text}) if reason is None else BadRow(source, number, reason)

@@ -40,6 +40,12 @@ class BadRow(NamedTuple):
         return f"{self.source}{line}" if line.startswith("[") else f"{self.source}:{line}"
 
 
+class BlankLine(BadRow):
+    """A line of plain text without text. `predict` answers it with null; for all else it is a bad row."""
+
+    __slots__ = ()
+
+
 class RowSource(Protocol):
     """Rows of one split; may be iterated again and again, in the same order."""
 

@@ -28,7 +28,7 @@ class PairDraw:
     """Draws the pairs of one row after the other, a function of the seed and of the rows."""
 
     def __init__(self, rows: Sequence[TextExample], pairs: int, seed: int):
-        """`pairs`: how many of each kind a row gets. There are at least two labels."""
+        """`pairs`: how many of each kind a row gets."""
         self._rows = rows
         self._pairs = pairs
         self._random = np.random.default_rng([seed, len(rows)])
@@ -37,10 +37,13 @@ class PairDraw:
             self._of[row.label].append(row)
 
     def __call__(self, row: TextExample) -> list[RowPair]:
-        """`pairs` pairs of `row` with rows of its label, itself only if there is no other, and as many with others."""
+        """`pairs` pairs of `row` with rows of its label, itself only if there is no other, and as many with others, if
+        there are."""
         alike, drawn = self._of[row.label], []
         for _ in range(self._pairs):
-            drawn += [RowPair(row, self._alike(row, alike)), RowPair(row, self._different(row, len(alike)))]
+            drawn.append(RowPair(row, self._alike(row, alike)))
+            if len(alike) < len(self._rows):
+                drawn.append(RowPair(row, self._different(row, len(alike))))
         return drawn
 
     def _alike(self, row: TextExample, alike: Sequence[TextExample]) -> TextExample:

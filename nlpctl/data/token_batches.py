@@ -67,6 +67,11 @@ class TokenBatchSampler(LengthGroupedBatchSampler):
         return len(self._sizes)
 
     @property
+    def dropped(self) -> int:
+        """Rows that drop_last leaves out of an epoch."""
+        return len(self.lengths) - sum(self._sizes)
+
+    @property
     def mean_rows(self) -> float:
         """Rows of a batch of one process, in the mean."""
         return sum(self._sizes) / (len(self._sizes) * self.parts)
@@ -85,9 +90,11 @@ class TokenBatchSampler(LengthGroupedBatchSampler):
         return self._planned[1]
 
     def _batches(self, random: np.random.Generator) -> list[np.ndarray]:
-        order = random.permutation(len(self.lengths))
+        # Without the rows that drop_last drops, others in every epoch. The rest are no longer than those that the sizes
+        # were planned for.
+        order = random.permutation(len(self.lengths))[: sum(self._sizes)]
         order = order[np.argsort(-self._bounds[order], kind="stable")]
-        batches = np.split(order, np.cumsum(self._sizes))[: len(self._sizes)]  # the rest: rows that drop_last drops
+        batches = np.split(order, np.cumsum(self._sizes)[:-1])
         batches = [batches[i] for i in random.permutation(len(batches))]
         # The longest batch goes first, so that out-of-memory shows in the first step and not after hours.
         longest = max(range(len(batches)), key=lambda i: self.lengths[batches[i]].max() * len(batches[i]))

@@ -11,6 +11,8 @@ from nlpctl.graphs.graph_files import FORMATS, ONNX, PREFIX, paddle_files
 from nlpctl.models.export_folder import Graph
 from nlpctl.names import did_you_mean
 
+BY_FORMAT = ("--format onnx", "leave out --format onnx")
+
 
 def check_names(formats: tuple[str, ...], wanted: tuple[str, ...]) -> None:
     """UserError for unknown formats and precisions of an export."""
@@ -35,17 +37,19 @@ class Plan:
     """The requested graphs: names of FORMATS and `export_precisions`.
 
     "int8": every method of a format that suits the network; "int8-dynamic": only that method, which must succeed.
+    `onnx`: for messages, the key or flag that asks for ONNX graphs, and the alternative.
     """
 
     formats: tuple[str, ...]
     precisions: tuple[str, ...]
+    onnx: tuple[str, str] = BY_FORMAT
 
     def check(self) -> None:
         """UserError if a package for making these graphs is missing."""
         if "onnx" in self.formats:
             from nlpctl.graphs.onnx import require_paddle2onnx
 
-            require_paddle2onnx("--format onnx", "leave out --format onnx")
+            require_paddle2onnx(*self.onnx)
 
     def fp32(self) -> tuple[Graph, ...]:
         """The fp32 graphs, from which all others are made."""

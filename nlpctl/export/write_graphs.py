@@ -55,7 +55,7 @@ def write_graphs(
         (ids,) = batch
         write_onnx_gru(network, ids, output_names, folder / ONNX)
     elif "onnx" in plan.formats:
-        write_onnx_graph(prefix, folder / ONNX, network.config.pad_token_id)
+        write_onnx_graph(prefix, folder / ONNX, network.config.pad_token_id, *plan.onnx)
     for strategy in plan.int8():
         try:
             strategy.make_graph(Making(folder, plan.fp32(), folder, calibration))

@@ -27,8 +27,11 @@ def require_paddle2onnx(where: str = "", otherwise: str = "") -> None:
         raise UserError(f"{' and '.join(missing)} not installed", where=where, hint=hint)
 
 
-def write_onnx_graph(prefix: Path, file: Path, pad_id: int) -> None:
-    """Convert PREFIX.pdmodel to `file`. RunFailed if paddle2onnx fails, OSError if `file` cannot be written."""
+def write_onnx_graph(prefix: Path, file: Path, pad_id: int, where: str = "", otherwise: str = "") -> None:
+    """Convert PREFIX.pdmodel to `file`. RunFailed if paddle2onnx fails, OSError if `file` cannot be written.
+
+    `where` and `otherwise` as for `require_paddle2onnx`.
+    """
     done = run_python("-m", _MODULE, str(os.getpid()), str(prefix), str(file), str(OPSET), str(pad_id))
     if done.code == 0:
         return
@@ -37,6 +40,6 @@ def write_onnx_graph(prefix: Path, file: Path, pad_id: int) -> None:
     said = [line.strip() for line in f"{done.output}\n{done.errors}".splitlines() if line.strip()][-SHOWN:]
     raise RunFailed(
         f"paddle2onnx could not convert the graph ({how_ended(done.code)}): " + "\n  ".join(said),
-        where="--format onnx",
-        hint="export Paddle graphs only: --format paddle",
+        where=where,
+        hint=otherwise,
     )

@@ -26,6 +26,7 @@ from nlpctl.runtime.process_state import gc_frozen, short_turns
 from nlpctl.tasks.base import Task
 
 T = TypeVar("T")
+Rows = TypeVar("Rows", bound=list[Any])
 
 AHEAD = 32  # batches prepared ahead of the engine
 WINDOW = 16_384  # examples of a labelled split sorted by length together
@@ -74,7 +75,7 @@ class Pipeline:
         return (step.batch for step in self._prepared(_Window(examples), batch_size))
 
     def stream(
-        self, windows: Iterable[list[Any]], batch_size: int, finish: Callable[[list[Any], Predictions], T]
+        self, windows: Iterable[Rows], batch_size: int, finish: Callable[[Rows, Predictions], T]
     ) -> Generator[T, None, None]:
         """The results of `finish(window, predictions of its good rows)`, in order.
 
@@ -102,7 +103,7 @@ class Pipeline:
                 raise
             yield from behind.results(0)
 
-    def _steps(self, windows: Iterable[list[Any]], batch_size: int) -> Generator[_Step | _Window, None, None]:
+    def _steps(self, windows: Iterable[Sequence[Any]], batch_size: int) -> Generator[_Step | _Window, None, None]:
         """The batches of each window, then the window."""
         for rows in windows:
             window = _Window(rows)

@@ -6,6 +6,8 @@ import dataclasses
 
 from nlpctl import console
 from nlpctl.config.schema import ModelSection, Recipe
+from nlpctl.config.tasks.few_shot_classification import OWN_LOSS
+from nlpctl.errors import UserError
 from nlpctl.models.source import resolve_source, weights_file
 from nlpctl.models.weights import read_weights_file
 
@@ -14,11 +16,17 @@ LANGUAGE_HEADS = ("cls.predictions.", "lm_head.", "generator_predictions.", "gen
 
 
 def settled(recipe: Recipe) -> Recipe:
-    """`recipe` with a method in place of "auto"; says which, and why. UserError: there is no such model."""
+    """`recipe` with a method in place of "auto"; says which, and why.
+
+    UserError: there is no such model, or the recipe asks for what the method does not allow.
+    """
     if recipe.few_shot.method != "auto":
         return recipe
     method, reason = _decision(recipe)
     console.note(f"few_shot.method auto: {method}, since {reason}")
+    if method == "contrastive" and recipe.training.criterion is not None:
+        message, hint = OWN_LOSS
+        raise UserError(message, recipe.where("training.criterion"), hint)
     return dataclasses.replace(recipe, few_shot=dataclasses.replace(recipe.few_shot, method=method))
 
 

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl import console
+from nlpctl.config.own_code import module_file, refuse_code_inside
 from nlpctl.config.own_parts import part_of
-from nlpctl.data.functions import import_part, module_file
+from nlpctl.data.functions import import_part
 from nlpctl.errors import UserError
 from nlpctl.files import sha256_of
-from nlpctl.layout import MANIFEST
 
 KEY = "own_network"  # in config.json: {"class": module:Class, "sha256": of the module's source}
 PART = part_of("model.network")
@@ -36,16 +36,11 @@ def check_named(config: Mapping[str, Any], named: str | None, folder: Path) -> N
         message = f"this network is of a class of its own, {stored}" + (f", not {named}" if named else "")
         hint = f"name it, if you trust its code: --set model.network={stored}"
         raise UserError(message, where=str(folder), hint=hint)
+    refuse_code_inside(folder, PART.key, stored)
     file = module_file(stored)
     if file is None:
         import_part(PART, stored)  # tells what is missing
         return
-    folder = folder.resolve()
-    came_along = [folder, *([folder.parent] if (folder.parent / MANIFEST).is_file() else [])]  # a model, its run
-    if {*came_along} & {*file.resolve().parents}:
-        message = f"{stored} would be imported from {file}, which came with the model"
-        hint = "read it, and copy it to where you work or onto PYTHONPATH if you trust it"
-        raise UserError(message, where=PART.key, hint=hint)
     console.note(f"{PART.key}: {stored} ({file})")
     if value.get("sha256") != sha256_of(file):
         console.warn(f"{PART.key}: {file} changed since the network was trained")

@@ -76,6 +76,11 @@ def no_match(pattern: str, names: Sequence[str], where: str, kind: str) -> UserE
     )
 
 
+def trains(network: Any) -> bool:
+    """Whether gradients train a parameter; otherwise the task fits what is not frozen."""
+    return any(not parameter.stop_gradient for parameter in named(network).values())
+
+
 def count(parameters: Iterable[Any]) -> int:
     """The number of elements of all parameters; a shared parameter counts once."""
     return sum(int(parameter.size) for parameter in {id(each): each for each in parameters}.values())

@@ -227,14 +227,18 @@ def prepare_to_read(recipe: Recipe) -> None:
 
 
 def _is_trained(recipe: Recipe) -> bool:
-    """Whether the recipe has a trained model, whose tokenizer counts. UserError: its files were altered."""
+    """Whether the recipe has a trained model, whose tokenizer counts. UserError: its files were altered.
+
+    The model that training starts from is none, even if it was trained before.
+    """
     try:
-        find_trained_model(recipe)
+        found = find_trained_model(recipe)
     except AlteredFiles:  # another tokenizer's counts would pass for those of the run
         raise
     except UserError:  # not trained yet, or no model of a task: the model that training starts from counts
         return False
-    return True
+    start = recipe.model.name_or_path
+    return start is None or found not in (start, str(resolve_source(start).folder))
 
 
 def _tokenizer_folder(recipe: Recipe) -> Path | None:

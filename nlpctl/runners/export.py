@@ -18,7 +18,7 @@ from nlpctl.data.sample_rows import require_rows, rows_to_calibrate, rows_to_com
 from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.export import layouts
-from nlpctl.export.plan import Plan, check_names
+from nlpctl.export.plan import BY_FORMAT, Plan, check_names
 from nlpctl.files import staged_dir, writing
 from nlpctl.layout import EXPORT, EXPORT_MANIFEST, MODEL, RECIPE
 from nlpctl.models.export_folder import ExportManifest, read_checked_manifest, write_manifest
@@ -40,12 +40,16 @@ ELSEWHERE = "name another folder: -o FOLDER"
 
 @dataclass(frozen=True)
 class Wanted:
-    """What to export: formats, precisions and rows to compare. `data`: a file of rows, default: those of the run."""
+    """What to export: formats, precisions and rows to compare. `data`: a file of rows, default: those of the run.
+
+    `onnx`: as in Plan.
+    """
 
     formats: tuple[str, ...] = ("paddle",)
     precisions: tuple[str, ...] = ("fp32",)
     data: Path | None = None
     rows: int = ROWS
+    onnx: tuple[str, str] = BY_FORMAT
 
     def __post_init__(self) -> None:
         check_names(self.formats, self.precisions)
@@ -205,7 +209,7 @@ def write_export(
     from nlpctl.inference.parity import Parity, batches_of
     from nlpctl.inference.trained import load_network
 
-    plan = Plan(wanted.formats, wanted.precisions)
+    plan = Plan(wanted.formats, wanted.precisions, wanted.onnx)
     plan.check()
     model = load_network(recipe, source)
     task, encoder, tokenizer, network = model.task, model.encoder, model.encoder.tokenizer, model.predictor.network

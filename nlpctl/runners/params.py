@@ -16,7 +16,7 @@ from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe, RuntimeSection
 from nlpctl.errors import UserError
 from nlpctl.files import read_json, staged_dir, staged_file, writing
-from nlpctl.layout import MANIFEST, RECIPE
+from nlpctl.layout import MANIFEST, RECIPE, runs_around
 from nlpctl.models.initial_values import value_for
 from nlpctl.models.parameters import matching, select
 from nlpctl.models.source import HUGGINGFACE_WEIGHTS, PADDLE_WEIGHTS, WEIGHTS, ModelSource, resolve_source, weights_file
@@ -103,7 +103,7 @@ def _listed(
 
 def _of_run(folder: Path, arrays: Mapping[str, np.ndarray]) -> Mapping[str, str]:
     """How the run that `folder`, a model folder or checkpoint, belongs to trained each parameter; else {}."""
-    for place in (folder.parent, folder.parent.parent):
+    for place in runs_around(folder)[:1]:
         facts = _content(place / MANIFEST).get("parameters")
         if isinstance(facts, dict) and (place / RECIPE).is_file():
             names = facts.get("unreached", ())

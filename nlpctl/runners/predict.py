@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, TextIO
 from nlpctl import console, outputs
 from nlpctl.config.schema import Recipe
 from nlpctl.data.inputs import PredictInput, open_input
-from nlpctl.data.row import BadRow
+from nlpctl.data.kept import BAD_ROW, Keep, KeptRows, json_line, keep_by_default, with_kept
+from nlpctl.data.row import BadRow, BlankLine
 from nlpctl.data.task_rows import TaskRows, task_rows
 from nlpctl.errors import UserError
 from nlpctl.files import write_json_atomic, writing
@@ -32,10 +33,7 @@ if TYPE_CHECKING:
     from nlpctl.inference.trained import TrainedModel
     from nlpctl.tasks.base import Task
 
-BAD_ROW = "error"  # the only key of a bad row's answer; a good answer has two keys or more
 WINDOW_BATCHES = 32  # rows sorted by length within a window; also the unit of resuming
-
-_to_json = json.JSONEncoder(ensure_ascii=False).encode
 
 
 @dataclass(frozen=True)
@@ -58,6 +56,7 @@ def predict(
     source: PredictInput,
     output: Path | None,
     *,
+    keep: Keep | None = None,
     batch_size: int = 64,
     flush: bool = False,
     resume: bool = False,
@@ -65,34 +64,39 @@ def predict(
 ) -> PredictResult:
     """Answer every row of `source`; write to `output`, or to stdout when it is None.
 
+    `keep`: the keys of a row that its answer repeats; by default all of those of an object, and none of a table's.
+
     `flush`: answer and write every batch as soon as its rows are read, before reading more. Otherwise many batches
     are read ahead, rows are batched by length, and reading overlaps with computing.
 
     A file is written as OUTPUT.partial and renamed when complete. After an interruption, `resume` keeps the existing
     answers and continues; without it the prediction starts over. A bad row stops the command (data.on_bad_row: error)
-    or its answer is {"error": ...} (skip). A device or a pipe receives the answers as they come.
+    or its answer is {"error": ...} (skip). A blank line of plain text is answered with null. A device or a pipe
+    receives the answers as they come.
     """
     model_source = find_model(recipe)
+    keep = keep_by_default(source.format) if keep is None else keep
     if output is not None:
         refuse_output(output, source, overwrite)
         if resume:
             refuse_stream(output, "an interrupted prediction cannot be resumed in it", "leave out --resume")
     # Check all rows first, so that a bad last line does not fail after an hour. A pipe cannot be read twice.
-    total = source.check() if source.rereadable else None
+    total = source.check(blank_lines=True) if source.rereadable else None
     if output is None or is_stream(output):
         model = open_trained_model(recipe, set_up_process(recipe), model_source, batch_size)
-        return _Answering(recipe, model, source, batch_size, flush).write_through(output, total)
+        return _Answering(recipe, model, source, keep, batch_size, flush).write_through(output, total)
     partial = PartialOutput(output)
     # `identity`: everything that the answers depend on. It is stored with them, and `resume` requires the same. Checked
     # twice, since the engine is known only once the model is open, and all else can be refused before Paddle is
     # imported.
     identity = {**model_fingerprint(model_source), "batch_size": batch_size, "flush": flush}
+    identity |= {"keep": None if keep.names is None else list(keep.names)}
     identity |= {"settings": answer_settings(recipe)}
     if source.rereadable or resume:
         identity |= source.identity()  # refuses to resume from a pipe
     partial.check(identity, resume)
     model = open_trained_model(recipe, set_up_process(recipe), model_source, batch_size)  # before anything is written
-    answering = _Answering(recipe, model, source, batch_size, flush)
+    answering = _Answering(recipe, model, source, keep, batch_size, flush)
     identity |= {"engine": [model.predictor.engine, model.predictor.precision]}  # auto may have taken another one
     partial.check(identity, resume)
     done, bad = partial.begin(identity, resume, answering.window)
@@ -144,6 +148,7 @@ class _Answering:
     recipe: Recipe
     model: TrainedModel
     source: PredictInput
+    keep: Keep
     batch_size: int
     flush: bool
 
@@ -178,24 +183,24 @@ class _Answering:
         from nlpctl.inference.pipeline import answering, windows
 
         pipeline = answering(self.model.task, self.model.encoder, self.model.predictor)
-        read = windows(self.source.rows(skip), self.window)
+        read = map(KeptRows, windows(self.source.kept_rows(self.keep, skip), self.window))
         if not self.flush:
             yield from pipeline.stream(read, self.batch_size, self._answered)
             return
         for rows in read:
             yield self._answered(rows, pipeline.predictions(rows, self.batch_size))
 
-    def _answered(self, rows: list[Any], predictions: list[list[Any]]) -> _Part:
+    def _answered(self, rows: KeptRows, predictions: list[list[Any]]) -> _Part:
         policy, bad, lines = self.recipe.data.on_bad_row, 0, []
         answered = answers(self.source.task_rows, self.model.task, rows, predictions)
-        for row, answer in zip(rows, answered, strict=True):
-            if isinstance(row, BadRow):
+        for row, answer, kept in zip(rows, answered, rows.kept, strict=True):
+            if isinstance(row, BadRow) and not isinstance(row, BlankLine):
                 bad += 1
                 try:
                     check_bad_row(row, policy)
                 except UserError as error:
                     return _Part(_joined(lines), len(rows), bad, error)
-            lines.append(_to_json(answer))
+            lines.append(json_line(with_kept(answer, kept)))
         return _Part(_joined(lines), len(rows), bad, None)
 
 
@@ -209,17 +214,23 @@ def bad_answer(row: BadRow) -> dict[str, Any]:
 
 
 def answers(rows: TaskRows, task: Task, read: Sequence[Any], predictions: list[list[Any]]) -> list[dict[str, Any]]:
-    """The answer to each row, in order; `predictions` belong to the good rows."""
+    """The answer to each row, in order; `predictions` belong to the good rows. That to a blank line is null."""
     good = [row for row in read if not isinstance(row, BadRow)]
     found = iter(task.answers(good, predictions))
-    return [bad_answer(row) if isinstance(row, BadRow) else rows.answered(row) | next(found) for row in read]
+
+    def answer(row: Any) -> dict[str, Any]:
+        if isinstance(row, BlankLine):
+            return {rows.plain_column: "", **dict.fromkeys(task.answer_keys)}
+        return bad_answer(row) if isinstance(row, BadRow) else rows.answered(row) | next(found)
+
+    return [answer(row) for row in read]
 
 
 def _is_bad(line: bytes) -> bool:
     """Whether an answered line is that of a bad row."""
     try:
-        return list(json.loads(line)) == [BAD_ROW]
-    except ValueError:  # the last line was cut off when the process was killed
+        return BAD_ROW in json.loads(line)
+    except (ValueError, TypeError):  # the last line was cut off when the process was killed
         return False
 
 

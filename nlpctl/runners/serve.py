@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,35 +13,53 @@ from nlpctl.data.row import BadRow
 from nlpctl.data.task_rows import task_rows
 from nlpctl.runners.open_model import find_model, open_trained_model
 from nlpctl.runners.predict import answers
-from nlpctl.runtime.interrupt import STOP_SECONDS, sigterm_interrupts
+from nlpctl.runtime.interrupt import STOP_SECONDS
 from nlpctl.runtime.process import ProcessSetup, set_up_process
 from nlpctl.serving.address import bound_socket, url
 from nlpctl.serving.settings import ServeSettings
+from nlpctl.serving.starting import Starting, Stopped, sigterm_stops, sigterm_waits
 
 if TYPE_CHECKING:
     from nlpctl.serving.app import Service
+    from nlpctl.serving.server import Server
 
 
 def serve(recipe: Recipe, settings: ServeSettings) -> None:
     """Answer requests until SIGTERM or Ctrl-C; then finish the accepted requests and return.
+
+    The address is taken first. Until the model is ready every request gets 503; SIGTERM then ends the command.
 
     Raises UserError if the address is not available or there is no trained model; KeyboardInterrupt at the second
     request to stop.
     """
     source = find_model(recipe)
     with bound_socket(settings) as listening:
-        setup = set_up_process(recipe)  # before the SIGTERM handler below is set: Paddle's import would replace it
-        with sigterm_interrupts():
-            service = make_service(recipe, setup, source, settings)
+        try:
+            with sigterm_stops():
+                server = _started(recipe, source, settings, listening)
+                asyncio.run(server.run_on(listening))
+        except Stopped:
+            console.note("stopped while starting")
+            return
+    if server.force_exit:
+        raise KeyboardInterrupt
+    console.note(f"stopped; {server.service.batcher.rows.value():,.0f} rows were answered")
+
+
+def _started(recipe: Recipe, source: str, settings: ServeSettings, listening: socket.socket) -> Server:
+    """The server, with its model loaded; meanwhile requests on the same address get 503."""
+    with Starting(listening, settings) as starting:
+        console.note(f"starting on {url(listening)}; every request gets 503 until the model is ready")
+        starting.stage = "importing Paddle"
+        with sigterm_waits():
+            setup = set_up_process(recipe)
+        starting.stage = "loading the model and choosing its engine"
+        service = make_service(recipe, setup, source, settings)
         from nlpctl.serving.app import make_app
         from nlpctl.serving.server import Server
 
         told = f"serving {recipe.task} on {url(listening)} (Ctrl-C stops)"
-        server = Server(make_app(service), service, STOP_SECONDS, lambda: console.note(told))
-        asyncio.run(server.run_on(listening))
-    if server.force_exit:
-        raise KeyboardInterrupt
-    console.note(f"stopped; {service.batcher.rows.value():,.0f} rows were answered")
+        return Server(make_app(service), service, STOP_SECONDS, lambda: console.note(told))
 
 
 def make_service(recipe: Recipe, setup: ProcessSetup, source: str, settings: ServeSettings) -> Service:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from nlpctl.config.schema import Recipe
+from nlpctl.config.settled import settled
 from nlpctl.console import display_width
 from nlpctl.data.examples import ExampleReader
 from nlpctl.data.inspect.lengths import CountedTokens
@@ -17,9 +19,11 @@ from nlpctl.data.splits import resolve_labels
 from nlpctl.data.task_rows import TaskRows, task_rows
 from nlpctl.errors import UserError
 from nlpctl.runners.data import prepare_to_read, token_counter
+from nlpctl.runtime.launch import processes_wanted
 
 if TYPE_CHECKING:
     from nlpctl.data.collate import Collator
+    from nlpctl.data.text_encoder import TextEncoder
     from nlpctl.tasks.base import Task
 
 SAMPLE = 2000  # rows that the batches are made of
@@ -34,6 +38,7 @@ def show_rows(recipe: Recipe, split: str | None, count: int) -> dict[str, Any]:
     are told by name; a list of them has one per token. UserError: the tokenizer is not on this machine, or no row is
     good.
     """
+    recipe = settled(recipe)
     rows = task_rows(recipe.task, recipe.data)
     name = split or next((each for each in SPLITS if has_split(recipe.data, each)), "train")
     if recipe.data.dataset is not None:  # may import Paddle
@@ -61,7 +66,7 @@ def show_rows(recipe: Recipe, split: str | None, count: int) -> dict[str, Any]:
         }
         for where, example in examples[:count]
     ]
-    batch = _batch(recipe, task, collate, [example for _, example in examples])
+    batch = _batch(recipe, task, counter.encoder, name, [example for _, example in examples])
     return {"tokenizer": counter.description, "split": name, "rows": shown, "batch": batch}
 
 
@@ -111,37 +116,43 @@ def _told(task: Task, name: str, value: Any, tokens: Sequence[str]) -> Any:
     return [label for label, chosen in zip(names, numbers, strict=True) if chosen]
 
 
-def _batch(recipe: Recipe, task: Task, collate: Collator, examples: Sequence[Any]) -> dict[str, Any]:
-    """The first training batch that the rows would make, and the padding of all of them."""
-    import functools
-
-    from nlpctl.data.batching import LengthGroupedBatchSampler
+def _batch(recipe: Recipe, task: Task, encoder: TextEncoder, split: str, examples: Sequence[Any]) -> dict[str, Any]:
+    """The first training batch that the rows would make, of the first process, and the padding of all of them."""
     from nlpctl.data.places import FeatureList
-    from nlpctl.data.token_batches import TokenBatchSampler, token_lengths
+    from nlpctl.data.token_batches import token_lengths
+    from nlpctl.training.batches import batch_sampler
+    from nlpctl.training.own_parts import training_collator
 
-    features = FeatureList(examples, functools.partial(task.features, encoder=collate.encoder))
-    lengths = token_lengths(features, task.collator(collate.encoder, labelled=True), task.label_names)
-    data, training = recipe.data, recipe.training
-    if data.batch_tokens is not None:
-        sampler: Any = TokenBatchSampler(lengths, data.batch_tokens, seed=training.seed)
-    else:
-        grouped = data.length_grouped and not data.streaming
-        size = training.per_device_train_batch_size
-        sampler = LengthGroupedBatchSampler(features.lengths(), size, seed=training.seed, grouped=grouped)
+    exact = _are_trained(recipe, split, examples)
+    if not exact:  # there are other rows to fill the last batch
+        recipe = replace(recipe, training=replace(recipe.training, dataloader_drop_last=False))
+    features = FeatureList(examples, task.training_cut(examples, encoder))
+    lengths = token_lengths(features, task.collator(encoder, labelled=True), task.label_names)
+    by_tokens, processes = recipe.data.batch_tokens is not None, processes_wanted(recipe.runtime)
+    sampler = batch_sampler(recipe, lengths if by_tokens else features.lengths(), processes=processes)
     batches = list(sampler)
     padded = sum(len(batch) * int(lengths[batch].max()) for batch in batches)
-    arrays = collate.collate([features[i] for i in batches[0]])
+    used = sum(int(lengths[batch].sum()) for batch in batches)
+    arrays = training_collator(recipe, task, encoder).collate([features[i] for i in batches[0]])
     first = lengths[batches[0]]
     return {
+        "exact": exact,
         "rows": len(first),
         "shape": {name: list(array.shape) for name, array in arrays.items()},
         "tokens": first.tolist(),
         "padding": round(1 - float(first.sum()) / (len(first) * int(first.max())), 4),
-        "padding_id": collate.encoder.pad_id,
+        "padding_id": encoder.pad_id,
         "of_rows": len(examples),
         "batches": len(batches),
-        "padding_of_all": round(1 - float(lengths.sum()) / padded, 4),
+        "padding_of_all": round(1 - used / padded, 4),
     }
+
+
+def _are_trained(recipe: Recipe, split: str, examples: Sequence[Any]) -> bool:
+    """Whether a training sees just these examples, in batches drawn from all of them."""
+    data = recipe.data
+    drawn = data.balance.method is not None or bool(data.balance.counts) or data.streaming
+    return split == "train" and len(examples) < SAMPLE and not drawn
 
 
 # -- for the console --------------------------------------------------------------------------
@@ -215,7 +226,7 @@ def _wrapped(name: str, text: str, width: int) -> Iterator[str]:
 
 
 def _told_batch(batch: Mapping[str, Any], width: int) -> Iterator[str]:
-    yield "the first batch of training"
+    yield "the first batch of training" if batch["exact"] else "a batch of training, as these rows would make it"
     for name, shape in batch["shape"].items():
         yield f"  {name} {shape}"
     yield from _wrapped("tokens", " ".join(map(str, batch["tokens"])), width)

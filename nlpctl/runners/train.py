@@ -20,8 +20,7 @@ from nlpctl.config.checks import refuse_half_precision_on_cpu
 from nlpctl.config.dump import flat, recipe_values
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
-from nlpctl.config.tasks import task_info
-from nlpctl.config.tasks.info import load
+from nlpctl.config.settled import settled
 from nlpctl.data.examples import require_full_batch
 from nlpctl.data.splits import TrainingData, read_training_data
 from nlpctl.data.task_rows import task_rows
@@ -38,6 +37,7 @@ from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.training.begin import begin_run
 from nlpctl.training.continuing import Finished, take_over
 from nlpctl.training.oom import recorded_division
+from nlpctl.training.own_imports import check_imports
 from nlpctl.training.sums import settle_checkpoints
 from nlpctl.training.time_shares import advice, is_sound, rows_of
 from nlpctl.upstream.parameter_names import fresh_parameter_names
@@ -82,7 +82,7 @@ def train(
     weights as an uninterrupted run. In one of several processes, which `launch` started, the result has no scores: the
     parent has them.
     """
-    recipe = settled(recipe)
+    recipe = settled(recipe)  # the run directory holds this one
     run = RunDirectory(recipe.run_dir)
     processes = processes_wanted(recipe.runtime)
     device = _device(recipe, processes)
@@ -103,12 +103,6 @@ def train(
     _report(run)
     _tell_time(recipe, run, device)
     return TrainResult(run, json.loads(run.metrics_file.read_text(encoding="utf-8")))
-
-
-def settled(recipe: Recipe) -> Recipe:
-    """`recipe` with what only the files of its model decide; the run directory holds this one."""
-    settle = task_info(recipe.task).settle
-    return recipe if settle is None else load(settle)(recipe)
 
 
 def _report(run: RunDirectory) -> None:
@@ -192,6 +186,7 @@ def _draw_graph(ready: Ready, run: RunDirectory, trained: Trained) -> None:
 
 
 def _train_in_processes(recipe: Recipe, run: RunDirectory, processes: int, begin: Begin, resume: bool) -> None:
+    check_imports(recipe)
     # The parent must stay without Paddle: a named data set, which imports it, is left to the children.
     begin(None if recipe.data.dataset is not None else _read_data(recipe, processes))
     with run.recorded():

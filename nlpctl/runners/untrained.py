@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nlpctl.config.schema import Recipe
+from nlpctl.config.settled import settled
 from nlpctl.data.splits import read_training_data
 from nlpctl.data.task_rows import task_rows
 from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_libraries
@@ -28,6 +29,7 @@ class UntrainedNetwork:
 
 def ready_to_train(recipe: Recipe) -> Ready:
     """Read the data and build the network of `recipe` in this process. Writes nothing; UserError as for a training."""
+    recipe = settled(recipe)
     setup = prepare_process(recipe.runtime, recipe.training.seed)
     data = read_training_data(task_rows(recipe.task, recipe.data))
     configure_paddle(setup, recipe.training.seed)
@@ -42,12 +44,14 @@ def ready_to_train(recipe: Recipe) -> Ready:
 def untrained_network(recipe: Recipe) -> UntrainedNetwork:
     """The network of `recipe`, and where the gradient of one batch goes."""
     ready = ready_to_train(recipe)
-    from nlpctl.models.parameters import named
+    from nlpctl.models.parameters import named, trains
     from nlpctl.training.guards import unreached
     from nlpctl.training.overfit import one_batch, training_loss
 
     network = ready.model.network
     arrays = {name: parameter.numpy() for name, parameter in named(network).items()}
     network.train()
+    if not trains(network):
+        return UntrainedNetwork(arrays, ())
     training_loss(ready, one_batch(ready)).backward()
     return UntrainedNetwork(arrays, unreached(network))

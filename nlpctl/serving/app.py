@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 import nlpctl
+from nlpctl.data.kept import json_line
 from nlpctl.errors import Problem
 from nlpctl.serving.batcher import Batcher
 from nlpctl.serving.body import JSON_TYPE, BodyReader, Rows, check_headers
@@ -21,7 +21,7 @@ from nlpctl.serving.metrics import CONTENT_TYPE, SECONDS, Counter, Gauge, Histog
 from nlpctl.serving.refused import Refused, failed, full
 from nlpctl.serving.settings import ServeSettings
 
-PATHS = ("/predict", "/health", "/metrics", "/openapi.json")
+PATHS = ("/predict", "/health", "/health/ready", "/metrics", "/openapi.json")
 _LARGE = 64_000  # bytes; a larger body is parsed in a thread, so that the event loop stays free
 _CLIENT_GONE = 499  # for metrics only; never sent
 _REFUSALS = {
@@ -90,8 +90,9 @@ def make_app(service: Service) -> Callable[..., Awaitable[None]]:
         rows = await _read(service, await _body(request, service))
         answers = await _while_connected(request, service.batcher.submit(rows.rows))
         service.seconds.observe(time.monotonic() - started)
-        return _json(200, answers if rows.listed else answers[0])
+        return _json(200, rows.told(answers))
 
+    @app.get("/health/ready")
     @app.get("/health")
     async def health() -> Response:
         """200 while requests are accepted; 503 while the service stops, or if it is broken."""
@@ -210,8 +211,7 @@ async def _left(request: Request) -> None:
 
 
 def _json(status: int, content: Any, headers: Mapping[str, str] | None = None) -> Response:
-    text = json.dumps(content, ensure_ascii=False)
-    return Response(text, status, dict(headers or {}), JSON_TYPE)
+    return Response(json_line(content), status, dict(headers or {}), JSON_TYPE)
 
 
 # -- description of POST /predict in /openapi.json -------------------------------------------------

@@ -9,6 +9,7 @@ from typing import Any
 
 from nlpctl.data.examples import ExampleReader
 from nlpctl.data.json_rows import json_reason, json_type, object_row
+from nlpctl.data.kept import KEEP_ALL, KeptRows, with_kept
 from nlpctl.data.row import BadRow
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import Problem
@@ -23,14 +24,20 @@ _KEYS = 100  # most keys per row, since messages search them for similar names
 class Rows:
     """The rows of a request: examples, and BadRows if these are answered too. `listed`: the body is a list."""
 
-    rows: Sequence[Any]
+    rows: KeptRows
     listed: bool
+
+    def told(self, answers: Sequence[dict[str, Any]]) -> Any:
+        """The content of the response: `answers` to the rows, each with the other keys of its row."""
+        told = [with_kept(answer, kept) for answer, kept in zip(answers, self.rows.kept, strict=True)]
+        return told if self.listed else told[0]
 
 
 class BodyReader:
     """Reads bodies: one row as an object, or several as a list of objects, with the keys of a line of jsonl."""
 
     def __init__(self, task_rows: TaskRows, max_rows: int):
+        self._task_rows = task_rows
         self._required = task_rows.required(labelled=False)
         self._skip = task_rows.data.on_bad_row == "skip"
         self._reader = ExampleReader(task_rows, None)
@@ -51,18 +58,21 @@ class BodyReader:
             raise Refused(413, Problem(message, SOURCE, "send them in several requests"))
         return Rows(self._examples([(f"$[{index}]", row) for index, row in enumerate(value)]), listed=True)
 
-    def _examples(self, values: Sequence[tuple[str, Any]]) -> list[Any]:
-        read = [self._example(place, value) for place, value in values]
+    def _examples(self, values: Sequence[tuple[str, Any]]) -> KeptRows:
+        read = KeptRows([self._example(place, value) for place, value in values])
         bad = [row for row in read if isinstance(row, BadRow)]
         if bad and not (self._skip and len(bad) < len(read)):
             more = f"; {len(bad)} of {len(read)} rows are bad" if len(bad) > SHOWN else ""
             raise unusable([Problem(row.reason + more, row.where) for row in bad])
         return read
 
-    def _example(self, place: str, value: Any) -> Any:
+    def _example(self, place: str, value: Any) -> tuple[Any, dict[str, Any]]:
+        """A row, and what its answer repeats: as for a line of jsonl, every other key."""
         if isinstance(value, dict) and len(value) > _KEYS:
-            return BadRow(SOURCE, place, f"too many keys: {len(value)}; the limit is {_KEYS}")
-        return self._reader.read(object_row(SOURCE, place, value, self._required))
+            return BadRow(SOURCE, place, f"too many keys: {len(value)}; the limit is {_KEYS}"), {}
+        row = object_row(SOURCE, place, value, self._required)
+        example = self._reader.read(row)
+        return example, {} if isinstance(row, BadRow) else KEEP_ALL.of(self._task_rows, row.values, example)
 
 
 def parse(body: bytes) -> Any:

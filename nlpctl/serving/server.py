@@ -73,7 +73,7 @@ class Server(uvicorn.Server):
         )
         super().__init__(config)
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # do not log malformed requests
-        self._service, self._listens = service, listens
+        self.service, self._listens = service, listens
         self._stopping: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listening: socket.socket | None = None
@@ -84,15 +84,15 @@ class Server(uvicorn.Server):
         self._loop, self._listening = asyncio.get_running_loop(), listening
         self._loop.set_exception_handler(self._unhandled)
         allow_many_connections()
-        self._service.batcher.start()
+        self.service.batcher.start()
         try:
             await self.serve([listening])
         except OSError as error:
             if self.started:
                 raise
-            raise cannot_listen(error, self._service.settings) from None
+            raise cannot_listen(error, self.service.settings) from None
         finally:
-            await self._service.batcher.close()
+            await self.service.batcher.close()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets=sockets)
@@ -105,20 +105,20 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """The signal handler (runs in the main thread, between any two instructions)."""
-        if self._service.stopping or self._loop is None:
+        if self.service.stopping or self._loop is None:
             self.force_exit = self.should_exit = True
         else:
-            self._service.stopping = True
+            self.service.stopping = True
             self._loop.call_soon_threadsafe(self.stop)
 
     def stop(self) -> None:
         """Start to stop. Call it in the event loop."""
-        self._service.stopping = True
+        self.service.stopping = True
         self._stopping = asyncio.get_running_loop().create_task(self._stop())
 
     async def _stop(self) -> None:
         console.note("finishing accepted requests; Ctrl-C again to stop now")
-        await asyncio.sleep(self._service.settings.drain)
+        await asyncio.sleep(self.service.settings.drain)
         self._end_listening()
         await self._last_calls()
         await asyncio.gather(*self._late)
@@ -136,11 +136,11 @@ class Server(uvicorn.Server):
         """Wait until no more requests arrive: a request sent into a closed connection would be lost."""
         began = self._loop.time()
         while (waited := self._loop.time() - began) < LAST_CALLS:
-            seen = self._service.arrived
+            seen = self.service.arrived
             await asyncio.sleep(QUIET)
             # accepted just before listening ended, with no request yet
             fresh = waited < FRESH and any(each.cycle is None for each in self.server_state.connections)
-            if seen == self._service.arrived and not fresh:
+            if seen == self.service.arrived and not fresh:
                 return
 
 

@@ -43,6 +43,8 @@ class Task(ABC):
     graph_scores: bool = True  # whether an export, which takes what batches without labels hold, can be scored
     shortens: bool = True  # whether the network accepts a single token; False: inputs need a whole template
     output_names: tuple[str, ...] = ("logits",)  # of the network's outputs for batches without labels
+    fitted: tuple[str, ...] = ()  # layers that `complete` sets, so that no gradient trains them
+    answer_keys: tuple[str, ...] = ()  # of what `answer` returns; null where a line holds no text
     independent: bool = False  # whether the labels of a text are decided one by one
     graph_tolerance: float = 1e-4  # most that an fp32 graph's outputs may differ; a share of them where above 1
     int8_agreement: float = 0.9  # least share of rows on which an int8 graph must decide like the network
@@ -125,9 +127,14 @@ class Task(ABC):
         """
         return (example,)
 
+    def training_cut(self, examples: Sequence[Any], encoder: TextEncoder) -> Callable[[Any], Sequence[Any]]:
+        """From one of `examples`, the training examples, to what batches are made of in training with the task's own
+        loss; not called for a stream."""
+        return functools.partial(self.features, encoder=encoder)
+
     def training_features(self, examples: Sequence[Any], encoder: TextEncoder) -> FeatureList:
-        """What batches are made of in training with the task's own loss; not called for a stream."""
-        return FeatureList(examples, functools.partial(self.features, encoder=encoder))
+        """The `training_cut` of all examples."""
+        return FeatureList(examples, self.training_cut(examples, encoder))
 
     @abstractmethod
     def collator(self, encoder: TextEncoder, *, labelled: bool) -> Callable[[Sequence[Any]], Batch]:

@@ -24,9 +24,7 @@ from nlpctl.data.text_encoder import Encoding, TextEncoder
 from nlpctl.data.text_rows import TextExample
 from nlpctl.errors import UserError
 from nlpctl.models.families import Head
-from nlpctl.models.load import LoadedModel
 from nlpctl.models.sentence_classifier import sentence_classifier
-from nlpctl.tasks.base import Texts
 from nlpctl.tasks.sequence_classification import SequenceClassification
 
 _AT_ONCE = 32  # texts per batch when the head is fitted
@@ -35,17 +33,13 @@ _AT_ONCE = 32  # texts per batch when the head is fitted
 class ContrastiveClassification(SequenceClassification):
     """Scores and answers are those of sequence classification. A training feature is a RowPair, any other a row."""
 
+    fitted = ("classifier",)
+
     @staticmethod
     def head(recipe: Recipe) -> Head:
         few_shot = recipe.few_shot
         build = functools.partial(sentence_classifier, pooling=few_shot.pooling, layers=few_shot.layers)
         return Head("Model", adapt=build)
-
-    def build_model(self, texts: Texts | None) -> LoadedModel:
-        model = super().build_model(texts)
-        for parameter in model.network.classifier.parameters():
-            parameter.stop_gradient = True  # `complete` fits it
-        return model
 
     def see_training(self, examples: Sequence[TextExample]) -> None:
         super().see_training(examples)
@@ -54,13 +48,19 @@ class ContrastiveClassification(SequenceClassification):
         if missing:
             message = f"no training row has the label {missing[0]!r}"
             raise UserError(message, self.recipe.where("data.train"), "add rows with it, or remove it from data.labels")
+        if len(self.labels) < 2:
+            hint = "add rows with another label"
+            raise UserError("all training rows have the same label", self.recipe.where("data.train"), hint)
         self.rows = examples
 
     def constant_loss(self, examples: Sequence[TextExample]) -> float | None:
         return None  # of pairs, `loss` compares cosines
 
+    def training_cut(self, examples: Sequence[TextExample], encoder: TextEncoder) -> PairDraw:
+        return PairDraw(examples, self.recipe.few_shot.pairs, self.recipe.training.seed)
+
     def training_features(self, examples: Sequence[TextExample], encoder: TextEncoder) -> FeatureList:
-        found = FeatureList(examples, PairDraw(examples, self.recipe.few_shot.pairs, self.recipe.training.seed))
+        found = super().training_features(examples, encoder)
         console.note(f"{len(examples):,} training rows give {len(found):,} pairs per epoch")
         return found
 

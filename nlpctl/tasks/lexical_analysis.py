@@ -16,6 +16,8 @@ from nlpctl.tasks.token_classification import TokenClassification
 class LexicalAnalysis(TokenClassification):
     """Token classification over characters that answers with words; scored by its words with a tag other than O."""
 
+    answer_keys = ("words",)
+
     def answer(self, example: TaggedExample, predictions: Sequence[np.ndarray]) -> dict[str, Any]:
         """Words in order, with character offsets into the text: text[start:end] is the word.
 

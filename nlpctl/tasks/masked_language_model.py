@@ -52,6 +52,7 @@ class MaskedLanguageModel(Task):
     hides = True
     graph_scores = False  # losses need the targets inside the graph
     output_names = ("probabilities", "word_ids")
+    answer_keys = ("masks",)
     int8_agreement = 0.75  # one word of a whole vocabulary
 
     def __init__(self, recipe: Recipe, labels: LabelSet, thresholds: tuple[float, ...] | None = None):

@@ -32,6 +32,7 @@ class MultiLabelClassification(SequenceClassification):
     """Outputs are logits [batch, labels], one binary decision each; a prediction is one row of them."""
 
     independent = True
+    answer_keys = ("labels", "probabilities")
 
     def _check_labels(self) -> None:
         """Any number of labels is valid, since each is a binary decision."""

@@ -35,6 +35,7 @@ class QuestionAnswering(Task):
 
     label_names = ("start_positions", "end_positions", "places")
     output_names = ("start_logits", "end_logits")
+    answer_keys = ("answer", "start", "end", "score", "n_best")
     int8_agreement = 0.75  # both ends have to be the same
 
     def __init__(self, recipe: Recipe, labels: LabelSet, thresholds: tuple[float, ...] | None = None):

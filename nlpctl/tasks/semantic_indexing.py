@@ -76,6 +76,7 @@ class SemanticIndexing(Task):
 
     label_names = ("positives", "candidates")
     output_names = ("vectors",)
+    answer_keys = ("embedding",)
     int8_agreement = 0.75  # of the nearest texts, several are often almost as near
 
     @staticmethod

@@ -26,6 +26,8 @@ from nlpctl.tasks.thresholds import best_thresholds, chosen_labels
 class SequenceClassification(Task):
     """Outputs are logits [batch, labels]; labels are int64 [batch]; a prediction is one row of logits."""
 
+    answer_keys = ("label", "probabilities")
+
     def __init__(self, recipe: Recipe, labels: LabelSet, thresholds: tuple[float, ...] | None = None):
         super().__init__(recipe, labels, thresholds)
         self.weights: tuple[float, ...] | None = None  # of the labels in the loss

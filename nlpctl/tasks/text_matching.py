@@ -14,6 +14,8 @@ from nlpctl.tasks.sequence_classification import SequenceClassification, softmax
 class TextMatching(SequenceClassification):
     """Sequence classification of pairs; the second of the two labels means a match (data/matching_rows.py)."""
 
+    answer_keys = ("label", "score")
+
     def report(self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]) -> dict[str, Any]:
         """The report of a classifier, with `f1` of the matches and `auc`, the area under the ROC curve.
 

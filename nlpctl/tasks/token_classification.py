@@ -31,6 +31,8 @@ class TokenClassification(Task):
     A prediction is int32 [words], the tags of the words that a window answers for.
     """
 
+    answer_keys = ("entities",)
+
     int8_agreement = 0.75  # all entities of a text have to be the same
 
     def __init__(self, recipe: Recipe, labels: LabelSet, thresholds: tuple[float, ...] | None = None):

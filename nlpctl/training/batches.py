@@ -2,19 +2,58 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import functools
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+import numpy as np
 import paddle
 
+from nlpctl.config.schema import Recipe
 from nlpctl.data.batching import LengthGroupedBatchSampler
 from nlpctl.data.places import FeatureList, Placed, places
 from nlpctl.data.splits import TrainingData
 from nlpctl.data.streaming import StreamingExamples
+from nlpctl.data.text_encoder import TextEncoder
+from nlpctl.data.token_batches import TokenBatchSampler
 from nlpctl.errors import RunFailed
+from nlpctl.tasks.base import Task
+from nlpctl.training.oom import Division
 
 SKIPPED: dict[str, Any] = {}
+Cut = Callable[[Any], Sequence[Any]]
 Read = Callable[[Iterable[Any]], Iterator[Any]]
+
+
+def training_cut(task: Task, data: TrainingData, encoder: TextEncoder) -> Cut:
+    """From an example to what batches of training with the task's own loss are made of."""
+    if data.train is None:
+        return functools.partial(task.features, encoder=encoder)
+    return task.training_cut(data.train, encoder)
+
+
+def batch_sampler(
+    recipe: Recipe, lengths: np.ndarray, division: Division | None = None, *, processes: int = 1, rank: int = 0
+) -> LengthGroupedBatchSampler:
+    """What draws the batches of a training by `recipe`.
+
+    `lengths`: of the features, in tokens where data.batch_tokens limits them, otherwise in bytes. `division`: how
+    updates are cut after a lack of memory; None: as the recipe says. UserError if drop_last leaves nothing.
+    """
+    data, training = recipe.data, recipe.training
+    planned = Division(training.per_device_train_batch_size, training.gradient_accumulation_steps)
+    cut = planned if division is None else division
+    shared: dict[str, Any] = {
+        "accumulation_steps": cut.parts,
+        "num_replicas": processes,
+        "rank": rank,
+        "seed": training.seed,
+        "drop_last": training.dataloader_drop_last,
+    }
+    if data.batch_tokens is None:
+        grouped = data.length_grouped and not data.streaming
+        return LengthGroupedBatchSampler(lengths, cut.batch_size, grouped=grouped, **shared)
+    return TokenBatchSampler(lengths, data.batch_tokens, planned_steps=planned.parts, **shared)
 
 
 class ResumableBatches:

@@ -39,7 +39,7 @@ def begin_run(
     """
     functions = part_sums(recipe)
     if resume:
-        _refuse_changed_functions(run, functions)
+        _refuse_changed_functions(run, functions, "the run began", "train again with --overwrite")
     files = [*(data.files if data else ()), *parameter_files(recipe.model)]
     known = describe_run(command, recipe.training.seed, files, installed_versions())
     known["environment"] = library_environment(recipe.runtime, os.environ)
@@ -47,12 +47,18 @@ def begin_run(
     if origin is not None:
         manifest[FACT] = origin.fact()
         otherwise = "start a new run from its model: model.name_or_path"
+        _refuse_changed_functions(origin.run, functions, "the finished run", otherwise)
         origin.run.refuse_if_different(origin.run.read_manifest(), manifest, otherwise)
     run.begin(manifest, dump_recipe(recipe), resume=resume, overwrite=overwrite)
 
 
-def _refuse_changed_functions(run: RunDirectory, functions: Mapping[str, Mapping[str, str]]) -> None:
-    """UserError if the source of a part of the user's own changed on which the weights depend; others are told."""
+def _refuse_changed_functions(
+    run: RunDirectory, functions: Mapping[str, Mapping[str, str]], since: str, otherwise: str
+) -> None:
+    """UserError if the source of a part of the user's own changed on which the weights depend; others are told.
+
+    `since`: what `run` is, and `otherwise`: what else to do, in words.
+    """
     if not run.manifest_file.is_file():
         return
     began = run.read_manifest().get("functions", {})
@@ -60,9 +66,9 @@ def _refuse_changed_functions(run: RunDirectory, functions: Mapping[str, Mapping
         changed = [name for name, sha in names.items() if began.get(key, {}).get(name, sha) != sha]
         if changed and part_of(key).changes_training:
             raise UserError(
-                f"the source of {', '.join(changed)} changed since the run began",
+                f"the source of {', '.join(changed)} changed since {since}",
                 where=key,
-                hint="restore the file, or train again with --overwrite",
+                hint=f"restore the file, or {otherwise}",
             )
         if changed:
-            console.warn(f"{key}: the source of {', '.join(changed)} changed since the run began")
+            console.warn(f"{key}: the source of {', '.join(changed)} changed since {since}")

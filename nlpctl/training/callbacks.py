@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +67,7 @@ class StepsTold(TrainerCallback):
         """
         self.run, self.examples, self.course = run, examples, course
         self.began_at: int = 0  # the completed steps when the training began here
+        self.own_schedule: Callable[[], bool] = lambda: False  # whether the user's code gave the schedule
         self._told = False
 
     def on_train_begin(self, args, state, control, train_dataloader=None, **kwargs):
@@ -74,8 +75,10 @@ class StepsTold(TrainerCallback):
             return
         self._told, self.began_at = True, state.global_step
         found = step_count(args, state, train_dataloader, self.examples)
+        if self.own_schedule():
+            found = dataclasses.replace(found, warmup=None)
         if self.course is not None:
-            self.course.begin(found.total, found.warmup, found.per_epoch)
+            self.course.begin(found.total, found.warmup or 0, found.per_epoch)
         if state.is_world_process_zero:
             for line in found.describe():
                 console.note(line)
@@ -97,7 +100,7 @@ def step_count(args: TrainingArguments, state: TrainerState, batches: Any, examp
         args.num_train_epochs,
         state.max_steps,
         warmup,
-        *((sampler.batch_tokens, sampler.updates) if isinstance(sampler, TokenBatchSampler) else ()),
+        *((sampler.batch_tokens, sampler.updates, sampler.dropped) if isinstance(sampler, TokenBatchSampler) else ()),
     )
     if args.max_steps > 0 and count.per_epoch:
         count = dataclasses.replace(count, epochs=args.max_steps / count.per_epoch)

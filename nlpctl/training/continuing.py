@@ -25,6 +25,7 @@ from nlpctl.training.sums import damage_of
 
 FACT = "continues"  # in the manifest of the new run
 _OPTIMIZER, _STATE = "optimizer.pdopt", "trainer_state.json"  # PaddleNLP's names
+_NEW = "a new run can start from its model: model.name_or_path"
 
 
 @dataclass(frozen=True)
@@ -60,26 +61,32 @@ def require_finished(run: RunDirectory) -> None:
         state = run.read_manifest()["state"]
         raise UserError(f"the run is {state}", where=str(path), hint=f"finish it first: {run.to_go_on()}")
 
+
 def finished_run(run: RunDirectory, recipe: Recipe) -> Finished:
     """The finished `run`, trained by `recipe`. UserError: it cannot go on."""
     checkpoint = _last_checkpoint(run)
     state = json.loads((checkpoint / _STATE).read_text(encoding="utf-8"))
     _refuse_stopped_early(run, recipe, state)
     best = state.get("best_model_checkpoint") if recipe.training.load_best_model_at_end else None
+    if best is not None and Path(best).name != checkpoint.name:
+        _refuse_damaged(run.checkpoints / Path(best).name)
     return Finished(run, recipe, checkpoint, None if best is None else Path(best).name)
+
+
+def _refuse_damaged(checkpoint: Path) -> None:
+    if damage := damage_of(checkpoint):
+        raise UserError(f"the checkpoint is damaged: {damage}", where=str(checkpoint), hint=_NEW)
 
 
 def _last_checkpoint(run: RunDirectory) -> Path:
     checkpoint = run.last_checkpoint()
-    new = "a new run can start from its model: model.name_or_path"
     if checkpoint is None:
-        hint = f"it was trained with save_strategy: no, or they were deleted; {new}"
+        hint = f"it was trained with save_strategy: no, or they were deleted; {_NEW}"
         raise UserError("the run has no checkpoint, so its optimizer is lost", where=str(run.path), hint=hint)
-    if damage := damage_of(checkpoint):
-        raise UserError(f"the checkpoint is damaged: {damage}", where=str(checkpoint), hint=new)
+    _refuse_damaged(checkpoint)
     if not (checkpoint / _OPTIMIZER).is_file():
         why = "the checkpoint holds no optimizer state (training.ignore_save_lr_and_optim)"
-        raise UserError(why, where=str(checkpoint), hint=new)
+        raise UserError(why, where=str(checkpoint), hint=_NEW)
     return checkpoint
 
 

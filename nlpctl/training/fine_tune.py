@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -30,7 +31,7 @@ from nlpctl.models.changes import describe_changes
 from nlpctl.models.folder import ModelCard, make_card, save_model_folder
 from nlpctl.models.load import LoadedModel
 from nlpctl.models.network import check_length
-from nlpctl.models.parameters import named
+from nlpctl.models.parameters import matching, named, trains
 from nlpctl.models.sums import write_model_sums
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.interrupt import stops_later
@@ -73,21 +74,31 @@ class Ready:
     parts: OwnParts
 
 
-def make_ready(recipe: Recipe, setup: ProcessSetup, task: Task, data: TrainingData) -> Ready:
+def make_ready(
+    recipe: Recipe, setup: ProcessSetup, task: Task, data: TrainingData, *, own_loss: bool = True
+) -> Ready:
     """Build the recipe's network, and check the data against it. Writes nothing.
+
+    `own_loss`: the task's loss is used; another one, as in a compression, trains all of the network.
 
     UserError: the model cannot be used, labels or lengths in the recipe do not fit the rows, or a part of the user's
     own does not work.
     """
     parts = load_parts(recipe, task)
-    model = _build_model(recipe, setup, task, data)
+    model = _build_model(recipe, setup, task, data, task.fitted if own_loss else ())
     ready = Ready(recipe, setup, task, _training_rows(recipe, task, data), model, parts)
     try_parts(parts, setup, task, ready.data, model, build_encoder(model.tokenizer, recipe.data.tokenizer))
     return ready
 
 
-def _build_model(recipe: Recipe, setup: ProcessSetup, task: Task, data: TrainingData) -> LoadedModel:
+def _build_model(
+    recipe: Recipe, setup: ProcessSetup, task: Task, data: TrainingData, fitted: Sequence[str]
+) -> LoadedModel:
+    """`fitted`: the layers that no gradient trains."""
     model = task.build_model(data.texts)
+    parameters = named(model.network)
+    for name in (name for layer in fitted for name in matching(layer, parameters)):
+        parameters[name].stop_gradient = True
     check_length(model.network, recipe.data.max_seq_length, recipe.where("data.max_seq_length"))
     encoder = build_encoder(model.tokenizer, recipe.data.tokenizer)
     for split, examples in (("train", data.train), ("dev", data.dev), ("test", data.test)):
@@ -119,7 +130,6 @@ def fine_tune(ready: Ready, run: RunDirectory, checkpoint: Path | None, loss: Tr
     events = EventLog(run.events_file)
     course = None if run.is_of_compress else _course(ready, checkpoint, loss)
     steps = StepsTold(run, None if data.train is None else len(data.train), course)
-    own_loss = loss is None and ready.parts.criterion is None
     trainer = RecipeTrainer(
         recipe,
         training_arguments(recipe, run, setup.device),
@@ -129,12 +139,13 @@ def fine_tune(ready: Ready, run: RunDirectory, checkpoint: Path | None, loss: Tr
         model,
         card,
         encoder,
-        train=_train_features(recipe, setup, data, task, encoder, own_loss=own_loss),
+        train=_train_features(recipe, setup, data, task, encoder, own_loss=loss is None),
         dev=data.dev,
         callbacks=[EventRecorder(events), ProgressLines(scores(task.name)), steps, *([early] if early else [])],
         events=events,
         course=course,
     )
+    steps.own_schedule = lambda: trainer.own_schedule
     trainer.guard.told = functools.partial(not_learning, trainer)
     shares = [trainer.times.seconds]
     try:
@@ -189,6 +200,9 @@ def _train(
         trainer.divide(division)
     if trainer.is_world_process_zero():
         go_on_recording(events, state)
+    if not trains(trainer.loaded.network):
+        console.note("the encoder is fixed (model.freeze): no step is trained, the rest is fitted to its vectors")
+        return trainer.state
     if early is not None and state is not None and early.exhausted(state):
         return state  # early stopping had ended the run, which was killed before its model was written
     watchdog = watched(trainer.model, runtime.watchdog_minutes, events, lambda: trainer.state.global_step)

@@ -15,11 +15,12 @@ import paddle
 from nlpctl import console
 from nlpctl.data.collate import raise_failure
 from nlpctl.data.encoders import build_encoder
-from nlpctl.data.splits import TrainingData
 from nlpctl.data.text_encoder import TextEncoder
+from nlpctl.errors import UserError
+from nlpctl.models.parameters import trains
 from nlpctl.runtime.run_directory import RunDirectory
-from nlpctl.tasks.base import Task
 from nlpctl.training.arguments import training_arguments
+from nlpctl.training.batches import training_cut
 from nlpctl.training.fine_tune import Ready
 from nlpctl.training.optimizer import build_optimizer
 
@@ -51,6 +52,9 @@ def learn_one_batch(ready: Ready, steps: int) -> list[Attempt]:
     Without dropout, weight decay and warm-up, which are against learning by heart. Writes nothing.
     """
     network = ready.model.network
+    if not trains(network):
+        message = "nothing is left that gradients train, so there is nothing to learn by heart"
+        raise UserError(message, ready.recipe.where("model.freeze"), "freeze less, or train without --overfit-batch")
     batch = one_batch(ready)
     without_dropout(network)
     network.train()
@@ -111,7 +115,7 @@ def one_batch(ready: Ready) -> Batch:
     recipe, task = ready.recipe, ready.task
     encoder = build_encoder(ready.model.tokenizer, recipe.data.tokenizer)
     generator = np.random.default_rng(recipe.training.seed)
-    features = _features(task, ready.data, encoder, recipe.training.per_device_train_batch_size, generator)
+    features = _features(ready, encoder, generator)
     arrays = ready.parts.collator(task, encoder)(features)
     raise_failure(arrays)
     if task.hides:
@@ -119,14 +123,15 @@ def one_batch(ready: Ready) -> Batch:
     return {name: paddle.to_tensor(array) for name, array in arrays.items()}
 
 
-def _features(
-    task: Task, data: TrainingData, encoder: TextEncoder, size: int, generator: np.random.Generator
-) -> Sequence[Any]:
+def _features(ready: Ready, encoder: TextEncoder, generator: np.random.Generator) -> Sequence[Any]:
+    """As many as a batch has, of as many rows; of rows with several, drawn from all of them."""
+    data, size = ready.data, ready.recipe.training.per_device_train_batch_size
+    cut = training_cut(ready.task, data, encoder)
     if data.train is None:
-        examples = data.training_examples()
-    else:
-        examples = iter([data.train[i] for i in generator.permutation(len(data.train))[:size].tolist()])
-    return list(islice((part for example in examples for part in task.features(example, encoder)), size))
+        return list(islice((part for example in data.training_examples() for part in cut(example)), size))
+    rows = generator.permutation(len(data.train))[:size].tolist()
+    parts = [part for i in rows for part in cut(data.train[i])]
+    return parts if len(parts) <= size else [parts[i] for i in generator.permutation(len(parts))[:size].tolist()]
 
 
 def without_dropout(network: paddle.nn.Layer) -> None:

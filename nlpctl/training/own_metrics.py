@@ -83,11 +83,15 @@ def told_scores(scores: Mapping[str, float]) -> dict[str, float | None]:
 
 
 def _stacked(rows: Sequence[np.ndarray]) -> np.ndarray:
-    """One array [rows, ...], filled up with PADDING where rows differ in length."""
+    """One array [rows, ...], filled up with PADDING where rows differ in length.
+
+    Truth values and unsigned numbers, which cannot hold PADDING, then become int64.
+    """
     sizes = {row.shape for row in rows}
     if len(sizes) == 1:
         return np.stack(rows)
-    array = np.full((len(rows), *np.max([*sizes], axis=0)), PADDING, rows[0].dtype)
+    dtype = np.dtype(np.int64) if rows[0].dtype.kind in "bu" else rows[0].dtype
+    array = np.full((len(rows), *np.max([*sizes], axis=0)), PADDING, dtype)
     for place, row in zip(array, rows, strict=True):
         place[tuple(slice(size) for size in row.shape)] = row
     return array

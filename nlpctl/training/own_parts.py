@@ -13,19 +13,22 @@ import paddle
 from paddlenlp.trainer import TrainerCallback, TrainingArguments
 
 from nlpctl import console
+from nlpctl.config.own_code import module_file
 from nlpctl.config.own_parts import named_parts, names_of, part_of
 from nlpctl.config.schema import Recipe
 from nlpctl.data.collate import Collator, raise_failure
-from nlpctl.data.functions import import_part, module_file, parts_blamed
+from nlpctl.data.functions import import_part, parts_blamed
 from nlpctl.data.splits import TrainingData
 from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.errors import UserError
 from nlpctl.models.load import LoadedModel
 from nlpctl.models.own_network import own_layer
+from nlpctl.models.parameters import trains
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.base import Task, as_tuple
 from nlpctl.training.arguments import training_arguments
+from nlpctl.training.batches import training_cut
 from nlpctl.training.dev_scores import DevScores
 from nlpctl.training.own_collator import OwnCollator
 from nlpctl.training.own_metrics import OwnMetrics
@@ -114,8 +117,18 @@ def load_parts(recipe: Recipe, task: Task) -> OwnParts:
         callbacks=tuple(_callback(recipe, name) for name in names_of(recipe, CALLBACKS)),
         make_optimizer=None if training.optimizer is None else import_part(OPTIMIZER, training.optimizer),
         make_scheduler=None if training.scheduler is None else import_part(SCHEDULER, training.scheduler),
-        make_collator=None if training.data_collator is None else import_part(COLLATOR, training.data_collator),
+        make_collator=_collator_maker(recipe),
     )
+
+
+def training_collator(recipe: Recipe, task: Task, encoder: TextEncoder) -> Collator | OwnCollator:
+    """What makes the training batches of `recipe`, whose other parts are not imported. UserError as for all of them."""
+    return OwnParts(recipe, make_collator=_collator_maker(recipe)).collator(task, encoder)
+
+
+def _collator_maker(recipe: Recipe) -> Callable[[Any], Any] | None:
+    name = recipe.training.data_collator
+    return None if name is None else import_part(COLLATOR, name)
 
 
 def _callback(recipe: Recipe, name: str) -> TrainerCallback:
@@ -164,7 +177,7 @@ def _try_loss(parts: OwnParts, task: Task, data: TrainingData, network: Any, enc
     labels = {name: tensors.pop(name) for name in task.label_names}
     outputs = _outputs(parts, network, tensors)
     loss = _loss(parts, task, network, outputs, labels)
-    if loss.stop_gradient:
+    if loss.stop_gradient and trains(network):
         hint = "compute it with Paddle's functions from the outputs, not from their .numpy() or .detach()"
         raise UserError("the loss has no gradient", _blamed(parts), hint)
     if parts.recipe.model.network is not None:
@@ -172,9 +185,12 @@ def _try_loss(parts: OwnParts, task: Task, data: TrainingData, network: Any, enc
 
 
 def _shortest_and_longest(task: Task, data: TrainingData, encoder: TextEncoder) -> list[Any]:
-    """Two features of the first rows, for a batch with padding."""
-    examples = islice(data.training_examples(), _TRIED)
-    features = [feature for example in examples for feature in task.features(example, encoder)]
+    """Two features of the first rows, for a batch with padding. UserError: nothing can be learned from any of them."""
+    examples, cut = islice(data.training_examples(), _TRIED), training_cut(task, data, encoder)
+    features = [feature for example in examples for feature in cut(example)]
+    if not features:
+        message = f"the first {_TRIED} rows give nothing to train with"
+        raise UserError(message, "data.train", "look at them: nlpctl data show RECIPE")
     features.sort(key=lambda feature: feature.byte_length)
     return [features[0], features[-1]]
 

@@ -13,7 +13,8 @@ class StepCount:
     `rows`: what batches are made of, windows where a task cuts examples; None for a stream, which counts steps only.
     `examples`: the training examples. `drop_last`: the rest of an epoch, which fills no batch, is left out.
     `batch_tokens`: the limit of a batch per process (data.batch_tokens), which has `per_device` rows in the mean;
-    `planned`: then the steps of an epoch.
+    `planned`: then the steps of an epoch, and `dropped` the rows that are left out of it.
+    `warmup`: steps; None: a schedule of the user's own decides.
     """
 
     examples: int | None
@@ -24,9 +25,10 @@ class StepCount:
     drop_last: bool
     epochs: float
     total: int
-    warmup: int
+    warmup: int | None
     batch_tokens: int | None = None
     planned: int | None = None
+    dropped: int = 0
 
     @property
     def global_batch(self) -> int:
@@ -58,6 +60,8 @@ class StepCount:
                 f"accumulated x {self.processes:,} {'process' if self.processes == 1 else 'processes'}"
             )
         warmup = f"warm-up in the first {self.warmup:,}" if self.warmup else "no warm-up"
+        if self.warmup is None:
+            warmup = "a schedule of your own"
         if self.per_epoch is None:
             return [batch, f"{self.total:,} steps of a stream, {warmup}"]
         cut = "" if self.rows == self.examples else f"{self.examples:,} examples, cut into "
@@ -66,7 +70,7 @@ class StepCount:
         return [batch, f"{rows}; {epochs}: {self.total:,} steps, {warmup}"]
 
     def _rest(self) -> str:
-        rest = 0 if self.planned is not None else self.rows % self.global_batch
+        rest = self.dropped if self.planned is not None else self.rows % self.global_batch
         if not rest:
             return ""
         return f" ({rest:,} rows left out: dataloader_drop_last)" if self.drop_last else f" (the last of {rest:,} rows)"

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import paddle
-from paddle.optimizer.lr import LambdaDecay
+from paddle.optimizer.lr import LRScheduler
 from paddlenlp.trainer import PrinterCallback, TrainerCallback, TrainingArguments
 from paddlenlp.trainer.trainer_callback import TrainerState
 from paddlenlp.trainer.trainer_utils import speed_metrics
@@ -21,16 +21,17 @@ from nlpctl.data.batching import CheckedDataLoader, LengthGroupedBatchSampler
 from nlpctl.data.examples import ExampleList
 from nlpctl.data.streaming import StreamingExamples
 from nlpctl.data.text_encoder import TextEncoder
-from nlpctl.data.token_batches import TokenBatchSampler, rounded, token_lengths
+from nlpctl.data.token_batches import rounded, token_lengths
 from nlpctl.layout import checkpoint_path
 from nlpctl.models.folder import ModelCard
 from nlpctl.models.load import LoadedModel
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.tasks.base import Task
-from nlpctl.training.batches import ResumableBatches, ResumableStream
+from nlpctl.training.batches import ResumableBatches, ResumableStream, batch_sampler
 from nlpctl.training.checkpoints import (
     load_training_state,
     load_weights,
+    read_state,
     rotate_checkpoints,
     save_checkpoint,
     whole_state,
@@ -88,7 +89,8 @@ class RecipeTrainer(GuardedTrainer):
         self.task = task
         self.parts = parts
         self.training_loss = loss or parts.training_loss(task)
-        self.completes = loss is None and parts.criterion is None  # another loss trains all of the network
+        self.completes = loss is None  # another loss trains all of the network
+        self.own_schedule = parts.make_scheduler is not None  # or one that the user's optimizer comes with
         self.label_loss = parts.loss(task)  # of outputs and labels
         self.loaded = model
         self.card = card
@@ -133,19 +135,11 @@ class RecipeTrainer(GuardedTrainer):
         return self.batches
 
     def _sampler(self) -> LengthGroupedBatchSampler:
-        args, data = self.args, self.recipe.data
-        shared: dict[str, Any] = {
-            "accumulation_steps": args.gradient_accumulation_steps,
-            "num_replicas": args.dataset_world_size,
-            "rank": args.dataset_rank,
-            "seed": args.seed,
-            "drop_last": args.dataloader_drop_last,
-        }
-        if data.batch_tokens is None:
-            lengths, size = self.train_dataset.lengths(), args.per_device_train_batch_size
-            return LengthGroupedBatchSampler(lengths, size, grouped=data.length_grouped, **shared)
-        steps = self.recipe.training.gradient_accumulation_steps
-        return TokenBatchSampler(self.token_lengths, data.batch_tokens, planned_steps=steps, **shared)
+        args, by_tokens = self.args, self.recipe.data.batch_tokens is not None
+        lengths = self.token_lengths if by_tokens else self.train_dataset.lengths()
+        division = Division(args.per_device_train_batch_size, args.gradient_accumulation_steps)
+        world, rank = args.dataset_world_size, args.dataset_rank
+        return batch_sampler(self.recipe, lengths, division, processes=world, rank=rank)
 
     # -- optimizer ---------------------------------------------------------------------------
 
@@ -158,13 +152,14 @@ class RecipeTrainer(GuardedTrainer):
             return self.optimizer
         self.optimizer = self.parts.optimizer(self.loaded.network, self.args)
         own = self.optimizer._learning_rate  # a number, or a schedule that the user gave it
-        if isinstance(own, paddle.optimizer.lr.LRScheduler) and self.parts.make_scheduler is None:
-            self.lr_scheduler = own
+        if isinstance(own, LRScheduler) and self.parts.make_scheduler is None:
+            self.lr_scheduler, self.own_schedule = own, True
         else:
             self.optimizer.set_lr_scheduler(scheduler)
         return self.optimizer
 
     def create_scheduler(self, num_training_steps: int):
+        self.planned_steps = num_training_steps
         if self.lr_scheduler is None and self.parts.make_scheduler is not None:
             self.lr_scheduler = self.parts.scheduler(self.args, num_training_steps)
         return super().create_scheduler(num_training_steps)
@@ -289,9 +284,9 @@ class RecipeTrainer(GuardedTrainer):
         if checkpoint is not None:
             scaler = self.scaler if self.do_grad_scaling else None
             load_training_state(Path(checkpoint), self.optimizer, self.lr_scheduler, scaler)
-            if isinstance(self.lr_scheduler, LambdaDecay):
+            if read_state(Path(checkpoint)).max_steps != self.planned_steps:
                 # A continued run has more steps, so the checkpoint's rate is that of another schedule.
-                self.lr_scheduler.last_lr = self.lr_scheduler.get_lr()
+                LRScheduler.step(self.lr_scheduler, self.lr_scheduler.last_epoch)
 
     def _load_rng_state(self, checkpoint: str) -> None:
         """Nothing to restore: SeedEveryStep derives all randomness from (seed, step)."""
@@ -299,9 +294,7 @@ class RecipeTrainer(GuardedTrainer):
 
 def _tell_rows(args: TrainingArguments, recipe: Recipe, lengths: np.ndarray) -> None:
     """Set the rows per batch, which the Trainer reports speeds by and out-of-memory divides, to about their mean."""
-    steps, world = args.gradient_accumulation_steps, args.dataset_world_size
-    size = {"planned_steps": steps, "accumulation_steps": steps, "num_replicas": world}
-    sampler = TokenBatchSampler(lengths, recipe.data.batch_tokens, drop_last=args.dataloader_drop_last, **size)
+    sampler = batch_sampler(recipe, lengths, processes=args.dataset_world_size)
     args.per_device_train_batch_size = rounded(sampler.mean_rows)
 
 

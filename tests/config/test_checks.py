@@ -183,6 +183,7 @@ WHOLE = {
         (FEW + PAIRS + "loss: {focal_gamma: 2.0}", ":5", "loss.focal_gamma has no effect"),
         (FEW + PROMPT + "few_shot: {pairs: 5}", ":5", "few_shot.pairs has no effect for few_shot.method: prompt"),
     ],
+    "_own_loss_of_pairs": [(FEW + PAIRS + "training: {criterion: 'a:b'}", ":5", "which no other can replace")],
     "_pairs_are_drawn_from_memory": [
         (
             "task: few_shot_classification\n" + MODEL + PAIRS + "training: {max_steps: 9}\n"

@@ -34,6 +34,11 @@ def test_equal_rows_may_stand_beside_each_other() -> None:
     assert all(pair.second is twins[1] for pair in draw(twins[0]) if pair.second.label == 0)
 
 
+def test_rows_of_one_label_have_no_different_ones() -> None:
+    draw = PairDraw(ROWS[:3], 5, 1)
+    assert len(draw(ROWS[0])) == 5
+
+
 def test_the_longer_text_sorts_a_pair() -> None:
     short, long = TextExample("a", None, 0), TextExample("a" * 9, None, 1)
     (_, different) = PairDraw([short, long], 1, 1)(short)

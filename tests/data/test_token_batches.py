@@ -76,11 +76,15 @@ def test_start_at_skips_batches():
     assert list(sampler) == everything[5:] and list(sampler) == everything
 
 
-def test_drop_last_drops_the_rest_of_the_shortest():
-    kept = batches(drop_last=True)
-    assert len(batches()) - len(kept) == 1
-    missing = set(range(len(LENGTHS))) - set(itertools.chain(*kept))
-    assert missing and LENGTHS[list(missing)].max() <= np.sort(LENGTHS)[len(missing)] + BUCKET
+def test_drop_last_drops_other_rows_in_every_epoch():
+    """As many as are left of the shortest, but any: no row is never seen."""
+    dropped = []
+    for epoch in range(3):
+        kept = batches(epoch, drop_last=True)
+        assert len(batches(epoch)) - len(kept) == 1 and max(map(tokens, kept)) <= TOKENS
+        dropped.append(set(range(len(LENGTHS))) - set(itertools.chain(*kept)))
+    assert len(set(map(len, dropped))) == 1 and not set.intersection(*dropped) and all(dropped)
+    assert max(LENGTHS[list(rows)].max() for rows in dropped) > np.sort(LENGTHS)[len(dropped[0])] + BUCKET
     with pytest.raises(UserError, match="do not fill one batch of 99999 tokens"):
         TokenBatchSampler(LENGTHS, 99999, num_replicas=9, drop_last=True)
 

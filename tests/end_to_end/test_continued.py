@@ -128,6 +128,16 @@ def test_what_was_not_kept_cannot_go_on(work, half):
     assert done.returncode == 2 and "has no checkpoint" in done.stderr and "model.name_or_path" in done.stderr
 
 
+def test_a_damaged_best_checkpoint_is_told_before_anything_is_written(work, base):
+    copy = shutil.copytree(base, work / "lost_best")
+    state = json.loads((copy / "checkpoints" / "checkpoint-48" / "trainer_state.json").read_text())
+    best = Path(state["best_model_checkpoint"]).name
+    (copy / "checkpoints" / best / "model_state.pdparams").write_bytes(b"x")
+    done = work.nlpctl("train", "lost_best", "--continue", "1")
+    assert done.returncode == 2 and best in done.stderr and "the checkpoint is damaged: model_state" in done.stderr
+    assert not list(work.folder.glob("lost_best-*"))
+
+
 def test_what_early_stopping_ended_stays_ended(work):
     early = "--set early_stopping.patience=1 --set early_stopping.min_delta=1.0".split()  # nothing is good enough
     work.train("early-stopped", *early)

@@ -107,11 +107,50 @@ def test_auto_says_what_it_takes_and_the_run_keeps_it(work, run):
     assert done.returncode == 0 and json.loads(done.stdout)["metrics"]["test"] == expected, done.stderr
 
 
+AUTO = """\
+extends: contrastive.yaml
+few_shot: {method: auto}
+"""
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("train", "auto-bare.yaml", "--overfit-batch", "--max_steps", "100"), "learned one batch of 8 rows by heart"),
+        (("params", "ls", "auto-bare.yaml", "--json"), '"training": "trained"'),
+        (("data", "show", "auto-bare.yaml", "-n", "1"), "pair_ids"),
+    ],
+    ids=lambda value: value[0],
+)
+def test_every_command_before_a_training_decides_as_it(work, run, words, told):
+    """Without a template there would be no prompt; and batches are those of the training, of pairs."""
+    (work / "auto-bare.yaml").write_text(AUTO.replace("auto}", "auto}\ntraining: {output_dir: contrastive/never}"))
+    done = work.nlpctl(*words)
+    assert done.returncode == 0 and "few_shot.method auto: contrastive" in done.stderr, done.stderr
+    assert told in " ".join((done.stdout + done.stderr).split())
+
+
+def test_a_frozen_encoder_gets_its_regression(work, run):
+    words = ("train", "contrastive.yaml", "--set", "training.output_dir=contrastive/fixed", "--set=model.freeze=[bert]")
+    done = work.nlpctl(*words)
+    assert done.returncode == 0 and "no step is trained" in done.stderr, done.stderr
+    fixed = work / "contrastive/fixed"
+    assert scores(fixed)["rows"] == 90 and scores(fixed)["accuracy"] > 0.4
+    assert (fixed / "report.html").is_file() and work.manifest("contrastive/fixed")["state"] == "finished"
+    done = work.nlpctl("params", "diff", fixed, run, "--json")
+    assert "classifier.weight" in {row["name"] for row in json.loads(done.stdout)["changed"]}
+    listed = work.nlpctl("params", "ls", fixed / "recipe.yaml")
+    assert listed.returncode == 0 and "frozen: model.freeze bert" in listed.stdout, listed.stderr
+    done = work.nlpctl(*words, "--overfit-batch")
+    assert done.returncode == 2 and "nothing to learn by heart" in done.stderr
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["--set", "few_shot.method=setfit"], "few_shot.method"),
         (["--set", "few_shot.pairs=0"], "few_shot.pairs is 0"),
+        (["--set", "training.criterion=paddle.nn:CrossEntropyLoss"], "a loss of its own, which no other can replace"),
         (["--set", "few_shot.layers=3"], "the encoder has 2 layers"),
         (["--set", "data.labels=[bad, good, fair, none]"], "no training row has the label 'none'"),
         (["--set", "few_shot={method: prompt, pairs: 10, layers: 1}"], "or few_shot.method: contrastive"),

@@ -61,7 +61,9 @@ CODE = """
                 raise RuntimeError("fell over")
 
     class Quiet(TrainerCallback):
-        pass
+        def on_step_begin(self, args, state, control, optimizer=None, **kwargs):
+            with open(args.output_dir + "/../rates.txt", "a") as file:
+                file.write(f"{optimizer.get_lr()} ")
 
     def no_callback():
         return 1
@@ -90,6 +92,14 @@ CODE = """
             }
             return {**batch, "labels": np.array([row["labels"] for row in rows])}
         return collate
+
+    def noting(tokenizer):
+        collate = padded_to_eight(tokenizer)
+        def noted(rows):
+            with open("noted.txt", "a") as file:
+                print([len(row["input_ids"]) for row in rows], file=file)
+            return collate(rows)
+        return noted
 
     def without_labels(tokenizer):
         return lambda rows: {"input_ids": np.zeros((len(rows), 4), int)}
@@ -157,6 +167,24 @@ def test_a_failure_is_told_and_the_run_goes_on_to_the_same_bits(work, whole, sam
     resumed = work.nlpctl("train", "fell", "--resume")
     assert resumed.returncode == 0, resumed.stderr
     assert same_bits(whole, work / "fell")
+
+
+def test_a_longer_run_has_the_schedule_of_its_length_and_the_same_code(work, whole, parts):
+    words = ("train", "own", "--continue", "12", "--output_dir", "own_longer")
+    source = parts.read_text()
+    parts.write_text(source + "# changed\n")
+    try:
+        changed = work.nlpctl(*words)
+    finally:
+        parts.write_text(source)
+    assert changed.returncode == 2 and "changed since the finished run" in changed.stderr, changed.stderr
+    assert "model.name_or_path" in changed.stderr and not (work / "own_longer").exists()
+    longer = work.nlpctl(*words)
+    assert longer.returncode == 0 and "24 steps, a schedule of your own" in longer.stderr, longer.stderr
+    assert work.manifest("own_longer")["steps"]["warmup"] is None
+    rates = [float(rate) for rate in (work / "own_longer" / "rates.txt").read_text().split()]
+    # halved after 12 of 24 steps, which follow 2 of warm-up
+    assert rates == [pytest.approx(rate) for rate in [1e-2] * 2 + [5e-3] * 10]
 
 
 def test_the_model_serves_without_the_code(work, whole, parts, tmp_path):
@@ -231,6 +259,45 @@ def test_more_mistakes(work, parts):
     assert "metric_for_best_model is yours" in told(
         "--compute_metrics", "parts:scores", "--metric_for_best_model", "yours"
     )
+
+
+def test_several_processes_import_them_before_a_run_is_replaced(work, parts):
+    """The parent has no Paddle, so another process imports them."""
+    old = work / "older"
+    (old / "model").mkdir(parents=True, exist_ok=True)
+    (old / "manifest.json").write_text('{"format": 1, "state": "finished"}')
+    words = ["--nproc", "2", "--overwrite", "--set", "training.output_dir=older"]
+    done = work.nlpctl("train", "recipe.yaml", *words, "--set", "training.criterion=parts:one")
+    assert done.returncode == 2 and "Traceback" not in done.stderr, done.stderr
+    assert "training.criterion" in done.stderr and "called as one(outputs, labels)" in " ".join(done.stderr.split())
+    assert (old / "model").is_dir() and not (old / "recipe.yaml").exists()
+
+
+def test_the_batch_that_is_shown_is_the_first_of_the_training(work, parts):
+    settings = {"training.data_collator": "parts:noting", "training.gradient_accumulation_steps": 2,
+                "training.per_device_train_batch_size": 4, "training.dataloader_drop_last": "true"}  # fmt: skip
+    words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
+    done = work.nlpctl("data", "show", "recipe.yaml", "--json", *words)
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(done.stdout)["batch"]
+    assert shown["exact"] and shown["batches"] == 2 * (61 // 8) and shown["shape"]["input_ids"][1] % 8 == 0
+    work.train("noted", "--max_steps", "1", *words)
+    tried, first = (work / "noted.txt").read_text().splitlines()[1:3]
+    assert len(json.loads(tried)) == 2 and json.loads(first) == shown["tokens"] and len(shown["tokens"]) == 4
+
+
+def test_before_a_training_they_are_used_as_in_it(work, parts):
+    """The same batch by both losses."""
+    words = ("train", "recipe.yaml", "--overfit-batch", "--max_steps", "40", "--set", "training.output_dir=never")
+    own = ["--set", "training.criterion=parts:twice", "--data_collator", "parts:padded_to_eight"]
+    plain, mine = (work.nlpctl(*words, "--json", *more) for more in ((), [*own, "--optimizer", "parts:momentum"]))
+    assert {plain.returncode, mine.returncode} <= {0, 1}, mine.stderr  # momentum learns slowly
+    first = [float(re.search(r"step 0/40: loss ([\d.]+)", done.stderr)[1]) for done in (plain, mine)]
+    assert first[1] == pytest.approx(2 * first[0], abs=3e-4)
+    (work / "own.yaml").write_text("extends: recipe.yaml\ntraining: {criterion: 'parts:twice', output_dir: never}\n")
+    listed = work.nlpctl("params", "ls", "own.yaml", "--match", "classifier.*")
+    assert listed.returncode == 0 and "training.criterion: parts:twice" in listed.stderr, listed.stderr
+    assert listed.stdout.count("trained") == 2
 
 
 @pytest.mark.slow

@@ -30,6 +30,7 @@ def test_every_format_gives_the_same_answers(work, base):
     assert done[0][0] == ""
     of_txt = answers((work / "out/from-txt.jsonl").read_text())
     others = [answers(out) for out, _ in done[1:]]
+    assert [answer.pop("more") for answer in others[1]] == [1] * 4  # of an object nothing is lost
     assert [other == of_txt for other in others] == [True, True, True]
     assert [answer["text"] for answer in of_txt] == TEXTS
     for answer in of_txt:
@@ -58,6 +59,44 @@ def test_bad_rows(work, base):
     assert done.returncode == 2 and "Traceback" not in done.stderr
     assert all(f"bad.jsonl:{line}:" in done.stderr for line in (2, 3, 5))
     assert (work / "bad.out").read_text() == "precious"
+
+
+def test_what_a_row_holds_is_kept(work, base):
+    rows = [
+        {"id": 7, "text": "good", "label": "neg", "half": "\ud800"},
+        {"id": 8, "text": " ", "error": "none"},
+        {"text": "bad", "given_label": 0, "label": "x"},
+    ]
+    (work / "more.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (work / "more.tsv").write_text("id\ttext\tdate\n7\tgood\tmay\n8\tbad\tjune\n")
+    skip = ("--set", "data.on_bad_row=skip")
+    done = work.nlpctl("predict", "base", "more.jsonl", *skip)
+    assert done.returncode == 0, done.stderr
+    first, bad, last = answers(done.stdout)
+    assert list(first) == ["text", "label", "probabilities", "id", "given_label", "half"] and first["label"] == "pos"
+    assert first["given_label"] == "neg" and first["half"] == "\ud800"
+    assert list(bad.items())[1:] == [("id", 8), ("given_error", "none")] and "blank text" in bad["error"]
+    assert last["given_label"] == 0 and last["given_given_label"] == "x"
+    done = work.nlpctl("predict", "base", "more.jsonl", "--keep", "id", *skip)
+    assert [answer["id"] for answer in answers(done.stdout)] == [7, 8, None]
+    done = work.nlpctl("predict", "base", "more.tsv", "--keep", "all")
+    assert [(answer["id"], answer["date"]) for answer in answers(done.stdout)] == [("7", "may"), ("8", "june")]
+    done = work.nlpctl("predict", "base", "more.tsv", "--keep", "idd")
+    assert done.returncode == 2 and "there is no 'idd' to keep (did you mean 'id'?)" in done.stderr, done.stderr
+    done = work.nlpctl("predict", "base", "--keep", "id", stdin="good\n")
+    assert done.returncode == 2 and "nothing else to keep" in done.stderr
+
+
+def test_a_blank_line_has_its_answer(work, base):
+    """Standard input and a file alike; lines of text and answers belong to each other."""
+    text = "good\n\n \nbad\n\n"
+    (work / "blank.txt").write_text(text)
+    from_pipe = work.nlpctl("predict", "base", stdin=text)
+    from_file = work.nlpctl("predict", "base", "blank.txt")
+    assert from_pipe.returncode == from_file.returncode == 0 and from_pipe.stdout == from_file.stdout, from_file.stderr
+    found = answers(from_pipe.stdout)
+    assert [answer["label"] for answer in found] == ["pos", None, None, "neg", None]
+    assert found[1] == {"text": "", "label": None, "probabilities": None} and "bad" not in from_pipe.stderr
 
 
 def test_an_output_file_is_not_overwritten_unasked(work, base):

@@ -56,6 +56,8 @@ def test_pairs_and_lists_and_ctrl_c(work, base):
     assert status == 200 and good["label"] == "pos" and bad["label"] == "neg"
     assert blank == {"error": "body:$[1]: blank text"}
     assert post({"text": "good"}) == (200, good)
+    more = {"id": 7, "label": "neg", "half": "\ud800"}  # what a row holds comes back, as from predict
+    assert post({"text": "good", **more}) == (200, {**good, "id": 7, "given_label": "neg", "half": "\ud800"})
     assert post({"txt": "good"})[0] == 422
     with urllib.request.urlopen(f"{url}/health", timeout=60) as response:
         health = json.load(response)
@@ -67,6 +69,17 @@ def test_pairs_and_lists_and_ctrl_c(work, base):
 
     process.send_signal(signal.SIGINT)
     _, rest = process.communicate(timeout=60)
-    assert process.returncode == 0 and "stopped; 4 rows were answered" in rest, rest
+    assert process.returncode == 0 and "stopped; 5 rows were answered" in rest, rest
     with socket.socket() as gone:
         assert gone.connect_ex(("127.0.0.1", int(taken))) != 0
+
+
+def test_a_service_answers_from_the_start_and_stops_in_it(work, base):
+    """503 with the reason before Paddle is imported; SIGTERM then is no failure."""
+    process = work.start("serve", "base/model", "--port", "0")
+    line = process.stderr.readline()
+    assert line.startswith("starting on http://127.0.0.1:"), line
+    process.send_signal(signal.SIGTERM)
+    _, rest = process.communicate(timeout=60)
+    assert process.returncode == 0 and "Traceback" not in rest, rest
+    assert "stopped" in rest

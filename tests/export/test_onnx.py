@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,8 +16,11 @@ import pytest
 from nlpctl.compression.strategies.onnx_int8 import OnnxInt8
 from nlpctl.compression.strategies.registry import STRATEGIES
 from nlpctl.errors import RunFailed, UserError
+from nlpctl.export.plan import BY_FORMAT
 from nlpctl.graphs import onnx
+from nlpctl.models.export_folder import read_manifest, write_manifest
 from nlpctl.models.find import find_trained_model
+from nlpctl.runners.compress.source import add_onnx
 from nlpctl.runners.export import Wanted, export
 from nlpctl.runtime.worker import is_alive
 
@@ -31,8 +35,17 @@ def test_a_damaged_graph_is_a_message(paddle_export, tmp_path):
     (tmp_path / "model.pdmodel").write_bytes(b"no graph")
     (tmp_path / "model.pdiparams").write_bytes((paddle_export / "model.pdiparams").read_bytes())
     with pytest.raises(RunFailed, match=r"^--format onnx: paddle2onnx could not convert the graph \((exit|killed)"):
-        onnx.write_onnx_graph(tmp_path / "model", tmp_path / "model.onnx", 0)
+        onnx.write_onnx_graph(tmp_path / "model", tmp_path / "model.onnx", 0, *BY_FORMAT)
     assert not (tmp_path / "model.onnx").exists()
+
+
+def test_compress_names_its_own_key_for_a_graph_too(paddle_export, tmp_path, capsys):
+    shutil.copytree(paddle_export, tmp_path / "copy")
+    (tmp_path / "copy" / "model.pdmodel").write_bytes(b"no graph")
+    write_manifest(tmp_path / "copy", read_manifest(paddle_export))  # with its checksum
+    add_onnx(tmp_path / "copy")
+    told = " ".join(capsys.readouterr().err.split())
+    assert "no ONNX graph: compression.strategy: paddle2onnx could not convert" in told and "--format" not in told
 
 
 def test_a_process_that_aborts_is_a_message(paddle_export, tmp_path, monkeypatch):

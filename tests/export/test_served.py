@@ -15,6 +15,7 @@ from nlpctl.runners.predict import predict
 from nlpctl.runners.serve import make_service
 from nlpctl.runtime.process import set_up_process
 from nlpctl.serving.settings import ServeSettings
+from nlpctl.tasks.base import task_class
 
 ROWS = 40
 
@@ -37,10 +38,11 @@ def test_served_answers_are_those_of_predict(made_run, tmp_path, task):
         service.batcher.start()
         try:
             read = service.reader.read(json.dumps(rows).encode())
-            return service, await service.batcher.submit(read.rows)
+            return service, read.told(await service.batcher.submit(read.rows))
         finally:
             await service.batcher.close()
 
+    assert set(expected[0]) >= set(task_class(task).answer_keys) != set()
     service, answers = asyncio.run(served())
     assert json.loads(json.dumps(answers)) == expected
     assert service.facts == {"task": task, "engine": "dygraph", "precision": "fp32"}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -66,6 +67,13 @@ def test_hub_models_come_with_their_head_and_new_encoders_without(capsys) -> Non
 def test_what_is_chosen_stays(capsys) -> None:
     chosen = recipe({"from_scratch": {}}, "prompt")
     assert settled(chosen) is chosen and capsys.readouterr().err == ""
+
+
+def test_a_loss_of_ones_own_cannot_compare_pairs() -> None:
+    given = recipe({"from_scratch": {}})
+    given = dataclasses.replace(given, training=dataclasses.replace(given.training, criterion="paddle.nn:MSELoss"))
+    with pytest.raises(UserError, match="training.criterion: few_shot.method: contrastive trains on pairs"):
+        settled(given)
 
 
 def test_a_missing_model_is_told() -> None:

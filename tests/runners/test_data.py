@@ -280,6 +280,21 @@ def test_tokens_are_those_that_training_would_make(tmp_path: Path, unit: str, lo
     assert found.splits[0].lengths.longer == 1
 
 
+def test_tokens_are_added_to_the_model_that_training_starts_from(tmp_path: Path) -> None:
+    """That it has weights of its own does not make it the trained model of the recipe."""
+    start = Path(__file__).parent.parent / "models" / "huggingface" / "bert-classifier"
+    (tmp_path / "all.tsv").write_text("text\tlabel\n房间很干净\tpos\n房间很干净\tneg\n", encoding="utf-8")
+    text = f"task: sequence_classification\nmodel: {{name_or_path: {start}}}\ndata: {{train: all.tsv}}\n"
+    text += f"training: {{output_dir: {tmp_path / 'never'}}}\n"
+    longest = []
+    for more in ("", "add_tokens: [房间很干净], "):
+        (tmp_path / "recipe.yaml").write_text(text.replace("name_or_path", f"{more}name_or_path"), "utf-8")
+        found = inspect_data(load_recipe(tmp_path / "recipe.yaml"))
+        assert found.exact_tokens
+        longest.append(found.splits[0].lengths.longest)
+    assert longest == [7, 3]
+
+
 def test_the_page_needs_nothing_else(tmp_path: Path) -> None:
     recipe = recipe_for("tsv", tmp_path)
     write_text_atomic(Path(recipe.data.train[0]), MESSY)

@@ -89,3 +89,32 @@ def test_places_that_cannot_be_written(
     (tmp_path / "file").write_text("no folder")
     assert main(["data", words[0], recipe, *words[1:]]) == 2
     assert "cannot write here" in capsys.readouterr().err
+
+
+def test_what_split_prints_works_where_it_is_pasted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Called from the folder above: files of a recipe are relative to it, -o to the current folder."""
+    (tmp_path / "my").mkdir()
+    recipe = recipe_in(tmp_path / "my")
+    monkeypatch.chdir(tmp_path)
+    split = ["data", "split", "my/recipe.yaml", "-o", "my/parts"]
+    assert main(split) == 0
+    told = capsys.readouterr().err.split("under data:\n")[1]
+    pasted = f"task: sequence_classification\ndata:\n{told}  columns: {{text: text, label: label}}\n"
+    (tmp_path / "my/pasted.yaml").write_text(pasted)
+    found = load_recipe(tmp_path / "my/pasted.yaml", purpose="apply").data
+    parts = [(str(tmp_path / f"my/parts/{part}.tsv"),) for part in ("train", "dev", "test")]
+    assert [found.train, found.dev, found.test] == parts
+    recipe.write_text("# kept\n" + recipe.read_text())
+    assert main([*split, "--overwrite", "--write"]) == 0
+    assert "my/recipe.yaml names the new files" in capsys.readouterr().err
+    assert recipe.read_text().startswith("# kept\n") and load_recipe(recipe, purpose="apply").data == found
+    assert main([*split, "--overwrite", "--write"]) == 2  # the parts are the input now
+
+
+def test_a_shipped_recipe_is_not_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["data", "split", "quickstart", "-o", str(tmp_path / "a"), "--write"]) == 2
+    assert "copy it first" in capsys.readouterr().err and not (tmp_path / "a").exists()
+    assert main(["data", "split", "quickstart", "-o", str(tmp_path / "a")]) == 0
+    assert f"  dev: {tmp_path}/a/dev.tsv" in capsys.readouterr().err

@@ -75,6 +75,16 @@ def test_batches_are_those_of_training(run):
     assert rows * length <= 64 and found["padding_of_all"] < 0.5
 
 
+def test_other_rows_than_those_of_a_training_do_not_stand_for_it(run):
+    recipe = run("sequence_classification")
+    assert show_rows(recipe, "train", 1)["batch"]["exact"]
+    drawn = dataclasses.replace(recipe.data, balance=dataclasses.replace(recipe.data.balance, method="undersample"))
+    training = dataclasses.replace(recipe.training, per_device_train_batch_size=4000, dataloader_drop_last=True)
+    found = show_rows(dataclasses.replace(recipe, data=drawn, training=training), "train", 1)
+    assert not found["batch"]["exact"]
+    assert "a batch of training, as these rows would make it" in list(told_rows(found, 99))
+
+
 def test_a_split_that_is_not_there(run):
     with pytest.raises(UserError, match="names no test data"):
         show_rows(run("sequence_classification"), "test", 1)

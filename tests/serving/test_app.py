@@ -25,7 +25,7 @@ def test_one_row_and_several(running):
     one, several = asyncio.run(story())
     assert one.status == several.status == 200
     assert one.headers["content-type"] == "application/json"
-    assert one.json == {"text": "good 好", "length": 6} and "好".encode() in one.body
+    assert one.json == {"text": "good 好", "length": 6, "more": [1]} and "好".encode() in one.body
     assert several.json == [{"text": "a", "length": 1}, {"text": "bb", "length": 2}]
 
 

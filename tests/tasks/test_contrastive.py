@@ -3,11 +3,23 @@
 from __future__ import annotations
 
 import numpy as np
-import paddle
 import pytest
+
+import nlpctl  # noqa: F401  before paddle
+
+# isort: split
+import paddle
 from sklearn.linear_model import LogisticRegression
 
+from nlpctl.config.load import load_recipe
+from nlpctl.data.splits import read_training_data
+from nlpctl.data.task_rows import task_rows
+from nlpctl.data.text_rows import TextExample
+from nlpctl.errors import UserError
+from nlpctl.runtime.process import set_up_process
+from nlpctl.tasks.base import make_task
 from nlpctl.tasks.contrastive import cosine_loss, logistic_regression
+from nlpctl.training.fine_tune import make_ready
 
 
 def test_equal_labels_are_to_meet_and_different_ones_to_part() -> None:
@@ -17,6 +29,35 @@ def test_equal_labels_are_to_meet_and_different_ones_to_part() -> None:
     assert float(loss) == pytest.approx((1 + (0 + 1) / 2) / 2)
     assert float(cosine_loss(vectors[1:], paddle.to_tensor(np.array([1, 1])))) == 0
     assert np.isfinite(float(cosine_loss(vectors[:2], paddle.to_tensor(np.array([0, 1])))))  # no equal labels
+
+
+def test_one_label_leaves_nothing_to_compare(make_task_of) -> None:
+    task = make_task_of("few_shot_classification", ("a",), few_shot={"method": "contrastive"})
+    with pytest.raises(UserError, match="all training rows have the same label"):
+        task.see_training([TextExample("text", None, 0)])
+
+
+RECIPE = {
+    "task": "few_shot_classification",
+    "few_shot": {"method": "contrastive"},
+    "model": {"from_scratch": {"architecture": "bert", "min_frequency": 1, "hidden_size": 16, "num_hidden_layers": 1}},
+    "data": {"train": "few.tsv"},
+    "training": {"output_dir": "run", "evaluation_strategy": "no", "save_strategy": "no",
+                 "load_best_model_at_end": False},
+    "runtime": {"device": "cpu"},
+}  # fmt: skip
+
+
+def test_another_loss_trains_the_head_too(tmp_path, monkeypatch) -> None:
+    """Its steps are of rows, as in a compression, and nothing fits the head after them."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "few.tsv").write_text("text\tlabel\ngood room\tpos\nbad room\tneg\n")
+    recipe = load_recipe(RECIPE)
+    setup, data = set_up_process(recipe), read_training_data(task_rows(recipe.task, recipe.data))
+    for own_loss in (True, False):
+        ready = make_ready(recipe, setup, make_task(recipe, data.labels), data, own_loss=own_loss)
+        head = ready.model.network.classifier.parameters()
+        assert [parameter.stop_gradient for parameter in head] == [own_loss] * 2
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:

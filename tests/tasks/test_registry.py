@@ -31,9 +31,11 @@ def test_every_key_of_single_tasks_is_read_by_one_and_the_other_way_round() -> N
 
 
 def test_no_two_tasks_share_what_names_one() -> None:
-    for what in ("name", "task", "network_class"):
+    for what in ("name", "task"):
         values = [value for task in KNOWN_TASKS if (value := getattr(task, what)) is not None]
         assert len(set(values)) == len(values), what
+    saved = [(task.network_class, task.problem_type) for task in KNOWN_TASKS if task.network_class is not None]
+    assert len(set(saved)) == len(saved)
 
 
 @pytest.mark.parametrize(

@@ -70,4 +70,5 @@ def test_what_is_said():
     told = checks(found, "outputs/x", learning_rate=1e-5, batch=8, gradient=0.5, frozen=True)
     order = ("labels", "one batch", "learning rate, 1e-05 at this step: the losses hardly move", "batch, 8", "gradient")
     assert [check.startswith(part) for check, part in zip(told, order, strict=True)] == [True] * 5
+    assert "nlpctl params ls outputs/x/recipe.yaml" in told[-1]  # the run has no model yet
     assert "nlpctl train outputs/x --overfit-batch" in told[1] and "some parameters are frozen" in told[-1]

@@ -73,3 +73,11 @@ def test_a_failure_names_key_and_line(tmp_path, code):
     with pytest.raises(UserError, match=r"metric_code:fails failed: AttributeError.*metric_code.py:9") as caught:
         scored(make_run(tmp_path / "made", "sequence_classification"), "fails")
     assert caught.value.problems[0].where == "training.compute_metrics"
+
+
+@pytest.mark.parametrize("dtype", ["bool", "uint8", "int8", "int64", "float32"])
+def test_padding_is_the_same_number_in_every_type(dtype):
+    from nlpctl.training.own_metrics import PADDING, _stacked
+
+    assert _stacked([np.ones(3, dtype), np.ones(2, dtype)]).tolist() == [[1, 1, 1], [1, 1, PADDING]]
+    assert _stacked([np.ones(2, dtype), np.ones(2, dtype)]).dtype == dtype

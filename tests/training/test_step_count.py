@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
+import numpy as np
 import pytest
 
+import nlpctl  # noqa: F401  before paddle
+from nlpctl.data.token_batches import TokenBatchSampler, rounded
+from nlpctl.training.callbacks import step_count
 from nlpctl.training.step_count import StepCount
 
 
@@ -25,6 +31,8 @@ def count(**given):
         ({"batch_tokens": 512, "planned": 9},
          "at most 1,024 tokens with padding, about 8 rows = 4 per device x 2 accumulated x 1 process",
          "61 rows: 9 steps an epoch; 6 epochs: 48 steps, warm-up in the first 4"),
+        ({"warmup": None}, "8 rows",
+         "61 rows: 8 steps an epoch (the last of 5 rows); 6 epochs: 48 steps, a schedule of your own"),
         ({"examples": None, "rows": None, "total": 2000}, "8 rows",
          "2,000 steps of a stream, warm-up in the first 4"),
     ],
@@ -32,6 +40,25 @@ def count(**given):
 def test_what_is_told(given, batch, told):
     lines = count(**given).describe()
     assert f"a step is {batch}" in lines[0] and lines[1] == told
+
+
+@pytest.mark.parametrize("drop_last", [False, True])
+@pytest.mark.parametrize(("processes", "accumulation"), [(1, 1), (2, 2)])
+def test_steps_of_batches_by_tokens_are_those_that_the_sampler_makes(processes, accumulation, drop_last):
+    lengths = np.random.default_rng(1).integers(3, 129, 1007)
+    shape = {"accumulation_steps": accumulation, "num_replicas": processes, "drop_last": drop_last}
+    sampler = TokenBatchSampler(lengths, 512, planned_steps=accumulation, **shape)
+    args = SimpleNamespace(
+        warmup_steps=3, per_device_train_batch_size=rounded(sampler.mean_rows), max_steps=-1, num_train_epochs=2,
+        gradient_accumulation_steps=accumulation, dataset_world_size=processes, dataloader_drop_last=drop_last,
+    )  # fmt: skip
+    updates = len(list(sampler)) // accumulation
+    found = step_count(args, SimpleNamespace(max_steps=2 * updates), SimpleNamespace(sampler=sampler), 1007)
+    assert found.per_epoch == sampler.updates == updates
+    batch, steps = found.describe()
+    assert f"a step is at most {512 * processes * accumulation:,} tokens" in batch
+    assert f"{updates:,} steps an epoch" in steps and f"2 epochs: {2 * updates:,} steps" in steps
+    assert ("rows left out" in steps) is drop_last
 
 
 def test_the_manifest_holds_what_follows():

@@ -116,7 +116,7 @@ def train_network(
                 _write_start(recipe, start)
         paddle.seed(recipe.training.seed)
         settle_checkpoints(run, keeps_best=recipe.training.load_best_model_at_end)
-        ready = make_ready(recipe, setup, task, data)
+        ready = make_ready(recipe, setup, task, data, own_loss=loss is None)
         finish = None if drop is None else functools.partial(drop_parameters, layer=drop)
         train_and_score(ready, run, from_checkpoint=True, loss=loss, finish=finish)
     return run.model

@@ -6,8 +6,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from nlpctl.config.model_section import ModelSection
+from nlpctl.config.own_code import module_file
 from nlpctl.config.schema import Recipe
-from nlpctl.data.functions import module_file
 from nlpctl.data.open_split import SPLITS, files_of
 from nlpctl.errors import UserError
 from nlpctl.models.source import resolve_source

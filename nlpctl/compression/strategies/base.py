@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from nlpctl.runtime.run_directory import RunDirectory
 
 KEY = "compression.strategy"
+BY_STRATEGY = (KEY, "leave the strategies for ONNX Runtime out")  # who asks for ONNX graphs, and the alternative
 NETWORKS: Final = "networks"
 EXPORTS: Final = "exports"
 CANDIDATES: Final = "candidates"

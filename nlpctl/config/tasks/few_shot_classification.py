@@ -11,6 +11,10 @@ from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks.info import TaskInfo
 
 _EXAMPLE = "such as prompt.template: \"{'text': 'text'} It was {'mask'}.\""
+OWN_LOSS = (
+    "few_shot.method: contrastive trains on pairs of rows with a loss of its own, which no other can replace",
+    "remove training.criterion, or use few_shot.method: prompt",
+)
 # What one of the methods does not read.
 _OF_PROMPT = ("prompt.template", "prompt.verbalizer", "loss.focal_gamma", "loss.focal_alpha", "loss.label_smoothing")
 _OF_CONTRASTIVE = ("few_shot.pairs", "few_shot.pooling", "few_shot.layers")
@@ -59,6 +63,11 @@ def _keys_of_the_other_method(recipe: Recipe) -> Iterator[Finding]:
             yield Finding((dotted, "few_shot.method"), message, "delete it, or use the other method")
 
 
+def _own_loss_of_pairs(recipe: Recipe) -> Iterator[Finding]:
+    if recipe.few_shot.method == "contrastive" and recipe.training.criterion is not None:
+        yield Finding(("training.criterion", "few_shot.method"), *OWN_LOSS)
+
+
 def _pairs_are_drawn_from_memory(recipe: Recipe) -> Iterator[Finding]:
     if recipe.data.streaming and recipe.few_shot.method != "prompt":
         message = "pairs of rows cannot be drawn from a stream"
@@ -73,7 +82,7 @@ FEW_SHOT_CLASSIFICATION = TaskInfo(
     task="nlpctl.tasks.few_shot_classification:FewShotClassification",
     rows="nlpctl.data.text_rows:TextRows",
     keys=("data.columns.label", "data.columns.text_pair", "data.balance", "decode.tune", "few_shot", "loss", "prompt"),
-    checks=(_template, _words_for_labels, _keys_of_the_other_method, _pairs_are_drawn_from_memory),
+    checks=(_template, _words_for_labels, _keys_of_the_other_method, _own_loss_of_pairs, _pairs_are_drawn_from_memory),
     settle="nlpctl.models.few_shot_method:settled",
     explainable=True,
     augmentable=True,

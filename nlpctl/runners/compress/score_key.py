@@ -10,8 +10,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nlpctl.config.own_code import module_file
 from nlpctl.config.schema import Recipe
-from nlpctl.data.functions import module_file
 from nlpctl.data.open_split import files_of
 from nlpctl.files import read_json, sha256_of
 from nlpctl.layout import EXPORT_MANIFEST

@@ -8,6 +8,7 @@ from collections.abc import Collection
 from pathlib import Path
 
 from nlpctl import console
+from nlpctl.compression.strategies.base import BY_STRATEGY
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import RunFailed, UserError
@@ -114,8 +115,9 @@ def add_onnx(folder: Path) -> None:
         return
     prefix = folder / manifest.graphs[0].files[0]
     try:
-        require_paddle2onnx()
-        write_onnx_graph(prefix.with_suffix(""), folder / ONNX, int(read_config(folder).get("pad_token_id", 0)))
+        require_paddle2onnx(*BY_STRATEGY)
+        pad_id = int(read_config(folder).get("pad_token_id", 0))
+        write_onnx_graph(prefix.with_suffix(""), folder / ONNX, pad_id, *BY_STRATEGY)
     except (RunFailed, UserError) as error:
         console.warn(f"Paddle graphs only, no ONNX graph: {error}")
         (folder / ONNX).unlink(missing_ok=True)

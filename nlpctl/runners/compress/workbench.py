@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nlpctl import console
-from nlpctl.compression.strategies.base import EXPORTS, ORIGINAL, Making, Planned, Step
+from nlpctl.compression.strategies.base import BY_STRATEGY, EXPORTS, ORIGINAL, Making, Planned, Step
 from nlpctl.config.recipe_of import recipe_for_export, recipe_of, recipe_of_network
 from nlpctl.config.schema import Recipe
 from nlpctl.data.open_split import has_split
@@ -90,8 +90,9 @@ class Workbench:
             add_onnx(folder)
             return
         try:
-            require_paddle2onnx()
-            write_export(recipe, self.setup, source, folder, final, Wanted(("paddle", "onnx"), ("fp32",)))
+            require_paddle2onnx(*BY_STRATEGY)
+            both = Wanted(("paddle", "onnx"), ("fp32",), onnx=BY_STRATEGY)
+            write_export(recipe, self.setup, source, folder, final, both)
         except (RunFailed, UserError) as error:
             console.warn(f"{step.name}: Paddle graphs only, no ONNX graph: {error}")
             _empty(folder)

@@ -1,0 +1,134 @@
+"""What a service answers while it starts: 503, with the reason. It listens from the first moment.
+
+An address that is bound but not listened on can be taken by another process, whose answers would pass for those of the
+service. Connections that arrive while the service takes over wait in the same socket.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import signal
+import socket
+import threading
+from collections.abc import Iterator
+from types import FrameType, TracebackType
+
+from nlpctl.errors import Problem
+from nlpctl.serving.address import cannot_listen
+from nlpctl.serving.refused import Refused
+from nlpctl.serving.settings import ServeSettings
+
+HEALTH = ("/health", "/health/ready")
+_BACKLOG = 2048
+_MOST = 65_536  # bytes of a request's head
+_SECONDS = 5.0  # for a request to arrive, and for its sender to read the answer
+_LAST = 1.0  # seconds for open requests when the service takes over
+_POLL = 0.1
+
+
+class Starting:
+    """Answers on a bound socket from its own thread, inside the context. `stage` says what is going on."""
+
+    def __init__(self, listening: socket.socket, settings: ServeSettings):
+        self.stage = "starting"
+        self._listening, self._settings = listening, settings
+        self._over, self._began = threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="starting", daemon=True)
+
+    def __enter__(self) -> Starting:
+        """UserError if another process listens on the address."""
+        try:
+            self._listening.listen(_BACKLOG)
+        except OSError as error:
+            raise cannot_listen(error, self._settings) from None
+        with sigterm_waits():  # this thread must never take the signal
+            self._thread.start()
+        self._began.wait()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._over.set()
+        self._thread.join()
+
+    async def _serve(self) -> None:
+        open_requests: set[asyncio.Task[None]] = set()
+
+        async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            open_requests.add(task)
+            try:
+                await self._answer(reader, writer)
+            finally:
+                open_requests.discard(task)
+
+        # A duplicate: closing the server must not close the socket, in which the next connections wait.
+        server = await asyncio.start_server(answer, sock=self._listening.dup(), limit=_MOST, backlog=_BACKLOG)
+        self._began.set()
+        while not self._over.is_set():
+            await asyncio.sleep(_POLL)
+        server.close()
+        if open_requests:
+            await asyncio.wait(set(open_requests), timeout=_LAST)
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer one request with 503 and close its connection."""
+        with contextlib.closing(writer), contextlib.suppress(OSError, ValueError, EOFError, asyncio.TimeoutError):
+            head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _SECONDS)
+            writer.write(self._response(head.split(b" ", 2)[1].partition(b"?")[0].decode("latin-1")))
+            writer.write_eof()
+            while await asyncio.wait_for(reader.read(_MOST), _SECONDS):  # closing with unread data would reset it
+                pass
+
+    def _response(self, path: str) -> bytes:
+        problem = Problem(f"the service is starting: {self.stage}", hint="try again after 1 s")
+        content = {"status": "starting", "reason": self.stage} if path in HEALTH else Refused(503, problem).content()
+        body = json.dumps(content).encode()
+        head = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\n"
+        return f"{head}Connection: close\r\nContent-Length: {len(body)}\r\n\r\n".encode() + body
+
+
+class Stopped(BaseException):
+    """SIGTERM while the service starts. No Exception, so that no library takes it for a failure of its own."""
+
+
+@contextlib.contextmanager
+def sigterm_stops() -> Iterator[None]:
+    """Inside the context SIGTERM raises Stopped, in the main thread; in another one nothing changes.
+
+    Paddle's import sets a handler of its own; `configure_paddle` restores this one.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    asked = False
+
+    def stop(number: int, frame: FrameType | None) -> None:
+        nonlocal asked
+        asked = True
+        raise Stopped
+
+    previous = signal.signal(signal.SIGTERM, stop)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+    if asked:  # a bare except of a library took the exception
+        raise Stopped
+
+
+@contextlib.contextmanager
+def sigterm_waits() -> Iterator[None]:
+    """Inside the context SIGTERM waits until its end: Paddle's import would answer it with a C++ stack.
+
+    Threads that begin inside never take the signal; the main thread does.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
