@@ -106,7 +106,7 @@ def offer(param: Any) -> None:
     elif param.param_type_name == "argument" and metavar in _BY_METAVAR:
         offered(param, _BY_METAVAR[metavar])
     elif "|" in metavar:
-        offered(param, metavar.split("|"))
+        offered(param, [word for word in metavar.split("|") if word.isalnum() and not word.isupper()])  # not auto|FILE
 
 
 def offered(param: Any, values: Iterable[str] | Callable[[str], Iterable[Candidate]]) -> Any:
