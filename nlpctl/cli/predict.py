@@ -11,7 +11,6 @@ from nlpctl import console
 from nlpctl.cli.options import EngineOption, PrecisionOption, engine_overrides, load_command_recipe
 from nlpctl.config.located import located
 from nlpctl.config.schema import DataFormat
-from nlpctl.data.kept import keep_of
 from nlpctl.errors import UserError
 from nlpctl.names import counted
 
@@ -101,7 +100,6 @@ def predict(
     if flush and (embeddings is not None or layer_outputs):
         hint = "leave out --flush: these files are written when they are complete"
         raise UserError("--flush applies to JSON lines only", where="--flush", hint=hint)
-    kept = None if keep is None else keep_of(keep)
     if keep is not None and (embeddings is not None or layer_outputs):
         raise UserError("--keep applies to JSON lines only", where="--keep", hint="leave it out")
     if resume and output is None:
@@ -123,7 +121,7 @@ def predict(
                 console.note(f"  {name}  {' x '.join(map(str, shape))}")
         else:
             options = {"batch_size": batch_size, "flush": flush, "resume": resume, "overwrite": overwrite}
-            result = run_prediction(recipe, source, output, keep=kept, **options)
+            result = run_prediction(recipe, source, output, keep=keep, **options)
     if result.output is not None:
         console.note(f"{counted(result.rows, 'rows')} ({result.bad_rows:,} bad) -> {result.output}")
     elif result.bad_rows:

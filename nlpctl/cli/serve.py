@@ -38,7 +38,7 @@ def serve(
     """Serve a trained model over HTTP: JSON in, JSON out.
 
     POST /predict takes a row ({"text": ...}) or a list of rows, with the keys of a jsonl line, and returns what
-    `nlpctl predict` writes. GET /health is for load balancers, GET /metrics for Prometheus.
+    `nlpctl predict` writes. GET /health and /health/ready are for load balancers, GET /metrics for Prometheus.
 
     Examples:
 
@@ -46,8 +46,11 @@ def serve(
 
       nlpctl serve outputs/quickstart/export --host 0.0.0.0 --port 80 --engine onnxruntime --precision int8
     """
-    from nlpctl.runners.serve import ServeSettings
-    from nlpctl.runners.serve import serve as run_service
+    from nlpctl.runtime.interrupt import sigterm_waits
+
+    with sigterm_waits():  # NumPy's threads begin here, and must not take the signal during Paddle's import
+        from nlpctl.runners.serve import ServeSettings
+        from nlpctl.runners.serve import serve as run_service
 
     settings = ServeSettings(
         host=host,

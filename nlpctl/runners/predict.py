@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 from nlpctl import console, outputs
 from nlpctl.config.schema import Recipe
 from nlpctl.data.inputs import PredictInput, open_input
-from nlpctl.data.kept import BAD_ROW, Keep, KeptRows, json_line, keep_by_default, with_kept
+from nlpctl.data.kept import BAD_ROW, Keep, KeptRows, json_line, keep_by_default, keep_of, with_kept
 from nlpctl.data.row import BadRow, BlankLine
 from nlpctl.data.task_rows import TaskRows, task_rows
 from nlpctl.errors import UserError
@@ -56,7 +56,7 @@ def predict(
     source: PredictInput,
     output: Path | None,
     *,
-    keep: Keep | None = None,
+    keep: str | None = None,
     batch_size: int = 64,
     flush: bool = False,
     resume: bool = False,
@@ -64,7 +64,8 @@ def predict(
 ) -> PredictResult:
     """Answer every row of `source`; write to `output`, or to stdout when it is None.
 
-    `keep`: the keys of a row that its answer repeats; by default all of those of an object, and none of a table's.
+    `keep`: the keys of a row that its answer repeats, id,date or all or none; by default all of those of an object, and
+    none of a table's. UserError if there is no such key.
 
     `flush`: answer and write every batch as soon as its rows are read, before reading more. Otherwise many batches
     are read ahead, rows are batched by length, and reading overlaps with computing.
@@ -74,8 +75,8 @@ def predict(
     or its answer is {"error": ...} (skip). A blank line of plain text is answered with null. A device or a pipe
     receives the answers as they come.
     """
+    kept = keep_by_default(source.format) if keep is None else keep_of(keep)
     model_source = find_model(recipe)
-    keep = keep_by_default(source.format) if keep is None else keep
     if output is not None:
         refuse_output(output, source, overwrite)
         if resume:
@@ -84,19 +85,19 @@ def predict(
     total = source.check(blank_lines=True) if source.rereadable else None
     if output is None or is_stream(output):
         model = open_trained_model(recipe, set_up_process(recipe), model_source, batch_size)
-        return _Answering(recipe, model, source, keep, batch_size, flush).write_through(output, total)
+        return _Answering(recipe, model, source, kept, batch_size, flush).write_through(output, total)
     partial = PartialOutput(output)
     # `identity`: everything that the answers depend on. It is stored with them, and `resume` requires the same. Checked
     # twice, since the engine is known only once the model is open, and all else can be refused before Paddle is
     # imported.
     identity = {**model_fingerprint(model_source), "batch_size": batch_size, "flush": flush}
-    identity |= {"keep": None if keep.names is None else list(keep.names)}
+    identity |= {"keep": None if kept.names is None else list(kept.names)}
     identity |= {"settings": answer_settings(recipe)}
     if source.rereadable or resume:
         identity |= source.identity()  # refuses to resume from a pipe
     partial.check(identity, resume)
     model = open_trained_model(recipe, set_up_process(recipe), model_source, batch_size)  # before anything is written
-    answering = _Answering(recipe, model, source, keep, batch_size, flush)
+    answering = _Answering(recipe, model, source, kept, batch_size, flush)
     identity |= {"engine": [model.predictor.engine, model.predictor.precision]}  # auto may have taken another one
     partial.check(identity, resume)
     done, bad = partial.begin(identity, resume, answering.window)

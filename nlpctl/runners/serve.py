@@ -13,11 +13,11 @@ from nlpctl.data.row import BadRow
 from nlpctl.data.task_rows import task_rows
 from nlpctl.runners.open_model import find_model, open_trained_model
 from nlpctl.runners.predict import answers
-from nlpctl.runtime.interrupt import STOP_SECONDS
+from nlpctl.runtime.interrupt import STOP_SECONDS, sigterm_waits
 from nlpctl.runtime.process import ProcessSetup, set_up_process
 from nlpctl.serving.address import bound_socket, url
 from nlpctl.serving.settings import ServeSettings
-from nlpctl.serving.starting import Starting, Stopped, sigterm_stops, sigterm_waits
+from nlpctl.serving.starting import Starting, Stopped, sigterm_stops
 
 if TYPE_CHECKING:
     from nlpctl.serving.app import Service

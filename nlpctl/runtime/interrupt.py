@@ -37,6 +37,19 @@ def sigterm_interrupts() -> Iterator[None]:
         signal.signal(signal.SIGTERM, previous)
 
 
+@contextlib.contextmanager
+def sigterm_waits() -> Iterator[None]:
+    """Inside the context SIGTERM waits, for its end or for a service that starts to see it.
+
+    Paddle's import would answer it with a C++ stack. Threads that begin inside never take the signal.
+    """
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 class StopRequest:
     """Decides whether training stops, and after which step.
 

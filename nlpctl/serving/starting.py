@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import os
 import signal
 import socket
 import threading
@@ -43,8 +44,7 @@ class Starting:
             self._listening.listen(_BACKLOG)
         except OSError as error:
             raise cannot_listen(error, self._settings) from None
-        with sigterm_waits():  # this thread must never take the signal
-            self._thread.start()
+        self._thread.start()
         self._began.wait()
         return self
 
@@ -55,6 +55,7 @@ class Starting:
         self._thread.join()
 
     async def _serve(self) -> None:
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # this thread must never take the signal
         open_requests: set[asyncio.Task[None]] = set()
 
         async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -71,6 +72,10 @@ class Starting:
         self._began.set()
         while not self._over.is_set():
             await asyncio.sleep(_POLL)
+            # It waits because of `sigterm_waits`. Nothing is there to be cleaned up, and the import may take long.
+            if signal.SIGTERM in signal.sigpending():
+                os.write(2, b"stopped while starting\n")
+                os._exit(0)
         server.close()
         if open_requests:
             await asyncio.wait(set(open_requests), timeout=_LAST)
@@ -119,16 +124,3 @@ def sigterm_stops() -> Iterator[None]:
         signal.signal(signal.SIGTERM, previous)
     if asked:  # a bare except of a library took the exception
         raise Stopped
-
-
-@contextlib.contextmanager
-def sigterm_waits() -> Iterator[None]:
-    """Inside the context SIGTERM waits until its end: Paddle's import would answer it with a C++ stack.
-
-    Threads that begin inside never take the signal; the main thread does.
-    """
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)

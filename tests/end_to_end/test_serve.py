@@ -7,9 +7,12 @@ import signal
 import socket
 import subprocess
 import sys
+import time
 import urllib.error
 import urllib.request
 from pathlib import Path
+
+import pytest
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "check_serve.py"
 
@@ -83,3 +86,15 @@ def test_a_service_answers_from_the_start_and_stops_in_it(work, base):
     _, rest = process.communicate(timeout=60)
     assert process.returncode == 0 and "Traceback" not in rest, rest
     assert "stopped" in rest
+
+
+@pytest.mark.slow  # a process of its own: the others begin with Paddle imported
+@pytest.mark.parametrize("seconds", [0.3, 2])
+def test_stopped_while_paddle_is_imported(work, base, seconds):
+    words = [sys.executable, "-m", "nlpctl", "serve", base / "model", "--port", "0"]
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+    assert process.stderr.readline().startswith("starting on ")
+    time.sleep(seconds)
+    process.send_signal(signal.SIGTERM)
+    _, rest = process.communicate(timeout=60)
+    assert process.returncode == 0 and rest.endswith("stopped while starting\n"), rest
