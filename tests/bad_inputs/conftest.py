@@ -24,7 +24,10 @@ ROWS = "text\tlabel\nthe room was clean\tpos\na dirty place\tneg\nvery friendly 
 @pytest.fixture(scope="session")
 def without_paddle(tmp_path_factory: pytest.TempPathFactory) -> Iterator[CommandLines]:
     """Command lines that must end before Paddle is imported."""
-    with command_lines(tmp_path_factory.mktemp("light"), "nlpctl.cli.app") as lines:
+    modules = ("nlpctl.cli.app", "nlpctl.config.load", "nlpctl.cli.train", "nlpctl.cli.predict", "nlpctl.cli.data")
+    modules += ("nlpctl.cli.export", "nlpctl.cli.compress", "nlpctl.runners.train", "nlpctl.runners.open_model")
+    modules += ("nlpctl.runners.predict", "nlpctl.runners.data", "nlpctl.runners.export")
+    with command_lines(tmp_path_factory.mktemp("light"), *modules) as lines:
         yield lines
 
 

@@ -118,6 +118,7 @@ def test_what_it_cannot_be_part_of(registered, text, message):
         parse_strategy(text)
 
 
+@pytest.mark.slow
 def test_it_is_made_scored_and_in_the_table_and_export_offers_it(registered, tmp_path):
     run = make_run(tmp_path, "sequence_classification").run_dir
     assert main(["compress", str(run), "--strategy", "one-scale", "--batch_sizes", "2"]) == 0

@@ -11,6 +11,7 @@ def rows(path):
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
 
 
+@pytest.mark.slow
 def test_new_rows_keep_their_label(work):
     done = work.nlpctl("data", "augment", "quickstart", "-o", "more.jsonl", "--method", "delete", "--copies", "2")
     assert done.returncode == 0, done.stderr

@@ -14,6 +14,7 @@ def exported(work, base):
     return work / "timed-export"
 
 
+@pytest.mark.slow
 def test_a_model_and_its_export_side_by_side(work, exported):
     words = ("--batch-size", "1,8", "--rows", "24", "--rounds", "2", "--threads", "1", "--precision", "fp32")
     done = work.nlpctl("bench", "base", "timed-export", *words, "--json", "--html", "speed.html")

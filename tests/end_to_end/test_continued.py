@@ -31,17 +31,17 @@ def whole(work):
 @pytest.fixture(scope="session")
 def half(work):
     """The first three of them, 24 steps."""
-    return work.train("half", *work.stepwise, *CONSTANT, "--num_train_epochs", "3")
+    return work.train("first-half", *work.stepwise, *CONSTANT, "--num_train_epochs", "3")
 
 
 @pytest.fixture(scope="session")
 def longer(work, half):
     """`half`, continued for three more epochs."""
     before = digests(half)
-    done = work.nlpctl("train", "half", "--continue", "3")
+    done = work.nlpctl("train", "first-half", "--continue", "3")
     assert done.returncode == 0 and "after step 24" in done.stderr, done.stderr
     assert digests(half) == before
-    return work / "half-6-epochs"
+    return work / "first-half-6-epochs"
 
 
 def test_it_ends_as_one_long_run(work, whole, half, longer, same_bits):
@@ -49,26 +49,26 @@ def test_it_ends_as_one_long_run(work, whole, half, longer, same_bits):
     fact = work.manifest(longer.name)["continues"]
     assert fact == {"run": str(half), "step": 24, "checkpoint": "checkpoint-24", "best": None}
     assert json.loads((longer / "metrics.json").read_text())["dev"]
-    assert "half, after step 24" in work.nlpctl("runs", "show", longer).stdout
+    assert "first-half, after step 24" in work.nlpctl("runs", "show", longer).stdout
 
 
 @pytest.mark.slow
 def test_killed_it_is_resumed_like_any_run(work, whole, half, same_bits):
-    words = ("train", "half", "--continue", "3", "--output_dir", "killed")
+    words = ("train", "first-half", "--continue", "3", "--output_dir", "killed")
     work.end(work.start(*words), (work / "killed/checkpoints/checkpoint-27").exists, signal.SIGKILL)
     work.train("killed", "--resume", recipe="killed")
     assert same_bits(work / "killed", whole) and work.manifest("killed")["continues"]["step"] == 24
 
 
 def test_killed_before_anything_was_taken_over(work, whole, longer, same_bits):
-    copy = work / "early"
+    copy = work / "cut-short"
     copy.mkdir()
     manifest = {**work.manifest(longer.name), "state": "running", "ended": None, "pid": 2**30}
     (copy / "manifest.json").write_text(json.dumps(manifest))
     recipe = (longer / "recipe.yaml").read_text()
     (copy / "recipe.yaml").write_text(recipe.replace(longer.name, copy.name))
-    work.train("early", "--resume", recipe="early")
-    assert same_bits(copy, whole) and losses(work, "early") == losses(work, "six")
+    work.train("cut-short", "--resume", recipe="cut-short")
+    assert same_bits(copy, whole) and losses(work, "cut-short") == losses(work, "six")
 
 
 def test_the_schedule_is_that_of_the_longer_run(work, base):
@@ -102,9 +102,9 @@ def test_a_stream_goes_on(work, same_bits):
     ("words", "message"),
     [
         (("recipe.yaml", "--continue", "0"), "0 is no number of epochs"),
-        (("half", "--continue", "1", "--per_device_train_batch_size", "4"), "per_device_train_batch_size"),
-        (("half", "--continue", "1", "--set", "data.train=dev.tsv"), "data.train"),
-        (("half", "--continue", "1", "--output_dir", "half"), "the finished run itself is never changed"),
+        (("first-half", "--continue", "1", "--per_device_train_batch_size", "4"), "per_device_train_batch_size"),
+        (("first-half", "--continue", "1", "--set", "data.train=dev.tsv"), "data.train"),
+        (("first-half", "--continue", "1", "--output_dir", "first-half"), "the finished run itself is never changed"),
         (("elsewhere.yaml", "--continue", "1"), "there is no finished run to continue"),
     ],
 )

@@ -29,6 +29,7 @@ def test_a_wrong_one_costs_no_run(work, base, words, told):
     assert {path: path.stat().st_mtime_ns for path in kept.rglob("*")} == before
 
 
+@pytest.mark.slow
 def test_weights_count_in_a_stream(work):
     words = "--set data.streaming=true --set data.labels=neg,pos --max_steps 4 --logging_steps 4 --learning_rate 1e-5"
     for name, weight in (("light", 1), ("heavy", 100)):

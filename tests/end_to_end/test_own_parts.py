@@ -261,6 +261,7 @@ def test_more_mistakes(work, parts):
     )
 
 
+@pytest.mark.slow
 def test_several_processes_import_them_before_a_run_is_replaced(work, parts):
     """The parent has no Paddle, so another process imports them."""
     old = work / "older"

@@ -65,6 +65,7 @@ def sharded(work) -> Path:
     return work.train("sharded", *PLAIN, *PARTS, "--nproc", "2", "--sharding", "stage1")
 
 
+@pytest.mark.slow
 def test_a_sharded_optimizer_trains_as_a_whole_one(work, weights, two, sharded):
     """The checkpoint is whole: it holds the state of every parameter."""
     assert alike(work, weights, two, sharded) < 1e-5
@@ -236,6 +237,7 @@ def ranks_of(run: Path) -> list[int]:
     return found
 
 
+@pytest.mark.slow
 def test_a_damaged_checkpoint_is_passed_over_by_all(work, two, same_bits):
     """The parent decides once, so that no two processes go on from different steps."""
     copy = work / "two-damaged"

@@ -21,6 +21,7 @@ def words_of(line: str) -> list[tuple[str, str]]:
     return [(word["text"], word["tag"]) for word in json.loads(line)["words"]]
 
 
+@pytest.mark.slow
 def test_lexical_analysis_without_training(work, cache, monkeypatch):
     """It is made once for a cache folder, by another process."""
     monkeypatch.setenv("PPNLP_HOME", str(cache))

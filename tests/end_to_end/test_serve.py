@@ -17,6 +17,7 @@ import pytest
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "check_serve.py"
 
 
+@pytest.mark.slow
 def test_under_load_and_through_a_sigterm(work, base):
     """scripts/check_serve.py with short phases: every answer is that of predict, nothing is lost.
 

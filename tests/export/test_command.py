@@ -102,6 +102,7 @@ def test_int8_that_decides_otherwise_is_refused(classifier, tmp_path, monkeypatc
     assert not any(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_int8_as_a_family_keeps_the_graphs_that_pass(classifier, tmp_path, monkeypatch, capsys):
     from nlpctl.inference.onnx_runtime import OnnxPredictor
     from nlpctl.tasks.sequence_classification import SequenceClassification
@@ -149,6 +150,7 @@ def test_int8_goes_without_what_cannot_be_quantised(made_run, tmp_path):
     assert not (tmp_path / "y").exists()
 
 
+@pytest.mark.slow
 def test_a_quantiser_that_fails_costs_its_graph_alone(classifier, tmp_path, monkeypatch):
     from nlpctl.graphs import onnx_quantize
 

@@ -99,6 +99,7 @@ def test_nothing_is_left_beyond_the_tolerance(classifier, tmp_path, monkeypatch,
     assert [path.name for path in tmp_path.iterdir()] == (["new"] if overwrites else [])
 
 
+@pytest.mark.slow
 def test_a_temporary_export_goes(classifier, monkeypatch, tmp_path):
     import tempfile
 

@@ -70,6 +70,7 @@ def test_viterbi_finds_the_best_path_of_all():
             assert tuple(theirs.numpy()[0]) == best
 
 
+@pytest.mark.slow
 def test_export_with_dynamic_shapes(tmp_path):
     net = network()
     net.eval()

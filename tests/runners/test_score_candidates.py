@@ -70,6 +70,7 @@ def no_process(*words):
     raise AssertionError("measured again")
 
 
+@pytest.mark.slow
 def test_every_way_to_run_an_export(run, original, tmp_path, monkeypatch):
     with Scorer(run, set_up_process(run), original, tmp_path, TIMING) as scorer:
         reference = scorer.reference()

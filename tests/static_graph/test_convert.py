@@ -248,7 +248,7 @@ def test_programs_that_cannot_be_run_are_told(exports, original, tmp_path):
 @pytest.mark.parametrize(
     "kind",
     [
-        "static.save",
+        pytest.param("static.save", marks=pytest.mark.slow),
         "npy",
         pytest.param("__model__ and __params__", marks=pytest.mark.slow),
         pytest.param("inference.zip", marks=pytest.mark.slow),

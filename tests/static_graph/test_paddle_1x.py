@@ -114,6 +114,7 @@ def test_a_map_that_exchanges_query_and_key_is_disproved(tmp_path, config):
     assert not (tmp_path / "ernie").exists()
 
 
+@pytest.mark.slow
 def test_without_any_known_name_the_place_in_the_graph_tells(tmp_path, config):
     """Another program than PaddleNLP's network makes, with names that say nothing, in no order."""
     arrays = old_ernie.parameters()

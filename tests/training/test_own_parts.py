@@ -11,8 +11,8 @@ from nlpctl.errors import UserError
 class NothingToLearn:
     """A task that finds nothing in a row."""
 
-    def features(self, example, encoder):
-        return ()
+    def training_cut(self, examples, encoder):
+        return lambda example: ()
 
 
 def test_rows_without_anything_to_learn_are_told():
