@@ -52,6 +52,7 @@ def main() -> None:
     parser.add_argument("--shots", type=int, nargs="+", default=[8, 16, 32], help="rows per label")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
     parser.add_argument("--rates", nargs="+", default=["5e-5", "2e-4"], help="learning rates of plain fine-tuning")
+    parser.add_argument("--layers", type=int, default=1, help="few_shot.layers; each value needs its own --folder")
     parser.add_argument("--threads", type=int)
     options = parser.parse_args()
     folder = options.folder.resolve()
@@ -63,7 +64,7 @@ def main() -> None:
         for seed in options.seeds:
             rows = draw(options.data / "train.tsv", folder / f"{shots}-{seed}.tsv", shots, seed)
             for method in (CONTRASTIVE, *options.rates):
-                figures.append(figure(folder, rows, method, shots, seed, options.threads))
+                figures.append(figure(folder, rows, method, shots, seed, options.threads, options.layers))
                 (folder / "results.json").write_text(json.dumps({**facts, "runs": figures}, indent=1) + "\n")
     print(conditions_line(facts))
     print(table(figures, options.shots, options.rates))
@@ -79,12 +80,14 @@ def draw(source: Path, target: Path, shots: int, seed: int) -> Path:
     return target
 
 
-def figure(folder: Path, rows: Path, method: str, shots: int, seed: int, threads: int | None) -> dict[str, Any]:
+def figure(
+    folder: Path, rows: Path, method: str, shots: int, seed: int, threads: int | None, layers: int = 1
+) -> dict[str, Any]:
     """The accuracy on test of one run, which is trained if it is not there yet."""
     run = folder / f"{method}-{shots}-{seed}"
     if not (run / "metrics.json").is_file():
         started = time.monotonic()
-        train(run, rows, method, seed, threads)
+        train(run, rows, method, seed, threads, layers)
         (run / "seconds.json").write_text(f"{time.monotonic() - started:.1f}\n")
     accuracy = json.loads((run / "metrics.json").read_text())["test"]["accuracy"]
     seconds = float((run / "seconds.json").read_text()) if (run / "seconds.json").is_file() else None
@@ -92,7 +95,7 @@ def figure(folder: Path, rows: Path, method: str, shots: int, seed: int, threads
     return {"method": method, "shots": shots, "seed": seed, "accuracy": accuracy, "seconds": seconds}
 
 
-def train(run: Path, rows: Path, method: str, seed: int, threads: int | None) -> None:
+def train(run: Path, rows: Path, method: str, seed: int, threads: int | None, layers: int) -> None:
     """By the recipe, or by plain fine-tuning at the rate `method`."""
     changes: dict[str, Any] = {
         "data.train": str(rows), "training.output_dir": str(run), "training.seed": seed, "training.report_to": "none",
@@ -101,7 +104,7 @@ def train(run: Path, rows: Path, method: str, seed: int, threads: int | None) ->
     if threads is not None:
         changes["runtime.threads"] = threads
     if method == CONTRASTIVE:
-        nlpctl.train(RECIPE, overwrite=True, set=changes)
+        nlpctl.train(RECIPE, overwrite=True, set={**changes, "few_shot.layers": layers})
     else:
         nlpctl.train(PLAIN, overwrite=True, set={**changes, "training.learning_rate": method})
 
