@@ -127,8 +127,10 @@ class PlainProgress:
         now = self._clock()
         if now - self._last_line >= PLAIN_PROGRESS_SECONDS:
             self._last_line = now
-            of_total, share = (f"/{self._total:,}", f" ({self._done / self._total:.0%})") if self._total else ("", "")
-            self._write(f"{self._done:,}{of_total} {self._unit}{share}, {self._rate(now)}")
+            told = counted(self._done, self._unit)
+            if self._total:
+                told = f"{self._done:,}/{counted(self._total, self._unit)} ({self._done / self._total:.0%})"
+            self._write(f"{told}, {self._rate(now)}")
 
     def finish(self) -> None:
         """The closing line: count, duration, rate."""

@@ -28,9 +28,9 @@ def nearest_file(name: str, files: Iterable[str]) -> str | None:
     return nearest(name, alike, cutoff=0)
 
 
-def did_you_mean(word: str, options: Iterable[str]) -> str:
-    """A question to append to a message, or nothing: (did you mean 'x'?)."""
-    guess = nearest(word, options)
+def did_you_mean(word: str, options: Iterable[str], cutoff: float = 0.6) -> str:
+    """A question to append to a message, or nothing: (did you mean 'x'?). `cutoff` as for `nearest`."""
+    guess = nearest(word, options, cutoff)
     return f" (did you mean {guess!r}?)" if guess is not None else ""
 
 

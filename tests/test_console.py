@@ -79,6 +79,15 @@ def test_one_row_has_no_plural():
     assert stream.getvalue().startswith("predict: 1 row in ")
 
 
+def test_one_of_one_has_no_plural():
+    now = [0.0]
+    stream = io.StringIO()
+    bar = console.PlainProgress(1, "compare", "engines", stream, clock=lambda: now[0])
+    now[0] = 10.0
+    bar.advance()
+    assert stream.getvalue() == "compare: 1/1 engine (100%), 0.1 engines/s\n"
+
+
 def test_a_failure_inside_progress_passes_through(capsys):
     with pytest.raises(ValueError), console.progress(1, "read"):
         raise ValueError

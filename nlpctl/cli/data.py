@@ -15,6 +15,7 @@ from nlpctl.config.located import located
 from nlpctl.config.positions import display
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
+from nlpctl.names import counted
 
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 TEXT_WIDTH = 60  # characters of a text in a table
@@ -124,6 +125,8 @@ def show(
         raise UserError(f"there is no split {split!r}", where="--split", hint=f"one of {', '.join(SPLITS)}")
     with located(resolved):
         found = show_rows(resolved, split, rows)
+    if found["bad_rows"]:
+        console.warn(f"{counted(found['bad_rows'], 'bad rows')} left out; `nlpctl data inspect` lists them")
     if json:
         console.print_json(found)
         return
@@ -227,5 +230,5 @@ def augment(
         made = augment_data(
             resolved, output, method, copies=copies, share=share, synonyms=synonyms, overwrite=overwrite
         )
-    console.note(f"{made.rows:,} rows read, {made.new:,} new ones -> {output}")
+    console.note(f"{counted(made.rows, 'rows')} read, {made.new:,} new ones -> {output}")
     console.note(f"in the recipe, under data: train: [the old file, {output}]")

@@ -12,6 +12,7 @@ from nlpctl.cli.options import load_command_recipe
 from nlpctl.compression.strategies.registry import export_precisions
 from nlpctl.config.located import located
 from nlpctl.layout import EXPORT_REPORT
+from nlpctl.names import counted
 
 
 def export(
@@ -72,7 +73,7 @@ def export(
         return
     checks = [(graph.files[0], check) for graph in result.manifest.graphs for check in graph.checks]
     console.table(
-        f"{result.folder}: compared on {result.manifest.rows:,} rows",
+        f"{result.folder}: compared on {counted(result.manifest.rows, 'rows')}",
         ("graph", "engine", "precision", "largest difference", "agreement"),
         [(name, one.engine, one.precision, f"{one.difference:.2g}", f"{one.agreement:.2%}") for name, one in checks],
     )

@@ -12,6 +12,7 @@ from nlpctl.cli.options import RecipeCommand, load_command_recipe
 from nlpctl.cli.predict import check_format
 from nlpctl.config.located import located
 from nlpctl.errors import UserError
+from nlpctl.names import counted
 
 KINDS = ("flat", "hnsw")
 SETTINGS = {"help_option_names": ["-h", "--help"]}
@@ -60,9 +61,9 @@ def build(
     with located(recipe):
         source = open_texts(recipe, corpus, format)
         built = build_index(recipe, source, output, kind=kind, batch_size=batch_size, overwrite=overwrite)
-    told = f", {built.repeated:,} repeated texts left out" if built.repeated else ""
-    told += f", {built.bad_rows:,} bad rows skipped" if built.bad_rows else ""
-    console.note(f"{built.texts:,} texts{told} -> {output}")
+    told = f", {counted(built.repeated, 'repeated texts')} left out" if built.repeated else ""
+    told += f", {counted(built.bad_rows, 'bad rows')} skipped" if built.bad_rows else ""
+    console.note(f"{counted(built.texts, 'texts')}{told} -> {output}")
 
 
 @app.command("search", cls=RecipeCommand, context_settings=SETTINGS)

@@ -13,6 +13,7 @@ from nlpctl.config.coerce import Mismatch, coerce_scalar
 from nlpctl.config.library import is_recipe
 from nlpctl.config.load import load_recipe
 from nlpctl.errors import UserError
+from nlpctl.names import counted
 
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 Model = Annotated[str, typer.Argument(metavar="MODEL", help="Run directory, checkpoint or model folder.")]
@@ -84,7 +85,8 @@ def ls(
     console.table("", columns, cells)
     trained = sum(row.parameters for row in rows if row.same_as is None and row.training == "trained")
     told = f", {trained:,} of them trained" if len(columns) == 8 else ""
-    console.note(f"{len(rows)} names, {total:,} parameters{told}; shared parameters are counted once")
+    names = counted(len(rows), "names")
+    console.note(f"{names}, {counted(total, 'parameters')}{told}; shared parameters are counted once")
 
 
 @app.command("export", context_settings=SETTINGS)
@@ -106,7 +108,7 @@ def export(
     from nlpctl.runners.params import export_parameters
 
     names = export_parameters(model, match or ("*",), output, overwrite=overwrite, trust_edits=trust_edits)
-    console.note(f"{len(names)} parameters -> {output}")
+    console.note(f"{counted(len(names), 'parameters')} -> {output}")
 
 
 @app.command("set", context_settings=SETTINGS)
@@ -210,7 +212,8 @@ def diff(
     rows += [(name, f"only in {second}", "", "") for name in found.only_second]
     if rows:
         console.table("", ["name", "largest change", "mean change", "share of its size"], rows)
-    console.result(f"{len(rows)} parameters differ, {found.same} are identical bit for bit")
+    differ, same = "differs" if len(rows) == 1 else "differ", "is" if found.same == 1 else "are"
+    console.result(f"{counted(len(rows), 'parameters')} {differ}, {found.same:,} {same} identical bit for bit")
 
 
 def _assignment(text: str) -> tuple[str, float | str]:

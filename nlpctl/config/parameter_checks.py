@@ -36,6 +36,8 @@ def _pairs(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _values(recipe: Recipe) -> Iterator[Finding]:
+    texts = [value for value in recipe.model.set_parameters.values() if isinstance(value, str)]
+    cut = any(is_distribution(text) and text.count("(") > text.count(")") for text in texts)
     for name, value in recipe.model.set_parameters.items():
         key = f"model.set_parameters.{name}"
         if isinstance(value, str) and is_distribution(value):
@@ -44,6 +46,8 @@ def _values(recipe: Recipe) -> Iterator[Finding]:
             yield Finding((key,), f"{key}: {display(value)} is no .npy file", "numpy.save(FILE, array) writes one")
         elif isinstance(value, str) and not os.path.isfile(value):
             yield Finding((key,), f"{key}: there is no file {display(value)}", "relative paths start at the recipe")
+        elif value is None and cut:
+            continue  # YAML cuts {w: normal(0, 0.02)} at the comma: the first half is reported, this is the second
         elif not isinstance(value, str) and (value is None or isinstance(value, bool)):
             hint = "give a number, a .npy file, or a distribution such as normal(0, 0.02)"
             yield Finding((key,), f"{key} has no number", hint)

@@ -48,6 +48,13 @@ training:
   num_train_epochs: 3
 ```
 
+The default of a key holds where neither the recipe nor a file that it extends sets the key. `configs/base.yaml`, which
+this example and most shipped recipes extend, sets `evaluation_strategy: epoch`, `save_strategy: epoch`,
+`load_best_model_at_end: true`, `save_total_limit: 2`, `num_train_epochs: 3`, `learning_rate: 3e-5`,
+`lr_scheduler_type: linear`, `warmup_ratio: 0.1`, `weight_decay: 0.01`, `per_device_train_batch_size: 32`,
+`per_device_eval_batch_size: 64`, `logging_steps: 20`, `report_to: visualdl`, `seed: 42`, `max_seq_length: 128` and
+`length_grouped: true`.
+
 ## Rules
 
 - **Precedence**: default < extended file < recipe < command line. `nlpctl recipe show FILE --origins`
@@ -128,11 +135,15 @@ class Chinese(English):
         return self.word("sections", name)
 
     def type_text(self, key: Key) -> str:
-        """The catalogue's words for the parts of a type; names of choices stay."""
-        text = key.type_text
+        """The catalogue's words for the parts of a type; the choices stay as a recipe has them."""
+        # "\0" is in no type, so a key without choices is all `before`.
+        before, _, after = key.type_text.partition(", ".join(key.choices) or "\0")
+        return self._in_words(before) + self.comma.join(key.choices) + self._in_words(after)
+
+    def _in_words(self, text: str) -> str:
         for english, chinese in self.words["types"].items():
             text = text.replace(english, chinese)
-        return text.replace(": ", self.colon).replace(", ", self.comma)
+        return text.replace(": ", self.colon)
 
     def meaning(self, key: Key) -> str:
         return self.word("keys", shared_entry(key.dotted))

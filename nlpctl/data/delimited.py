@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from nlpctl.data.lines import decode
-from nlpctl.data.row import BadRow, Row
+from nlpctl.data.row import NAME_COLUMNS, BadRow, Row
 from nlpctl.errors import UserError
 from nlpctl.names import did_you_mean, listed
 
@@ -96,15 +96,15 @@ def _header_names(record: _Record, source: str, required: Sequence[str]) -> list
 def _check_columns(names: Sequence[str], where: str, required: Sequence[str], header: bool) -> None:
     for name in required:
         if name not in names:
-            hint = "set data.columns to names from this list"
+            hint = NAME_COLUMNS
             if len(names) == 1 and name in names[0].split(","):
-                hint = "the columns are separated by commas: name the file .csv, or set data.format: csv"
+                hint = "the columns are separated by commas: name the file .csv, or add --set data.format=csv"
             elif len(names) == 1 and name in names[0].split("\t"):
-                hint = "the columns are separated by tabs: name the file .tsv, or set data.format: tsv"
+                hint = "the columns are separated by tabs: name the file .tsv, or add --set data.format=tsv"
             elif header:
-                hint += '; if the file has no header line, set data.header: false and use "0", "1", ...'
+                hint += '; if the file has no header line, add --set data.header=false and use "0", "1", ...'
             elif not name.isdigit():
-                hint = 'with data.header: false the columns are named "0", "1", ...; or set data.header: true'
+                hint = 'with data.header: false the columns are named "0", "1", ...; or add --set data.header=true'
             guess = did_you_mean(name, names)
             raise UserError(f"no column {name!r}{guess}; the columns are {listed(names)}", where=where, hint=hint)
         if names.count(name) > 1:

@@ -15,6 +15,7 @@ from nlpctl.data.task_rows import Example, TaskRows
 from nlpctl.errors import Problem, UserError
 
 SHOWN = 10  # bad rows that are listed
+SKIP = "--set data.on_bad_row=skip"  # told as a flag, since not every command has a recipe to write it in
 
 
 class ExampleReader:
@@ -80,10 +81,10 @@ class BadRowLog:
         ]
 
     def _stop(self, total: str) -> None:
-        hint = "fix them, or go on without them: data.on_bad_row: skip"
+        hint = f"fix them, or go on without them: {SKIP}"
         if all(kind.startswith(MISSING) for kind in self.kinds):
-            hint = "name the keys that hold them under data.columns, or go on without these rows: "
-            hint += "data.on_bad_row: skip"
+            hint = "name the keys that hold them, as in --set data.columns.text=KEY, or go on without these rows: "
+            hint += SKIP
         elif set(self.kinds) == {"unknown label"}:
             hint += "; known labels are those of the trained model, of data.labels, or else of the training data"
         elif NOT_UTF8 in self.kinds:

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.config.schema import DataSection
-from nlpctl.data.row import BadRow, Row, missing_key
+from nlpctl.data.row import NAME_COLUMNS, BadRow, Row, missing_key
 from nlpctl.errors import UserError
 from nlpctl.names import did_you_mean, listed
 
@@ -180,7 +180,7 @@ def _named_rows(
     for column in required:
         if column not in columns:
             message = f"no column {column!r}{did_you_mean(column, columns)}; the columns are {listed(columns)}"
-            raise UserError(message, where=description, hint="set data.columns to names from this list")
+            raise UserError(message, where=description, hint=NAME_COLUMNS)
     return NamedRows(description, records, label_column, label_names, tuple(required))
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from nlpctl.errors import UserError
 from nlpctl.inference.index_folder import BUILD_AGAIN, IndexManifest, Kind
 from nlpctl.layout import INDEX_TEXTS, INDEX_VECTORS
+from nlpctl.names import counted
 
 # HNSW (Malkov and Yashunin, 2016): links per text, and search width while building and searching.
 HNSW_LINKS, HNSW_BUILD_WIDTH, HNSW_SEARCH_WIDTH = 32, 200, 128
@@ -50,7 +51,8 @@ class TextIndex:
             self._index.hnsw.efSearch = HNSW_SEARCH_WIDTH
         found = (self._index.ntotal, self._index.d, len(self._texts))
         if found != (manifest.texts, manifest.dim, manifest.texts):
-            message = f"{found[0]} vectors of width {found[1]} and {found[2]} texts, which differs from the manifest"
+            vectors, texts = counted(found[0], "vectors"), counted(found[2], "texts")
+            message = f"{vectors} of width {found[1]} and {texts}, which differs from the manifest"
             raise UserError(message, where=str(folder), hint=BUILD_AGAIN)
 
     def search(self, vectors: np.ndarray, k: int) -> list[list[dict[str, Any]]]:

@@ -52,5 +52,7 @@ def ready_model(name: str, where: str = "--task") -> ReadyModel:
     if name in by_name:
         return by_name[name]
     listed = "; ".join(f"{', '.join((entry.name, *entry.also))}: {entry.help}" for entry in ready_models())
-    message = f"there is no ready model {name!r}{did_you_mean(name, by_name)}" if name else "needs the name of a task"
+    # All tasks of analysis end alike, so only a close spelling is worth showing.
+    guess = did_you_mean(name, by_name, cutoff=0.8)
+    message = f"there is no ready model {name!r}{guess}" if name else "needs the name of a task"
     raise UserError(message, where, f"there are {listed}")

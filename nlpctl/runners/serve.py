@@ -11,6 +11,7 @@ from nlpctl import console
 from nlpctl.config.schema import Recipe
 from nlpctl.data.row import BadRow
 from nlpctl.data.task_rows import task_rows
+from nlpctl.names import counted
 from nlpctl.runners.open_model import find_model, open_trained_model
 from nlpctl.runners.predict import answers
 from nlpctl.runtime.interrupt import STOP_SECONDS, sigterm_waits
@@ -43,7 +44,8 @@ def serve(recipe: Recipe, settings: ServeSettings) -> None:
             return
     if server.force_exit:
         raise KeyboardInterrupt
-    console.note(f"stopped; {server.service.batcher.rows.value():,.0f} rows were answered")
+    rows = round(server.service.batcher.rows.value())
+    console.note(f"stopped; {counted(rows, 'rows')} {'was' if rows == 1 else 'were'} answered")
 
 
 def _started(recipe: Recipe, source: str, settings: ServeSettings, listening: socket.socket) -> Server:

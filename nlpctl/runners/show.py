@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from nlpctl.config.schema import Recipe
 from nlpctl.config.settled import settled
 from nlpctl.console import display_width
-from nlpctl.data.examples import ExampleReader
+from nlpctl.data.examples import BadRowLog, ExampleReader
 from nlpctl.data.inspect.lengths import CountedTokens
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.open_split import SPLITS, has_split, open_split
@@ -34,9 +34,9 @@ _NAME = 10  # width of the first column
 def show_rows(recipe: Recipe, split: str | None, count: int) -> dict[str, Any]:
     """The first `count` rows of `split` (default: the first that there is) as the network gets them; JSON-ready.
 
-    {tokenizer, split, rows: [{where, texts, windows: [{inputs: [{name, tokens, ids, types}], labels}]}], batch}. Labels
-    are told by name; a list of them has one per token. UserError: the tokenizer is not on this machine, or no row is
-    good.
+    {tokenizer, split, rows: [{where, texts, windows: [{inputs: [{name, tokens, ids, types}], labels}]}],
+    bad_rows, batch}. Labels are told by name; a list of them has one per token. `bad_rows` counts the rows that were
+    read and left out. UserError: the tokenizer is not on this machine, or no row is good.
     """
     recipe = settled(recipe)
     rows = task_rows(recipe.task, recipe.data)
@@ -55,7 +55,8 @@ def show_rows(recipe: Recipe, split: str | None, count: int) -> dict[str, Any]:
 
     task = make_task(recipe, labels)
     collate = task.collator(counter.encoder, labelled=True)
-    examples = list(islice(_good(rows, source, labels), SAMPLE))
+    bad = BadRowLog("skip")
+    examples = list(islice(_good(rows, source, labels, bad), SAMPLE))
     if not examples:
         raise UserError("no row is usable", source.description, "`nlpctl data inspect` tells what is wrong with them")
     shown = [
@@ -67,15 +68,18 @@ def show_rows(recipe: Recipe, split: str | None, count: int) -> dict[str, Any]:
         for where, example in examples[:count]
     ]
     batch = _batch(recipe, task, counter.encoder, name, [example for _, example in examples])
-    return {"tokenizer": counter.description, "split": name, "rows": shown, "batch": batch}
+    found = {"tokenizer": counter.description, "split": name, "rows": shown, "bad_rows": bad.total}
+    return {**found, "batch": batch}
 
 
-def _good(rows: TaskRows, source: Any, labels: LabelSet) -> Iterator[tuple[str, Any]]:
-    """The place and the example of each good row."""
+def _good(rows: TaskRows, source: Any, labels: LabelSet, bad: BadRowLog) -> Iterator[tuple[str, Any]]:
+    """The place and the example of each good row; the others go to `bad`."""
     reader = ExampleReader(rows, labels)
     for row in source:
         example = reader.read(row)
-        if not isinstance(example, BadRow):
+        if isinstance(example, BadRow):
+            bad.add(example)
+        else:
             yield BadRow(row.source, row.line, "").where, example
 
 

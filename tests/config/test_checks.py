@@ -274,6 +274,7 @@ WHOLE = {
         (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: constant(c=1)}}", ":3", "no argument 'c=1'"),
         (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: 'constant(inf)'}}", ":3", "not finite"),
         (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: 'normal(0'}}", ":3", "no closing parenthesis"),
+        (HEAD + DATA + "model: {from_scratch: {}, set_parameters: {a.b: normal(0, 1)}}", ":3", "'normal(0' has no"),
     ],
     "_split_settings": [
         (HEAD + MODEL + "data: {dataset: glue/sst2, by_split: {dev: {format: csv}}}", ":3", "by_split applies"),

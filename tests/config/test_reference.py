@@ -59,6 +59,23 @@ def test_the_chinese_catalogue_knows_the_words_of_every_type() -> None:
     assert not left
 
 
+def test_every_choice_stands_in_the_chinese_reference_as_recipes_have_it() -> None:
+    page = reference.reference(reference.Chinese())
+    rows = dict(re.findall(r"^\| `([a-z_.0-9]+)` \| ([^|]*) \|", page, flags=re.M))
+    for dotted, key in all_keys().items():
+        if key.choices and dotted not in REFUSED:
+            told = rows[dotted].partition("：")[2].removesuffix(" 或 null").split("、")
+            assert tuple(told) == key.choices, dotted
+
+
+@pytest.mark.parametrize("name", reference.PAGES)
+def test_the_introduction_tells_what_the_base_file_sets(name: str) -> None:
+    base = yaml.safe_load((reference.DOCS.parent / "configs/base.yaml").read_text(encoding="utf-8"))
+    told = re.search(r"^[^\n]*`configs/base\.yaml`.*?\n\n", reference.PAGES[name]().intro, flags=re.M | re.S)[0]
+    settings = yaml.safe_load("\n".join(re.findall(r"`(\w+: [^`]+)`", told)))
+    assert settings == {key: value for section in base.values() for key, value in section.items()}
+
+
 def test_the_example_of_the_introduction_loads(tmp_path) -> None:
     example = re.search(r"```yaml\n(.*?)```", reference.INTRO, flags=re.S)[1]
     (tmp_path / "recipe.yaml").write_text(example, encoding="utf-8")

@@ -82,7 +82,7 @@ def test_log_error_lists_all_and_the_total():
         log.finish()
     lines = str(caught.value).splitlines()
     assert lines[:3] == [f"f.tsv:{i}: blank text" for i in (2, 3, 4)]
-    assert lines[3] == "3 bad rows in all" and "data.on_bad_row: skip" in lines[4] and "GB18030" not in lines[4]
+    assert lines[3] == "3 bad rows in all" and "--set data.on_bad_row=skip" in lines[4] and "GB18030" not in lines[4]
 
 
 def test_log_error_stops_at_the_tenth():

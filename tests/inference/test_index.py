@@ -82,7 +82,7 @@ def test_a_folder_that_is_no_index(tmp_path):
         ),
         ("manifest.json", "{", "not valid JSON"),
         ("index.faiss", "x", "cannot be read"),
-        ("texts.jsonl", '"one"\n', "300 vectors of width 16 and 1 texts"),
+        ("texts.jsonl", '"one"\n', "300 vectors of width 16 and 1 text,"),
         ("texts.jsonl", '"one\n', "cannot be read"),
     ],
 )

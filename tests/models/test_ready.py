@@ -55,6 +55,9 @@ def test_an_unknown_name_lists_them():
     with pytest.raises(UserError, match="no ready model 'lexical_analysys'.*did you mean 'lexical_analysis'") as caught:
         ready_model("lexical_analysys")
     assert all(entry.name in caught.value.problems[0].hint for entry in ready_models())
+    with pytest.raises(UserError, match="no ready model 'sentiment_analysis'") as caught:
+        ready_model("sentiment_analysis")
+    assert "did you mean" not in str(caught.value)
 
 
 def test_a_cross_encoder_answers_with_the_labels_of_its_entry(paddle_folder, tmp_path):

@@ -85,6 +85,15 @@ def test_other_rows_than_those_of_a_training_do_not_stand_for_it(run):
     assert "a batch of training, as these rows would make it" in list(told_rows(found, 99))
 
 
+def test_bad_rows_are_counted(run, tmp_path):
+    recipe = run("sequence_classification")
+    train = Path(recipe.data.train[0])
+    worse = tmp_path / train.name
+    worse.write_bytes(train.read_bytes() + b'{"other": 1}\n')
+    found = show_rows(dataclasses.replace(recipe, data=dataclasses.replace(recipe.data, train=(str(worse),))), None, 1)
+    assert show_rows(recipe, None, 1)["bad_rows"] == 0 and found["bad_rows"] == 1
+
+
 def test_a_split_that_is_not_there(run):
     with pytest.raises(UserError, match="names no test data"):
         show_rows(run("sequence_classification"), "test", 1)

@@ -59,7 +59,7 @@ def test_a_split_with_names_of_its_own(problems) -> None:
 
 def test_a_table_separated_otherwise(problems) -> None:
     [found] = problems("  train: a.tsv", a_tsv="text,label\nabc,1\n")
-    assert "set data.format: csv" in found.hint
+    assert "--set data.format=csv" in found.hint
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
 
+from nlpctl.names import counted
 from nlpctl.report.html import Html, element
 from nlpctl.report.marked import Part, marked_text
 from nlpctl.report.page import Section, folded, page, paragraph, table
@@ -26,7 +27,7 @@ def explanations_page(rows: Sequence[Explained], name: str) -> str:
     told = [legend, *(_METHODS[method] for method in dict.fromkeys(row.method for row in rows))]
     told.append("Log odds of 0 are a probability of 0.5; 2 is 0.88; 4 is 0.98.")
     sections = [Section("How to read this", told), Section("Texts", [_row(*each) for each in enumerate(rows, 1)])]
-    return page("Evidence for the label", f"{len(rows):,} texts, explained for {name}", sections)
+    return page("Evidence for the label", f"{counted(len(rows), 'texts')}, explained for {name}", sections)
 
 
 def _row(number: int, row: Explained) -> Html:
