@@ -218,6 +218,7 @@ def test_models_side_by_side_and_a_recipe_that_is_a_dict(model, texts, place, mo
     assert capfd.readouterr().out == ""
 
 
+@pytest.mark.slow
 def test_a_model_runs_where_paddle_was_imported_first(run, texts, tmp_path):
     """Also one that was trained with threads and flags which the process does not have, and outside the main thread."""
     copy = shutil.copytree(run.path, tmp_path / "copy")

@@ -129,6 +129,7 @@ def test_interrupted_and_continued(tmp_path, monkeypatch):
     assert (run.model / "model_state.pdparams").stat().st_mtime == before
 
 
+@pytest.mark.slow
 def test_arguments(tmp_path):
     recipe = make_run(tmp_path, "sequence_classification")
     learned = trained(recipe, "learned")

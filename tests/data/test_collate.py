@@ -93,7 +93,7 @@ def test_loader_does_not_hang(mode, workers, answer):
     assert done.returncode == 0 and "Traceback" not in done.stderr
 
 
-@pytest.mark.parametrize("mode", ["die", "die-in-step"])
+@pytest.mark.parametrize("mode", [pytest.param("die", marks=pytest.mark.slow), "die-in-step"])
 def test_lost_worker_is_told(mode):
     done = run_loader(mode, 2)
     assert done.stdout.startswith("RunFailed a data worker process ended unexpectedly"), done.stdout + done.stderr

@@ -39,7 +39,9 @@ def bilstm(work):
     return work.train("bilstm", recipe="networks.yaml")
 
 
-@pytest.mark.parametrize("architecture", ["bilstm", "textcnn", "bag_of_embeddings"])
+@pytest.mark.parametrize(
+    "architecture", ["bilstm", "textcnn", pytest.param("bag_of_embeddings", marks=pytest.mark.slow)]
+)
 def test_it_learns_and_is_scored_and_asked(work, bilstm, architecture):
     run = bilstm
     if architecture != "bilstm":

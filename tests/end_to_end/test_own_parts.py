@@ -318,6 +318,7 @@ def test_two_processes_score_as_one(work, parts):
     work.train("tokens_shared", *words, "--set", "data.batch_tokens=64", "--nproc", "2")
 
 
+@pytest.mark.slow
 def test_the_example_of_the_document_runs(work):
     text = (Path(__file__).resolve().parents[2] / "docs" / "own-parts.md").read_text(encoding="utf-8")
     python = re.findall(r"```python\n(.*?)```", text, re.S)

@@ -169,7 +169,11 @@ def language_model(work) -> Path:
     return work.train("masked_language_model", recipe=write(work.folder, "masked_language_model").name)
 
 
-@pytest.mark.parametrize("task", CASES)
+# These differ from sequence_classification by their data and scores alone.
+RARELY = ("multi_label_classification", "text_matching")
+
+
+@pytest.mark.parametrize("task", [pytest.param(each, marks=[pytest.mark.slow] * (each in RARELY)) for each in CASES])
 def test_trained_killed_resumed_scored_and_asked(work, language_model, same_bits, task):
     recipe = write(work.folder, task).name
     whole = language_model if task == "masked_language_model" else work.train(task, recipe=recipe)

@@ -149,6 +149,7 @@ raise ConnectionError("lost my peer")
     ranks.assert_gone()
 
 
+@pytest.mark.slow
 def test_an_exception_is_exit_1_and_stubborn_ranks_are_killed(ranks, capfd):
     body = """
 signal.signal(signal.SIGTERM, signal.SIG_IGN)

@@ -199,6 +199,7 @@ logger.warning("heard")
 """
 
 
+@pytest.mark.slow
 def test_paddlenlp_only_warns():
     done = subprocess.run([sys.executable, "-c", QUIET], capture_output=True, text=True, check=True)
     assert done.stdout == "" and "chatter" not in done.stderr

@@ -276,6 +276,7 @@ def test_an_unfinished_conversion_leaves_nothing(original, tmp_path, monkeypatch
     assert sorted(tmp_path.iterdir()) == before
 
 
+@pytest.mark.slow
 def test_a_head_is_never_taken_for_another(exports, original, tmp_path):
     """A classifier's pooler has the shape and the place of a language model's last layer."""
     exports.save_jit(original, tmp_path / "export")

@@ -194,6 +194,7 @@ def test_the_same_variable_with_and_without_a_prefix_is_ambiguous(tmp_path, conf
     assert done.report.complete and done.report.ways == {"map": len(arrays)}
 
 
+@pytest.mark.slow
 def test_what_is_missing_fails_unless_it_is_allowed(tmp_path, config):
     arrays = old_ernie.parameters()
     source = old_ernie.write_folder(tmp_path / "params", arrays)
