@@ -141,7 +141,7 @@ def test_header_and_first_line_of_a_broken_table():
         ("[]", "json", ["no rows"]),
         ('{"data": []}', "json", ["no rows"]),
         ("Text\tlabel\na\t1\n", "tsv", ["f:1", "no column 'text'", "did you mean 'Text'", "'Text', 'label'"]),
-        ("好\t1\na\t1\n", "tsv", ["f:1", "the columns are '好', '1'", "data.header: false"]),
+        ("好\t1\na\t1\n", "tsv", ["f:1", "the columns are '好', '1'", "data.header=false"]),
         ("text\ttext\tlabel\na\tb\t1\n", "tsv", ["f:1", "occurs twice"]),
         (b"te\xb7xt\tlabel\na\t1\n", "tsv", ["f:1", "header line cannot be read", "0xb7"]),
         ("text\tlabel\na\t1\n".encode("utf-16"), "tsv", ["UTF-16", "iconv"]),
@@ -168,7 +168,7 @@ def test_refused_as_a_whole(content, kind, says):
 def test_refused_without_header():
     message = refused("a\t1\n", header=False, required=("0", "2"))
     assert "no column '2'" in message and "'0', '1'" in message and "f:1" in message
-    assert "data.header: true" in refused("a\t1\n", header=False, required=("text", "1"))
+    assert "data.header=true" in refused("a\t1\n", header=False, required=("text", "1"))
 
 
 def test_read_rows_from_disk(tmp_path: Path):
