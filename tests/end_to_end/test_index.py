@@ -107,7 +107,7 @@ def test_other_models_make_no_vectors(work, base):
 def built(work, index):
     done = work.nlpctl("index", "build", index / "run", index / "corpus.txt", "-o", index / "built")
     assert done.returncode == 0, done.stderr
-    assert "60 texts, 1 repeated texts left out" in done.stderr
+    assert "60 texts, 1 repeated text left out" in done.stderr
     return index / "built"
 
 
