@@ -44,6 +44,11 @@ def checkpoints_in(checkpoints: Path) -> list[Path]:
     return sorted((path for path in found if path.name.removeprefix(_CHECKPOINT).isdecimal()), key=checkpoint_step)
 
 
+def config_file(folder: Path) -> Path | None:
+    """The config of the network in `folder`; None if there is none."""
+    return next((folder / name for name in CONFIG_FILES if (folder / name).is_file()), None)
+
+
 def runs_around(folder: Path) -> list[Path]:
     """The run directories that `folder` is or lies in, real paths, innermost first."""
     folder = folder.resolve()

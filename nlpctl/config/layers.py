@@ -11,10 +11,10 @@ from typing import Any
 from nlpctl.config.library import PREFIX, find_recipe, shipped_path, shipped_recipes
 from nlpctl.config.load_log import LoadLog
 from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode, display, merge, parse_yaml, read_yaml
-from nlpctl.config.saved_model import config_file, recipe_values, without_config
+from nlpctl.config.saved_model import recipe_values, without_config
 from nlpctl.config.schema import Origin
 from nlpctl.errors import UserError
-from nlpctl.layout import LABELS, RECIPE, TASK
+from nlpctl.layout import LABELS, RECIPE, TASK, config_file
 from nlpctl.names import nearest, nearest_file
 
 GIVEN = "recipe"  # what messages call a recipe that a program gives as a mapping

@@ -17,15 +17,10 @@ from nlpctl.config.tasks import known_tasks
 from nlpctl.config.tasks.info import TaskInfo
 from nlpctl.errors import UserError
 from nlpctl.files import read_json
-from nlpctl.layout import CONFIG_FILES, checkpoints_in
+from nlpctl.layout import checkpoints_in
 
 LONGEST = 512  # tokens that are read of a text, unless the network reads fewer
 _TASK_OF_CLASS = re.compile(r"For([A-Z]\w*)$")
-
-
-def config_file(folder: Path) -> Path | None:
-    """The config of the network; None if `folder` is no model folder."""
-    return next((folder / name for name in CONFIG_FILES if (folder / name).is_file()), None)
 
 
 def recipe_values(folder: Path, file: Path, *, task_given: bool) -> dict[str, Any]:

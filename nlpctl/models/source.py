@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from nlpctl.errors import UserError
 from nlpctl.files import read_json
-from nlpctl.layout import CHECKPOINTS, CONFIG_FILES, EXPORT_MANIFEST, MANIFEST, MODEL, TASK, checkpoints_in
+from nlpctl.layout import CHECKPOINTS, CONFIG_FILES, EXPORT_MANIFEST, MANIFEST, MODEL, TASK, checkpoints_in, config_file
 from nlpctl.runtime.run_directory import RunDirectory
 
 Kind = Literal["hub", "paddlenlp", "huggingface", "nlpctl", "export"]
@@ -78,10 +78,11 @@ def weights_file(folder: Path) -> Path | None:
 
 def read_config(folder: Path) -> dict[str, Any]:
     """The network's config: config.json, or model_config.json of old PaddleNLP folders."""
-    for name in CONFIG_FILES:
-        if (folder / name).is_file():
-            return read_json(folder / name)
-    raise UserError("no config.json here", where=str(folder), hint="copy config.json from where the model came from")
+    file = config_file(folder)
+    if file is None:
+        hint = "copy config.json from where the model came from"
+        raise UserError("no config.json here", where=str(folder), hint=hint)
+    return read_json(file)
 
 
 _COPY_AGAIN = "copy or download the model folder again"
@@ -95,7 +96,7 @@ def _classify(folder: Path, name: str) -> ModelSource:
     if (folder / EXPORT_MANIFEST).is_file():
         return ModelSource("export", folder, name)
     weights = weights_file(folder)
-    config = next((folder / name for name in CONFIG_FILES if (folder / name).is_file()), None)
+    config = config_file(folder)
     if weights is None and config is None:
         raise UserError(
             "this folder is not a model: neither weights nor config.json are in it",

@@ -93,7 +93,6 @@ def main() -> int:
     """Problems are printed as JSON, for `_made`."""
     name, folder = sys.argv[1:]
     try:
-        Path(folder).parent.mkdir(parents=True, exist_ok=True)
         make_ready(ready_model(name), Path(folder))
     except NlpctlError as error:
         print(json.dumps([vars(problem) for problem in error.problems]))

@@ -49,16 +49,14 @@ class StepCount:
 
     def describe(self) -> list[str]:
         """For the console, line by line."""
+        limit = ""
+        if self.batch_tokens is not None:
+            tokens = self.batch_tokens * self.accumulation * self.processes
+            limit = f"at most {tokens:,} tokens with padding, about "
         batch = (
-            f"a step is {self.global_batch:,} rows = {self.per_device:,} per device x {self.accumulation:,} "
+            f"a step is {limit}{self.global_batch:,} rows = {self.per_device:,} per device x {self.accumulation:,} "
             f"accumulated x {self.processes:,} {'process' if self.processes == 1 else 'processes'}"
         )
-        if self.batch_tokens is not None:
-            batch = (
-                f"a step is at most {self.batch_tokens * self.accumulation * self.processes:,} tokens with padding, "
-                f"about {self.global_batch:,} rows = {self.per_device:,} per device x {self.accumulation:,} "
-                f"accumulated x {self.processes:,} {'process' if self.processes == 1 else 'processes'}"
-            )
         warmup = f"warm-up in the first {self.warmup:,}" if self.warmup else "no warm-up"
         if self.warmup is None:
             warmup = "a schedule of your own"
