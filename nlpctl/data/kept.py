@@ -14,7 +14,7 @@ from nlpctl.names import did_you_mean, listed
 
 BAD_ROW = "error"  # the key of a bad row's answer; no good answer has it
 GIVEN = "given_"  # before a kept key that the answer uses itself
-_OBJECTS = ("jsonl", "json")
+OBJECTS = ("jsonl", "json")  # formats whose rows are objects, not lines of a table
 
 _to_json = json.JSONEncoder(ensure_ascii=False).encode
 
@@ -48,7 +48,7 @@ KEEP_ALL, KEEP_NONE = Keep(None), Keep(())
 
 def keep_by_default(format: str) -> Keep:
     """Everything of rows that are objects, and nothing of tables, whose columns may be many and long."""
-    return KEEP_ALL if format in _OBJECTS else KEEP_NONE
+    return KEEP_ALL if format in OBJECTS else KEEP_NONE
 
 
 def keep_of(names: str | Iterable[str]) -> Keep:
