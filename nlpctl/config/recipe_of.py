@@ -11,7 +11,7 @@ import dataclasses
 from pathlib import Path
 
 from nlpctl.config.load import load_recipe
-from nlpctl.config.schema import Recipe
+from nlpctl.config.schema import DataSection, Recipe
 from nlpctl.layout import RECIPE
 
 _READING = ("max_seq_length", "doc_stride", "tokenizer")  # of section data: how a network reads text
@@ -29,8 +29,12 @@ def recipe_of(folder: Path) -> Recipe:
 def recipe_for_export(recipe: Recipe, export: Path) -> Recipe:
     """`recipe` for an export whose text encoding may differ, as that of a student; data and runtime are kept."""
     own = recipe_of(export)
-    reading = {name: getattr(own.data, name) for name in _READING}
-    return dataclasses.replace(recipe, model=own.model, data=dataclasses.replace(recipe.data, **reading))
+    return dataclasses.replace(recipe, model=own.model, data=with_reading(recipe.data, own.data))
+
+
+def with_reading(data: DataSection, own: DataSection) -> DataSection:
+    """`data`, read as a network reads text whose recipe has the section `own`."""
+    return dataclasses.replace(data, **{name: getattr(own, name) for name in _READING})
 
 
 def recipe_of_network(recipe: Recipe, run: Path) -> Recipe:

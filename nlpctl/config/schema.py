@@ -47,6 +47,11 @@ class ColumnsSection:
     context: str = key("context", "Question answering: key of the text that holds the answer.")
     answers: str = key("answers", "Question answering: key of the list of answers, {text, answer_start}.")
     negative: str | None = key(None, "Semantic indexing: column of a text that does not match, a hard negative.")
+    group: str | None = key(
+        None,
+        "Column that rows share which depend on each other, such as the article they are from; the intervals of scores "
+        "draw them together.",
+    )
 
 
 @dataclass(frozen=True)

@@ -28,6 +28,7 @@ from nlpctl.models.families import Head
 from nlpctl.models.head_labels import wanted_labels
 from nlpctl.models.load import LoadedModel, load_to_train, load_trained
 from nlpctl.tasks.mistakes import Mistake
+from nlpctl.tasks.tallies import Tallies
 
 Texts = Callable[[], Iterable[str]]
 
@@ -181,6 +182,13 @@ class Task(ABC):
 
         Holds "rows" and every figure that config/tasks names for this task but "loss".
         """
+
+    def tallies(self, examples: Sequence[Any], predictions: Sequence[Sequence[Any]]) -> Tallies | None:
+        """What each row adds to the scores of `report`, for their intervals and for paired comparisons.
+
+        None: the scores get no intervals.
+        """
+        return None
 
     @abstractmethod
     def mistakes(self, examples: Sequence[Any], predictions: Sequence[Sequence[Any]]) -> list[Mistake]:

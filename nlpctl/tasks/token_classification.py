@@ -20,8 +20,9 @@ from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.models.crf import crf_loss, viterbi, with_crf
 from nlpctl.models.families import Head
 from nlpctl.tasks.base import Task
-from nlpctl.tasks.entity_scores import entity_report
+from nlpctl.tasks.entity_scores import entity_columns, entity_report
 from nlpctl.tasks.mistakes import Mistake
+from nlpctl.tasks.tallies import Tallies, tally
 from nlpctl.tasks.terms import TermDictionary
 
 
@@ -94,9 +95,17 @@ class TokenClassification(Task):
         labels = report.pop("labels")
         return {**report, "accuracy": right / words, "words": words, "labels": labels}
 
-    def mistakes(
-        self, examples: Sequence[TaggedExample], predictions: Sequence[Sequence[np.ndarray]]
-    ) -> list[Mistake]:
+    def tallies(self, examples: Sequence[TaggedExample], predictions: Sequence[Sequence[np.ndarray]]) -> Tallies:
+        rows, right = [], []
+        for example, parts in zip(examples, predictions, strict=True):
+            tags = np.concatenate(parts)
+            gold, given = self._tagged(example, example.tags), self._entities(example, tags)
+            rows.append((gold, given, int((tags == np.array(example.tags)).sum()), len(tags)))
+            right.append(set(gold) == set(given))
+        types, columns = entity_columns(rows)
+        return tally("entities", types, columns, right, [example.text for example in examples])
+
+    def mistakes(self, examples: Sequence[TaggedExample], predictions: Sequence[Sequence[np.ndarray]]) -> list[Mistake]:
         """Texts of which entities are missed or wrong; expected and given are those that the other lacks."""
         found = []
         for row, (example, parts) in enumerate(zip(examples, predictions, strict=True)):
