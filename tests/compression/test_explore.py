@@ -13,7 +13,7 @@ from nlpctl.compression.plan.scores import Metric
 from nlpctl.compression.plan.selection import Aim
 from nlpctl.compression.plan.steps import plan_steps
 from nlpctl.compression.plan.strategy import parse_strategy
-from nlpctl.compression.strategies.base import CANDIDATES, TRAINING
+from nlpctl.compression.strategies.base import CANDIDATES, EXPORTS, TRAINING
 
 REFERENCE = scored("original", 0.880)
 ROWS = {"dynabert": 10_000.0, "qat": 10_000.0, "distill": 10_000.0}
@@ -87,7 +87,7 @@ def test_the_time_of_an_option_is_that_of_all_it_needs(explorer):
         "exports/width-0.75",
         "candidates/width-0.75+ort-dynamic",
     ]
-    whole = training + 20 + 3 * 9 + 5 + WAYS[CANDIDATES] * 9
+    whole = training + 20 + WAYS[EXPORTS] * 9 + 5 + WAYS[CANDIDATES] * 9
     assert steps["width-0.75+ort-dynamic"].seconds == pytest.approx(SAFETY * whole)
     explorer.costs.measured["dynabert"] = 1000.0
     (option, _) = explorer.options({"exports/original"}, set(), [REFERENCE])

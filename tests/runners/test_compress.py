@@ -8,9 +8,10 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from scored import scored
+from scored import rounds_of, scored
 
 from nlpctl.compression.plan.costs import Clock
+from nlpctl.compression.plan.one_scale import LastRound
 from nlpctl.compression.plan.scores import Metric, Scored
 from nlpctl.compression.plan.steps import plan_steps
 from nlpctl.compression.plan.strategy import parse_strategy, strategies_of
@@ -19,6 +20,7 @@ from nlpctl.config.load import Override, load_recipe
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.runners.compress import command as compress
 from nlpctl.runners.compress.refusals import refuse_output, warn_unread
+from nlpctl.runners.compress.turns import Timing
 from nlpctl.runners.compress.worker import TimeIsUp
 from nlpctl.runtime.process import ProcessSetup
 
@@ -42,6 +44,8 @@ class Bench:
         self.made: list[str] = []
         self.scored: list[str] = []
         self.metric = Metric("accuracy")
+        self.timing = Timing()
+        self.rounds: list[LastRound] = []
 
     def __call__(self, *_):
         return self
@@ -76,6 +80,14 @@ class Bench:
 
     def release(self) -> None:
         return None
+
+    def stored_round(self, field):
+        names = {row.name for row in field.rows}
+        return next((last for last in self.rounds if names == set(last.rounds[0])), None)
+
+    def last_round(self, field):
+        self.rounds.append(rounds_of(field.rows, {}, {}))
+        return self.rounds[-1]
 
     def _row(self, name: str):
         score, times = TABLE[name]
@@ -169,9 +181,32 @@ def test_without_the_original_nothing_can_be_compared(compression):
     assert found.bench.made == ["exports/original"] and not found.best
 
 
+def test_the_last_round_is_of_all_candidates_and_not_repeated(compression):
+    found = compression()
+    result = found.run()
+    (last,) = found.bench.rounds
+    assert set(last.rounds[0]) == {row.name for row in result.rows} and result.paces.rounds == 2
+    again = compression("ort-dynamic")
+    again.bench.rounds.append(last)
+    assert again.run().paces == result.paces and len(again.bench.rounds) == 1  # of earlier commands too
+    more = compression("ort-dynamic,ptq", budget=1.0)
+    assert more.run().paces.rounds == 0  # no time, and none was kept
+
+
+def test_a_last_round_that_fails_keeps_the_table(compression, monkeypatch, capsys):
+    found = compression("ort-dynamic")
+
+    def dies(field):
+        raise RunFailed("its process ended")
+
+    monkeypatch.setattr(found.bench, "last_round", dies)
+    assert found.run().paces.rounds == 0
+    assert "the last round: its process ended" in capsys.readouterr().err
+
+
 def test_a_budget_leaves_out_what_does_not_fit(compression, capsys):
     """3,000 rows at 500 per second take about a minute to train on; without a training it is 10 to 30 s."""
-    found = compression(budget=60.0)
+    found = compression(budget=90.0)
     result = found.run()
     assert [name for name in found.bench.made if name.startswith("networks")] == []
     assert result.best.candidate == "original+ort-dynamic"

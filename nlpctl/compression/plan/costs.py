@@ -16,7 +16,7 @@ from nlpctl.data.task_rows import task_rows
 from nlpctl.files import write_json_atomic
 
 TIMES = "times.json"
-WAYS = {EXPORTS: 3, CANDIDATES: 1}  # number of engines and precisions per folder
+WAYS = {EXPORTS: 5, CANDIDATES: 2}  # scorings of a folder: its engines and precisions, and their part of the last round
 
 
 class Clock:

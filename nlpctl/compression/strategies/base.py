@@ -230,9 +230,12 @@ class Strategy:
 
 
 class NetworkStrategy(Strategy, ABC):
-    """Makes another network from the source; the network is exported, and graph strategies may follow."""
+    """Makes another network from the source; the network is exported, and graph strategies may follow.
+
+    `stem`: what the names of its networks begin with; the strategy's name if it is not defined."""
 
     kind = Kind.NETWORK
+    stem: str = ""
 
     @property
     def on_network(self) -> str | None:

@@ -19,6 +19,7 @@ STUDENT = "student"
 
 class Distill(NetworkStrategy):
     name = "distill"
+    stem = STUDENT
     help = "a student of another architecture or with fewer layers, set in section distillation"
     trains = True
     reads = of_training = ("criterion",)

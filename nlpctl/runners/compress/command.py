@@ -14,9 +14,10 @@ from nlpctl import console
 from nlpctl.compression.plan.best_folder import write_best
 from nlpctl.compression.plan.costs import TIMES, Clock, Costs, read_times, told, trained_rows, write_times
 from nlpctl.compression.plan.explore import Explorer, Option
+from nlpctl.compression.plan.one_scale import LastRound, paces_of
 from nlpctl.compression.plan.plan_file import carried_over, has_learned, make_plan, write_plan
 from nlpctl.compression.plan.scores import Failure, Row, TestScore
-from nlpctl.compression.plan.selection import Aim, select
+from nlpctl.compression.plan.selection import Aim, select, within
 from nlpctl.compression.plan.steps import plan_steps
 from nlpctl.compression.plan.strategy import parse_strategy, strategies_of, trains
 from nlpctl.compression.strategies.base import CANDIDATES, EXPORTS, NETWORKS, Step
@@ -27,6 +28,7 @@ from nlpctl.config.schema import Recipe
 from nlpctl.errors import Interrupted, NlpctlError, RunFailed, UserError
 from nlpctl.files import remove_dir, remove_leftovers, writing
 from nlpctl.runners.compress.columns import line
+from nlpctl.runners.compress.last_round import Field, field_of
 from nlpctl.runners.compress.refusals import (
     check_engines,
     check_strategies,
@@ -52,9 +54,7 @@ SCORES, BEST = "scores", "best"
 AT_THE_END = 2  # scorings reserved in the budget: the best and the uncompressed network on test
 
 
-def compress(
-    recipe: Recipe, source: str, *, output: Path | None = None, overwrite: bool = False
-) -> CompressResult:
+def compress(recipe: Recipe, source: str, *, output: Path | None = None, overwrite: bool = False) -> CompressResult:
     """Make and score every candidate that recipe.compression names, from the model folder or export `source`.
 
     Folders and scores of an earlier call are reused. A failing candidate does not stop the others. Device and random
@@ -109,6 +109,7 @@ class _Compression:
     failures: dict[str, tuple[Failure, ...]] = field(default_factory=dict)
     lost: dict[str, NlpctlError] = field(default_factory=dict)  # folders that could not be made
     kept: str | None = None  # the row that best/ was made from
+    last: LastRound | None = None
 
     def run(self) -> CompressResult:
         """Score existing folders, then make the missing ones, the most promising first, within the budget."""
@@ -129,8 +130,10 @@ class _Compression:
                     console.warn("compression.evaluate gives more than 1: --max-drop counts in points of 0.01")
                 for folder in sorted(self._finished()):
                     self._score(scorer, folder)
+                self.last = scorer.stored_round(self._field())
                 self._settle(None)
                 self._explore(maker, scorer)
+                self._play_last_round(scorer)
                 result = self._settle(scorer)
         asked = [self.lost.get(folder) for folder, step in self.steps.items() if step.scored and step != first]
         if asked and all(error is not None and not isinstance(error, TimeIsUp) for error in asked):
@@ -140,11 +143,10 @@ class _Compression:
     def _explore(self, maker: StepProcess, scorer: Scorer) -> None:
         costs = self._costs()
         explorer = Explorer(self.steps, self.reference, self.metric, self.aim, costs)
-        reserve = AT_THE_END * costs.scoring
         while True:
+            reserve = AT_THE_END * costs.scoring + self._field().seconds(scorer.timing.rows)
             made = {step.folder for step in self.steps.values() if is_made(self.folder, step)}
-            rows = [row for rows in self.rows.values() for row in rows]
-            options = explorer.options(made, set(self.lost), rows)
+            options = explorer.options(made, set(self.lost), self._table())
             left = self.clock.left()
             option = next((each for each in options if left is None or each.seconds + reserve <= left), None)
             if option is None:
@@ -220,6 +222,34 @@ class _Compression:
             console.note(line(row, self.reference, self.metric))
         self.failures[folder] = scored.failures
 
+    def _field(self) -> Field:
+        """The rows of the last round."""
+        rows = self._table()
+        allowed = [row for row in rows if within(row, self.reference, self.metric, self.aim)]
+        return field_of(rows, self.reference, allowed)
+
+    def _table(self) -> tuple[Row, ...]:
+        return tuple(row for rows in self.rows.values() for row in rows)
+
+    def _play_last_round(self, scorer: Scorer) -> None:
+        """Time the best rows in turns, unless that was done or there is no time for it."""
+        field, left = self._field(), self.clock.left()
+        stored = scorer.stored_round(field)
+        if stored is not None or len(field.rows) < 2:
+            self.last = stored
+            return
+        seconds = field.seconds(scorer.timing.rows)
+        if left is not None and left - AT_THE_END * self.reference.seconds < seconds:
+            console.note(
+                f"no time for the last round, which would take about {told(seconds)}: speeds are of single comparisons "
+                "with the uncompressed network; run the same command with a longer --budget"
+            )
+            return
+        try:
+            self.last = scorer.last_round(field)
+        except NlpctlError as error:
+            console.warn(f"the last round: {error}")
+
     def _tell_untried(self, options: Sequence[Option], left: float | None) -> None:
         for option in options:
             reason = f"not tried: it would take about {told(option.seconds)}, and {told(max(0.0, left))} were left"
@@ -240,8 +270,9 @@ class _Compression:
 
     def _settle(self, scorer: Scorer | None) -> CompressResult:
         """Write best/ and the reports from the results so far; with `scorer`, score the best on test too."""
-        rows = tuple(row for rows in self.rows.values() for row in rows)
-        best = select(rows, self.reference, self.metric, self.aim)
+        rows = self._table()
+        paces = paces_of(rows, self.reference, self.recipe.inference.min_agreement, self.last)
+        best = select(rows, self.reference, self.metric, self.aim, paces)
         if best.name != self.kept:
             with writing(self.folder, FREE_SPACE):
                 write_best(best, self.folder / BEST)
@@ -256,6 +287,7 @@ class _Compression:
             reference=self.reference,
             best=best,
             test=test,
+            paces=paces,
         )
         with writing(self.folder, FREE_SPACE):
             write_reports(result, self.source, self.recipe.task)
