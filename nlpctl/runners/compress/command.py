@@ -12,8 +12,17 @@ from pathlib import Path
 
 from nlpctl import console
 from nlpctl.compression.plan.best_folder import write_best
-from nlpctl.compression.plan.costs import TIMES, Clock, Costs, read_times, told, trained_rows, write_times
-from nlpctl.compression.plan.explore import Explorer, Option
+from nlpctl.compression.plan.costs import (
+    TIMES,
+    Clock,
+    Costs,
+    read_times,
+    row_counter,
+    told,
+    trained_rows,
+    write_times,
+)
+from nlpctl.compression.plan.explore import SAFETY, Explorer, Option
 from nlpctl.compression.plan.one_scale import LastRound, paces_of
 from nlpctl.compression.plan.plan_file import carried_over, has_learned, make_plan, write_plan
 from nlpctl.compression.plan.scores import Failure, Row, TestScore
@@ -23,10 +32,12 @@ from nlpctl.compression.plan.strategy import parse_strategy, strategies_of, trai
 from nlpctl.compression.strategies.base import CANDIDATES, EXPORTS, NETWORKS, Step
 from nlpctl.config.checks import refuse_half_precision_on_cpu
 from nlpctl.config.compression_keys import parse_budget
-from nlpctl.config.recipe_of import with_student
+from nlpctl.config.dump import flat, recipe_values
+from nlpctl.config.recipe_of import with_settings, with_student
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import Interrupted, NlpctlError, RunFailed, UserError
 from nlpctl.files import remove_dir, remove_leftovers, writing
+from nlpctl.models.source import read_config, resolve_source
 from nlpctl.runners.compress.columns import line
 from nlpctl.runners.compress.last_round import Field, field_of
 from nlpctl.runners.compress.refusals import (
@@ -110,6 +121,12 @@ class _Compression:
     lost: dict[str, NlpctlError] = field(default_factory=dict)  # folders that could not be made
     kept: str | None = None  # the row that best/ was made from
     last: LastRound | None = None
+    smaller: dict[str, str] = field(default_factory=dict)  # by folder: what was made in its place within the budget
+
+    def __post_init__(self) -> None:
+        self.count = row_counter(self.recipe)
+        folder = resolve_source(self.source).folder
+        self.config = {} if folder is None else read_config(folder)
 
     def run(self) -> CompressResult:
         """Score existing folders, then make the missing ones, the most promising first, within the budget."""
@@ -141,7 +158,7 @@ class _Compression:
         return result
 
     def _explore(self, maker: StepProcess, scorer: Scorer) -> None:
-        costs = self._costs()
+        costs = self._costs(scorer.timing.rows)
         explorer = Explorer(self.steps, self.reference, self.metric, self.aim, costs)
         while True:
             reserve = AT_THE_END * costs.scoring + self._field().seconds(scorer.timing.rows)
@@ -150,6 +167,8 @@ class _Compression:
             left = self.clock.left()
             option = next((each for each in options if left is None or each.seconds + reserve <= left), None)
             if option is None:
+                if left is not None and self._shrink(explorer, options, left - reserve):
+                    continue
                 self._tell_untried(options, left)
                 return
             for step in option.missing:
@@ -163,19 +182,41 @@ class _Compression:
                 if step.folder in self.lost:
                     break
                 if not goes_on:  # the remaining part of a resumed training is no estimate of a full one
-                    costs.measured[step.work] = time.monotonic() - started
+                    costs.learn(step, time.monotonic() - started)
                     with writing(self.folder, FREE_SPACE):
                         write_times(self.folder, costs.measured)
                 if step.scored:
                     self._score(scorer, step.folder)
                     self._settle(None)
 
-    def _costs(self) -> Costs:
-        """Expected seconds of the steps; not computed without a budget."""
+    def _shrink(self, explorer: Explorer, options: Sequence[Option], seconds: float) -> bool:
+        """Add a smaller form of a step, which fits into `seconds`, to the steps, and tell so; False if none does."""
+        costs = explorer.costs
+
+        def forms(step: Step) -> list[Step]:
+            found = list(step.made_by.smaller(step, self.recipe, self.config))
+            for form in found if step.trains else ():
+                settings = with_settings(self.recipe, dict(form.settings))
+                costs.rows[form.work] = form.made_by.rows_trained(settings, self.count)
+            begun = [form for form in found if form.trains and has_learned(self.folder / form.folder)]
+            return [*(form for form in begun if not is_made(self.folder, form)), *found]
+
+        found = explorer.shrink(options, forms, lambda form: is_made(self.folder, form), seconds)
+        if found is None:
+            return False
+        step, form = found
+        took = f"{step.name} would take about {told(SAFETY * costs.of(step))}, and {told(seconds)} are left for it"
+        console.note(f"{took}: {form.name} in its place{changes(self.recipe, form)}")
+        self.smaller[step.folder] = f"{form.name} was made in its place{changes(self.recipe, form)}"
+        return True
+
+    def _costs(self, samples: int) -> Costs:
+        """Expected seconds of the steps. Without a budget the training rows are not counted. `samples`: timed rows."""
         speed = self.reference.speed(max(self.aim.batch_sizes)).samples_per_second
         strategies = {step.made_by for step in self.steps.values()}
-        rows = {} if self.clock.left() is None else trained_rows(self.recipe, strategies)
-        return Costs(speed, rows, self.reference.seconds, read_times(self.folder))
+        rows = {} if self.clock.left() is None else trained_rows(self.recipe, strategies, self.count)
+        turns = Field((self.reference,), ()).seconds(samples)
+        return Costs(speed, rows, self.reference.seconds, turns, read_times(self.folder))
 
     def _finished(self) -> list[str]:
         """The complete folders of the table, of earlier calls too; the uncompressed network comes first."""
@@ -253,6 +294,8 @@ class _Compression:
     def _tell_untried(self, options: Sequence[Option], left: float | None) -> None:
         for option in options:
             reason = f"not tried: it would take about {told(option.seconds)}, and {told(max(0.0, left))} were left"
+            made = [self.smaller[step.folder] for step in option.missing if step.folder in self.smaller]
+            reason = "; ".join([reason, *made])
             self.failures[option.step.folder] = (Failure(option.step.name, "", reason),)
         if options:
             names = ", ".join(option.step.name for option in options)
@@ -292,6 +335,16 @@ class _Compression:
         with writing(self.folder, FREE_SPACE):
             write_reports(result, self.source, self.recipe.task)
         return result
+
+
+def changes(recipe: Recipe, form: Step) -> str:
+    """The keys that a smaller form changes, and where their values were set; "" if its name tells all."""
+    before = flat(recipe_values(recipe, everything=True))
+    told = []
+    for key, value in form.settings:
+        old = before.get(key)
+        told.append(f"{recipe.where(key)}: {value:g}" + ("" if old is None else f" in place of {old:g}"))
+    return f", with {'; '.join(told)}" if told else ""
 
 
 def is_made(folder: Path, step: Step) -> bool:
