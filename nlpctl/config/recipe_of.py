@@ -8,7 +8,9 @@ processes as they begin, call these functions and hand the Recipe on; nothing be
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import DataSection, Recipe
@@ -52,3 +54,16 @@ def with_student(recipe: Recipe) -> Recipe:
     if name is None or not Path(name).exists():
         return dataclasses.replace(recipe, student=None)
     return dataclasses.replace(recipe, student=load_recipe(name, purpose="apply"))
+
+
+def with_settings(recipe: Recipe, settings: Mapping[str, Any]) -> Recipe:
+    """`recipe` with other values of some keys, such as training.max_steps or, of a student's own recipe,
+    student.training.max_steps."""
+    for key, value in settings.items():
+        recipe = _with(recipe, key.split("."), value)
+    return recipe
+
+
+def _with(section: Any, names: Sequence[str], value: Any) -> Any:
+    first, *rest = names
+    return dataclasses.replace(section, **{first: _with(getattr(section, first), rest, value) if rest else value})

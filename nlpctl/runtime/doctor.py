@@ -17,6 +17,7 @@ from nlpctl.errors import UserError
 from nlpctl.runtime.cache import cache_folder, usable_cache_folder
 from nlpctl.runtime.cpu import CpuInfo, cpu_info, physical_cores
 from nlpctl.runtime.device import CPU_WHEEL, GPU_WHEEL, GpuReport, Probes, paddle_wheel, usable_gpu
+from nlpctl.runtime.memory import memory_sizes
 from nlpctl.runtime.process import amd_variables
 from nlpctl.runtime.versions import Pin, installed_version, pins
 from nlpctl.runtime.worker import Answer, run_python
@@ -178,11 +179,9 @@ def amd_setting(cpu: CpuInfo, environ: Mapping[str, str]) -> Check:
 
 def memory(root: Path = Path("/")) -> Check:
     """Available memory."""
-    try:
-        lines = (root / "proc/meminfo").read_text(encoding="ascii").splitlines()
-    except OSError:
+    sizes = memory_sizes(root)
+    if sizes is None:
         return Check("memory", "ok", "unknown")
-    sizes = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines}
     free = sizes["MemAvailable"]
     detail = f"{free / GIB:.1f} GiB available of {sizes['MemTotal'] / GIB:.1f}"
     if free < LITTLE_MEMORY:

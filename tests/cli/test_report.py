@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from scored import scored
+from scored import paced, scored
 
 from nlpctl.compression.plan.scores import Metric
 from nlpctl.compression.plan.selection import Aim
@@ -132,7 +132,7 @@ def test_the_page_of_a_run_that_was_compressed(nlpctl, made, tmp_path):
     reference = scored("original", 0.88)
     best = scored("original+ptq", 0.876, 4.2, precision="int8", method="ptq", size_mb=20.0)
     rows, folder = (reference, best, scored("width-0.5", 0.8, 1.5)), run.path / "compress"
-    result = CompressResult(folder, rows, (), Metric("accuracy"), Aim(), reference, best, None)
+    result = CompressResult(folder, rows, (), Metric("accuracy"), Aim(), reference, best, None, paced(rows))
     write_reports(result, str(run.path), "sequence_classification")
     assert nlpctl("report", run.path).code == 0
     page = text_of(run)
