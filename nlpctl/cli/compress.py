@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nlpctl import console
-from nlpctl.cli.options import load_command_recipe
+from nlpctl.cli.options import ModelArgument, load_command_recipe
 from nlpctl.compression.strategies.registry import strategies
 from nlpctl.config.load import Override
 from nlpctl.config.located import located
@@ -26,9 +26,7 @@ def _known() -> str:
 
 def compress(
     ctx: typer.Context,
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="Run directory, recipe of a run, model folder, or export.")
-    ],
+    model: ModelArgument,
     strategy: Annotated[
         str | None,
         typer.Option(

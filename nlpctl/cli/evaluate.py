@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from nlpctl import console
-from nlpctl.cli.options import EngineOption, PrecisionOption, engine_overrides, load_command_recipe
+from nlpctl.cli.options import EngineOption, ModelArgument, PrecisionOption, engine_overrides, load_command_recipe
 from nlpctl.cli.tables import comparison_table, score_tables, slice_table
 from nlpctl.config.load import Override
 from nlpctl.config.located import located
@@ -18,9 +18,7 @@ from nlpctl.errors import UserError
 
 def evaluate(
     ctx: typer.Context,
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="Run directory, model folder, export, or the recipe of a run.")
-    ],
+    model: ModelArgument,
     data: Annotated[
         str | None, typer.Argument(metavar="[FILE]", help="Labelled file to score; default: the data of the run.")
     ] = None,
