@@ -113,8 +113,13 @@ def known_label(value: Any, labels: LabelSet) -> int:
     if name in labels:
         return labels.id(name)
     guess = labels.nearest(name)
-    known = f"did you mean {guess!r}?" if guess else f"known are {', '.join(labels.names[:SHOWN])}"
-    raise ValueError(f"unknown label: {name!r}; {known}")
+    raise ValueError(f"unknown label: {name!r}; {f'did you mean {guess!r}?' if guess else _known(labels)}")
+
+
+def _known(labels: LabelSet) -> str:
+    """The first labels, and how many of how many they are."""
+    cut = f", ... ({SHOWN} of {len(labels)} shown)" if len(labels) > SHOWN else ""
+    return f"known are {', '.join(labels.names[:SHOWN])}{cut}"
 
 
 def label_name(value: Any) -> str:

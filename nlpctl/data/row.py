@@ -13,6 +13,11 @@ MISSING = "missing key"  # how the reason of a row without a key begins
 NAME_COLUMNS = "set data.columns to names from this list, as in --set data.columns.text=COLUMN"
 
 
+def place(source: str, line: int | str) -> str:
+    """file:line, or texts[3]."""
+    return f"{source}{line}" if str(line).startswith("[") else f"{source}:{line}"
+
+
 class Row(NamedTuple):
     """One record: `values` maps column or key to what the file holds there.
 
@@ -23,6 +28,10 @@ class Row(NamedTuple):
     source: str
     line: int | str
     values: Mapping[str, Any]
+
+    @property
+    def where(self) -> str:
+        return place(self.source, self.line)
 
 
 class BadRow(NamedTuple):
@@ -38,8 +47,7 @@ class BadRow(NamedTuple):
 
     @property
     def where(self) -> str:
-        line = str(self.line)
-        return f"{self.source}{line}" if line.startswith("[") else f"{self.source}:{line}"
+        return place(self.source, self.line)
 
 
 class BlankLine(BadRow):

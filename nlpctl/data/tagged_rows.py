@@ -74,19 +74,10 @@ class TaggedRows(TaskRows):
         return (self.data.columns.tokens, self.data.columns.tags) if labelled else ()
 
     def collect_labels(self, source: RowSource) -> LabelSet:
-        """All tags, sorted. UserError if they follow no scheme, or mix several."""
-        tags = sorted(set(self._tag_names(source)))
-        detect_scheme(tags, source.description)
-        return LabelSet.collect(tags, source.description)
-
-    def _tag_names(self, source: RowSource) -> Iterator[str]:
-        for row in source:
-            tags = row.values[self.data.columns.tags] if isinstance(row, Row) else None
-            if isinstance(tags, list | tuple):
-                try:
-                    yield from [label_name(tag) for tag in tags]
-                except ValueError:
-                    continue
+        """All tags, sorted. UserError if they follow no scheme, or mix several; it names the first place of a tag."""
+        places = first_places(source, self.data.columns.tags)
+        detect_scheme(sorted(places), source.description, places)
+        return LabelSet.collect(places, source.description)
 
     def read(self, values: Mapping[str, Any], labels: LabelSet | None) -> TaggedExample:
         columns = self.data.columns
@@ -153,6 +144,23 @@ class LexicalRows(TaggedRows):
 
     def __init__(self, data: DataSection):
         super().__init__(dataclasses.replace(data, unit="characters"))
+
+
+def first_places(source: RowSource, column: str) -> dict[str, str]:
+    """Each tag of `source` and where it first stands; `column` holds the list of a row's tags. Bad rows have none."""
+    by_line = set(getattr(source, "formats", ())) == {"conll"}  # a row has a line for each word
+    places: dict[str, str] = {}
+    for row in source:
+        tags = row.values[column] if isinstance(row, Row) else None
+        if isinstance(tags, list | tuple):
+            try:
+                names = [label_name(tag) for tag in tags]
+            except ValueError:
+                continue
+            for number, name in enumerate(names):
+                if name not in places:
+                    places[name] = row._replace(line=row.line + number).where if by_line else row.where
+    return places
 
 
 def put_together(words: Sequence[str]) -> tuple[str, array]:
