@@ -29,9 +29,26 @@ class Row(NamedTuple):
     line: int | str
     values: Mapping[str, Any]
 
-    @property
-    def where(self) -> str:
-        return place(self.source, self.line)
+    def line_of(self, word: int) -> int | str:
+        """The line of one of its words, counted from 0."""
+        return self.line
+
+
+class Sentence(Row):
+    """A row with a line for each of its words; `line` is that of the first."""
+
+    __slots__ = ()
+
+    def line_of(self, word: int) -> int | str:
+        return self.line + word if isinstance(self.line, int) else self.line
+
+
+class BadWord(ValueError):
+    """What is wrong with one word of a row, counted from 0."""
+
+    def __init__(self, reason: str, word: int):
+        super().__init__(reason)
+        self.word = word
 
 
 class BadRow(NamedTuple):

@@ -13,7 +13,7 @@ from typing import Any
 from nlpctl import console
 from nlpctl.config.schema import DataSection
 from nlpctl.data.labels import LabelSet, known_label, label_name
-from nlpctl.data.row import Row, RowSource
+from nlpctl.data.row import BadWord, Row, RowSource, place
 from nlpctl.data.tag_scheme import detect_scheme
 from nlpctl.data.task_rows import TABLES, TaskRows
 from nlpctl.data.text_rows import checked_text
@@ -148,7 +148,6 @@ class LexicalRows(TaggedRows):
 
 def first_places(source: RowSource, column: str) -> dict[str, str]:
     """Each tag of `source` and where it first stands; `column` holds the list of a row's tags. Bad rows have none."""
-    by_line = set(getattr(source, "formats", ())) == {"conll"}  # a row has a line for each word
     places: dict[str, str] = {}
     for row in source:
         tags = row.values[column] if isinstance(row, Row) else None
@@ -159,7 +158,7 @@ def first_places(source: RowSource, column: str) -> dict[str, str]:
                 continue
             for number, name in enumerate(names):
                 if name not in places:
-                    places[name] = row._replace(line=row.line + number).where if by_line else row.where
+                    places[name] = place(row.source, row.line_of(number))
     return places
 
 
@@ -222,4 +221,10 @@ def _tag_ids(value: Any, words: int, labels: LabelSet) -> array:
         raise ValueError(f"tags are not a list: got {type(value).__name__}")
     if len(value) != words:
         raise ValueError(f"tags do not match the tokens: {words} tokens, {len(value)} tags")
-    return array("i", [known_label(tag, labels) for tag in value])
+    ids = array("i")
+    for number, tag in enumerate(value):
+        try:
+            ids.append(known_label(tag, labels))
+        except ValueError as error:
+            raise BadWord(f"{error} (word {number + 1})", number) from None
+    return ids
