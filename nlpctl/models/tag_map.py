@@ -20,7 +20,7 @@ def learnt_tags(tag_map: Mapping[str, str], new: Sequence[str], old: Sequence[st
     """Tag of the data -> the tag of the model that it starts as, for those that `tag_map` names.
 
     `new`: the tags of the data. `old`: those of the model. UserError: an entry names none of them, or the model has no
-    tags.
+    tags. A model that has the data's names already needs no map.
     """
     if not tag_map:
         return {}
@@ -33,8 +33,9 @@ def learnt_tags(tag_map: Mapping[str, str], new: Sequence[str], old: Sequence[st
         if name in new and learnt in old:
             found[name] = learnt
             continue
-        own = _by_mark(marks, new, name)
-        known = _by_mark(sources, old, learnt)
+        own, known = _by_mark(marks, new, name), _by_mark(sources, old, learnt)
+        if own and not known and _by_mark(sources, old, name):  # it was trained with this map: it has the data's names
+            continue
         if not own or not known:
             raise _unknown(name, learnt, (marks, new), (sources, old))
         pairs = {tag: known.get(mark) or known.get(_NEXT_BEST.get(mark, "")) for mark, tag in own.items()}

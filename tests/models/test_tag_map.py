@@ -40,3 +40,7 @@ def test_a_model_without_tags():
     with pytest.raises(UserError, match="has no tags"):
         learnt_tags({"PERSON": "PER"}, ("B-PERSON", "O"), None)
     assert learnt_tags({}, ("B-PERSON", "O"), None) == {}
+
+
+def test_a_model_that_was_trained_with_the_map_has_the_names_of_the_data():
+    assert learnt_tags({"PERSON": "PER"}, ("B-PERSON", "O"), ("B-PERSON", "I-PERSON", "O")) == {}
