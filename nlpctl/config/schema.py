@@ -132,6 +132,10 @@ class DataSection:
     labels: tuple[str, ...] | str | None = key(
         None, "The label set: a list, or a file with one label per line. Default: collected from the training data."
     )
+    tag_map: Mapping[str, str] = mapping_key(
+        "Tagging, when a trained model is trained further: type (or tag) of the data to that of the model which means "
+        "the same, such as PERSON: PER. What the model learnt of PER is where PERSON starts."
+    )
     label_separator: str = key(",", "Separator of the labels in a text column (multi-label).")
     balance: BalanceSection = field(
         default_factory=BalanceSection, metadata={"help": "Balancing of the labels in training."}

@@ -64,6 +64,8 @@ def _tiles(record: RunRecord) -> Html:
         score = record.score(split, record.metric)
         if score is not None:
             tiles[f"{record.metric} on {split}"] = score
+    for step in _best_step(record).values():
+        tiles[f"step of the model, chosen by {record.metric} on dev"] = step
     tiles["last step"] = record.step
     if record.duration is not None:
         tiles["time"] = record.duration
