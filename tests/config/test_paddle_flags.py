@@ -91,6 +91,15 @@ def test_paddle_reads_what_we_render():
     assert json.loads(done.stdout.splitlines()[-1]) == {**flags, "FLAGS_use_autotune": True}
 
 
+def test_a_flag_of_the_other_release_is_told():
+    name, other, here = "FLAGS_cpu_deterministic", "2.6", "3.1"
+    if release() < (3, 0):
+        name, other, here = "FLAGS_check_cuda_error", "3.1", "2.6"
+    hint = f"remove it: Paddle {other} has it, the installed {here} does not"
+    with pytest.raises(UserError, match=f"Paddle has no flag {name}\n  -> {hint}"):
+        flag_environment({name: True})
+
+
 def test_all_bad_flags_are_told_at_once_with_the_nearest():
     with pytest.raises(UserError) as caught:
         flag_environment(
