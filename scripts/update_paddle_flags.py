@@ -40,12 +40,14 @@ def main() -> None:
     import paddle
 
     file = DATA / f"paddle_flags-{release()[0]}.{release()[1]}.json"
-    known = json.loads(file.read_text(encoding="utf-8"))
+    before = file if file.is_file() else max(DATA.glob("paddle_flags-*.json"))
+    known = json.loads(before.read_text(encoding="utf-8"))
     known["paddle"] = paddle.__version__
     if paddle.is_compiled_with_cuda():
         known["gpu_flags"] = {name: kind for name, kind in exported_flags().items() if name not in known["flags"]}
     else:
         known["flags"] = exported_flags()
+        known["gpu_flags"] = {name: kind for name, kind in known["gpu_flags"].items() if name not in known["flags"]}
         known["python_flags"] = python_flags()
     file.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
 
