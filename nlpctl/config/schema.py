@@ -237,6 +237,9 @@ class RuntimeSection:
     trust_edits: bool = key(
         False, "Load a model folder even if files do not match its manifest.json. For one command: not stored in a run."
     )
+    any_paddle: bool = key(
+        False, "Work with a release of Paddle that nlpctl was never tried with, such as 3.2, in place of refusing it."
+    )
     on_oom: Literal["halve", "fail"] = key(
         "halve",
         "When a training step does not fit into memory: halve the batch and double the accumulation from that step on "
