@@ -6,10 +6,15 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nlpctl.config.tasks.info import Start
+from nlpctl.data.first_look import NAMES, Fit, Look, few_values
 from nlpctl.data.label_tree import ancestors, tidy, with_ancestors
 from nlpctl.data.labels import LabelSet, known_label, label_name
 from nlpctl.data.text_rows import TextRows, checked_text
 from nlpctl.errors import UserError
+
+_SEPARATORS = (",", "|", ";", "，", "、")  # the first is the default of data.label_separator
+_SEVERAL = 0.05  # share of rows with several labels, at the least
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +36,23 @@ class MultiLabelRows(TextRows):
 
     A label a##b implies its parent a. Parents are added to the label set and to the labels of each row.
     """
+
+    @classmethod
+    def recognised(cls, look: Look, given: Mapping[str, str]) -> Fit | None:
+        fitting = {
+            column.name: found for column in look.columns if (found := _separator(look, column.name)) is not None
+        }
+        label = given.get("label") or next((name for name in NAMES["label"] if name in fitting), None)
+        label = label or next(iter(fitting), None)
+        text = look.role("text", given, ("text",), [label] if label else [])
+        if text is None or label is None:
+            return None
+        separator = fitting.get(label, "")
+        columns = {"text": text, "label": label}
+        if not separator:
+            return Fit(columns, f"{text!r} holds texts, {label!r} lists of labels", sure=7)
+        starts = () if separator == "," else (Start("data.label_separator", separator),)
+        return Fit(columns, f"{text!r} holds texts, {label!r} labels with {separator!r} between them", 6, starts)
 
     def read(self, values: Mapping[str, Any], labels: LabelSet | None) -> MultiLabelExample:
         columns = self.data.columns
@@ -68,6 +90,21 @@ class MultiLabelRows(TextRows):
             having = f"the labels {', '.join(labels.name(i) for i in first)}" if first else "no label"
             hint = "check data.columns.label, data.label_separator and the training file"
             raise UserError(f"all {len(examples)} training rows have {having}", where=where, hint=hint)
+
+
+def _separator(look: Look, name: str) -> str | None:
+    """What stands between the labels of a column, "" where it holds lists; None if it does not hold several labels."""
+    values = [row[name] for row in look.rows if row.get(name)]
+    if values and all(isinstance(value, list) and all(isinstance(each, str) for each in value) for value in values):
+        return "" if few_values([each for value in values for each in value]) else None
+    if not all(isinstance(value, str) for value in values):
+        return None
+    for separator in _SEPARATORS:
+        several = sum(separator in value for value in values)
+        parts = [part.strip() for value in values for part in value.split(separator)]
+        if several > _SEVERAL * len(values) and few_values(parts):
+            return separator
+    return None
 
 
 def row_labels(value: Any, separator: str) -> list[str]:

@@ -12,13 +12,17 @@ from typing import Any
 
 from nlpctl import console
 from nlpctl.config.schema import DataSection
+from nlpctl.config.tasks.info import Start
+from nlpctl.data.first_look import Fit, Look, tagged_columns
 from nlpctl.data.labels import LabelSet, known_label, label_name
 from nlpctl.data.row import BadWord, Row, RowSource, place
-from nlpctl.data.tag_scheme import detect_scheme
+from nlpctl.data.tag_scheme import OUTSIDE, detect_scheme
 from nlpctl.data.task_rows import TABLES, TaskRows
 from nlpctl.data.text_rows import checked_text
 from nlpctl.data.word_spans import character_spans, is_ideograph, word_spans
 from nlpctl.names import listed
+
+_UNTAGGED = 0.05  # share of O, at the most, where a text is cut into words rather than searched for entities
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +63,21 @@ class TaggedExample:
 class TaggedRows(TaskRows):
     """Rows of token classification: lists of words and tags; for prediction also plain text."""
 
+    roles = ("tokens", "tags")
     in_windows = True
     endings = {**TABLES, ".tsv": "joined", ".txt": "conll", ".conll": "conll", ".bio": "conll", ".bmes": "conll"}
+
+    @classmethod
+    def recognised(cls, look: Look, given: Mapping[str, str]) -> Fit | None:
+        columns = tagged_columns(look, given)
+        if columns is None:
+            return None
+        words = [word for row in look.rows for word in row.get(columns[0]) or ()]
+        characters = all(len(str(word)) == 1 for word in words)
+        why = "the files have a character per tag, so predict cuts its texts the same way"
+        starts = (Start("data.unit", "characters", why),) if characters else ()
+        held = "characters and their tags" if characters else "words and their tags"
+        return Fit(dict(zip(cls.roles, columns, strict=True)), f"there are {held}", 8, starts)
 
     @property
     def plain_column(self) -> str:
@@ -144,6 +161,16 @@ class LexicalRows(TaggedRows):
 
     def __init__(self, data: DataSection):
         super().__init__(dataclasses.replace(data, unit="characters"))
+
+    @classmethod
+    def recognised(cls, look: Look, given: Mapping[str, str]) -> Fit | None:
+        fit = super().recognised(look, given)
+        if fit is None:
+            return None
+        tags = [tag for row in look.rows for tag in row.get(fit.columns["tags"]) or ()]
+        analysed = tags.count(OUTSIDE) <= _UNTAGGED * len(tags)
+        why = "almost every character has a tag: words and their classes" if analysed else fit.reason
+        return Fit(fit.columns, why, fit.sure + 1 if analysed and fit.starts else 2)
 
 
 def first_places(source: RowSource, column: str) -> dict[str, str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nlpctl.data.examples import BadRowLog
+from nlpctl.data.first_look import Fit, Look
 from nlpctl.data.labels import LabelSet, known_label, label_name
 from nlpctl.data.lines import refuse_surrogates
 from nlpctl.data.row import BadRow, RowSource
@@ -34,6 +35,22 @@ class TextExample:
 
 class TextRows(TaskRows):
     """Rows of sequence classification."""
+
+    roles = ("text", "label")
+
+    @classmethod
+    def recognised(cls, look: Look, given: Mapping[str, str]) -> Fit | None:
+        pair = look.pair(given)
+        label = look.role("label", given, ("label",), pair or ())
+        text = pair[0] if pair else look.role("text", given, ("text",), [label] if label else [])
+        if text is None or label is None:
+            return None
+        names = {"text": text, **({"text_pair": pair[1]} if pair else {}), "label": label}
+        found = look.column(label)
+        labels = () if found is None else found.values
+        values = f"is {' or '.join(labels)}" if 0 < len(labels) < 4 else f"is one of {len(labels) or 'many'} labels"
+        held = f"{pair[0]!r} and {pair[1]!r} hold texts" if pair else f"{text!r} holds texts"
+        return Fit(names, f"{held}, {label!r} {values}", sure=5)
 
     @property
     def plain_column(self) -> str | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nlpctl.config.tasks.info import TaskInfo
+from nlpctl.config.tasks.starts import RECURRENT, WITH_CRF
 
 LEXICAL_ANALYSIS = TaskInfo(
     "lexical_analysis",
@@ -25,4 +26,6 @@ LEXICAL_ANALYSIS = TaskInfo(
     tags=True,
     distillable=True,
     soft_loss="nlpctl.compression.networks.soft_targets:tag_loss",
+    starts=WITH_CRF,
+    from_scratch=RECURRENT,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nlpctl.config.tasks.info import TaskInfo
+from nlpctl.config.tasks.starts import RECURRENT, WITH_CRF
 
 TOKEN_CLASSIFICATION = TaskInfo(
     "token_classification",
@@ -25,4 +26,6 @@ TOKEN_CLASSIFICATION = TaskInfo(
     distillable=True,
     soft_loss="nlpctl.compression.networks.soft_targets:tag_loss",
     network_class="TokenClassification",
+    starts=WITH_CRF,
+    from_scratch=RECURRENT,
 )
