@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from scipy.sparse import hstack
 
 from nlpctl.config.schema import Recipe
 from nlpctl.data.tagged_rows import TaggedExample
 from nlpctl.data.units import UnitTokenizer
 from nlpctl.errors import UserError
 from nlpctl.tasks.entity_scores import entity_report
+from nlpctl.tasks.tallies import Tallies
 from nlpctl.tasks.token_classification import TokenClassification
 
 
@@ -42,3 +45,10 @@ class LexicalAnalysis(TokenClassification):
             for example, parts in zip(examples, predictions, strict=True)
         ]
         return {**report, "entity_f1": entity_report(gold, found)["f1"], "labels": labels}
+
+    def tallies(self, examples: Sequence[TaggedExample], predictions: Sequence[Sequence[np.ndarray]]) -> Tallies:
+        words = super().tallies(examples, predictions)
+        types = len(words.names)
+        chosen = np.isin(words.names, list(self.entity_types)).astype(float)
+        thirds = [words.counts[:, i * types : (i + 1) * types] @ chosen[:, None] for i in range(3)]
+        return replace(words, kind="words", counts=hstack([words.counts, *thirds], "csr"))

@@ -160,6 +160,12 @@ def _entities(sums: np.ndarray, names: Sequence[str]) -> Scores:
     }
 
 
+def _words(sums: np.ndarray, names: Sequence[str]) -> Scores:
+    """Columns: as for entities, each word being one; then the words of entity types that are right, found, expected."""
+    right, found, expected = (sums[..., i] for i in (-3, -2, -1))
+    return {**_entities(sums[..., :-3], names), "entity_f1": _ratio(2 * right, found + expected)}
+
+
 def _means(sums: np.ndarray, names: Sequence[str]) -> Scores:
     """Columns: a score of the row per name, then 1."""
     return {name: _ratio(sums[..., i], sums[..., -1]) for i, name in enumerate(names)}
@@ -177,6 +183,7 @@ KINDS: Mapping[str, Callable[[np.ndarray, Sequence[str]], Scores]] = {
     "matches": _matches,
     "label_sets": _label_sets,
     "entities": _entities,
+    "words": _words,
     "means": _means,
     "hidden_words": _hidden_words,
 }

@@ -47,7 +47,7 @@ def split_of(name, make_task_of, chance):
     if name == "multi_label_classification":
         rows = [MultiLabelExample(text, None, tuple(np.flatnonzero(chance.random(4) < 0.4))) for text in texts()]
         return make_task_of(name, ("a", "b", "c", "d")), rows, [[row] for row in chance.normal(size=(ROWS, 4))]
-    if name == "token_classification":
+    if name in ("token_classification", "lexical_analysis"):
         from nlpctl.data.tagged_rows import TaggedExample
 
         bounds = array("i", (0, 4, 5, 7, 8, 10, 11, 15))
@@ -56,7 +56,7 @@ def split_of(name, make_task_of, chance):
             for tags in chance.integers(0, 4, (ROWS, 4))
         ]
         return (
-            make_task_of(name, ("O", "B-PER", "I-PER", "B-LOC")),
+            make_task_of(name, ("O", "B-PER", "I-PER", "B-LOC"), decode={"entity_types": ("LOC",)}),
             rows,
             [[tags] for tags in chance.integers(0, 4, (ROWS, 4))],
         )
@@ -79,7 +79,7 @@ def split_of(name, make_task_of, chance):
 
 
 TASKS = ("sequence_classification", "text_matching", "multi_label_classification", "token_classification",
-         "semantic_indexing", "masked_language_model")  # fmt: skip
+         "lexical_analysis", "semantic_indexing", "masked_language_model")  # fmt: skip
 
 
 @pytest.mark.parametrize("name", TASKS)
@@ -204,12 +204,14 @@ def drawn(kind, chance, rows, quality=0.0):
         gold = chance.random((rows, 4)) < 0.3
         given = gold ^ (chance.random((rows, 4)) > 0.8 + 0.2 * ability[:, None])
         return csr_matrix(np.column_stack([gold & given, given, gold, (gold == given).all(1), np.ones(rows)]))
-    if kind == "entities":
+    if kind in ("entities", "words"):
         expected = chance.poisson(1.0, (rows, 2))
         right = chance.binomial(expected, ability[:, None])
         words = chance.integers(5, 40, rows)
         found = right + chance.poisson(0.3, (rows, 2))
-        return csr_matrix(np.column_stack([right, found, expected, chance.binomial(words, ability), words]))
+        columns = [right, found, expected, chance.binomial(words, ability), words]
+        columns += [each[:, 0] for each in (right, found, expected)] if kind == "words" else []
+        return csr_matrix(np.column_stack(columns))
     if kind == "means":
         return csr_matrix(np.column_stack([chance.random(rows) < ability, ability, np.ones(rows)]))
     tokens = chance.integers(1, 30, rows)
