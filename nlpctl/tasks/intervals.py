@@ -94,6 +94,19 @@ def compare(first: Tallies, second: Tallies) -> Paired:
     return Paired(scores, first.rows, gained, lost, mcnemar)
 
 
+def difference_quantiles(first: Tallies, second: Tallies, score: str, shares: Sequence[float]) -> np.ndarray | None:
+    """Quantiles of one score's difference, second minus first, on resampled rows: float64 [shares].
+
+    None if the models are not `comparable`, or have no such score.
+    """
+    if not comparable(first, second):
+        return None
+    drawn = _drawn_scores([first, second])
+    if any(score not in each for each in drawn):
+        return None
+    return np.quantile(drawn[1][score] - drawn[0][score], shares)
+
+
 @dataclass(frozen=True)
 class Slice:
     """Some rows of a split: a score of theirs, and how far it lies above that of all other rows (negative: below)."""

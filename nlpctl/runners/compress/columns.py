@@ -13,7 +13,7 @@ NAMES = 2  # number of text columns; the others are numeric
 def columns(metric: str, aim: Aim) -> list[str]:
     """The column heads of the candidates."""
     speeds = [head for size in aim.batch_sizes for head in (f"samples/s, {size}", "times", "spread", "p50 ms")]
-    return ["candidate", "engine", metric, "points", *speeds, "disk MB", "memory MB", "difference", "alike"]
+    return ["candidate", "engine", metric, "points", "95 %", *speeds, "disk MB", "memory MB", "difference", "alike"]
 
 
 def cells(row: Row, result: CompressResult) -> list[str]:
@@ -35,6 +35,7 @@ def cells(row: Row, result: CompressResult) -> list[str]:
         row.way,
         f"{row.score:.4f}",
         points_text(drop),
+        points_range(row),
         *speeds,
         f"{row.size_mb:,.1f}",
         f"{row.peak_mb:,.0f}",
@@ -75,6 +76,13 @@ def line(row: Row, reference: Row, metric: Metric) -> str:
 def points_text(drop: float) -> str:
     """The difference to the reference score in points: "+0.12"."""
     return f"{-drop + 0:+.2f}"
+
+
+def points_range(row: Row) -> str:
+    """The 95 % interval of the difference in points: "-0.92 to +0.34"; "-" if it is not known."""
+    if row.drops is None:
+        return "-"
+    return f"{points_text(row.likely_drop(0.975))} to {points_text(row.likely_drop(0.025))}"
 
 
 def times_text(times: float) -> str:
