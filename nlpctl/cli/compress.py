@@ -86,7 +86,7 @@ def compress(
 
 def _show(result: CompressResult, json: bool) -> None:
     from nlpctl.compression.plan.selection import ordered
-    from nlpctl.runners.compress.columns import cells, columns, split_cells, split_columns
+    from nlpctl.runners.compress.columns import cells, columns, more_cells, more_columns, split_cells, split_columns
     from nlpctl.runners.compress.report import JSON, how, split_how, summary, tied
 
     if json:
@@ -94,8 +94,9 @@ def _show(result: CompressResult, json: bool) -> None:
         return
     rows = ordered(result.rows, result.aim, result.paces)
     console.table("", columns(result.metric.name, result.aim), [cells(row, result) for row in rows])
-    console.table(f"\n{split_how(result)}", split_columns(result), [split_cells(row, result) for row in rows])
-    console.note(how(result))
+    console.table("\nWhere the speed comes from", split_columns(result), [split_cells(row, result) for row in rows])
+    console.table("\nLatency, memory, outputs", more_columns(result.aim), [more_cells(row, result) for row in rows])
+    console.note(" ".join([how(result), split_how(result)]))
     console.note(f"{result.folder / 'best'}: {summary(result)}")
     if tied(result):
         console.note(tied(result))

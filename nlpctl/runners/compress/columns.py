@@ -12,8 +12,8 @@ NAMES = 2  # number of text columns; the others are numeric
 
 def columns(metric: str, aim: Aim) -> list[str]:
     """The column heads of the candidates."""
-    speeds = [head for size in aim.batch_sizes for head in (f"samples/s, {size}", "times", "spread", "p50 ms")]
-    return ["candidate", "engine", metric, "points", *speeds, "disk MB", "memory MB", "difference", "alike"]
+    speeds = [head for size in aim.batch_sizes for head in (f"samples/s, {size}", "times", "spread")]
+    return ["candidate", "engine", metric, "points", *speeds, "disk MB", "alike"]
 
 
 def cells(row: Row, result: CompressResult) -> list[str]:
@@ -23,12 +23,7 @@ def cells(row: Row, result: CompressResult) -> list[str]:
         cell
         for size in result.aim.batch_sizes
         for pace in [result.paces.of(row, size)]
-        for cell in (
-            f"{pace.samples_per_second:,.0f}",
-            times_text(pace.times),
-            spread_text(pace),
-            milliseconds(pace.p50_ms),
-        )
+        for cell in (f"{pace.samples_per_second:,.0f}", times_text(pace.times), spread_text(pace))
     ]
     return [
         marked(row, result),
@@ -37,8 +32,6 @@ def cells(row: Row, result: CompressResult) -> list[str]:
         points_text(drop),
         *speeds,
         f"{row.size_mb:,.1f}",
-        f"{row.peak_mb:,.0f}",
-        "-" if row.difference is None else f"{row.difference:.2g}",
         f"{row.agreement:.2%}",
     ]
 
@@ -54,6 +47,22 @@ def split_cells(row: Row, result: CompressResult) -> list[str]:
     paces = [result.paces.of(row, size) for size in result.aim.batch_sizes]
     parts = [part for pace in paces for part in (pace.whole, pace.engine, pace.precision, pace.compression)]
     return [marked(row, result), row.way, *["-" if part is None else times_text(part) for part in parts]]
+
+
+def more_columns(aim: Aim) -> list[str]:
+    """The column heads of the third table: latency, memory and outputs."""
+    return ["candidate", "engine", *[f"p50 ms, {size}" for size in aim.batch_sizes], "memory MB", "difference"]
+
+
+def more_cells(row: Row, result: CompressResult) -> list[str]:
+    """One line of the third table."""
+    return [
+        marked(row, result),
+        row.way,
+        *[milliseconds(result.paces.of(row, size).p50_ms) for size in result.aim.batch_sizes],
+        f"{row.peak_mb:,.0f}",
+        "-" if row.difference is None else f"{row.difference:.2g}",
+    ]
 
 
 def marked(row: Row, result: CompressResult) -> str:

@@ -14,6 +14,8 @@ from nlpctl.runners.compress.columns import (
     NAMES,
     cells,
     columns,
+    more_cells,
+    more_columns,
     points_text,
     split_cells,
     split_columns,
@@ -29,14 +31,17 @@ JSON, MARKDOWN, HTML = "report.json", "report.md", "report.html"
 
 HOW = (
     "Scores are on dev, computed by the engine of the row. Speeds are of the engine alone, on dev rows batched by "
-    "length; the fastest round of every batch counts. Difference: the largest absolute difference of any output. "
-    "Alike: the share of dev rows with the same decision as the uncompressed model. Disk: the graph. Memory: the peak "
-    "of the process, Paddle included. Both in MB of 1024 x 1024 bytes."
+    "length; the fastest round of every batch counts. Disk: the graph, in MB of 1024 x 1024 bytes. Alike: the share of "
+    "dev rows with the same decision as the uncompressed model."
+)
+MORE_HOW = (
+    "p50: the median time of a batch. Memory: the peak of the process, Paddle included, in MB of 1024 x 1024 bytes. "
+    "Difference: the largest absolute difference of any output from the uncompressed model."
 )
 
 
 def how(result: CompressResult) -> str:
-    """The meaning of the figures."""
+    """The meaning of the first table."""
     return f"{HOW} {_of_times(result)}"
 
 
@@ -50,8 +55,8 @@ def _of_times(result: CompressResult) -> str:
     if not result.paces.rounds:
         return f"{told} Every row was compared with the uncompressed model alone, at a time of its own."
     return (
-        f"{told} Spread: its quartiles in {result.paces.rounds} last rounds, in which the best rows took turns; `-`: a "
-        "row that was compared with the uncompressed model alone."
+        f"{told} Spread: its quartiles in {result.paces.rounds} last rounds, in which the best rows took turns; a row "
+        "without one was compared with the uncompressed model alone."
     )
 
 
@@ -70,8 +75,13 @@ def write_reports(result: CompressResult, source: str, task: str) -> None:
     write_json_atomic(result.folder / JSON, content)
     write_text_atomic(result.folder / MARKDOWN, markdown(result, source, content["conditions"]))
     write_text_atomic(
-        result.folder / HTML, compress_page(result, source, (how(result), split_how(result)), content["conditions"])
+        result.folder / HTML, _page(result, source, content["conditions"])
     )
+
+
+def _page(result: CompressResult, source: str, told: dict[str, Any]) -> str:
+    meanings = how(result), split_how(result), MORE_HOW
+    return compress_page(result, source, meanings, told)
 
 
 def report(result: CompressResult, source: str, task: str) -> dict[str, Any]:
@@ -148,8 +158,8 @@ def tied(result: CompressResult) -> str:
     if not others:
         return ""
     return (
-        f"Neither speed nor score tells it from {'; '.join(others)}. Of these the simplest was taken: untouched, then "
-        "without training, then of fewer parts."
+        f"Neither speed nor score tells it from {'; '.join(others)}. Of these the simplest was taken (uncompressed, "
+        "then without training, then of fewer parts), of equally simple ones the better score."
     )
 
 
@@ -166,7 +176,6 @@ def markdown(result: CompressResult, source: str, told: dict[str, Any]) -> str:
     """The text of report.md."""
     aim = result.aim
     allowed = f"at most {aim.max_drop:g} points below the uncompressed model; among these, {_aimed(aim)}"
-    heads, split = columns(result.metric.name, aim), split_columns(result)
     rows = ordered(result.rows, aim, result.paces)
     lines = [
         f"# Compression of {source}",
@@ -176,15 +185,18 @@ def markdown(result: CompressResult, source: str, told: dict[str, Any]) -> str:
         *([tied(result), ""] if tied(result) else []),
         f"Target: {allowed}. `*`: the best; `!`: loses more than allowed.",
         "",
-        _line(heads),
-        _line(["---"] * NAMES + ["---:"] * (len(heads) - NAMES)),
-        *[_line(cells(row, result)) for row in rows],
+        *_table(columns(result.metric.name, aim), [cells(row, result) for row in rows]),
+        how(result),
         "",
+        "## Where the speed comes from",
+        "",
+        *_table(split_columns(result), [split_cells(row, result) for row in rows]),
         split_how(result),
         "",
-        _line(split),
-        _line(["---"] * NAMES + ["---:"] * (len(split) - NAMES)),
-        *[_line(split_cells(row, result)) for row in rows],
+        "## Latency, memory, outputs",
+        "",
+        *_table(more_columns(aim), [more_cells(row, result) for row in rows]),
+        MORE_HOW,
         "",
     ]
     if result.test is not None:
@@ -196,7 +208,7 @@ def markdown(result: CompressResult, source: str, told: dict[str, Any]) -> str:
             *[f"- {each.name}: {_one_line(each.reason)}" for each in result.failures],
             "",
         ]
-    lines += [how(result), "", ", ".join(f"{name} {value}" for name, value in told.items()) + ".", ""]
+    lines += [", ".join(f"{name} {value}" for name, value in told.items()) + ".", ""]
     return "\n".join(lines)
 
 
@@ -212,6 +224,12 @@ def _test_table(result: CompressResult) -> list[str]:
         _line([result.best.name, f"{test.chosen:.4f}", points_text(drop), f"{test.agreement:.2%}"]),
         "",
     ]
+
+
+def _table(heads: list[str], lines: list[list[str]]) -> list[str]:
+    """The lines of a table, with a blank one at the end."""
+    rules = ["---"] * NAMES + ["---:"] * (len(heads) - NAMES)
+    return [*map(_line, [heads, rules, *lines]), ""]
 
 
 def _aimed(aim: Aim) -> str:
