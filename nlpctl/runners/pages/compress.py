@@ -2,37 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nlpctl.compression.plan.scores import POINT, Row
-from nlpctl.compression.plan.selection import ordered
 from nlpctl.report.html import Html
 from nlpctl.report.page import Number, Section, figures, page, side_by_side, table, warnings
 from nlpctl.report.plots import Dot, scatter
-from nlpctl.runners.compress.columns import (
-    NAMES,
-    cells,
-    columns,
-    more_cells,
-    more_columns,
-    points_text,
-    split_cells,
-    split_columns,
-    times_text,
-)
+from nlpctl.runners.compress.columns import NAMES, Table, points_text, tables, times_text
 from nlpctl.runners.compress.result import CompressResult
 
 
-def compress_page(result: CompressResult, source: str, how: tuple[str, str, str], told: Mapping[str, Any]) -> str:
-    """The text of the page. `how`: the meaning of the three tables; `told`: the conditions of measurement."""
+def compress_page(result: CompressResult, source: str, told: Mapping[str, Any]) -> str:
+    """The text of the page. `told`: the conditions of measurement."""
     failed = [f"{each.name}: {each.reason}" for each in result.failures]
     sections = [
         Section("Best", [figures(_best(result)), *_test(result)]),
         Section("Score against speed", [_plots(result)]),
-        Section("All candidates", [_table(result), how[0]]),
-        Section("Where the speed comes from", [_split_table(result), how[1]]),
-        Section("Latency, memory, outputs", [_more_table(result), how[2]]),
+        *(Section(each.title, [_table(each), each.meaning]) for each in tables(result)),
         Section("Not in the table", [warnings(failed)] if failed else []),
         Section("Conditions", [table(["what", "value"], [[name, str(value)] for name, value in told.items()])]),
     ]
@@ -91,24 +78,8 @@ def _label(row: Row, size: int, result: CompressResult) -> str:
     return ""
 
 
-def _table(result: CompressResult) -> Html:
-    heads = columns(result.metric.name, result.aim)
-    return _lines(result, heads, cells, "*: the best; !: loses more than allowed")
-
-
-def _split_table(result: CompressResult) -> Html:
-    return _lines(result, split_columns(result), split_cells)
-
-
-def _more_table(result: CompressResult) -> Html:
-    return _lines(result, more_columns(result.aim), more_cells)
-
-
-def _lines(
-    result: CompressResult, heads: list[str], told: Callable[[Row, CompressResult], list[str]], caption: str = ""
-) -> Html:
-    lines = [told(row, result) for row in ordered(result.rows, result.aim, result.paces)]
-    return table(heads, [[*line[:NAMES], *map(Number, line[NAMES:])] for line in lines], caption)
+def _table(told: Table) -> Html:
+    return table(told.heads, [[*line[:NAMES], *map(Number, line[NAMES:])] for line in told.lines])
 
 
 def compression_of_run(content: Mapping[str, Any]) -> list[Html]:
