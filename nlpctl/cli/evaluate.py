@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from nlpctl import console
+from nlpctl.cli.envelope import Json, give
 from nlpctl.cli.options import EngineOption, ModelArgument, PrecisionOption, engine_overrides, load_command_recipe
 from nlpctl.cli.tables import score_tables
 from nlpctl.config.load import Override
@@ -25,7 +25,7 @@ def evaluate(
     ] = None,
     engine: EngineOption = None,
     precision: PrecisionOption = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    json: Json = False,
 ) -> None:
     """Score a trained model on labelled data.
 
@@ -44,6 +44,6 @@ def evaluate(
     with located(recipe):
         result = run_evaluation(recipe, ("test",) if data is not None else tuple(split or ()))
     if json:
-        console.print_json({"model": result.model, "metrics": result.metrics})
+        give({"model": result.model, "metrics": result.metrics})
     else:
         score_tables(result.metrics)
