@@ -283,7 +283,7 @@ class Model:
         bad = [row for row in read if isinstance(row, BadRow)]
         if bad and not self._skips:
             problems = [Problem(row.reason, row.where) for row in bad[:SHOWN]]
-            total = Problem(f"{len(bad)} of {len(read)} rows are bad", hint=_SKIP)
+            total = Problem(f"{len(bad)} of {len(read)} rows {'is' if len(bad) == 1 else 'are'} bad", hint=_SKIP)
             raise UserError(problems=[*problems, total])
         if len(read) > self._batch_size:
             return list(self._stream(pairs))

@@ -33,9 +33,10 @@ def test_recipe_run_and_model_folder_score_alike(work, base):
     done = [(process.communicate(), process.returncode) for process in started]
     assert [code for _, code in done] == [0, 0, 0, 0, 0], done
     for (out, _), _ in done[:3]:
-        result = json.loads(out)
+        result = json.loads(out)["result"]
         assert result["metrics"] == expected and work / result["model"] == base / "model"
-    assert json.loads(done[4][0][0])["metrics"] == {"test": expected["dev"]}  # a file is scored as a test split
+    of_file = json.loads(done[4][0][0])["result"]["metrics"]
+    assert of_file == {"test": expected["dev"]}  # a file is scored as a test split
     table = done[3][0][0]
     assert "test" in table and "train" in table and "dev" not in table
     assert f"{expected['test']['accuracy']:.4f}" in table
