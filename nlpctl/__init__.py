@@ -13,11 +13,11 @@ import zlib  # noqa: F401
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from nlpctl.api import Model, Run, load, train
+    from nlpctl.api import Export, Model, Run, load, train
     from nlpctl.errors import RunFailed, UserError
 
 __version__ = "0.2.0"
-__all__ = ["Model", "Run", "RunFailed", "UserError", "__version__", "load", "train"]
+__all__ = ["Export", "Model", "Run", "RunFailed", "UserError", "__version__", "load", "train"]
 
 _HOMES = {"RunFailed": "nlpctl.errors", "UserError": "nlpctl.errors"}
 
