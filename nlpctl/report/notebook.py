@@ -13,8 +13,9 @@ from nlpctl.report.page import Number, folded, percent, table
 from nlpctl.report.score_tables import score_tables
 
 _STYLE = Html(
-    "<style>.nlpctl th,.nlpctl td{text-align:left}.nlpctl th.number,.nlpctl td.number{text-align:right;"
-    "font-variant-numeric:tabular-nums}.nlpctl summary{cursor:pointer}</style>"
+    "<style>.nlpctl th,.nlpctl td{text-align:left;padding:2px 10px 2px 0}.nlpctl caption{text-align:left}"
+    ".nlpctl th.number,.nlpctl td.number{text-align:right;font-variant-numeric:tabular-nums}"
+    ".nlpctl summary{cursor:pointer}</style>"
 )
 _FRAME = "width:100%;height:640px;border:1px solid #ccc;border-radius:4px"
 _PAGE = "report"
@@ -64,10 +65,12 @@ def _scores(metrics: Mapping[str, Any]) -> Html:
     """Scores as tables; those per label are folded."""
     if not metrics:
         return Html("")
-    by_split = metrics if all(isinstance(each, Mapping) for each in metrics.values()) else {"": metrics}
-    first, *others = score_tables(by_split)
-    inner = [folded(each.title.removeprefix(", "), table(each.columns, each.rows)) for each in others]
-    return joined(table(first.columns, first.rows), *inner)
+    one = not all(isinstance(each, Mapping) for each in metrics.values())
+    first, *others = score_tables({"": metrics} if one else metrics)
+    all_splits = table(first.columns[one:], [row[one:] for row in first.rows])  # of one split, its name is not known
+    return joined(
+        all_splits, *[folded(each.title.removeprefix(", "), table(each.columns, each.rows)) for each in others]
+    )
 
 
 def _page_in_frame(path: Path) -> Html:
@@ -75,4 +78,4 @@ def _page_in_frame(path: Path) -> Html:
     if not path.is_file():
         return Html("")
     page = path.read_text(encoding="utf-8")
-    return folded(_PAGE, element("iframe", srcdoc=page, sandbox="", style=_FRAME, loading="lazy", title=_PAGE))
+    return folded(_PAGE, element("iframe", srcdoc=page, sandbox="", style=_FRAME, title=_PAGE))
