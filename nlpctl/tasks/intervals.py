@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.stats import binomtest
 
 from nlpctl.layout import INTERVALS
 from nlpctl.tasks.tallies import Tallies
@@ -80,6 +79,8 @@ def comparable(first: Tallies, second: Tallies) -> bool:
 
 def compare(first: Tallies, second: Tallies) -> Paired:
     """The second model against the first; both must be `comparable`."""
+    from scipy.stats import binomtest
+
     drawn = _drawn_scores([first, second])
     whole = [each.scores(np.ones(each.rows)) for each in (first, second)]
     scores = {}

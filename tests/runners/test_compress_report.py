@@ -10,8 +10,8 @@ from scored import paced, rounds_of, scored
 
 from nlpctl.compression.plan.scores import Failure, Metric, TestScore
 from nlpctl.compression.plan.selection import Aim, select
-from nlpctl.runners.compress.columns import cells, columns, split_cells, split_columns
-from nlpctl.runners.compress.report import markdown, report, summary, write_reports
+from nlpctl.runners.compress.columns import tables
+from nlpctl.runners.compress.report import markdown, report, summary, too_few, write_reports
 from nlpctl.runners.compress.result import CompressResult
 
 
@@ -30,19 +30,39 @@ def result(tmp_path) -> CompressResult:
     return CompressResult(tmp_path, rows, failures, Metric("accuracy"), Aim(), reference, best, test, paces)
 
 
+def lines(result: CompressResult) -> list[dict[str, list[str]]]:
+    """Of each table the lines by candidate, without marks."""
+    return [{line[0].lstrip("*! "): line for line in table.lines} for table in tables(result)]
+
+
 def test_a_line_of_the_table(result):
-    line = dict(zip(columns("accuracy", result.aim), cells(result.best, result), strict=False))
-    assert line["candidate"] == "* width-0.75+ptq" and line["engine"] == "paddle int8 (ptq)"
-    assert (line["accuracy"], line["points"]) == ("0.8760", "-0.40")
-    assert (line["disk MB"], line["memory MB"], line["difference"], line["alike"]) == ("20.0", "700", "-", "99.50%")
-    assert cells(result.best, result)[4:8] == ["250", "2.50", "1.88-2.50", "400"]  # batch 1
-    assert cells(result.best, result)[8:12] == ["2,100", "4.20", "3.15-4.20", "47.6"]  # batch 32
-    assert len(cells(result.best, result)) == len(columns("accuracy", result.aim))
-    assert cells(result.rows[3], result)[0] == "! width-0.5+ptq"
-    split = dict(zip(split_columns(result)[-4:], split_cells(result.best, result)[-4:], strict=True))
-    assert split == {"times paddle fp32, 32": "4.20", "engine": "1.00", "precision": "3.00", "compression": "1.40"}
-    assert split_cells(result.rows[3], result)[-3:] == ["-"] * 3  # nobody ran the fp32 graph of its network
-    assert cells(result.reference, result)[:4] == ["original", "paddle fp32", "0.8800", "+0.00"]
+    first, *_ = tables(result)
+    of_all, split, more = lines(result)
+    best = of_all["width-0.75+ptq"]
+    assert best == [
+        *("* width-0.75+ptq", "paddle int8 (ptq)", "0.8760", "-0.40"),
+        *("250", "2.50", "1.88-2.50", "2,100", "4.20", "3.15-4.20"),  # batch 1, batch 32
+        *("20.0", "99.50%"),
+    ]
+    heads = ["candidate", "engine", "accuracy", "points", "samples/s, 1", "times", "spread", "samples/s, 32"]
+    assert first.heads == [*heads, "times", "spread", "disk MB", "alike"]
+    assert of_all["width-0.5+ptq"][0] == "! width-0.5+ptq"
+    assert of_all["original"][:4] == ["original", "paddle fp32", "0.8800", "+0.00"]
+    assert split["width-0.75+ptq"][-4:] == ["4.20", "1.00", "3.00", "1.40"]  # engine, precision, compression
+    assert split["width-0.5+ptq"][-3:] == ["-"] * 3  # nobody ran the fp32 graph of its network
+    assert more["width-0.75+ptq"][2:] == ["-", "400", "47.6", "700", "-"]
+
+
+def test_how_sure_the_loss_is(result):
+    drops = tuple(0.4 + (step - 100) / 100 for step in range(201))  # -0.6 to 1.4 points
+    best = replace(result.best, drops=drops)
+    result = replace(result, best=best, rows=tuple(best if row == result.best else row for row in result.rows))
+    assert lines(result)[2]["width-0.75+ptq"][2] == "-1.35 to +0.55"
+    told = "200 dev rows cannot tell a loss of 0.5 points from chance; it takes about 723."
+    assert too_few(result) == told and told in markdown(result, "outputs/run", {"cores": 2})
+    entry = next(row for row in report(result, "outputs/run", "sequence_classification")["rows"] if row["drop_interval"])
+    assert entry["name"] == best.name and "drops" not in entry
+    assert too_few(replace(result, aim=Aim(1.0))) == ""
 
 
 def test_the_page_for_reading(result):

@@ -220,7 +220,7 @@ class Scorer:
             return None
         shares = [step / QUANTILES for step in range(QUANTILES + 1)]
         found = difference_quantiles(reference.tallies, own.tallies, self.metric.name, shares)
-        return None if found is None else tuple(sorted(self.metric.drop(difference, 0.0) for difference in found.tolist()))
+        return None if found is None else tuple(sorted(self.metric.drop(each, 0.0) for each in found.tolist()))
 
     def _open_reference(self) -> _Opened:
         if self._reference is None:
