@@ -58,9 +58,10 @@ def test_how_sure_the_loss_is(result):
     best = replace(result.best, drops=drops)
     result = replace(result, best=best, rows=tuple(best if row == result.best else row for row in result.rows))
     assert lines(result)[2]["width-0.75+ptq"][2] == "-1.35 to +0.55"
-    told = "200 dev rows cannot tell a loss of 0.5 points from chance; it takes about 723."
+    told = "200 dev rows cannot tell a loss of 0.5 points from chance; it takes about 722."
     assert too_few(result) == told and told in markdown(result, "outputs/run", {"cores": 2})
-    entry = next(row for row in report(result, "outputs/run", "sequence_classification")["rows"] if row["drop_interval"])
+    rows = report(result, "outputs/run", "sequence_classification")["rows"]
+    entry = next(row for row in rows if row["drop_interval"])
     assert entry["name"] == best.name and "drops" not in entry
     assert too_few(replace(result, aim=Aim(1.0))) == ""
 
