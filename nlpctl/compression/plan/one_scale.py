@@ -7,7 +7,7 @@ network that decides as it does. So a speed-up is what compression adds to what 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median, quantiles
@@ -34,10 +34,12 @@ class LastRound:
         """The fastest time of every batch; [] if the row did not take part."""
         return [min(seconds) for seconds in zip(*self.turns(name, size), strict=True)]
 
-    def ratios(self, one: str, other: str, size: int) -> list[float]:
-        """By how much `one` was faster than `other` in each round of both."""
+    def ratios(
+        self, one: str, other: str, size: int, figure: Callable[[Sequence[float]], float] = sum
+    ) -> list[float]:
+        """By how much `one` was faster than `other` in each round of both; `figure`: of the seconds of the batches."""
         both = [round for round in self.rounds if one in round and other in round]
-        return [sum(round[other][size]) / sum(round[one][size]) for round in both]
+        return [figure(round[other][size]) / figure(round[one][size]) for round in both]
 
 
 @dataclass(frozen=True)
@@ -102,22 +104,19 @@ def paces_of(rows: Sequence[Row], reference: Row, alike: float, last: LastRound 
 
 
 def _costs(rows: Iterable[Row], reference: Row, size: int, last: LastRound | None) -> dict[str, _Cost]:
-    """The cost of every row. One that did not take part in the last round keeps its ratio to the reference."""
-    own = reference.speed(size)
-    start = _Cost(1 / own.samples_per_second, own.p50_ms)
+    """The cost of every row, from its ratio to the reference: the median of the last rounds that it took part in, where
+    it did, else that of its own rounds."""
+    start = _Cost(1 / reference.speed(size).samples_per_second, reference.speed(size).p50_ms)
     if last is not None and (fastest := last.fastest(reference.name, size)):
-        start = _cost(fastest, last.samples)
+        start = _Cost(sum(fastest) / last.samples, 1000 * median(fastest))
     costs = {}
     for row in rows:
-        fastest = [] if last is None else last.fastest(row.name, size)
-        speed = row.speed(size)
-        kept = _Cost(start.per_sample / speed.times, start.p50_ms / speed.p50_times)
-        costs[row.name] = _cost(fastest, last.samples) if last is not None and fastest else kept
+        faster, prompter = row.speed(size).times, row.speed(size).p50_times
+        if last is not None and (ratios := last.ratios(row.name, reference.name, size)):
+            faster = median(ratios)
+            prompter = median(last.ratios(row.name, reference.name, size, median))
+        costs[row.name] = _Cost(start.per_sample / faster, start.p50_ms / prompter)
     return costs
-
-
-def _cost(fastest: Sequence[float], samples: int) -> _Cost:
-    return _Cost(sum(fastest) / samples, 1000 * median(fastest))
 
 
 def _pace(
