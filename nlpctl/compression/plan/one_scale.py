@@ -7,7 +7,7 @@ network that decides as it does. So a speed-up is what compression adds to what 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median, quantiles
@@ -34,12 +34,10 @@ class LastRound:
         """The fastest time of every batch; [] if the row did not take part."""
         return [min(seconds) for seconds in zip(*self.turns(name, size), strict=True)]
 
-    def ratios(
-        self, one: str, other: str, size: int, figure: Callable[[Sequence[float]], float] = sum
-    ) -> list[float]:
-        """By how much `one` was faster than `other` in each round of both; `figure`: of the seconds of the batches."""
+    def ratios(self, one: str, other: str, size: int) -> list[float]:
+        """By how much `one` was faster than `other` in each round of both."""
         both = [round for round in self.rounds if one in round and other in round]
-        return [figure(round[other][size]) / figure(round[one][size]) for round in both]
+        return [sum(round[other][size]) / sum(round[one][size]) for round in both]
 
 
 @dataclass(frozen=True)
@@ -104,18 +102,18 @@ def paces_of(rows: Sequence[Row], reference: Row, alike: float, last: LastRound 
 
 
 def _costs(rows: Iterable[Row], reference: Row, size: int, last: LastRound | None) -> dict[str, _Cost]:
-    """The cost of every row, from its ratio to the reference: the median of the last rounds that it took part in, where
-    it did, else that of its own rounds."""
-    start = _Cost(1 / reference.speed(size).samples_per_second, reference.speed(size).p50_ms)
+    """The cost of every row: of one that took part in the last round by the median of its ratios to the reference
+    there, of another by the ratio that it had in its own rounds."""
+    speed = reference.speed(size)
+    start = _Cost(1 / speed.samples_per_second, speed.p50_ms)
     if last is not None and (fastest := last.fastest(reference.name, size)):
         start = _Cost(sum(fastest) / last.samples, 1000 * median(fastest))
     costs = {}
     for row in rows:
-        faster, prompter = row.speed(size).times, row.speed(size).p50_times
+        costs[row.name] = _Cost(start.per_sample / row.speed(size).times, start.p50_ms / row.speed(size).p50_times)
         if last is not None and (ratios := last.ratios(row.name, reference.name, size)):
-            faster = median(ratios)
-            prompter = median(last.ratios(row.name, reference.name, size, median))
-        costs[row.name] = _Cost(start.per_sample / faster, start.p50_ms / prompter)
+            latency = 1000 * median(last.fastest(row.name, size))
+            costs[row.name] = _Cost(start.per_sample / median(ratios), latency)
     return costs
 
 

@@ -23,8 +23,8 @@ _OF_PARTS = (
     "against fp32."
 )
 _OF_THE_REST = (
-    "p50: the median time of a batch. Memory: the peak of the process, Paddle included, in MB of 1024 x 1024 bytes. "
-    "Difference: the largest absolute difference of any output from the uncompressed model."
+    "p50: the median time of a batch, of each the fastest round. Memory: the peak of the process, Paddle included, in "
+    "MB of 1024 x 1024 bytes. Difference: the largest absolute difference of any output from the uncompressed model."
 )
 
 
