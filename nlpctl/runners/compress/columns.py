@@ -14,8 +14,8 @@ NAMES = 2  # number of text columns; the others are numeric
 PARTS = ("engine", "precision", "compression")  # fields of Pace whose product is its `whole`
 _OF_CANDIDATES = (
     "*: the best; !: loses more than allowed. Scores are on dev, computed by the engine of the row. Speeds are of the "
-    "engine alone, on dev rows batched by length; the fastest round of every batch counts. Disk: the graph, in MB of "
-    "1024 x 1024 bytes. Alike: the share of dev rows with the same decision as the uncompressed model."
+    "engine alone, on dev rows batched by length. Disk: the graph, in MB of 1024 x 1024 bytes. Alike: the share of dev "
+    "rows with the same decision as the uncompressed model."
 )
 _OF_PARTS = (
     "engine x precision x compression. Engine: the uncompressed fp32 graph in the engine of the row. Compression: the "
@@ -23,9 +23,9 @@ _OF_PARTS = (
     "against fp32."
 )
 _OF_THE_REST = (
-    "Points, 95 %: the interval of the difference in points, from resampled dev rows. p50: the median time of a batch. "
-    "Memory: the peak of the process, Paddle included, in MB of 1024 x 1024 bytes. Difference: the largest absolute "
-    "difference of any output from the uncompressed model."
+    "Points, 95 %: the interval of the difference in points, from resampled dev rows. p50: the median time of a batch, "
+    "of each the fastest round. Memory: the peak of the process, Paddle included, in MB of 1024 x 1024 bytes. "
+    "Difference: the largest absolute difference of any output from the uncompressed model."
 )
 
 
@@ -102,8 +102,8 @@ def _of_times(result: CompressResult) -> str:
     if not result.paces.rounds:
         return f"{told} Every row was compared with the uncompressed model alone, at a time of its own."
     return (
-        f"{told} Spread: its quartiles in {result.paces.rounds} last rounds, in which the best rows took turns; a row "
-        "without one was compared with the uncompressed model alone."
+        f"{told} It is the median of {result.paces.rounds} last rounds, in which the best rows took turns, and spread "
+        "its quartiles; a row without one was compared with the uncompressed model alone."
     )
 
 
