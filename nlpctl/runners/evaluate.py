@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nlpctl.config.schema import Recipe
@@ -11,9 +12,8 @@ from nlpctl.data.open_split import SPLITS, has_split, open_split
 from nlpctl.data.splits import read_labelled_split
 from nlpctl.data.task_rows import TaskRows, task_rows
 from nlpctl.errors import UserError
-from nlpctl.runners.open_model import find_model, open_trained_model
+from nlpctl.runners.open_model import find_model, open_trained_model, set_up_to_answer
 from nlpctl.runtime.interrupt import sigterm_interrupts
-from nlpctl.runtime.process import set_up_process
 
 if TYPE_CHECKING:
     from nlpctl.inference.trained import TrainedModel
@@ -46,11 +46,16 @@ def evaluate(recipe: Recipe, splits: Sequence[str] = ()) -> EvalResult:
     if recipe.data.dataset is None:  # a named data set may import Paddle
         for split in wanted:
             open_split(rows, split)  # reports a missing file before Paddle is imported
-    model = open_trained_model(recipe, set_up_process(recipe), source, recipe.training.per_device_eval_batch_size)
+    batch_size, count = recipe.training.per_device_eval_batch_size, partial(_count, rows, wanted)
+    model = open_trained_model(recipe, set_up_to_answer(recipe, source), source, batch_size, count)
     require_scorable(model)
     with sigterm_interrupts():
         scores = {split: _score_split(rows, model, split, recipe) for split in wanted}
     return EvalResult(source, scores)
+
+
+def _count(rows: TaskRows, splits: Sequence[str]) -> int:
+    return sum(1 for split in splits for _ in open_split(rows, split))
 
 
 def require_scorable(model: TrainedModel) -> None:
