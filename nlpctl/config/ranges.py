@@ -109,6 +109,7 @@ RANGES: Mapping[str, Range] = {
     "distillation.generate.cross": SHARE,
     "guards.loss_factor": Range(1, above=True),
     "guards.gradient_factor": Range(1, above=True),
+    "inference.max_drop": NOT_NEGATIVE,
     "inference.min_agreement": SHARE,
     "runtime.devices": NOT_NEGATIVE,  # each of them
     "runtime.nproc": COUNT,
