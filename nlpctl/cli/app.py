@@ -36,6 +36,7 @@ class Command:
 
 
 COMMANDS = (
+    Command("new", "nlpctl.cli.new:new", "Write a recipe for data files of your own."),
     Command("train", "nlpctl.cli.train:train", "Train a model, keep the best, score it on dev and test.", True),
     Command("eval", "nlpctl.cli.evaluate:evaluate", "Score a trained model on labelled data.", True),
     Command("predict", "nlpctl.cli.predict:predict", "Label a file or stdin with a trained model.", True),

@@ -86,15 +86,19 @@ def compress(
 
 def _show(result: CompressResult, json: bool) -> None:
     from nlpctl.compression.plan.selection import ordered
-    from nlpctl.runners.compress.columns import cells, columns
-    from nlpctl.runners.compress.report import JSON, summary
+    from nlpctl.runners.compress.columns import cells, columns, split_cells, split_columns
+    from nlpctl.runners.compress.report import JSON, how, split_how, summary, tied
 
     if json:
         give({"folder": result.folder, **read_json(result.folder / JSON)})
         return
-    lines = [cells(row, result) for row in ordered(result.rows, result.aim)]
-    console.table("", columns(result.metric.name, result.aim), lines)
+    rows = ordered(result.rows, result.aim, result.paces)
+    console.table("", columns(result.metric.name, result.aim), [cells(row, result) for row in rows])
+    console.table(f"\n{split_how(result)}", split_columns(result), [split_cells(row, result) for row in rows])
+    console.note(how(result))
     console.note(f"{result.folder / 'best'}: {summary(result)}")
+    if tied(result):
+        console.note(tied(result))
     if result.test is not None:
         test = result.test
         console.note(f"on test: {test.chosen:.4f}, the uncompressed model {test.reference:.4f}")
