@@ -85,17 +85,15 @@ def compress(
 
 
 def _show(result: CompressResult, json: bool) -> None:
-    from nlpctl.compression.plan.selection import ordered
-    from nlpctl.runners.compress.columns import cells, columns, split_cells, split_columns
-    from nlpctl.runners.compress.report import JSON, how, split_how, summary, tied
+    from nlpctl.runners.compress.columns import tables
+    from nlpctl.runners.compress.report import JSON, summary, tied
 
     if json:
         give({"folder": result.folder, **read_json(result.folder / JSON)})
         return
-    rows = ordered(result.rows, result.aim, result.paces)
-    console.table("", columns(result.metric.name, result.aim), [cells(row, result) for row in rows])
-    console.table(f"\n{split_how(result)}", split_columns(result), [split_cells(row, result) for row in rows])
-    console.note(how(result))
+    for table in tables(result):
+        console.table(f"{table.title}:", table.heads, table.lines)
+        console.note(f"{table.meaning}\n")
     console.note(f"{result.folder / 'best'}: {summary(result)}")
     if tied(result):
         console.note(tied(result))

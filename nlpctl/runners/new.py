@@ -90,6 +90,8 @@ def new_recipe(given: Given, ask: Ask) -> NewRecipe:
     gpu = _has_gpu()
     encoder, about = _encoder(given, ask, look, columns, gpu)
     output = _output(given, ask, files["train"])
+    if encoder is not None and (folder := Path(encoder.name).expanduser()).is_dir():
+        encoder = dataclasses.replace(encoder, name=named_from(output.parent, folder))
     absolute = {split: [os.path.abspath(each.path)] for split, each in looks.items()}
     data = values.data_values(looks, absolute, columns, _rows(task).endings) | _of_data(fit.starts)
     seen = values.see(task, data)

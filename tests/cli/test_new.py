@@ -166,8 +166,9 @@ def test_on_a_terminal_it_asks_until_the_answer_is_good(table, folder: Path) -> 
     """What is typed: a bad name, the file, no dev, no test, the task and the columns as found, the model, the file."""
     table("reviews.tsv", ["id", "review", "stars"], labelled())
     terminal, other = pty.openpty()
+    code = "import sys; from nlpctl.cli.app import main; code = main(['new']); assert 'paddle' not in sys.modules"
     process = subprocess.Popen(
-        [sys.executable, "-m", "nlpctl", "new"],
+        [sys.executable, "-c", f"{code}; sys.exit(code)"],
         stdin=other,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -181,6 +182,17 @@ def test_on_a_terminal_it_asks_until_the_answer_is_good(table, folder: Path) -> 
     assert process.returncode == 0 and out == b"mine.yaml\n", err.decode()
     assert b"there is no such file" in err and b"[sequence_classification]" in err and b"[review]" in err
     assert load_recipe("mine.yaml").data.columns.label == "stars"
+
+
+def test_a_folder_of_an_encoder_is_named_from_the_recipe(nlpctl, table, folder: Path) -> None:
+    table("reviews.tsv", ["id", "review", "stars"], labelled())
+    (folder / "mine").mkdir()
+    for name, text in (("config.json", '{"hidden_size": 32}'), ("vocab.txt", "[PAD]"), ("model.safetensors", "x")):
+        (folder / "mine" / name).write_text(text, encoding="utf-8")
+    ended = nlpctl("new", "reviews.tsv", "--model", "mine", "-o", "recipes/my.yaml")
+    assert ended.code == 0, ended.err
+    recipe = load_recipe("recipes/my.yaml")
+    assert recipe.model.name_or_path == str(folder / "mine") and recipe.training.learning_rate == 5e-5
 
 
 def test_the_encoder_fits_the_language(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -24,8 +24,9 @@ from nlpctl.report.page import (
     warnings,
 )
 from nlpctl.report.plots import Point, lines, matrix
+from nlpctl.report.score_tables import score_tables
 from nlpctl.runners.run_files import DAMAGED
-from nlpctl.runners.runs import RunRecord, facts, score_rows
+from nlpctl.runners.runs import RunRecord, facts
 from nlpctl.training.time_shares import advice as time_advice
 from nlpctl.training.time_shares import is_sound, rows_of
 
@@ -163,7 +164,8 @@ def _time(record: RunRecord) -> Iterator[Html | str]:
 def _scores(record: RunRecord) -> Iterator[Html]:
     if not record.metrics:
         return
-    yield table(*score_rows(record.metrics))
+    first, *_ = score_tables(record.metrics)
+    yield table(first.columns, first.rows)
     labels = [_label_table(split, report) for split, report in record.metrics.items() if "labels" in report]
     if labels:
         yield side_by_side(*labels)
