@@ -22,6 +22,7 @@ from nlpctl.errors import UserError
 from nlpctl.files import read_json, write_json_atomic
 from nlpctl.layout import EXPORT_MANIFEST, EXPORT_REPORT
 from nlpctl.models.sums import check_sums, sums_of
+from nlpctl.outputs import refuse_foreign
 
 FORMAT = 1
 REPORTS = (EXPORT_REPORT, "report.md")  # for people; not among the checksums
@@ -119,6 +120,15 @@ def read_checked_manifest(folder: Path) -> ExportManifest:
     Hashing takes about a second per GB, which a command pays once.
     """
     return _read(folder)[0]
+
+
+def refuse_foreign_files(folder: Path) -> None:
+    """UserError if the export, which is to be replaced, holds files that it does not list. A damaged one passes."""
+    try:
+        listed = _read(folder)[1]
+    except UserError:
+        return
+    refuse_foreign(folder, (*listed, EXPORT_MANIFEST, *REPORTS))
 
 
 def _read(folder: Path) -> tuple[ExportManifest, dict[str, str]]:
