@@ -20,7 +20,8 @@ from typer.core import TyperCommand, TyperGroup
 import nlpctl
 from nlpctl import console
 from nlpctl.cli import ASKED
-from nlpctl.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, NlpctlError, Problem, UserError
+from nlpctl.cli.numbers import bound_numbers
+from nlpctl.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, NlpctlError, Problem, UserError, remedy
 from nlpctl.names import nearest
 
 
@@ -83,6 +84,7 @@ class LazyGroup(TyperGroup):
             hint = f"did you mean `nlpctl {near}`?" if near else "`nlpctl --help` lists the commands"
             raise UserError(f"there is no command {args[0]!r}", hint=hint)
         command = _load(found)
+        bound_numbers(command)
         if ctx.resilient_parsing:  # a shell asks what could be typed next
             from nlpctl.cli.completion import with_candidates
 
@@ -115,6 +117,12 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_USER
     except KeyboardInterrupt:
         return _ended(EXIT_INTERRUPTED)
+    except OSError as error:  # where nobody expected one: a name too long, a folder without rights, a full disk
+        _show(_system_problem(error), debug)
+        return EXIT_USER
+    except MemoryError:
+        _show(Problem("there is not enough memory for this", hint="give smaller inputs, or free memory"), debug)
+        return EXIT_FAILED
     except Exception as error:
         hint = "this is a bug in nlpctl" if debug else "this is a bug in nlpctl: `--debug` shows where it happened"
         _show(Problem(f"internal error {type(error).__name__}: {error}", hint=hint), debug)
@@ -186,6 +194,11 @@ def _usage_problem(error: typer.TyperException) -> Problem | str:
     if type(error).__name__ == "NoArgsIsHelpError":
         return text
     return Problem(text.rstrip("."), hint=f"`{_command_path(error)} --help` shows what it takes")
+
+
+def _system_problem(error: OSError) -> Problem:
+    """What the system refused, by the name of the file."""
+    return Problem(error.strerror or str(error), where=os.fsdecode(error.filename or ""), hint=remedy(error))
 
 
 def _command_path(error: Any) -> str:

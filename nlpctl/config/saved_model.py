@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 from collections.abc import Mapping
@@ -16,7 +15,7 @@ from typing import Any
 from nlpctl.config.tasks import known_tasks
 from nlpctl.config.tasks.info import TaskInfo
 from nlpctl.errors import UserError
-from nlpctl.files import read_json
+from nlpctl.files import parse_json, read_json
 from nlpctl.layout import checkpoints_in
 
 LONGEST = 512  # tokens that are read of a text, unless the network reads fewer
@@ -86,7 +85,7 @@ def _length(config: Mapping[str, Any], folder: Path) -> int:
     roberta = any("Roberta" in str(name) for name in config.get("architectures") or ())
     rows = rows - (pad + 1) if isinstance(rows, int) and isinstance(pad, int) and roberta else rows
     try:
-        tokenizer = json.loads((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
+        tokenizer = parse_json((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
         limit = tokenizer.get("model_max_length", tokenizer.get("max_len"))
     except (OSError, ValueError, AttributeError):  # loading the tokenizer tells of it
         limit = None

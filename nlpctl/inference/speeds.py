@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from nlpctl import console
-from nlpctl.files import read_json, write_json_atomic
+from nlpctl.files import parse_json, read_json, write_json_atomic
 from nlpctl.inference.choice import Choice
 from nlpctl.layout import EXPORT_MANIFEST
 from nlpctl.runtime.cache import cache_folder
@@ -97,7 +97,7 @@ def _cache_file(folder: Path, found: Sequence[Choice], setup: ProcessSetup, batc
 def _read(file: Path) -> Speeds | None:
     """The cached speeds; None if there are none, or the file is damaged."""
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = parse_json(file.read_text(encoding="utf-8"))
         speeds = {str(name): float(value) for name, value in content["rows_per_second"].items()}
         failed = {str(name): str(value) for name, value in content["failed"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError):

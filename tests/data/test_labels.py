@@ -109,3 +109,10 @@ def test_resolve(tmp_path: Path):
     assert resolved() == ("neg", "pos")  # bad rows are passed over here
     assert resolved(labels=("pos", "neg")) == ("pos", "neg")
     assert resolved(labels=str(names)) == ("neutral", "pos", "neg")
+
+
+def test_labels_that_look_the_same_are_told(capsys):
+    assert list(LabelSet.collect(["pos", "neg", "pos\u200b", "neg"], "train.tsv")) == ["neg", "pos", "pos\u200b"]
+    assert "train.tsv: the labels 'pos' and 'pos\\u200b' look the same" in capsys.readouterr().err
+    LabelSet.collect(["pos", "neg"], "train.tsv")
+    assert capsys.readouterr().err == ""
