@@ -198,7 +198,7 @@ def _usage_problem(error: typer.TyperException) -> Problem | str:
 
 def _system_problem(error: OSError) -> Problem:
     """What the system refused, by the name of the file."""
-    return Problem(error.strerror or str(error), where=os.fsdecode(error.filename or ""), hint=remedy(error))
+    return Problem(error.strerror or str(error), where=str(error.filename or ""), hint=remedy(error))
 
 
 def _command_path(error: Any) -> str:

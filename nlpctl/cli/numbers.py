@@ -9,7 +9,7 @@ from typing import Any
 
 from nlpctl.errors import Problem, UserError
 
-LARGEST = 2**31 - 1
+LARGEST = 2**32 - 1  # also the largest seed
 
 
 def bound_numbers(command: Any) -> None:

@@ -141,7 +141,7 @@ def _syntax_error(error: yaml.MarkedYAMLError, name: str, source: str) -> UserEr
     where = name if mark is None else f"{name}:{mark.line + 1}"
     text = error.problem or error.context or "cannot be parsed"
     if "'\\t'" in text:
-        if mark is not None and source.splitlines()[mark.line][: mark.column].strip():
+        if mark is not None and source[: mark.index].rpartition("\n")[2].strip():
             return UserError("a tab before a # is no space for YAML", where=where, hint="put a space before the #")
         return UserError("a tab cannot indent YAML", where=where, hint="indent with spaces")
     return UserError(f"not valid YAML: {text}{_context(error)}", where=where, hint=_syntax_hint(text))

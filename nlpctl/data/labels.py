@@ -21,7 +21,7 @@ MAX_COLLECTED = 10_000  # more distinct labels than this means that the column h
 
 SHOWN = 10  # known labels that a message lists
 
-_UNSEEN = ("Cc", "Cf", "Zs", "Zl", "Zp")  # categories of characters that are not seen
+_UNSEEN = ("Cc", "Cf")  # categories of characters that are not seen
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 
@@ -109,7 +109,8 @@ def _warn_of_twins(names: Iterable[str], where: str) -> None:
     """Warn of labels that look the same, such as pos and pos with a zero-width space behind it."""
     looks: dict[str, str] = {}
     for name in sorted(names):
-        look = "".join(character for character in name if unicodedata.category(character) not in _UNSEEN).strip()
+        seen = "".join(character for character in name if unicodedata.category(character) not in _UNSEEN)
+        look = " ".join(seen.split())
         if look in looks:
             console.warn(f"{where}: the labels {ascii(looks[look])} and {ascii(name)} look the same, and count as two")
         looks[look] = name

@@ -22,6 +22,8 @@ def sole_writer(output: Path) -> Iterator[None]:
     or put back where it was the older folder.
     """
     output = Path(os.path.abspath(output))
+    if not output.name:
+        raise UserError("this is the top of all folders", where=str(output), hint="name a folder in it: -o")
     file = output.with_name(f"{_BESIDE}{output.name}")
     made = [folder for folder in output.parents if not folder.exists()]
     with writing(output, "name another place: -o"):
