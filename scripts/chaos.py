@@ -167,6 +167,8 @@ def main() -> int:
     options = parser.parse_args()
     names = options.only.split(",") if options.only else [each.name for each in SCENARIOS]
     chosen = [each for each in SCENARIOS if each.name in names]
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell in the background has its children ignore it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
     folder = (options.folder or Path(tempfile.mkdtemp(prefix="chaos-"))).resolve()
     folder.mkdir(parents=True, exist_ok=True)
     done: list[Campaign] = []
