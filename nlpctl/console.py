@@ -38,6 +38,7 @@ class Progress(Protocol):
 
 def set_up_streams() -> None:
     """Make every text printable: a pipe or file gets UTF-8, a terminal of another encoding gets "?"."""
+    _replace_closed()
     for stream in (sys.stdout, sys.stderr):
         if not hasattr(stream, "reconfigure"):  # a test's or notebook's stand-in
             continue
@@ -45,6 +46,20 @@ def set_up_streams() -> None:
             stream.reconfigure(errors="replace")
         else:
             stream.reconfigure(encoding="utf-8", errors="backslashreplace")
+
+
+def _replace_closed() -> None:
+    """Open /dev/null in place of each standard stream that is closed (`nlpctl ... >&-`).
+
+    Otherwise the next file that is opened would get its number, and be written into.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            null = os.open(os.devnull, os.O_RDWR)
+            if null != number:
+                os.dup2(null, number)
+                os.close(null)
+            setattr(sys, name, open(number, mode, encoding="utf-8", closefd=False))
 
 
 def is_main_rank() -> bool:

@@ -5,6 +5,7 @@ Every message names what is wrong, where (file:line or key), and what to do next
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,6 +26,22 @@ class Problem:
     def __str__(self) -> str:
         head = f"{self.where}: {self.message}" if self.where else self.message
         return f"{head}\n  -> {self.hint}" if self.hint else head
+
+
+_REMEDIES = {
+    errno.ENAMETOOLONG: "give a shorter name",
+    errno.ENOSPC: "free space on this disk",
+    errno.EDQUOT: "free space on this disk",
+    errno.EROFS: "name a place that can be written",
+    errno.EIO: "check the disk or network drive, which failed",
+    errno.EMFILE: "allow more open files: ulimit -n",
+    errno.ENOMEM: "free memory",
+}
+
+
+def remedy(error: OSError) -> str:
+    """The next step after an error of the system, for hints; where nothing is known of it, a path is wrong."""
+    return _REMEDIES.get(error.errno or 0, "check this path and its rights")
 
 
 class NlpctlError(Exception):

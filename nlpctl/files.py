@@ -7,6 +7,7 @@ import errno
 import hashlib
 import json
 import os
+import re
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -14,10 +15,11 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from nlpctl.errors import UserError
-from nlpctl.outputs import is_stream, open_stream
+from nlpctl.outputs import is_stream, open_stream, refuse_pipe
 
 STAGING_PREFIX = ".staging-"
 _OLD_PREFIX = f"{STAGING_PREFIX}old-"  # holds the folder that is being replaced, under its own name
+_STAGED = re.compile("[a-z0-9_]{8}")  # what mkdtemp adds to a name
 _DOOMED_PREFIX = f"{STAGING_PREFIX}deleted-"
 
 
@@ -122,6 +124,18 @@ def remove_leftovers(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
+def remove_leftovers_of(output: Path) -> None:
+    """`remove_leftovers` for one file or folder alone; nobody else may be writing it."""
+    for aside in output.parent.glob(f"{_OLD_PREFIX}*"):
+        if (aside / output.name).exists():
+            if not output.exists():
+                os.replace(aside / output.name, output)
+            shutil.rmtree(aside, ignore_errors=True)
+    for path in output.parent.glob(f"{STAGING_PREFIX}*"):
+        if _STAGED.fullmatch(path.name.removeprefix(f"{STAGING_PREFIX}{output.name}-")) and path.is_dir():
+            shutil.rmtree(path, ignore_errors=True)
+
+
 def _replace_folder(staged: Path, final: Path) -> None:
     aside = Path(tempfile.mkdtemp(dir=final.parent, prefix=_OLD_PREFIX))
     old = aside / final.name
@@ -157,12 +171,21 @@ def _umask() -> int:
     return mask
 
 
+def parse_json(text: str | bytes) -> Any:
+    """`json.loads`, with a ValueError also for JSON that is nested too deeply to be read."""
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object. Raises UserError when it cannot be read, is cut off, or is not an object."""
     again = "copy or download the model folder again"
+    refuse_pipe(path)
     try:
-        value = json.loads(path.read_text(encoding="utf-8"))
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        value = parse_json(path.read_text(encoding="utf-8"))
+    except ValueError as error:
         raise UserError(f"is not valid JSON ({error})", where=str(path), hint=again) from error
     except OSError as error:
         hint = "check the path and its rights"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 # A run directory
@@ -27,6 +28,9 @@ INDEX_VECTORS, INDEX_TEXTS = "index.faiss", "texts.jsonl"
 # What `nlpctl compress` adds to a run directory
 COMPRESS = "compress"
 
+_PROGRESS = (CHECKPOINTS, MODEL)
+RUN_FILES = (MANIFEST, RECIPE, EVENTS, METRICS, MISTAKES)
+_MARKS = {"export": (EXPORT_MANIFEST,), "model": (TASK, CONFIG_FILES[0]), "index": (INDEX_VECTORS, MANIFEST)}
 _CHECKPOINT = "checkpoint-"
 
 
@@ -51,9 +55,14 @@ def config_file(folder: Path) -> Path | None:
     return next((folder / name for name in CONFIG_FILES if (folder / name).is_file()), None)
 
 
+def real_path(path: Path) -> Path:
+    """`path` without links, absolute. Path.resolve raises RuntimeError for a circle of links; this leaves it."""
+    return Path(os.path.realpath(path))
+
+
 def runs_around(folder: Path) -> list[Path]:
     """The run directories that `folder` is or lies in, real paths, innermost first."""
-    folder = folder.resolve()
+    folder = real_path(folder)
     return [place for place in (folder, *folder.parents) if is_run(place)]
 
 
@@ -62,6 +71,23 @@ def is_run(folder: Path) -> bool:
     return (folder / MANIFEST).is_file() and any((folder / name).exists() for name in (RECIPE, MODEL, CHECKPOINTS))
 
 
+def part_of(path: Path) -> str | None:
+    """What of nlpctl's own the file `path`, which need not exist, would be a part of; None if of nothing.
+
+    Only what commands read again counts: other files beside a run belong to the user.
+    """
+    path = real_path(path)
+    if path.name in RUN_FILES and is_run(path.parent) and any((path.parent / name).is_dir() for name in _PROGRESS):
+        return f"the run {path.parent}"
+    for folder in path.parents:
+        if folder.parent.name == CHECKPOINTS and is_run(folder.parent.parent):
+            return f"the checkpoint {folder}"
+        for kind, marks in _MARKS.items():
+            if all((folder / name).is_file() for name in marks):
+                return f"the {kind} {folder}"
+    return None
+
+
 def whole_folder(folder: Path) -> Path:
     """The outermost run directory that `folder`, a model, checkpoint, export or run, belongs to; else itself."""
-    return [folder.resolve(), *runs_around(folder)][-1]
+    return [real_path(folder), *runs_around(folder)][-1]

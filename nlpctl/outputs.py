@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import os
 import stat
+from collections.abc import Collection
 from pathlib import Path
 from typing import BinaryIO
 
 from nlpctl.errors import UserError
+from nlpctl.layout import part_of
+from nlpctl.names import and_more
 
+READ_AGAIN = "write its content to a file first, and name that"
 ELSEWHERE = "name another file"
 NO_ARRAYS = ("arrays are not written sequentially", ELSEWHERE)  # for refuse_stream
 _UNFIT = ((stat.S_ISBLK, "a disk (block device)"), (stat.S_ISSOCK, "a socket"))
@@ -28,6 +32,12 @@ def is_stream(path: Path) -> bool:
     return not stat.S_ISDIR(mode) and (not stat.S_ISREG(mode) or _is_open_file(path))
 
 
+def refuse_pipe(path: Path, where: str = "") -> None:
+    """UserError if the input `path` is a device or a pipe, which cannot be read twice and may never end."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise UserError(f"{path} is a pipe or a device, not a file", where=where or str(path), hint=READ_AGAIN)
+
+
 def open_stream(path: Path) -> BinaryIO:
     """Open what `is_stream` to write into it. UserError for a disk or a socket; waits for the reader of a pipe."""
     _refuse_unfit(path)
@@ -38,13 +48,36 @@ def open_stream(path: Path) -> BinaryIO:
 def refuse_output(
     path: Path, overwrite: bool, *, exists: str = "the output file exists", elsewhere: str = ELSEWHERE
 ) -> None:
-    """UserError if `path` is a folder, a disk or a socket, or exists and must not be replaced."""
+    """UserError if `path` is a folder, a disk or a socket, a part of a model, or exists and must not be replaced."""
+    refuse_part(path)
     if path.is_dir():
         raise UserError("this is a folder", where=str(path), hint="name a file in it")
     if is_stream(path):
         _refuse_unfit(path)
     elif path.exists() and not overwrite:
         raise UserError(exists, where=str(path), hint=f"use --overwrite, or {elsewhere}")
+
+
+def refuse_part(path: Path) -> None:
+    """UserError if `path` would be a part of a run, model, export or index, with --overwrite too."""
+    whole = None if is_stream(path) else part_of(path)
+    if whole is not None:
+        raise UserError(f"this would be a part of {whole}, which must stay as it is", where=str(path), hint=ELSEWHERE)
+
+
+def refuse_below_file(folder: Path, where: str) -> None:
+    """UserError if `folder` cannot be made because it, or what is to hold it, is a file."""
+    for place in (folder, *folder.parents):
+        if place.exists() and not place.is_dir():
+            raise UserError(f"{place} is a file, not a folder", where=where, hint="name another folder")
+
+
+def refuse_foreign(folder: Path, own: Collection[str]) -> None:
+    """UserError if the existing `folder`, which is to be replaced, holds more than the files `own` at its top."""
+    foreign = sorted(path.name for path in folder.iterdir() if path.name not in own)
+    if foreign:
+        message = f"is not replaced: it also holds what nlpctl did not write there ({and_more(foreign)})"
+        raise UserError(message, where=str(folder), hint=f"move {foreign[0]} away, or name another folder")
 
 
 def refuse_stream(path: Path, why: str, hint: str) -> None:

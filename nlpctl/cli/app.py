@@ -21,7 +21,8 @@ import nlpctl
 from nlpctl import console
 from nlpctl.cli import ASKED
 from nlpctl.cli.envelope import FLAG, kept
-from nlpctl.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, NlpctlError, Problem, UserError
+from nlpctl.cli.numbers import bound_numbers
+from nlpctl.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, NlpctlError, Problem, UserError, remedy
 from nlpctl.names import nearest
 
 
@@ -85,6 +86,7 @@ class LazyGroup(TyperGroup):
             hint = f"did you mean `nlpctl {near}`?" if near else "`nlpctl --help` lists the commands"
             raise UserError(f"there is no command {args[0]!r}", hint=hint)
         command = _load(found)
+        bound_numbers(command)
         if ctx.resilient_parsing:  # a shell asks what could be typed next
             from nlpctl.cli.completion import with_candidates
 
@@ -129,6 +131,11 @@ def _outcome(words: list[str], debug: bool) -> tuple[int, NlpctlError | Problem 
         return EXIT_USER, _show(_usage_problem(error), debug)
     except KeyboardInterrupt:
         return _interrupted()
+    except OSError as error:  # where nobody expected one: a name too long, a folder without rights, a full disk
+        return EXIT_USER, _show(_system_problem(error), debug)
+    except MemoryError:
+        hint = "give smaller inputs, or free memory"
+        return EXIT_FAILED, _show(Problem("there is not enough memory for this", hint=hint), debug)
     except Exception as error:
         hint = "this is a bug in nlpctl" if debug else "this is a bug in nlpctl: `--debug` shows where it happened"
         return EXIT_FAILED, _show(Problem(f"internal error {type(error).__name__}: {error}", hint=hint), debug)
@@ -227,6 +234,11 @@ def _usage_problem(error: typer.TyperException) -> Problem | str:
     if type(error).__name__ == "NoArgsIsHelpError":
         return text
     return Problem(text.rstrip("."), hint=f"`{_command_path(error)} --help` shows what it takes")
+
+
+def _system_problem(error: OSError) -> Problem:
+    """What the system refused, by the name of the file."""
+    return Problem(error.strerror or str(error), where=str(error.filename or ""), hint=remedy(error))
 
 
 def _command_path(error: Any) -> str:

@@ -7,6 +7,7 @@ message can say where each was set, and so that it is dropped when one of them i
 from __future__ import annotations
 
 import operator
+import os
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
@@ -20,6 +21,7 @@ from nlpctl.config.network_checks import NETWORK_CHECKS
 from nlpctl.config.own_parts import PART_CHECKS
 from nlpctl.config.paddle_flags import flag_environment
 from nlpctl.config.parameter_checks import PARAMETER_CHECKS
+from nlpctl.config.paths import INPUT_PATHS, TEXT_PATHS
 from nlpctl.config.positions import display
 from nlpctl.config.purpose import Purpose
 from nlpctl.config.ranges import RANGES
@@ -68,6 +70,21 @@ def _ranges(recipe: Recipe) -> Iterator[Finding]:
         for each in values:
             if each is not None and each not in allowed:
                 yield Finding((dotted,), f"{dotted} is {each}", f"it {allowed}")
+
+
+def _no_pipes(recipe: Recipe) -> Iterator[Finding]:
+    """A pipe without a writer waits for ever, and every input is read more than once."""
+    for dotted in (*INPUT_PATHS, *TEXT_PATHS):
+        value = value_of(recipe, dotted)
+        for path in value if isinstance(value, tuple) else (value,):
+            own_reader = dotted.startswith("data.") and recipe.data.reader is not None
+            if isinstance(path, str) and not own_reader and _is_pipe(path):
+                message = f"{dotted}: {display(path)} is a pipe or a device, and inputs are read more than once"
+                yield Finding((dotted,), message, "write its content to a file first, and name that")
+
+
+def _is_pipe(path: str) -> bool:
+    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
 
 
 def _model_is_one_thing(recipe: Recipe) -> Iterator[Finding]:
@@ -227,6 +244,7 @@ def _ascii_cache(recipe: Recipe) -> Iterator[Finding]:
 
 CHECKS: tuple[Check, ...] = (
     _ranges,
+    _no_pipes,
     _model_is_one_thing,
     _best_model,
     _best_model_steps,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import re
 from collections.abc import Callable
@@ -18,6 +19,7 @@ TRUE = {"true", "yes", "on", "1"}
 FALSE = {"false", "no", "off", "0"}
 ALL = {"all", "none", "null"}  # words for the entry None of a list; None is what PaddleNLP's documents write
 _FRACTION = re.compile(r"\s*([+-]?\d+(?:\.\d*)?)\s*/\s*(\d+(?:\.\d*)?)\s*")
+_LARGEST = 2**63 - 1  # what Paddle and NumPy hold
 _NUMBER = re.compile(r"[+-]?(\d[\d_]*\.?[\d_]*|\.\d[\d_]*)([eE][+-]?\d+)?")
 _ARTICLES = {str: "text", int: "a whole number", float: "a number", bool: "true or false"}
 
@@ -164,14 +166,16 @@ def _expected(key: Key) -> str:
 
 
 def _int(text: str) -> int:
-    plain = text.strip()
-    try:
-        return int(plain)
-    except ValueError:
-        pass
-    if _NUMBER.fullmatch(plain) and math.isfinite(float(plain)) and float(plain).is_integer():
-        return int(float(plain))
-    raise Mismatch(f"{text!r} is not a whole number")
+    plain, value = text.strip(), None
+    with contextlib.suppress(ValueError):
+        value = int(plain)
+    if value is None and _NUMBER.fullmatch(plain) and math.isfinite(float(plain)) and float(plain).is_integer():
+        value = int(float(plain))
+    if value is None:
+        raise Mismatch(f"{text!r} is not a whole number")
+    if abs(value) > _LARGEST:
+        raise Mismatch(f"{text!r} is too large: whole numbers go up to {_LARGEST:,}")
+    return value
 
 
 def _float(text: str) -> float:

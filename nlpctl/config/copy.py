@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from pathlib import Path
 
 import yaml
@@ -11,7 +10,7 @@ import yaml
 from nlpctl.config.library import PREFIX, ShippedRecipe, find_recipe, shipped_recipes, shipped_root
 from nlpctl.config.positions import display
 from nlpctl.errors import UserError
-from nlpctl.files import STAGING_PREFIX, write_text_atomic
+from nlpctl.files import staged_file, writing
 
 
 def copy_recipe(name: str, folder: Path, *, overwrite: bool) -> list[Path]:
@@ -32,13 +31,9 @@ def copy_recipe(name: str, folder: Path, *, overwrite: bool) -> list[Path]:
         names = ", ".join(display(target) for target in existing)
         raise UserError(f"would overwrite {names}", hint="choose another folder, or use --overwrite")
     for source, target in targets.items():
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if source == recipe.path:
-            write_text_atomic(target, portable_text(source))
-        else:
-            staged = target.with_name(f"{STAGING_PREFIX}{target.name}")
-            shutil.copyfile(source, staged)
-            os.replace(staged, target)
+        content = portable_text(source).encode() if source == recipe.path else source.read_bytes()
+        with writing(target, "name another folder"), staged_file(target) as stream:
+            stream.write(content)
     return list(targets.values())
 
 

@@ -16,6 +16,7 @@ from nlpctl.config.purpose import Purpose
 from nlpctl.config.saved_model import hub_values, recipe_values, without_config
 from nlpctl.config.schema import Origin
 from nlpctl.errors import UserError
+from nlpctl.files import parse_json
 from nlpctl.layout import LABELS, RECIPE, TASK, config_file
 from nlpctl.names import nearest, nearest_file
 
@@ -61,7 +62,10 @@ def read_source(
 
 def read_recipe_file(path: Path, log: LoadLog, chain: tuple[Path, ...]) -> TableNode:
     """The file's tree laid over those it extends. `chain` holds the files that led here."""
-    return _over_parents(read_yaml(path, log.problems), log, (*chain, Path(os.path.realpath(path))))
+    real = Path(os.path.realpath(path))
+    if real not in log.trees:  # 30 files of which each extends the next one twice are read once
+        log.trees[real] = _over_parents(read_yaml(path, log.problems), log, (*chain, real))
+    return log.trees[real]
 
 
 def _over_parents(tree: TableNode, log: LoadLog, chain: tuple[Path, ...]) -> TableNode:
@@ -74,6 +78,8 @@ def _over_parents(tree: TableNode, log: LoadLog, chain: tuple[Path, ...]) -> Tab
         if Path(os.path.realpath(base)) in chain:
             names = " -> ".join(display(file) for file in (*chain, base))
             log.report("extends", parent.origin, f"the files extend each other: {names}", "remove one `extends`")
+        elif base.exists() and not base.is_file():
+            log.report("extends", parent.origin, f"{display(base)} is not a regular file", "name a recipe file")
         elif not base.is_file():
             near = nearest_file(base.name, _yaml_files(base.parent))
             hint = f"did you mean {near}?" if near else "paths in `extends` are relative to the file that has them"
@@ -151,7 +157,7 @@ def _model_folder(path: Path) -> TableNode:
     """A model folder gives its task and data settings; everything else has defaults."""
     file = path / TASK
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = parse_json(file.read_text(encoding="utf-8"))
         sections = {name: value for name, value in content.items() if isinstance(value, dict)}
         model = {**sections.get("model", {}), "name_or_path": os.path.abspath(path)}
         values = {**sections, "task": content["task"], "data": content["data"], "model": model}

@@ -15,6 +15,7 @@ import yaml
 from nlpctl.config.schema import Origin
 from nlpctl.errors import Problem, UserError
 
+PICKLED = b"\x80"  # how weights files of Paddle begin; no text in UTF-8 does
 MAX_BYTES = 1_000_000  # a recipe is a page of text; a data file given by mistake is not
 MAX_NODES = 20_000  # a handful of nested aliases can unfold into millions of values
 
@@ -98,7 +99,7 @@ def parse_yaml(text: str, name: str, folder: Path, problems: list[Problem]) -> N
         root = yaml.compose(text, Loader=_Loader)
         return None if root is None else _Builder(name, folder, problems).build(root, root.start_mark.line + 1)
     except yaml.MarkedYAMLError as error:
-        raise _syntax_error(error, name) from error
+        raise _syntax_error(error, name, text) from error
     except yaml.reader.ReaderError as error:
         line = text.count("\n", 0, error.position) + 1
         raise UserError(
@@ -124,6 +125,8 @@ def _read_text(path: Path, name: str) -> str:
         ) from error
     if raw[:2] in (b"\xff\xfe", b"\xfe\xff"):
         raise UserError("this file is UTF-16", where=name, hint="save it as UTF-8")
+    if raw.count(b"\0") > 3 or raw.startswith(PICKLED):
+        raise UserError("this is not a text file", where=name, hint="give a recipe, which is YAML")
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -133,11 +136,13 @@ def _read_text(path: Path, name: str) -> str:
         ) from error
 
 
-def _syntax_error(error: yaml.MarkedYAMLError, name: str) -> UserError:
+def _syntax_error(error: yaml.MarkedYAMLError, name: str, source: str) -> UserError:
     mark = error.problem_mark or error.context_mark
     where = name if mark is None else f"{name}:{mark.line + 1}"
     text = error.problem or error.context or "cannot be parsed"
     if "'\\t'" in text:
+        if mark is not None and source[: mark.index].rpartition("\n")[2].strip():
+            return UserError("a tab before a # is no space for YAML", where=where, hint="put a space before the #")
         return UserError("a tab cannot indent YAML", where=where, hint="indent with spaces")
     return UserError(f"not valid YAML: {text}{_context(error)}", where=where, hint=_syntax_hint(text))
 
@@ -191,6 +196,8 @@ class _Builder:
         if node.tag not in _TAGS:
             self._problem(line, f"the tag {node.tag} is not allowed in a recipe", "delete the tag")
         if isinstance(node, yaml.ScalarNode):
+            if "\0" in node.value:
+                self._problem(line, "a value holds the character NUL, which no name can have", "delete it")
             return ScalarNode(node.value, node.style is None, origin, self.folder)
         self.open.add(id(node))
         try:

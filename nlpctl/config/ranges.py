@@ -8,16 +8,20 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Range:
-    """`low` <= value <= `high`; with `above`, `low` itself is outside."""
+    """`low` <= value <= `high`; with `above`, `low` itself is outside, with `below`, `high`."""
 
     low: float
     high: float | None = None
     above: bool = False
+    below: bool = False
 
     def __contains__(self, value: float) -> bool:
-        return (value > self.low if self.above else value >= self.low) and (self.high is None or value <= self.high)
+        fits = self.high is None or (value < self.high if self.below else value <= self.high)
+        return fits and (value > self.low if self.above else value >= self.low)
 
     def __str__(self) -> str:
+        if self.below:
+            return f"must be at least {self.low:,} and below {self.high:,}"
         if self.high is not None:
             return f"must lie between {self.low:,} and {self.high:,}"
         return f"must be above {self.low:,}" if self.above else f"must be at least {self.low:,}"
@@ -27,15 +31,22 @@ COUNT = Range(1)
 NOT_NEGATIVE = Range(0)
 POSITIVE = Range(0, above=True)
 SHARE = Range(0, 1)
+MOMENT = Range(0, 1, below=True)
+
+# More would need more memory, processes or threads than any machine has.
+LAYERS, WIDTH, WIDEST, PIECES = Range(1, 1_000), Range(1, 65_536), Range(1, 1_048_576), Range(10, 10_000_000)
+PROCESSES = Range(1, 256)
+THREADS = Range(1, 1_024)
+ACCUMULATED = Range(1, 1_000_000)
 
 _FROM_SCRATCH: Mapping[str, Range] = {
-    "model.from_scratch.vocab_size": Range(10),  # the special tokens and a few pieces
+    "model.from_scratch.vocab_size": PIECES,  # the special tokens and a few pieces
     "model.from_scratch.min_frequency": COUNT,
-    "model.from_scratch.hidden_size": COUNT,
-    "model.from_scratch.num_hidden_layers": COUNT,
-    "model.from_scratch.num_attention_heads": COUNT,
-    "model.from_scratch.intermediate_size": COUNT,
-    "model.from_scratch.embedding_size": COUNT,
+    "model.from_scratch.hidden_size": WIDTH,
+    "model.from_scratch.num_hidden_layers": LAYERS,
+    "model.from_scratch.num_attention_heads": WIDTH,
+    "model.from_scratch.intermediate_size": WIDEST,
+    "model.from_scratch.embedding_size": WIDTH,
     "model.from_scratch.kernel_sizes": COUNT,  # each of them
     "model.from_scratch.dropout": SHARE,
 }
@@ -62,14 +73,14 @@ RANGES: Mapping[str, Range] = {
     "data.batch_tokens": COUNT,
     "training.per_device_train_batch_size": COUNT,
     "training.per_device_eval_batch_size": COUNT,
-    "training.gradient_accumulation_steps": COUNT,
+    "training.gradient_accumulation_steps": ACCUMULATED,
     "training.eval_accumulation_steps": COUNT,
     "training.learning_rate": POSITIVE,
     "training.num_train_epochs": POSITIVE,
     "training.max_steps": Range(-1),
     "training.weight_decay": NOT_NEGATIVE,
-    "training.adam_beta1": SHARE,
-    "training.adam_beta2": SHARE,
+    "training.adam_beta1": MOMENT,
+    "training.adam_beta2": MOMENT,
     "training.adam_epsilon": POSITIVE,
     "training.max_grad_norm": NOT_NEGATIVE,
     "training.warmup_ratio": SHARE,
@@ -79,7 +90,7 @@ RANGES: Mapping[str, Range] = {
     "training.save_steps": COUNT,
     "training.eval_steps": COUNT,
     "training.save_total_limit": COUNT,
-    "training.dataloader_num_workers": NOT_NEGATIVE,
+    "training.dataloader_num_workers": Range(0, 256),
     "training.scale_loss": POSITIVE,
     "training.seed": Range(0, 2**32 - 1),  # what NumPy takes
     "early_stopping.patience": COUNT,
@@ -112,7 +123,7 @@ RANGES: Mapping[str, Range] = {
     "inference.max_drop": NOT_NEGATIVE,
     "inference.min_agreement": SHARE,
     "runtime.devices": NOT_NEGATIVE,  # each of them
-    "runtime.nproc": COUNT,
-    "runtime.threads": COUNT,
+    "runtime.nproc": PROCESSES,
+    "runtime.threads": THREADS,
     "runtime.watchdog_minutes": POSITIVE,
 }

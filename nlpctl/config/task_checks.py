@@ -127,6 +127,10 @@ def _weights_are_numbers(recipe: Recipe) -> Iterator[Finding]:
         if isinstance(weight, bool) or not isinstance(weight, int | float) or weight < 0:
             message = f"loss.weights.{label}: {weight!r} is not a weight"
             yield Finding(("loss.weights",), message, "give a number of 0 or more")
+            return
+    if recipe.loss.weights and not any(recipe.loss.weights.values()):
+        message = "loss.weights are all 0, so no row would count"
+        yield Finding(("loss.weights",), message, "give at least one label a weight above 0")
 
 
 def _tuning_has_data(recipe: Recipe) -> Iterator[Finding]:

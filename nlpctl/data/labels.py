@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import re
+import unicodedata
 from collections.abc import Iterable, Iterator
 from numbers import Number
 from pathlib import Path
 from typing import Any
 
+from nlpctl import console
 from nlpctl.config.schema import DataSection
 from nlpctl.data.dictionaries import read_tags
 from nlpctl.data.lines import read_lines, refuse_surrogates
@@ -18,6 +20,8 @@ from nlpctl.names import nearest
 MAX_COLLECTED = 10_000  # more distinct labels than this means that the column holds something else
 
 SHOWN = 10  # known labels that a message lists
+
+_UNSEEN = ("Cc", "Cf")  # categories of characters that are not seen
 
 _INTEGER = re.compile(r"[+-]?[0-9]+")
 
@@ -93,11 +97,23 @@ class LabelSet:
                 f"{found} occurs in the training data; a classifier needs at least two", where=where,
                 hint="check data.columns.label, or give data.labels",
             )  # fmt: skip
+        _warn_of_twins(distinct, where)
         if all(_INTEGER.fullmatch(name) for name in distinct):
             # By number, so that 10 comes after 9; the name breaks ties such as 1 and +1.
             return cls(sorted(distinct, key=lambda name: (int(name), name)))
         # Sorted, so that ids do not depend on the order of the rows: a shuffled file gives the same model.
         return cls(sorted(distinct))
+
+
+def _warn_of_twins(names: Iterable[str], where: str) -> None:
+    """Warn of labels that look the same, such as pos and pos with a zero-width space behind it."""
+    looks: dict[str, str] = {}
+    for name in sorted(names):
+        seen = "".join(character for character in name if unicodedata.category(character) not in _UNSEEN)
+        look = " ".join(seen.split())
+        if look in looks:
+            console.warn(f"{where}: the labels {ascii(looks[look])} and {ascii(name)} look the same, and count as two")
+        looks[look] = name
 
 
 def given_labels(data: DataSection) -> LabelSet | None:

@@ -13,11 +13,13 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nlpctl.errors import Problem, UserError
+from nlpctl.outputs import refuse_pipe
 
 NOT_UTF8 = "not UTF-8"
 MAX_LINE = 16 << 20  # bytes; a line of text is a sentence or a page, and one without end would take all memory
 MAX_DOCUMENT = 1 << 30  # of json, which may stand on one line and is held whole
 _SPLIT = "split the line, or check that this is a text of lines; one JSON document is data.format: json"
+_BINARY = (b"\x80", b"\x93NUMPY", b"\x89PNG", b"%PDF-")  # beginnings of weights, arrays, pictures, documents
 _PIECE = 1 << 15
 
 
@@ -67,6 +69,7 @@ def read_lines(path: Path, kind: str) -> list[tuple[str, str]]:
 
     UserError if it cannot be read, or for every line that is no text.
     """
+    refuse_pipe(path)
     try:
         with open(path, "rb") as stream:
             lines = [(f"{path}:{number}", *decode(raw)) for number, raw in numbered_lines(stream, str(path))]
@@ -90,6 +93,8 @@ def _refuse_other_encodings(first: bytes, source: str) -> None:
         )
     if first.startswith(b"\x1f\x8b") or first.startswith(b"PK\x03\x04"):
         raise UserError("the file is compressed", where=source, hint="unpack it first (gunzip, unzip)")
+    if first.startswith(_BINARY) or first.count(b"\0") > 3:
+        raise UserError("this is not a text file", where=source, hint="give a file of texts, in UTF-8")
     if b"\r" in first.rstrip(b"\r\n"):
         raise UserError(
             "a carriage return inside the first line: the file seems to have old Mac line ends",

@@ -13,6 +13,7 @@ from typing import Any
 from nlpctl.data.open_split import FileRows
 from nlpctl.data.row import Row, RowSource
 from nlpctl.errors import UserError
+from nlpctl.files import parse_json
 
 _ARTICLE = re.compile(r"data\[(\d+)\]")
 _BLANK = (b"", b"\r")
@@ -106,7 +107,7 @@ def _articles(rows: Sequence[Row]) -> dict[str, Any]:
     wanted: dict[tuple[str, int], None] = {}
     for row in rows:
         if row.source not in documents:
-            documents[row.source] = json.loads(Path(row.source).read_text(encoding="utf-8-sig"))
+            documents[row.source] = parse_json(Path(row.source).read_text(encoding="utf-8-sig"))
         wanted[row.source, int(_ARTICLE.match(row.line)[1])] = None
     others = {key: value for document in documents.values() for key, value in document.items() if key != "data"}
     return {**others, "data": [documents[source]["data"][index] for source, index in wanted]}

@@ -16,6 +16,7 @@ from nlpctl.data.open_split import has_split, open_files, open_split
 from nlpctl.data.row import BadRow, Row, RowSource
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import UserError
+from nlpctl.outputs import refuse_pipe
 
 MADE_UP = 512  # texts drawn from the vocabulary where all rows are asked for and there are none
 _SEED = 2017
@@ -41,6 +42,7 @@ def rows_to_compare(rows: TaskRows, file: Path | None, tokenizer: Any, count: in
 
 def require_rows(rows: TaskRows, file: Path) -> None:
     """UserError if `file` is missing or has no good row. Needs no tokenizer."""
+    refuse_pipe(file)
     source = open_files(rows, [file], rows.required(labelled=False), where="--data")
     if next(_examples(rows, source, None), None) is None:
         hint = "give a file of rows that `nlpctl predict` would answer"

@@ -9,7 +9,6 @@ With a header or as JSON, a term may be there several times with different types
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -18,6 +17,7 @@ from typing import Any
 
 from nlpctl.data.lines import decode, numbered_lines
 from nlpctl.errors import Problem, UserError
+from nlpctl.files import parse_json
 
 COLUMNS = ("term", "type", "id", "link", "alias")
 _TERMTREE = {"term": "term", "type": "termtype", "id": "termid", "link": "links", "alias": "alias"}
@@ -106,7 +106,7 @@ def _of_columns(names: tuple[str, ...], line: str) -> Term:
 
 def _of_json(line: str) -> Term:
     try:
-        content = json.loads(line)
+        content = parse_json(line)
     except ValueError as error:
         raise ValueError(f"not JSON: {error}") from None
     if not isinstance(content, Mapping):

@@ -59,7 +59,14 @@ def build_vocabulary(texts: Iterable[str], vocab_size: int, min_frequency: int, 
     characters = CharacterTable(BasicTokenizer(do_lower_case=lowercase))
     words = count_bounded(_split_words(texts, characters))
     start = [*SPECIAL_TOKENS.values()]
-    start += _character_pieces(words, characters, vocab_size - len(start), min_frequency)
+    pieces = _character_pieces(words, characters, vocab_size - len(start), min_frequency)
+    if words and not pieces:
+        raise UserError(
+            f"no character occurs {min_frequency:,} times in the training data, so every text would be unknown",
+            where="model.from_scratch.min_frequency",
+            hint="set it to 1 or 2",
+        )
+    start += pieces
     return _train(words, start, vocab_size, min_frequency)
 
 

@@ -23,6 +23,7 @@ from nlpctl.files import read_json, write_json_atomic
 from nlpctl.layout import EXPORT_MANIFEST, EXPORT_REPORT
 from nlpctl.models.engine_speeds import EngineSpeeds
 from nlpctl.models.sums import check_sums, sums_of
+from nlpctl.outputs import refuse_foreign
 
 FORMAT = 1
 POINT = 0.01  # points per unit of a score: accuracy 0.88 is 88 points
@@ -143,6 +144,15 @@ def read_checked_manifest(folder: Path) -> ExportManifest:
     Hashing takes about a second per GB, which a command pays once.
     """
     return _read(folder)[0]
+
+
+def refuse_foreign_files(folder: Path) -> None:
+    """UserError if the export, which is to be replaced, holds files that it does not list. A damaged one passes."""
+    try:
+        listed = _read(folder)[1]
+    except UserError:
+        return
+    refuse_foreign(folder, (*listed, EXPORT_MANIFEST, *REPORTS))
 
 
 def _read(folder: Path) -> tuple[ExportManifest, dict[str, str]]:

@@ -17,6 +17,7 @@ from nlpctl.config.distributions import (
     read_distribution,
 )
 from nlpctl.errors import UserError
+from nlpctl.outputs import refuse_pipe
 
 WITHIN = 2.0  # truncated_normal: draws further than this many standard deviations from the mean are drawn again
 
@@ -86,8 +87,9 @@ def _fans(shape: tuple[int, ...]) -> tuple[int, int]:
 
 
 def _read(name: str, shape: Sequence[int], file: Path, where: str) -> np.ndarray:
+    refuse_pipe(file, where)
     try:
-        array = np.load(file, allow_pickle=False)
+        array = np.load(file, mmap_mode="r", allow_pickle=False)  # its shape is checked first
     except (OSError, ValueError, EOFError) as error:
         message = f"{file.name} cannot be read ({error})"
         raise UserError(message, where=where, hint="write it with numpy.save(FILE, array)") from None

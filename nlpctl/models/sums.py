@@ -15,10 +15,12 @@ from nlpctl.errors import UserError
 from nlpctl.files import STAGING_PREFIX, read_json, sha256_of, write_json_atomic
 from nlpctl.layout import MANIFEST, TASK
 from nlpctl.models.source import WEIGHTS
+from nlpctl.outputs import refuse_foreign
 
 FORMAT = 1
 KIND = "model"  # tells the manifest of a model folder from those of a run and of an index
 VOCABULARY = "vocab.txt"
+_LARGEST = 1 << 28  # bytes of a vocabulary
 _MEANT = "copy the model folder again; if the change is meant: --trust-edits, or delete manifest.json"
 _AGAIN = "copy the model folder again, or delete manifest.json to load it unchecked"
 
@@ -52,6 +54,19 @@ def write_model_sums(folder: Path, copied_from: Path | None = None) -> None:
     if origin is not None:
         names &= {*origin["sha256"], WEIGHTS}
     _write(folder, sums_of(folder, names - {MANIFEST}))
+
+
+def refuse_foreign_files(folder: Path) -> None:
+    """UserError if the model folder, which is to be replaced, holds files that its manifest.json does not list.
+
+    All is well without a manifest.json, or with a damaged one: nobody knows then which files belong to the model.
+    """
+    try:
+        manifest = _read(folder)
+    except UserError:
+        return
+    if manifest is not None:
+        refuse_foreign(folder, (*manifest["sha256"], MANIFEST))
 
 
 @contextmanager
@@ -123,6 +138,8 @@ def _holds(value: Any, kind: type) -> bool:
 
 
 def _entries(folder: Path) -> int | None:
-    """The number of lines of the vocabulary file; None if the tokenizer has none."""
+    """The number of lines of the vocabulary file; None if the tokenizer has none, 0 if it is far too large for one."""
     file = folder / VOCABULARY
-    return len(file.read_bytes().splitlines()) if file.is_file() else None
+    if not file.is_file():
+        return None
+    return len(file.read_bytes().splitlines()) if file.stat().st_size <= _LARGEST else 0

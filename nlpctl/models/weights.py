@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from nlpctl.errors import UserError
-from nlpctl.files import read_json
+from nlpctl.files import parse_json, read_json
 from nlpctl.formats.safe_pickle import BROKEN_HINT, load_pdparams
 from nlpctl.formats.torch_file import load_torch_file
 
@@ -65,7 +65,7 @@ def read_safetensors(file: Path) -> dict[str, np.ndarray]:
     try:
         data = np.memmap(file, dtype=np.uint8, mode="r")
         start = 8 + int.from_bytes(data[:8].tobytes(), "little")
-        header = json.loads(data[8:start].tobytes())
+        header = parse_json(data[8:start].tobytes())
         # Free text of the writer, such as {"format": "pt"}; every other entry is a tensor.
         header.pop("__metadata__", None)
         return {name: _tensor(data[start:], entry) for name, entry in header.items()}

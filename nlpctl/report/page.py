@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import nlpctl
+from nlpctl.errors import UserError
+from nlpctl.outputs import is_stream, refuse_output
 from nlpctl.report.html import Html, element, joined
 from nlpctl.report.style import STYLE
 
@@ -25,6 +28,16 @@ class Section:
 
     title: str
     parts: Sequence[str]
+
+
+_FOOTER = b"<footer>nlpctl "
+
+
+def refuse_other_page(path: Path, hint: str) -> None:
+    """UserError if `path` exists and is not a page that nlpctl wrote: only these are replaced without being told."""
+    refuse_output(path, overwrite=True)
+    if path.exists() and not is_stream(path) and _FOOTER not in path.read_bytes()[-200:]:
+        raise UserError("this file was not written by nlpctl, and is not replaced", where=str(path), hint=hint)
 
 
 def page(title: str, lead: str, sections: Sequence[Section]) -> str:

@@ -15,6 +15,7 @@ from nlpctl.errors import Problem, RunFailed, UserError
 from nlpctl.files import write_text_atomic, writing
 from nlpctl.names import and_more
 from nlpctl.outputs import refuse_output
+from nlpctl.runtime.lock import sole_writer
 from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_import, quiet_libraries
 
 if TYPE_CHECKING:
@@ -85,15 +86,17 @@ def convert_static(request: ConversionRequest, output: Path, *, overwrite: bool 
     from nlpctl.static_graph.model_folder import refuse_folder, write_folder
     from nlpctl.static_graph.report import make_report
 
-    refuse_folder(output, overwrite)
-    conversion = _planned(request)
-    _check_complete(conversion, make_report(conversion, None))
-    fill(conversion)
-    proof = _proof(conversion)
-    report = make_report(conversion, proof)
-    if proof.fails:
-        raise ConversionFailed(report, [_disproved(proof.difference)])
-    card = write_folder(output, conversion, report)
+    inputs = [_source_path(request.source), request.labels, request.vocabulary]
+    with sole_writer(output):
+        refuse_folder(output, overwrite, [path for path in inputs if path is not None])
+        conversion = _planned(request)
+        _check_complete(conversion, make_report(conversion, None))
+        fill(conversion)
+        proof = _proof(conversion)
+        report = make_report(conversion, proof)
+        if proof.fails:
+            raise ConversionFailed(report, [_disproved(proof.difference)])
+        card = write_folder(output, conversion, report)
     task = card.task if card is not None and card.trained else None
     return Converted(report, output, task, conversion.target.tokenizer is not None)
 

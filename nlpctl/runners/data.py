@@ -27,17 +27,18 @@ from nlpctl.data.split_rows import cut, label_counts, no_row_left, read_readable
 from nlpctl.data.splits import resolve_labels
 from nlpctl.data.task_rows import TaskRows, task_rows
 from nlpctl.errors import UserError
-from nlpctl.files import staged_file, write_text_atomic, writing
+from nlpctl.files import parse_json, staged_file, write_text_atomic, writing
+from nlpctl.layout import real_path
 from nlpctl.models.find import find_trained_model
 from nlpctl.models.source import resolve_source
 from nlpctl.models.sums import AlteredFiles
-from nlpctl.outputs import is_stream, refuse_output
+from nlpctl.outputs import refuse_output
+from nlpctl.report.page import refuse_other_page
 from nlpctl.runtime.process import configure_paddle, one_process, prepare_process, quiet_libraries
 
 SHOWN = 20  # rows listed per finding
 PARTS = ("train", "dev", "test")
 MANIFEST = "split.json"
-_PAGE = b"<!doctype html"  # the start of an HTML page
 
 
 def inspect_data(
@@ -78,13 +79,8 @@ def write_page(found: Inspection, name: str, path: Path) -> None:
 
 
 def refuse_page(path: Path) -> None:
-    """UserError if `path` exists and is not an HTML page: an older page is replaced, a data file never."""
-    hint = "name another file: --html PAGE.html"
-    refuse_output(path, overwrite=True)
-    if path.is_file() and not is_stream(path):
-        with path.open("rb") as stream:
-            if stream.read(len(_PAGE)).lower() != _PAGE:
-                raise UserError("the file exists and is not an HTML page", where=str(path), hint=hint)
+    """UserError if `path` exists and is not a page of nlpctl: an older page is replaced, other files never."""
+    refuse_other_page(path, "name another file: --html PAGE.html")
 
 
 @dataclass(frozen=True)
@@ -142,6 +138,9 @@ def part_sizes(total: int, shares: Mapping[str, float]) -> dict[str, int]:
     """Number of rows of train, dev and test. UserError if they exceed `total`."""
     sizes = dict.fromkeys(PARTS, 0)
     for part, share in shares.items():
+        if share > 1 and share != int(share):
+            hint = "below 1 it is a share of the rows, from 1 on a number of rows"
+            raise UserError(f"{share:g} is neither a share nor a whole number", where=f"--{part}", hint=hint)
         sizes[part] = round(share * total) if share < 1 else int(share)
         if share and not sizes[part]:
             raise no_row_left(part, f"{share:g} of {total:,} rows is less than one")
@@ -157,7 +156,7 @@ def part_sizes(total: int, shares: Mapping[str, float]) -> dict[str, int]:
 def _refuse_older_parts(folder: Path, files: Mapping[str, Path]) -> None:
     """UserError if a file of an earlier split would remain: its rows would be in the new files too."""
     try:
-        earlier = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["rows"]
+        earlier = parse_json((folder / MANIFEST).read_text(encoding="utf-8"))["rows"]
     except (OSError, ValueError, KeyError, TypeError):
         return
     for path in (path for part in PARTS if part in earlier for path in sorted(folder.glob(f"{part}.*"))):
@@ -167,9 +166,9 @@ def _refuse_older_parts(folder: Path, files: Mapping[str, Path]) -> None:
 
 
 def refuse_files(written: Sequence[Path], read: Sequence[Path], overwrite: bool) -> None:
-    inputs = {path.resolve() for path in read}
+    inputs = {real_path(path) for path in read}
     for path in written:
-        if path.resolve() in inputs:
+        if real_path(path) in inputs:
             raise UserError("this is an input file and is not replaced", str(path), "name another place: -o")
         refuse_output(path, overwrite, exists="the file exists", elsewhere="name another place: -o")
 

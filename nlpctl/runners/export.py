@@ -22,12 +22,14 @@ from nlpctl.errors import RunFailed, UserError
 from nlpctl.export import layouts
 from nlpctl.export.plan import BY_FORMAT, Plan, check_names
 from nlpctl.files import staged_dir, writing
-from nlpctl.layout import EXPORT, EXPORT_MANIFEST, MODEL, RECIPE
-from nlpctl.models.export_folder import ExportManifest, read_checked_manifest, write_manifest
+from nlpctl.layout import EXPORT, EXPORT_MANIFEST, MODEL, RECIPE, real_path
+from nlpctl.models.export_folder import ExportManifest, read_checked_manifest, refuse_foreign_files, write_manifest
 from nlpctl.models.folder import make_card, save_description
 from nlpctl.models.source import resolve_source
 from nlpctl.names import did_you_mean
+from nlpctl.outputs import refuse_part
 from nlpctl.runtime.interrupt import sigterm_interrupts
+from nlpctl.runtime.lock import sole_writer
 from nlpctl.runtime.process import ProcessSetup, set_up_process
 from nlpctl.runtime.versions import engine_versions
 
@@ -89,11 +91,14 @@ def export(
         hint = "give what it was made from: nlpctl export RUN; or arrange it for a server: --layout"
         raise UserError("this is an export already", where=source, hint=hint)
     final = output if output is not None else _default_output(recipe, source, layout)
-    _refuse_output(final, source, layout, overwrite)
+    with sole_writer(final):
+        _refuse_output(final, source, layout, overwrite)
+        return _export(recipe, source, wanted, final, layout)
+
+
+def _export(recipe: Recipe, source: str, wanted: Wanted, final: Path, layout: str | None) -> ExportResult:
     if wanted.data is not None:
         require_rows(task_rows(recipe.task, recipe.data), wanted.data)
-    with writing(final, ELSEWHERE):
-        final.parent.mkdir(parents=True, exist_ok=True)  # reports an unwritable folder before Paddle is imported
     setup = set_up_process(recipe)
     with sigterm_interrupts(), ExitStack() as stack:
         with writing(final, ELSEWHERE):
@@ -161,12 +166,15 @@ def _default_output(recipe: Recipe, source: str, layout: str | None) -> Path:
 
 def _refuse_output(output: Path, source: str, layout: str | None, overwrite: bool) -> None:
     """UserError if `output` is the model, is not an export, or exists and must not be replaced."""
+    refuse_part(output)
     if is_free(output, source):
         return
     if not overwrite:
         raise UserError("already exists", where=str(output), hint="use --overwrite, or name another folder: -o")
     if not _replaceable(output, layout):
         raise UserError("is not an export and is not replaced", where=str(output), hint=ELSEWHERE)
+    if layout is None:
+        refuse_foreign_files(output)
 
 
 def is_free(output: Path, source: str) -> bool:
@@ -176,7 +184,7 @@ def is_free(output: Path, source: str) -> bool:
     if not output.is_dir():
         raise UserError("this is a file, not a folder", where=str(output), hint=ELSEWHERE)
     folder = resolve_source(source).folder
-    if folder is not None and output.resolve() in (folder, *folder.parents):
+    if folder is not None and real_path(output) in (folder, *folder.parents):
         raise UserError("this holds the model itself", where=str(output), hint=ELSEWHERE)
     return not any(output.iterdir())
 

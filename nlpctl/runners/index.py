@@ -26,11 +26,13 @@ from nlpctl.inference.index_folder import (
     read_manifest,
     write_manifest,
 )
-from nlpctl.layout import INDEX_TEXTS, RECIPE
+from nlpctl.layout import INDEX_TEXTS, INDEX_VECTORS, MANIFEST, RECIPE
+from nlpctl.outputs import refuse_foreign, refuse_part
 from nlpctl.runners.embed import embedded, require_vectors
 from nlpctl.runners.open_model import find_model, open_trained_model, refuse_model, set_up_to_answer
 from nlpctl.runners.predict import bad_answer
 from nlpctl.runtime.interrupt import sigterm_interrupts
+from nlpctl.runtime.lock import sole_writer
 
 
 @dataclass(frozen=True)
@@ -61,7 +63,12 @@ def build_index(
 
     Raises UserError for a bad row (by data.on_bad_row) or an existing folder.
     """
-    _refuse_folder(folder, overwrite)
+    with sole_writer(folder):
+        _refuse_folder(folder, overwrite)
+        return _build(recipe, source, folder, kind, batch_size)
+
+
+def _build(recipe: Recipe, source: PredictInput, folder: Path, kind: Kind, batch_size: int) -> IndexResult:
     model_source = find_model(recipe)
     total = source.check() if source.rereadable else None
     model = open_trained_model(recipe, set_up_to_answer(recipe, model_source), model_source, batch_size, total)
@@ -125,9 +132,12 @@ def search_index(
 
 
 def _refuse_folder(folder: Path, overwrite: bool) -> None:
+    refuse_part(folder)
     if not folder.exists():
         return
     if not folder.is_dir() or (any(folder.iterdir()) and not is_index(folder)):
         raise UserError("this is not an index, and is not replaced", where=str(folder), hint="name another folder: -o")
-    if is_index(folder) and not overwrite:
-        raise UserError("the index exists", where=str(folder), hint="use --overwrite, or another -o FOLDER")
+    if is_index(folder):
+        if not overwrite:
+            raise UserError("the index exists", where=str(folder), hint="use --overwrite, or another -o FOLDER")
+        refuse_foreign(folder, (MANIFEST, RECIPE, INDEX_TEXTS, INDEX_VECTORS))

@@ -16,14 +16,15 @@ from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe, RuntimeSection
 from nlpctl.errors import UserError
 from nlpctl.files import read_json, staged_dir, staged_file, writing
-from nlpctl.layout import MANIFEST, RECIPE, runs_around
+from nlpctl.layout import MANIFEST, RECIPE, real_path, runs_around
 from nlpctl.models.initial_values import value_for
 from nlpctl.models.parameters import matching, select
 from nlpctl.models.source import HUGGINGFACE_WEIGHTS, PADDLE_WEIGHTS, WEIGHTS, ModelSource, weights_file
-from nlpctl.models.sums import check_model_sums, write_model_sums
+from nlpctl.models.sums import check_model_sums, refuse_foreign_files, write_model_sums
 from nlpctl.models.weights import Weights, read_weights_file, to_float32
-from nlpctl.outputs import NO_ARRAYS, refuse_output, refuse_stream
+from nlpctl.outputs import NO_ARRAYS, refuse_output, refuse_part, refuse_stream
 from nlpctl.runners.named_model import model_with_weights
+from nlpctl.runtime.lock import sole_writer
 from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_libraries
 
 if TYPE_CHECKING:
@@ -239,19 +240,24 @@ def add_to_copy(
 
 def _write_copy(source: ModelSource, arrays: Mapping[str, np.ndarray], output: Path, overwrite: bool) -> None:
     """Write the folder of `source` to `output` with `arrays` as its weights, and without training state."""
-    _refuse_folder(output, source.folder, overwrite)
-    _prepare()
+    with sole_writer(output):
+        _refuse_folder(output, source.folder, overwrite)
+        _prepare()
+        with writing(output, _ELSEWHERE), staged_dir(output) as folder:
+            _fill_copy(folder, source.folder, arrays)
+
+
+def _fill_copy(folder: Path, source: Path, arrays: Mapping[str, np.ndarray]) -> None:
     import paddle
 
     from nlpctl.training.checkpoints import TRAINING_STATE_FILES
 
-    left_out = _WEIGHTS_FILES | TRAINING_STATE_FILES | _shards(source.folder) | {MANIFEST}
-    with writing(output, _ELSEWHERE), staged_dir(output) as folder:
-        for file in source.folder.iterdir():
-            if file.is_file() and file.name not in left_out:
-                shutil.copyfile(file, folder / file.name)
-        paddle.save({name: paddle.to_tensor(array) for name, array in arrays.items()}, str(folder / WEIGHTS))
-        write_model_sums(folder, copied_from=source.folder)
+    left_out = _WEIGHTS_FILES | TRAINING_STATE_FILES | _shards(source) | {MANIFEST}
+    for file in source.iterdir():
+        if file.is_file() and file.name not in left_out:
+            shutil.copyfile(file, folder / file.name)
+    paddle.save({name: paddle.to_tensor(array) for name, array in arrays.items()}, str(folder / WEIGHTS))
+    write_model_sums(folder, copied_from=source)
 
 
 def diff_parameters(
@@ -361,9 +367,12 @@ def _shards(folder: Path) -> set[str]:
 def _refuse_folder(output: Path, source: Path, overwrite: bool) -> None:
     """Only a model folder is replaced. A run directory also holds checkpoints, which replacing would delete."""
     hint = "name another folder: -o FOLDER"
-    if output.resolve() == source.resolve():
+    refuse_part(output)
+    if real_path(output) == real_path(source):
         raise UserError("this is the model itself", where=str(output), hint=hint)
     if output.exists() and not (output / "config.json").is_file():
         raise UserError("this is not a model folder and is not replaced", where=str(output), hint=hint)
     if output.exists() and not overwrite:
         raise UserError(_EXISTS, where=str(output), hint=f"use --overwrite, or {_OTHER_NAME}")
+    if output.exists():
+        refuse_foreign_files(output)

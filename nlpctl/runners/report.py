@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 from pathlib import Path
 
 from nlpctl import console
 from nlpctl.errors import UserError
-from nlpctl.files import write_text_atomic, writing
+from nlpctl.files import parse_json, write_text_atomic, writing
 from nlpctl.layout import COMPRESS
 from nlpctl.outputs import refuse_output
 from nlpctl.report.html import Html
+from nlpctl.report.page import refuse_other_page
 from nlpctl.runners.compress.report import JSON
 from nlpctl.runners.pages.compress import compression_of_run
 from nlpctl.runners.pages.report import run_page
 from nlpctl.runners.run_files import sound_mistakes
 from nlpctl.runners.runs import RunRecord, open_run
+
+_OUTPUT = "-o REPORT.html"
 
 
 def write_report(run: Path, output: Path | None = None, *, overwrite: bool = False) -> Path:
@@ -27,7 +29,10 @@ def write_report(run: Path, output: Path | None = None, *, overwrite: bool = Fal
     """
     record = open_run(run)
     file = record.run.report_file if output is None else output
-    refuse_output(file, overwrite or output is None)
+    if output is None:
+        refuse_other_page(file, f"move it away, or name another file: {_OUTPUT}")
+    else:
+        refuse_output(file, overwrite)
     damage = list(record.damage)
     mistakes = sound_mistakes(record.run.mistakes_file, damage)
     record = dataclasses.replace(record, damage=damage)
@@ -35,7 +40,7 @@ def write_report(run: Path, output: Path | None = None, *, overwrite: bool = Fal
         console.warn(str(problem))
     recipe = record.run.recipe_file.read_text(encoding="utf-8")
     page = run_page(record, recipe, mistakes, read_compression(record))
-    with writing(file, "name another file: -o REPORT.html"):
+    with writing(file, f"name another file: {_OUTPUT}"):
         write_text_atomic(file, page)
     return file
 
@@ -44,7 +49,7 @@ def read_compression(record: RunRecord) -> list[Html]:
     """The section on the run's compressed models; empty if there are none."""
     file = record.run.path / COMPRESS / JSON
     try:
-        return compression_of_run(json.loads(file.read_text(encoding="utf-8"))) if file.exists() else []
+        return compression_of_run(parse_json(file.read_text(encoding="utf-8"))) if file.exists() else []
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         hint = "delete the file to see the rest, or call `nlpctl compress` again, which writes it anew"
         told = f"{type(error).__name__}: {error}"

@@ -13,6 +13,7 @@ import json
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nlpctl import console
@@ -27,12 +28,13 @@ from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, RunFailed, UserError
 from nlpctl.models.find import check_edits
 from nlpctl.models.source import resolve_source
+from nlpctl.outputs import refuse_below_file
 from nlpctl.runners.report import write_report
 from nlpctl.runtime.device import choose_device
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.launch import launch, processes_wanted
 from nlpctl.runtime.process import ProcessSetup, configure_paddle, prepare_process, quiet_libraries
-from nlpctl.runtime.ranks import is_child
+from nlpctl.runtime.ranks import RANK, WORLD_SIZE, is_child
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.training.begin import begin_run
 from nlpctl.training.continuing import Finished, take_over
@@ -224,6 +226,7 @@ def _launch(recipe: Recipe, run: RunDirectory, processes: int, resume: bool) -> 
 
 def _train_as_child(recipe: Recipe, run: RunDirectory, resume: bool) -> None:
     """Train as one of several processes; the parent maintains the run directory."""
+    _refuse_without_parent(run)
     setup = prepare_process(recipe.runtime, recipe.training.seed)
     data = read_training_data(task_rows(recipe.task, recipe.data))
     if setup.rank == 0:  # the parent does not read a named data set, and writes the manifest only before and after
@@ -231,6 +234,13 @@ def _train_as_child(recipe: Recipe, run: RunDirectory, resume: bool) -> None:
     configure_paddle(setup, recipe.training.seed)
     with fresh_parameter_names():
         _train(_make_ready(recipe, setup, data), run, resume)
+
+
+def _refuse_without_parent(run: RunDirectory) -> None:
+    """UserError if nlpctl did not start this process: then the variable is a leftover, or another launcher's."""
+    if not run.manifest_file.is_file() or run.read_manifest()["state"] != "running":
+        message = f"{WORLD_SIZE} says that this is one of several processes, but nlpctl has not started them"
+        raise UserError(message, where=WORLD_SIZE, hint=f"unset {WORLD_SIZE} {RANK}; for several: --nproc, --devices")
 
 
 # -- what is refused before anything is read -------------------------------------------------
@@ -244,6 +254,8 @@ def _refuse_early(
     if origin is not None:
         _refuse_changed_origin(recipe, run, origin)
     run.check(resume=resume, overwrite=overwrite)
+    if recipe.training.logging_dir is not None:
+        refuse_below_file(Path(recipe.training.logging_dir), recipe.where("training.logging_dir"))
     if recipe.model.name_or_path is not None:
         check_edits(resolve_source(recipe.model.name_or_path), recipe)
     if resume and run.recipe_file.exists():

@@ -7,24 +7,33 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
-from nlpctl.errors import RunFailed
+from nlpctl.errors import RunFailed, UserError
 
 PORT_TAKEN = "port-taken"  # a file in NLPCTL_EXCHANGE, for `launch`
+RANK, WORLD_SIZE = "PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM"
 
 
 def rank() -> int:
     """Number of this process among all of the run, 0 in a single-process run."""
-    return int(os.environ.get("PADDLE_TRAINER_ID", "0"))
+    return _number(RANK, 0)
 
 
 def world_size() -> int:
     """Number of processes of the run."""
-    return int(os.environ.get("PADDLE_TRAINERS_NUM", "1"))
+    return _number(WORLD_SIZE, 1)
 
 
 def local_size() -> int:
     """Number of processes of the run on this machine."""
-    return int(os.environ.get("PADDLE_LOCAL_SIZE", "1"))
+    return _number("PADDLE_LOCAL_SIZE", 1)
+
+
+def _number(variable: str, default: int) -> int:
+    """UserError if the variable holds no number."""
+    text = os.environ.get(variable, "") or str(default)
+    if not text.isdecimal():
+        raise UserError(f"{text!r} is not the number of a process", where=variable, hint=f"unset {variable}")
+    return int(text)
 
 
 def is_child() -> bool:

@@ -15,7 +15,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import socket
 import subprocess
@@ -24,8 +23,16 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from nlpctl.errors import Interrupted, NlpctlError, RunFailed, UserError
-from nlpctl.files import STAGING_PREFIX, remove_dir, remove_leftovers, sha256_of, write_json_atomic, write_text_atomic
+from nlpctl.errors import Interrupted, NlpctlError, RunFailed, UserError, remedy
+from nlpctl.files import (
+    STAGING_PREFIX,
+    parse_json,
+    remove_dir,
+    remove_leftovers,
+    sha256_of,
+    write_json_atomic,
+    write_text_atomic,
+)
 from nlpctl.layout import (
     CHECKPOINTS,
     EVENTS,
@@ -116,7 +123,7 @@ class RunDirectory:
     def read_manifest(self) -> dict[str, Any]:
         """The manifest as written; UserError when it cannot be read."""
         try:
-            manifest = json.loads(self.manifest_file.read_text(encoding="utf-8"))
+            manifest = parse_json(self.manifest_file.read_text(encoding="utf-8"))
             if not isinstance(manifest, dict) or manifest.get("format") != FORMAT or "state" not in manifest:
                 raise ValueError("it is not a manifest of this version of nlpctl")
             return manifest
@@ -146,7 +153,7 @@ class RunDirectory:
             self._refuse_if_in_progress()
             old = self.read_manifest()
             if not overwrite:
-                self._refuse_to_replace(old["state"], resume)
+                self._refuse_to_replace("killed" if old["state"] == "running" else old["state"], resume)
         elif self.path.exists() and any(not path.name.startswith(STAGING_PREFIX) for path in self.path.iterdir()):
             raise UserError(
                 "the folder is not empty and is not a run directory; nlpctl does not write into it",
@@ -294,11 +301,9 @@ class RunDirectory:
             # Full disks and memory are nobody's bug; other exceptions keep their traceback.
             if isinstance(error, NlpctlError) or not isinstance(error, MemoryError | OSError):
                 raise
-            raise RunFailed(
-                str(error) or "out of memory",
-                where=str(self.path),
-                hint=f"free space or memory, then: {self._resume_hint()}",
-            ) from error
+            first = remedy(error) if isinstance(error, OSError) else "free memory"
+            hint = f"{first}, then: {self._resume_hint()}"
+            raise RunFailed(str(error) or "out of memory", where=str(self.path), hint=hint) from error
         else:
             self._end("finished", None)
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +11,12 @@ from nlpctl.config.load import recipe_of_values
 from nlpctl.config.tasks import known_tasks
 from nlpctl.errors import UserError
 from nlpctl.files import staged_dir, write_json_atomic, write_text_atomic, writing
+from nlpctl.layout import real_path
 from nlpctl.models.crf import CRF_SUFFIX
 from nlpctl.models.folder import ModelCard, make_card, save_model_folder
 from nlpctl.models.network import max_positions
-from nlpctl.models.sums import write_model_sums
+from nlpctl.models.sums import refuse_foreign_files, write_model_sums
+from nlpctl.outputs import refuse_part
 from nlpctl.static_graph.convert import Conversion
 from nlpctl.static_graph.report import ConversionReport, markdown
 
@@ -67,12 +70,17 @@ def write_folder(output: Path, conversion: Conversion, report: ConversionReport)
     return card
 
 
-def refuse_folder(output: Path, overwrite: bool) -> None:
-    """UserError if `output` is not a model folder, or exists and must not be replaced."""
+def refuse_folder(output: Path, overwrite: bool, inputs: Sequence[Path] = ()) -> None:
+    """UserError if `output` is not a model folder, holds one of `inputs`, or exists and must not be replaced."""
+    refuse_part(output)
     if not output.exists():
         return
+    for path in inputs:
+        if real_path(path).is_relative_to(real_path(output)):
+            raise UserError("this holds the source itself", where=str(output), hint="name another folder: -o")
     if not (output / "config.json").is_file():
         hint = "name another folder: -o"
         raise UserError("this is not a model folder and is not replaced", where=str(output), hint=hint)
     if not overwrite:
         raise UserError("this exists already", where=str(output), hint="use --overwrite, or name another folder: -o")
+    refuse_foreign_files(output)

@@ -23,6 +23,7 @@ from nlpctl.static_graph.parameter_sets import ONE_SET_HINT, parameter_sets
 from nlpctl.static_graph.sniff import Kind, kind_of
 from nlpctl.static_graph.variables import StaticModel, StaticVariable
 
+_PROGRAM, _OLD_PROGRAM = ".pdmodel", "__model__"
 _KNOWN = (
     "known are: Paddle's tensors, one file per variable; a combined parameter file next to its program; .pdparams of "
     "paddle.static.save; .npy files or .npz; and a tar or zip of these"
@@ -74,6 +75,7 @@ def _named_after(archive: Path, folder: Path) -> Iterator[None]:
 def _read_files(source: Path, files: Sequence[Path]) -> StaticModel:
     """The one set of parameters among `files`. UserError: there is none, or more than one."""
     kinds = {file: kind_of(file) for file in files}
+    _refuse_damaged_program(source, files)
     found, infos = parameter_sets(kinds)
     if source.is_file() and len(found) > 1:  # a file was named: the set it belongs to
         found = [each for each in found if each.place == source] or found
@@ -100,6 +102,16 @@ def _read_files(source: Path, files: Sequence[Path]) -> StaticModel:
         left_out=tuple(sorted(state)),
         notes=named.notes + ((f"files next to the parameters, not read: {listed(others)}",) if others else ()),
     )
+
+
+def _refuse_damaged_program(source: Path, files: Sequence[Path]) -> None:
+    """UserError if a file that is called a program is none: a conversion without it would prove nothing."""
+    beside = [source.with_suffix(_PROGRAM), source.with_name(_OLD_PROGRAM)] if source.is_file() else []
+    for file in (*files, *(file for file in beside if file.is_file())):
+        named_so = file.suffix == _PROGRAM or file.name == _OLD_PROGRAM
+        if named_so and kind_of(file) is not Kind.PROGRAM:
+            hint = "copy it again; or move it away, and the conversion is written without a proof"
+            raise UserError("is not a program of Paddle: it is empty, cut off or damaged", where=str(file), hint=hint)
 
 
 def _nothing(source: Path, kinds: dict[Path, Kind]) -> UserError:

@@ -5,14 +5,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 from pathlib import Path
 from typing import Any
 
 from nlpctl import console
 from nlpctl.errors import Problem, UserError
-from nlpctl.files import remove_dir, sha256_of, write_json_atomic
+from nlpctl.files import parse_json, remove_dir, sha256_of, write_json_atomic
 from nlpctl.formats.safe_pickle import load_pdparams, load_state
 from nlpctl.layout import checkpoints_in
 from nlpctl.models.source import WEIGHTS
@@ -71,7 +70,7 @@ def damage_of(checkpoint: Path) -> str | None:
 
 def _differing(checkpoint: Path) -> str | None:
     try:
-        sums = json.loads((checkpoint / SUMS).read_bytes())
+        sums = parse_json((checkpoint / SUMS).read_bytes())
         expected = [(name, int(entry["size"]), str(entry["sha256"])) for name, entry in sums.items()]
         sums[WEIGHTS]
     except (ValueError, TypeError, KeyError, AttributeError):
@@ -116,7 +115,7 @@ def _damage_of_best(checkpoint: Path) -> str | None:
 def _state(checkpoint: Path) -> dict[str, Any]:
     """The trainer state as JSON; {} if it is not valid."""
     try:
-        state = json.loads((checkpoint / STATE).read_bytes())
+        state = parse_json((checkpoint / STATE).read_bytes())
     except ValueError:
         return {}
     return state if isinstance(state, dict) else {}

@@ -89,5 +89,8 @@ DAMAGE: dict[str, Callable[..., None]] = {
     "trap": _trap,
     "rename_keys": _rename_keys,
     "sign": _sign,
+    "pipe": lambda path: os.mkfifo(path),
+    "append": lambda path, text: path.write_bytes(path.read_bytes() + text.encode()),
+    "deep": lambda path: path.write_text("[" * 100_000 + "]" * 100_000),
     "mkdir": lambda path: path.mkdir(parents=True),
 }

@@ -34,6 +34,8 @@ def probe(
         "run": RunFailed("disk full"),
         "stopped": Interrupted("stopped at step 3"),
         "bug": KeyError("x"),
+        "disk": OSError(28, "No space left on device", "new.tsv"),
+        "memory": MemoryError(),
         "keyboard": KeyboardInterrupt(),
         "pipe": BrokenPipeError(),
         "exit": typer.Exit(1),
@@ -81,6 +83,8 @@ def test_an_unknown_command_has_the_nearest_name(nlpctl, word: str, near: str) -
         ("stopped", 130, ["error: stopped at step 3"]),
         ("keyboard", 130, ["interrupted"]),
         ("exit", 1, []),
+        ("disk", 2, ["error: new.tsv: No space left on device", "  -> free space on this disk"]),
+        ("memory", 1, ["error: there is not enough memory for this", "  -> give smaller inputs, or free memory"]),
         (
             "bug",
             1,
@@ -180,3 +184,11 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
 def test_module_and_exit_code() -> None:
     ended = subprocess.run([sys.executable, "-m", "nlpctl", "nope"], capture_output=True, text=True, cwd=ROOT)
     assert ended.returncode == 2 and "there is no command 'nope'" in ended.stderr
+
+
+def test_closed_streams_are_no_error(tmp_path: Path) -> None:
+    """`nlpctl ... >&- 2>&- <&-`: nothing is printed, and no file gets their numbers."""
+    for closed in (">&-", "<&- >&- 2>&-"):
+        command = f"{sys.executable} -m nlpctl recipe ls {closed}"
+        ended = subprocess.run(["bash", "-c", command], cwd=tmp_path, env=dict(os.environ, PYTHONPATH=str(ROOT)))
+        assert ended.returncode == 0

@@ -286,3 +286,11 @@ def test_the_best_model_is_chosen_by_the_task_unless_the_recipe_says(tmp_path: P
     assert list(chosen.values()) == ["accuracy", "recall@1", "auc"]
     (tmp_path / "r.yaml").write_text("task: text_matching\n" + text)
     assert load_recipe(tmp_path / "r.yaml").training.metric_for_best_model is None  # nothing is chosen
+
+
+def test_files_that_many_extend_are_read_once(tmp_path: Path) -> None:
+    """26 files, each of which extends the next one twice: 2**26 readings would take days."""
+    (tmp_path / "0.yaml").write_text(GOOD)
+    for level in range(1, 27):
+        (tmp_path / f"{level}.yaml").write_text(f"extends: [{level - 1}.yaml, {level - 1}.yaml]\n")
+    assert load_recipe(tmp_path / "26.yaml", purpose="apply").task == "sequence_classification"

@@ -116,3 +116,10 @@ def test_a_message_says_how_many_labels_it_shows():
         known_label("好", LabelSet("ab"))
     with pytest.raises(ValueError, match=r"known are a, b, c, d, e, f, g, h, i, j, \.\.\. \(10 of 12 shown\)$"):
         known_label("好", LabelSet("abcdefghijkl"))
+
+
+def test_labels_that_look_the_same_are_told(capsys):
+    assert list(LabelSet.collect(["pos", "neg", "pos\u200b", "neg"], "train.tsv")) == ["neg", "pos", "pos\u200b"]
+    assert "train.tsv: the labels 'pos' and 'pos\\u200b' look the same" in capsys.readouterr().err
+    LabelSet.collect(["pos", "neg"], "train.tsv")
+    assert capsys.readouterr().err == ""

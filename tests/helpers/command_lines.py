@@ -36,12 +36,15 @@ ENVIRONMENT |= {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": str(ROOT)}
 
 @dataclass(frozen=True)
 class Ended:
-    """What became of a command line. `paddle`: whether it ended with Paddle imported."""
+    """What became of a command line. `paddle`: whether it ended with Paddle imported; `seconds` of all cores; `peak`:
+    memory in bytes, that of the process it was forked from included."""
 
     code: int
     out: str
     err: str
     paddle: bool
+    seconds: float = 0.0
+    peak: int = 0
 
 
 class Started:
@@ -52,6 +55,7 @@ class Started:
 
     def __init__(self, pid: int, args: Sequence[str], pipes: Sequence[int], status: int):
         self.pid, self.args, self.returncode = pid, list(args), None
+        self.seconds, self.peak = 0.0, 0
         self.stdin = open(pipes[0], "w", encoding="utf-8")
         self.stdout, self.stderr = (open(pipe, encoding="utf-8") for pipe in pipes[1:])
         self._status = open(status, encoding="utf-8")
@@ -62,7 +66,8 @@ class Started:
             if not select.select([self._status], [], [], timeout)[0]:
                 raise subprocess.TimeoutExpired(self.args, timeout)
             with self._status:
-                self.returncode = int(self._status.readline())
+                code, seconds, peak = self._status.readline().split()
+            self.returncode, self.seconds, self.peak = int(code), float(seconds), int(peak)
         return self.returncode
 
     def poll(self) -> int | None:
@@ -124,13 +129,23 @@ class CommandLines:
         pid = int(self._server.recv(64))
         return Started(pid, ["nlpctl", *words], ours[:3], ours[3])
 
-    def run(self, words: Sequence[str], folder: Path, stdin: str = "", env: Mapping[str, str] | None = None) -> Ended:
-        """Run to its end in `folder`, with `stdin` as standard input and `env` added to the environment."""
+    def run(
+        self,
+        words: Sequence[str],
+        folder: Path,
+        stdin: str = "",
+        env: Mapping[str, str] | None = None,
+        timeout: float = SECONDS + 10,
+    ) -> Ended:
+        """Run to its end in `folder`, with `stdin` as standard input and `env` added to the environment.
+
+        subprocess.TimeoutExpired after `timeout` seconds.
+        """
         paddle = self._scratch / "paddle"
         paddle.unlink(missing_ok=True)
         started = self.start(words, folder, env, paddle)
-        out, err = started.communicate(stdin, SECONDS + 10)
-        return Ended(started.returncode, out, err, paddle.exists())
+        out, err = started.communicate(stdin, timeout)
+        return Ended(started.returncode, out, err, paddle.exists(), started.seconds, started.peak)
 
 
 def needs_a_fresh_interpreter(ended: Ended) -> bool:
@@ -202,7 +217,9 @@ def _start_and_wait(server: socket.socket, job: dict, pipes: Sequence[int]) -> N
         os.close(pipe)  # held here, the reader of the command's output would wait for two ends
     server.send(str(child).encode())
     server.close()
-    os.write(pipes[3], f"{os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])}\n".encode())
+    _, status, used = os.wait4(child, 0)
+    seconds, peak = used.ru_utime + used.ru_stime, used.ru_maxrss * 1024
+    os.write(pipes[3], f"{os.waitstatus_to_exitcode(status)} {seconds:.3f} {peak}\n".encode())
     os._exit(0)
 
 

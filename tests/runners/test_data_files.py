@@ -27,7 +27,7 @@ def test_a_page_replaces_a_page_only(tmp_path: Path, capsys: pytest.CaptureFixtu
     recipe, data = str(recipe_in(tmp_path)), tmp_path / "all.tsv"
     before = data.read_bytes()
     assert main(["data", "inspect", recipe, "--estimate", "--html", str(data)]) == 2
-    assert "is not an HTML page" in capsys.readouterr().err and data.read_bytes() == before
+    assert "was not written by nlpctl" in capsys.readouterr().err and data.read_bytes() == before
     for _ in range(2):
         assert main(["data", "inspect", recipe, "--estimate", "--html", str(tmp_path / "a.html")]) == 0
 

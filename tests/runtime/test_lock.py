@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from nlpctl.runtime.lock import take_lock
+from nlpctl.errors import UserError
+from nlpctl.files import staged_dir
+from nlpctl.runtime.lock import sole_writer, take_lock
 
 HOLDER = """
 import sys
@@ -47,3 +49,24 @@ def test_closing_gives_it_back(target: Path) -> None:
     assert handle is not None and take_lock(target) is None
     os.close(handle)
     os.close(take_lock(target))
+
+
+def test_two_builds_of_one_folder(tmp_path: Path) -> None:
+    """The second one is told who holds it, and nothing but the output stays."""
+    output = tmp_path / "new" / "index"
+    with sole_writer(output), pytest.raises(UserError, match=f"process {os.getpid()} is writing this"):
+        with sole_writer(output):
+            pass
+    assert list(tmp_path.iterdir()) == []
+    with sole_writer(output), staged_dir(output) as staged:
+        (staged / "texts").touch()
+    assert [path.name for path in output.parent.iterdir()] == ["index"] and (output / "texts").is_file()
+
+
+def test_what_a_killed_build_left_is_removed_or_put_back(tmp_path: Path) -> None:
+    """The unfinished folder is gone, that of a sister stays, and the older folder that was moved aside is back."""
+    for name in (".staging-index-abcd_123", ".staging-index-2-abcd_123", ".staging-old-x/index", ".staging-lock-index"):
+        (tmp_path / name).mkdir(parents=True) if "lock" not in name else (tmp_path / name).touch()
+    with sole_writer(tmp_path / "index"):
+        assert (tmp_path / "index").is_dir()
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".staging-index-2-abcd_123", "index"]

@@ -160,7 +160,7 @@ def dead_process() -> int:
 def test_a_killed_run_is_resumed(run):
     begin(run)
     pretend(run, pid=dead_process())
-    refused(run, "holds a run that is running")
+    refused(run, "holds a run that is killed")
     begin(run, resume=True)
     assert [entry["was"] for entry in run.read_manifest()["resumed"]] == ["running"]
 

@@ -5,7 +5,6 @@ Imports neither Paddle nor NumPy.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import Any, TypeVar
 
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import scores, task_info
-from nlpctl.files import write_json_atomic
+from nlpctl.files import parse_json, write_json_atomic
 
 T = TypeVar("T")
 
@@ -195,7 +194,7 @@ def _keep(file: Path, key: str, value: Row | TestScore) -> None:
 
 def _kept(file: Path, key: str, parse: Callable[[dict[str, Any]], T]) -> T | None:
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = parse_json(file.read_text(encoding="utf-8"))
         return parse(content["found"]) if (content["format"], content["key"]) == (FORMAT, key) else None
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

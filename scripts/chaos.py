@@ -1,0 +1,452 @@
+"""Stop commands at random moments, in every way that a machine knows, and check that nothing is lost.
+
+    python scripts/chaos.py [--kills 1000] [--seed 0] [--only train,predict] [--folder FOLDER] [--log FILE]
+    python scripts/chaos.py --only train --campaign 17     # one campaign again; seeds and moments are in the log
+
+A campaign runs one command in an empty folder. It is stopped one to three times: by SIGKILL, SIGTERM or SIGINT, by a
+disk that is full from a moment on (ENOSPC), or by one write that fails (EIO). After each stop, every file under its
+final name must be whole. Then the same command goes on; its end must be identical to that of an uninterrupted run,
+bit by bit, except times, with nothing left behind. A line per campaign goes to the log; exits 1 if one failed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import dataclasses
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers"), str(ROOT / "scripts")]
+
+import command_lines  # noqa: E402
+from check_resume import different_values  # noqa: E402
+from command_lines import CommandLines, Ended  # noqa: E402
+
+SIGNALS = {"SIGKILL": signal.SIGKILL, "SIGTERM": signal.SIGTERM, "SIGINT": signal.SIGINT}
+FAULTS = {"ENOSPC": 28, "EIO": 5}  # the first lasts to the end of the process, the second hits one write
+HARMS = (*SIGNALS, *FAULTS)
+CLOCKS = {"time", "seconds", "started", "ended", "pid", "resumed", "command", "train_runtime", "eval_runtime"}
+CLOCKS |= {"eval_samples_per_second", "eval_steps_per_second", "interval_samples_per_second", "interval_runtime"}
+CLOCKS |= {"interval_steps_per_second", "train_samples_per_second", "train_steps_per_second", "source", "output_dir"}
+STAGING = ".staging-"
+UNFINISHED = (".partial", ".partial.json")
+
+# Loaded before libc: from a moment on, writes into regular files fail. A process is told by CHAOS_FAULT="ERRNO TIME".
+SHIM = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <time.h>
+#include <unistd.h>
+static int hit;
+static int fails(int fd) {
+    const char *told = getenv("CHAOS_FAULT");
+    int number; double moment; struct stat facts; struct timespec now;
+    if (told == NULL || sscanf(told, "%d %lf", &number, &moment) != 2) return 0;
+    if (fstat(fd, &facts) != 0 || !S_ISREG(facts.st_mode)) return 0;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (now.tv_sec + now.tv_nsec / 1e9 < moment) return 0;
+    if (number == EIO && hit) return 0;
+    hit = 1; errno = number;
+    return 1;
+}
+#define REAL(name) static __typeof__(name) *real; if (real == NULL) real = dlsym(RTLD_NEXT, #name)
+ssize_t write(int fd, const void *bytes, size_t count) { REAL(write); return fails(fd) ? -1 : real(fd, bytes, count); }
+ssize_t pwrite64(int fd, const void *b, size_t n, off64_t p) {
+    REAL(pwrite64); return fails(fd) ? -1 : real(fd, b, n, p);
+}
+ssize_t writev(int fd, const struct iovec *parts, int n) { REAL(writev); return fails(fd) ? -1 : real(fd, parts, n); }
+int fsync(int fd) { REAL(fsync); return fails(fd) ? -1 : real(fd); }
+"""
+
+MODEL = """\
+task: sequence_classification
+model:
+  from_scratch: {vocab_size: 200, min_frequency: 1, hidden_size: 32, num_hidden_layers: 2, intermediate_size: 64}
+  config: {hidden_dropout_prob: 0.1}
+data: {train: train.tsv, dev: dev.tsv, test: dev.tsv, max_seq_length: 16}
+training:
+  output_dir: out/run
+  learning_rate: 1e-2
+  num_train_epochs: 2
+  per_device_train_batch_size: 8
+  evaluation_strategy: epoch
+  save_strategy: epoch
+  load_best_model_at_end: true
+  metric_for_best_model: accuracy
+  logging_steps: 2
+runtime: {device: cpu}
+"""
+PAIRS = """\
+task: semantic_indexing
+model:
+  from_scratch: {vocab_size: 60, min_frequency: 1, hidden_size: 32, num_hidden_layers: 1, intermediate_size: 64}
+data: {train: pairs.tsv, dev: pairs.tsv, columns: {text: a, text_pair: b}, max_seq_length: 16}
+training: {output_dir: base_pairs, num_train_epochs: 1, per_device_train_batch_size: 16}
+runtime: {device: cpu}
+"""
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """One command. `words`: what is typed; `more`: what is added when an earlier try left something at `begun`.
+
+    `output`: the file or folder that it writes; `grows`: names in it that are whole only at the end of the command.
+    """
+
+    name: str
+    words: tuple[str, ...]
+    output: str
+    begun: str = ""
+    more: tuple[str, ...] = ()
+    grows: tuple[str, ...] = ()
+    share: int = 1  # of the kills
+
+
+SCENARIOS = (
+    Scenario(
+        "train", ("train", "recipe.yaml"), "out/run", "out/run/manifest.json", ("--resume",),
+        ("manifest.json", "events.jsonl", "recipe.yaml", "metrics.json", "mistakes.json", "report.html"), share=4,
+    ),
+    Scenario("predict", ("predict", "base", "texts.txt", "-o", "out/a.jsonl", "--batch-size", "4"), "out/a.jsonl",
+             "out/a.jsonl.partial.json", ("--resume",), share=3),
+    Scenario("export", ("export", "base", "-o", "out/export", "--format", "paddle,onnx"), "out/export", share=3),
+    Scenario("compress", ("compress", "base", "-o", "out/small", "--strategy", "ort-dynamic"), "out/small",
+             grows=("plan.json", "times.json")),
+    Scenario("index", ("index", "build", "base_pairs", "texts.txt", "-o", "out/index"), "out/index", share=2),
+    Scenario("split", ("data", "split", "recipe.yaml", "-o", "out/data"), "out/data",
+             "out/data", ("--overwrite",), share=2),
+)  # fmt: skip
+
+
+@dataclass
+class Harm:
+    """One stop: its kind, when it came, in seconds after the start, and how the command ended."""
+
+    kind: str
+    after: float
+    code: int | None = None
+
+
+@dataclass
+class Campaign:
+    """What became of one command that was stopped and continued."""
+
+    scenario: str
+    number: int
+    seed: str
+    harms: list[Harm] = dataclasses.field(default_factory=list)
+    failures: list[str] = dataclasses.field(default_factory=list)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--kills", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--only", help="scenarios, joined by commas: " + ", ".join(each.name for each in SCENARIOS))
+    parser.add_argument("--campaign", type=int, help="run only the campaign of this number")
+    parser.add_argument("--folder", type=Path, help="working folder; default: a temporary folder")
+    parser.add_argument("--log", type=Path, help="a line of JSON per campaign is added here")
+    options = parser.parse_args()
+    names = options.only.split(",") if options.only else [each.name for each in SCENARIOS]
+    chosen = [each for each in SCENARIOS if each.name in names]
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell in the background has its children ignore it
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+    folder = (options.folder or Path(tempfile.mkdtemp(prefix="chaos-"))).resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    done: list[Campaign] = []
+    with server(folder) as lines:
+        chaos = Chaos(folder, lines)
+        chaos.prepare(chosen)
+        for scenario, number in turns(chosen, options.campaign):
+            campaign = chaos.campaign(scenario, number, f"{options.seed}/{scenario.name}/{number}")
+            done.append(campaign)
+            report(campaign, options.log)
+            if options.campaign is not None or sum(len(each.harms) for each in done) >= options.kills:
+                break
+    failed = [campaign for campaign in done if campaign.failures]
+    print_table(done)
+    if options.folder is None and not failed:
+        shutil.rmtree(folder)
+    return 1 if failed else 0
+
+
+def turns(scenarios: Sequence[Scenario], only: int | None) -> Iterator[tuple[Scenario, int]]:
+    """The scenarios for ever, each as often as its share says, with a number that counts each one's campaigns."""
+    counts: collections.Counter[str] = collections.Counter()
+    while True:
+        for scenario in scenarios:
+            for _ in range(scenario.share):
+                number = counts[scenario.name]
+                counts[scenario.name] += 1
+                yield scenario, number if only is None else only
+
+
+def server(folder: Path) -> Any:
+    """Command lines in processes that find Paddle imported, and fail to write when they are told so."""
+    os.environ["PPNLP_HOME"] = str(folder / "cache")
+    shim = folder / "shim.so"
+    source = folder / "shim.c"
+    source.write_text(SHIM)
+    subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", shim, source, "-ldl"], check=True)
+    os.environ["LD_PRELOAD"] = str(shim)
+    modules = ("paddlenlp.trainer", "paddlenlp.transformers", "paddle.inference", "onnxruntime", "nlpctl.cli.app")
+    modules += ("nlpctl.training.train_and_score", "nlpctl.inference.auto", "nlpctl.inference.parity")
+    modules += ("nlpctl.runners.train", "nlpctl.runners.predict", "nlpctl.export.write_graphs")
+    command_lines.SECONDS = 1800  # `compress` on a busy machine
+    return command_lines.command_lines(folder, *modules)
+
+
+class Chaos:
+    """The campaigns in one folder: start/ holds what all begin with, reference/ how each command ends if left alone."""
+
+    def __init__(self, folder: Path, lines: CommandLines):
+        self.folder, self.lines = folder, lines
+        self.start, self.here = folder / "start", folder / "here"  # one path, so that no answer depends on it
+        self.seconds: dict[str, float] = {}
+
+    def prepare(self, scenarios: Sequence[Scenario]) -> None:
+        """Make data, models and references; measure how long each command takes."""
+        os.environ.pop("LD_PRELOAD", None)
+        shutil.rmtree(self.start, ignore_errors=True)
+        self.start.mkdir()
+        write_data(self.start)
+        for words in (["train", "recipe.yaml", "--output_dir", "base"], ["train", "pairs.yaml"]):
+            self._require(self.lines.run(words, self.start))
+        for scenario in scenarios:
+            self._begin()
+            began = time.monotonic()
+            self._require(self.lines.run(scenario.words, self.here))
+            self.seconds[scenario.name] = time.monotonic() - began
+            reference = self.folder / "reference" / scenario.name
+            shutil.rmtree(reference, ignore_errors=True)
+            shutil.copytree(self.here / "out", reference / "out")
+            print(f"{scenario.name}: {self.seconds[scenario.name]:.1f} s uninterrupted", file=sys.stderr, flush=True)
+
+    def campaign(self, scenario: Scenario, number: int, seed: str) -> Campaign:
+        """Stop the command one to three times, let it end, and compare."""
+        chance, made = random.Random(seed), Campaign(scenario.name, number, seed)
+        self._begin()
+        for _ in range(chance.randint(1, 3)):
+            harm = Harm(chance.choice(HARMS), round(chance.random() * self.seconds[scenario.name] * 1.1, 4))
+            if self._finished(scenario):
+                break
+            made.harms.append(harm)
+            ended = self._harmed(scenario, harm)
+            made.failures += [f"after {harm.kind}: {each}" for each in self._told_wrong(harm, ended)]
+            made.failures += [f"after {harm.kind}: {each}" for each in self._damaged(scenario)]
+        if not self._finished(scenario):
+            ended = self.lines.run(self._words(scenario), self.here)
+            if ended.code != 0:
+                made.failures.append(f"the command does not go on: {ended.err.strip()[-600:]}")
+        if not made.failures:
+            made.failures += [f"at the end: {each}" for each in self._differing(scenario)]
+        if made.failures:
+            kept = self.folder / "failed" / f"{scenario.name}-{number}"
+            shutil.rmtree(kept, ignore_errors=True)
+            shutil.copytree(self.here, kept, symlinks=True)
+        return made
+
+    def _begin(self) -> None:
+        shutil.rmtree(self.here, ignore_errors=True)
+        shutil.copytree(self.start, self.here)
+        (self.here / "out").mkdir()
+
+    def _words(self, scenario: Scenario) -> list[str]:
+        goes_on = scenario.begun and (self.here / scenario.begun).exists()
+        return [*scenario.words, *(scenario.more if goes_on else ())]
+
+    def _finished(self, scenario: Scenario) -> bool:
+        """Whether an earlier try came to its end."""
+        output = self.here / scenario.output
+        if scenario.name == "train":
+            manifest = output / "manifest.json"
+            return manifest.exists() and json.loads(manifest.read_text())["state"] == "finished"
+        if output.is_dir():
+            reference = self.folder / "reference" / scenario.name / scenario.output
+            return names_in(output) >= names_in(reference)
+        return output.exists()
+
+    def _harmed(self, scenario: Scenario, harm: Harm) -> Ended:
+        env = {}
+        if harm.kind in FAULTS:
+            env["CHAOS_FAULT"] = f"{FAULTS[harm.kind]} {time.monotonic() + harm.after:.4f}"
+        began = time.monotonic()
+        started = self.lines.start(self._words(scenario), self.here, env)
+        if harm.kind in SIGNALS:
+            try:
+                started.wait(harm.after)
+            except subprocess.TimeoutExpired:
+                started.send_signal(SIGNALS[harm.kind])
+        out, err = started.communicate(timeout=1800)
+        harm.code = started.returncode
+        if harm.code == 0:  # the reference may have been made while the machine was busy
+            self.seconds[scenario.name] = min(self.seconds[scenario.name], time.monotonic() - began)
+        return Ended(started.returncode, out, err, False)
+
+    def _told_wrong(self, harm: Harm, ended: Ended) -> list[str]:
+        """What a stopped command must not do or say."""
+        number = SIGNALS.get(harm.kind)
+        allowed = {0, 1, 2} if number is None else {0, 130, -number}
+        found = [] if ended.code in allowed else [f"exit {ended.code}: {ended.err.strip()[-600:]}"]
+        if ended.code != -signal.SIGINT:  # Python itself, before nlpctl runs
+            words = ("Traceback", "internal error")
+            found += [f"{word}: {ended.err.strip()[-600:]}" for word in words if word in ended.err]
+        return found
+
+    def _damaged(self, scenario: Scenario) -> list[str]:
+        """Files under their final names that are not whole."""
+        from nlpctl.training.sums import damage_of
+
+        out, reference = self.here / "out", self.folder / "reference" / scenario.name / "out"
+        found = []
+        for file in files_in(out):
+            name = str(file.relative_to(out))
+            if file.name.endswith(UNFINISHED) or "checkpoints/" in name or "logs/" in name:
+                continue
+            if file.name in scenario.grows:
+                if file.suffix == ".json" and not readable(file):
+                    found.append(f"{name} is cut")
+            elif not (reference / name).exists():
+                found.append(f"{name} is not of an uninterrupted command")
+            else:
+                found += [f"{name}: {each}" for each in differences(reference / name, file)]
+        for checkpoint in out.glob("*/checkpoints/checkpoint-*"):
+            damage = damage_of(checkpoint)
+            found += [] if damage is None else [f"{checkpoint.name}: {damage}"]
+        return found
+
+    def _differing(self, scenario: Scenario) -> list[str]:
+        """How the end differs from that of the uninterrupted command."""
+        out, reference = self.here / "out", self.folder / "reference" / scenario.name / "out"
+        ours, theirs = ({str(file.relative_to(top)) for file in files_in(top)} for top in (out, reference))
+        ours, theirs = ({name for name in names if "logs/" not in name} for names in (ours, theirs))
+        ours -= {name for name in ours - theirs if "/checkpoints/checkpoint-" in name}  # saved when it was stopped
+        found = [f"{name} is missing" for name in sorted(theirs - ours)]
+        found += [f"{name} is left behind" for name in sorted(ours - theirs)]
+        found += [f"{path.relative_to(out)} is left behind" for path in out.rglob(f"{STAGING}*")]
+        for name in sorted(ours & theirs):
+            found += [f"{name}: {each}" for each in differences(reference / name, out / name)]
+        return found
+
+    def _require(self, ended: Ended) -> None:
+        if ended.code != 0:
+            raise SystemExit(f"without any harm, the command ended with {ended.code}:\n{ended.err}")
+
+
+def names_in(folder: Path) -> set[str]:
+    return {path.name for path in folder.iterdir() if not path.name.startswith(STAGING)} if folder.is_dir() else set()
+
+
+def files_in(folder: Path) -> list[Path]:
+    """The files below `folder` that are not being written."""
+    found = (path for path in folder.rglob("*") if path.is_file())
+    return sorted(path for path in found if f"/{STAGING}" not in f"/{path.relative_to(folder)}")
+
+
+def readable(file: Path) -> bool:
+    try:
+        json.loads(file.read_text(encoding="utf-8"))
+    except ValueError:
+        return False
+    return True
+
+
+def without_clocks(value: Any) -> Any:
+    """`value` without what differs from run to run: times, speeds, process numbers."""
+    if isinstance(value, dict):
+        return {name: without_clocks(each) for name, each in value.items() if name not in CLOCKS}
+    return [without_clocks(each) for each in value] if isinstance(value, list) else value
+
+
+def differences(reference: Path, file: Path) -> list[str]:
+    """How two files differ in what they say; times do not count."""
+    if file.suffix in (".pdparams", ".pdopt"):
+        return different_values(reference, file)
+    if file.name in READ:
+        one, other = (READ[file.name](each) for each in (reference, file))
+        return [] if one == other else ["differs"]
+    if file.suffix == ".json":
+        one, other = (without_clocks(json.loads(each.read_text(encoding="utf-8"))) for each in (reference, file))
+        return [] if one == other else [f"differs in {', '.join(sorted(changed(one, other)))}"]
+    return [] if reference.read_bytes() == file.read_bytes() else ["differs"]
+
+
+def changed(one: Any, other: Any, place: str = "") -> set[str]:
+    if isinstance(one, dict) and isinstance(other, dict):
+        names = one.keys() | other.keys()
+        return {at for name in names for at in changed(one.get(name), other.get(name), f"{place}.{name}")}
+    return set() if one == other else {place or "all"}
+
+
+def _events(file: Path) -> Any:
+    events = [without_clocks(json.loads(line)) for line in file.read_text(encoding="utf-8").splitlines()]
+    return [event for event in events if event["event"] != "save"]  # a run that is stopped saves once more
+
+
+READ: dict[str, Callable[[Path], Any]] = {  # files that hold times outside JSON
+    "events.jsonl": _events,
+    # The sum of a checkpoint's state, which holds times, is compared by what the state says.
+    "checksums.json": lambda file: {**json.loads(file.read_text()), "trainer_state.json": None},
+    "report.html": lambda file: None,
+    "report.md": lambda file: None,
+}
+
+
+def write_data(folder: Path) -> None:
+    chance = random.Random(0)
+    words = "the room bed was staff view food very a and".split()
+
+    def text() -> str:
+        return " ".join(chance.choices(words, k=chance.randint(3, 9)))
+
+    for name, count in (("train", 64), ("dev", 24)):
+        rows = "".join(f"{text()} {label}\t{label}\n" for label in chance.choices(("neg", "pos"), k=count))
+        (folder / f"{name}.tsv").write_text("text\tlabel\n" + rows)
+    (folder / "texts.txt").write_text("".join(f"{i} {text()}\n" for i in range(6000)))
+    (folder / "pairs.tsv").write_text("a\tb\n" + "".join(f"{i} {text()}\tx {i}\n" for i in range(64)))
+    (folder / "recipe.yaml").write_text(MODEL)
+    (folder / "pairs.yaml").write_text(PAIRS)
+
+
+def report(campaign: Campaign, log: Path | None) -> None:
+    line = json.dumps(dataclasses.asdict(campaign))
+    if log is not None:
+        with log.open("a", encoding="utf-8") as stream:
+            stream.write(line + "\n")
+    if campaign.failures:
+        print(line, file=sys.stderr, flush=True)
+
+
+def print_table(done: Sequence[Campaign]) -> None:
+    kinds: dict[str, collections.Counter[str]] = collections.defaultdict(collections.Counter)
+    for campaign in done:
+        kinds[campaign.scenario].update(harm.kind for harm in campaign.harms)
+    print(f"{'command':10}" + "".join(f"{kind:>9}" for kind in HARMS) + "  campaigns  failed")
+    for name, counts in kinds.items():
+        own = [campaign for campaign in done if campaign.scenario == name]
+        failed = sum(bool(campaign.failures) for campaign in own)
+        print(f"{name:10}" + "".join(f"{counts[kind]:9}" for kind in HARMS) + f"{len(own):11}{failed:8}")
+    total, failed = sum(len(each.harms) for each in done), sum(bool(each.failures) for each in done)
+    print(f"{total} kills in {len(done)} campaigns; {failed} failed")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
