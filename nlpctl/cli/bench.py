@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nlpctl import console
-from nlpctl.cli.options import EngineOption, PrecisionOption, engine_overrides, load_command_recipe
+from nlpctl.cli.options import MODEL_HELP, EngineOption, PrecisionOption, engine_overrides, load_command_recipe
 from nlpctl.config.located import located
 from nlpctl.errors import UserError
 from nlpctl.outputs import refuse_output
@@ -23,9 +23,7 @@ COLUMNS_MORE = ("load s", "peak MB", "disk MB")
 
 def bench(
     ctx: typer.Context,
-    models: Annotated[
-        list[str], typer.Argument(metavar="MODEL...", help="Exports, run directories or model folders, side by side.")
-    ],
+    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help=f"{MODEL_HELP} Several: side by side.")],
     batch_size: Annotated[str, typer.Option("--batch-size", metavar="N,N", help="Rows per batch.")] = "1,32",
     threads: Annotated[
         str | None, typer.Option("--threads", metavar="N,N", help="Threads; default: all physical cores.")

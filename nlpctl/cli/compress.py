@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nlpctl import console
-from nlpctl.cli.options import load_command_recipe
+from nlpctl.cli.options import ModelArgument, load_command_recipe
 from nlpctl.compression.strategies.registry import strategies
 from nlpctl.config.load import Override
 from nlpctl.config.located import located
@@ -26,9 +26,7 @@ def _known() -> str:
 
 def compress(
     ctx: typer.Context,
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="Run directory, recipe of a run, model folder, or export.")
-    ],
+    model: ModelArgument,
     strategy: Annotated[
         str | None,
         typer.Option(
@@ -86,15 +84,19 @@ def compress(
 
 def _show(result: CompressResult, json: bool) -> None:
     from nlpctl.compression.plan.selection import ordered
-    from nlpctl.runners.compress.columns import cells, columns
-    from nlpctl.runners.compress.report import JSON, summary
+    from nlpctl.runners.compress.columns import cells, columns, split_cells, split_columns
+    from nlpctl.runners.compress.report import JSON, how, split_how, summary, tied
 
     if json:
         console.result((result.folder / JSON).read_text(encoding="utf-8").rstrip("\n"))
         return
-    lines = [cells(row, result) for row in ordered(result.rows, result.aim)]
-    console.table("", columns(result.metric.name, result.aim), lines)
+    rows = ordered(result.rows, result.aim, result.paces)
+    console.table("", columns(result.metric.name, result.aim), [cells(row, result) for row in rows])
+    console.table(f"\n{split_how(result)}", split_columns(result), [split_cells(row, result) for row in rows])
+    console.note(how(result))
     console.note(f"{result.folder / 'best'}: {summary(result)}")
+    if tied(result):
+        console.note(tied(result))
     if result.test is not None:
         test = result.test
         console.note(f"on test: {test.chosen:.4f}, the uncompressed model {test.reference:.4f}")

@@ -30,8 +30,8 @@ def convert_static(
         typer.Option(
             "--to",
             metavar="MODEL",
-            help="What it becomes: a model folder or run, a config.json, a built-in model of PaddleNLP (ernie-1.0), a "
-            "class (BertForMaskedLM), or lac.",
+            help="What it becomes: a model folder, run, task:NAME or python:PACKAGE/PATH, a config.json, a built-in "
+            "model of PaddleNLP (ernie-1.0), a class (BertForMaskedLM), or lac.",
         ),
     ],
     output: Annotated[
@@ -81,10 +81,11 @@ def convert_static(
     """
     from nlpctl.runners.convert_static import ConversionRequest, plan_static
     from nlpctl.runners.convert_static import convert_static as convert
+    from nlpctl.runners.named_model import named_model
 
     values = dict(_assignment(text) for text in config or ())
     request = ConversionRequest(
-        source, to, class_name, values, map_name, labels, vocabulary, tuple(allow_missing or ())
+        source, named_model(to), class_name, values, map_name, labels, vocabulary, tuple(allow_missing or ())
     )
     if plan:
         file = _map_file(output, source)

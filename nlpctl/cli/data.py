@@ -1,4 +1,4 @@
-"""`nlpctl data`: inspect, show, split and augment data."""
+"""`nlpctl data`: inspect, show, split, augment and retag data."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FileArgument = Annotated[
 
 app = typer.Typer(
     name="data",
-    help="Inspect data, show its tokens, split it into train, dev and test, augment it.",
+    help="Inspect data, show its tokens, split it into train, dev and test, augment it, retag it.",
     no_args_is_help=True,
     rich_markup_mode=None,
     add_completion=False,
@@ -232,3 +232,66 @@ def augment(
         )
     console.note(f"{counted(made.rows, 'rows')} read, {made.new:,} new ones -> {output}")
     console.note(f"in the recipe, under data: train: [the old file, {output}]")
+
+
+@app.command("retag", cls=RecipeCommand, context_settings=SETTINGS)
+def retag(
+    ctx: typer.Context,
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A lexical analyser: run directory or model folder, such as a LAC.")
+    ],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Sentences with tagged entities, as for training.")],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="FILE", help="File to write; JSON lines if it ends in .jsonl.")
+    ],
+    renamed: Annotated[
+        list[str] | None,
+        typer.Option("--map", metavar="TYPE=TYPE", help="Write a type of FILE as another: PERSON=PER; repeatable."),
+    ] = None,
+    plain: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--plain",
+            metavar="TYPE=TYPE",
+            help="What a name of the model becomes where FILE has none; default: PER=nr, LOC=ns, ORG=nt; repeatable.",
+        ),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Put the entities of a file among the words of a lexical analyser.
+
+    A file that tags entities alone would teach an analyser that all else is nothing. The new file has the words and
+    parts of speech that MODEL finds in the same sentences, and the entities of FILE in place of its own: training MODEL
+    on it teaches the entities and keeps the rest. Persons, places and organisations that FILE does not have become
+    plain names, if FILE tags such entities at all.
+
+    Examples:
+
+      nlpctl data retag outputs/lac train.txt -o lac/train.txt
+
+      nlpctl data retag outputs/lac train.txt -o lac/train.txt --map PERSON=PER --plain TIME=t
+    """
+    pairs = {"--map": _pairs(renamed, "--map"), "--plain": _pairs(plain, "--plain")}
+    resolved = load_command_recipe(model, ctx, purpose="apply")
+    from nlpctl.runners.retag import retag as retag_file
+
+    with located(resolved):
+        done = retag_file(
+            resolved, file, output, renamed=pairs["--map"], plain=pairs["--plain"], overwrite=overwrite
+        )
+    if json:
+        console.print_json(done.to_json())
+        return
+    for line in done.told():
+        console.note(line)
+    console.note(f"tagged sentences: {output}")
+
+
+def _pairs(words: list[str] | None, flag: str) -> dict[str, str]:
+    """The names on both sides of each TYPE=TYPE."""
+    pairs = [tuple(word.split("=", 1)) for word in words or ()]
+    wrong = [word for word, pair in zip(words or (), pairs, strict=True) if len(pair) < 2 or not all(pair)]
+    if wrong:
+        raise UserError(f"{wrong[0]!r} is not of the form TYPE=TYPE", flag, f"{flag} PERSON=PER")
+    return dict(pairs)

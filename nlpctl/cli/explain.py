@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nlpctl import console
-from nlpctl.cli.options import load_command_recipe
+from nlpctl.cli.options import ModelArgument, load_command_recipe
 from nlpctl.cli.predict import check_format
 from nlpctl.config.located import located
 from nlpctl.errors import UserError
@@ -27,7 +27,7 @@ _FOR, _AGAINST = (153, 75, 33), (223, 215, 208)  # background colours of a 256-c
 
 def explain(
     ctx: typer.Context,
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Run directory, model folder, or the recipe of a run.")],
+    model: ModelArgument,
     input: Annotated[str, typer.Argument(metavar="INPUT", help="File to explain; - reads standard input.")] = "-",
     method: Annotated[
         str, typer.Option("--method", metavar="METHOD", help=f"{' or '.join(METHODS)}.")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from nlpctl import console
-from nlpctl.cli.options import load_command_recipe
+from nlpctl.cli.options import ModelArgument, load_command_recipe
 from nlpctl.compression.strategies.registry import export_precisions
 from nlpctl.config.located import located
 from nlpctl.layout import EXPORT_REPORT
@@ -17,7 +17,7 @@ from nlpctl.names import counted
 
 def export(
     ctx: typer.Context,
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Run directory, model folder, or the recipe of a run.")],
+    model: ModelArgument,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FOLDER", help="Where to write; default: RUN/export.")
     ] = None,

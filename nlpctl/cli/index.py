@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from nlpctl import console
-from nlpctl.cli.options import RecipeCommand, load_command_recipe
+from nlpctl.cli.options import ModelArgument, RecipeCommand, load_command_recipe
 from nlpctl.cli.predict import check_format
 from nlpctl.config.located import located
 from nlpctl.errors import UserError
@@ -34,7 +34,7 @@ app = typer.Typer(
 @app.command("build", cls=RecipeCommand, context_settings=SETTINGS)
 def build(
     ctx: typer.Context,
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Run directory, model folder, or recipe.")],
+    model: ModelArgument,
     corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="File of the texts; - reads standard input.")],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FOLDER", help="Where to write the index.")],
     kind: Annotated[
@@ -55,7 +55,7 @@ def build(
     check_format(format)
     if kind not in KINDS:
         raise UserError(f"there is no index kind {kind!r}", where="--kind", hint=f"one of {', '.join(KINDS)}")
-    recipe = load_command_recipe(model, ctx, purpose="apply")
+    recipe = load_command_recipe(model, ctx, purpose="embed")
     from nlpctl.runners.index import build_index, open_texts
 
     with located(recipe):

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from nlpctl import console
+from nlpctl.cli.options import MODEL_HELP, ModelArgument
 from nlpctl.config.coerce import Mismatch, coerce_scalar
 from nlpctl.config.library import is_recipe
 from nlpctl.config.load import load_recipe
@@ -16,7 +17,6 @@ from nlpctl.errors import UserError
 from nlpctl.names import counted
 
 SETTINGS = {"help_option_names": ["-h", "--help"]}
-Model = Annotated[str, typer.Argument(metavar="MODEL", help="Run directory, checkpoint or model folder.")]
 Match = Annotated[
     list[str] | None,
     typer.Option(
@@ -46,7 +46,7 @@ app = typer.Typer(
 @app.command("ls", context_settings=SETTINGS)
 def ls(
     model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="Run directory, checkpoint, model folder, or recipe to be trained.")
+        str, typer.Argument(metavar="MODEL", help=f"{MODEL_HELP} A recipe: the network that it would train.")
     ],
     match: Match = None,
     json: Json = False,
@@ -91,7 +91,7 @@ def ls(
 
 @app.command("export", context_settings=SETTINGS)
 def export(
-    model: Model,
+    model: ModelArgument,
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="A .npz file; .npy for one array.")],
     match: Match = None,
     overwrite: Overwrite = False,
@@ -113,7 +113,7 @@ def export(
 
 @app.command("set", context_settings=SETTINGS)
 def set_values(
-    model: Model,
+    model: ModelArgument,
     value: Annotated[
         list[str],
         typer.Option(
@@ -151,7 +151,7 @@ def set_values(
 
 @app.command("add", context_settings=SETTINGS)
 def add(
-    model: Model,
+    model: ModelArgument,
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the new parameter.")],
     shape: Annotated[str, typer.Option("--shape", metavar="N,M,...", help="Its shape.")],
     output: NewModel,
@@ -184,7 +184,7 @@ def add(
 
 @app.command("diff", context_settings=SETTINGS)
 def diff(
-    first: Model,
+    first: ModelArgument,
     second: Annotated[str, typer.Argument(metavar="OTHER", help="The model to compare it with.")],
     match: Match = None,
     json: Json = False,

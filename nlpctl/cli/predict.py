@@ -8,8 +8,9 @@ from typing import Annotated, get_args
 import typer
 
 from nlpctl import console
-from nlpctl.cli.options import EngineOption, PrecisionOption, engine_overrides, load_command_recipe
+from nlpctl.cli.options import EngineOption, ModelArgument, PrecisionOption, engine_overrides, load_command_recipe
 from nlpctl.config.located import located
+from nlpctl.config.purpose import Purpose
 from nlpctl.config.schema import DataFormat
 from nlpctl.errors import UserError
 from nlpctl.names import counted
@@ -19,9 +20,7 @@ FORMATS = get_args(DataFormat)
 
 def predict(
     ctx: typer.Context,
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="Run directory, model folder, export, or the recipe of a run.")
-    ],
+    model: ModelArgument,
     input: Annotated[str, typer.Argument(metavar="INPUT", help="File to label; - reads standard input.")] = "-",
     output: Annotated[
         Path | None,
@@ -104,7 +103,9 @@ def predict(
         raise UserError("--keep applies to JSON lines only", where="--keep", hint="leave it out")
     if resume and output is None:
         raise UserError("standard output cannot be resumed", where="--resume", hint="name the output file: -o FILE")
-    recipe = load_command_recipe(model, ctx, engine_overrides(engine, precision), purpose="apply")
+    purpose: Purpose = "apply" if embeddings is None else "embed"
+    purpose = "observe" if layer_outputs else purpose
+    recipe = load_command_recipe(model, ctx, engine_overrides(engine, precision), purpose=purpose)
     from nlpctl.runners.embed import write_embeddings
     from nlpctl.runners.layer_outputs import write_layer_outputs
     from nlpctl.runners.predict import input_of

@@ -11,7 +11,6 @@ import typer
 from nlpctl import console
 from nlpctl.cli.field_flags import field_flags
 from nlpctl.cli.options import RecipeCommand, load_command_recipe
-from nlpctl.config.checks import Purpose
 from nlpctl.config.copy import copy_recipe
 from nlpctl.config.dump import recipe_values, to_yaml
 from nlpctl.config.json_schema import recipe_json_schema
@@ -19,6 +18,7 @@ from nlpctl.config.keys import CUTOFF, Key
 from nlpctl.config.library import shipped_recipes
 from nlpctl.config.managed import MANAGED, UNSUPPORTED
 from nlpctl.config.positions import display
+from nlpctl.config.purpose import Purpose
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import Problem, UserError
 from nlpctl.names import nearest

@@ -10,7 +10,7 @@ import numpy as np
 
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.lines import NOT_UTF8
-from nlpctl.data.row import MISSING, BadRow, Row, RowSource
+from nlpctl.data.row import MISSING, BadRow, BadWord, Row, RowSource
 from nlpctl.data.task_rows import Example, TaskRows
 from nlpctl.errors import Problem, UserError
 
@@ -31,6 +31,8 @@ class ExampleReader:
             return row
         try:
             return self.rows.read(row.values, self.labels)
+        except BadWord as error:
+            return BadRow(row.source, row.line_of(error.word), str(error))
         except ValueError as error:
             return BadRow(row.source, row.line, str(error))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,6 @@ from nlpctl.config.tasks.info import Start
 from nlpctl.data.first_look import NAMES, Fit, Look, few_values
 from nlpctl.data.label_tree import ancestors, tidy, with_ancestors
 from nlpctl.data.labels import LabelSet, known_label, label_name
-from nlpctl.data.row import Row, RowSource
 from nlpctl.data.text_rows import TextRows, checked_text
 from nlpctl.errors import UserError
 
@@ -75,13 +74,8 @@ class MultiLabelRows(TextRows):
         except ValueError as error:
             raise UserError(str(error), where="data.labels", hint="write parent##child") from None
 
-    def _label_names(self, source: RowSource) -> Iterator[str]:
-        for row in source:
-            if isinstance(row, Row):
-                try:
-                    yield from row_labels(row.values[self.data.columns.label], self.data.label_separator)
-                except ValueError:
-                    continue
+    def _label_names(self, value: Any) -> list[str]:
+        return row_labels(value, self.data.label_separator)
 
     def counted(self, example: MultiLabelExample, labels: LabelSet) -> tuple[str, ...]:
         return tuple(labels.name(i) for i in example.labels)
@@ -118,7 +112,10 @@ def row_labels(value: Any, separator: str) -> list[str]:
     if value is None or (isinstance(value, str) and not value.strip()):
         return []
     if isinstance(value, str):
-        value = value.split(separator)
+        parts = value.split(separator)
+        if not all(part.strip() for part in parts):
+            raise ValueError(f"blank label: {value!r} has nothing between two separators {separator!r}, or at an end")
+        value = parts
     elif not isinstance(value, list):
         value = [value]  # a number, say: one label
     return [tidy(label_name(each)) for each in value]

@@ -8,14 +8,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nlpctl.config.dump import flat, recipe_values
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import scores, task_info
 from nlpctl.errors import Problem, UserError
-from nlpctl.layout import MANIFEST, OWN_SCORES
+from nlpctl.layout import INTERVALS, MANIFEST, OWN_SCORES
 from nlpctl.names import nearest
 from nlpctl.runners.run_files import (
     DAMAGED,
@@ -29,6 +29,9 @@ from nlpctl.runners.run_files import (
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.runtime.worker import is_alive
 from nlpctl.training.time_shares import is_sound, rows_of
+
+if TYPE_CHECKING:
+    from nlpctl.tasks.intervals import Paired
 
 # Unusual events of a run, by their names in events.jsonl.
 INCIDENTS = ("out_of_memory", "stalled", "bad_step", "not_learning")
@@ -216,6 +219,19 @@ def figures(report: Mapping[str, Any]) -> dict[str, float]:
     return {name: value for name, value in entries.items() if isinstance(value, int | float)}
 
 
+def score_rows(metrics: Mapping[str, Any]) -> tuple[list[str], list[list[Any]]]:
+    """Columns and rows of a table of all splits: a row of scores each, and one of their 95 % intervals."""
+    names = list(dict.fromkeys(name for report in metrics.values() for name in figures(report)))
+    rows: list[list[Any]] = []
+    for split, report in metrics.items():
+        rows.append([split, *(figures(report).get(name) for name in names)])
+        ends = report.get(INTERVALS)
+        if ends:
+            told = [f"{ends[name][0]:.3f} to {ends[name][1]:.3f}" if name in ends else None for name in names]
+            rows.append(["  95 % interval", *told])
+    return ["split", *names], rows
+
+
 @dataclass(frozen=True)
 class Difference:
     """A value that differs between runs: its name, and its value in each run (None: missing)."""
@@ -243,6 +259,29 @@ def differences(records: Sequence[RunRecord]) -> dict[str, list[Difference]]:
         "data": _differing([manifest["data"] for manifest in manifests]),
         "scores": _differing(reports),
     }
+
+
+def paired(first: RunRecord, second: RunRecord) -> dict[str, Paired | str]:
+    """The second run against the first on the same rows, by split; a text says why a split cannot be compared."""
+    from nlpctl.tasks.intervals import comparable, compare
+    from nlpctl.tasks.tallies import load_tallies
+
+    found: dict[str, Paired | str] = {}
+    for split in first.metrics:
+        if split not in second.metrics:
+            continue
+        try:
+            tallies = [load_tallies(record.run.tallies_file(split)) for record in (first, second)]
+        except UserError as error:
+            found[split] = str(error)
+            continue
+        if None in tallies:
+            found[split] = "an older run holds no rows to compare"
+        elif not comparable(*tallies):
+            found[split] = "the runs were scored on different rows"
+        else:
+            found[split] = compare(*tallies)
+    return found
 
 
 def _differing(tables: Sequence[Mapping[str, Any]]) -> list[Difference]:

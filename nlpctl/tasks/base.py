@@ -28,6 +28,7 @@ from nlpctl.models.families import Head
 from nlpctl.models.head_labels import wanted_labels
 from nlpctl.models.load import LoadedModel, load_to_train, load_trained
 from nlpctl.tasks.mistakes import Mistake
+from nlpctl.tasks.tallies import Tallies
 
 Texts = Callable[[], Iterable[str]]
 
@@ -77,7 +78,9 @@ class Task(ABC):
         """The network to train, by recipe.model. `texts` returns the training texts, to build a vocabulary from."""
         recipe = self.recipe
         head, seed = self.built_head(recipe), recipe.training.seed
-        return load_to_train(recipe.model, head, self.labels.names, vocabulary_texts=texts, seed=seed)
+        labels, tag_map = self.labels.names, recipe.data.tag_map
+        model = load_to_train(recipe.model, head, labels, vocabulary_texts=texts, seed=seed, tag_map=tag_map)
+        return replace(model, tokenizer=self.reading(recipe, model.tokenizer))
 
     @classmethod
     def load_trained(cls, recipe: Recipe, source: str | Path) -> LoadedModel:
@@ -85,7 +88,13 @@ class Task(ABC):
 
         Labels of a model that is not nlpctl's are those that the recipe gives (models/head_labels.py).
         """
-        return load_trained(source, cls.built_head(recipe), lambda own: wanted_labels(recipe, own, str(source)))
+        model = load_trained(source, cls.built_head(recipe), lambda own: wanted_labels(recipe, own, str(source)))
+        return replace(model, tokenizer=cls.reading(recipe, model.tokenizer))
+
+    @classmethod
+    def reading(cls, recipe: Recipe, tokenizer: Any) -> Any:
+        """The tokenizer as `recipe` wants it to read texts. UserError: it cannot."""
+        return tokenizer
 
     @classmethod
     def built_head(cls, recipe: Recipe) -> Head:
@@ -181,6 +190,13 @@ class Task(ABC):
 
         Holds "rows" and every figure that config/tasks names for this task but "loss".
         """
+
+    def tallies(self, examples: Sequence[Any], predictions: Sequence[Sequence[Any]]) -> Tallies | None:
+        """What each row adds to the scores of `report`, for their intervals and for paired comparisons.
+
+        None: the scores get no intervals.
+        """
+        return None
 
     @abstractmethod
     def mistakes(self, examples: Sequence[Any], predictions: Sequence[Sequence[Any]]) -> list[Mistake]:

@@ -25,8 +25,7 @@ from nlpctl.report.page import (
 )
 from nlpctl.report.plots import Point, lines, matrix
 from nlpctl.runners.run_files import DAMAGED
-from nlpctl.runners.runs import RunRecord, facts
-from nlpctl.runners.runs import figures as single_figures
+from nlpctl.runners.runs import RunRecord, facts, score_rows
 from nlpctl.training.time_shares import advice as time_advice
 from nlpctl.training.time_shares import is_sound, rows_of
 
@@ -45,7 +44,7 @@ def run_page(
         Section("Summary", [_tiles(record), warnings(list(advice(record)))]),
         Section("Curves", list(_curves(record))),
         Section("Time", list(_time(record))),
-        Section("Scores", list(_scores(record))),
+        Section("Scores", list(score_parts(record.metrics))),
         Section("Confusions", list(_confusions(record))),
         Section("Worst errors", list(_mistakes(mistakes, record.recipe.task))),
         Section("Compression", compression),
@@ -65,6 +64,8 @@ def _tiles(record: RunRecord) -> Html:
         score = record.score(split, record.metric)
         if score is not None:
             tiles[f"{record.metric} on {split}"] = score
+    for step in _best_step(record).values():
+        tiles[f"step of the model, chosen by {record.metric} on dev"] = step
     tiles["last step"] = record.step
     if record.duration is not None:
         tiles["time"] = record.duration
@@ -159,16 +160,15 @@ def _time(record: RunRecord) -> Iterator[Html | str]:
 # -- scores --------------------------------------------------------------------------------------
 
 
-def _scores(record: RunRecord) -> Iterator[Html]:
-    if not record.metrics:
+def score_parts(metrics: Mapping[str, Any]) -> Iterator[Html]:
+    """A table over all splits, then those of labels and of levels of labels; `metrics` as in metrics.json."""
+    if not metrics:
         return
-    names = list(dict.fromkeys(name for report in record.metrics.values() for name in single_figures(report)))
-    rows = [[split, *(single_figures(report).get(name) for name in names)] for split, report in record.metrics.items()]
-    yield table(["split", *names], rows)
-    labels = [_label_table(split, report) for split, report in record.metrics.items() if "labels" in report]
+    yield table(*score_rows(metrics))
+    labels = [_label_table(split, report) for split, report in metrics.items() if "labels" in report]
     if labels:
         yield side_by_side(*labels)
-    levels = [_level_table(split, report) for split, report in record.metrics.items() if "levels" in report]
+    levels = [_level_table(split, report) for split, report in metrics.items() if "levels" in report]
     if levels:
         yield side_by_side(*levels)
 
