@@ -22,6 +22,7 @@ from nlpctl.compression.strategies.registry import STRATEGIES
 from nlpctl.config.keys import all_keys
 from nlpctl.config.library import shipped_recipes
 from nlpctl.config.managed import MANAGED, UNSUPPORTED
+from nlpctl.config.tasks import known_tasks
 from nlpctl.errors import EXIT_FAILED, UserError
 from nlpctl.layout import MANIFEST
 from nlpctl.models.ready import ready_models
@@ -101,7 +102,9 @@ def offer(param: Any) -> None:
     """Let `param` offer what its name in the help, or its flag, stands for; else the shell offers files."""
     metavar = (param.metavar or "").strip("[].").partition(" ")[0].removesuffix("...")
     named = {flag: _BY_FLAG[flag] for flag in param.opts if flag in _BY_FLAG}
-    if named:
+    if metavar == "TASK":  # of a recipe; elsewhere --task is a ready model
+        offered(param, [task.name for task in known_tasks()])
+    elif named:
         offered(param, next(iter(named.values())))
     elif param.param_type_name == "argument" and metavar in _BY_METAVAR:
         offered(param, _BY_METAVAR[metavar])

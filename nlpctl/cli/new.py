@@ -54,6 +54,7 @@ def new(
 
     Looks at the files: format, columns, task, language, lengths, labels. Asks on a terminal; elsewhere, and with
     --yes, it takes what it found, and stops where it cannot know. Every value in the recipe has its reason beside it.
+    A column that was found and is not wanted: --columns text_pair=none.
 
     Examples:
 

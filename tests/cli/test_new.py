@@ -135,6 +135,16 @@ def test_uneven_labels_unlike_files_and_bad_rows(nlpctl, table, folder: Path) ->
     assert recipe.training.metric_for_best_model == "macro_f1" and recipe.data.test == ()
 
 
+def test_a_column_can_be_left_out(nlpctl, table) -> None:
+    rows = [(text, f"{text} indeed", float(number % 3)) for number, text in enumerate(REVIEWS)]
+    table("nli.tsv", ["premise", "hypothesis", "label"], rows)
+    words = ("new", "nli.tsv", "--model", "scratch", "--overwrite")
+    assert nlpctl(*words).code == 0 and load_recipe("nli.yaml").data.columns.text_pair == "hypothesis"
+    assert nlpctl(*words, "--columns", "text_pair=none,text=hypothesis").code == 0
+    columns = load_recipe("nli.yaml").data.columns
+    assert (columns.text, columns.text_pair, columns.label) == ("hypothesis", None, "label")
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [
