@@ -17,7 +17,7 @@ from nlpctl.config.located import located
 from nlpctl.data.frames import frames_of, is_frame, with_files, write_frame
 from nlpctl.errors import Interrupted, Problem, RunFailed, UserError
 from nlpctl.layout import EXPORT_REPORT
-from nlpctl.runners.pages.notebook import Scores, export_html, facts_html, run_html
+from nlpctl.report.notebook import Scores, export_html, facts_html, run_html
 
 if TYPE_CHECKING:
     import numpy as np
@@ -334,7 +334,7 @@ class Model:
         bad = [row for row in read if isinstance(row, BadRow)]
         if bad and not self._skips:
             problems = [Problem(row.reason, row.where) for row in bad[:SHOWN]]
-            total = Problem(f"{len(bad)} of {len(read)} rows are bad", hint=_SKIP)
+            total = Problem(f"{len(bad)} of {len(read)} rows {'is' if len(bad) == 1 else 'are'} bad", hint=_SKIP)
             raise UserError(problems=[*problems, total])
         if len(read) > self._batch_size:
             return list(self._stream(pairs))

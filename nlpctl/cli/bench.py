@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nlpctl import console
+from nlpctl.cli.envelope import Json, give
 from nlpctl.cli.options import MODEL_HELP, EngineOption, PrecisionOption, engine_overrides, load_command_recipe
 from nlpctl.config.located import located
 from nlpctl.errors import UserError
@@ -42,7 +43,7 @@ def bench(
         Path | None, typer.Option("--html", metavar="FILE", help="Also write a page with plots.")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the page.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    json: Json = False,
 ) -> None:
     """Time models and exports on this machine, in every engine and precision that it can run.
 
@@ -72,7 +73,7 @@ def bench(
     with located(recipes[0]):
         result = run_benchmark(recipes, Plan(Texts(data, rows, length), sizes, threads_tried, rounds))
     if json:
-        console.print_json(dataclasses.asdict(result))
+        give(dataclasses.asdict(result))
     else:
         _show(result)
     if html is not None:  # last: the figures took minutes and are printed even if the page cannot be written

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from nlpctl import console
+from nlpctl.cli.envelope import Json, give
 from nlpctl.cli.options import RecipeCommand, load_command_recipe
 from nlpctl.config.load import Override
 from nlpctl.config.located import located
@@ -54,7 +55,7 @@ def inspect(
     recipe: RecipeArgument,
     file: FileArgument = None,
     html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write one HTML page with plots.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    json: Json = False,
     rows: Annotated[
         int | None, typer.Option("--rows", min=1, metavar="N", help="Look at the first N rows of each split only.")
     ] = None,
@@ -87,7 +88,7 @@ def inspect(
         write_page(found, file or recipe, html)
         console.note(f"page: {html}")
     if json:
-        console.print_json(found.to_json())
+        give(found.to_json())
         return
     tables, advice = told(found, min(shown, ROWS_PER_TABLE), TEXT_WIDTH)
     for table in tables:
@@ -104,7 +105,7 @@ def show(
     file: FileArgument = None,
     rows: Annotated[int, typer.Option("-n", "--rows", min=1, metavar="N", help="Show the first N rows.")] = 5,
     split: Annotated[str | None, typer.Option("--split", help="train, dev or test.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    json: Json = False,
 ) -> None:
     """Show what the tokenizer makes of the first rows.
 
@@ -128,7 +129,7 @@ def show(
     if found["bad_rows"]:
         console.warn(f"{counted(found['bad_rows'], 'bad rows')} left out; `nlpctl data inspect` lists them")
     if json:
-        console.print_json(found)
+        give(found)
         return
     for line in told_rows(found, shutil.get_terminal_size((100, 24)).columns):
         console.result(line)
@@ -153,7 +154,7 @@ def split(
     near: Annotated[bool, typer.Option("--near", help="Near-duplicate texts stay together.")] = False,
     write: Annotated[bool, typer.Option("--write", help="Name the new files in the recipe. Comments stay.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    json: Json = False,
 ) -> None:
     """Split the training data into train, dev and test.
 
@@ -182,8 +183,7 @@ def split(
         if write:
             write_files(resolved, made.files)
     if json:
-        files = {part: str(path) for part, path in made.files.items()}
-        console.print_json({"files": files, "rows": made.rows, "labels": made.labels})
+        give({"files": made.files, "rows": made.rows, "labels": made.labels})
         return
     names = list(dict.fromkeys(name for counts in made.labels.values() for name in counts))
     rows = [["(rows)", *made.rows.values()]]
@@ -210,6 +210,7 @@ def augment(
         typer.Option("--synonyms", metavar="FILE", help='{"word": ["other"]} in JSON; default: downloaded.'),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
+    json: Json = False,
 ) -> None:
     """Augment training rows: replace, insert, swap or delete words of Chinese text.
 
@@ -230,6 +231,7 @@ def augment(
         made = augment_data(
             resolved, output, method, copies=copies, share=share, synonyms=synonyms, overwrite=overwrite
         )
+    give({"output": output, "rows": made.rows, "new": made.new})
     console.note(f"{counted(made.rows, 'rows')} read, {made.new:,} new ones -> {output}")
     console.note(f"in the recipe, under data: train: [the old file, {output}]")
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from nlpctl import console
+from nlpctl.cli.envelope import Json, give
 from nlpctl.cli.options import EngineOption, ModelArgument, PrecisionOption, engine_overrides, load_command_recipe
 from nlpctl.cli.tables import comparison_table, score_tables, slice_table
 from nlpctl.config.load import Override
@@ -33,7 +34,7 @@ def evaluate(
     by: Annotated[
         str | None, typer.Option("--by", metavar="COLUMN", help="Slice the rows by a column, or by label or length.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    json: Json = False,
 ) -> None:
     """Score a trained model on labelled data, with 95 % intervals.
 
@@ -63,7 +64,7 @@ def evaluate(
         more: dict[str, Any] = {} if result.against is None else {"against": asdict(result.against)}
         if result.slices:
             more["slices"] = {name: [asdict(each) for each in listed] for name, listed in result.slices.items()}
-        console.print_json({"model": result.model, "metrics": result.metrics, **more})
+        give({"model": result.model, "metrics": result.metrics, **more})
         return
     score_tables(result.metrics)
     for name, listed in result.slices.items():

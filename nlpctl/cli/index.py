@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from nlpctl import console
+from nlpctl.cli.envelope import Json, give
 from nlpctl.cli.options import ModelArgument, RecipeCommand, load_command_recipe
 from nlpctl.cli.predict import check_format
 from nlpctl.config.located import located
+from nlpctl.data.kept import json_line
 from nlpctl.errors import UserError
 from nlpctl.names import counted
 
@@ -43,6 +46,7 @@ def build(
     format: Format = "auto",
     batch_size: BatchSize = 64,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing index.")] = False,
+    json: Json = False,
 ) -> None:
     """Index the distinct texts of a file by their vectors.
 
@@ -61,6 +65,7 @@ def build(
     with located(recipe):
         source = open_texts(recipe, corpus, format)
         built = build_index(recipe, source, output, kind=kind, batch_size=batch_size, overwrite=overwrite)
+    give({"index": output, **dataclasses.asdict(built)})
     told = f", {counted(built.repeated, 'repeated texts')} left out" if built.repeated else ""
     told += f", {counted(built.bad_rows, 'bad rows')} skipped" if built.bad_rows else ""
     console.note(f"{counted(built.texts, 'texts')}{told} -> {output}")
@@ -74,6 +79,7 @@ def search(
     k: Annotated[int, typer.Option("-k", min=1, help="Hits per query.")] = 10,
     format: Format = "auto",
     batch_size: BatchSize = 64,
+    json: Json = False,
 ) -> None:
     """Find the nearest texts of every query: one JSON line each, in input order.
 
@@ -88,4 +94,9 @@ def search(
 
     recipe = load_command_recipe(index_recipe(folder), ctx, purpose="apply")
     with located(recipe):
-        search_index(recipe, Path(folder), open_texts(recipe, queries, format), k=k, batch_size=batch_size)
+        windows = search_index(recipe, Path(folder), open_texts(recipe, queries, format), k=k, batch_size=batch_size)
+        if json:
+            give({"answers": [answer for window in windows for answer in window]})
+            return
+        for window in windows:
+            console.result("\n".join(json_line(answer) for answer in window))

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from nlpctl import console
+from nlpctl.cli.envelope import Json, give
 from nlpctl.cli.options import MODEL_HELP, ModelArgument
 from nlpctl.config.coerce import Mismatch, coerce_scalar
 from nlpctl.config.library import is_recipe
@@ -25,7 +26,6 @@ Match = Annotated[
         help="A name, a layer (ernie.embeddings), layers (ernie.encoder.layers.0-5) or wildcards (*.bias); repeatable.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 TrustEdits = Annotated[
     bool, typer.Option("--trust-edits", help="Read model folders even if files do not match their manifest.json.")
 ]
@@ -73,7 +73,7 @@ def ls(
         rows = list_parameters(model, match or ("*",), trust_edits=trust_edits)
     total = sum(row.parameters for row in rows if row.same_as is None)
     if json:
-        console.print_json({"parameters": [dataclasses.asdict(row) for row in rows], "total": total})
+        give({"parameters": [dataclasses.asdict(row) for row in rows], "total": total})
         return
     cells = [
         (row.name, _shape(row.shape), row.dtype, f"{row.parameters:,}", row.mean, row.std, row.same_as, row.training)
@@ -95,6 +95,7 @@ def export(
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="A .npz file; .npy for one array.")],
     match: Match = None,
     overwrite: Overwrite = False,
+    json: Json = False,
     trust_edits: TrustEdits = False,
 ) -> None:
     """Write parameters to a NumPy file, each under its name.
@@ -108,6 +109,7 @@ def export(
     from nlpctl.runners.params import export_parameters
 
     names = export_parameters(model, match or ("*",), output, overwrite=overwrite, trust_edits=trust_edits)
+    give({"output": output, "parameters": names})
     console.note(f"{counted(len(names), 'parameters')} -> {output}")
 
 
@@ -125,6 +127,7 @@ def set_values(
     output: NewModel,
     seed: Seed = 42,
     overwrite: Overwrite = False,
+    json: Json = False,
     trust_edits: TrustEdits = False,
 ) -> None:
     """Write a copy of a model with other values in some parameters.
@@ -144,6 +147,7 @@ def set_values(
     from nlpctl.runners.params import set_in_copy
 
     done = set_in_copy(model, values, output, seed=seed, overwrite=overwrite, trust_edits=trust_edits)
+    give({"model": output, "set": done})
     for pattern, names in done.items():
         console.note(f"{pattern}: {', '.join(names[:3])}{' ...' if len(names) > 3 else ''} ({len(names)} set)")
     console.note(f"model: {output}")
@@ -160,6 +164,7 @@ def add(
     ] = "xavier_normal",
     seed: Seed = 42,
     overwrite: Overwrite = False,
+    json: Json = False,
     trust_edits: TrustEdits = False,
 ) -> None:
     """Write a copy of a model with one more parameter.
@@ -178,6 +183,7 @@ def add(
     from nlpctl.runners.params import add_to_copy
 
     add_to_copy(model, name, sizes, number, output, seed=seed, overwrite=overwrite, trust_edits=trust_edits)
+    give({"model": output, "name": name, "shape": sizes})
     console.note(f"{name}: {_shape(sizes)} added")
     console.note(f"model: {output}")
 
@@ -202,7 +208,7 @@ def diff(
 
     found = diff_parameters(first, second, match or ("*",), trust_edits=trust_edits)
     if json:
-        console.print_json(dataclasses.asdict(found))
+        give(dataclasses.asdict(found))
         return
     rows = [
         (row.name, f"{row.largest:.3g}", f"{row.mean:.3g}", f"{row.share:.2%}") for row in found.changed

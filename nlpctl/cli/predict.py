@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
+from io import StringIO
+from json import loads
 from pathlib import Path
 from typing import Annotated, get_args
 
 import typer
 
 from nlpctl import console
+from nlpctl.cli.envelope import Json, give
 from nlpctl.cli.options import EngineOption, ModelArgument, PrecisionOption, engine_overrides, load_command_recipe
 from nlpctl.config.located import located
 from nlpctl.config.purpose import Purpose
@@ -67,6 +71,7 @@ def predict(
     ] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted prediction.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output file.")] = False,
+    json: Json = False,
 ) -> None:
     """Label a file or stdin with a trained model: one JSON line per row, in input order.
 
@@ -111,6 +116,7 @@ def predict(
     from nlpctl.runners.predict import input_of
     from nlpctl.runners.predict import predict as run_prediction
 
+    answers = None
     with located(recipe):
         source = input_of(recipe, input, format)
         if embeddings is not None:
@@ -122,11 +128,15 @@ def predict(
                 console.note(f"  {name}  {' x '.join(map(str, shape))}")
         else:
             options = {"batch_size": batch_size, "flush": flush, "resume": resume, "overwrite": overwrite}
-            result = run_prediction(recipe, source, output, keep=keep, **options)
+            answers = StringIO() if json and output is None else None
+            result = run_prediction(recipe, source, output, keep=keep, stdout=answers, **options)
+    given = {} if answers is None else {"answers": [loads(line) for line in answers.getvalue().split("\n")[:-1]]}
+    give({**dataclasses.asdict(result), **given})
     if result.output is not None:
         console.note(f"{counted(result.rows, 'rows')} ({result.bad_rows:,} bad) -> {result.output}")
     elif result.bad_rows:
-        console.warn(f"{result.bad_rows:,} of {result.rows:,} rows were bad; their answers give the reason")
+        were = "was bad; its answer gives" if result.bad_rows == 1 else "were bad; their answers give"
+        console.warn(f"{result.bad_rows:,} of {counted(result.rows, 'rows')} {were} the reason")
 
 
 def check_format(format: str) -> None:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nlpctl import console
+from nlpctl.cli.envelope import Json, give
 from nlpctl.cli.tables import comparison_table, score_tables
 from nlpctl.errors import UserError
 from nlpctl.names import did_you_mean
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 SORTS = ("name", "started", "dev", "test")
 WIDTH = 60  # characters of a value in a table
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]
 
 app = typer.Typer(
@@ -61,7 +61,7 @@ def ls(
     _warn([problem for record in records for problem in record.damage] + [each.damage for each in unreadable])
     records.sort(key=lambda record: _order(record, sort))
     if json:
-        console.print_json([each.to_json() for each in [*records, *unreadable]])
+        give([each.to_json() for each in [*records, *unreadable]])
     elif not records and not unreadable:
         console.note(f"no runs in {folder}")
     else:
@@ -83,7 +83,7 @@ def show(run: RunArgument, json: Json = False) -> None:
     record = open_run(run)
     _warn(record.damage)
     if json:
-        console.print_json(record.to_json())
+        give(record.to_json())
         return
     for name, value in facts(record).items():
         console.result(f"{name + ':':<17}{value}")
@@ -121,7 +121,7 @@ def diff(
             for group, listed in found.items()
         }
         told = {split: each if isinstance(each, str) else asdict(each) for split, each in pairs.items()}
-        console.print_json({"runs": names, "differences": groups, "paired": told})
+        give({"runs": names, "differences": groups, "paired": told})
         return
     for group, listed in found.items():
         if listed:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nlpctl import console
+from nlpctl.report import score_tables as tables
 
 if TYPE_CHECKING:
     from nlpctl.tasks.intervals import Paired, Slice
@@ -16,21 +17,8 @@ def score_tables(metrics: Mapping[str, Any]) -> None:
     if not metrics:
         console.note("no dev or test data: nothing was scored")
         return
-    from nlpctl.runners.runs import score_rows
-
-    console.table("", *score_rows(metrics))
-    for split, report in metrics.items():
-        if "labels" not in report:
-            continue
-        labels = [
-            [label, figures["precision"], figures["recall"], figures["f1"], figures["support"]]
-            for label, figures in report["labels"].items()
-        ]
-        console.table(f"\n{split}, per label", ["label", "precision", "recall", "f1", "support"], labels)
-        if "levels" in report:  # of hierarchical labels
-            names = ["labels", "micro_f1", "macro_f1"]
-            levels = [[level, *(figures[name] for name in names)] for level, figures in report["levels"].items()]
-            console.table(f"\n{split}, per level", ["level", *names], levels)
+    for each in tables.score_tables(metrics):
+        console.table(f"\n{each.title}" if each.title else "", each.columns, each.rows)
 
 
 def comparison_table(split: str, names: Sequence[str], paired: Paired) -> None:

@@ -16,7 +16,6 @@ from nlpctl.data.dictionaries import UNKNOWN_ENTRIES, Dictionaries
 from nlpctl.data.entries_file import Entries
 from nlpctl.data.jieba_words import load_jieba
 from nlpctl.data.text_encoder import Encoding, TextEncoder, longest_first
-from nlpctl.data.vocabulary import count_bounded
 from nlpctl.errors import UserError
 from nlpctl.files import write_json_atomic, write_text_atomic
 
@@ -230,6 +229,8 @@ def build_unit_vocabulary(
 
     At most `vocab_size` entries; memory is bounded, whatever the number of texts. UserError if no unit would be left.
     """
+    from nlpctl.data.vocabulary import count_bounded  # imports PaddleNLP
+
     specials = [PAD, UNK, SEP]
     counts = count_bounded(_lowered(texts, unit, lowercase))
     # Ties go by code point, so that the same texts always give the same ids.

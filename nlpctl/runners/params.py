@@ -39,7 +39,7 @@ _WEIGHTS_FILES = {*PADDLE_WEIGHTS, *HUGGINGFACE_WEIGHTS}
 class ParameterRow:
     """One entry of a weights file. `same_as`: an earlier entry with the same values, such as a tied one.
 
-    `training`: "trained", or why training leaves it as it is; None: it is not known how it is or was trained.
+    `training`: "trained", or why no gradient changes it; None: it is not known how it is or was trained.
     """
 
     name: str
@@ -95,7 +95,7 @@ def list_parameters_to_train(recipe: Recipe, patterns: Sequence[str] = ("*",)) -
     from nlpctl.runners.untrained import untrained_network
 
     found = untrained_network(recipe)
-    return _listed(found.arrays, patterns, training_of(found.arrays, recipe.model, found.unreached))
+    return _listed(found.arrays, patterns, training_of(found.arrays, recipe.model, found.unreached, found.fitted))
 
 
 def _listed(
@@ -112,8 +112,10 @@ def _of_run(folder: Path, arrays: Mapping[str, np.ndarray]) -> Mapping[str, str]
     for place in runs_around(folder)[:1]:
         facts = _content(place / MANIFEST).get("parameters")
         if isinstance(facts, dict) and (place / RECIPE).is_file():
-            names = facts.get("unreached", ())
-            return training_of(arrays, recipe_of(place).model, names if isinstance(names, list) else ())
+            lists = [facts.get(kind) for kind in ("unreached", "fitted")]
+            return training_of(
+                arrays, recipe_of(place).model, *(names if isinstance(names, list) else () for names in lists)
+            )
     return {}
 
 
@@ -124,14 +126,17 @@ def _content(file: Path) -> Mapping[str, Any]:
         return {}
 
 
-def training_of(names: Iterable[str], model: ModelSection, unreached: Collection[str]) -> dict[str, str]:
-    """Name -> "trained", the pattern that freezes it, or that no gradient reaches it.
+def training_of(
+    names: Iterable[str], model: ModelSection, unreached: Collection[str], fitted: Collection[str] = ()
+) -> dict[str, str]:
+    """Name -> "trained", the pattern that freezes it, that no gradient reaches it, or that it is fitted instead.
 
-    `unreached`: the first names of parameters without a gradient. A tied parameter is frozen under all its names.
+    `unreached`, `fitted`: the first names of these parameters. A tied parameter is frozen under all its names.
     """
     names = list(names)
     owner = _owners(names, model)
     found: dict[str, str] = {name: "not reached: the loss does not depend on it" for name in unreached}
+    found |= {name: "fitted to the encoder's vectors of the training rows" for name in fitted}
     for pattern in reversed(model.freeze):  # the first pattern that matches is the one to tell
         for name in matching(pattern, names):
             found[owner[name]] = f"frozen: model.freeze {pattern}"

@@ -15,8 +15,9 @@ from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import scores, task_info
 from nlpctl.errors import Problem, UserError
-from nlpctl.layout import INTERVALS, MANIFEST, OWN_SCORES
+from nlpctl.layout import MANIFEST, OWN_SCORES
 from nlpctl.names import nearest
+from nlpctl.report.score_tables import figures
 from nlpctl.runners.run_files import (
     DAMAGED,
     damaged_recipe,
@@ -211,25 +212,6 @@ def find_runs(folder: Path) -> Iterator[Path]:
         elif Path(place) != folder and other_kind(Path(place)):  # a stray file beside the runs must not hide them
             folders.clear()
         folders[:] = sorted(name for name in folders if not name.startswith("."))
-
-
-def figures(report: Mapping[str, Any]) -> dict[str, float]:
-    """The entries of a report that are single numbers, those of the user's own scores too."""
-    entries = {**report, **report.get(OWN_SCORES, {})}
-    return {name: value for name, value in entries.items() if isinstance(value, int | float)}
-
-
-def score_rows(metrics: Mapping[str, Any]) -> tuple[list[str], list[list[Any]]]:
-    """Columns and rows of a table of all splits: a row of scores each, and one of their 95 % intervals."""
-    names = list(dict.fromkeys(name for report in metrics.values() for name in figures(report)))
-    rows: list[list[Any]] = []
-    for split, report in metrics.items():
-        rows.append([split, *(figures(report).get(name) for name in names)])
-        ends = report.get(INTERVALS)
-        if ends:
-            told = [f"{ends[name][0]:.3f} to {ends[name][1]:.3f}" if name in ends else None for name in names]
-            rows.append(["  95 % interval", *told])
-    return ["split", *names], rows
 
 
 @dataclass(frozen=True)

@@ -51,6 +51,7 @@ class MaskedLanguageModel(Task):
 
     label_names = ()
     hides = True
+    needs_tokenizer = True
     graph_scores = False  # losses need the targets inside the graph
     output_names = ("probabilities", "word_ids")
     answer_keys = ("masks",)

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import paddle
 
 from nlpctl.data.collate import Batch, Collator
 from nlpctl.data.multi_label_rows import MultiLabelExample
@@ -16,6 +15,9 @@ from nlpctl.tasks.mistakes import Mistake
 from nlpctl.tasks.multi_label_scores import consistent, multi_label_report, tuned_thresholds
 from nlpctl.tasks.sequence_classification import SequenceClassification, asked, rounded, stacked
 from nlpctl.tasks.tallies import Tallies, tally
+
+if TYPE_CHECKING:
+    import paddle
 
 
 class MultiLabelCollator(Collator):

@@ -5,11 +5,9 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import paddle
-import paddle.nn.functional as F
 
 from nlpctl.config.schema import Recipe
 from nlpctl.data.collate import Batch, Collator
@@ -17,11 +15,13 @@ from nlpctl.data.retrieval_rows import RetrievalExample
 from nlpctl.data.text_encoder import Encoding, TextEncoder
 from nlpctl.errors import UserError
 from nlpctl.models.families import Head
-from nlpctl.models.two_tower import two_tower
 from nlpctl.tasks.base import Task
 from nlpctl.tasks.mistakes import Mistake
 from nlpctl.tasks.retrieval_scores import QUERY_SCORES, missed_queries, query_scores, retrieval_report
 from nlpctl.tasks.tallies import Tallies, tally
+
+if TYPE_CHECKING:
+    import paddle
 
 Vectors = tuple[np.ndarray, ...]  # of a text, or of the two texts of a pair
 
@@ -83,6 +83,8 @@ class SemanticIndexing(Task):
 
     @staticmethod
     def head(recipe: Recipe) -> Head:
+        from nlpctl.models.two_tower import two_tower
+
         retrieval = recipe.retrieval
         build = functools.partial(two_tower, pooling=retrieval.pooling, embedding_size=retrieval.embedding_size)
         return Head("Model", adapt=build, labelled=False)
@@ -98,6 +100,9 @@ class SemanticIndexing(Task):
         The scores are scale * (cosine - margin of the right answer), as PaddleNLP's in-batch negatives have
         them. A process sees the candidates of its own share of a batch only.
         """
+        import paddle
+        import paddle.nn.functional as F
+
         queries, *others = outputs
         retrieval = self.recipe.retrieval
         with paddle.amp.auto_cast(enable=False):  # half precision is too coarse for cosines times the scale

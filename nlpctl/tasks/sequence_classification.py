@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import paddle
 
 from nlpctl.config.schema import Recipe
 from nlpctl.data.collate import Batch, Collator
@@ -15,13 +14,17 @@ from nlpctl.data.labels import LabelSet
 from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.data.text_rows import TextExample
 from nlpctl.models.families import Head
-from nlpctl.models.load import LoadedModel
 from nlpctl.tasks.base import Task, Texts
 from nlpctl.tasks.losses import balanced_weights, class_losses, given_weights, require_two_labels
 from nlpctl.tasks.mistakes import Mistake
 from nlpctl.tasks.scores import classification_report
 from nlpctl.tasks.tallies import Tallies, class_columns, tally
 from nlpctl.tasks.thresholds import best_thresholds, chosen_labels
+
+if TYPE_CHECKING:
+    import paddle
+
+    from nlpctl.models.load import LoadedModel
 
 
 class SequenceClassification(Task):
@@ -111,6 +114,8 @@ class SequenceClassification(Task):
 
     def log_odds(self, logits: paddle.Tensor, label: int) -> paddle.Tensor:
         """The log odds log(p / (1 - p)) of a label against all others, [rows], from logits [rows, labels]."""
+        import paddle
+
         # p / (1 - p) = exp(logit) / sum of exp of the other logits; so no probability near 1 is subtracted from 1.
         others = paddle.to_tensor([i for i in range(len(self.labels)) if i != label])
         return logits[:, label] - paddle.logsumexp(paddle.index_select(logits, others, axis=1), axis=1)

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import paddle
-import paddle.nn.functional as F
 
 from nlpctl.config.schema import Recipe
 from nlpctl.data.collate import Batch
@@ -19,13 +17,16 @@ from nlpctl.data.tag_types import answers_words, wanted_entities
 from nlpctl.data.tagged_features import IGNORED, TaggedCollator, TaggedWindow, tagged_windows
 from nlpctl.data.tagged_rows import TaggedExample
 from nlpctl.data.text_encoder import TextEncoder
-from nlpctl.models.crf import crf_loss, viterbi, with_crf
 from nlpctl.models.families import Head
+from nlpctl.models.viterbi import viterbi
 from nlpctl.tasks.base import Task
 from nlpctl.tasks.entity_scores import entity_columns, entity_report
 from nlpctl.tasks.mistakes import Mistake
 from nlpctl.tasks.tallies import Tallies, tally
 from nlpctl.tasks.terms import TermDictionary
+
+if TYPE_CHECKING:
+    import paddle
 
 
 class TokenClassification(Task):
@@ -53,7 +54,11 @@ class TokenClassification(Task):
 
     @staticmethod
     def head(recipe: Recipe) -> Head:
-        return Head("TokenClassification", adapt=with_crf if recipe.model.head == "crf" else None)
+        if recipe.model.head != "crf":
+            return Head("TokenClassification")
+        from nlpctl.models.crf import with_crf
+
+        return Head("TokenClassification", adapt=with_crf)
 
     def features(self, example: TaggedExample, encoder: TextEncoder) -> Sequence[TaggedWindow]:
         return tagged_windows(example, encoder, self.data.max_seq_length, self.data.doc_stride)
@@ -67,7 +72,11 @@ class TokenClassification(Task):
         """The mean over the rows of the mean over a row's words."""
         labels = batch["labels"]
         if self.recipe.model.head == "crf":
+            from nlpctl.models.crf import crf_loss
+
             return crf_loss(*outputs, labels).mean()
+        import paddle.nn.functional as F
+
         losses = F.cross_entropy(outputs[0], labels, reduction="none", ignore_index=IGNORED).reshape(labels.shape)
         # Per row first: a token-wise mean over the batch would weigh rows by their length, and parts of a batch
         # differently.

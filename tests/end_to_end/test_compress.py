@@ -84,7 +84,7 @@ def test_the_table_and_the_best(run, whole, capsys):
     capsys.readouterr()
     dev = f"data.dev={run.parent / 'dev.jsonl'}"
     assert main(["eval", str(run / "compress" / "best"), "--set", dev, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["metrics"]["dev"]["accuracy"] == best["score"]
+    assert json.loads(capsys.readouterr().out)["result"]["metrics"]["dev"]["accuracy"] == best["score"]
 
 
 def test_the_same_command_makes_nothing_anew(run, whole, capsys):

@@ -33,9 +33,10 @@ def test_recipe_run_and_model_folder_score_alike(work, base):
     done = [(process.communicate(), process.returncode) for process in started]
     assert [code for _, code in done] == [0, 0, 0, 0, 0], done
     for (out, _), _ in done[:3]:
-        result = json.loads(out)
+        result = json.loads(out)["result"]
         assert result["metrics"] == expected and work / result["model"] == base / "model"
-    assert json.loads(done[4][0][0])["metrics"] == {"test": expected["dev"]}  # a file is scored as a test split
+    of_file = json.loads(done[4][0][0])["result"]["metrics"]
+    assert of_file == {"test": expected["dev"]}  # a file is scored as a test split
     table = done[3][0][0]
     assert "test" in table and "train" in table and "dev" not in table
     assert f"{expected['test']['accuracy']:.4f}" in table
@@ -77,7 +78,7 @@ def test_another_model_on_the_same_rows(work, base):
     words = ("eval", "base", "--against", "turned", "--split", "test", "--trust-edits")
     done = work.nlpctl(*words, "--json")
     assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
+    result = json.loads(done.stdout)["result"]
     paired, metrics = result["against"]["paired"]["test"], result["metrics"]["test"]
     assert paired["scores"]["accuracy"]["first"] == result["against"]["metrics"]["test"]["accuracy"]
     assert paired["scores"]["accuracy"]["second"] == metrics["accuracy"]
@@ -92,7 +93,7 @@ def test_another_model_on_the_same_rows(work, base):
 def test_runs_are_compared_row_by_row(work, base):
     done = work.nlpctl("runs", "diff", "base", "base", "--json")
     assert done.returncode == 0, done.stderr
-    paired = json.loads(done.stdout)["paired"]
+    paired = json.loads(done.stdout)["result"]["paired"]
     assert paired.keys() == {"dev", "test"} and paired["test"]["scores"]["accuracy"]["p"] == 1
     assert "McNemar" in work.nlpctl("runs", "diff", "base", "base").stdout
     shutil.copytree(base, work / "older")
@@ -107,7 +108,7 @@ def test_slices_and_groups(work, base):
     (work / "sources.tsv").write_text("\n".join([f"{head}\tsource", *rows]) + "\n")
     done = work.nlpctl("eval", "base", "sources.tsv", "--by", "source", "--set", "data.columns.group=source", "--json")
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    found = json.loads(done.stdout)["result"]
     slices = found["slices"]["test"]
     assert {(each["name"], each["rows"]) for each in slices} == {("web", 20), ("phone", 10)}
     assert [each["above"] for each in slices] == sorted(each["above"] for each in slices)

@@ -24,7 +24,7 @@ def lac(work):
     """The converted model, and the report of its conversion."""
     done = work.nlpctl("convert-static", SOURCE, "--to", "lac", "-o", "lac", "--json")
     assert done.returncode == 0, done.stderr
-    return work / "lac", json.loads(done.stdout)
+    return work / "lac", json.loads(done.stdout)["result"]
 
 
 def test_every_variable_has_its_place_and_the_old_operators_agree(lac):

@@ -87,7 +87,7 @@ def test_the_folder_of_a_ready_model_is_not_written_to(work, base, monkeypatch, 
         assert done.returncode == 2 and "-o: no output folder: the model is not in a run" in done.stderr, done.stderr
     listed = work.nlpctl("params", "ls", "task:lexical_analysis", "--json")
     assert listed.returncode == 0, listed.stderr
-    assert len(json.loads(listed.stdout)["parameters"]) > 5
+    assert len(json.loads(listed.stdout)["result"]["parameters"]) > 5
     assert [path.name for path in ready.parent.iterdir()] == [ready.name]
 
 

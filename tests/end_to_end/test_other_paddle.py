@@ -21,8 +21,9 @@ OTHER = os.environ.get("NLPCTL_OTHER_PYTHON", "")
 pytestmark = pytest.mark.skipif(not OTHER, reason="NLPCTL_OTHER_PYTHON names no interpreter with another Paddle")
 
 Answers = list[dict[str, Any]]
-# engine, precision, and by how much probabilities may differ: kernels of two versions add up in another order
-GRAPHS = [(engine, *limit) for engine in ("paddle", "onnxruntime") for limit in (("fp32", 2e-6), ("int8", 0.02))]
+# Engine, precision, and by how much probabilities may differ. On an EPYC with AVX-512 only fp32 by Paddle Inference
+# does, by the last of six digits: its oneDNN adds up in another order.
+GRAPHS = [(engine, *limit) for engine in ("paddle", "onnxruntime") for limit in (("fp32", 2e-6), ("int8", 1e-3))]
 
 
 @pytest.fixture(scope="session", params=["made here", "made there"])

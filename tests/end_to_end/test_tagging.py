@@ -78,7 +78,7 @@ def test_scores_and_files(work, ner):
     assert json.loads((ner / "base/model/labels.json").read_text()) == {"labels": ["B-LOC", "B-PER", "I-LOC", "O"]}
     done = work.nlpctl("eval", ner / "base/model", "--json", "--set", f"data.test={ner / 'test.conll'}")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["metrics"]["test"] == report
+    assert json.loads(done.stdout)["result"]["metrics"]["test"] == report
 
 
 def test_predict_gives_exact_offsets(work, ner):

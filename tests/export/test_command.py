@@ -60,7 +60,8 @@ def test_a_run_is_exported_into_itself(run, capsys):
     assert main(["export", str(run), "--rows", "20", "--format", "paddle"]) == 2  # it already exists
     capsys.readouterr()
     assert main(["export", str(run), "--rows", "10", "--format", "paddle", "--overwrite", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["rows"]["count"] == 10
+    result = json.loads(capsys.readouterr().out)["result"]
+    assert result["rows"]["count"] == 10 and result["folder"] == str(run / "export")
 
 
 def test_the_files_of_an_export_are_hashed_once(run, monkeypatch):

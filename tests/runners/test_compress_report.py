@@ -10,7 +10,7 @@ from scored import paced, rounds_of, scored
 
 from nlpctl.compression.plan.scores import Failure, Metric, TestScore
 from nlpctl.compression.plan.selection import Aim, select
-from nlpctl.runners.compress.columns import cells, columns, split_cells, split_columns
+from nlpctl.runners.compress.columns import tables
 from nlpctl.runners.compress.report import markdown, report, summary, write_reports
 from nlpctl.runners.compress.result import CompressResult
 
@@ -30,19 +30,27 @@ def result(tmp_path) -> CompressResult:
     return CompressResult(tmp_path, rows, failures, Metric("accuracy"), Aim(), reference, best, test, paces)
 
 
+def lines(result: CompressResult) -> list[dict[str, list[str]]]:
+    """Of each table the lines by candidate, without marks."""
+    return [{line[0].lstrip("*! "): line for line in table.lines} for table in tables(result)]
+
+
 def test_a_line_of_the_table(result):
-    line = dict(zip(columns("accuracy", result.aim), cells(result.best, result), strict=False))
-    assert line["candidate"] == "* width-0.75+ptq" and line["engine"] == "paddle int8 (ptq)"
-    assert (line["accuracy"], line["points"]) == ("0.8760", "-0.40")
-    assert (line["disk MB"], line["memory MB"], line["difference"], line["alike"]) == ("20.0", "700", "-", "99.50%")
-    assert cells(result.best, result)[4:8] == ["250", "2.50", "1.88-2.50", "400"]  # batch 1
-    assert cells(result.best, result)[8:12] == ["2,100", "4.20", "3.15-4.20", "47.6"]  # batch 32
-    assert len(cells(result.best, result)) == len(columns("accuracy", result.aim))
-    assert cells(result.rows[3], result)[0] == "! width-0.5+ptq"
-    split = dict(zip(split_columns(result)[-4:], split_cells(result.best, result)[-4:], strict=True))
-    assert split == {"times paddle fp32, 32": "4.20", "engine": "1.00", "precision": "3.00", "compression": "1.40"}
-    assert split_cells(result.rows[3], result)[-3:] == ["-"] * 3  # nobody ran the fp32 graph of its network
-    assert cells(result.reference, result)[:4] == ["original", "paddle fp32", "0.8800", "+0.00"]
+    first, *_ = tables(result)
+    of_all, split, more = lines(result)
+    best = of_all["width-0.75+ptq"]
+    assert best == [
+        *("* width-0.75+ptq", "paddle int8 (ptq)", "0.8760", "-0.40"),
+        *("250", "2.50", "1.88-2.50", "2,100", "4.20", "3.15-4.20"),  # batch 1, batch 32
+        *("20.0", "99.50%"),
+    ]
+    heads = ["candidate", "engine", "accuracy", "points", "samples/s, 1", "times", "spread", "samples/s, 32"]
+    assert first.heads == [*heads, "times", "spread", "disk MB", "alike"]
+    assert of_all["width-0.5+ptq"][0] == "! width-0.5+ptq"
+    assert of_all["original"][:4] == ["original", "paddle fp32", "0.8800", "+0.00"]
+    assert split["width-0.75+ptq"][-4:] == ["4.20", "1.00", "3.00", "1.40"]  # engine, precision, compression
+    assert split["width-0.5+ptq"][-3:] == ["-"] * 3  # nobody ran the fp32 graph of its network
+    assert more["width-0.75+ptq"][2:] == ["400", "47.6", "700", "-"]
 
 
 def test_the_page_for_reading(result):

@@ -10,16 +10,7 @@ from nlpctl.compression.plan.one_scale import Pace
 from nlpctl.compression.plan.scores import OWN, Row
 from nlpctl.compression.plan.selection import Aim, contenders, ordered, within
 from nlpctl.files import write_json_atomic, write_text_atomic
-from nlpctl.runners.compress.columns import (
-    NAMES,
-    cells,
-    columns,
-    points_text,
-    split_cells,
-    split_columns,
-    spread_text,
-    times_text,
-)
+from nlpctl.runners.compress.columns import NAMES, Table, points_text, spread_text, tables, times_text
 from nlpctl.runners.compress.result import CompressResult
 from nlpctl.runners.pages.compress import compress_page
 from nlpctl.runners.timing import conditions
@@ -27,51 +18,12 @@ from nlpctl.runners.timing import conditions
 FORMAT = 2
 JSON, MARKDOWN, HTML = "report.json", "report.md", "report.html"
 
-HOW = (
-    "Scores are on dev, computed by the engine of the row. Speeds are of the engine alone, on dev rows batched by "
-    "length; the fastest round of every batch counts. Difference: the largest absolute difference of any output. "
-    "Alike: the share of dev rows with the same decision as the uncompressed model. Disk: the graph. Memory: the peak "
-    "of the process, Paddle included. Both in MB of 1024 x 1024 bytes."
-)
-
-
-def how(result: CompressResult) -> str:
-    """The meaning of the figures."""
-    return f"{HOW} {_of_times(result)}"
-
-
-def _of_times(result: CompressResult) -> str:
-    """The meaning of `times` and `spread`."""
-    by_row: dict[str, list[str]] = {}
-    for size, name in result.paces.baselines.items():
-        by_row.setdefault(name.partition(", ")[2], []).append(str(size))
-    baselines = " and ".join(f"{way} (batch {', '.join(sizes)})" for way, sizes in by_row.items())
-    told = f"Times: the multiple of the samples/s of the fastest uncompressed model that decides alike: {baselines}."
-    if not result.paces.rounds:
-        return f"{told} Every row was compared with the uncompressed model alone, at a time of its own."
-    return (
-        f"{told} Spread: its quartiles in {result.paces.rounds} last rounds, in which the best rows took turns; `-`: a "
-        "row that was compared with the uncompressed model alone."
-    )
-
-
-def split_how(result: CompressResult) -> str:
-    """The meaning of the second table."""
-    return (
-        f"Times {result.reference.way} = engine x precision x compression. Engine: the uncompressed fp32 graph in the "
-        "engine of the row. Compression: the row's network, pruned or distilled, in fp32 against the uncompressed one. "
-        "Precision: its graph in 8 bits or bf16 against fp32."
-    )
-
-
 def write_reports(result: CompressResult, source: str, task: str) -> None:
     """Write all three into the folder of the compression. `source`: the model, as the user gave it."""
     content = report(result, source, task)
     write_json_atomic(result.folder / JSON, content)
     write_text_atomic(result.folder / MARKDOWN, markdown(result, source, content["conditions"]))
-    write_text_atomic(
-        result.folder / HTML, compress_page(result, source, (how(result), split_how(result)), content["conditions"])
-    )
+    write_text_atomic(result.folder / HTML, compress_page(result, source, content["conditions"]))
 
 
 def report(result: CompressResult, source: str, task: str) -> dict[str, Any]:
@@ -148,8 +100,8 @@ def tied(result: CompressResult) -> str:
     if not others:
         return ""
     return (
-        f"Neither speed nor score tells it from {'; '.join(others)}. Of these the simplest was taken: untouched, then "
-        "without training, then of fewer parts."
+        f"Neither speed nor score tells it from {'; '.join(others)}. Of these the simplest was taken (uncompressed, "
+        "then without training, then of fewer parts), of equally simple ones the better score."
     )
 
 
@@ -166,27 +118,17 @@ def markdown(result: CompressResult, source: str, told: dict[str, Any]) -> str:
     """The text of report.md."""
     aim = result.aim
     allowed = f"at most {aim.max_drop:g} points below the uncompressed model; among these, {_aimed(aim)}"
-    heads, split = columns(result.metric.name, aim), split_columns(result)
-    rows = ordered(result.rows, aim, result.paces)
     lines = [
         f"# Compression of {source}",
         "",
         f"**Best: {summary(result)}**",
         "",
         *([tied(result), ""] if tied(result) else []),
-        f"Target: {allowed}. `*`: the best; `!`: loses more than allowed.",
-        "",
-        _line(heads),
-        _line(["---"] * NAMES + ["---:"] * (len(heads) - NAMES)),
-        *[_line(cells(row, result)) for row in rows],
-        "",
-        split_how(result),
-        "",
-        _line(split),
-        _line(["---"] * NAMES + ["---:"] * (len(split) - NAMES)),
-        *[_line(split_cells(row, result)) for row in rows],
-        "",
+        f"Target: {allowed}.",
     ]
+    for table in tables(result):
+        lines += ["", f"## {table.title}", "", *_table(table), table.meaning]
+    lines.append("")
     if result.test is not None:
         lines += _test_table(result)
     if result.failures:
@@ -196,7 +138,7 @@ def markdown(result: CompressResult, source: str, told: dict[str, Any]) -> str:
             *[f"- {each.name}: {_one_line(each.reason)}" for each in result.failures],
             "",
         ]
-    lines += [how(result), "", ", ".join(f"{name} {value}" for name, value in told.items()) + ".", ""]
+    lines += [", ".join(f"{name} {value}" for name, value in told.items()) + ".", ""]
     return "\n".join(lines)
 
 
@@ -212,6 +154,12 @@ def _test_table(result: CompressResult) -> list[str]:
         _line([result.best.name, f"{test.chosen:.4f}", points_text(drop), f"{test.agreement:.2%}"]),
         "",
     ]
+
+
+def _table(table: Table) -> list[str]:
+    """The lines of a table, with a blank one at the end."""
+    rules = ["---"] * NAMES + ["---:"] * (len(table.heads) - NAMES)
+    return [*map(_line, [table.heads, rules, *table.lines]), ""]
 
 
 def _aimed(aim: Aim) -> str:

@@ -2,26 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nlpctl.compression.plan.scores import POINT, Row
-from nlpctl.compression.plan.selection import ordered
 from nlpctl.report.html import Html
 from nlpctl.report.page import Number, Section, figures, page, side_by_side, table, warnings
 from nlpctl.report.plots import Dot, scatter
-from nlpctl.runners.compress.columns import NAMES, cells, columns, points_text, split_cells, split_columns, times_text
+from nlpctl.runners.compress.columns import NAMES, Table, points_text, tables, times_text
 from nlpctl.runners.compress.result import CompressResult
 
 
-def compress_page(result: CompressResult, source: str, how: tuple[str, str], told: Mapping[str, Any]) -> str:
-    """The text of the page. `how`: the meaning of the figures of both tables; `told`: the conditions of measurement."""
+def compress_page(result: CompressResult, source: str, told: Mapping[str, Any]) -> str:
+    """The text of the page. `told`: the conditions of measurement."""
     failed = [f"{each.name}: {each.reason}" for each in result.failures]
     sections = [
         Section("Best", [figures(_best(result)), *_test(result)]),
         Section("Score against speed", [_plots(result)]),
-        Section("All candidates", [_table(result), how[0]]),
-        Section("Where the speed comes from", [_split_table(result), how[1]]),
+        *(Section(each.title, [_table(each), each.meaning]) for each in tables(result)),
         Section("Not in the table", [warnings(failed)] if failed else []),
         Section("Conditions", [table(["what", "value"], [[name, str(value)] for name, value in told.items()])]),
     ]
@@ -65,34 +63,23 @@ def _plots(result: CompressResult) -> Html:
     for size in sorted(result.aim.batch_sizes, reverse=True):
         series: dict[str, list[Dot]] = {}
         for row in result.rows:
-            dot = Dot(result.paces.of(row, size).times, row.score, row.name, _label(row, result))
+            dot = Dot(result.paces.of(row, size).times, row.score, row.name, _label(row, size, result))
             series.setdefault(f"{row.engine} {row.precision}", []).append(dot)
         speed = f"times the samples/s of the fastest uncompressed, batch size {size}"
         plots.append(scatter(series, speed, metric.name, y_format=lambda value: f"{value:.4g}", levels=levels))
     return side_by_side(*plots)
 
 
-def _label(row: Row, result: CompressResult) -> str:
+def _label(row: Row, size: int, result: CompressResult) -> str:
     if row == result.best:
         return f"best: {row.candidate}"
-    if result.is_uncompressed(row) and row.name in result.paces.baselines.values():
+    if row.name == result.paces.baselines[size]:
         return f"uncompressed, {row.way}"
     return ""
 
 
-def _table(result: CompressResult) -> Html:
-    lines = [cells(row, result) for row in ordered(result.rows, result.aim, result.paces)]
-    heads = columns(result.metric.name, result.aim)
-    return table(heads, _numbered(lines), "*: the best; !: loses more than allowed")
-
-
-def _split_table(result: CompressResult) -> Html:
-    lines = [split_cells(row, result) for row in ordered(result.rows, result.aim, result.paces)]
-    return table(split_columns(result), _numbered(lines))
-
-
-def _numbered(lines: Sequence[Sequence[str]]) -> list[list[str]]:
-    return [[*line[:NAMES], *map(Number, line[NAMES:])] for line in lines]
+def _table(told: Table) -> Html:
+    return table(told.heads, [[*line[:NAMES], *map(Number, line[NAMES:])] for line in told.lines])
 
 
 def compression_of_run(content: Mapping[str, Any]) -> list[Html]:

@@ -24,8 +24,9 @@ from nlpctl.report.page import (
     warnings,
 )
 from nlpctl.report.plots import Point, lines, matrix
+from nlpctl.report.score_tables import score_tables
 from nlpctl.runners.run_files import DAMAGED
-from nlpctl.runners.runs import RunRecord, facts, score_rows
+from nlpctl.runners.runs import RunRecord, facts
 from nlpctl.training.time_shares import advice as time_advice
 from nlpctl.training.time_shares import is_sound, rows_of
 
@@ -44,7 +45,7 @@ def run_page(
         Section("Summary", [_tiles(record), warnings(list(advice(record)))]),
         Section("Curves", list(_curves(record))),
         Section("Time", list(_time(record))),
-        Section("Scores", list(score_parts(record.metrics))),
+        Section("Scores", list(_scores(record))),
         Section("Confusions", list(_confusions(record))),
         Section("Worst errors", list(_mistakes(mistakes, record.recipe.task))),
         Section("Compression", compression),
@@ -160,15 +161,15 @@ def _time(record: RunRecord) -> Iterator[Html | str]:
 # -- scores --------------------------------------------------------------------------------------
 
 
-def score_parts(metrics: Mapping[str, Any]) -> Iterator[Html]:
-    """A table over all splits, then those of labels and of levels of labels; `metrics` as in metrics.json."""
-    if not metrics:
+def _scores(record: RunRecord) -> Iterator[Html]:
+    if not record.metrics:
         return
-    yield table(*score_rows(metrics))
-    labels = [_label_table(split, report) for split, report in metrics.items() if "labels" in report]
+    first, *_ = score_tables(record.metrics)
+    yield table(first.columns, first.rows)
+    labels = [_label_table(split, report) for split, report in record.metrics.items() if "labels" in report]
     if labels:
         yield side_by_side(*labels)
-    levels = [_level_table(split, report) for split, report in metrics.items() if "levels" in report]
+    levels = [_level_table(split, report) for split, report in record.metrics.items() if "levels" in report]
     if levels:
         yield side_by_side(*levels)
 

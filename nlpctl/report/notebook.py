@@ -10,7 +10,7 @@ from nlpctl.layout import REPORT
 from nlpctl.names import counted
 from nlpctl.report.html import Html, element, joined
 from nlpctl.report.page import Number, folded, percent, table
-from nlpctl.runners.pages.report import score_parts
+from nlpctl.report.score_tables import score_tables
 
 _STYLE = Html(
     "<style>.nlpctl th,.nlpctl td{text-align:left;padding:2px 10px 2px 0}.nlpctl caption{text-align:left}"
@@ -65,9 +65,13 @@ def _scores(metrics: Mapping[str, Any]) -> Html:
     """Scores as tables; those per label are folded."""
     if not metrics:
         return Html("")
-    by_split = all(isinstance(each, Mapping) for each in metrics.values())
-    first, *others = score_parts(metrics if by_split else {"scores": metrics})
-    return joined(first, folded("per label", *others) if others else "")
+    one = not all(isinstance(each, Mapping) for each in metrics.values())
+    first, *others = score_tables({"": metrics} if one else metrics)
+    unnamed = one and len(first.rows) == 1  # the name of a single split is not known; below it may be its intervals
+    all_splits = table(first.columns[unnamed:], [row[unnamed:] for row in first.rows])
+    return joined(
+        all_splits, *[folded(each.title.removeprefix(", "), table(each.columns, each.rows)) for each in others]
+    )
 
 
 def _page_in_frame(path: Path) -> Html:
