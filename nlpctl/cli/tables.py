@@ -9,7 +9,7 @@ from nlpctl import console
 from nlpctl.report import score_tables as tables
 
 if TYPE_CHECKING:
-    from nlpctl.tasks.intervals import Paired, Slice
+    from nlpctl.runners.evaluate import Paired, Slice
 
 
 def score_tables(metrics: Mapping[str, Any]) -> None:

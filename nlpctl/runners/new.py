@@ -70,9 +70,12 @@ class Given:
 
 @dataclass(frozen=True)
 class NewRecipe:
-    """The recipe, what was decided and why, and the command lines that come next."""
+    """The recipe, what it names, what was decided and why, and the command lines that come next."""
 
     path: Path
+    task: str
+    model: str
+    files: Mapping[str, Path]
     decided: tuple[tuple[str, str], ...]
     next: tuple[str, ...]
 
@@ -107,10 +110,11 @@ def new_recipe(given: Given, ask: Ask) -> NewRecipe:
         *values.measured_starts(task, seen, gpu=gpu, scratch=encoder is None, dev="dev" in paths),
     ]
     _write(output, recipe_text(_head(output, task), values.in_order(starts), values.hints(task, seen, gpu)))
-    decided = [("task", f"{task.name}: {fit.reason}"), ("model", f"{encoder.name if encoder else SCRATCH}: {about}")]
+    name = SCRATCH if encoder is None else encoder.name
+    decided = [("task", f"{task.name}: {fit.reason}"), ("model", f"{name}: {about}")]
     decided += [("data", f"{split}: {display(path)}") for split, path in paths.items()]
     decided += [("left out", left) for left in left_out]
-    return NewRecipe(output, tuple(decided), _next(output, "dev" in paths))
+    return NewRecipe(output, task.name, name, paths, tuple(decided), _next(output, "dev" in paths))
 
 
 # -- files --
