@@ -19,6 +19,7 @@ from typer import completion as typer_completion
 from nlpctl import console
 from nlpctl.cli import ASKED
 from nlpctl.compression.strategies.registry import STRATEGIES
+from nlpctl.config.json_schema import recipe_json_schema
 from nlpctl.config.keys import all_keys
 from nlpctl.config.library import shipped_recipes
 from nlpctl.config.managed import MANAGED, UNSUPPORTED
@@ -101,7 +102,9 @@ def offer(param: Any) -> None:
     """Let `param` offer what its name in the help, or its flag, stands for; else the shell offers files."""
     metavar = (param.metavar or "").strip("[].").partition(" ")[0].removesuffix("...")
     named = {flag: _BY_FLAG[flag] for flag in param.opts if flag in _BY_FLAG}
-    if named:
+    if metavar == "TASK":  # of a recipe; elsewhere --task is a ready model
+        offered(param, _tasks)
+    elif named:
         offered(param, next(iter(named.values())))
     elif param.param_type_name == "argument" and metavar in _BY_METAVAR:
         offered(param, _BY_METAVAR[metavar])
@@ -119,6 +122,10 @@ def offered(param: Any, values: Iterable[str] | Callable[[str], Iterable[Candida
 
     param.shell_complete = fitting
     return param
+
+
+def _tasks(incomplete: str) -> Iterable[Candidate]:
+    return map(Candidate, recipe_json_schema()["properties"]["task"]["enum"])
 
 
 def _recipes(incomplete: str) -> Iterable[Candidate]:

@@ -56,6 +56,7 @@ def new(
 
     Looks at the files: format, columns, task, language, lengths, labels. Asks on a terminal; elsewhere, and with
     --yes, it takes what it found, and stops where it cannot know. Every value in the recipe has its reason beside it.
+    A column that was found and is not wanted: --columns text_pair=none.
 
     Examples:
 
@@ -69,8 +70,8 @@ def new(
 
     given = Given(train, dev, test, task, _columns(columns or []), model, split, output, overwrite)
     made = new_recipe(given, _asked if sys.stdin.isatty() and not (yes or json) else _unasked)
-    decided = [{"what": what, "why": why} for what, why in made.decided]
-    give({"recipe": made.path, "decided": decided, "next": made.next})
+    facts = {"recipe": made.path, "task": made.task, "model": made.model, "files": made.files, "next": made.next}
+    give({**facts, "decided": [{"what": what, "why": why} for what, why in made.decided]})
     for what, why in made.decided:
         console.note(f"{what}: {why}")
     console.note("next:")

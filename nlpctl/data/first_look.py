@@ -181,7 +181,8 @@ def _format(path: Path) -> str:
             beginning = stream.read(_BEGINNING).decode("utf-8", errors="replace").removeprefix("\ufeff")
     except OSError as error:
         raise UserError(f"cannot read the file: {error.strerror or error}", str(path), "check the path") from None
-    lines = beginning.splitlines()[:-1] or beginning.splitlines()  # the last one may be cut
+    lines = [line.rstrip("\r") for line in beginning.split("\n")]
+    lines = lines[:-1] or lines  # the last one may be cut
     objects = [line for line in lines if line.startswith("{")]
     ending = path.suffix.lower()
     if ending == ".jsonl" or (len(objects) > 1 and all(line.rstrip().endswith("}") for line in objects)):
@@ -237,7 +238,7 @@ def _column(name: str, rows: Sequence[Mapping[str, Any]]) -> Column:
     width = float(median(map(display_width, texts)))
     counts = Counter(texts)
     numbers = all(map(_NUMBER.fullmatch, counts))
-    if few_values(texts) and not (numbers and any("." in text for text in counts)):
+    if few_values(texts) and not (numbers and any(float(text) % 1 for text in counts)):
         return Column(name, "label", width, tuple(sorted(counts)))
     if all(map(_IDENTIFIER.fullmatch, counts)):
         return Column(name, "id" if len(counts) == len(texts) else "number" if numbers else "other", width)

@@ -67,7 +67,8 @@ def _scores(metrics: Mapping[str, Any]) -> Html:
         return Html("")
     one = not all(isinstance(each, Mapping) for each in metrics.values())
     first, *others = score_tables({"": metrics} if one else metrics)
-    all_splits = table(first.columns[one:], [row[one:] for row in first.rows])  # of one split, its name is not known
+    unnamed = one and len(first.rows) == 1  # the name of a single split is not known; below it may be its intervals
+    all_splits = table(first.columns[unnamed:], [row[unnamed:] for row in first.rows])
     return joined(
         all_splits, *[folded(each.title.removeprefix(", "), table(each.columns, each.rows)) for each in others]
     )

@@ -70,9 +70,12 @@ class Given:
 
 @dataclass(frozen=True)
 class NewRecipe:
-    """The recipe, what was decided and why, and the command lines that come next."""
+    """The recipe, what it names, what was decided and why, and the command lines that come next."""
 
     path: Path
+    task: str
+    model: str
+    files: Mapping[str, Path]
     decided: tuple[tuple[str, str], ...]
     next: tuple[str, ...]
 
@@ -107,10 +110,11 @@ def new_recipe(given: Given, ask: Ask) -> NewRecipe:
         *values.measured_starts(task, seen, gpu=gpu, scratch=encoder is None, dev="dev" in paths),
     ]
     _write(output, recipe_text(_head(output, task), values.in_order(starts), values.hints(task, seen, gpu)))
-    decided = [("task", f"{task.name}: {fit.reason}"), ("model", f"{encoder.name if encoder else SCRATCH}: {about}")]
+    name = SCRATCH if encoder is None else encoder.name
+    decided = [("task", f"{task.name}: {fit.reason}"), ("model", f"{name}: {about}")]
     decided += [("data", f"{split}: {display(path)}") for split, path in paths.items()]
     decided += [("left out", left) for left in left_out]
-    return NewRecipe(output, tuple(decided), _next(output, "dev" in paths))
+    return NewRecipe(output, task.name, name, paths, tuple(decided), _next(output, "dev" in paths))
 
 
 # -- files --
@@ -176,7 +180,8 @@ def _meaning(look: Look, given: Given, ask: Ask) -> tuple[TaskInfo, dict[str, st
     """The task, its columns, and why."""
     _refuse_unknown_columns(look, given.columns)
     infos = {info.name: info for info in known_tasks()}
-    found = {name: _rows(info).recognised(look, given.columns) for name, info in infos.items()}
+    known = {role: name for role, name in given.columns.items() if name != NONE}
+    found = {name: _rows(info).recognised(look, known) for name, info in infos.items()}
     fits = {name: fit for name, fit in found.items() if fit is not None}
     best = max(fits, key=lambda name: fits[name].sure, default=None)
     name = given.task
@@ -195,15 +200,16 @@ def _meaning(look: Look, given: Given, ask: Ask) -> tuple[TaskInfo, dict[str, st
 
 
 def _columns(look: Look, task: TaskInfo, given: Mapping[str, str], fit: Fit | None, ask: Ask) -> dict[str, str]:
-    """The column for every role that the task needs, or that was found for it."""
-    found = {} if fit is None else fit.columns
+    """The column for every role that the task needs, or that was found for it and is wanted."""
+    found, needed = {} if fit is None else fit.columns, _rows(task).roles
     names = tuple(column.name for column in look.columns)
     columns = dict(given)
-    for role in dict.fromkeys((*_rows(task).roles, *found)):
+    for role in dict.fromkeys((*needed, *found)):
         if role not in columns:
-            question = Question(f"--columns {role}=COLUMN", f"Column for {role}", found.get(role), names)
-            columns[role] = ask(dataclasses.replace(question, check=lambda column: _column(look, column)))
-    return columns
+            text = f"Column for {role}" + ("" if role in needed else f"; {NONE}: leave it out")
+            question = Question(f"--columns {role}=COLUMN", text, found.get(role), names)
+            columns[role] = ask(dataclasses.replace(question, check=lambda column: _known_column(look, column)))
+    return {role: name for role, name in columns.items() if name != NONE or role in needed}
 
 
 def _known_task(name: str) -> TaskInfo:
@@ -225,15 +231,14 @@ def _refuse_unknown_columns(look: Look, columns: Mapping[str, str]) -> None:
         if role not in roles:
             hint = f"write one of {', '.join(roles)} before the ="
             raise UserError(f"there is no column for {role!r}{did_you_mean(role, roles)}", "--columns", hint)
-        _column(look, name)
+        _known_column(look, name)
 
 
-def _column(look: Look, name: str) -> str:
+def _known_column(look: Look, name: str) -> None:
     names = [column.name for column in look.columns]
-    if name not in names:
+    if name not in (*names, NONE):
         message = f"no column {name!r}{did_you_mean(name, names)}; the columns are {listed(names)}"
         raise UserError(message, where=str(look.path), hint="name one of them: --columns text=COLUMN,label=COLUMN")
-    return name
 
 
 def _refuse_other_columns(looks: dict[str, Look], columns: Mapping[str, str], task: TaskInfo) -> list[str]:

@@ -79,6 +79,7 @@ def test_values_of_flags(offered) -> None:
     assert offered("train", "mine.yaml", "--device", "") == ["cpu", "gpu", "auto"]
     assert offered("predict", "outputs/first", "--engine", "on") == ["onnxruntime"]
     assert "lexical_analysis" in offered("predict", "--task", "")
+    assert offered("new", "--task", "text_") == ["text_matching"]
     assert offered("convert-static", "old", "--map", "") == ["auto"]
     assert "qat" in offered("compress", "outputs/first", "--strategy", "")
 

@@ -61,6 +61,8 @@ def test_columns_are_found_and_the_recipe_is_valid(nlpctl, table, folder: Path) 
     )
     assert recipe.data.dev == (str(folder / "val.csv"),) and recipe.data.test == ()
     assert recipe.training.per_device_train_batch_size == 8 and recipe.data.max_seq_length == 16
+    given = json.loads(nlpctl("new", "train.csv", "-o", "again", "--model", "scratch", "--json").out)["result"]
+    assert given["recipe"] == "again.yaml" and given["files"]["dev"] == "val.csv" and given["model"] == "scratch"
     again = nlpctl("new", "train.csv", "-o", "reviews.yaml")
     assert again.code == 2 and "the recipe exists" in again.err and "--overwrite" in again.err
 
@@ -133,6 +135,16 @@ def test_uneven_labels_unlike_files_and_bad_rows(nlpctl, table, folder: Path) ->
     assert "# loss: {class_weights: balanced}" in text and "on_bad_row: skip" in text and "train.tsv:62" in text
     recipe = load_recipe("my.yaml")
     assert recipe.training.metric_for_best_model == "macro_f1" and recipe.data.test == ()
+
+
+def test_a_column_can_be_left_out(nlpctl, table) -> None:
+    rows = [(text, f"{text} indeed", float(number % 3)) for number, text in enumerate(REVIEWS)]
+    table("nli.tsv", ["premise", "hypothesis", "label"], rows)
+    words = ("new", "nli.tsv", "--model", "scratch", "--overwrite")
+    assert nlpctl(*words).code == 0 and load_recipe("nli.yaml").data.columns.text_pair == "hypothesis"
+    assert nlpctl(*words, "--columns", "text_pair=none,text=hypothesis").code == 0
+    columns = load_recipe("nli.yaml").data.columns
+    assert (columns.text, columns.text_pair, columns.label) == ("hypothesis", None, "label")
 
 
 @pytest.mark.parametrize(
