@@ -56,8 +56,11 @@ class UnitTokenizer:
     model_input_names = ("input_ids",)
     pad_token_type_id = 0
 
-    def __init__(self, vocabulary: Sequence[str], settings: UnitSettings):
-        """Raises ValueError for a vocabulary that lacks a special entry or has one twice."""
+    def __init__(self, vocabulary: Sequence[str], settings: UnitSettings, *, as_written: bool = False):
+        """`as_written`: read every character as it stands, whatever the settings say; they are saved unchanged.
+
+        Raises ValueError for a vocabulary that lacks a special entry or has one twice.
+        """
         self.vocabulary = tuple(vocabulary)
         self.settings = settings
         # Later entries overwrite earlier ones, so fewer keys than entries mean a repetition.
@@ -74,8 +77,9 @@ class UnitTokenizer:
         # What a text says must never become padding.
         specials = (settings.pad, settings.unk, settings.sep)
         known = {unit: i for unit, i in ids.items() if unit not in specials}
-        self._ids = _UnitIds(known, self.unk_token_id, settings.lowercase)
-        self._replacements = {ord(written): read for written, read in settings.replacements.items()}
+        self._ids = _UnitIds(known, self.unk_token_id, settings.lowercase and not as_written)
+        replacements = {} if as_written else settings.replacements
+        self._replacements = {ord(written): read for written, read in replacements.items()}
 
     def __len__(self) -> int:
         return len(self.vocabulary)

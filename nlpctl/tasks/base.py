@@ -26,6 +26,7 @@ from nlpctl.errors import UserError
 from nlpctl.models.families import Head
 from nlpctl.models.head_labels import wanted_labels
 from nlpctl.tasks.mistakes import Mistake
+from nlpctl.tasks.tallies import Tallies
 
 if TYPE_CHECKING:  # an export is answered without Paddle
     import paddle
@@ -83,7 +84,9 @@ class Task(ABC):
 
         recipe = self.recipe
         head, seed = self.built_head(recipe), recipe.training.seed
-        return load_to_train(recipe.model, head, self.labels.names, vocabulary_texts=texts, seed=seed)
+        labels, tag_map = self.labels.names, recipe.data.tag_map
+        model = load_to_train(recipe.model, head, labels, vocabulary_texts=texts, seed=seed, tag_map=tag_map)
+        return replace(model, tokenizer=self.reading(recipe, model.tokenizer))
 
     @classmethod
     def load_trained(cls, recipe: Recipe, source: str | Path) -> LoadedModel:
@@ -93,7 +96,13 @@ class Task(ABC):
         """
         from nlpctl.models.load import load_trained
 
-        return load_trained(source, cls.built_head(recipe), lambda own: wanted_labels(recipe, own, str(source)))
+        model = load_trained(source, cls.built_head(recipe), lambda own: wanted_labels(recipe, own, str(source)))
+        return replace(model, tokenizer=cls.reading(recipe, model.tokenizer))
+
+    @classmethod
+    def reading(cls, recipe: Recipe, tokenizer: Any) -> Any:
+        """The tokenizer as `recipe` wants it to read texts. UserError: it cannot."""
+        return tokenizer
 
     @classmethod
     def built_head(cls, recipe: Recipe) -> Head:
@@ -189,6 +198,13 @@ class Task(ABC):
 
         Holds "rows" and every figure that config/tasks names for this task but "loss".
         """
+
+    def tallies(self, examples: Sequence[Any], predictions: Sequence[Sequence[Any]]) -> Tallies | None:
+        """What each row adds to the scores of `report`, for their intervals and for paired comparisons.
+
+        None: the scores get no intervals.
+        """
+        return None
 
     @abstractmethod
     def mistakes(self, examples: Sequence[Any], predictions: Sequence[Sequence[Any]]) -> list[Mistake]:

@@ -20,6 +20,7 @@ from nlpctl.tasks.answer_spans import Candidate, WindowScores, best_answers, pro
 from nlpctl.tasks.base import Task
 from nlpctl.tasks.mistakes import Mistake
 from nlpctl.tasks.squad_scores import Judgement, score, squad_report
+from nlpctl.tasks.tallies import Tallies, tally
 
 if TYPE_CHECKING:
     import paddle
@@ -103,6 +104,14 @@ class QuestionAnswering(Task):
         self, examples: Sequence[QuestionExample], predictions: Sequence[Sequence[WindowScores]]
     ) -> dict[str, Any]:
         return squad_report(self._judged(examples, predictions))
+
+    def tallies(self, examples: Sequence[QuestionExample], predictions: Sequence[Sequence[WindowScores]]) -> Tallies:
+        """The questions about one context depend on each other."""
+        scores = np.array([(*score(judged), 1.0) for judged in self._judged(examples, predictions)])
+        contexts: dict[str, int] = {}
+        groups = np.array([contexts.setdefault(example.context, len(contexts)) for example in examples])
+        asked = [f"{example.question}\t{example.context}" for example in examples]
+        return tally("means", ("em", "f1"), scores, scores[:, 0] == 1, asked, groups)
 
     def mistakes(
         self, examples: Sequence[QuestionExample], predictions: Sequence[Sequence[WindowScores]]

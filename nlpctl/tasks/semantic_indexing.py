@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +17,8 @@ from nlpctl.errors import UserError
 from nlpctl.models.families import Head
 from nlpctl.tasks.base import Task
 from nlpctl.tasks.mistakes import Mistake
-from nlpctl.tasks.retrieval_scores import missed_queries, retrieval_report
+from nlpctl.tasks.retrieval_scores import QUERY_SCORES, missed_queries, query_scores, retrieval_report
+from nlpctl.tasks.tallies import Tallies, tally
 
 if TYPE_CHECKING:
     import paddle
@@ -125,16 +127,20 @@ class SemanticIndexing(Task):
     def predictions(self, outputs: tuple[np.ndarray, ...], features: Sequence[RetrievalExample]) -> list[Vectors]:
         return list(zip(*outputs[: 1 if features[0].text_pair is None else 2], strict=True))
 
-    def report(
-        self, examples: Sequence[RetrievalExample], predictions: Sequence[Sequence[Vectors]]
-    ) -> dict[str, Any]:
+    def report(self, examples: Sequence[RetrievalExample], predictions: Sequence[Sequence[Vectors]]) -> dict[str, Any]:
         """Every distinct query among all distinct second texts of the split, those of rows with label 0 too."""
         search = _Search(examples, predictions)
         return {"rows": len(examples), **retrieval_report(*search.arguments())}
 
-    def mistakes(
-        self, examples: Sequence[RetrievalExample], predictions: Sequence[Sequence[Vectors]]
-    ) -> list[Mistake]:
+    def tallies(self, examples: Sequence[RetrievalExample], predictions: Sequence[Sequence[Vectors]]) -> Tallies:
+        """Rows are the distinct queries."""
+        search = _Search(examples, predictions)
+        scores = query_scores(*search.arguments())
+        columns = np.column_stack([scores, np.ones(len(scores))])
+        queries = tally("means", QUERY_SCORES, columns, scores[:, -1] == 1, list(search.queries))
+        return replace(queries, of=np.array(search.rows))
+
+    def mistakes(self, examples: Sequence[RetrievalExample], predictions: Sequence[Sequence[Vectors]]) -> list[Mistake]:
         """Queries that find another text first; the size is the rank of the best right one."""
         search = _Search(examples, predictions)
         texts = list(search.corpus)

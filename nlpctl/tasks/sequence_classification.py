@@ -18,6 +18,7 @@ from nlpctl.tasks.base import Task, Texts
 from nlpctl.tasks.losses import balanced_weights, class_losses, given_weights, require_two_labels
 from nlpctl.tasks.mistakes import Mistake
 from nlpctl.tasks.scores import classification_report
+from nlpctl.tasks.tallies import Tallies, class_columns, tally
 from nlpctl.tasks.thresholds import best_thresholds, chosen_labels
 
 if TYPE_CHECKING:
@@ -86,6 +87,11 @@ class SequenceClassification(Task):
         chosen = chosen_labels(_probabilities(predictions), self.thresholds)
         return classification_report(_gold(examples), chosen, self.labels.names)
 
+    def tallies(self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]) -> Tallies:
+        gold, chosen = _gold(examples), chosen_labels(_probabilities(predictions), self.thresholds)
+        columns = class_columns(gold, chosen, len(self.labels))
+        return tally("classes", self.labels.names, columns, gold == chosen, asked(examples))
+
     def mistakes(self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]) -> list[Mistake]:
         """The misclassified rows. The size of a mistake is 1 minus the probability of the true label."""
         probabilities = _probabilities(predictions)
@@ -129,6 +135,11 @@ class SequenceClassification(Task):
             {"label": names[best], "probabilities": shown}
             for best, shown in zip(chosen, rounded(names, probabilities), strict=True)
         ]
+
+
+def asked(examples: Sequence[TextExample]) -> list[str]:
+    """The text of each example, or both of its texts."""
+    return [one.text if one.text_pair is None else f"{one.text}\t{one.text_pair}" for one in examples]
 
 
 def _gold(examples: Sequence[TextExample]) -> np.ndarray:

@@ -8,7 +8,7 @@ import pytest
 
 from nlpctl.config.schema import DataSection
 from nlpctl.data import labels as labels_module
-from nlpctl.data.labels import LabelSet, label_name
+from nlpctl.data.labels import LabelSet, known_label, label_name
 from nlpctl.data.open_split import open_split
 from nlpctl.data.splits import resolve_labels
 from nlpctl.data.text_rows import TextRows
@@ -109,3 +109,10 @@ def test_resolve(tmp_path: Path):
     assert resolved() == ("neg", "pos")  # bad rows are passed over here
     assert resolved(labels=("pos", "neg")) == ("pos", "neg")
     assert resolved(labels=str(names)) == ("neutral", "pos", "neg")
+
+
+def test_a_message_says_how_many_labels_it_shows():
+    with pytest.raises(ValueError, match=r"known are a, b$"):
+        known_label("好", LabelSet("ab"))
+    with pytest.raises(ValueError, match=r"known are a, b, c, d, e, f, g, h, i, j, \.\.\. \(10 of 12 shown\)$"):
+        known_label("好", LabelSet("abcdefghijkl"))
