@@ -88,6 +88,7 @@ RANGES: Mapping[str, Range] = {
     "compression.batch_num_list": COUNT,
     "compression.batch_size_list": COUNT,
     "compression.max_drop": NOT_NEGATIVE,
+    "compression.sure": Range(0.5, 1),
     "compression.batch_sizes": COUNT,
     "distillation.num_hidden_layers": COUNT,
     "distillation.layers": NOT_NEGATIVE,  # each of them
