@@ -200,7 +200,7 @@ class Model:
 
         A text or a dict (a row with the columns of the task) gives an answer; a list of them gives a list; a pandas
         DataFrame or Series gives a DataFrame with the same index. An iterator gives an iterator in constant memory,
-        whose own thread reads some thousand rows ahead.
+        which reads some thousand rows ahead, in a thread of its own if `batch_size` is above 8.
 
         `keep`: the keys of a row that its answer repeats: "all", "none", or a list. By default all of a dict, as of a
         line of jsonl, and none of a DataFrame, whose index the answers have.
@@ -263,10 +263,12 @@ class Model:
         methods of int8. Raises UserError; RunFailed if a graph does not answer as the network does, and then nothing is
         written.
         """
+        from nlpctl.inference.speeds import LIMIT
         from nlpctl.runners.export import Wanted, export
 
         with located(self._recipe):
-            wanted, folder = Wanted(tuple(formats), tuple(precisions)), None if output is None else Path(output)
+            wanted = Wanted(tuple(formats), tuple(precisions), timing=LIMIT, scored=True)
+            folder = None if output is None else Path(output)
             made = export(self._recipe, str(self._path), wanted, output=folder, overwrite=overwrite)
         return Export(made.folder, json.loads((made.folder / EXPORT_REPORT).read_text(encoding="utf-8")))
 

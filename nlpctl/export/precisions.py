@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nlpctl.config.schema import Recipe
 from nlpctl.data.open_split import has_split
 from nlpctl.data.splits import read_labelled_split
 from nlpctl.data.task_rows import task_rows
@@ -22,7 +21,6 @@ BATCH = 32
 
 
 def dev_scores(
-    recipe: Recipe,
     folder: Path,
     manifest: ExportManifest,
     setup: ProcessSetup,
@@ -39,10 +37,10 @@ def dev_scores(
     ways = choices(manifest, setup)
     exact = next((choice for choice in ways if choice.precision == "fp32"), None)
     lower = [choice for choice in ways if choice.precision != "fp32"]
-    if exact is None or not lower or not task.graph_scores or not has_split(recipe.data, "dev"):
+    if exact is None or not lower or not task.graph_scores or not has_split(task.data, "dev"):
         return None
     try:
-        examples, _, _ = read_labelled_split(task_rows(recipe.task, recipe.data), "dev", task.labels)
+        examples, _, _ = read_labelled_split(task_rows(task.name, task.data), "dev", task.labels)
     except UserError:  # the files are gone, or of another task
         return None
     rows = [examples[row] for row in range(min(len(examples), MOST_ROWS))]

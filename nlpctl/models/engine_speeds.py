@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from nlpctl.names import counted
+
 
 @dataclass(frozen=True)
 class Conditions:
@@ -26,7 +28,7 @@ class Conditions:
     cores: int = field(default=0, compare=False)
 
     def __str__(self) -> str:
-        threads = f", {self.threads} threads" if self.device == "cpu" else ""
+        threads = f", {counted(self.threads, 'threads')}" if self.device == "cpu" else ""
         return f"{self.processor or 'unknown processor'}{threads}"
 
 

@@ -265,7 +265,7 @@ def write_export(
     if wanted.scored:
         metric = scores(recipe.task)[0]
         falling = metric in task_info(recipe.task).falling
-        scored = dev_scores(recipe, folder, manifest, setup, task, encoder, metric, falling)
+        scored = dev_scores(folder, manifest, setup, task, encoder, metric, falling)
         manifest = dataclasses.replace(manifest, dev=scored)
     if wanted.timing:
         batches = timing_batches(task, encoder, rows.examples, SIZES)
