@@ -12,12 +12,15 @@ Import nlpctl before Paddle. Nothing heavy is imported until `load` or `train` i
 import zlib  # noqa: F401
 from typing import TYPE_CHECKING, Any
 
+from nlpctl.paddle_version import keep_old_format
+
 if TYPE_CHECKING:
-    from nlpctl.api import Model, Run, load, train
+    from nlpctl.api import Export, Model, Run, load, train
     from nlpctl.errors import RunFailed, UserError
 
+keep_old_format()
 __version__ = "0.2.0"
-__all__ = ["Model", "Run", "RunFailed", "UserError", "__version__", "load", "train"]
+__all__ = ["Export", "Model", "Run", "RunFailed", "UserError", "__version__", "load", "train"]
 
 _HOMES = {"RunFailed": "nlpctl.errors", "UserError": "nlpctl.errors"}
 

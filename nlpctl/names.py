@@ -42,8 +42,20 @@ def listed(options: Iterable[str]) -> str:
 
 
 def counted(count: int, unit: str) -> str:
-    """A number and its unit, which is given in the plural: 1 row, 1,200 rows."""
-    return f"{count:,} {unit.removesuffix('s') if count == 1 else unit}"
+    """A number and its unit, which is given in the plural: 1 row, 1,200 rows, 1 process."""
+    return f"{count:,} {_singular(unit) if count == 1 else unit}"
+
+
+def subject(count: int, unit: str, one: str, many: str) -> str:
+    """`counted` with the verb that goes with it: 1 row is, 2 rows are."""
+    return f"{counted(count, unit)} {one if count == 1 else many}"
+
+
+def _singular(unit: str) -> str:
+    for plural, singular in (("ies", "y"), ("sses", "ss"), ("ches", "ch"), ("s", "")):
+        if unit.endswith(plural):
+            return unit.removesuffix(plural) + singular
+    return unit
 
 
 def and_more(names: Collection[str], most: int = 4) -> str:

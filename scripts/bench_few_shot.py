@@ -52,7 +52,7 @@ def main() -> None:
     parser.add_argument("--shots", type=int, nargs="+", default=[8, 16, 32], help="rows per label")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3, 4, 5])
     parser.add_argument("--rates", nargs="+", default=["5e-5", "2e-4"], help="learning rates of plain fine-tuning")
-    parser.add_argument("--layers", type=int, default=1, help="few_shot.layers; each value needs its own --folder")
+    parser.add_argument("--layers", type=int, help="few_shot.layers, if not the recipe's; each needs its own --folder")
     parser.add_argument("--threads", type=int)
     options = parser.parse_args()
     folder = options.folder.resolve()
@@ -81,7 +81,7 @@ def draw(source: Path, target: Path, shots: int, seed: int) -> Path:
 
 
 def figure(
-    folder: Path, rows: Path, method: str, shots: int, seed: int, threads: int | None, layers: int = 1
+    folder: Path, rows: Path, method: str, shots: int, seed: int, threads: int | None, layers: int | None
 ) -> dict[str, Any]:
     """The accuracy on test of one run, which is trained if it is not there yet."""
     run = folder / f"{method}-{shots}-{seed}"
@@ -95,7 +95,7 @@ def figure(
     return {"method": method, "shots": shots, "seed": seed, "accuracy": accuracy, "seconds": seconds}
 
 
-def train(run: Path, rows: Path, method: str, seed: int, threads: int | None, layers: int) -> None:
+def train(run: Path, rows: Path, method: str, seed: int, threads: int | None, layers: int | None) -> None:
     """By the recipe, or by plain fine-tuning at the rate `method`."""
     changes: dict[str, Any] = {
         "data.train": str(rows), "training.output_dir": str(run), "training.seed": seed, "training.report_to": "none",
@@ -104,7 +104,9 @@ def train(run: Path, rows: Path, method: str, seed: int, threads: int | None, la
     if threads is not None:
         changes["runtime.threads"] = threads
     if method == CONTRASTIVE:
-        nlpctl.train(RECIPE, overwrite=True, set={**changes, "few_shot.layers": layers})
+        if layers is not None:
+            changes["few_shot.layers"] = layers
+        nlpctl.train(RECIPE, overwrite=True, set=changes)
     else:
         nlpctl.train(PLAIN, overwrite=True, set={**changes, "training.learning_rate": method})
 

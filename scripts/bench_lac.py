@@ -25,8 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from bench_common import DATA, NLPCTL, conditions, conditions_line, environment, middle_and_range
-from check_lac import SOURCE
-from retag_lexical import read_sentences
+from check_lac import SOURCE, read_sentences
 
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.data.task_rows import task_rows

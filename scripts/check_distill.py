@@ -116,7 +116,7 @@ def evaluated(run: Path, files: dict[str, str]) -> dict[str, float]:
     command += ["--set", f"data.test={files['test']}"]
     told = subprocess.run(command, env=environment(), check=True, capture_output=True, text=True).stdout
     metrics = json.loads(told)
-    return {split: 100 * metrics["metrics"][split]["accuracy"] for split in ("dev", "test")}
+    return {split: 100 * metrics["result"]["metrics"][split]["accuracy"] for split in ("dev", "test")}
 
 
 def exported(run: Path, work: Path) -> Path:
@@ -134,7 +134,7 @@ def timed(runs: dict[str, Path], rows: str) -> dict[str, dict[str, float]]:
     told = subprocess.run(command, env=environment(), check=True, capture_output=True, text=True).stdout
     return {
         name: {str(speed["batch_size"]): speed["engine"]["samples_per_second"] for speed in entry["speeds"]}
-        for name, entry in zip(runs, json.loads(told)["timed"], strict=True)
+        for name, entry in zip(runs, json.loads(told)["result"]["timed"], strict=True)
     }
 
 

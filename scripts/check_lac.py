@@ -6,8 +6,8 @@ convert: converts python:jieba/lac_small/model_baseline to FOLDER/lac and verifi
     prints the sentences of tests/end_to_end/lac_sentences.txt with its words and tags, for reading.
 score: precision, recall and F1 of its PER, LOC and ORG on DATA's test sentences: with the full-width characters as
     jieba feeds them, and as nlpctl reads them.
-train: trains it with recipes/lexical/lac_msra.yaml on its own words with DATA's entities inserted
-    (scripts/retag_lexical.py), then prints the same scores. About 20 minutes of CPU time.
+train: trains it with recipes/lexical/lac_msra.yaml on its own words with DATA's entities inserted (`nlpctl data
+    retag`), then prints the same scores. About 20 minutes of CPU time.
 
 Existing results in FOLDER are reused. Other arguments, such as --threads 1, are passed to nlpctl train.
 """
@@ -17,15 +17,16 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import shutil
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bench_common import DATA, NLPCTL, ROOT, conditions, conditions_line, environment
-from retag_lexical import analysed, entities, read_sentences, retag
+
+from nlpctl.data.tag_scheme import Span, detect_scheme
 
 SOURCE = "python:jieba/lac_small/model_baseline"
 SENTENCES = ROOT / "tests" / "end_to_end" / "lac_sentences.txt"
@@ -33,6 +34,8 @@ RECIPE = ROOT / "recipes" / "lexical" / "lac_msra.yaml"
 FIRST = 400  # sentences that are also scored separately
 NAMED = ("PER", "LOC", "ORG")
 STEPS = ("convert", "score", "train")
+AS_JIEBA = ("--set", "decode.replacements=false")  # every character as it stands
+Sentence = tuple[list[str], list[str]]  # characters and tags
 
 
 def main() -> None:
@@ -48,7 +51,7 @@ def main() -> None:
     if "convert" in options.only or not lac.is_dir():
         convert(lac)
     if "score" in options.only:
-        show_scores("as jieba feeds it", without_replacements(lac, folder / "lac_as_jieba"), options.data)
+        show_scores("as jieba feeds it", lac, options.data, *AS_JIEBA)
         show_scores("as converted", lac, options.data)
     if "train" in options.only:
         show_scores("trained on", train(lac, options.data, folder, words), options.data)
@@ -66,21 +69,12 @@ def convert(lac: Path) -> None:
         print(" ".join(f"{word['text']}/{word['tag']}" for word in json.loads(line)["words"]))
 
 
-def without_replacements(lac: Path, copy: Path) -> Path:
-    """A copy that reads every character as it is written."""
-    shutil.copytree(lac, copy, dirs_exist_ok=True)
-    file = copy / "tokenizer_config.json"
-    settings = json.loads(file.read_text(encoding="utf-8"))
-    file.write_text(json.dumps({**settings, "replacements": {}, "lowercase": False}, ensure_ascii=False))
-    return copy
-
-
-def show_scores(name: str, model: Path, data: Path) -> None:
-    """Print the scores of the entities in the first sentences of test, and in all."""
+def show_scores(name: str, model: Path, data: Path, *more: str) -> None:
+    """Print the scores of the entities in the first sentences of test, and in all; `more`: flags of predict."""
     sentences = read_sentences(data / "test.txt")
     started = time.monotonic()
     gold = [set(entities(tags)) for _, tags in sentences]
-    found = [{word for word in words if word.type in NAMED} for words in analysed(model, sentences)]
+    found = [{word for word in words if word.type in NAMED} for words in analysed(model, sentences, *more)]
     for count in (FIRST, len(sentences)):
         right = sum(len(a & b) for a, b in zip(gold[:count], found[:count], strict=True))
         precision = right / max(sum(map(len, found[:count])), 1)
@@ -90,13 +84,36 @@ def show_scores(name: str, model: Path, data: Path) -> None:
     print(f"{name:<18} {time.monotonic() - started:.0f} s with loading")
 
 
+def read_sentences(file: Path) -> list[Sentence]:
+    """The sentences of a file with a character and its tag per line."""
+    blocks = file.read_text(encoding="utf-8").split("\n\n")
+    rows = [[line.split("\t") for line in block.split("\n") if line] for block in blocks]
+    return [([row[0] for row in block], [row[1] for row in block]) for block in rows if block]
+
+
+def entities(tags: list[str]) -> list[Span]:
+    """The entities in tags of any scheme."""
+    return [] if set(tags) <= {"O"} else detect_scheme(tags, "the tags").entities(tags)
+
+
+def analysed(model: Path, sentences: list[Sentence], *more: str) -> Iterator[list[Span]]:
+    """The words that `model` finds in each sentence, in characters; `more`: flags of predict."""
+    rows = "".join(json.dumps({"tokens": characters}, ensure_ascii=False) + "\n" for characters, _ in sentences)
+    with tempfile.TemporaryDirectory() as folder:
+        file, answers = Path(folder) / "rows.jsonl", Path(folder) / "answers.jsonl"
+        file.write_text(rows, encoding="utf-8")
+        nlpctl("predict", model, file, "-o", answers, "--threads", "1", *more)
+        for line in answers.read_text(encoding="utf-8").split("\n")[:-1]:
+            yield [Span(word["tag"], word["start"], word["end"]) for word in json.loads(line)["words"]]
+
+
 def train(lac: Path, data: Path, folder: Path, words: Sequence[str]) -> Path:
     """Train the model on its own words with the entities of `data`; returns the run."""
     retagged = folder / "retagged"
     retagged.mkdir(exist_ok=True)
     for split in ("train", "dev", "test"):
         if not (retagged / f"{split}.txt").is_file():
-            retag(lac, data / f"{split}.txt", retagged / f"{split}.txt")
+            nlpctl("data", "retag", lac, data / f"{split}.txt", "-o", retagged / f"{split}.txt")
     run = folder / "lac_msra"
     if not (run / "metrics.json").is_file():
         resume = ("--resume",) if run.is_dir() else ()

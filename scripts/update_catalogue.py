@@ -145,6 +145,9 @@ def build() -> dict[str, str]:
     import paddlenlp
     from paddlenlp.trainer import CompressionArguments, TrainingArguments
 
+    from nlpctl.config.hub_names import FILE
+    from nlpctl.models.families import known_hub_names
+
     training = list(dataclasses.fields(TrainingArguments))
     by_name = {field.name: field for field in training}
     compression = list(dataclasses.fields(CompressionArguments))
@@ -159,6 +162,7 @@ def build() -> dict[str, str]:
                 if field.name in by_name and field.default != by_name[field.name].default
             },
         },
+        FILE: {"names": known_hub_names()},
     }
     return {
         name: json.dumps({"paddlenlp": paddlenlp.__version__} | content, indent=1, ensure_ascii=False) + "\n"

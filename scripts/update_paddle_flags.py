@@ -1,9 +1,10 @@
-"""Write nlpctl/config/data/paddle_flags.json: the FLAGS_* that the installed Paddle knows, with their types.
+"""Write nlpctl/config/data/paddle_flags-RELEASE.json: the FLAGS_* that the installed Paddle knows, with their types.
 
     python scripts/update_paddle_flags.py
 
 Run it once with paddlepaddle installed (rewrites `flags` and `python_flags`), then once with
-paddlepaddle-gpu (rewrites `gpu_flags`; its wheel imports on a machine without a card).
+paddlepaddle-gpu (rewrites `gpu_flags`; its wheel imports on a machine without a card). Where there is no GPU build of a
+release to install, `gpu_flags` are those of the release before.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ import re
 from pathlib import Path
 
 import nlpctl  # noqa: F401  (zlib before paddle)
+from nlpctl.paddle_version import release
 
-FLAGS_FILE = Path(__file__).resolve().parent.parent / "nlpctl/config/data/paddle_flags.json"
+DATA = Path(__file__).resolve().parent.parent / "nlpctl/config/data"
 READ_FROM_ENVIRONMENT = re.compile(r"""(?:getenv\(|environ\.get\(|environ\[)\s*['"](FLAGS_\w*[a-zA-Z])['"]""")
 
 
@@ -37,14 +39,17 @@ def python_flags() -> list[str]:
 def main() -> None:
     import paddle
 
-    known = json.loads(FLAGS_FILE.read_text(encoding="utf-8"))
+    file = DATA / f"paddle_flags-{release()[0]}.{release()[1]}.json"
+    before = file if file.is_file() else max(DATA.glob("paddle_flags-*.json"))
+    known = json.loads(before.read_text(encoding="utf-8"))
     known["paddle"] = paddle.__version__
     if paddle.is_compiled_with_cuda():
         known["gpu_flags"] = {name: kind for name, kind in exported_flags().items() if name not in known["flags"]}
     else:
         known["flags"] = exported_flags()
+        known["gpu_flags"] = {name: kind for name, kind in known["gpu_flags"].items() if name not in known["flags"]}
         known["python_flags"] = python_flags()
-    FLAGS_FILE.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
+    file.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 # Sourced by demo.sh and test.sh: finds a Python, makes a virtual environment, installs nlpctl into it.
-# Needs Python 3.11 (3.10 and 3.12 are accepted) and a network or a package mirror that pip knows.
+# Needs Python 3.11 (3.10 and 3.12 are accepted; NLPCTL_PYTHON_VERSION=3.12 asks for one) and a network or a package
+# mirror that pip knows.
 
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
@@ -9,14 +10,25 @@ fail() { # MESSAGE HINT
 }
 
 find_python() {
-    local name
-    for name in python3.11 python3.12 python3.10 python3 python; do
+    local name names="python3.11 python3.12 python3.10 python3 python"
+    for name in ${NLPCTL_PYTHON_VERSION:+python}${NLPCTL_PYTHON_VERSION:-$names}; do
         if "$name" -c 'import sys; sys.exit(not (3, 10) <= sys.version_info[:2] <= (3, 12))' 2>/dev/null; then
             command -v "$name"
             return
         fi
     done
     return 1
+}
+
+# venv_of EXTRA: the folder of its environment; Paddle's packages cannot share one, nor can versions of Python.
+venv_of() {
+    local folder=$ROOT/.venv
+    case $1 in
+        cpu) ;;
+        gpu | paddle3) folder=$folder-$1 ;;
+        *) fail "NLPCTL_EXTRA is '$1'" "cpu, gpu or paddle3" ;;
+    esac
+    echo "$folder${NLPCTL_PYTHON_VERSION:+-$NLPCTL_PYTHON_VERSION}"
 }
 
 check_library() { # FILE PACKAGE
@@ -38,7 +50,8 @@ run_logged() { # WHAT COMMAND...: quiet, unless it fails
 prepare() {
     VENV=$1
     local extras=$2 package=${3:-} stamp wanted
-    PYTHON=$(find_python) || fail "no Python 3.10, 3.11 or 3.12 found" "apt-get install python3.11 python3.11-venv"
+    PYTHON=$(find_python) ||
+        fail "no Python ${NLPCTL_PYTHON_VERSION:-3.10, 3.11 or 3.12} found" "apt-get install python3.11 python3.11-venv"
     check_library libgomp.so.1 libgomp1
     check_library libstdc++.so.6 libstdc++6
     stamp=$VENV/.installed-${extras//,/-}

@@ -287,6 +287,13 @@ def test_every_workaround_is_documented() -> None:
     assert not missing, f"not in docs/upstream.md: {missing}"
 
 
+def test_every_row_says_on_which_paddle_it_holds() -> None:
+    text = (ROOT / "docs" / "upstream.md").read_text(encoding="utf-8")
+    rows = [line for line in text.splitlines() if re.match(r"\| .*`test_\w+\.py`", line)]
+    assert len(rows) > 30
+    assert not [row for row in rows if not re.search(r"\| (2\.6|3\.1|2\.6, 3\.1) \|$", row)]
+
+
 def test_no_workaround_elsewhere() -> None:
     """Assigning to an attribute of a Paddle module or class is a workaround, and belongs in nlpctl/upstream."""
     patches = [

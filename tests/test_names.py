@@ -16,6 +16,9 @@ def test_a_long_list_is_cut(count, shown):
 
 def test_one_has_no_plural():
     assert [counted(number, "rows") for number in (0, 1, 1200)] == ["0 rows", "1 row", "1,200 rows"]
+    assert [counted(1, unit) for unit in ("processes", "batches", "queries", "examples", "bad rows")] == [
+        "1 process", "1 batch", "1 query", "1 example", "1 bad row"
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

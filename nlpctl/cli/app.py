@@ -20,6 +20,7 @@ from typer.core import TyperCommand, TyperGroup
 import nlpctl
 from nlpctl import console
 from nlpctl.cli import ASKED
+from nlpctl.cli.envelope import FLAG, kept
 from nlpctl.cli.numbers import bound_numbers
 from nlpctl.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, NlpctlError, Problem, UserError, remedy
 from nlpctl.names import nearest
@@ -36,6 +37,7 @@ class Command:
 
 
 COMMANDS = (
+    Command("new", "nlpctl.cli.new:new", "Write a recipe for data files of your own."),
     Command("train", "nlpctl.cli.train:train", "Train a model, keep the best, score it on dev and test.", True),
     Command("eval", "nlpctl.cli.evaluate:evaluate", "Score a trained model on labelled data.", True),
     Command("predict", "nlpctl.cli.predict:predict", "Label a file or stdin with a trained model.", True),
@@ -102,31 +104,41 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         return answer(_root())
     try:
-        code = _root().main(words, prog_name="nlpctl", standalone_mode=False)
-        sys.stdout.flush()
-        return _ended(code if isinstance(code, int) else EXIT_OK)
+        if not _asks_for_json(words):
+            return _outcome(words, debug)[0]
+        with kept(_name(words)) as envelope:
+            code, failure = _outcome(words, debug)
+        console.result(envelope.text(code, failure))
+        return code
     except (BrokenPipeError, _ReaderLeft):  # `nlpctl ... | head`: the reader closed the pipe, which is no error
         with contextlib.suppress(OSError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return EXIT_OK
+
+
+def _outcome(words: list[str], debug: bool) -> tuple[int, NlpctlError | Problem | None]:
+    """Run one command line; its exit code, and why it could not do its work, which is shown."""
+    try:
+        _check_progress()
+        code = _root().main(words, prog_name="nlpctl", standalone_mode=False)
+        sys.stdout.flush()
+        return _interrupted() if code == EXIT_INTERRUPTED else (code if isinstance(code, int) else EXIT_OK, None)
+    except (BrokenPipeError, _ReaderLeft):
+        raise
     except NlpctlError as error:
-        _show(error, debug)
-        return error.exit_code
+        return error.exit_code, _show(error, debug)
     except typer.TyperException as error:  # a usage error
-        _show(_usage_problem(error), debug)
-        return EXIT_USER
+        return EXIT_USER, _show(_usage_problem(error), debug)
     except KeyboardInterrupt:
-        return _ended(EXIT_INTERRUPTED)
+        return _interrupted()
     except OSError as error:  # where nobody expected one: a name too long, a folder without rights, a full disk
-        _show(_system_problem(error), debug)
-        return EXIT_USER
+        return EXIT_USER, _show(_system_problem(error), debug)
     except MemoryError:
-        _show(Problem("there is not enough memory for this", hint="give smaller inputs, or free memory"), debug)
-        return EXIT_FAILED
+        hint = "give smaller inputs, or free memory"
+        return EXIT_FAILED, _show(Problem("there is not enough memory for this", hint=hint), debug)
     except Exception as error:
         hint = "this is a bug in nlpctl" if debug else "this is a bug in nlpctl: `--debug` shows where it happened"
-        _show(Problem(f"internal error {type(error).__name__}: {error}", hint=hint), debug)
-        return EXIT_FAILED
+        return EXIT_FAILED, _show(Problem(f"internal error {type(error).__name__}: {error}", hint=hint), debug)
 
 
 def _root() -> Any:
@@ -182,14 +194,42 @@ def _load(command: Command) -> Any:
 
 def _take_debug(words: list[str]) -> bool:
     """Remove `--debug` from `words`, at any position before `--`."""
-    end = words.index("--") if "--" in words else len(words)
-    kept = [word for word in words[:end] if word != "--debug"]
-    found = len(kept) < end
-    words[:end] = kept
+    end = _end_of_flags(words)
+    others = [word for word in words[:end] if word != "--debug"]
+    found = len(others) < end
+    words[:end] = others
     return found
 
 
+def _asks_for_json(words: list[str]) -> bool:
+    """Whether the command is to print JSON, and not its help."""
+    flags = words[: _end_of_flags(words)]
+    return FLAG in flags and not {"--help", "-h", "--version"} & set(flags)
+
+
+def _end_of_flags(words: list[str]) -> int:
+    return words.index("--") if "--" in words else len(words)
+
+
+def _name(words: list[str]) -> str:
+    """The command in `words`, such as "runs ls"; "" if there is none."""
+    named = [word for word in words if not word.startswith("-")]
+    found = _find(named[0]) if named else None
+    if found is None:
+        return ""
+    inner = named[1:2] if found.target.endswith(":app") else []  # a group of commands
+    return " ".join([found.name, *inner])
+
+
+def _check_progress() -> None:
+    """UserError for an unknown value of NLPCTL_PROGRESS."""
+    value = os.environ.get(console.PROGRESS, "")
+    if value not in ("", "json"):
+        raise UserError(f"there is no progress format {value!r}", console.PROGRESS, "set it to json, or unset it")
+
+
 def _usage_problem(error: typer.TyperException) -> Problem | str:
+    """The problem; where nothing was asked for, the help."""
     text = error.format_message()
     if type(error).__name__ == "NoArgsIsHelpError":
         return text
@@ -206,16 +246,17 @@ def _command_path(error: Any) -> str:
     return "nlpctl" if ctx is None else ctx.command_path
 
 
-def _show(problem: NlpctlError | Problem | str, debug: bool) -> None:
+def _show(problem: NlpctlError | Problem | str, debug: bool) -> NlpctlError | Problem:
+    """Show `problem`, and give it. A text is the help of a command that was called with nothing."""
     if debug:
         traceback.print_exc()
     if isinstance(problem, str):
         console.note(problem)
-    else:
-        console.error(problem)
+        return Problem(problem)
+    console.error(problem)
+    return problem
 
 
-def _ended(code: int) -> int:
-    if code == EXIT_INTERRUPTED:
-        console.note("interrupted")
-    return code
+def _interrupted() -> tuple[int, Problem]:
+    console.note("interrupted")
+    return EXIT_INTERRUPTED, Problem("interrupted")

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nlpctl import console
-from nlpctl.cli.options import EngineOption, PrecisionOption, engine_overrides, load_command_recipe
+from nlpctl.cli.envelope import Json, give
+from nlpctl.cli.options import MODEL_HELP, EngineOption, PrecisionOption, engine_overrides, load_command_recipe
 from nlpctl.config.located import located
 from nlpctl.errors import UserError
 from nlpctl.outputs import refuse_output
@@ -23,9 +24,7 @@ COLUMNS_MORE = ("load s", "peak MB", "disk MB")
 
 def bench(
     ctx: typer.Context,
-    models: Annotated[
-        list[str], typer.Argument(metavar="MODEL...", help="Exports, run directories or model folders, side by side.")
-    ],
+    models: Annotated[list[str], typer.Argument(metavar="MODEL...", help=f"{MODEL_HELP} Several: side by side.")],
     batch_size: Annotated[str, typer.Option("--batch-size", metavar="N,N", help="Rows per batch.")] = "1,32",
     threads: Annotated[
         str | None, typer.Option("--threads", metavar="N,N", help="Threads; default: all physical cores.")
@@ -44,7 +43,7 @@ def bench(
         Path | None, typer.Option("--html", metavar="FILE", help="Also write a page with plots.")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the page.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    json: Json = False,
 ) -> None:
     """Time models and exports on this machine, in every engine and precision that it can run.
 
@@ -74,7 +73,7 @@ def bench(
     with located(recipes[0]):
         result = run_benchmark(recipes, Plan(Texts(data, rows, length), sizes, threads_tried, rounds))
     if json:
-        console.print_json(dataclasses.asdict(result))
+        give(dataclasses.asdict(result))
     else:
         _show(result)
     if html is not None:  # last: the figures took minutes and are printed even if the page cannot be written

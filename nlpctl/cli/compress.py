@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nlpctl import console
-from nlpctl.cli.options import load_command_recipe
+from nlpctl.cli.envelope import Json, give
+from nlpctl.cli.options import ModelArgument, load_command_recipe
 from nlpctl.compression.strategies.registry import strategies
 from nlpctl.config.load import Override
 from nlpctl.config.located import located
 from nlpctl.config.schema import CompressionSection
+from nlpctl.files import read_json
 
 if TYPE_CHECKING:
     from nlpctl.runners.compress.result import CompressResult
@@ -26,9 +28,7 @@ def _known() -> str:
 
 def compress(
     ctx: typer.Context,
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="Run directory, recipe of a run, model folder, or export.")
-    ],
+    model: ModelArgument,
     strategy: Annotated[
         str | None,
         typer.Option(
@@ -51,7 +51,7 @@ def compress(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FOLDER", help="Where to write; default: RUN/compress.")
     ] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print the table as JSON.")] = False,
+    json: Json = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Discard existing results.")] = False,
 ) -> None:
     """Compress a trained model in several ways, score every candidate in its engine, and pick the best.
@@ -85,16 +85,18 @@ def compress(
 
 
 def _show(result: CompressResult, json: bool) -> None:
-    from nlpctl.compression.plan.selection import ordered
-    from nlpctl.runners.compress.columns import cells, columns
-    from nlpctl.runners.compress.report import JSON, summary
+    from nlpctl.runners.compress.columns import tables
+    from nlpctl.runners.compress.report import JSON, summary, tied
 
     if json:
-        console.result((result.folder / JSON).read_text(encoding="utf-8").rstrip("\n"))
+        give({"folder": result.folder, **read_json(result.folder / JSON)})
         return
-    lines = [cells(row, result) for row in ordered(result.rows, result.aim)]
-    console.table("", columns(result.metric.name, result.aim), lines)
+    for table in tables(result):
+        console.table(f"{table.title}:", table.heads, table.lines)
+        console.note(f"{table.meaning}\n")
     console.note(f"{result.folder / 'best'}: {summary(result)}")
+    if tied(result):
+        console.note(tied(result))
     if result.test is not None:
         test = result.test
         console.note(f"on test: {test.chosen:.4f}, the uncompressed model {test.reference:.4f}")

@@ -9,6 +9,7 @@ import typer
 import yaml
 
 from nlpctl import console
+from nlpctl.cli.envelope import Json, give
 from nlpctl.errors import NlpctlError, UserError
 
 if TYPE_CHECKING:
@@ -30,8 +31,8 @@ def convert_static(
         typer.Option(
             "--to",
             metavar="MODEL",
-            help="What it becomes: a model folder or run, a config.json, a built-in model of PaddleNLP (ernie-1.0), a "
-            "class (BertForMaskedLM), or lac.",
+            help="What it becomes: a model folder, run, task:NAME or python:PACKAGE/PATH, a config.json, a built-in "
+            "model of PaddleNLP (ernie-1.0), a class (BertForMaskedLM), or lac.",
         ),
     ],
     output: Annotated[
@@ -62,7 +63,7 @@ def convert_static(
         typer.Option("--allow-missing", metavar="PATTERN", help="Parameters that may stay new; repeatable."),
     ] = None,
     plan: Annotated[bool, typer.Option("--plan", help="Dry run: show the matches and write them as a map.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print the report as one JSON object.")] = False,
+    json: Json = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing output.")] = False,
 ) -> None:
     """Turn the parameters of a static graph into a model folder that can be trained further.
@@ -81,15 +82,16 @@ def convert_static(
     """
     from nlpctl.runners.convert_static import ConversionRequest, plan_static
     from nlpctl.runners.convert_static import convert_static as convert
+    from nlpctl.runners.named_model import named_model
 
     values = dict(_assignment(text) for text in config or ())
     request = ConversionRequest(
-        source, to, class_name, values, map_name, labels, vocabulary, tuple(allow_missing or ())
+        source, named_model(to), class_name, values, map_name, labels, vocabulary, tuple(allow_missing or ())
     )
     if plan:
         file = _map_file(output, source)
         report = plan_static(request, file, overwrite=overwrite)
-        _show(report, json, every_parameter=True)
+        _show(report, json, every_parameter=True, map=file)
         console.note(f"map: {file}")
         return
     if output is None:
@@ -100,14 +102,14 @@ def convert_static(
         if "report" in vars(error):
             _show(vars(error)["report"], json)
         raise
-    _show(done.report, json)
+    _show(done.report, json, model=output)
     console.note(f"model: {output}")
     console.note(_next_step(output, done.task, done.usable))
 
 
-def _show(report: ConversionReport, json: bool, *, every_parameter: bool = False) -> None:
+def _show(report: ConversionReport, json: bool, *, every_parameter: bool = False, **written: Path) -> None:
     if json:
-        console.print_json(report.to_json())
+        give({**report.to_json(), **written})
         return
     if every_parameter and report.matched:
         console.table(*report.matched_table)

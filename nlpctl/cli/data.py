@@ -1,4 +1,4 @@
-"""`nlpctl data`: inspect, show, split and augment data."""
+"""`nlpctl data`: inspect, show, split, augment and retag data."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from nlpctl import console
+from nlpctl.cli.envelope import Json, give
 from nlpctl.cli.options import RecipeCommand, load_command_recipe
 from nlpctl.config.load import Override
 from nlpctl.config.located import located
@@ -31,7 +32,7 @@ FileArgument = Annotated[
 
 app = typer.Typer(
     name="data",
-    help="Inspect data, show its tokens, split it into train, dev and test, augment it.",
+    help="Inspect data, show its tokens, split it into train, dev and test, augment it, retag it.",
     no_args_is_help=True,
     rich_markup_mode=None,
     add_completion=False,
@@ -54,7 +55,7 @@ def inspect(
     recipe: RecipeArgument,
     file: FileArgument = None,
     html: Annotated[Path | None, typer.Option("--html", metavar="FILE", help="Write one HTML page with plots.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    json: Json = False,
     rows: Annotated[
         int | None, typer.Option("--rows", min=1, metavar="N", help="Look at the first N rows of each split only.")
     ] = None,
@@ -87,7 +88,7 @@ def inspect(
         write_page(found, file or recipe, html)
         console.note(f"page: {html}")
     if json:
-        console.print_json(found.to_json())
+        give(found.to_json())
         return
     tables, advice = told(found, min(shown, ROWS_PER_TABLE), TEXT_WIDTH)
     for table in tables:
@@ -104,7 +105,7 @@ def show(
     file: FileArgument = None,
     rows: Annotated[int, typer.Option("-n", "--rows", min=1, metavar="N", help="Show the first N rows.")] = 5,
     split: Annotated[str | None, typer.Option("--split", help="train, dev or test.")] = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    json: Json = False,
 ) -> None:
     """Show what the tokenizer makes of the first rows.
 
@@ -128,7 +129,7 @@ def show(
     if found["bad_rows"]:
         console.warn(f"{counted(found['bad_rows'], 'bad rows')} left out; `nlpctl data inspect` lists them")
     if json:
-        console.print_json(found)
+        give(found)
         return
     for line in told_rows(found, shutil.get_terminal_size((100, 24)).columns):
         console.result(line)
@@ -153,7 +154,7 @@ def split(
     near: Annotated[bool, typer.Option("--near", help="Near-duplicate texts stay together.")] = False,
     write: Annotated[bool, typer.Option("--write", help="Name the new files in the recipe. Comments stay.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    json: Json = False,
 ) -> None:
     """Split the training data into train, dev and test.
 
@@ -182,8 +183,7 @@ def split(
         if write:
             write_files(resolved, made.files)
     if json:
-        files = {part: str(path) for part, path in made.files.items()}
-        console.print_json({"files": files, "rows": made.rows, "labels": made.labels})
+        give({"files": made.files, "rows": made.rows, "labels": made.labels})
         return
     names = list(dict.fromkeys(name for counts in made.labels.values() for name in counts))
     rows = [["(rows)", *made.rows.values()]]
@@ -210,6 +210,7 @@ def augment(
         typer.Option("--synonyms", metavar="FILE", help='{"word": ["other"]} in JSON; default: downloaded.'),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
+    json: Json = False,
 ) -> None:
     """Augment training rows: replace, insert, swap or delete words of Chinese text.
 
@@ -230,5 +231,69 @@ def augment(
         made = augment_data(
             resolved, output, method, copies=copies, share=share, synonyms=synonyms, overwrite=overwrite
         )
+    give({"output": output, "rows": made.rows, "new": made.new})
     console.note(f"{counted(made.rows, 'rows')} read, {made.new:,} new ones -> {output}")
     console.note(f"in the recipe, under data: train: [the old file, {output}]")
+
+
+@app.command("retag", cls=RecipeCommand, context_settings=SETTINGS)
+def retag(
+    ctx: typer.Context,
+    model: Annotated[
+        str, typer.Argument(metavar="MODEL", help="A lexical analyser: run directory or model folder, such as a LAC.")
+    ],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Sentences with tagged entities, as for training.")],
+    output: Annotated[
+        Path, typer.Option("-o", "--output", metavar="FILE", help="File to write; JSON lines if it ends in .jsonl.")
+    ],
+    renamed: Annotated[
+        list[str] | None,
+        typer.Option("--map", metavar="TYPE=TYPE", help="Write a type of FILE as another: PERSON=PER; repeatable."),
+    ] = None,
+    plain: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--plain",
+            metavar="TYPE=TYPE",
+            help="What a name of the model becomes where FILE has none; default: PER=nr, LOC=ns, ORG=nt; repeatable.",
+        ),
+    ] = None,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
+    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Put the entities of a file among the words of a lexical analyser.
+
+    A file that tags entities alone would teach an analyser that all else is nothing. The new file has the words and
+    parts of speech that MODEL finds in the same sentences, and the entities of FILE in place of its own: training MODEL
+    on it teaches the entities and keeps the rest. Persons, places and organisations that FILE does not have become
+    plain names, if FILE tags such entities at all.
+
+    Examples:
+
+      nlpctl data retag outputs/lac train.txt -o lac/train.txt
+
+      nlpctl data retag outputs/lac train.txt -o lac/train.txt --map PERSON=PER --plain TIME=t
+    """
+    pairs = {"--map": _pairs(renamed, "--map"), "--plain": _pairs(plain, "--plain")}
+    resolved = load_command_recipe(model, ctx, purpose="apply")
+    from nlpctl.runners.retag import retag as retag_file
+
+    with located(resolved):
+        done = retag_file(
+            resolved, file, output, renamed=pairs["--map"], plain=pairs["--plain"], overwrite=overwrite
+        )
+    if json:
+        console.print_json(done.to_json())
+        return
+    for line in done.told():
+        console.note(line)
+    console.note(f"tagged sentences: {output}")
+
+
+def _pairs(words: list[str] | None, flag: str) -> dict[str, str]:
+    """The names on both sides of each TYPE=TYPE."""
+    pairs = [tuple(word.split("=", 1)) for word in words or ()]
+    wrong = [word for word, pair in zip(words or (), pairs, strict=True) if len(pair) < 2 or not all(pair)]
+    if wrong:
+        raise UserError(f"{wrong[0]!r} is not of the form TYPE=TYPE", flag, f"{flag} PERSON=PER")
+    return dict(pairs)

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Annotated
-
-import typer
 
 from nlpctl import console
+from nlpctl.cli.envelope import Json, give
 from nlpctl.errors import EXIT_FAILED, EXIT_OK
+from nlpctl.names import counted
 from nlpctl.runtime.doctor import run_checks
 
 
-def doctor(json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False) -> int:
+def doctor(json: Json = False) -> int:
     """Check this machine: versions, device, threads, disk. Each line is ok, warning or failure, with the remedy.
 
     Exit code 1 when anything fails.
@@ -32,7 +31,8 @@ def doctor(json: Annotated[bool, typer.Option("--json", help="Print one JSON obj
                 console.result(f"         -> {check.remedy}")
     counts = {status: sum(check.status == status for check in checks) for status in ("ok", "warning", "failure")}
     if json:
-        console.print_json({"counts": counts, "checks": [dataclasses.asdict(check) for check in checks]})
+        give({"counts": counts, "checks": [dataclasses.asdict(check) for check in checks]})
     else:
-        console.note(f"{counts['ok']} ok, {counts['warning']} warnings, {counts['failure']} failures")
+        bad = f"{counted(counts['warning'], 'warnings')}, {counted(counts['failure'], 'failures')}"
+        console.note(f"{counts['ok']} ok, {bad}")
     return EXIT_FAILED if counts["failure"] else EXIT_OK

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import asdict
+from typing import Annotated, Any
 
 import typer
 
 from nlpctl import console
-from nlpctl.cli.options import EngineOption, PrecisionOption, engine_overrides, load_command_recipe
-from nlpctl.cli.tables import score_tables
+from nlpctl.cli.envelope import Json, give
+from nlpctl.cli.options import EngineOption, ModelArgument, PrecisionOption, engine_overrides, load_command_recipe
+from nlpctl.cli.tables import comparison_table, score_tables, slice_table
 from nlpctl.config.load import Override
 from nlpctl.config.located import located
+from nlpctl.config.positions import display
 from nlpctl.errors import UserError
 
 
 def evaluate(
     ctx: typer.Context,
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="Run directory, model folder, export, or the recipe of a run.")
-    ],
+    model: ModelArgument,
     data: Annotated[
         str | None, typer.Argument(metavar="[FILE]", help="Labelled file to score; default: the data of the run.")
     ] = None,
@@ -27,15 +28,28 @@ def evaluate(
     ] = None,
     engine: EngineOption = None,
     precision: PrecisionOption = None,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    against: Annotated[
+        str | None, typer.Option("--against", metavar="MODEL", help="Another model, compared on the same rows.")
+    ] = None,
+    by: Annotated[
+        str | None, typer.Option("--by", metavar="COLUMN", help="Slice the rows by a column, or by label or length.")
+    ] = None,
+    json: Json = False,
 ) -> None:
-    """Score a trained model on labelled data.
+    """Score a trained model on labelled data, with 95 % intervals.
+
+    --against compares with another model row by row: the differences with their intervals, and rows that changed.
+    --by shows where a model is weak: scores of slices, the worst first.
 
     Examples:
 
       nlpctl eval outputs/quickstart
 
       nlpctl eval outputs/quickstart/model more.tsv --json
+
+      nlpctl eval outputs/new --against outputs/old
+
+      nlpctl eval outputs/quickstart --by length
     """
     if data is not None and split:
         raise UserError("--split does not apply to a file", "--split", "leave one of them out")
@@ -43,9 +57,28 @@ def evaluate(
     recipe = load_command_recipe(model, ctx, [*given, *engine_overrides(engine, precision)], purpose="apply")
     from nlpctl.runners.evaluate import evaluate as run_evaluation
 
+    other = None if against is None else load_command_recipe(against, ctx, purpose="apply")
     with located(recipe):
-        result = run_evaluation(recipe, ("test",) if data is not None else tuple(split or ()))
+        result = run_evaluation(recipe, ("test",) if data is not None else tuple(split or ()), other, by)
     if json:
-        console.print_json({"model": result.model, "metrics": result.metrics})
-    else:
-        score_tables(result.metrics)
+        more: dict[str, Any] = {} if result.against is None else {"against": asdict(result.against)}
+        if result.slices:
+            more["slices"] = {name: [asdict(each) for each in listed] for name, listed in result.slices.items()}
+        give({"model": result.model, "metrics": result.metrics, **more})
+        return
+    score_tables(result.metrics)
+    for name, listed in result.slices.items():
+        slice_table(name, by or "", listed)
+    if result.against is None:
+        return
+    for name, paired in result.against.paired.items():
+        comparison_table(name, [result.against.model, result.model], paired)
+        rows = [
+            [each.where and display(each.where), each.text, each.expected, each.other, each.given]
+            for each in result.against.changed[name]
+        ]
+        if rows:
+            columns = ["row", "text", "expected", result.against.model, result.model]
+            console.table(
+                f"\n{name}: the first {len(rows)} of {paired.gained + paired.lost:,} rows that changed", columns, rows
+            )

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import os
 import sys
-from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from nlpctl import console
-from nlpctl.cli.options import load_command_recipe
+from nlpctl.cli.envelope import Json, give
+from nlpctl.cli.options import ModelArgument, load_command_recipe
 from nlpctl.cli.predict import check_format
 from nlpctl.config.located import located
 from nlpctl.errors import UserError
@@ -27,7 +27,7 @@ _FOR, _AGAINST = (153, 75, 33), (223, 215, 208)  # background colours of a 256-c
 
 def explain(
     ctx: typer.Context,
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Run directory, model folder, or the recipe of a run.")],
+    model: ModelArgument,
     input: Annotated[str, typer.Argument(metavar="INPUT", help="File to explain; - reads standard input.")] = "-",
     method: Annotated[
         str, typer.Option("--method", metavar="METHOD", help=f"{' or '.join(METHODS)}.")
@@ -47,7 +47,7 @@ def explain(
         Path | None, typer.Option("-o", "--output", metavar="FILE.html", help="Write one HTML page instead.")
     ] = None,
     format: Annotated[str, typer.Option("--format", help="Format: text, tsv, csv, jsonl, json, or auto.")] = "auto",
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object per row, a line each.")] = False,
+    json: Json = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output file.")] = False,
 ) -> None:
     """Show what each token of a text contributes to its label.
@@ -66,8 +66,6 @@ def explain(
         if given is not None and given not in known:
             raise UserError(f"there is no {given!r}{did_you_mean(given, known)}", where, f"one of {', '.join(known)}")
     check_format(format)
-    if json and output is not None:
-        raise UserError("--json goes to standard output, the page to a file", where="--json", hint="keep one of them")
     recipe = load_command_recipe(model, ctx, purpose="apply")
     from nlpctl.runners.explain import explain as run_explanation
     from nlpctl.runners.explain import write_explanations
@@ -85,14 +83,15 @@ def explain(
                     explained.append(row)
                     bar.advance()
             write_explanations(explained, model, output, source, overwrite=overwrite)
+            give({"output": output, "texts": len(explained)})
             console.note(f"{counted(len(explained), 'texts')} -> {output}")
+            return
+        if json:
+            give({"texts": [row.to_json() for row in rows]})
             return
         colour = sys.stdout.isatty() and "NO_COLOR" not in os.environ
         for row in rows:
-            if json:
-                console.result(dumps(row.to_json(), ensure_ascii=False))
-            else:
-                console.result(told(row, colour))
+            console.result(told(row, colour))
 
 
 def told(row: Explained, colour: bool) -> str:

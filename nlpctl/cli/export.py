@@ -8,16 +8,18 @@ from typing import Annotated
 import typer
 
 from nlpctl import console
-from nlpctl.cli.options import load_command_recipe
+from nlpctl.cli.envelope import Json, give
+from nlpctl.cli.options import ModelArgument, load_command_recipe
 from nlpctl.compression.strategies.registry import export_precisions
 from nlpctl.config.located import located
+from nlpctl.files import read_json
 from nlpctl.layout import EXPORT_REPORT
 from nlpctl.names import counted
 
 
 def export(
     ctx: typer.Context,
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Run directory, model folder, or the recipe of a run.")],
+    model: ModelArgument,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FOLDER", help="Where to write; default: RUN/export.")
     ] = None,
@@ -42,7 +44,7 @@ def export(
         typer.Option("--data", metavar="FILE", help="Rows to compare on; default: those of dev, test or train."),
     ] = None,
     rows: Annotated[int, typer.Option("--rows", min=1, help="Number of rows to compare on.")] = 256,
-    json: Annotated[bool, typer.Option("--json", help="Print report.json instead of a table.")] = False,
+    json: Json = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing export.")] = False,
 ) -> None:
     """Write a trained model as graphs that run without its code.
@@ -68,8 +70,9 @@ def export(
         result = run_export(
             recipe, find_trained_model(recipe), wanted, output=output, overwrite=overwrite, layout=layout
         )
-    if json and layout is None:
-        console.result((result.folder / EXPORT_REPORT).read_text(encoding="utf-8").rstrip("\n"))
+    if json:
+        report = {"layout": layout} if layout is not None else read_json(result.folder / EXPORT_REPORT)
+        give({"folder": result.folder, **report})
         return
     checks = [(graph.files[0], check) for graph in result.manifest.graphs for check in graph.checks]
     console.table(

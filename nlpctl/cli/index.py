@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from nlpctl import console
-from nlpctl.cli.options import RecipeCommand, load_command_recipe
+from nlpctl.cli.envelope import Json, give
+from nlpctl.cli.options import ModelArgument, RecipeCommand, load_command_recipe
 from nlpctl.cli.predict import check_format
 from nlpctl.config.located import located
+from nlpctl.data.kept import json_line
 from nlpctl.errors import UserError
 from nlpctl.names import counted
 
@@ -34,7 +37,7 @@ app = typer.Typer(
 @app.command("build", cls=RecipeCommand, context_settings=SETTINGS)
 def build(
     ctx: typer.Context,
-    model: Annotated[str, typer.Argument(metavar="MODEL", help="Run directory, model folder, or recipe.")],
+    model: ModelArgument,
     corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="File of the texts; - reads standard input.")],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FOLDER", help="Where to write the index.")],
     kind: Annotated[
@@ -43,6 +46,7 @@ def build(
     format: Format = "auto",
     batch_size: BatchSize = 64,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing index.")] = False,
+    json: Json = False,
 ) -> None:
     """Index the distinct texts of a file by their vectors.
 
@@ -55,12 +59,13 @@ def build(
     check_format(format)
     if kind not in KINDS:
         raise UserError(f"there is no index kind {kind!r}", where="--kind", hint=f"one of {', '.join(KINDS)}")
-    recipe = load_command_recipe(model, ctx, purpose="apply")
+    recipe = load_command_recipe(model, ctx, purpose="embed")
     from nlpctl.runners.index import build_index, open_texts
 
     with located(recipe):
         source = open_texts(recipe, corpus, format)
         built = build_index(recipe, source, output, kind=kind, batch_size=batch_size, overwrite=overwrite)
+    give({"index": output, **dataclasses.asdict(built)})
     told = f", {counted(built.repeated, 'repeated texts')} left out" if built.repeated else ""
     told += f", {counted(built.bad_rows, 'bad rows')} skipped" if built.bad_rows else ""
     console.note(f"{counted(built.texts, 'texts')}{told} -> {output}")
@@ -74,6 +79,7 @@ def search(
     k: Annotated[int, typer.Option("-k", min=1, help="Hits per query.")] = 10,
     format: Format = "auto",
     batch_size: BatchSize = 64,
+    json: Json = False,
 ) -> None:
     """Find the nearest texts of every query: one JSON line each, in input order.
 
@@ -88,4 +94,9 @@ def search(
 
     recipe = load_command_recipe(index_recipe(folder), ctx, purpose="apply")
     with located(recipe):
-        search_index(recipe, Path(folder), open_texts(recipe, queries, format), k=k, batch_size=batch_size)
+        windows = search_index(recipe, Path(folder), open_texts(recipe, queries, format), k=k, batch_size=batch_size)
+        if json:
+            give({"answers": [answer for window in windows for answer in window]})
+            return
+        for window in windows:
+            console.result("\n".join(json_line(answer) for answer in window))

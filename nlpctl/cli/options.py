@@ -12,10 +12,10 @@ import typer
 from typer.core import TyperCommand
 
 from nlpctl.cli.field_flags import COMPRESSION, SHORTHANDS, TRAINING, field_flags, take_overrides
-from nlpctl.config.checks import Purpose
 from nlpctl.config.keys import all_keys
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.managed import MANAGED, UNSUPPORTED
+from nlpctl.config.purpose import Purpose
 from nlpctl.config.schema import Recipe
 from nlpctl.models.ready import PREFIX, ready_model
 
@@ -25,6 +25,9 @@ EPILOG = (
 )
 _OVERRIDES = "nlpctl.overrides"
 TASK_FLAG = "--task"
+
+MODEL_HELP = "Run, model folder, export, recipe of a run; task:NAME, python:PACKAGE/PATH, or a name of PaddleNLP's hub."
+ModelArgument = Annotated[str, typer.Argument(metavar="MODEL", help=MODEL_HELP)]
 
 # Options of every command that applies a model; `engine_overrides` turns them into recipe values.
 EngineOption = Annotated[
@@ -46,15 +49,14 @@ def load_command_recipe(
 ) -> Recipe:
     """The recipe that `source` names, overridden by `given` and then by the command's flags.
 
-    `purpose`: see load_recipe. `source` may be task:NAME, a ready model. Raises UserError with every problem.
+    `purpose`: see config/purpose.py. `source` may be whatever runners/named_model.py lists. Raises UserError with every
+    problem.
     """
     overrides = [*given, *ctx.meta[_OVERRIDES]]
-    if str(source).startswith(PREFIX):
-        from nlpctl.runners.ready import model_of
+    from nlpctl.runners.named_model import named_model
 
-        caches = [each.text for each in overrides if each.key == "runtime.cache_dir"]
-        source = model_of(str(source), str(caches[-1]) if caches else None)
-    return load_recipe(source, overrides, purpose)
+    caches = [each.text for each in overrides if each.key == "runtime.cache_dir"]
+    return load_recipe(named_model(source, str(caches[-1]) if caches else None), overrides, purpose)
 
 
 class RecipeCommand(TyperCommand):

@@ -9,6 +9,8 @@ from typing import Annotated
 import typer
 
 from nlpctl import console
+from nlpctl.cli.envelope import Json, give
+from nlpctl.cli.options import MODEL_HELP, ModelArgument
 from nlpctl.config.coerce import Mismatch, coerce_scalar
 from nlpctl.config.library import is_recipe
 from nlpctl.config.load import load_recipe
@@ -16,7 +18,6 @@ from nlpctl.errors import UserError
 from nlpctl.names import counted
 
 SETTINGS = {"help_option_names": ["-h", "--help"]}
-Model = Annotated[str, typer.Argument(metavar="MODEL", help="Run directory, checkpoint or model folder.")]
 Match = Annotated[
     list[str] | None,
     typer.Option(
@@ -25,7 +26,6 @@ Match = Annotated[
         help="A name, a layer (ernie.embeddings), layers (ernie.encoder.layers.0-5) or wildcards (*.bias); repeatable.",
     ),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
 TrustEdits = Annotated[
     bool, typer.Option("--trust-edits", help="Read model folders even if files do not match their manifest.json.")
 ]
@@ -46,7 +46,7 @@ app = typer.Typer(
 @app.command("ls", context_settings=SETTINGS)
 def ls(
     model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="Run directory, checkpoint, model folder, or recipe to be trained.")
+        str, typer.Argument(metavar="MODEL", help=f"{MODEL_HELP} A recipe: the network that it would train.")
     ],
     match: Match = None,
     json: Json = False,
@@ -73,7 +73,7 @@ def ls(
         rows = list_parameters(model, match or ("*",), trust_edits=trust_edits)
     total = sum(row.parameters for row in rows if row.same_as is None)
     if json:
-        console.print_json({"parameters": [dataclasses.asdict(row) for row in rows], "total": total})
+        give({"parameters": [dataclasses.asdict(row) for row in rows], "total": total})
         return
     cells = [
         (row.name, _shape(row.shape), row.dtype, f"{row.parameters:,}", row.mean, row.std, row.same_as, row.training)
@@ -91,10 +91,11 @@ def ls(
 
 @app.command("export", context_settings=SETTINGS)
 def export(
-    model: Model,
+    model: ModelArgument,
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="A .npz file; .npy for one array.")],
     match: Match = None,
     overwrite: Overwrite = False,
+    json: Json = False,
     trust_edits: TrustEdits = False,
 ) -> None:
     """Write parameters to a NumPy file, each under its name.
@@ -108,12 +109,13 @@ def export(
     from nlpctl.runners.params import export_parameters
 
     names = export_parameters(model, match or ("*",), output, overwrite=overwrite, trust_edits=trust_edits)
+    give({"output": output, "parameters": names})
     console.note(f"{counted(len(names), 'parameters')} -> {output}")
 
 
 @app.command("set", context_settings=SETTINGS)
 def set_values(
-    model: Model,
+    model: ModelArgument,
     value: Annotated[
         list[str],
         typer.Option(
@@ -125,6 +127,7 @@ def set_values(
     output: NewModel,
     seed: Seed = 42,
     overwrite: Overwrite = False,
+    json: Json = False,
     trust_edits: TrustEdits = False,
 ) -> None:
     """Write a copy of a model with other values in some parameters.
@@ -144,6 +147,7 @@ def set_values(
     from nlpctl.runners.params import set_in_copy
 
     done = set_in_copy(model, values, output, seed=seed, overwrite=overwrite, trust_edits=trust_edits)
+    give({"model": output, "set": done})
     for pattern, names in done.items():
         console.note(f"{pattern}: {', '.join(names[:3])}{' ...' if len(names) > 3 else ''} ({len(names)} set)")
     console.note(f"model: {output}")
@@ -151,7 +155,7 @@ def set_values(
 
 @app.command("add", context_settings=SETTINGS)
 def add(
-    model: Model,
+    model: ModelArgument,
     name: Annotated[str, typer.Option("--name", metavar="NAME", help="Name of the new parameter.")],
     shape: Annotated[str, typer.Option("--shape", metavar="N,M,...", help="Its shape.")],
     output: NewModel,
@@ -160,6 +164,7 @@ def add(
     ] = "xavier_normal",
     seed: Seed = 42,
     overwrite: Overwrite = False,
+    json: Json = False,
     trust_edits: TrustEdits = False,
 ) -> None:
     """Write a copy of a model with one more parameter.
@@ -178,13 +183,14 @@ def add(
     from nlpctl.runners.params import add_to_copy
 
     add_to_copy(model, name, sizes, number, output, seed=seed, overwrite=overwrite, trust_edits=trust_edits)
+    give({"model": output, "name": name, "shape": sizes})
     console.note(f"{name}: {_shape(sizes)} added")
     console.note(f"model: {output}")
 
 
 @app.command("diff", context_settings=SETTINGS)
 def diff(
-    first: Model,
+    first: ModelArgument,
     second: Annotated[str, typer.Argument(metavar="OTHER", help="The model to compare it with.")],
     match: Match = None,
     json: Json = False,
@@ -202,7 +208,7 @@ def diff(
 
     found = diff_parameters(first, second, match or ("*",), trust_edits=trust_edits)
     if json:
-        console.print_json(dataclasses.asdict(found))
+        give(dataclasses.asdict(found))
         return
     rows = [
         (row.name, f"{row.largest:.3g}", f"{row.mean:.3g}", f"{row.share:.2%}") for row in found.changed

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import dataclasses
+from io import StringIO
+from json import loads
 from pathlib import Path
 from typing import Annotated, get_args
 
 import typer
 
 from nlpctl import console
-from nlpctl.cli.options import EngineOption, PrecisionOption, engine_overrides, load_command_recipe
+from nlpctl.cli.envelope import Json, give
+from nlpctl.cli.options import EngineOption, ModelArgument, PrecisionOption, engine_overrides, load_command_recipe
 from nlpctl.config.located import located
+from nlpctl.config.purpose import Purpose
 from nlpctl.config.schema import DataFormat
 from nlpctl.errors import UserError
 from nlpctl.names import counted
@@ -19,9 +24,7 @@ FORMATS = get_args(DataFormat)
 
 def predict(
     ctx: typer.Context,
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="Run directory, model folder, export, or the recipe of a run.")
-    ],
+    model: ModelArgument,
     input: Annotated[str, typer.Argument(metavar="INPUT", help="File to label; - reads standard input.")] = "-",
     output: Annotated[
         Path | None,
@@ -68,6 +71,7 @@ def predict(
     ] = False,
     resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted prediction.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the output file.")] = False,
+    json: Json = False,
 ) -> None:
     """Label a file or stdin with a trained model: one JSON line per row, in input order.
 
@@ -104,12 +108,15 @@ def predict(
         raise UserError("--keep applies to JSON lines only", where="--keep", hint="leave it out")
     if resume and output is None:
         raise UserError("standard output cannot be resumed", where="--resume", hint="name the output file: -o FILE")
-    recipe = load_command_recipe(model, ctx, engine_overrides(engine, precision), purpose="apply")
+    purpose: Purpose = "apply" if embeddings is None else "embed"
+    purpose = "observe" if layer_outputs else purpose
+    recipe = load_command_recipe(model, ctx, engine_overrides(engine, precision), purpose=purpose)
     from nlpctl.runners.embed import write_embeddings
     from nlpctl.runners.layer_outputs import write_layer_outputs
     from nlpctl.runners.predict import input_of
     from nlpctl.runners.predict import predict as run_prediction
 
+    answers = None
     with located(recipe):
         source = input_of(recipe, input, format)
         if embeddings is not None:
@@ -121,11 +128,15 @@ def predict(
                 console.note(f"  {name}  {' x '.join(map(str, shape))}")
         else:
             options = {"batch_size": batch_size, "flush": flush, "resume": resume, "overwrite": overwrite}
-            result = run_prediction(recipe, source, output, keep=keep, **options)
+            answers = StringIO() if json and output is None else None
+            result = run_prediction(recipe, source, output, keep=keep, stdout=answers, **options)
+    given = {} if answers is None else {"answers": [loads(line) for line in answers.getvalue().split("\n")[:-1]]}
+    give({**dataclasses.asdict(result), **given})
     if result.output is not None:
         console.note(f"{counted(result.rows, 'rows')} ({result.bad_rows:,} bad) -> {result.output}")
     elif result.bad_rows:
-        console.warn(f"{result.bad_rows:,} of {result.rows:,} rows were bad; their answers give the reason")
+        were = "was bad; its answer gives" if result.bad_rows == 1 else "were bad; their answers give"
+        console.warn(f"{result.bad_rows:,} of {counted(result.rows, 'rows')} {were} the reason")
 
 
 def check_format(format: str) -> None:

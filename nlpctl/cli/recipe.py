@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import os
+from json import dumps
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from nlpctl import console
+from nlpctl.cli.envelope import Json, give
 from nlpctl.cli.field_flags import field_flags
 from nlpctl.cli.options import RecipeCommand, load_command_recipe
-from nlpctl.config.checks import Purpose
 from nlpctl.config.copy import copy_recipe
 from nlpctl.config.dump import recipe_values, to_yaml
 from nlpctl.config.json_schema import recipe_json_schema
@@ -19,6 +20,7 @@ from nlpctl.config.keys import CUTOFF, Key
 from nlpctl.config.library import shipped_recipes
 from nlpctl.config.managed import MANAGED, UNSUPPORTED
 from nlpctl.config.positions import display
+from nlpctl.config.purpose import Purpose
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import Problem, UserError
 from nlpctl.names import nearest
@@ -27,7 +29,6 @@ SETTINGS = {"help_option_names": ["-h", "--help"]}
 Source = Annotated[
     str, typer.Argument(metavar="RECIPE", help="Recipe file, shipped recipe, run directory or model folder.")
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 app = typer.Typer(
     name="recipe",
@@ -44,7 +45,7 @@ def ls(json: Json = False) -> None:
     """List the recipes that come with nlpctl."""
     recipes = shipped_recipes()
     if json:
-        console.print_json([{"name": each.name, "title": each.title, "path": str(each.path)} for each in recipes])
+        give([{"name": each.name, "title": each.title, "path": each.path} for each in recipes])
     else:
         console.table("", ["recipe", "what it does"], [[each.name, each.title] for each in recipes])
 
@@ -65,7 +66,7 @@ def show(
     values = recipe_values(resolved, everything=everything)
     if json:
         places = {dotted: str(resolved.origins[dotted]) for dotted in _leaves(values, "", resolved)}
-        console.print_json({"recipe": values, "origins": places} if origins else values)
+        give({"recipe": values, "origins": places} if origins else values)
     else:
         console.result((_annotated(values, resolved) if origins else to_yaml(values)).rstrip("\n"))
 
@@ -75,12 +76,15 @@ def copy(
     name: Annotated[str, typer.Argument(metavar="NAME", help="A recipe of `nlpctl recipe ls`.")],
     dest: Annotated[Path, typer.Argument(metavar="FOLDER", help="Folder for the recipe and its data.")],
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing files.")] = False,
+    json: Json = False,
 ) -> None:
     """Copy a shipped recipe and its data files to a folder.
 
     nlpctl recipe copy quickstart my_reviews
     """
-    for path in copy_recipe(name, dest, overwrite=overwrite):
+    files = copy_recipe(name, dest, overwrite=overwrite)
+    give({"files": files})
+    for path in files:
         console.result(display(path))
 
 
@@ -95,16 +99,12 @@ def validate(
     The beginnings of the data files are read, and a column that is not there is told with those that are.
     """
     problems = {source: _problems(source, ctx) for source in recipes}
-    if json:
-        console.print_json(
-            [
-                {"recipe": source, "ok": not found, "problems": [vars(problem) for problem in found]}
-                for source, found in problems.items()
-            ]
-        )
-        if any(problems.values()):
-            raise typer.Exit(UserError.exit_code)
-        return
+    give(
+        [
+            {"recipe": source, "ok": not found, "problems": [vars(problem) for problem in found]}
+            for source, found in problems.items()
+        ]
+    )
     for source, found in problems.items():
         if not found:
             console.result(f"ok {source}")
@@ -119,7 +119,7 @@ def schema() -> None:
     nlpctl recipe schema > recipe.schema.json, then start a recipe with
     # yaml-language-server: $schema=recipe.schema.json
     """
-    console.print_json(recipe_json_schema())
+    console.result(dumps(recipe_json_schema(), ensure_ascii=False, indent=2))
 
 
 @app.command("flags", context_settings=SETTINGS)
@@ -141,7 +141,7 @@ def flags(
             f"no flag matches {pattern!r}", hint=f"did you mean --{near}?" if near else "give a part of its name"
         )
     if json:
-        console.print_json(
+        give(
             [
                 {
                     "flag": f"--{name}",

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from nlpctl import console
+from nlpctl.cli.envelope import Json, give
 
 
 def report(
@@ -16,6 +17,7 @@ def report(
         Path | None, typer.Option("-o", "--output", metavar="FILE", help="Where to write; default: RUN/report.html.")
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the existing file.")] = False,
+    json: Json = False,
 ) -> None:
     """Write a run as one HTML page that works offline.
 
@@ -30,4 +32,6 @@ def report(
     """
     from nlpctl.runners.report import write_report
 
-    console.result(str(write_report(run, output, overwrite=overwrite)))
+    written = write_report(run, output, overwrite=overwrite)
+    give({"report": written})
+    console.result(str(written))

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from nlpctl import console
-from nlpctl.cli.tables import score_tables
+from nlpctl.cli.envelope import Json, give
+from nlpctl.cli.tables import comparison_table, score_tables
 from nlpctl.errors import UserError
 from nlpctl.names import did_you_mean
 
@@ -21,7 +23,6 @@ if TYPE_CHECKING:
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 SORTS = ("name", "started", "dev", "test")
 WIDTH = 60  # characters of a value in a table
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]
 
 app = typer.Typer(
@@ -60,7 +61,7 @@ def ls(
     _warn([problem for record in records for problem in record.damage] + [each.damage for each in unreadable])
     records.sort(key=lambda record: _order(record, sort))
     if json:
-        console.print_json([each.to_json() for each in [*records, *unreadable]])
+        give([each.to_json() for each in [*records, *unreadable]])
     elif not records and not unreadable:
         console.note(f"no runs in {folder}")
     else:
@@ -82,7 +83,7 @@ def show(run: RunArgument, json: Json = False) -> None:
     record = open_run(run)
     _warn(record.damage)
     if json:
-        console.print_json(record.to_json())
+        give(record.to_json())
         return
     for name, value in facts(record).items():
         console.result(f"{name + ':':<17}{value}")
@@ -101,28 +102,37 @@ def diff(
 ) -> None:
     """Show what differs between runs: recipe, environment, data, scores.
 
+    The scores of two runs on the same rows are compared in pairs: the difference, its 95 % interval, and p.
+
     nlpctl runs diff outputs/first outputs/second
     """
     if len(runs) < 2:
         raise UserError("a comparison needs two runs or more", where="RUN", hint="name two run directories or more")
-    from nlpctl.runners.runs import differences, open_run
+    from nlpctl.runners.runs import differences, open_run, paired
 
     records = [open_run(run) for run in runs]
     _warn([problem for record in records for problem in record.damage])
     found = differences(records)
+    pairs = paired(*records) if len(records) == 2 else {}
     if json:
         names = [str(run) for run in runs]
         groups = {
             group: {each.name: dict(zip(names, each.values, strict=True)) for each in listed}
             for group, listed in found.items()
         }
-        console.print_json({"runs": names, "differences": groups})
+        told = {split: each if isinstance(each, str) else asdict(each) for split, each in pairs.items()}
+        give({"runs": names, "differences": groups, "paired": told})
         return
     for group, listed in found.items():
         if listed:
             columns, rows = _compared(group, listed, _short_names(runs))
             console.table("", columns, rows)
             console.result("")
+    for split, each in pairs.items():
+        if isinstance(each, str):
+            console.note(f"{split}: no paired comparison, since {each}")
+        else:
+            comparison_table(split, _short_names(runs), each)
     same = [group for group, listed in found.items() if not listed]
     if same:
         console.result(f"the same: {', '.join(same)}")

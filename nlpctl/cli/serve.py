@@ -6,15 +6,13 @@ from typing import Annotated
 
 import typer
 
-from nlpctl.cli.options import EngineOption, PrecisionOption, engine_overrides, load_command_recipe
+from nlpctl.cli.options import EngineOption, ModelArgument, PrecisionOption, engine_overrides, load_command_recipe
 from nlpctl.config.located import located
 
 
 def serve(
     ctx: typer.Context,
-    model: Annotated[
-        str, typer.Argument(metavar="MODEL", help="Export, run directory or model folder, or the recipe of a run.")
-    ],
+    model: ModelArgument,
     host: Annotated[str, typer.Option("--host", help="Address to listen on; 0.0.0.0: all addresses.")] = "127.0.0.1",
     port: Annotated[int, typer.Option("--port", help="Port to listen on; 0: any free port.")] = 8000,
     engine: EngineOption = None,

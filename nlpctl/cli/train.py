@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from nlpctl import console
+from nlpctl.cli.envelope import Json, give
 from nlpctl.cli.options import load_command_recipe
 from nlpctl.cli.tables import score_tables
 from nlpctl.config.located import located
@@ -30,7 +31,7 @@ def train(
         bool, typer.Option("--overfit-batch", help="Only test whether the network can learn one batch by heart.")
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the existing run.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    json: Json = False,
 ) -> None:
     """Train a model, keep the best, score it on dev and test.
 
@@ -66,7 +67,7 @@ def train(
     if is_child():
         return
     if json:
-        console.print_json({"run": str(result.run.path), "model": str(result.run.model), "metrics": result.metrics})
+        give({"run": result.run.path, "model": result.run.model, "metrics": result.metrics})
     else:
         score_tables(result.metrics)
         console.note(f"model: {result.run.model}")
@@ -83,4 +84,4 @@ def _overfit_batch(recipe: str, ctx: typer.Context, json: bool, forbidden: Mappi
     with located(resolved):
         found = overfit_batch(resolved)
     if json:
-        console.print_json(found)
+        give(found)

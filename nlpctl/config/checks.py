@@ -9,7 +9,7 @@ from __future__ import annotations
 import operator
 import os
 from collections.abc import Callable, Collection, Iterator
-from typing import Any, Literal
+from typing import Any
 
 from nlpctl.config.compression_checks import COMPRESSION_CHECKS
 from nlpctl.config.data_checks import DATA_CHECKS
@@ -23,14 +23,13 @@ from nlpctl.config.paddle_flags import flag_environment
 from nlpctl.config.parameter_checks import PARAMETER_CHECKS
 from nlpctl.config.paths import INPUT_PATHS, TEXT_PATHS
 from nlpctl.config.positions import display
+from nlpctl.config.purpose import Purpose
 from nlpctl.config.ranges import RANGES
 from nlpctl.config.schema import Recipe
 from nlpctl.config.task_checks import TASK_CHECKS
 from nlpctl.config.tasks import task_info
 from nlpctl.config.training_checks import TRAINING_CHECKS
 from nlpctl.errors import Problem, UserError
-
-Purpose = Literal["train", "apply"]  # apply: evaluate, predict or show, where the training data may be gone
 
 
 def check(recipe: Recipe, purpose: Purpose, broken: Collection[str] = ()) -> list[Problem]:

@@ -8,10 +8,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from nlpctl.config.hub_names import hub_names
 from nlpctl.config.library import PREFIX, find_recipe, shipped_path, shipped_recipes
 from nlpctl.config.load_log import LoadLog
 from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode, display, merge, parse_yaml, read_yaml
-from nlpctl.config.saved_model import recipe_values, without_config
+from nlpctl.config.purpose import Purpose
+from nlpctl.config.saved_model import hub_values, recipe_values, without_config
 from nlpctl.config.schema import Origin
 from nlpctl.errors import UserError
 from nlpctl.files import parse_json
@@ -23,11 +25,12 @@ DATA_SUFFIXES = (".tsv", ".csv", ".jsonl", ".txt")  # .json is YAML too
 
 
 def read_source(
-    source: str | Path | Mapping[str, Any], log: LoadLog, *, task_given: bool = False
+    source: str | Path | Mapping[str, Any], log: LoadLog, purpose: Purpose = "train", *, task_given: bool = False
 ) -> tuple[TableNode, Path | None]:
-    """The tree of a recipe file, run directory or model folder, and the file it starts from; none for a mapping.
+    """The tree of a recipe file, run directory, model folder or name of PaddleNLP's hub, and the file it starts from.
 
-    `task_given`: the command line names the task, which a folder that nlpctl did not write may leave open.
+    No file: a mapping, or a name of the hub. `task_given`: the command line names the task, which a model that nlpctl
+    did not write may leave open.
     Raises UserError when `source` is none of them.
     """
     if isinstance(source, Mapping):
@@ -36,6 +39,9 @@ def read_source(
             raise UserError("the recipe is empty", GIVEN, "give at least {'task': 'sequence_classification'}")
         return _over_parents(tree, log, ()), None
     path = _locate(str(source))
+    if path is None:
+        name = str(source)
+        return _node(hub_values(name, purpose, task_given=task_given), Origin(name), Path.cwd()), None
     if path.is_dir():
         if (path / RECIPE).is_file():
             tree = read_recipe_file(path / RECIPE, log, ())
@@ -46,7 +52,7 @@ def read_source(
             return _model_folder(path), path / TASK
         file = config_file(path)
         if file is not None and not (path / LABELS).is_file():  # with labels.json it is a model of nlpctl, not whole
-            values = recipe_values(path, file, task_given=task_given)
+            values = recipe_values(path, file, purpose, task_given=task_given)
             return _with(TableNode({}, Origin(display(file)), path), values, file), file
         kinds = f"a run (no {RECIPE}) nor a model of nlpctl (no {TASK})"
         message = f"the folder is neither {kinds}{'' if file else ', nor any model (no config.json)'}"
@@ -93,8 +99,8 @@ def _as_yaml(recipe: Mapping[str, Any]) -> str:
         raise UserError(f"a value cannot be part of a recipe: {error}", GIVEN, hint) from None
 
 
-def _locate(source: str) -> Path:
-    """The existing path that `source` names: a path, else a recipe of the library."""
+def _locate(source: str) -> Path | None:
+    """The existing path that `source` names: a path, else a recipe of the library; None for a name of the hub."""
     path = Path(os.path.expanduser(source))
     if source and path.is_file() and path.suffix in DATA_SUFFIXES:
         raise UserError(
@@ -109,8 +115,12 @@ def _locate(source: str) -> Path:
     shipped = find_recipe(source) if source else None
     if shipped is not None:
         return shipped.path
+    if source in hub_names():
+        return None
     beside = nearest_file(path.name, _yaml_files(path.parent))
-    near = path.parent / beside if beside else nearest(source, [recipe.name for recipe in shipped_recipes()])
+    names = [recipe.name for recipe in shipped_recipes()]
+    # There are hundreds of hub names, and they are long and alike.
+    near = path.parent / beside if beside else nearest(source, names) or nearest(source, hub_names(), cutoff=0.8)
     raise UserError(
         "no such recipe, run directory or model folder",
         where=source or "(empty)",

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from nlpctl.config.checks import Purpose, check
+from nlpctl.config.checks import check
 from nlpctl.config.coerce import coerce_sections
 from nlpctl.config.interpolate import interpolate
 from nlpctl.config.keys import find_key
@@ -21,6 +21,7 @@ from nlpctl.config.managed import MANAGED
 from nlpctl.config.own_code import refuse_code_of
 from nlpctl.config.paths import absolute, resolve_paths
 from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode, merge, parse_yaml
+from nlpctl.config.purpose import Purpose
 from nlpctl.config.schema import DataSection, ModelSection, Origin, Recipe
 from nlpctl.config.settled import as_trained
 from nlpctl.config.tasks import known_tasks, task_info
@@ -44,13 +45,12 @@ def load_recipe(
 ) -> Recipe:
     """Read, merge, coerce and check. A mapping holds what a recipe file holds; its paths begin at the current folder.
 
-    `purpose` "train" also wants a model, data to train from, and the data files to exist; "apply"
-    (evaluate, predict, show) accepts a run whose training files are gone.
+    `purpose`: see config/purpose.py. "train" also wants a model, data to train from, and the data files to exist.
 
     Raises UserError with every problem found, and for code that lies in a folder of a run or model that is opened.
     """
     log = LoadLog()
-    tree, path = read_source(source, log, task_given=any(each.key == "task" for each in overrides))
+    tree, path = read_source(source, log, purpose, task_given=any(each.key == "task" for each in overrides))
     for override in overrides:
         tree = _apply(tree, override, log)
     recipe = _resolved(tree, path, purpose, log)
@@ -76,7 +76,7 @@ def _resolved(tree: TableNode, path: Path | None, purpose: Purpose, log: LoadLog
     log.problems += check(recipe, purpose, log.broken)
     if log.problems:
         raise UserError(problems=log.problems)
-    return as_trained(recipe) if purpose == "apply" else recipe
+    return recipe if purpose == "train" else as_trained(recipe)
 
 
 def _absolute_output_dir(training: Any) -> Any:

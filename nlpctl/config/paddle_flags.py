@@ -1,7 +1,8 @@
 """Paddle's FLAGS_*: which exist, and how a recipe's value is written into the environment.
 
 Paddle ignores an unknown FLAGS_ variable without a word, and reads a bad value ("yes", "maybe") as false.
-So both are checked here against data/paddle_flags.json, which scripts/update_paddle_flags.py writes.
+So both are checked here against data/paddle_flags-RELEASE.json of the installed Paddle, which
+scripts/update_paddle_flags.py writes.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from importlib import resources
 from nlpctl.config.library_environment import KNOWN as ENVIRONMENT_VARIABLES
 from nlpctl.errors import Problem, UserError
 from nlpctl.names import nearest
+from nlpctl.paddle_version import KNOWN, release
 
 Scalar = str | int | float | bool | None
 
@@ -21,10 +23,19 @@ TRUE_WORDS = ("true", "1", "yes", "on")
 FALSE_WORDS = ("false", "0", "no", "off")
 
 
-@functools.cache
 def known_flags() -> dict[str, str]:
-    """Flag name to type ("bool", "int", "float", "str"), of the CPU and the GPU build together."""
-    known = json.loads((resources.files("nlpctl.config") / "data/paddle_flags.json").read_text(encoding="utf-8"))
+    """Flag name to type ("bool", "int", "float", "str") of the installed Paddle, CPU and GPU build together.
+
+    Those of the newest known release if the installed one is not known.
+    """
+    return flags_of(release() if release() in KNOWN else KNOWN[-1])
+
+
+@functools.cache
+def flags_of(paddle: tuple[int, int]) -> dict[str, str]:
+    """The flags of a known release, as in `known_flags`."""
+    file = resources.files("nlpctl.config") / f"data/paddle_flags-{_number(paddle)}.json"
+    known = json.loads(file.read_text(encoding="utf-8"))
     # gpu_flags are compiled in only under PADDLE_WITH_CUDA; the CPU build ignores them in the environment.
     return {**{name: "str" for name in known["python_flags"]}, **known["flags"], **known["gpu_flags"]}
 
@@ -72,7 +83,14 @@ def render(value: Scalar, kind: str) -> str | None:
         return None
 
 
+def _number(paddle: tuple[int, int]) -> str:
+    return ".".join(map(str, paddle))
+
+
 def _nearest(name: str) -> str:
+    others = [_number(each) for each in KNOWN if name in flags_of(each)]
+    if others:
+        return f"remove it: Paddle {others[0]} has it, the installed {_number(release())} does not"
     if name.upper() in ENVIRONMENT_VARIABLES:
         return f"it is an environment variable: set runtime.env.{name.upper()}"
     known = sorted(known_flags())

@@ -8,10 +8,12 @@ processes as they begin, call these functions and hand the Recipe on; nothing be
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from nlpctl.config.load import load_recipe
-from nlpctl.config.schema import Recipe
+from nlpctl.config.schema import DataSection, Recipe
 from nlpctl.layout import RECIPE
 
 _READING = ("max_seq_length", "doc_stride", "tokenizer")  # of section data: how a network reads text
@@ -29,8 +31,12 @@ def recipe_of(folder: Path) -> Recipe:
 def recipe_for_export(recipe: Recipe, export: Path) -> Recipe:
     """`recipe` for an export whose text encoding may differ, as that of a student; data and runtime are kept."""
     own = recipe_of(export)
-    reading = {name: getattr(own.data, name) for name in _READING}
-    return dataclasses.replace(recipe, model=own.model, data=dataclasses.replace(recipe.data, **reading))
+    return dataclasses.replace(recipe, model=own.model, data=with_reading(recipe.data, own.data))
+
+
+def with_reading(data: DataSection, own: DataSection) -> DataSection:
+    """`data`, read as a network reads text whose recipe has the section `own`."""
+    return dataclasses.replace(data, **{name: getattr(own, name) for name in _READING})
 
 
 def recipe_of_network(recipe: Recipe, run: Path) -> Recipe:
@@ -48,3 +54,16 @@ def with_student(recipe: Recipe) -> Recipe:
     if name is None or not Path(name).exists():
         return dataclasses.replace(recipe, student=None)
     return dataclasses.replace(recipe, student=load_recipe(name, purpose="apply"))
+
+
+def with_settings(recipe: Recipe, settings: Mapping[str, Any]) -> Recipe:
+    """`recipe` with other values of some keys, such as training.max_steps or, of a student's own recipe,
+    student.training.max_steps."""
+    for key, value in settings.items():
+        recipe = _with(recipe, key.split("."), value)
+    return recipe
+
+
+def _with(section: Any, names: Sequence[str], value: Any) -> Any:
+    first, *rest = names
+    return dataclasses.replace(section, **{first: _with(getattr(section, first), rest, value) if rest else value})

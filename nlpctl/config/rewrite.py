@@ -24,10 +24,13 @@ _SAFE = re.compile(r"[\w./][\w./-]*")
 
 def in_recipe(recipe: Recipe, file: Path) -> str:
     """`file` as the recipe is to name it: relative to its folder; absolute in a shipped recipe or that of a run."""
-    absolute, path = os.path.abspath(file), _own_file(recipe)
-    if path is None:
-        return absolute
-    folder = Path(os.path.abspath(path)).parent
+    path = _own_file(recipe)
+    return os.path.abspath(file) if path is None else named_from(path.parent, file)
+
+
+def named_from(folder: Path, file: Path) -> str:
+    """`file` as a recipe in `folder` is to name it: relative where that leads to the same file."""
+    folder, absolute = Path(os.path.abspath(folder)), os.path.abspath(file)
     relative = os.path.relpath(absolute, folder)
     # Where the way leads through a link, .. may be another folder than its name says.
     return relative if (folder / relative).resolve() == Path(absolute).resolve() else absolute

@@ -1,7 +1,9 @@
-"""The recipe of a model folder that PaddleNLP or Transformers saved: its task, and how long a text it reads.
+"""The recipe of a model that nlpctl did not write: a folder of PaddleNLP or Transformers, or a name of the hub.
 
-    config.json            the network's class names the task, problem_type tells multi-label classification
-    tokenizer_config.json  may set a shorter length
+    config.json               the network's class names the task, problem_type tells multi-label classification
+    tokenizer_config.json     may set a shorter length
+    sentence_bert_config.json, modules.json, 1_Pooling/config.json
+                              of sentence-transformers: the length and the pooling that the encoder was trained with
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from nlpctl.config.purpose import Purpose
 from nlpctl.config.tasks import known_tasks
 from nlpctl.config.tasks.info import TaskInfo
 from nlpctl.errors import UserError
@@ -22,20 +25,34 @@ LONGEST = 512  # tokens that are read of a text, unless the network reads fewer
 _TASK_OF_CLASS = re.compile(r"For([A-Z]\w*)$")
 
 
-def recipe_values(folder: Path, file: Path, *, task_given: bool) -> dict[str, Any]:
+def recipe_values(folder: Path, file: Path, purpose: Purpose, *, task_given: bool) -> dict[str, Any]:
     """The values of a recipe that applies the model in `folder`, by section; `file` is its config.
 
-    `task_given`: the command line names the task. UserError: no task of nlpctl has such a head.
+    `task_given`: the command line names the task. UserError: no task of nlpctl has such a head, or the command needs a
+    head and there is none.
     """
     config = _flat(read_json(file))
     length = _length(config, folder)
     data = {"max_seq_length": length}
-    model = {"name_or_path": os.path.abspath(folder)}
+    values = {"model": {"name_or_path": os.path.abspath(folder)}, "data": data, **_pooling(folder)}
     if task_given:
-        return {"model": model, "data": data}
+        return values
+    if purpose == "embed" or (purpose == "observe" and _kind(config) is None):
+        return {"task": _vector_task().name, **values}
     task = _task(config, file)
-    stride = {"doc_stride": max(1, length // 4)} if task.reads("data.doc_stride") else {}
-    return {"task": task.name, "model": model, "data": data | stride}
+    if task.reads("data.doc_stride"):
+        data["doc_stride"] = max(1, length // 4)
+    return {"task": task.name, **values}
+
+
+def hub_values(name: str, purpose: Purpose, *, task_given: bool) -> dict[str, Any]:
+    """The same for a name of PaddleNLP's hub. Its files may not be here yet, so the length is the recipe's default."""
+    values: dict[str, Any] = {"model": {"name_or_path": name}}
+    if task_given:
+        return values
+    if purpose in ("embed", "observe"):
+        return {"task": _vector_task().name, **values}
+    raise UserError("this is an encoder of PaddleNLP's hub: it has no head to answer with", name, _no_head_hint())
 
 
 def without_config(folder: Path) -> str:
@@ -46,10 +63,31 @@ def without_config(folder: Path) -> str:
     return "give a recipe file, a run directory, or a model folder with config.json, weights and vocabulary"
 
 
+def _vector_task() -> TaskInfo:
+    return next(task for task in known_tasks() if task.vectors)
+
+
+def _written(config: Mapping[str, Any]) -> str:
+    """The class that the config names; "" where it names none."""
+    return next((str(name) for name in config.get("architectures") or () if name), "")
+
+
+def _kind(config: Mapping[str, Any]) -> str | None:
+    """The end of the class name of a network with a head, such as SequenceClassification."""
+    found = _TASK_OF_CLASS.search(_written(config))
+    return None if found is None else found[1]
+
+
+def _no_head_hint() -> str:
+    return (
+        "train it: name it under model.name_or_path of a recipe; or take its vectors of texts: nlpctl index build, "
+        f"nlpctl predict --embeddings, or in any command --set task={_vector_task().name}"
+    )
+
+
 def _task(config: Mapping[str, Any], file: Path) -> TaskInfo:
-    written = next((str(name) for name in config.get("architectures") or () if name), "")
-    kind = _TASK_OF_CLASS.search(written)
-    known = [task for task in known_tasks() if kind is not None and task.network_class == kind[1]]
+    written, kind = _written(config), _kind(config)
+    known = [task for task in known_tasks() if kind is not None and task.network_class == kind]
     problem = config.get("problem_type")
     if known and not _is_regression(config):
         return next((task for task in known if task.problem_type == problem), known[0])
@@ -58,7 +96,7 @@ def _task(config: Mapping[str, Any], file: Path) -> TaskInfo:
     elif kind is None:
         what = f"a {written}, an encoder" if written else "of no class"
         message = f"this network is {what}: it has no head to answer with"
-        hint = "train it first: name the folder under model.name_or_path of a recipe; or name a task: --set task=..."
+        hint = _no_head_hint()
     else:
         message = f"no task is known by the class {written}"
         hint = "name the task: --set task=..., or the folder under model.name_or_path of a recipe"
@@ -84,9 +122,38 @@ def _length(config: Mapping[str, Any], folder: Path) -> int:
     rows, pad = config.get("max_position_embeddings"), config.get("pad_token_id", 0)
     roberta = any("Roberta" in str(name) for name in config.get("architectures") or ())
     rows = rows - (pad + 1) if isinstance(rows, int) and isinstance(pad, int) and roberta else rows
+    tokenizer = _content(folder / "tokenizer_config.json")
+    limit = tokenizer.get("model_max_length", tokenizer.get("max_len"))
+    trained = _content(folder / "sentence_bert_config.json").get("max_seq_length")
+    return min(each for each in (rows, limit, trained, LONGEST) if isinstance(each, int) and each > 0)
+
+
+def _pooling(folder: Path) -> dict[str, Any]:
+    """The section `retrieval` of a folder of sentence-transformers, whose encoder was trained with one pooling.
+
+    UserError: by a pooling, or with a layer behind it, that nlpctl does not have.
+    """
+    file = folder / "1_Pooling" / "config.json"
+    modes = [name for name, on in _content(file).items() if name.startswith("pooling_mode_") and on is True]
+    if not modes:
+        return {}
+    if modes not in (["pooling_mode_cls_token"], ["pooling_mode_mean_tokens"]):
+        names = " and ".join(name.removeprefix("pooling_mode_") for name in modes)
+        hint = "nlpctl pools by the first token or the mean over all: take another encoder"
+        raise UserError(f"this encoder pools by {names}", where=str(file), hint=hint)
+    if (folder / "2_Dense").is_dir():
+        hint = "take another encoder, or train with it as model.name_or_path and retrieval.embedding_size"
+        raise UserError("this encoder projects its vectors, which nlpctl does not read", f"{folder}/2_Dense", hint)
+    return {"retrieval": {"pooling": "cls" if "cls" in modes[0] else "mean"}}
+
+
+def _content(file: Path) -> dict[str, Any]:
+    """What a JSON file of the tokenizer or of sentence-transformers holds; {} if it cannot be read.
+
+    Loading the tokenizer tells of a damaged file.
+    """
     try:
-        tokenizer = parse_json((folder / "tokenizer_config.json").read_text(encoding="utf-8"))
-        limit = tokenizer.get("model_max_length", tokenizer.get("max_len"))
-    except (OSError, ValueError, AttributeError):  # loading the tokenizer tells of it
-        limit = None
-    return min(each for each in (rows, limit, LONGEST) if isinstance(each, int) and each > 0)
+        content = parse_json(file.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return {}
+    return content if isinstance(content, dict) else {}

@@ -47,6 +47,11 @@ class ColumnsSection:
     context: str = key("context", "Question answering: key of the text that holds the answer.")
     answers: str = key("answers", "Question answering: key of the list of answers, {text, answer_start}.")
     negative: str | None = key(None, "Semantic indexing: column of a text that does not match, a hard negative.")
+    group: str | None = key(
+        None,
+        "Column that rows share which depend on each other, such as the article they are from; the intervals of scores "
+        "draw them together.",
+    )
 
 
 @dataclass(frozen=True)
@@ -126,6 +131,10 @@ class DataSection:
     )
     labels: tuple[str, ...] | str | None = key(
         None, "The label set: a list, or a file with one label per line. Default: collected from the training data."
+    )
+    tag_map: Mapping[str, str] = mapping_key(
+        "Tagging, when a trained model is trained further: type (or tag) of the data to that of the model which means "
+        "the same, such as PERSON: PER. What the model learnt of PER is where PERSON starts."
     )
     label_separator: str = key(",", "Separator of the labels in a text column (multi-label).")
     balance: BalanceSection = field(
@@ -227,6 +236,9 @@ class RuntimeSection:
     cache_dir: str | None = key(None, "Folder for downloaded models and data sets (PPNLP_HOME); ASCII only.")
     trust_edits: bool = key(
         False, "Load a model folder even if files do not match its manifest.json. For one command: not stored in a run."
+    )
+    any_paddle: bool = key(
+        False, "Work with a release of Paddle that nlpctl was never tried with, such as 3.2, in place of refusing it."
     )
     on_oom: Literal["halve", "fail"] = key(
         "halve",

@@ -24,10 +24,13 @@ TASK_KEYS = (
     "data.columns.context",
     "data.columns.answers",
     "data.columns.negative",
+    "data.tag_map",
     "data.label_separator",
     "data.doc_stride",
     "data.unit",
     "decode.terms",
+    "decode.replacements",
+    "decode.entity_types",
     "decode.threshold",
     "decode.n_best",
     "decode.max_answer_length",
@@ -113,6 +116,12 @@ def _balance(recipe: Recipe) -> Iterator[Finding]:
             yield Finding((dotted, "data.streaming"), message, "set data.streaming: false, or give loss.weights")
 
 
+def _tag_map_has_a_model(recipe: Recipe) -> Iterator[Finding]:
+    if recipe.data.tag_map and recipe.model.from_scratch is not None:
+        message = "data.tag_map names what a trained model learnt, and this one starts from scratch"
+        yield Finding(("data.tag_map", "model.from_scratch"), message, "delete one of them")
+
+
 def _weights_are_numbers(recipe: Recipe) -> Iterator[Finding]:
     for label, weight in recipe.loss.weights.items():
         if isinstance(weight, bool) or not isinstance(weight, int | float) or weight < 0:
@@ -136,6 +145,7 @@ TASK_CHECKS: tuple[Check, ...] = (
     _format_of_other_tasks,
     _its_own,
     _balance,
+    _tag_map_has_a_model,
     _weights_are_numbers,
     _tuning_has_data,
 )

@@ -18,6 +18,17 @@ class DecodeSection:
         "Tagging: file of TERM<TAB>TYPE lines; these terms always get these types. A header line can name more columns "
         "(term, type, id, link, alias), and JSON lines are read too; answers then carry id and link.",
     )
+    replacements: bool = key(
+        True,
+        "Lexical analysis with a converted LAC: read characters that it never saw in training in a form that it knows "
+        "(， as , and A as a). false: read every character as it stands, as jieba does.",
+    )
+    entity_types: tuple[str, ...] | None = key(
+        None,
+        "Tagging: the types that are entities, such as [PER, LOC, ORG]; default: all but parts of speech, which are "
+        "known by their verb (v, VERB, VV, VB). Where all types are entities the answer holds entities, otherwise "
+        "words; [] gives words. entity_f1 scores these types alone.",
+    )
     tune: Literal["accuracy", "macro_f1", "weighted_f1", "f1"] | None = key(
         None,
         "Search decision thresholds on dev after training, for this score (f1: that of the second of two labels); "

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from nlpctl.data.delimited import table_rows, tsv_records
 from nlpctl.data.lines import decode
-from nlpctl.data.row import BadRow, Row, missing_key
+from nlpctl.data.row import BadRow, Row, Sentence, missing_key
 from nlpctl.errors import UserError
 
 TOKENS, TAGS = "tokens", "tags"  # the keys of a row from a CoNLL file
@@ -63,7 +63,7 @@ def _sentence(
         values[TAGS] = [cells[-1].strip() for _, cells, _ in lines]
     reason = missing_key(values, required)
     first = lines[0][0]
-    yield Row(source, first, values) if reason is None else BadRow(source, first, reason)
+    yield Sentence(source, first, values) if reason is None else BadRow(source, first, reason)
 
 
 def joined_rows(

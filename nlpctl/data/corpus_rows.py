@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nlpctl.data.first_look import Fit, Look
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.task_rows import TABLES, TaskRows
 from nlpctl.data.text_rows import checked_text
@@ -29,6 +30,11 @@ class CorpusRows(TaskRows):
 
     endings = {**TABLES, ".txt": "text"}
     in_windows = True
+
+    @classmethod
+    def recognised(cls, look: Look, given: Mapping[str, str]) -> Fit | None:
+        text = look.role("text", given, ("text",))
+        return None if text is None else Fit({"text": text}, "there are texts, and no labels", sure=1)
 
     @property
     def plain_column(self) -> str:

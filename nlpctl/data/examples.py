@@ -10,9 +10,10 @@ import numpy as np
 
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.lines import NOT_UTF8
-from nlpctl.data.row import MISSING, BadRow, Row, RowSource
+from nlpctl.data.row import MISSING, BadRow, BadWord, Row, RowSource
 from nlpctl.data.task_rows import Example, TaskRows
 from nlpctl.errors import Problem, UserError
+from nlpctl.names import counted, subject
 
 SHOWN = 10  # bad rows that are listed
 SKIP = "--set data.on_bad_row=skip"  # told as a flag, since not every command has a recipe to write it in
@@ -31,6 +32,8 @@ class ExampleReader:
             return row
         try:
             return self.rows.read(row.values, self.labels)
+        except BadWord as error:
+            return BadRow(row.source, row.line_of(error.word), str(error))
         except ValueError as error:
             return BadRow(row.source, row.line, str(error))
 
@@ -58,7 +61,7 @@ class BadRowLog:
     def finish(self) -> None:
         """Call when reading has ended. UserError if there were bad rows and the policy is "error"."""
         if self.policy == "error" and self.total:
-            self._stop("1 bad row in all" if self.total == 1 else f"{self.total} bad rows in all")
+            self._stop(f"{counted(self.total, 'bad rows')} in all")
 
     def summary(self) -> dict[str, Any]:
         """For the manifest."""
@@ -75,10 +78,7 @@ class BadRowLog:
         for row in self.first:
             alike = "" if row.kind.startswith(MISSING) else row.where
             told.setdefault((row.reason, alike), []).append(row)
-        return [
-            (reason if len(rows) == 1 else f"{reason} (and {len(rows) - 1} more rows like it)", rows[0].where)
-            for (reason, _), rows in told.items()
-        ]
+        return [(reason + _and_others(len(rows) - 1), rows[0].where) for (reason, _), rows in told.items()]
 
     def _stop(self, total: str) -> None:
         hint = f"fix them, or go on without them: {SKIP}"
@@ -132,7 +132,7 @@ def require_full_batch(rows: int, global_batch_size: int) -> None:
     """UserError if dropping the last, smaller batch would leave none."""
     if rows < global_batch_size:
         raise UserError(
-            f"{rows} training rows do not fill one batch of {global_batch_size}",
+            f"{subject(rows, 'training rows', 'does', 'do')} not fill one batch of {global_batch_size}",
             where="training.dataloader_drop_last",
             hint="set it to false, or use a smaller training.per_device_train_batch_size",
         )
@@ -141,4 +141,9 @@ def require_full_batch(rows: int, global_batch_size: int) -> None:
 def _no_good_row(source: RowSource, log: BadRowLog) -> UserError:
     reasons = ", ".join(f"{kind} ({count})" for kind, count in log.kinds.most_common(3))
     hint = "fix the rows; data.on_bad_row: error lists the first ten"
-    return UserError(f"no row is usable; {log.total} bad rows: {reasons}", where=source.description, hint=hint)
+    message = f"no row is usable; {counted(log.total, 'bad rows')}: {reasons}"
+    return UserError(message, where=source.description, hint=hint)
+
+
+def _and_others(count: int) -> str:
+    return f" (and {counted(count, 'more rows')} like it)" if count else ""

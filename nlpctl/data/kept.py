@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nlpctl.data.readers import OBJECTS
 from nlpctl.data.row import BadRow
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import UserError
@@ -14,7 +15,6 @@ from nlpctl.names import did_you_mean, listed
 
 BAD_ROW = "error"  # the key of a bad row's answer; no good answer has it
 GIVEN = "given_"  # before a kept key that the answer uses itself
-OBJECTS = ("jsonl", "json")  # formats whose rows are objects, not lines of a table
 
 _to_json = json.JSONEncoder(ensure_ascii=False).encode
 

@@ -13,7 +13,7 @@ from typing import Any
 from nlpctl import console
 from nlpctl.config.schema import DataSection
 from nlpctl.data.dictionaries import read_tags
-from nlpctl.data.lines import read_lines
+from nlpctl.data.lines import read_lines, refuse_surrogates
 from nlpctl.errors import Problem, UserError
 from nlpctl.names import nearest
 
@@ -129,8 +129,13 @@ def known_label(value: Any, labels: LabelSet) -> int:
     if name in labels:
         return labels.id(name)
     guess = labels.nearest(name)
-    known = f"did you mean {guess!r}?" if guess else f"known are {', '.join(labels.names[:SHOWN])}"
-    raise ValueError(f"unknown label: {name!r}; {known}")
+    raise ValueError(f"unknown label: {name!r}; {f'did you mean {guess!r}?' if guess else _known(labels)}")
+
+
+def _known(labels: LabelSet) -> str:
+    """The first labels, and how many of how many they are."""
+    cut = f", ... ({SHOWN} of {len(labels)} shown)" if len(labels) > SHOWN else ""
+    return f"known are {', '.join(labels.names[:SHOWN])}{cut}"
 
 
 def label_name(value: Any) -> str:
@@ -139,6 +144,7 @@ def label_name(value: Any) -> str:
         name = value.strip()
         if not name:
             raise ValueError("blank label")
+        refuse_surrogates(name, "label")
         return name
     # bool is a Number too, and str(True) is not what JSON and YAML files say.
     if isinstance(value, bool):
@@ -158,6 +164,11 @@ def _distinct(names: Iterable[tuple[str, str]], where: str) -> list[str]:
     problems = []
     for place, written in names:
         name = written.strip()
+        try:
+            refuse_surrogates(name, "label")
+        except ValueError as error:
+            problems.append(Problem(str(error), place, "write the character itself"))
+            continue
         if not name:
             problems.append(Problem("blank label", place, "delete it; a label is at least one character"))
         elif name in first:

@@ -113,3 +113,15 @@ def decode(raw: bytes) -> tuple[str, str | None]:
     if "\0" in text:
         return text, f"NUL byte: at byte {raw.index(0) + 1} of the line"
     return text, None
+
+
+def refuse_surrogates(text: str, what: str) -> None:
+    """ValueError, which calls `text` `what`, if it holds half a surrogate pair: JSON can spell it, UTF-8 cannot."""
+    # Encoding every text would cost as much as tokenising it; ASCII cannot hold surrogates.
+    if text.isascii():
+        return
+    try:
+        text.encode("utf-8")
+    except UnicodeEncodeError as error:
+        reason = f"half a surrogate pair, U+{ord(text[error.start]):04X}, at character {error.start + 1}"
+        raise ValueError(f"{what} is not Unicode: {reason}") from None

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping
+
+from nlpctl.data.first_look import Fit, Look
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.text_rows import TextRows
 from nlpctl.errors import UserError
@@ -27,6 +31,18 @@ def require_pair_column(text_pair: str | None, task: str) -> None:
 
 class MatchingRows(TextRows):
     """Rows of text matching: pairs with one of two labels, of which the second means a match."""
+
+    roles = ("text", "text_pair", "label")
+
+    @classmethod
+    def recognised(cls, look: Look, given: Mapping[str, str]) -> Fit | None:
+        fit = super().recognised(look, given)
+        found = None if fit is None or "text_pair" not in fit.columns else look.column(fit.columns["label"])
+        if fit is None or found is None or tuple(value.lower() for value in found.values) not in OPPOSITES:
+            return None
+        told = f"{fit.columns['label']!r} says {' or '.join(found.values)}"
+        names = f"{fit.columns['text']!r} and {fit.columns['text_pair']!r} hold texts"
+        return dataclasses.replace(fit, reason=f"{names}, {told}", sure=6)
 
     def required(self, labelled: bool) -> tuple[str, ...]:
         require_pair_column(self.data.columns.text_pair, "text_matching")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nlpctl.config.tasks.info import Start
+from nlpctl.data.first_look import NAMES, Fit, Look, few_values
 from nlpctl.data.label_tree import ancestors, tidy, with_ancestors
 from nlpctl.data.labels import LabelSet, known_label, label_name
-from nlpctl.data.row import Row, RowSource
 from nlpctl.data.text_rows import TextRows, checked_text
 from nlpctl.errors import UserError
+
+_SEPARATORS = (",", "|", ";", "，", "、")  # the first is the default of data.label_separator
+_SEVERAL = 0.05  # share of rows with several labels, at the least
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,23 @@ class MultiLabelRows(TextRows):
     A label a##b implies its parent a. Parents are added to the label set and to the labels of each row.
     """
 
+    @classmethod
+    def recognised(cls, look: Look, given: Mapping[str, str]) -> Fit | None:
+        fitting = {
+            column.name: found for column in look.columns if (found := _separator(look, column.name)) is not None
+        }
+        label = given.get("label") or next((name for name in NAMES["label"] if name in fitting), None)
+        label = label or next(iter(fitting), None)
+        text = look.role("text", given, ("text",), [label] if label else [])
+        if text is None or label is None:
+            return None
+        separator = fitting.get(label, "")
+        columns = {"text": text, "label": label}
+        if not separator:
+            return Fit(columns, f"{text!r} holds texts, {label!r} lists of labels", sure=7)
+        starts = () if separator == "," else (Start("data.label_separator", separator),)
+        return Fit(columns, f"{text!r} holds texts, {label!r} labels with {separator!r} between them", 6, starts)
+
     def read(self, values: Mapping[str, Any], labels: LabelSet | None) -> MultiLabelExample:
         columns = self.data.columns
         text = checked_text(values[columns.text], "text")
@@ -53,13 +74,8 @@ class MultiLabelRows(TextRows):
         except ValueError as error:
             raise UserError(str(error), where="data.labels", hint="write parent##child") from None
 
-    def _label_names(self, source: RowSource) -> Iterator[str]:
-        for row in source:
-            if isinstance(row, Row):
-                try:
-                    yield from row_labels(row.values[self.data.columns.label], self.data.label_separator)
-                except ValueError:
-                    continue
+    def _label_names(self, value: Any) -> list[str]:
+        return row_labels(value, self.data.label_separator)
 
     def counted(self, example: MultiLabelExample, labels: LabelSet) -> tuple[str, ...]:
         return tuple(labels.name(i) for i in example.labels)
@@ -76,12 +92,30 @@ class MultiLabelRows(TextRows):
             raise UserError(f"all {len(examples)} training rows have {having}", where=where, hint=hint)
 
 
+def _separator(look: Look, name: str) -> str | None:
+    """What stands between the labels of a column, "" where it holds lists; None if it does not hold several labels."""
+    values = [row[name] for row in look.rows if row.get(name)]
+    if values and all(isinstance(value, list) and all(isinstance(each, str) for each in value) for value in values):
+        return "" if few_values([each for value in values for each in value]) else None
+    if not all(isinstance(value, str) for value in values):
+        return None
+    for separator in _SEPARATORS:
+        several = sum(separator in value for value in values)
+        parts = [part.strip() for value in values for part in value.split(separator)]
+        if several > _SEVERAL * len(values) and few_values(parts):
+            return separator
+    return None
+
+
 def row_labels(value: Any, separator: str) -> list[str]:
     """The label names of a row: a list, text split at `separator`, or nothing. ValueError says what is wrong."""
     if value is None or (isinstance(value, str) and not value.strip()):
         return []
     if isinstance(value, str):
-        value = value.split(separator)
+        parts = value.split(separator)
+        if not all(part.strip() for part in parts):
+            raise ValueError(f"blank label: {value!r} has nothing between two separators {separator!r}, or at an end")
+        value = parts
     elif not isinstance(value, list):
         value = [value]  # a number, say: one label
     return [tidy(label_name(each)) for each in value]

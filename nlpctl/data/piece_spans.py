@@ -8,8 +8,9 @@ every piece gets the span of the whole word. Offsets are therefore exact or coar
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -47,6 +48,28 @@ def read_pieces(text: str, encoder: TextEncoder) -> Pieces:
         else:
             spans += [(start + first, start + last) for first, last in _inside(text[start:end], pieces, encoder)]
     return Pieces(np.array(ids, np.int32), np.array(spans, np.int32).reshape(-1, 2))
+
+
+def unknown_texts(ids: Sequence[int], texts: Iterable[str], encoder: TextEncoder) -> dict[int, str]:
+    """Place -> what the text says where `ids`, those of a row, have the unknown token.
+
+    `texts`: of the row, in order; they may have been cut, and template words may stand between them. A place is left
+    out where the tokenizer's output does not tell what it stands for.
+    """
+    unknown = encoder.tokenizer.unk_token_id
+    if unknown not in ids:
+        return {}
+    written: list[tuple[int, str]] = []
+    for text in texts:
+        pieces = read_pieces(text, encoder)
+        written += [(int(id), text[start:end]) for id, (start, end) in zip(pieces.ids, pieces.spans, strict=True)]
+    matcher = difflib.SequenceMatcher(None, list(ids), [id for id, _ in written], autojunk=False)
+    return {
+        block.a + i: written[block.b + i][1]
+        for block in matcher.get_matching_blocks()
+        for i in range(block.size)
+        if ids[block.a + i] == unknown
+    }
 
 
 def _parts(text: str, start: int, end: int) -> list[tuple[int, int]]:

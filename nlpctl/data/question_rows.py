@@ -6,6 +6,7 @@ from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nlpctl.data.first_look import Fit, Look
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.data.text_rows import checked_text
@@ -49,7 +50,18 @@ class QuestionRows(TaskRows):
     """
 
     endings = {".json": "squad", ".jsonl": "jsonl"}
+    roles = ("question", "context", "answers")
     in_windows = True
+
+    @classmethod
+    def recognised(cls, look: Look, given: Mapping[str, str]) -> Fit | None:
+        answers = look.role("answers", given, ("answers",))
+        question = look.role("question", given, ("text", "label"))
+        context = look.role("context", given, ("text", "label"), [question] if question else [])
+        if answers is None or question is None or context is None:
+            return None
+        columns = {"question": question, "context": context, "answers": answers}
+        return Fit(columns, "there are questions, texts, and where the answers are in them", sure=9)
 
     @property
     def split_together(self) -> str:

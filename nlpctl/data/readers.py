@@ -17,6 +17,9 @@ from nlpctl.data.row import BadRow, BlankLine, Row
 from nlpctl.data.squad import squad_rows
 from nlpctl.errors import UserError
 
+OBJECTS = ("jsonl", "json")  # formats whose rows are objects, not lines of a table
+DELIMITED = ("tsv", "csv", "joined")  # formats with one set of columns for all rows
+
 
 def file_format(path: Path, declared: str, endings: Mapping[str, str]) -> str:
     """The format `declared`, or by the file's ending if that is "auto". `endings`: the task's map of ending -> format.

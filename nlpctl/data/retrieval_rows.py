@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from nlpctl.config.schema import ColumnsSection
+from nlpctl.data.first_look import NAMES, Fit, Look
 from nlpctl.data.labels import LabelSet, label_name
-from nlpctl.data.matching_rows import is_match, require_pair_column
+from nlpctl.data.matching_rows import OPPOSITES, is_match, require_pair_column
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.data.text_rows import checked_text
 from nlpctl.errors import UserError
@@ -41,6 +42,22 @@ class RetrievalRows(TaskRows):
     """
 
     together = False
+    roles = ("text", "text_pair")
+
+    @classmethod
+    def recognised(cls, look: Look, given: Mapping[str, str]) -> Fit | None:
+        pair = look.pair(given)
+        if pair is None:
+            return None
+        names = dict(zip(cls.roles, pair, strict=True)) | {role: given[role] for role in given}
+        label = look.role("label", given, ("label",), pair)
+        found = None if label is None else look.column(label)
+        if label is not None and found is not None and tuple(map(str.lower, found.values)) in OPPOSITES:
+            names["label"] = label
+        free = look.of_kind("text")
+        negative = next((column.name for column in free if column.name.casefold() in NAMES["negative"]), None)
+        names |= {"negative": negative} if negative is not None else {}
+        return Fit(names, f"{pair[0]!r} and {pair[1]!r} hold texts that belong together", sure=4)
 
     @property
     def plain_column(self) -> str:

@@ -13,6 +13,11 @@ MISSING = "missing key"  # how the reason of a row without a key begins
 NAME_COLUMNS = "set data.columns to names from this list, as in --set data.columns.text=COLUMN"
 
 
+def place(source: str, line: int | str) -> str:
+    """file:line, or texts[3]."""
+    return f"{source}{line}" if str(line).startswith("[") else f"{source}:{line}"
+
+
 class Row(NamedTuple):
     """One record: `values` maps column or key to what the file holds there.
 
@@ -23,6 +28,27 @@ class Row(NamedTuple):
     source: str
     line: int | str
     values: Mapping[str, Any]
+
+    def line_of(self, word: int) -> int | str:
+        """The line of one of its words, counted from 0."""
+        return self.line
+
+
+class Sentence(Row):
+    """A row with a line for each of its words; `line` is that of the first."""
+
+    __slots__ = ()
+
+    def line_of(self, word: int) -> int | str:
+        return self.line + word if isinstance(self.line, int) else self.line
+
+
+class BadWord(ValueError):
+    """What is wrong with one word of a row, counted from 0."""
+
+    def __init__(self, reason: str, word: int):
+        super().__init__(reason)
+        self.word = word
 
 
 class BadRow(NamedTuple):
@@ -38,8 +64,7 @@ class BadRow(NamedTuple):
 
     @property
     def where(self) -> str:
-        line = str(self.line)
-        return f"{self.source}{line}" if line.startswith("[") else f"{self.source}:{line}"
+        return place(self.source, self.line)
 
 
 class BlankLine(BadRow):

@@ -17,9 +17,10 @@ from nlpctl.data.examples import (
 )
 from nlpctl.data.labels import LabelSet, given_labels
 from nlpctl.data.open_split import has_split, open_split
-from nlpctl.data.row import RowSource
+from nlpctl.data.row import BadRow, RowSource
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import UserError
+from nlpctl.names import listed
 
 
 @dataclass(frozen=True)
@@ -106,3 +107,27 @@ def read_labelled_split(
     log = BadRowLog(rows.data.on_bad_row)
     examples = load_examples(source, ExampleReader(rows, labels), log)
     return examples, source.files, log.summary()
+
+
+def column_values(rows: TaskRows, split: str, labels: LabelSet, column: str, count: int, key: str) -> list[Any]:
+    """Another column of the rows that `read_labelled_split` gave `count` examples of, read once more.
+
+    UserError at `key`, which names the column: a row has no such column, or the files have changed since.
+    """
+    reader, values = ExampleReader(rows, labels), []
+    for row in open_split(rows, split):
+        if isinstance(row, BadRow) or isinstance(reader.read(row), BadRow):
+            continue
+        if column not in row.values:
+            hint = f"this row has {listed(row.values)}"
+            raise UserError(f"{row.source}:{row.line} has no column {column!r}", key, hint)
+        values.append(row.values[column])
+    if len(values) != count:
+        raise UserError(f"the {split} data changed while it was scored", key, "run the command again")
+    return values
+
+
+def groups_of(rows: TaskRows, split: str, labels: LabelSet, count: int) -> list[Any] | None:
+    """The column data.columns.group of a split's `count` examples; None if the recipe names none."""
+    column = rows.data.columns.group
+    return None if column is None else column_values(rows, split, labels, column, count, "data.columns.group")

@@ -6,7 +6,7 @@ untrained networks predict.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -62,6 +62,21 @@ class TagScheme:
             previous, previous_type = mark, kind
         return spans
 
+    def tags(self, spans: Iterable[Span], length: int) -> list[str]:
+        """The tags of a sentence of `length` words with these entities: `entities` turned round."""
+        tags = [OUTSIDE] * length
+        for kind, start, end in spans:
+            marks = ["B", *["M" if self.marks == "BMES" else "I"] * (end - start - 1)]
+            if self.marks != "BIO":
+                marks[-1] = "E" if end - start > 1 else "S"
+            tags[start:end] = [self._tag(mark, kind) for mark in marks]
+        return tags
+
+    def _tag(self, mark: str, kind: str) -> str:
+        if self.style == "bare":
+            return mark
+        return f"{mark}-{kind}" if self.style == "prefix" else f"{kind}-{mark}"
+
     def first_break(self, tags: Sequence[str]) -> int | None:
         """The position of the first tag that may not follow its predecessor, len(tags) for the end; None if valid."""
         closed = self.marks != "BIO"  # an entity has to be ended by an E
@@ -75,8 +90,9 @@ class TagScheme:
         return None
 
 
-def detect_scheme(tags: Iterable[str], where: str) -> TagScheme:
-    """The scheme of a tag set. UserError for mixtures and for tags that belong to no scheme; `where` names the set.
+def detect_scheme(tags: Iterable[str], where: str, places: Mapping[str, str] | None = None) -> TagScheme:
+    """The scheme of a tag set. UserError for mixtures and for tags that belong to no scheme; `where` names the set,
+    `places` where a tag first stands.
 
     Tags that read either way ("B-S") follow the others; where all do, the mark comes first.
     """
@@ -85,7 +101,7 @@ def detect_scheme(tags: Iterable[str], where: str) -> TagScheme:
     if not names:
         found = "no tag but O: there are no entities" if tags else "there are no tags"
         raise UserError(found, where=where, hint="check data.columns.tags and the training file")
-    style = _style(names, where)
+    style = _style(names, where, places or {})
     marks: dict[str, set[str]] = {}  # per type; those of BMES keep their M here
     for tag in names:
         mark, kind = (tag[0], tag[2:]) if style == "prefix" else (tag[-1], tag[:-2])
@@ -93,7 +109,7 @@ def detect_scheme(tags: Iterable[str], where: str) -> TagScheme:
     return TagScheme(_scheme_name(marks, where), style)
 
 
-def _style(names: Sequence[str], where: str) -> Literal["prefix", "suffix", "bare"]:
+def _style(names: Sequence[str], where: str, places: Mapping[str, str]) -> Literal["prefix", "suffix", "bare"]:
     known = frozenset("BIESM")
     fits = {
         "bare": [tag in known for tag in names],
@@ -107,8 +123,9 @@ def _style(names: Sequence[str], where: str) -> Literal["prefix", "suffix", "bar
     # Tags that fit no style are reported first: one typing error must not look like a mixture of styles.
     if odd:
         message = f"{listed(odd)}: no mark B, I, E, S or M before or after a hyphen"
-        raise UserError(message, where=where, hint=_HINT)
-    samples = [f"{names[fit.index(True)]!r} ({style})" for style, fit in fits.items() if any(fit)]
+        raise UserError(message, where=places.get(odd[0], where), hint=_HINT)
+    first = {style: names[fit.index(True)] for style, fit in fits.items() if any(fit)}
+    samples = [f"{tag!r} ({style}{f', {places[tag]}' if tag in places else ''})" for style, tag in first.items()]
     raise UserError(f"tags of different styles are mixed: {', '.join(samples)}", where=where, hint=_HINT)
 
 

@@ -12,13 +12,17 @@ from typing import Any
 
 from nlpctl import console
 from nlpctl.config.schema import DataSection
+from nlpctl.config.tasks.info import Start
+from nlpctl.data.first_look import Fit, Look, tagged_columns
 from nlpctl.data.labels import LabelSet, known_label, label_name
-from nlpctl.data.row import Row, RowSource
-from nlpctl.data.tag_scheme import detect_scheme
+from nlpctl.data.row import BadWord, Row, RowSource, place
+from nlpctl.data.tag_scheme import OUTSIDE, detect_scheme
 from nlpctl.data.task_rows import TABLES, TaskRows
 from nlpctl.data.text_rows import checked_text
 from nlpctl.data.word_spans import character_spans, is_ideograph, word_spans
 from nlpctl.names import listed
+
+_UNTAGGED = 0.05  # share of O, at the most, where a text is cut into words rather than searched for entities
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +63,21 @@ class TaggedExample:
 class TaggedRows(TaskRows):
     """Rows of token classification: lists of words and tags; for prediction also plain text."""
 
+    roles = ("tokens", "tags")
     in_windows = True
     endings = {**TABLES, ".tsv": "joined", ".txt": "conll", ".conll": "conll", ".bio": "conll", ".bmes": "conll"}
+
+    @classmethod
+    def recognised(cls, look: Look, given: Mapping[str, str]) -> Fit | None:
+        columns = tagged_columns(look, given)
+        if columns is None:
+            return None
+        words = [word for row in look.rows for word in row.get(columns[0]) or ()]
+        characters = all(len(str(word)) == 1 for word in words)
+        why = "the files have a character per tag, so predict cuts its texts the same way"
+        starts = (Start("data.unit", "characters", why),) if characters else ()
+        held = "characters and their tags" if characters else "words and their tags"
+        return Fit(dict(zip(cls.roles, columns, strict=True)), f"there are {held}", 8, starts)
 
     @property
     def plain_column(self) -> str:
@@ -74,19 +91,10 @@ class TaggedRows(TaskRows):
         return (self.data.columns.tokens, self.data.columns.tags) if labelled else ()
 
     def collect_labels(self, source: RowSource) -> LabelSet:
-        """All tags, sorted. UserError if they follow no scheme, or mix several."""
-        tags = sorted(set(self._tag_names(source)))
-        detect_scheme(tags, source.description)
-        return LabelSet.collect(tags, source.description)
-
-    def _tag_names(self, source: RowSource) -> Iterator[str]:
-        for row in source:
-            tags = row.values[self.data.columns.tags] if isinstance(row, Row) else None
-            if isinstance(tags, list | tuple):
-                try:
-                    yield from [label_name(tag) for tag in tags]
-                except ValueError:
-                    continue
+        """All tags, sorted. UserError if they follow no scheme, or mix several; it names the first place of a tag."""
+        places = first_places(source, self.data.columns.tags)
+        detect_scheme(sorted(places), source.description, places)
+        return LabelSet.collect(places, source.description)
 
     def read(self, values: Mapping[str, Any], labels: LabelSet | None) -> TaggedExample:
         columns = self.data.columns
@@ -154,6 +162,32 @@ class LexicalRows(TaggedRows):
     def __init__(self, data: DataSection):
         super().__init__(dataclasses.replace(data, unit="characters"))
 
+    @classmethod
+    def recognised(cls, look: Look, given: Mapping[str, str]) -> Fit | None:
+        fit = super().recognised(look, given)
+        if fit is None:
+            return None
+        tags = [tag for row in look.rows for tag in row.get(fit.columns["tags"]) or ()]
+        analysed = tags.count(OUTSIDE) <= _UNTAGGED * len(tags)
+        why = "almost every character has a tag: words and their classes" if analysed else fit.reason
+        return Fit(fit.columns, why, fit.sure + 1 if analysed and fit.starts else 2)
+
+
+def first_places(source: RowSource, column: str) -> dict[str, str]:
+    """Each tag of `source` and where it first stands; `column` holds the list of a row's tags. Bad rows have none."""
+    places: dict[str, str] = {}
+    for row in source:
+        tags = row.values[column] if isinstance(row, Row) else None
+        if isinstance(tags, list | tuple):
+            try:
+                names = [label_name(tag) for tag in tags]
+            except ValueError:
+                continue
+            for number, name in enumerate(names):
+                if name not in places:
+                    places[name] = place(row.source, row.line_of(number))
+    return places
+
 
 def put_together(words: Sequence[str]) -> tuple[str, array]:
     """Joins words to a text; returns it and the bounds of the words in it.
@@ -214,4 +248,10 @@ def _tag_ids(value: Any, words: int, labels: LabelSet) -> array:
         raise ValueError(f"tags are not a list: got {type(value).__name__}")
     if len(value) != words:
         raise ValueError(f"tags do not match the tokens: {words} tokens, {len(value)} tags")
-    return array("i", [known_label(tag, labels) for tag in value])
+    ids = array("i")
+    for number, tag in enumerate(value):
+        try:
+            ids.append(known_label(tag, labels))
+        except ValueError as error:
+            raise BadWord(f"{error} (word {number + 1})", number) from None
+    return ids

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from nlpctl.config.schema import DataSection
 from nlpctl.config.tasks import task_info
 from nlpctl.config.tasks.info import load_class
+from nlpctl.data.first_look import Fit, Look
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.row import RowSource
 
@@ -36,6 +37,7 @@ class TaskRows(ABC):
     plain_column: str | None = None  # what a line of plain text is for predict; None if a row needs more
     in_windows: bool = False  # True: what is longer than data.max_seq_length is read in windows, not cut
     together: bool = True  # False: the texts of a row are read apart from each other, not as one sequence
+    roles: tuple[str, ...] = ("text",)  # the columns (of data.columns) that a labelled row must have
 
     def __init__(self, data: DataSection):
         self.data = data
@@ -49,6 +51,14 @@ class TaskRows(ABC):
     def label_column(self) -> str:
         """The column of labels, or of lists of tags. A named data set may hold ids in it."""
         return self.data.columns.label
+
+    @classmethod
+    def recognised(cls, look: Look, given: Mapping[str, str]) -> Fit | None:
+        """What a file would mean to the task; None if it does not look like its data.
+
+        `given`: columns that are known, by their names in data.columns.
+        """
+        return None
 
     @abstractmethod
     def required(self, labelled: bool) -> tuple[str, ...]:

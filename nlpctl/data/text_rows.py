@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nlpctl.data.examples import BadRowLog
+from nlpctl.data.first_look import Fit, Look
 from nlpctl.data.labels import LabelSet, known_label, label_name
-from nlpctl.data.row import Row, RowSource
+from nlpctl.data.lines import refuse_surrogates
+from nlpctl.data.row import BadRow, RowSource
 from nlpctl.data.task_rows import TaskRows
-from nlpctl.errors import UserError
+from nlpctl.errors import Problem, UserError
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,22 @@ class TextExample:
 class TextRows(TaskRows):
     """Rows of sequence classification."""
 
+    roles = ("text", "label")
+
+    @classmethod
+    def recognised(cls, look: Look, given: Mapping[str, str]) -> Fit | None:
+        pair = look.pair(given)
+        label = look.role("label", given, ("label",), pair or ())
+        text = pair[0] if pair else look.role("text", given, ("text",), [label] if label else [])
+        if text is None or label is None:
+            return None
+        names = {"text": text, **({"text_pair": pair[1]} if pair else {}), "label": label}
+        found = look.column(label)
+        labels = () if found is None else found.values
+        values = f"is {' or '.join(labels)}" if 0 < len(labels) < 4 else f"is one of {len(labels) or 'many'} labels"
+        held = f"{pair[0]!r} and {pair[1]!r} hold texts" if pair else f"{text!r} holds texts"
+        return Fit(names, f"{held}, {label!r} {values}", sure=5)
+
     @property
     def plain_column(self) -> str | None:
         return self.data.columns.text if self.data.columns.text_pair is None else None
@@ -45,15 +64,11 @@ class TextRows(TaskRows):
         return (columns.text,) if columns.text_pair is None else (columns.text, columns.text_pair)
 
     def collect_labels(self, source: RowSource) -> LabelSet:
-        return LabelSet.collect(self._label_names(source), source.description)
+        return collect_names(source, lambda values: self._label_names(values[self.data.columns.label]))
 
-    def _label_names(self, source: RowSource) -> Iterator[str]:
-        for row in source:
-            if isinstance(row, Row):
-                try:
-                    yield label_name(row.values[self.data.columns.label])
-                except ValueError:
-                    continue
+    def _label_names(self, value: Any) -> list[str]:
+        """The names in the label column of a row. ValueError says what is wrong."""
+        return [label_name(value)]
 
     def read(self, values: Mapping[str, Any], labels: LabelSet | None) -> TextExample:
         columns = self.data.columns
@@ -94,12 +109,28 @@ def checked_text(value: Any, what: str) -> str:
         raise ValueError(f"{what} is not a string: got {type(value).__name__}")
     if not value or value.isspace():
         raise ValueError(f"blank {what}")
-    # Encoding every text would cost as much as tokenising it; ASCII cannot hold surrogates.
-    if not value.isascii():
-        try:
-            value.encode("utf-8")
-        except UnicodeEncodeError as error:
-            # JSON can spell half of a surrogate pair; no tokenizer takes it.
-            reason = f"half a surrogate pair, U+{ord(value[error.start]):04X}, at character {error.start + 1}"
-            raise ValueError(f"{what} is not Unicode: {reason}") from None
+    refuse_surrogates(value, what)
     return value
+
+
+def collect_names(source: RowSource, names_of: Callable[[Mapping[str, Any]], Iterable[str]]) -> LabelSet:
+    """The label set of the names in the values of each row.
+
+    UserError if there are too few or far too many; it also lists the bad rows, whose labels are missing.
+    """
+    log = BadRowLog("skip")
+
+    def names() -> Iterator[str]:
+        for row in source:
+            try:
+                if isinstance(row, BadRow):
+                    log.add(row)
+                else:
+                    yield from names_of(row.values)
+            except ValueError as error:
+                log.add(BadRow(row.source, row.line, str(error)))
+
+    try:
+        return LabelSet.collect(names(), source.description)
+    except UserError as error:
+        raise UserError(problems=[*(Problem(row.reason, row.where) for row in log.first), *error.problems]) from None

@@ -16,7 +16,6 @@ from nlpctl.data.dictionaries import UNKNOWN_ENTRIES, Dictionaries
 from nlpctl.data.entries_file import Entries
 from nlpctl.data.jieba_words import load_jieba
 from nlpctl.data.text_encoder import Encoding, TextEncoder, longest_first
-from nlpctl.data.vocabulary import count_bounded
 from nlpctl.errors import UserError
 from nlpctl.files import write_json_atomic, write_text_atomic
 
@@ -57,8 +56,11 @@ class UnitTokenizer:
     model_input_names = ("input_ids",)
     pad_token_type_id = 0
 
-    def __init__(self, vocabulary: Sequence[str], settings: UnitSettings):
-        """Raises ValueError for a vocabulary that lacks a special entry or has one twice."""
+    def __init__(self, vocabulary: Sequence[str], settings: UnitSettings, *, as_written: bool = False):
+        """`as_written`: read every character as it stands, whatever the settings say; they are saved unchanged.
+
+        Raises ValueError for a vocabulary that lacks a special entry or has one twice.
+        """
         self.vocabulary = tuple(vocabulary)
         self.settings = settings
         # Later entries overwrite earlier ones, so fewer keys than entries mean a repetition.
@@ -75,8 +77,9 @@ class UnitTokenizer:
         # What a text says must never become padding.
         specials = (settings.pad, settings.unk, settings.sep)
         known = {unit: i for unit, i in ids.items() if unit not in specials}
-        self._ids = _UnitIds(known, self.unk_token_id, settings.lowercase)
-        self._replacements = {ord(written): read for written, read in settings.replacements.items()}
+        self._ids = _UnitIds(known, self.unk_token_id, settings.lowercase and not as_written)
+        replacements = {} if as_written else settings.replacements
+        self._replacements = {ord(written): read for written, read in replacements.items()}
 
     def __len__(self) -> int:
         return len(self.vocabulary)
@@ -226,6 +229,8 @@ def build_unit_vocabulary(
 
     At most `vocab_size` entries; memory is bounded, whatever the number of texts. UserError if no unit would be left.
     """
+    from nlpctl.data.vocabulary import count_bounded  # imports PaddleNLP
+
     specials = [PAD, UNK, SEP]
     counts = count_bounded(_lowered(texts, unit, lowercase))
     # Ties go by code point, so that the same texts always give the same ids.

@@ -13,6 +13,7 @@ from nlpctl.files import write_json_atomic, write_text_atomic
 from nlpctl.inference.parity import Parity
 from nlpctl.layout import EXPORT_REPORT
 from nlpctl.models.export_folder import ExportManifest, Graph
+from nlpctl.names import counted
 from nlpctl.runtime.process import ProcessSetup
 
 SHOWN = 20  # rows with a changed decision, listed in the report
@@ -94,8 +95,8 @@ def _page(report: dict[str, Any]) -> str:
     lines = [
         f"# Export of {report['source']}",
         "",
-        f"Task {report['task']}. Compared with the network on {rows['count']:,} rows ({rows['from']}), in batches of "
-        f"{min(batches)} to {max(batches)} rows and {min(lengths)} to {max(lengths)} tokens.{made}",
+        f"Task {report['task']}. Compared with the network on {counted(rows['count'], 'rows')} ({rows['from']}), in "
+        f"batches of {min(batches)} to {max(batches)} rows and {min(lengths)} to {max(lengths)} tokens.{made}",
         "",
         "| graph | MB | engine | precision | largest difference | same decisions | different decisions |",
         "|---|---:|---|---|---:|---:|---:|",

@@ -11,6 +11,7 @@ from typing import Any
 
 from nlpctl.errors import UserError
 from nlpctl.formats.safe_pickle import BROKEN_HINT
+from nlpctl.paddle_version import described_tensor, describes_tensor
 
 
 @contextmanager
@@ -151,8 +152,8 @@ _DTYPES = {
 
 def _variable(desc: Any, types: Any) -> ProgramVariable:
     """The variable of a VarDesc. Feed, fetch and reader variables are marked persistable too, but are in no file."""
-    is_tensor = desc.type.HasField("lod_tensor")
-    tensor = desc.type.lod_tensor.tensor
+    is_tensor = describes_tensor(desc.type)
+    tensor = described_tensor(desc.type).tensor
     return ProgramVariable(
         name=_text(desc.name),
         shape=tuple(tensor.dims),

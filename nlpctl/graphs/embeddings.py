@@ -26,6 +26,7 @@ from nlpctl.graphs.program_edit import (
     set_argument,
     write_parameters,
 )
+from nlpctl.paddle_version import described_tensor
 
 LOOKUP = "lookup_table_v2"
 _MOST = 127  # largest int8 value
@@ -74,13 +75,13 @@ def _shrink(block: Any, arrays: dict[str, np.ndarray], name: str) -> None:
     arrays[name] = np.round(table / scales).astype(np.int8)
     arrays[declare(block, _scales(name), "float32", scales.shape, persistable=True)] = scales.astype(np.float32)
     variable = next(each for each in block.vars if each.name == name)
-    variable.type.lod_tensor.tensor.data_type = TYPES["int8"]
+    described_tensor(variable.type).tensor.data_type = TYPES["int8"]
 
 
 def _looked_up(block: Any, lookup: Any) -> list[Any]:
     """The operators that replace a look-up in the fp32 table; the output keeps its name and shape."""
     out, ids, table = only(lookup.outputs, "Out"), only(lookup.inputs, "Ids"), only(lookup.inputs, "W")
-    shape = list(next(each for each in block.vars if each.name == out).type.lod_tensor.tensor.dims)
+    shape = list(described_tensor(next(each for each in block.vars if each.name == out).type).tensor.dims)
     steps = declare(block, f"{out}.row_int8", "int8", shape)
     wide = declare(block, f"{out}.row_wide", "float32", shape)
     scale = declare(block, f"{out}.row_scale", "float32", [*shape[:-1], 1])

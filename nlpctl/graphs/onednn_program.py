@@ -28,6 +28,7 @@ from nlpctl.graphs.program_edit import (
     replace_operators,
     write_parameters,
 )
+from nlpctl.paddle_version import described_tensor
 from nlpctl.runtime.process_state import silent_stderr
 from nlpctl.upstream.static_int8 import set_weight_scales
 
@@ -62,7 +63,7 @@ def _multiplied_out(
     _rename_inputs(block, {weight.product: name for name, weight in weights.items()})
     for variable in block.vars:
         if variable.name in weights:
-            variable.type.lod_tensor.tensor.data_type = TYPES["float32"]
+            described_tensor(variable.type).tensor.data_type = TYPES["float32"]
     return desc, {name: weights[name].values if name in weights else array for name, array in arrays.items()}
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from nlpctl.formats.lod_tensor import read_tensors, write_tensors
 from nlpctl.formats.program import read_program
 from nlpctl.graphs.graph_files import paddle_files
+from nlpctl.paddle_version import described_tensor
 
 TYPES = {"float32": 5, "int32": 2, "int64": 3, "int8": 21, "uint8": 20}  # VarType.Type of framework.proto
 
@@ -46,14 +47,14 @@ def declare(block: Any, name: str, dtype: str, shape: Iterable[int], *, persista
     """Declare a variable of a block, new or not; -1 for a variable dimension. Returns its name."""
     variable = next((each for each in block.vars if each.name == name), None) or block.vars.add(name=name)
     variable.persistable = persistable
-    variable.type.type = _LOD_TENSOR
-    tensor = variable.type.lod_tensor.tensor
+    variable.type.type = _TENSOR
+    tensor = described_tensor(variable.type).tensor
     tensor.data_type = TYPES[dtype]
     tensor.dims[:] = shape
     return name
 
 
-_LOD_TENSOR = 7  # VarType.Type
+_TENSOR = 7  # VarType.Type
 
 
 def operator(

@@ -24,6 +24,7 @@ from nlpctl.graphs.program_edit import (
     write_parameters,
 )
 from nlpctl.models.simulated_int8 import STEPS
+from nlpctl.paddle_version import described_tensor
 
 _PRODUCTS = ("matmul_v2", "matmul", "mul")
 _BITS = {"bit_length": 8, "op_role": 0}
@@ -38,7 +39,7 @@ def write_simulated_graph(fp32: Path, out: Path, bounds: Mapping[str, float], *,
     """
     desc, arrays = read_parameters(fp32)
     block = desc.blocks[0]
-    shapes = {variable.name: list(variable.type.lod_tensor.tensor.dims) for variable in block.vars}
+    shapes = {variable.name: list(described_tensor(variable.type).tensor.dims) for variable in block.vars}
     rounded: dict[str, str] = {}  # input -> its rounded variable
     done: set[str] = set()
     kept: list[Any] = []

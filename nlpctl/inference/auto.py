@@ -13,6 +13,7 @@ from nlpctl.inference.samples import sample_batches
 from nlpctl.inference.speeds import Speeds, measured_speeds
 from nlpctl.inference.support import Machine, is_installed
 from nlpctl.models.export_folder import ExportManifest
+from nlpctl.names import counted
 from nlpctl.runtime.cpu import cpu_info
 from nlpctl.runtime.process import ProcessSetup
 
@@ -106,7 +107,7 @@ def _why(chosen: Choice, found: Candidates, speeds: Speeds, setup: ProcessSetup,
     ranked = sorted(speeds.rows_per_second.items(), key=lambda entry: -entry[1])
     told = ", ".join(f"{name} {speed:,.0f}" for name, speed in ranked) or "none was timed"
     when = "earlier" if speeds.kept else "now"
-    threads = f", {setup.threads} threads" if setup.device == "cpu" else ""
+    threads = f", {counted(setup.threads, 'threads')}" if setup.device == "cpu" else ""
     lines = [f"auto takes {chosen.name}; rows per second, batch size {batch_size}{threads}, timed {when}: {told}"]
     lines += [f"  not {choice.name}: it {reason}" for choice, reason in found.left_out]
     lines += [f"  not {name}: it failed ({reason})" for name, reason in speeds.failed.items()]

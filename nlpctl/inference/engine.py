@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
-import paddle
 
 from nlpctl.data.collate import Batch
 from nlpctl.tasks.base import as_tuple
+
+if TYPE_CHECKING:
+    import paddle
 
 
 class Predictor(Protocol):
     """An engine with a loaded network. `engine` and `precision` are named as in the recipe's section inference."""
 
-    engine: str
-    precision: str
+    @property
+    def engine(self) -> str: ...
+    @property
+    def precision(self) -> str: ...
 
     def outputs(self, batch: Batch) -> tuple[np.ndarray, ...]:
         """The network's outputs for one padded batch without labels; inputs are found by name."""
@@ -32,7 +36,9 @@ class DygraphPredictor:
         network.eval()
         self.network = network
 
-    @paddle.no_grad()
     def outputs(self, batch: Batch) -> tuple[np.ndarray, ...]:
-        outputs = self.network(**{name: paddle.to_tensor(array) for name, array in batch.items()})
+        import paddle
+
+        with paddle.no_grad():
+            outputs = self.network(**{name: paddle.to_tensor(array) for name, array in batch.items()})
         return tuple(output.numpy() for output in as_tuple(outputs))

@@ -11,8 +11,9 @@ token at a time; its contribution is the loss of log odds. These contributions h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Literal
 
 import numpy as np
@@ -62,11 +63,19 @@ class Explanation:
 
 @dataclass(frozen=True)
 class Token:
-    """A token for display; `joined`: no space before it. `contribution` is in log odds."""
+    """A token for display; `joined`: no space before it. `contribution` is in log odds.
+
+    `unknown`: the vocabulary has no such token, and `text` is what the text says.
+    """
 
     text: str
     contribution: float
     joined: bool
+    unknown: bool = False
+
+    def to_json(self) -> dict[str, Any]:
+        more = {"unknown": True} if self.unknown else {}
+        return {"token": self.text, "contribution": round(self.contribution, 6), **more}
 
 
 @dataclass(frozen=True)
@@ -96,8 +105,7 @@ class Explained:
         told: dict[str, Any] = {"label": self.label, "method": self.method, "log_odds": round(found.log_odds, 6)}
         if found.baseline is not None:
             told |= {"baseline_log_odds": round(found.baseline, 6), "gap": round(found.gap, 6), "steps": found.steps}
-        tokens = [{"token": token.text, "contribution": round(token.contribution, 6)} for token in self.tokens]
-        return {**self.row, **self.answer, "explained": {**told, "tokens": tokens}}
+        return {**self.row, **self.answer, "explained": {**told, "tokens": [token.to_json() for token in self.tokens]}}
 
 
 class Explainer:
@@ -255,8 +263,17 @@ def replacements(tokenizer: Any) -> dict[str, int]:
     return ids
 
 
-def tokens_of(ids: np.ndarray, contributions: np.ndarray, tokenizer: Any, special: Sequence[int]) -> list[Token]:
-    """The tokens of a row, without the special ones before and after its text."""
+def tokens_of(
+    ids: np.ndarray,
+    contributions: np.ndarray,
+    tokenizer: Any,
+    special: Sequence[int],
+    unknown: Mapping[int, str] = MappingProxyType({}),
+) -> list[Token]:
+    """The tokens of a row, without the special ones before and after its text.
+
+    `unknown`: place -> what the text says where the vocabulary has no token (data/piece_spans.py).
+    """
     text = np.flatnonzero(~np.isin(ids, special))
     if not len(text):
         return []
@@ -265,11 +282,11 @@ def tokens_of(ids: np.ndarray, contributions: np.ndarray, tokenizer: Any, specia
     marked = any(form.startswith(WORD_BEGINS) for form in forms)
     characters = isinstance(tokenizer, UnitTokenizer) and tokenizer.settings.unit == "characters"
     found: list[Token] = []
-    for form, contribution in zip(forms, contributions[first:last].tolist(), strict=True):
-        text = form.removeprefix(WORD_GOES_ON).lstrip("".join(WORD_BEGINS)) or form
+    for place, (form, contribution) in enumerate(zip(forms, contributions[first:last].tolist(), strict=True), first):
+        text = unknown.get(place) or form.removeprefix(WORD_GOES_ON).lstrip("".join(WORD_BEGINS)) or form
         goes_on = characters or (not form.startswith(WORD_BEGINS) if marked else form.startswith(WORD_GOES_ON))
         beside = is_ideograph(text[0]) or (found and is_ideograph(found[-1].text[-1]))
-        found.append(Token(text, contribution, bool(not found or goes_on or beside)))
+        found.append(Token(text, contribution, bool(not found or goes_on or beside), place in unknown))
     return found
 
 

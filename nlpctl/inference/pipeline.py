@@ -3,7 +3,7 @@
     rows --> windows --> features, tokens, padded batches  |  the engine  |  predictions --> what is written
              in its own thread                             | this thread  |  in its own thread
 
-Each stage is at most one window ahead of the next, so memory is constant.
+Each stage is at most one window ahead of the next, so memory is constant. Small batches stay in one thread.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
 from typing import Any, TypeVar
@@ -30,6 +31,7 @@ Rows = TypeVar("Rows", bound=list[Any])
 
 AHEAD = 32  # batches prepared ahead of the engine
 WINDOW = 16_384  # examples of a labelled split sorted by length together
+ALONE = 8  # rows of a batch up to which one thread does everything: handing a batch over costs half a millisecond
 BEHIND = 8  # computed batches whose predictions are not read yet
 
 Run = Callable[[Batch], tuple[np.ndarray, ...]]
@@ -80,9 +82,18 @@ class Pipeline:
         """The results of `finish(window, predictions of its good rows)`, in order.
 
         A window is a list of examples and bad rows; batches are formed within it, as in `predictions`. Reading,
-        tokenising and `finish` run in threads next to the engine. If one fails, earlier windows are yielded first.
+        tokenising and `finish` run in threads next to the engine, unless the batches are small. If one fails, earlier
+        windows are yielded first.
         """
         read = self._steps(windows, batch_size)
+        if batch_size <= ALONE:
+            with gc_frozen(), closing(read):
+                for step in read:
+                    if isinstance(step, _Step):
+                        self._take(step, self.run(step.batch))
+                    else:
+                        yield finish(step.rows, step.found)
+            return
         # The first two keep this thread, which feeds the engine, from waiting for garbage collection and the GIL.
         with gc_frozen(), short_turns(), Ahead(read, AHEAD) as steps, _Behind() as behind:
             try:

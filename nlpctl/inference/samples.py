@@ -24,7 +24,7 @@ def read_description(folder: Path, recipe: Recipe) -> tuple[Task, TextEncoder]:
     family = family_of_config(read_config(folder), str(folder / "config.json"))
     tokenizer = load_tokenizer(folder, family)
     task = make_task(recipe, LabelSet(card.labels), card.thresholds)
-    return task, build_encoder(tokenizer, recipe.data.tokenizer)
+    return task, build_encoder(task.reading(recipe, tokenizer), recipe.data.tokenizer)
 
 
 def sample_batches(folder: Path, own: Recipe, batch_size: int, rows: int) -> list[Batch]:

@@ -14,7 +14,7 @@ from nlpctl.data.lines import read_lines
 from nlpctl.data.units import UnitTokenizer
 from nlpctl.errors import Problem, UserError
 from nlpctl.models.parameters import named
-from nlpctl.names import and_more
+from nlpctl.names import and_more, counted
 
 KEY = "model.add_tokens"
 
@@ -38,7 +38,8 @@ class AddedTokens:
         lines = []
         if self.new:
             first, last = min(self.pieces), max(self.pieces)
-            lines.append(f"added {len(self.new):,} tokens, ids {first:,} to {last:,}: {and_more(self.new, 8)}")
+            ids = f"id {first:,}" if first == last else f"ids {first:,} to {last:,}"
+            lines.append(f"added {counted(len(self.new), 'tokens')}, {ids}: {and_more(self.new, 8)}")
         if self.known:
             lines.append(f"in the vocabulary already: {and_more(self.known, 8)}")
         return lines

@@ -15,7 +15,7 @@ import numpy as np
 
 from nlpctl.errors import UserError
 from nlpctl.models.weights import to_float32
-from nlpctl.names import and_more
+from nlpctl.names import and_more, counted, subject
 
 
 @dataclass(frozen=True)
@@ -133,9 +133,11 @@ def _check_surplus(
         return cut or name in parameters or name.startswith(f"{prefix}.pooler.")
 
     surplus = [name for name in sorted(arrays) if name.startswith(f"{prefix}.") and not expected(name)]
+    have = "has" if len(surplus) == 1 else "have"
     if surplus and not rules.tolerate_surplus:
         raise UserError(
-            f"{len(surplus)} encoder parameters of the file have no place in the network: {and_more(surplus, 3)}",
+            f"{counted(len(surplus), 'encoder parameters')} of the file {have} no place in the network: "
+            f"{and_more(surplus, 3)}",
             where=where,
             hint="config.json does not belong to these weights, or asks for something PaddleNLP's network lacks",
         )
@@ -149,7 +151,7 @@ def _check_shapes(parameters: Mapping[str, Any], arrays: Mapping[str, np.ndarray
     ]
     if wrong:
         raise UserError(
-            f"{len(wrong)} parameters have another shape: {'; '.join(wrong[:3])}",
+            f"{subject(len(wrong), 'parameters', 'has', 'have')} another shape: {'; '.join(wrong[:3])}",
             where=where,
             hint="config.json (or model.config in the recipe) does not describe the network of these weights",
         )

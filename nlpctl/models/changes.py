@@ -12,6 +12,7 @@ from nlpctl.config.schema import ModelSection
 from nlpctl.errors import UserError
 from nlpctl.models.add_tokens import AddedTokens
 from nlpctl.models.parameters import count, named, select, set_parameters
+from nlpctl.names import counted
 from nlpctl.upstream.frozen_layers import pass_gradients
 
 
@@ -63,7 +64,7 @@ def describe_changes(network: Any, changes: Changes) -> list[str]:
     lines = [] if changes.added is None else changes.added.describe()
     if changes.tied:
         first, second = changes.tied[0]
-        lines.append(f"tied {len(changes.tied)} parameters, from {second} (now {first}) on")
+        lines.append(f"tied {counted(len(changes.tied), 'parameters')}, from {second} (now {first}) on")
     for pattern, names in changes.values.items():
         lines.append(f"set {names[0]}" + (f" and {len(names) - 1} more, by {pattern}" if len(names) > 1 else ""))
     if changes.frozen:

@@ -1,4 +1,4 @@
-"""Transfers a trained head to a new label set: weights of labels that both have are kept.
+"""Transfers a trained head to a new label set: weights of labels that both have are kept, some under a new name.
 
 The output layer has one column per label. A CRF has one row and one column per tag, followed by those of its start and
 stop. Weights of new labels are initialised as in a new network.
@@ -7,7 +7,7 @@ stop. Weights of new labels are initialised as in a new network.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ class Extension:
 
     Labels of the new model that were `kept` or are `new`, labels of the old one that were `dropped`; the
     `encoder`'s parameters, all of which were kept, and the head's `parameters` that were set, wholly or in part.
+    `renamed`: kept labels to what the old model calls them, where that is another name.
     """
 
     kept: tuple[str, ...]
@@ -32,13 +33,15 @@ class Extension:
     dropped: tuple[str, ...]
     encoder: tuple[str, ...]
     parameters: tuple[str, ...]
+    renamed: Mapping[str, str] = field(default_factory=dict)
 
     def describe(self) -> list[str]:
         """For the console, line by line."""
+        kept = [f"{label} (was {self.renamed[label]})" if label in self.renamed else label for label in self.kept]
         lines = [
             "the label set changed; kept from the old model:",
             f"  whole: {len(self.encoder)} parameters of the encoder, {self.encoder[0]} to {self.encoder[-1]}",
-            f"  the places of {and_more(self.kept, 8) or 'no label'} in {', '.join(self.parameters)}",
+            f"  the places of {and_more(kept, 8) or 'no label'} in {', '.join(self.parameters)}",
         ]
         if CRF_TRANSITIONS in self.parameters:
             lines.append("  the transitions between these, from the CRF's start and to its stop")
@@ -50,17 +53,24 @@ class Extension:
 
 
 def extend_head(
-    network: Any, prefix: str, arrays: Mapping[str, np.ndarray], old: Sequence[str], new: Sequence[str]
+    network: Any,
+    prefix: str,
+    arrays: Mapping[str, np.ndarray],
+    old: Sequence[str],
+    new: Sequence[str],
+    renamed: Mapping[str, str] | None = None,
 ) -> Extension | None:
     """Transfers the head of `arrays` (trained on the labels `old`) to `network` (built for the labels `new`).
 
-    `prefix` is the encoder's, which is left alone. Returns None, having changed nothing, where the two have no
+    `prefix` is the encoder's, which is left alone. `renamed`: new labels to the old ones that they start as; several
+    may start as the same. Returns None, having changed nothing, where the two have no
     label in common or the file's head is another one (a linear head for a network with a CRF still gives its rows).
     """
-    kept = tuple(label for label in new if label in set(old))
+    origin = {label: label for label in new if label in set(old)} | dict(renamed or {})
+    kept = tuple(label for label in new if label in origin)
     parameters = {name: value for name, value in network.state_dict().items() if not name.startswith(f"{prefix}.")}
     targets = _label_parameters(parameters, len(new))
-    sources = [old.index(label) for label in kept]
+    sources = [list(old).index(origin[label]) for label in kept]
     places = [list(new).index(label) for label in kept]
     values = {}
     for name, parameter in parameters.items():
@@ -77,9 +87,10 @@ def extend_head(
     return Extension(
         kept,
         tuple(label for label in new if label not in kept),
-        tuple(label for label in old if label not in kept),
+        tuple(label for label in old if label not in origin.values()),
         tuple(name for name, _ in network.named_parameters() if name.startswith(f"{prefix}.")),
         tuple(values),
+        {label: source for label, source in origin.items() if label != source},
     )
 
 

@@ -22,9 +22,11 @@ _FLAG = (Origin("--labels"), Origin("labels"))  # on the command line, in Python
 def find_trained_model(recipe: Recipe) -> str:
     """Folder or name of the model that `recipe` stands for.
 
-    A model folder stands for itself, a run or recipe for the model of its run directory; a recipe that
-    was never run may name a trained model. Raises UserError when there is no trained model.
+    A model folder and a hub name stand for themselves, a run or recipe for the model of its run directory; a recipe
+    that was never run may name a trained model. Raises UserError when there is no trained model.
     """
+    if recipe.path is None and recipe.model.name_or_path is not None:  # a hub name, which has no run directory
+        return _checked(recipe.model.name_or_path, recipe)
     if recipe.path is not None and (recipe.path.name == TASK or _of_saved_model(recipe, recipe.path)):
         return _checked(str(recipe.path.parent), recipe)
     if (recipe.run_dir / MODEL).is_dir() or (recipe.run_dir / CHECKPOINTS).is_dir():

@@ -42,6 +42,8 @@ from nlpctl.models.own_network import KEY as OWN_KEY
 from nlpctl.models.own_network import check_named, starts_from_weights
 from nlpctl.models.scratch import make_vocabulary
 from nlpctl.models.source import ModelSource, read_config, resolve_source, weights_file
+from nlpctl.models.tag_map import KEY as TAG_MAP
+from nlpctl.models.tag_map import learnt_tags
 from nlpctl.models.tokenizer import agree_on_inputs, check_vocabulary, load_tokenizer
 from nlpctl.models.vectors import fill_embedding
 from nlpctl.models.weights import Weights, read_weights_file
@@ -90,6 +92,7 @@ def load_to_train(
     *,
     vocabulary_texts: Callable[[], Iterable[str]] | None,
     seed: int = 0,
+    tag_map: Mapping[str, str] | None = None,
 ) -> LoadedModel:
     """A network over `labels` (none for a head without labels) to be trained, on the encoder that `model` names.
 
@@ -97,12 +100,15 @@ def load_to_train(
     same in another order, the places of those that the two have in common are taken (models/extend.py). If it has only
     a number of labels (models/head_labels.py), it is taken where the number is the same, by position. Otherwise the
     head is new. Everything else comes from the source. Seed Paddle before the call; `seed` is for
-    model.set_parameters alone. `vocabulary_texts` is called for from_scratch only.
+    model.set_parameters alone. `vocabulary_texts` is called for from_scratch only. `tag_map`: data.tag_map, labels that
+    the source knows by another name.
 
     Raises UserError when the model is missing, damaged, or config and weights do not belong together.
     """
-    loaded = _from_scratch if model.from_scratch is not None else _from_source
-    found = loaded(model, head, tuple(labels), vocabulary_texts)
+    if model.from_scratch is not None:
+        found = _from_scratch(model, head, tuple(labels), vocabulary_texts)
+    else:
+        found = _from_source(model, head, tuple(labels), tag_map or {})
     return replace(found, changes=change_parameters(found.network, model, found.changes.added, seed))
 
 
@@ -122,7 +128,9 @@ def _from_scratch(
     return LoadedModel(network, tokenizer, labels, tuple(network.state_dict()), (), None, changes=Changes(added))
 
 
-def _from_source(model: ModelSection, head: Head, labels: tuple[str, ...], texts: object) -> LoadedModel:
+def _from_source(
+    model: ModelSection, head: Head, labels: tuple[str, ...], tag_map: Mapping[str, str]
+) -> LoadedModel:
     if model.name_or_path is None:
         raise UserError("no model given", where="model", hint="set model.name_or_path or model.from_scratch")
     source = resolve_source(model.name_or_path)
@@ -130,15 +138,20 @@ def _from_source(model: ModelSection, head: Head, labels: tuple[str, ...], texts
     _refuse_lost_weights(parts, head)
     if _by_position(source, parts, head) and len(parts.labels) == len(labels):
         parts = replace(parts, labels=labels)
+    renamed = learnt_tags(tag_map, labels, parts.labels)
     layers = model.config.get("num_hidden_layers")
     rules = Rules(
-        keep_head=_same_head(source, parts, head, labels),
+        keep_head=_same_head(source, parts, head, labels) and not renamed,
         head_may_be_fresh=True,
         layers_kept=layers if isinstance(layers, int) else None,
         tolerate_surplus=source.kind == "hub",
     )
     extends = _may_extend(source, parts, head, rules)
-    loaded = _load(source, parts, head, labels, model.config, rules, extends, _added(parts.tokenizer, model))
+    added = _added(parts.tokenizer, model)
+    loaded = _load(source, parts, head, labels, model.config, rules, extends, added, renamed)
+    if renamed and loaded.extension is None:
+        message = "the output layer of this model cannot be carried over: it is of another kind"
+        raise UserError(message, TAG_MAP, "remove the key: the tags start anew")
     return replace(loaded, head_note=_head_note(source, found, head, loaded))
 
 
@@ -269,6 +282,7 @@ def _load(
     rules: Rules,
     extends: bool,
     added: AddedTokens | None = None,
+    renamed: Mapping[str, str] | None = None,
 ) -> LoadedModel:
     where, prefix = str(parts.weights_file), parts.family.prefix
     tokenizer = parts.tokenizer if added is None else added.tokenizer
@@ -281,7 +295,7 @@ def _load(
     assigned = assign(network, prefix, arrays, rules, where)
     if added is not None:
         start_as_mean(network, axes, added)
-    extension = extend_head(network, prefix, arrays, parts.labels, labels) if extends else None
+    extension = extend_head(network, prefix, arrays, parts.labels, labels, renamed) if extends else None
     taken = () if extension is None else extension.parameters
     return LoadedModel(
         network,

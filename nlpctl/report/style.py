@@ -40,6 +40,7 @@ transform:translateX(-50%%)}
 .wide table{font-size:13px}
 .wide th,.wide td{padding-right:10px}
 .wide th,.wide th.number,.wide td.short{white-space:normal}
+.wide th,.wide th.number{overflow-wrap:normal}
 table{border-collapse:collapse;font-size:14px}
 caption{text-align:left;padding-bottom:4px}
 th,td{padding:4px 14px 4px 0;text-align:left;vertical-align:top;border-bottom:1px solid var(--line);max-width:64ch;

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
@@ -60,10 +59,11 @@ def bench(recipes: Sequence[Recipe], plan: Plan) -> BenchResult:
             process = stack.enter_context(TimedProcess(subject.candidate, plan.texts, plan.batch_sizes))
             running.append(_Running(subject, process))
             running[-1].attempt(process.open)
-        began = time.monotonic()
+        course = console.Course("bench", plan.rounds + 1, "rounds")
         for round in range(plan.rounds + 1):
             _round(running, plan, counted=round > 0)
-            console.note(_progress(round, plan.rounds, time.monotonic() - began))
+            course.tell(round + 1, _progress(round, plan.rounds, course.left(round + 1)))
+        course.finish()
         timed = tuple(each.result(plan) for each in running if each.attempt(each.ask_memory))
         origin = next((each.process.opened.origin for each in running if each.failure is None), "")
     failed = [(each.subject.candidate.name, each.failure) for each in running if each.failure is not None]
@@ -130,9 +130,9 @@ class _Running:
 
 
 def _progress(round: int, rounds: int, seconds: float) -> str:
-    """What is done after `seconds` of rounds, the warm-up being round 0, and how long the others take at this rate."""
+    """What is done, the warm-up being round 0, and the `seconds` left."""
     done = f"round {round} of {rounds}" if round else "warmed up"
-    left = math.ceil(seconds / (round + 1) * (rounds - round))
+    left = math.ceil(seconds)
     minutes, rest = divmod(left, 60)
     return f"{done}, about {minutes}:{rest:02d} left" if left else done
 

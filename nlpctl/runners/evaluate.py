@@ -2,36 +2,182 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from nlpctl.config.recipe_of import with_reading
 from nlpctl.config.schema import Recipe
+from nlpctl.config.tasks import scores
+from nlpctl.data.examples import ExampleList, ExampleReader
 from nlpctl.data.open_split import SPLITS, has_split, open_split
-from nlpctl.data.splits import read_labelled_split
+from nlpctl.data.places import places
+from nlpctl.data.splits import column_values, groups_of, read_labelled_split
 from nlpctl.data.task_rows import TaskRows, task_rows
 from nlpctl.errors import UserError
 from nlpctl.runners.open_model import find_model, open_trained_model
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.process import set_up_process
+from nlpctl.tasks.intervals import Paired, Slice, comparable, compare, full_report, slices
+from nlpctl.tasks.tallies import Tallies
 
 if TYPE_CHECKING:
     from nlpctl.inference.trained import TrainedModel
+    from nlpctl.tasks.base import Task
+    from nlpctl.tasks.mistakes import Mistake
+
+
+MOST_CHANGED = 20  # rows of a split that are shown
+MOST_SLICES = 30  # the largest
+_LONGEST = 200  # characters of their texts
 
 
 @dataclass(frozen=True)
 class EvalResult:
-    """The model that was scored, and its report per split as in metrics.json."""
+    """The model that was scored, and its report per split as in metrics.json; per split also what was asked for."""
 
     model: str
     metrics: dict[str, Any]
+    against: Against | None = None
+    slices: dict[str, list[Slice]] = field(default_factory=dict)
 
 
-def evaluate(recipe: Recipe, splits: Sequence[str] = ()) -> EvalResult:
+@dataclass(frozen=True)
+class Against:
+    """Another model on the same rows: its scores, and by split the comparison with it and some of the rows changed."""
+
+    model: str
+    metrics: dict[str, Any]
+    paired: dict[str, Paired]
+    changed: dict[str, list[Changed]]
+
+
+@dataclass(frozen=True)
+class Changed:
+    """A row that one of two models answers right: file:line, the beginning of its text, and what they answer."""
+
+    where: str | None
+    text: str
+    expected: str
+    other: str  # what the other model answers
+    given: str
+
+
+@dataclass(frozen=True)
+class _Scored:
+    """A split scored by a model."""
+
+    report: dict[str, Any]
+    tallies: Tallies | None
+    task: Task
+    rows: TaskRows
+    examples: ExampleList
+    mistakes: Mapping[int, Mistake]
+
+
+def evaluate(
+    recipe: Recipe, splits: Sequence[str] = (), against: Recipe | None = None, by: str | None = None
+) -> EvalResult:
     """Score the recipe's trained model on `splits`; by default on dev and test, if they exist.
 
-    Raises UserError for an unknown split, a missing model or data, or a bad row (by data.on_bad_row).
+    `against`: the recipe of another model, which is scored on the same data and compared row by row. `by`: "label",
+    "length" or a column of the data, by which the rows are sliced.
+    Raises UserError for an unknown split, a missing model or data, a bad row (by data.on_bad_row), models that cannot
+    be compared, and an unknown column.
     """
+    if against is None:
+        source, scored = _scored(recipe, splits)
+        other = None
+    else:
+        if recipe.task != against.task:
+            message = f"the models do different things: {recipe.task} and {against.task}"
+            raise UserError(message, "--against", "name a model of the same task")
+        first = _scored(replace(against, data=with_reading(recipe.data, against.data)), splits)
+        source, scored = _scored(recipe, splits)  # one model in memory at a time
+        other = _compared(first, scored)
+    reports = {split: each.report for split, each in scored.items()}
+    sliced = {} if by is None else {split: _slices(split, each, by) for split, each in scored.items()}
+    return EvalResult(source, reports, other, sliced)
+
+
+def _scored(recipe: Recipe, splits: Sequence[str]) -> tuple[str, dict[str, _Scored]]:
+    """The recipe's model, and its splits."""
+    source, rows, model, wanted = _opened(recipe, splits)
+    found = {}
+    with sigterm_interrupts():
+        for split in wanted:
+            examples, _, _ = read_labelled_split(rows, split, model.task.labels)
+            predictions = model.predictions(examples, recipe.training.per_device_eval_batch_size)
+            groups = groups_of(rows, split, model.task.labels, len(examples))
+            report, tallies = full_report(model.task, examples, predictions, groups)
+            mistakes = {mistake.row: mistake for mistake in model.task.mistakes(examples, predictions)}
+            found[split] = _Scored(report, tallies, model.task, rows, examples, mistakes)
+    return source, found
+
+
+def _compared(first: tuple[str, dict[str, _Scored]], second: dict[str, _Scored]) -> Against:
+    name, theirs = first
+    pairs, changed = {}, {}
+    for split, mine in second.items():
+        tallies = theirs[split].tallies, mine.tallies
+        if None in tallies or not comparable(*tallies):
+            message = f"the models do not answer the same rows of {split}"
+            raise UserError(message, "--against", "compare models that read the same columns")
+        pairs[split] = compare(*tallies)
+        changed[split] = _changed(split, theirs[split], mine)
+    return Against(name, {split: each.report for split, each in theirs.items()}, pairs, changed)
+
+
+def _changed(split: str, theirs: _Scored, mine: _Scored) -> list[Changed]:
+    """The first rows that one model answers right and the other wrong."""
+    rows = sorted(theirs.mistakes.keys() ^ mine.mistakes.keys())[:MOST_CHANGED]
+    if not rows:
+        return []
+    examples = [mine.examples[row] for row in rows]
+    where = places(open_split(mine.rows, split), ExampleReader(mine.rows, mine.task.labels), examples)
+    found = []
+    for row, example, place in zip(rows, examples, where, strict=True):
+        expected = (theirs.mistakes.get(row) or mine.mistakes[row]).expected
+        text = " | ".join(mine.rows.passages(example).values())
+        told = [each.mistakes[row].given if row in each.mistakes else "right" for each in (theirs, mine)]
+        found.append(Changed(place, text[:_LONGEST], expected, *told))
+    return found
+
+
+def _slices(split: str, scored: _Scored, by: str) -> list[Slice]:
+    """The slices of a split, the worst first, by the task's main score."""
+    tallies, task = scored.tallies, scored.task
+    if tallies is None:
+        raise UserError(f"scores of {task.name} cannot be sliced", "--by", "leave --by out")
+    named = _slice_names(split, scored, by)
+    if tallies.of is not None:
+        named = [named[row] for row in tallies.of.tolist()]
+    names = Counter(name for row in named for name in set(row))
+    most = [name for name, rows in names.most_common(MOST_SLICES) if rows < tallies.rows]
+    members = {name: np.array([name in row for row in named]) for name in most}
+    return slices(tallies, next(name for name in scores(task.name) if name in scored.report), members)
+
+
+def _slice_names(split: str, scored: _Scored, by: str) -> list[tuple[str, ...]]:
+    """The slices that each example is in."""
+    rows, task, examples = scored.rows, scored.task, scored.examples
+    if by == "label":
+        return [rows.counted(example, task.labels) or ("none",) for example in examples]
+    if by == "length":
+        lengths = examples.lengths()
+        cuts = np.unique(np.quantile(lengths, [0.25, 0.5, 0.75]).astype(np.int64))
+        ends = [0, *cuts.tolist(), int(lengths.max())]
+        told = [f"{low + 1} to {high} bytes" for low, high in pairwise(ends)]
+        return [(told[place],) for place in np.searchsorted(cuts, lengths).tolist()]
+    return [(str(value),) for value in column_values(rows, split, task.labels, by, len(examples), "--by")]
+
+
+def _opened(recipe: Recipe, splits: Sequence[str]) -> tuple[str, TaskRows, TrainedModel, tuple[str, ...]]:
+    """The recipe's model and its folder, its rows, and the splits to score, all checked."""
     for name in splits:
         if name not in SPLITS:
             raise UserError(f"there is no split {name!r}", where="--split", hint=f"one of {', '.join(SPLITS)}")
@@ -48,9 +194,7 @@ def evaluate(recipe: Recipe, splits: Sequence[str] = ()) -> EvalResult:
             open_split(rows, split)  # reports a missing file before Paddle is imported
     model = open_trained_model(recipe, set_up_process(recipe), source, recipe.training.per_device_eval_batch_size)
     require_scorable(model)
-    with sigterm_interrupts():
-        scores = {split: _score_split(rows, model, split, recipe) for split in wanted}
-    return EvalResult(source, scores)
+    return source, rows, model, wanted
 
 
 def require_scorable(model: TrainedModel) -> None:
@@ -60,11 +204,7 @@ def require_scorable(model: TrainedModel) -> None:
         raise UserError(f"a graph of {model.task.name} gives predictions that cannot be scored", "--engine", hint)
 
 
-def _score_split(rows: TaskRows, model: TrainedModel, split: str, recipe: Recipe) -> dict[str, Any]:
-    examples, _, _ = read_labelled_split(rows, split, model.task.labels)
-    return score(model, examples, recipe.training.per_device_eval_batch_size)
-
-
 def score(model: TrainedModel, examples: Sequence[Any], batch_size: int) -> dict[str, Any]:
     """The task's report on labelled examples, as metrics.json has it for a split."""
-    return model.task.report(examples, model.predictions(examples, batch_size))
+    report, _ = full_report(model.task, examples, model.predictions(examples, batch_size))
+    return report

@@ -67,6 +67,7 @@ def _explanations(
     baseline: Baseline | None,
 ) -> Iterator[Explained]:
     from nlpctl.data.collate import raise_failure
+    from nlpctl.data.piece_spans import unknown_texts
     from nlpctl.inference.explain import Explained, Explainer, tokens_of
 
     task, tokenizer = model.task, model.encoder.tokenizer
@@ -85,7 +86,9 @@ def _explanations(
             explanation = explainer.explain(batch, lambda logits, number=number: task.log_odds(logits, number))
             if not explanation.complete:
                 console.warn(_incomplete(row, source.task_rows.answered(example), explanation))
-            tokens = tokens_of(batch["input_ids"][0], explanation.contributions, tokenizer, explainer.special)
+            ids = batch["input_ids"][0]
+            unknown = unknown_texts(ids.tolist(), source.task_rows.passages(example).values(), model.encoder)
+            tokens = tokens_of(ids, explanation.contributions, tokenizer, explainer.special, unknown)
             yield Explained(source.task_rows.answered(example), answer, name, method, tuple(tokens), explanation)
 
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from nlpctl.config.dump import dump_recipe
 from nlpctl.config.schema import Recipe
@@ -108,8 +109,10 @@ def index_recipe(folder: str) -> Path:
     return Path(folder) / RECIPE
 
 
-def search_index(recipe: Recipe, folder: Path, queries: PredictInput, *, k: int = 10, batch_size: int = 64) -> None:
-    """Write the `k` nearest texts of every query to stdout: {"query", "hits": [{"text", "score", "rank"}, ...]}.
+def search_index(
+    recipe: Recipe, folder: Path, queries: PredictInput, *, k: int = 10, batch_size: int = 64
+) -> Iterator[list[dict[str, Any]]]:
+    """The `k` nearest texts of every query, in windows: {"query", "hits": [{"text", "score", "rank"}, ...]}.
 
     A bad row stops the command, or its answer is {"error": ...} (data.on_bad_row: skip). Raises UserError if the model
     is not the one that the index was built with.
@@ -125,10 +128,10 @@ def search_index(recipe: Recipe, folder: Path, queries: PredictInput, *, k: int 
     index = TextIndex(folder, manifest)
     with sigterm_interrupts():
         for rows, vectors in embedded(recipe, model, queries, batch_size):
-            for row, hits in zip(rows, index.search(vectors, k), strict=True):
-                answer = bad_answer(row) if isinstance(row, BadRow) else {"query": row.text, "hits": hits}
-                sys.stdout.write(json.dumps(answer, ensure_ascii=False) + "\n")
-            sys.stdout.flush()
+            yield [
+                bad_answer(row) if isinstance(row, BadRow) else {"query": row.text, "hits": hits}
+                for row, hits in zip(rows, index.search(vectors, k), strict=True)
+            ]
 
 
 def _refuse_folder(folder: Path, overwrite: bool) -> None:

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,12 +19,16 @@ from nlpctl.files import read_json, staged_dir, staged_file, writing
 from nlpctl.layout import MANIFEST, RECIPE, real_path, runs_around
 from nlpctl.models.initial_values import value_for
 from nlpctl.models.parameters import matching, select
-from nlpctl.models.source import HUGGINGFACE_WEIGHTS, PADDLE_WEIGHTS, WEIGHTS, ModelSource, resolve_source, weights_file
+from nlpctl.models.source import HUGGINGFACE_WEIGHTS, PADDLE_WEIGHTS, WEIGHTS, ModelSource, weights_file
 from nlpctl.models.sums import check_model_sums, refuse_foreign_files, write_model_sums
 from nlpctl.models.weights import Weights, read_weights_file, to_float32
 from nlpctl.outputs import NO_ARRAYS, refuse_output, refuse_part, refuse_stream
+from nlpctl.runners.named_model import model_with_weights
 from nlpctl.runtime.lock import sole_writer
 from nlpctl.runtime.process import configure_paddle, prepare_process, quiet_libraries
+
+if TYPE_CHECKING:
+    from nlpctl.models.families import Family
 
 BFLOAT16 = np.dtype(np.uint16)  # bfloat16 values are stored as their bits
 _ELSEWHERE = "name another place: -o"
@@ -36,7 +40,7 @@ _WEIGHTS_FILES = {*PADDLE_WEIGHTS, *HUGGINGFACE_WEIGHTS}
 class ParameterRow:
     """One entry of a weights file. `same_as`: an earlier entry with the same values, such as a tied one.
 
-    `training`: "trained", or why training leaves it as it is; None: it is not known how it is or was trained.
+    `training`: "trained", or why no gradient changes it; None: it is not known how it is or was trained.
     """
 
     name: str
@@ -74,12 +78,14 @@ class ParameterDiff:
 def list_parameters(
     model: str, patterns: Sequence[str] = ("*",), *, trust_edits: bool = False
 ) -> list[ParameterRow]:
-    """The parameters of `model` that match `patterns`. UserError: no such folder, or a pattern that matches nothing.
+    """The parameters of `model` that match `patterns`. UserError: no such model, or a pattern that matches nothing.
 
-    `trust_edits`, here and below: accept files that do not match manifest.json.
+    `model`, here and below: what runners/named_model.py lists. `trust_edits`: accept files that do not match
+    manifest.json.
     """
-    arrays = read_parameters(model, trust_edits=trust_edits)
-    return _listed(arrays, patterns, _of_run(_folder_of(model).folder, arrays))
+    source = model_with_weights(model)
+    arrays = _arrays_of(source, trust_edits)
+    return _listed(arrays, patterns, {} if source.folder is None else _of_run(source.folder, arrays))
 
 
 def list_parameters_to_train(recipe: Recipe, patterns: Sequence[str] = ("*",)) -> list[ParameterRow]:
@@ -90,7 +96,7 @@ def list_parameters_to_train(recipe: Recipe, patterns: Sequence[str] = ("*",)) -
     from nlpctl.runners.untrained import untrained_network
 
     found = untrained_network(recipe)
-    return _listed(found.arrays, patterns, training_of(found.arrays, recipe.model, found.unreached))
+    return _listed(found.arrays, patterns, training_of(found.arrays, recipe.model, found.unreached, found.fitted))
 
 
 def _listed(
@@ -107,8 +113,10 @@ def _of_run(folder: Path, arrays: Mapping[str, np.ndarray]) -> Mapping[str, str]
     for place in runs_around(folder)[:1]:
         facts = _content(place / MANIFEST).get("parameters")
         if isinstance(facts, dict) and (place / RECIPE).is_file():
-            names = facts.get("unreached", ())
-            return training_of(arrays, recipe_of(place).model, names if isinstance(names, list) else ())
+            lists = [facts.get(kind) for kind in ("unreached", "fitted")]
+            return training_of(
+                arrays, recipe_of(place).model, *(names if isinstance(names, list) else () for names in lists)
+            )
     return {}
 
 
@@ -119,14 +127,17 @@ def _content(file: Path) -> Mapping[str, Any]:
         return {}
 
 
-def training_of(names: Iterable[str], model: ModelSection, unreached: Collection[str]) -> dict[str, str]:
-    """Name -> "trained", the pattern that freezes it, or that no gradient reaches it.
+def training_of(
+    names: Iterable[str], model: ModelSection, unreached: Collection[str], fitted: Collection[str] = ()
+) -> dict[str, str]:
+    """Name -> "trained", the pattern that freezes it, that no gradient reaches it, or that it is fitted instead.
 
-    `unreached`: the first names of parameters without a gradient. A tied parameter is frozen under all its names.
+    `unreached`, `fitted`: the first names of these parameters. A tied parameter is frozen under all its names.
     """
     names = list(names)
     owner = _owners(names, model)
     found: dict[str, str] = {name: "not reached: the loss does not depend on it" for name in unreached}
+    found |= {name: "fitted to the encoder's vectors of the training rows" for name in fitted}
     for pattern in reversed(model.freeze):  # the first pattern that matches is the one to tell
         for name in matching(pattern, names):
             found[owner[name]] = f"frozen: model.freeze {pattern}"
@@ -269,21 +280,36 @@ def diff_parameters(
 
 
 def read_parameters(model: str, *, trust_edits: bool = False) -> Mapping[str, np.ndarray]:
-    """Name -> array of a model folder, under the names that recipes use. UserError: no such folder, or damaged."""
-    source = _folder_of(model)
+    """Name -> array of a model, under the names that recipes use. UserError: no such model, or damaged."""
+    return _arrays_of(model_with_weights(model), trust_edits)
+
+
+def _arrays_of(source: ModelSource, trust_edits: bool) -> Mapping[str, np.ndarray]:
+    if source.folder is None:
+        return _arrays_of_hub(source.name)
     check_model_sums(source.folder, trust_edits=trust_edits)
     weights = read_weights_file(weights_file(source.folder))
-    return weights.arrays if source.kind == "nlpctl" else _named_as_in_recipes(source, weights)
-
-
-def _named_as_in_recipes(source: ModelSource, weights: Weights) -> Mapping[str, np.ndarray]:
+    if source.kind == "nlpctl":
+        return weights.arrays
     _prepare()
-    from nlpctl.models.assign import with_prefix
     from nlpctl.models.families import family_of_config
-    from nlpctl.models.load import paddle_arrays
     from nlpctl.models.source import read_config
 
-    family = family_of_config(read_config(source.folder), str(source.folder / "config.json"))
+    return _named_as_in_recipes(weights, family_of_config(read_config(source.folder), f"{source.folder}/config.json"))
+
+
+def _arrays_of_hub(name: str) -> Mapping[str, np.ndarray]:
+    _prepare()
+    from nlpctl.models.hub import fetch
+
+    found = fetch(name)
+    return _named_as_in_recipes(read_weights_file(found.weights_file), found.family)
+
+
+def _named_as_in_recipes(weights: Weights, family: Family) -> Mapping[str, np.ndarray]:
+    from nlpctl.models.assign import with_prefix
+    from nlpctl.models.load import paddle_arrays
+
     return with_prefix(paddle_arrays(weights, family), family.prefix, ())
 
 
@@ -294,13 +320,11 @@ def _prepare() -> None:
 
 
 def _folder_of(model: str) -> ModelSource:
-    source = resolve_source(model)
+    """The source of a model whose folder is copied. UserError: it is a name of the hub, which has no folder."""
+    source = model_with_weights(model)
     if source.folder is None:
-        hint = "give a run directory or a model folder"
-        raise UserError("there is no such folder", where=model, hint=hint)
-    if source.kind == "export":
-        hint = "give the run or model folder that it was exported from"
-        raise UserError("this is an export: graphs, not parameters that have names", where=model, hint=hint)
+        hint = "train with it first, or give a folder that holds its files"
+        raise UserError("a model of the hub has no folder to copy", where=model, hint=hint)
     return source
 
 

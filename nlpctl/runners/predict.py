@@ -61,8 +61,9 @@ def predict(
     flush: bool = False,
     resume: bool = False,
     overwrite: bool = False,
+    stdout: TextIO | None = None,
 ) -> PredictResult:
-    """Answer every row of `source`; write to `output`, or to stdout when it is None.
+    """Answer every row of `source`; write to `output`, or to `stdout` (default: sys.stdout) when it is None.
 
     `keep`: the keys of a row that its answer repeats, id,date or all or none; by default all of those of an object, and
     none of a table's. UserError if there is no such key.
@@ -85,7 +86,7 @@ def predict(
     total = source.check(blank_lines=True) if source.rereadable else None
     if output is None or is_stream(output):
         model = open_trained_model(recipe, set_up_process(recipe), model_source, batch_size)
-        return _Answering(recipe, model, source, kept, batch_size, flush).write_through(output, total)
+        return _Answering(recipe, model, source, kept, batch_size, flush).write_through(output, total, stdout)
     partial = PartialOutput(output)
     # `identity`: everything that the answers depend on. It is stored with them, and `resume` requires the same. Checked
     # twice, since the engine is known only once the model is open, and all else can be refused before Paddle is
@@ -173,10 +174,10 @@ class _Answering:
                 bar.advance(part.rows)
         return PredictResult(count, bad, time.monotonic() - started, None)
 
-    def write_through(self, output: Path | None, total: int | None) -> PredictResult:
-        """Write the answers to all rows to a device or a pipe; None is standard output."""
+    def write_through(self, output: Path | None, total: int | None, stdout: TextIO | None) -> PredictResult:
+        """Write the answers to all rows to a device or a pipe; None is `stdout`."""
         if output is None:
-            return self.write(sys.stdout, 0, total)
+            return self.write(stdout or sys.stdout, 0, total)
         with writing(output, "name another file: -o FILE"), TextIOWrapper(open_stream(output), "utf-8") as stream:
             return replace(self.write(stream, 0, total), output=output)
 

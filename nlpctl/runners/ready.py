@@ -1,4 +1,4 @@
-"""Ready models: `task:NAME` where a command takes a model. The folder is made once, in the cache folder.
+"""The folders of ready models, each of which is made once, in the cache folder.
 
 It is made by another process (`python -m nlpctl.runners.ready NAME FOLDER`), since this one has not chosen its device
 and threads yet, and Paddle fixes them when it is imported.
@@ -10,31 +10,20 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import Any
 
 from nlpctl import __version__, console
 from nlpctl.errors import EXIT_FAILED, EXIT_OK, EXIT_USER, NlpctlError, Problem, RunFailed, UserError
 from nlpctl.files import staged_dir
-from nlpctl.models.ready import PREFIX, ReadyModel, ready_model
-from nlpctl.runtime.cache import cache_folder, usable_cache_folder
+from nlpctl.models.ready import ReadyModel, ready_model
 from nlpctl.runtime.lock import take_lock
 from nlpctl.runtime.worker import run_python
 
 
-def model_of(source: Any, cache: str | None) -> Any:
-    """`source` as it is, but the folder of a ready model for task:NAME. `cache`: runtime.cache_dir where it is given.
+def ready_folder(entry: ReadyModel, cache: Path) -> Path:
+    """The model folder of `entry` below `cache`; of each version of nlpctl one.
 
-    UserError: there is no such name, or its files can neither be found nor downloaded.
+    UserError: its files can neither be found nor downloaded.
     """
-    if not isinstance(source, str) or not source.startswith(PREFIX):
-        return source
-    entry = ready_model(source.removeprefix(PREFIX))
-    folder = cache_folder(os.environ) if cache is None else Path(cache).expanduser().absolute()
-    return str(_made(entry, usable_cache_folder(folder, "runtime.cache_dir")))
-
-
-def _made(entry: ReadyModel, cache: Path) -> Path:
-    """The model folder of `entry` below `cache`; of each version of nlpctl one."""
     folder = cache / "nlpctl" / "ready" / f"{entry.name}-{__version__}"
     if folder.is_dir():
         return folder
@@ -90,7 +79,7 @@ def make_ready(entry: ReadyModel, folder: Path) -> None:
 
 
 def main() -> int:
-    """Problems are printed as JSON, for `_made`."""
+    """Problems are printed as JSON, for `ready_folder`."""
     name, folder = sys.argv[1:]
     try:
         make_ready(ready_model(name), Path(folder))

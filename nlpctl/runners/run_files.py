@@ -16,6 +16,7 @@ from nlpctl.layout import (
     EXPORT_MANIFEST,
     INDEX_TEXTS,
     INDEX_VECTORS,
+    INTERVALS,
     MANIFEST,
     OWN_SCORES,
     RECIPE,
@@ -243,6 +244,8 @@ def _is_score(name: str, value: Any, report: Mapping[str, Any]) -> bool:
         return lines and all(_list_of(_is_number)(line) and len(line) == size for line in value)
     if name == OWN_SCORES:
         return isinstance(value, dict) and all(each is None or _is_number(each) for each in value.values())
+    if name == INTERVALS:
+        return isinstance(value, dict) and all(_list_of(_is_number)(ends) and len(ends) == 2 for ends in value.values())
     if name in ("labels", "levels"):
         return _is_table(value, _LABEL if name == "labels" else _LEVEL)
     return _is_number(value)

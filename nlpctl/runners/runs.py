@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nlpctl.config.dump import flat, recipe_values
 from nlpctl.config.recipe_of import recipe_of
@@ -17,6 +17,7 @@ from nlpctl.config.tasks import scores, task_info
 from nlpctl.errors import Problem, UserError
 from nlpctl.layout import MANIFEST, OWN_SCORES
 from nlpctl.names import nearest
+from nlpctl.report.score_tables import figures
 from nlpctl.runners.run_files import (
     DAMAGED,
     damaged_recipe,
@@ -29,6 +30,9 @@ from nlpctl.runners.run_files import (
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.runtime.worker import is_alive
 from nlpctl.training.time_shares import is_sound, rows_of
+
+if TYPE_CHECKING:
+    from nlpctl.tasks.intervals import Paired
 
 # Unusual events of a run, by their names in events.jsonl.
 INCIDENTS = ("out_of_memory", "stalled", "bad_step", "not_learning")
@@ -210,12 +214,6 @@ def find_runs(folder: Path) -> Iterator[Path]:
         folders[:] = sorted(name for name in folders if not name.startswith("."))
 
 
-def figures(report: Mapping[str, Any]) -> dict[str, float]:
-    """The entries of a report that are single numbers, those of the user's own scores too."""
-    entries = {**report, **report.get(OWN_SCORES, {})}
-    return {name: value for name, value in entries.items() if isinstance(value, int | float)}
-
-
 @dataclass(frozen=True)
 class Difference:
     """A value that differs between runs: its name, and its value in each run (None: missing)."""
@@ -243,6 +241,29 @@ def differences(records: Sequence[RunRecord]) -> dict[str, list[Difference]]:
         "data": _differing([manifest["data"] for manifest in manifests]),
         "scores": _differing(reports),
     }
+
+
+def paired(first: RunRecord, second: RunRecord) -> dict[str, Paired | str]:
+    """The second run against the first on the same rows, by split; a text says why a split cannot be compared."""
+    from nlpctl.tasks.intervals import comparable, compare
+    from nlpctl.tasks.tallies import load_tallies
+
+    found: dict[str, Paired | str] = {}
+    for split in first.metrics:
+        if split not in second.metrics:
+            continue
+        try:
+            tallies = [load_tallies(record.run.tallies_file(split)) for record in (first, second)]
+        except UserError as error:
+            found[split] = str(error)
+            continue
+        if None in tallies:
+            found[split] = "an older run holds no rows to compare"
+        elif not comparable(*tallies):
+            found[split] = "the runs were scored on different rows"
+        else:
+            found[split] = compare(*tallies)
+    return found
 
 
 def _differing(tables: Sequence[Mapping[str, Any]]) -> list[Difference]:

@@ -21,10 +21,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class UntrainedNetwork:
-    """Its parameters by name, and the trained ones among them that the gradient of a batch does not reach."""
+    """Its parameters by name; the trained ones among them that the gradient of a batch does not reach; those that are
+    fitted in place of being trained."""
 
     arrays: Mapping[str, np.ndarray]
     unreached: Sequence[str]
+    fitted: Sequence[str]
 
 
 def ready_to_train(recipe: Recipe) -> Ready:
@@ -45,13 +47,15 @@ def untrained_network(recipe: Recipe) -> UntrainedNetwork:
     """The network of `recipe`, and where the gradient of one batch goes."""
     ready = ready_to_train(recipe)
     from nlpctl.models.parameters import named, trains
+    from nlpctl.training.fine_tune import fitted_parameters
     from nlpctl.training.guards import unreached
     from nlpctl.training.overfit import one_batch, training_loss
 
     network = ready.model.network
     arrays = {name: parameter.numpy() for name, parameter in named(network).items()}
+    fitted = fitted_parameters(ready.task, network)
     network.train()
     if not trains(network):
-        return UntrainedNetwork(arrays, ())
+        return UntrainedNetwork(arrays, (), fitted)
     training_loss(ready, one_batch(ready)).backward()
-    return UntrainedNetwork(arrays, unreached(network))
+    return UntrainedNetwork(arrays, unreached(network), fitted)

@@ -13,16 +13,14 @@ from nlpctl.config.positions import display
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import task_info
 from nlpctl.console import display_width
-from nlpctl.data.kept import OBJECTS
 from nlpctl.data.open_split import SPLITS, FileRows, has_split, open_split
-from nlpctl.data.readers import read_rows
+from nlpctl.data.readers import DELIMITED, OBJECTS, read_rows
 from nlpctl.data.row import Row
 from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import Problem, UserError
 from nlpctl.names import and_more, did_you_mean, listed
 
 _LOOKED_AT = 50  # rows at the beginning of each file
-_TABLES = ("tsv", "csv", "joined")  # formats with one set of columns for all rows
 _TEXTS = ("text", "text_pair", "question", "context", "negative")  # columns of sentences and passages
 _NARROWEST = 6  # columns wide; what is shorter by the median is a label or a number rather than a text
 
@@ -74,15 +72,15 @@ def column_problems(recipe: Recipe) -> list[Problem]:
 def _missing(recipe: Recipe, split: str, source: FileRows, path: Path, kind: str) -> Iterator[_Missing]:
     """The required columns that a file lacks. UserError: as read_rows."""
     required = [source.named.get(column, column) for column in source.required]
-    known = kind in _TABLES or kind in OBJECTS
+    known = kind in DELIMITED or kind in OBJECTS
     begun = list(islice(read_rows(path, kind, source.header, () if known else required), _LOOKED_AT))
     rows = [row.values for row in begun if isinstance(row, Row)]
     if not known or not rows or (kind in OBJECTS and recipe.data.on_bad_row == "skip"):
         return  # of objects, rows that lack the key may be left out, and others come later
     columns = tuple(dict.fromkeys(name for values in rows for name in values))
-    if kind in _TABLES and len(columns) == 1:
+    if kind in DELIMITED and len(columns) == 1:
         next(read_rows(path, kind, source.header, required))  # it knows what a table of one column may be instead
-    texts, headed = tuple(_text_columns(columns, rows)), kind in _TABLES and source.header
+    texts, headed = tuple(_text_columns(columns, rows)), kind in DELIMITED and source.header
     for column, name in zip(source.required, required, strict=True):
         if name not in columns:
             yield _Missing(name, _key(recipe, split, column, column in source.named), columns, texts, headed)

@@ -6,6 +6,7 @@ import nlpctl  # noqa: F401  (zlib before paddle)
 from nlpctl import console
 from nlpctl.config.schema import RuntimeSection
 from nlpctl.runtime.process import configure_paddle, prepare_process
+from nlpctl.runtime.ranks import meeting
 
 
 def main() -> None:
@@ -13,7 +14,8 @@ def main() -> None:
     configure_paddle(setup, 0)
     import paddle
 
-    paddle.distributed.init_parallel_env()
+    with meeting():
+        paddle.distributed.init_parallel_env()
     total = paddle.to_tensor([float(setup.rank + 1)])
     paddle.distributed.all_reduce(total)
     expected = setup.world_size * (setup.world_size + 1) / 2

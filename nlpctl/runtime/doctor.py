@@ -14,11 +14,13 @@ from pathlib import Path
 from typing import Literal
 
 from nlpctl.errors import UserError
+from nlpctl.paddle_version import WHEELS
 from nlpctl.runtime.cache import cache_folder, usable_cache_folder
 from nlpctl.runtime.cpu import CpuInfo, cpu_info, physical_cores
-from nlpctl.runtime.device import CPU_WHEEL, GPU_WHEEL, GpuReport, Probes, paddle_wheel, usable_gpu
+from nlpctl.runtime.device import CPU_WHEEL, GpuReport, Probes, paddle_wheel, usable_gpu
+from nlpctl.runtime.memory import memory_sizes
 from nlpctl.runtime.process import amd_variables
-from nlpctl.runtime.versions import Pin, installed_version, pins
+from nlpctl.runtime.versions import Pin, installed_version, known_paddles, pins, require_known_paddle
 from nlpctl.runtime.worker import Answer, run_python
 
 Status = Literal["ok", "warning", "failure"]
@@ -109,9 +111,22 @@ def paddle_package(probes: Probes | None = None) -> Check:
 
 
 def pinned_packages(installed: Callable[[str], str | None] = installed_version) -> list[Check]:
-    """One line per declared package; of the extras only that of the installed Paddle counts."""
-    wheels = [name for name in (CPU_WHEEL, GPU_WHEEL) if installed(name) is not None]
-    return [_pinned(pin, installed(pin.package)) for pin in pins() if pin.extra == "" or pin.package in wheels]
+    """One line per declared package; of the extras only those of the installed Paddle count."""
+    paddles = [paddle_version(name, version) for name in WHEELS if (version := installed(name))]
+    return [*paddles, *(_pinned(pin, installed(pin.package)) for pin in pins() if pin.extra == "")]
+
+
+def paddle_version(wheel: str, version: str) -> Check:
+    """The version of the installed Paddle: that of an extra, another of a known release, or one never tried."""
+    try:
+        require_known_paddle(version)
+    except UserError as error:
+        problem = error.problems[0]
+        return Check(wheel, "failure", problem.message, problem.hint)
+    exact = [each for each in pins() if each.package == wheel and each.allows(version)]
+    if exact:
+        return Check(wheel, "ok", f"{version} ({exact[0].bounds}, extra {exact[0].extra})")
+    return Check(wheel, "warning", f"{version}, close to a tested version", f"tested: {known_paddles()}")
 
 
 def _pinned(pin: Pin, version: str | None) -> Check:
@@ -178,11 +193,9 @@ def amd_setting(cpu: CpuInfo, environ: Mapping[str, str]) -> Check:
 
 def memory(root: Path = Path("/")) -> Check:
     """Available memory."""
-    try:
-        lines = (root / "proc/meminfo").read_text(encoding="ascii").splitlines()
-    except OSError:
+    sizes = memory_sizes(root)
+    if sizes is None:
         return Check("memory", "ok", "unknown")
-    sizes = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines}
     free = sizes["MemAvailable"]
     detail = f"{free / GIB:.1f} GiB available of {sizes['MemTotal'] / GIB:.1f}"
     if free < LITTLE_MEMORY:

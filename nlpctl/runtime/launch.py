@@ -17,14 +17,19 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from nlpctl import console
 from nlpctl.config.schema import RuntimeSection
-from nlpctl.errors import UserError
+from nlpctl.errors import EXIT_FAILED, RunFailed, UserError
 from nlpctl.runtime.cpu import physical_cores
 from nlpctl.runtime.device import choose_device, visible_devices
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.ranks import is_child
 from nlpctl.runtime.watch import Watch
 from nlpctl.runtime.worker import module_path
+
+PORTS = 3
+# Paddle's launcher takes ports up to 64000, where the system takes those of outgoing connections, from 32768 on.
+_PORT_RANGE = "20000:32000"
 
 # Variables that an outer launcher or platform may have set, and those that paddle.distributed.launch reads as options.
 # For the launcher, environment variables override its command line, so all of these are removed.
@@ -65,12 +70,26 @@ def launch(
     """Run `python PROGRAM ARGV` in `nproc` processes, one per card of `devices`, or on CPU without any.
 
     Returns 0 when all ranks ended well, 130 when interrupted, else the exit code (1 or 2) of the rank that
-    failed first, after showing its last lines. Raises UserError for cards that do not exist.
+    failed first, after showing its last lines. Raises UserError for cards that do not exist; RunFailed if other
+    programs take the port at which the ranks are to meet, PORTS times.
     """
     if devices:
         choose_device("gpu", devices)
     log_dir = log_dir.absolute()
     log_dir.mkdir(parents=True, exist_ok=True)
+    for _ in range(PORTS):
+        code = _launch_once(argv, nproc, devices, log_dir, program)
+        if code is not None:
+            return code
+        console.note("the port of the processes was taken: all of them start again, with another port")
+    hint = "start it again; PORT_RANGE=20000:30000 in the environment names the ports to take"
+    raise RunFailed(f"the processes could not meet: other programs took their port {PORTS} times", str(log_dir), hint)
+
+
+def _launch_once(
+    argv: Sequence[str], nproc: int, devices: tuple[int, ...], log_dir: Path, program: Sequence[str]
+) -> int | None:
+    """The exit code; None if the ranks could not meet, since their port was taken."""
     with tempfile.TemporaryDirectory(prefix="nlpctl-launch-") as folder:
         exchange = Path(folder)
         os.mkfifo(exchange / "stdout")
@@ -84,7 +103,8 @@ def launch(
                 start_new_session=True,  # a new session: Ctrl-C reaches only this process, which passes it on
             )
         with sigterm_interrupts(), Watch(launcher, nproc, exchange, log_dir) as watch:
-            return watch.until_end()
+            code = watch.until_end()
+        return None if watch.port_taken and code == EXIT_FAILED else code
 
 
 def _command(argv: Sequence[str], nproc: int, exchange: Path, program: Sequence[str]) -> list[str]:
@@ -115,6 +135,7 @@ def _environment(
         "NLPCTL_EXCHANGE": str(exchange),
         "NLPCTL_LOG_DIR": str(log_dir),
         "NLPCTL_ON_CPU": "0" if devices else "1",
+        "PORT_RANGE": environ.get("PORT_RANGE", _PORT_RANGE),
     }
     added |= {f"NLPCTL_{name}": environ[name] for name in ("http_proxy", "https_proxy") if name in environ}
     # The launcher imports Paddle, which would set it to 1, and the ranks would take that as the user's setting.

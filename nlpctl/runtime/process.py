@@ -40,13 +40,15 @@ from nlpctl.config.library_environment import (
     checked_environment,
     known_variables,
 )
-from nlpctl.config.paddle_flags import flag_environment
+from nlpctl.config.paddle_flags import FALSE_WORDS, Scalar, flag_environment
 from nlpctl.config.schema import Recipe, RuntimeSection
 from nlpctl.errors import Problem, UserError
+from nlpctl.paddle_version import OLD_FORMAT, installed_paddle, release
 from nlpctl.runtime.cache import usable_cache_folder
 from nlpctl.runtime.cpu import CpuInfo, cpu_info, physical_cores
 from nlpctl.runtime.device import choose_device, visible_devices
 from nlpctl.runtime.ranks import is_child, local_size, rank, world_size
+from nlpctl.runtime.versions import require_known_paddle
 
 # Both are known to GPU builds only; a CPU build ignores them and is deterministic without.
 DETERMINISTIC_FLAGS = {"FLAGS_cudnn_deterministic": "1", "FLAGS_embedding_deterministic": "1"}
@@ -106,9 +108,11 @@ def prepare_process(runtime: RuntimeSection, seed: int) -> ProcessSetup:
     """Apply the recipe's runtime settings. Call it before anything imports Paddle.
 
     In a process that is already set up nothing changes, e.g. if Python code calls several commands. Raises UserError
-    for settings that this machine does not support, and, if Paddle is already imported, for explicit settings that are
-    not in effect.
+    for a Paddle that nlpctl was never tried with, for settings that this machine does not support, and, if Paddle is
+    already imported, for explicit settings that are not in effect.
     """
+    require_known_paddle(installed_paddle(), anyway=runtime.any_paddle)
+    _require_old_format(runtime.flags, os.environ)
     cards = () if is_child() else runtime.devices  # a launched process sees only its own GPU
     device = choose_device(runtime.device, cards)
     settings = plan_environment(runtime, device, seed, os.environ, cpu_info(), physical_cores())
@@ -217,6 +221,19 @@ def _asked_variables(runtime: RuntimeSection, cpu: CpuInfo) -> dict[str, str]:
     if runtime.cache_dir is not None:
         asked["PPNLP_HOME"] = str(usable_cache_folder(Path(runtime.cache_dir), "runtime.cache_dir"))
     return asked
+
+
+def _require_old_format(flags: Mapping[str, Scalar], environ: Mapping[str, str]) -> None:
+    """UserError unless Paddle 3 writes programs in the format that nlpctl reads (nlpctl/__init__.py asks it to)."""
+    if release() < (3, 0):
+        return
+    if OLD_FORMAT not in environ:  # nothing was asked of a Paddle that was there before
+        hint = "import nlpctl before paddle"
+        raise UserError("Paddle is already imported, too late for its old program format", "runtime", hint)
+    where = f"runtime.flags.{OLD_FORMAT}" if OLD_FORMAT in flags else OLD_FORMAT
+    if str(flags.get(OLD_FORMAT, environ[OLD_FORMAT])).lower() not in FALSE_WORDS:
+        message = f"nlpctl needs the old program format of Paddle {installed_paddle()}, which this flag switches off"
+        raise UserError(message, where, "leave it out, or unset it in the environment")
 
 
 def _deterministic_variables(asked: Mapping[str, str]) -> dict[str, str]:

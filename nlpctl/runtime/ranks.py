@@ -1,11 +1,15 @@
-"""Rank and world size, from the environment variables of paddle.distributed.launch."""
+"""Rank and world size, from the environment variables of paddle.distributed.launch, and how the ranks meet."""
 
 from __future__ import annotations
 
+import contextlib
 import os
+from collections.abc import Iterator
+from pathlib import Path
 
-from nlpctl.errors import UserError
+from nlpctl.errors import RunFailed, UserError
 
+PORT_TAKEN = "port-taken"  # a file in NLPCTL_EXCHANGE, for `launch`
 RANK, WORLD_SIZE = "PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM"
 
 
@@ -35,3 +39,19 @@ def _number(variable: str, default: int) -> int:
 def is_child() -> bool:
     """True in a process that a launcher started as one of several; it must not launch again."""
     return world_size() > 1
+
+
+@contextlib.contextmanager
+def meeting() -> Iterator[None]:
+    """Around what lets the processes of a run meet at the port that the launcher has chosen.
+
+    RunFailed if another program has taken it since; `launch` then starts all of them again.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not is_child() or "Bind network" not in str(error):
+            raise
+        (Path(os.environ["NLPCTL_EXCHANGE"]) / PORT_TAKEN).touch()
+        message = "another program has taken the port at which the processes were to meet"
+        raise RunFailed(message, hint="they start again, with another port") from None

@@ -7,6 +7,7 @@
          model/          the best model; any command accepts this folder
          metrics.json    final scores per split
          mistakes.json   the worst errors on dev (or test)
+         tallies/        what each row of dev and test adds to the scores, to compare runs
          report.html     all of this as one page
          logs/           one log per process when there are several; VisualDL
 """
@@ -42,6 +43,7 @@ from nlpctl.layout import (
     MODEL,
     RECIPE,
     REPORT,
+    TALLIES,
     checkpoints_in,
 )
 from nlpctl.runtime.interrupt import sigterm_interrupts
@@ -74,6 +76,10 @@ class RunDirectory:
     @property
     def metrics_file(self) -> Path:
         return self.path / METRICS
+
+    def tallies_file(self, split: str) -> Path:
+        """What each row of `split` adds to its scores (tasks/tallies.py)."""
+        return self.path / TALLIES / f"{split}.npz"
 
     @property
     def mistakes_file(self) -> Path:

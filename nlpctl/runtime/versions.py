@@ -13,6 +13,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from nlpctl import console
+from nlpctl.errors import UserError
+from nlpctl.paddle_version import KNOWN, WHEELS, release_of
+
 ENGINES = ("paddlepaddle", "paddlepaddle-gpu", "onnxruntime", "onnxruntime-gpu")  # run networks and graphs
 _PYPROJECT = Path(__file__).resolve().parents[2] / "pyproject.toml"
 _REQUIREMENT = re.compile(r"^\s*([A-Za-z0-9._-]+)\s*(?:\[[^\]]*\])?\s*\(?([^;)]*)\)?\s*(?:;(.*))?$")
@@ -63,6 +67,30 @@ def installed_version(package: str) -> str | None:
         return importlib.metadata.version(package)
     except importlib.metadata.PackageNotFoundError:
         return None
+
+
+def require_known_paddle(version: str | None, *, anyway: bool = False) -> None:
+    """UserError for a version of Paddle that nlpctl was never tried with; `anyway`: a warning. None: not installed."""
+    if version is None or release_of(version) in KNOWN:
+        return
+    message = f"nlpctl was never tried with Paddle {version}{_known_of(version)}"
+    if anyway:
+        console.warn(f"{message}; runtime.any_paddle tries it")
+        return
+    hint = f"install {known_paddles()}; --set runtime.any_paddle=true tries it anyway"
+    raise UserError(message, hint=hint)
+
+
+def _known_of(version: str) -> str:
+    """What is known about a release, to be added to a sentence."""
+    if (release_of(version) or (0, 0)) < (3, 2):
+        return ""
+    return ": from 3.2 on, recurrent layers and int8 graphs fail in the old program format, which nlpctl needs"
+
+
+def known_paddles() -> str:
+    """The pins of Paddle's CPU build, for a message."""
+    return " or ".join(str(each) for each in pins() if each.package == WHEELS[0])
 
 
 def installed_versions() -> dict[str, str]:

@@ -17,6 +17,7 @@ from typing import Any, TextIO
 from nlpctl import console
 from nlpctl.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, Problem
 from nlpctl.runtime.interrupt import STOP_SECONDS
+from nlpctl.runtime.ranks import PORT_TAKEN
 from nlpctl.runtime.worker import is_alive
 
 POLL_SECONDS = 0.05
@@ -86,9 +87,16 @@ class Watch:
             self._wait(lambda: not self._running(), INTERRUPT_SECONDS)
             return EXIT_INTERRUPTED
 
+    @property
+    def port_taken(self) -> bool:
+        """Whether the ranks could not meet, since another program has taken their port."""
+        return (self._exchange / PORT_TAKEN).exists()
+
     def _failed(self) -> int:
         """Show the rank that failed first; the rest is ended on leaving the context."""
         self._wait(lambda: not self._running(), SETTLE_SECONDS)
+        if self.port_taken:  # `launch` starts again
+            return EXIT_FAILED
         # The others often fail only because the first one left a collective operation.
         first = min((each for each in self._ended() if each.code != 0), key=lambda each: each.blame)
         how = f"exit code {first.code}" if first.code is not None else "it was killed or crashed"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import numpy as np
 import paddle
 
-from nlpctl.models.crf import viterbi
+from nlpctl.models.viterbi import viterbi
 from nlpctl.static_graph.lexical import EMBEDDING, bare_arrays
 from nlpctl.static_graph.old_operators import missing_operators, run_lexical
 from nlpctl.static_graph.proof import Compared, Proof

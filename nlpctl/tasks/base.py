@@ -11,10 +11,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import paddle
 
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import task_info
@@ -26,8 +25,13 @@ from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.errors import UserError
 from nlpctl.models.families import Head
 from nlpctl.models.head_labels import wanted_labels
-from nlpctl.models.load import LoadedModel, load_to_train, load_trained
 from nlpctl.tasks.mistakes import Mistake
+from nlpctl.tasks.tallies import Tallies
+
+if TYPE_CHECKING:  # an export is answered without Paddle
+    import paddle
+
+    from nlpctl.models.load import LoadedModel
 
 Texts = Callable[[], Iterable[str]]
 
@@ -44,6 +48,7 @@ class Task(ABC):
     shortens: bool = True  # whether the network accepts a single token; False: inputs need a whole template
     output_names: tuple[str, ...] = ("logits",)  # of the network's outputs for batches without labels
     fitted: tuple[str, ...] = ()  # layers that `complete` sets, so that no gradient trains them
+    needs_tokenizer: bool = False  # whether it asks PaddleNLP's tokenizer for more than encoders do
     answer_keys: tuple[str, ...] = ()  # of what `answer` returns; null where a line holds no text
     independent: bool = False  # whether the labels of a text are decided one by one
     graph_tolerance: float = 1e-4  # most that an fp32 graph's outputs may differ; a share of them where above 1
@@ -75,9 +80,13 @@ class Task(ABC):
 
     def build_model(self, texts: Texts | None) -> LoadedModel:
         """The network to train, by recipe.model. `texts` returns the training texts, to build a vocabulary from."""
+        from nlpctl.models.load import load_to_train
+
         recipe = self.recipe
         head, seed = self.built_head(recipe), recipe.training.seed
-        return load_to_train(recipe.model, head, self.labels.names, vocabulary_texts=texts, seed=seed)
+        labels, tag_map = self.labels.names, recipe.data.tag_map
+        model = load_to_train(recipe.model, head, labels, vocabulary_texts=texts, seed=seed, tag_map=tag_map)
+        return replace(model, tokenizer=self.reading(recipe, model.tokenizer))
 
     @classmethod
     def load_trained(cls, recipe: Recipe, source: str | Path) -> LoadedModel:
@@ -85,7 +94,15 @@ class Task(ABC):
 
         Labels of a model that is not nlpctl's are those that the recipe gives (models/head_labels.py).
         """
-        return load_trained(source, cls.built_head(recipe), lambda own: wanted_labels(recipe, own, str(source)))
+        from nlpctl.models.load import load_trained
+
+        model = load_trained(source, cls.built_head(recipe), lambda own: wanted_labels(recipe, own, str(source)))
+        return replace(model, tokenizer=cls.reading(recipe, model.tokenizer))
+
+    @classmethod
+    def reading(cls, recipe: Recipe, tokenizer: Any) -> Any:
+        """The tokenizer as `recipe` wants it to read texts. UserError: it cannot."""
+        return tokenizer
 
     @classmethod
     def built_head(cls, recipe: Recipe) -> Head:
@@ -181,6 +198,13 @@ class Task(ABC):
 
         Holds "rows" and every figure that config/tasks names for this task but "loss".
         """
+
+    def tallies(self, examples: Sequence[Any], predictions: Sequence[Sequence[Any]]) -> Tallies | None:
+        """What each row adds to the scores of `report`, for their intervals and for paired comparisons.
+
+        None: the scores get no intervals.
+        """
+        return None
 
     @abstractmethod
     def mistakes(self, examples: Sequence[Any], predictions: Sequence[Sequence[Any]]) -> list[Mistake]:

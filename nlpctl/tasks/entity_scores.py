@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from scipy.sparse import csr_matrix, lil_matrix
+
 from nlpctl.data.tag_scheme import Span
 
 
@@ -36,6 +38,24 @@ def entity_report(gold: Sequence[Sequence[Span]], predicted: Sequence[Sequence[S
         "entities": support,
         "labels": per_type,
     }
+
+
+def entity_columns(
+    rows: Sequence[tuple[Sequence[Span], Sequence[Span], int, int]],
+) -> tuple[list[str], csr_matrix]:
+    """The types of entities, and the columns of the tallies "entities" (tallies.py).
+
+    `rows`: of each sentence the entities expected and found, the number of right tags, and that of its words.
+    """
+    types = sorted({span.type for gold, found, *_ in rows for span in [*gold, *found]})
+    place = {kind: i for i, kind in enumerate(types)}
+    columns = lil_matrix((len(rows), 3 * len(types) + 2))
+    for row, (gold, found, right_tags, words) in enumerate(rows):
+        for third, spans in enumerate((set(gold) & set(found), found, gold)):
+            for span in spans:
+                columns[row, third * len(types) + place[span.type]] += 1
+        columns[row, -2], columns[row, -1] = right_tags, words
+    return types, columns.tocsr()
 
 
 def _figures(right: int, found: int, expected: int) -> dict[str, Any]:

@@ -25,6 +25,7 @@ class FewShotClassification(SequenceClassification):
     """Sequence classification whose logits [batch, labels] are those of the label words at the mask."""
 
     shortens = False
+    needs_tokenizer = True
 
     @classmethod
     def of(cls, recipe: Recipe) -> type[Task]:

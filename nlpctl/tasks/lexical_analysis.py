@@ -3,48 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from itertools import pairwise
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from scipy.sparse import hstack
 
-from nlpctl.data.tag_scheme import OUTSIDE, UNTYPED, Span
+from nlpctl.config.schema import Recipe
 from nlpctl.data.tagged_rows import TaggedExample
+from nlpctl.data.units import UnitTokenizer
+from nlpctl.errors import UserError
+from nlpctl.tasks.entity_scores import entity_report
+from nlpctl.tasks.tallies import Tallies
 from nlpctl.tasks.token_classification import TokenClassification
 
 
 class LexicalAnalysis(TokenClassification):
-    """Token classification over characters that answers with words; scored by its words with a tag other than O."""
+    """Token classification over characters; scored by its words with a tag other than O, and by its entities alone."""
 
     answer_keys = ("words",)
+    bare_marks_are_words = True
 
-    def answer(self, example: TaggedExample, predictions: Sequence[np.ndarray]) -> dict[str, Any]:
-        """Words in order, with character offsets into the text: text[start:end] is the word.
+    @classmethod
+    def reading(cls, recipe: Recipe, tokenizer: Any) -> Any:
+        """The tokenizer, without its replacements of characters where decode.replacements is off."""
+        if recipe.decode.replacements:
+            return tokenizer
+        if not (isinstance(tokenizer, UnitTokenizer) and tokenizer.settings.replacements):
+            message = "the tokenizer of this model replaces no characters"
+            raise UserError(message, recipe.where("decode.replacements"), "remove the key")
+        return UnitTokenizer(tokenizer.vocabulary, tokenizer.settings, as_written=True)
 
-        Words cover the whole text except white space and invisible characters between them. A stretch outside tagged
-        words becomes a word with the tag O. With a tag set of bare marks (pure segmentation), tagged words have the
-        tag null. A word that is a term of decode.terms also has the term's id and link.
-        """
-        words = with_outside(self._entities(example, np.concatenate(predictions)), example)
-        return {
-            "words": [
-                {
-                    "text": example.text[word.start : word.end],
-                    "tag": None if word.type == UNTYPED else word.type,
-                    "start": word.start,
-                    "end": word.end,
-                }
-                | self._known(example.text, word)
-                for word in words
-            ]
-        }
+    def report(self, examples: Sequence[TaggedExample], predictions: Sequence[Sequence[np.ndarray]]) -> dict[str, Any]:
+        """As for token classification, with the F1 of the entities alone: entity_f1, 0 where no type is an entity."""
+        report = super().report(examples, predictions)
+        labels = report.pop("labels")
+        kinds = set(self.entity_types)
+        gold = [[span for span in self._tagged(each, each.tags) if span.type in kinds] for each in examples]
+        found = [
+            [span for span in self._entities(example, np.concatenate(parts)) if span.type in kinds]
+            for example, parts in zip(examples, predictions, strict=True)
+        ]
+        return {**report, "entity_f1": entity_report(gold, found)["f1"], "labels": labels}
 
-
-def with_outside(tagged: Sequence[Span], example: TaggedExample) -> list[Span]:
-    """`tagged` (in order, in characters of the text) and what lies between, where units touch joined under O."""
-    covered = {i for span in tagged for i in range(span.start, span.end)}
-    units = zip(example.bounds[::2], example.bounds[1::2], strict=True)
-    outside = [unit for unit in units if not covered.intersection(range(*unit)) and example.text[slice(*unit)].strip()]
-    starts = [0, *(i for i, ((_, end), (start, _)) in enumerate(pairwise(outside), 1) if end != start), len(outside)]
-    runs = [outside[a:b] for a, b in pairwise(starts) if a < b]
-    return sorted([*tagged, *(Span(OUTSIDE, run[0][0], run[-1][1]) for run in runs)], key=lambda span: span.start)
+    def tallies(self, examples: Sequence[TaggedExample], predictions: Sequence[Sequence[np.ndarray]]) -> Tallies:
+        words = super().tallies(examples, predictions)
+        types = len(words.names)
+        chosen = np.isin(words.names, list(self.entity_types)).astype(float)
+        thirds = [words.counts[:, i * types : (i + 1) * types] @ chosen[:, None] for i in range(3)]
+        return replace(words, kind="words", counts=hstack([words.counts, *thirds], "csr"))

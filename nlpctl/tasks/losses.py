@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 import numpy as np
-import paddle
-import paddle.nn.functional as F
 
 from nlpctl.config.task_sections import LossSection
 from nlpctl.errors import UserError
+
+if TYPE_CHECKING:
+    import paddle
 
 
 def class_losses(
@@ -22,6 +24,9 @@ def class_losses(
     (1 - p_y)^gamma (Lin et al., 2017, equation 4) and, for two classes, by alpha for the second and 1 - alpha
     for the first (equation 5); `weights` multiply by that of the class. Not divided by the sum of the weights.
     """
+    import paddle
+    import paddle.nn.functional as F
+
     # float32 under autocast too: log of a float16 probability below 6e-8 is -inf.
     log_p = F.log_softmax(logits.astype("float32"), axis=-1)
     own = paddle.take_along_axis(log_p, labels.unsqueeze(-1), axis=-1).squeeze(-1)
@@ -42,6 +47,9 @@ def label_losses(
     `logits` and `labels` (0 or 1) are float32 [rows, labels]. The same formulas as `class_losses`, with
     p = sigmoid(logits); `weights` are those of the labels where they are given to a row.
     """
+    import paddle
+    import paddle.nn.functional as F
+
     logits = logits.astype("float32")
     # Each label is a decision between two, so half of the smoothing goes to either side.
     target = labels * (1 - loss.label_smoothing) + loss.label_smoothing / 2

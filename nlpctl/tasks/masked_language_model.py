@@ -26,6 +26,7 @@ from nlpctl.models.load import LoadedModel
 from nlpctl.models.masked_lm import NO_TARGET, MaskedWords, mixed
 from nlpctl.tasks.base import Task
 from nlpctl.tasks.mistakes import Mistake
+from nlpctl.tasks.tallies import Tallies, tally
 
 EVALUATION_SEED = 20190703  # masks of an evaluation depend on this and on the row, on nothing else
 
@@ -50,6 +51,7 @@ class MaskedLanguageModel(Task):
 
     label_names = ()
     hides = True
+    needs_tokenizer = True
     graph_scores = False  # losses need the targets inside the graph
     output_names = ("probabilities", "word_ids")
     answer_keys = ("masks",)
@@ -142,6 +144,11 @@ class MaskedLanguageModel(Task):
             "perplexity": math.exp(min(loss, 700.0)),  # e^710 is beyond a float
             "masked_accuracy": sum(window.right for window in windows) / max(tokens, 1),
         }
+
+    def tallies(self, examples: Sequence[CorpusExample], predictions: Sequence[Sequence[Guessed]]) -> Tallies:
+        sums = np.array([np.sum(windows, axis=0) if windows else (0.0, 0, 0) for windows in predictions])
+        names = ("loss", "perplexity", "masked_accuracy")
+        return tally("hidden_words", names, sums, sums[:, 1] == sums[:, 2], [example.text for example in examples])
 
     def mistakes(self, examples: Sequence[CorpusExample], predictions: Sequence[Sequence[Guessed]]) -> list[Mistake]:
         """Texts of which not all hidden tokens are guessed; the size is the loss per hidden token."""

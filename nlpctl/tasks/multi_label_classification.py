@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import paddle
 
 from nlpctl.data.collate import Batch, Collator
 from nlpctl.data.multi_label_rows import MultiLabelExample
@@ -14,7 +13,11 @@ from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.tasks.losses import label_losses
 from nlpctl.tasks.mistakes import Mistake
 from nlpctl.tasks.multi_label_scores import consistent, multi_label_report, tuned_thresholds
-from nlpctl.tasks.sequence_classification import SequenceClassification, rounded, stacked
+from nlpctl.tasks.sequence_classification import SequenceClassification, asked, rounded, stacked
+from nlpctl.tasks.tallies import Tallies, tally
+
+if TYPE_CHECKING:
+    import paddle
 
 
 class MultiLabelCollator(Collator):
@@ -64,6 +67,12 @@ class MultiLabelClassification(SequenceClassification):
     ) -> dict[str, Any]:
         gold = gold_array(examples, len(self.labels))
         return multi_label_report(gold, self._chosen(_probabilities(predictions)), self.labels.names)
+
+    def tallies(self, examples: Sequence[MultiLabelExample], predictions: Sequence[Sequence[np.ndarray]]) -> Tallies:
+        gold, chosen = gold_array(examples, len(self.labels)), self._chosen(_probabilities(predictions))
+        right = (gold == chosen).all(1)
+        columns = np.column_stack([gold & chosen, chosen, gold, right, np.ones(len(gold))])
+        return tally("label_sets", self.labels.names, columns, right, asked(examples))
 
     def mistakes(
         self, examples: Sequence[MultiLabelExample], predictions: Sequence[Sequence[np.ndarray]]

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import paddle
-import paddle.nn.functional as F
 
 from nlpctl import console
 from nlpctl.config.schema import Recipe
@@ -22,6 +20,10 @@ from nlpctl.tasks.answer_spans import Candidate, WindowScores, best_answers, pro
 from nlpctl.tasks.base import Task
 from nlpctl.tasks.mistakes import Mistake
 from nlpctl.tasks.squad_scores import Judgement, score, squad_report
+from nlpctl.tasks.tallies import Tallies, tally
+
+if TYPE_CHECKING:
+    import paddle
 
 NO_ANSWER = "(no answer)"  # for people
 _IMPOSSIBLE = 1e4  # subtracted from the logits of positions where no answer can be
@@ -82,6 +84,8 @@ class QuestionAnswering(Task):
         self, network: paddle.nn.Layer, outputs: tuple[paddle.Tensor, ...], batch: Mapping[str, paddle.Tensor]
     ) -> paddle.Tensor:
         """Mean of the cross entropies of start and end, over the places where an answer can be."""
+        import paddle.nn.functional as F
+
         closed = (1 - batch["places"]) * _IMPOSSIBLE
         losses = [
             F.cross_entropy(logits.astype("float32") - closed, batch[name])
@@ -100,6 +104,14 @@ class QuestionAnswering(Task):
         self, examples: Sequence[QuestionExample], predictions: Sequence[Sequence[WindowScores]]
     ) -> dict[str, Any]:
         return squad_report(self._judged(examples, predictions))
+
+    def tallies(self, examples: Sequence[QuestionExample], predictions: Sequence[Sequence[WindowScores]]) -> Tallies:
+        """The questions about one context depend on each other."""
+        scores = np.array([(*score(judged), 1.0) for judged in self._judged(examples, predictions)])
+        contexts: dict[str, int] = {}
+        groups = np.array([contexts.setdefault(example.context, len(contexts)) for example in examples])
+        asked = [f"{example.question}\t{example.context}" for example in examples]
+        return tally("means", ("em", "f1"), scores, scores[:, 0] == 1, asked, groups)
 
     def mistakes(
         self, examples: Sequence[QuestionExample], predictions: Sequence[Sequence[WindowScores]]

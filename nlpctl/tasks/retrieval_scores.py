@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 CUTOFFS = (1, 5, 10, 50)
+QUERY_SCORES = (*(f"recall@{k}" for k in CUTOFFS), "mrr")
 CHUNK = 256  # queries that are compared with the whole corpus at a time
 
 
@@ -21,21 +22,22 @@ def retrieval_report(
     where it stands in the corpus). Of texts with equal cosines the relevant ones come last, so a network that
     gives all texts the same vector scores next to nothing.
     """
-    recalls = {k: np.zeros(len(queries)) for k in CUTOFFS}
-    reciprocal = np.zeros(len(queries))
+    scores = query_scores(queries, corpus, relevant, skipped)
+    means = {name: float(column.mean()) for name, column in zip(QUERY_SCORES, scores.T, strict=True)}
+    return {**means, "queries": len(queries), "corpus": len(corpus)}
+
+
+def query_scores(
+    queries: np.ndarray, corpus: np.ndarray, relevant: Sequence[Sequence[int]], skipped: Sequence[int | None]
+) -> np.ndarray:
+    """The QUERY_SCORES of each query, float64 [queries, scores]. Arguments as in `retrieval_report`."""
+    found = np.zeros((len(queries), len(QUERY_SCORES)))
     for start in range(0, len(queries), CHUNK):
         scores = queries[start : start + CHUNK] @ corpus.T
         for i, row in enumerate(scores, start):
             ranks = _ranks(row, np.asarray(relevant[i]), skipped[i])
-            reciprocal[i] = 1 / ranks[0]
-            for k, recall in recalls.items():
-                recall[i] = np.mean(ranks <= k)
-    return {
-        **{f"recall@{k}": float(recall.mean()) for k, recall in recalls.items()},
-        "mrr": float(reciprocal.mean()),
-        "queries": len(queries),
-        "corpus": len(corpus),
-    }
+            found[i] = [*(np.mean(ranks <= k) for k in CUTOFFS), 1 / ranks[0]]
+    return found
 
 
 def missed_queries(

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import paddle
-import paddle.nn.functional as F
 
 from nlpctl.config.schema import Recipe
 from nlpctl.data.collate import Batch, Collator
@@ -16,10 +15,13 @@ from nlpctl.data.retrieval_rows import RetrievalExample
 from nlpctl.data.text_encoder import Encoding, TextEncoder
 from nlpctl.errors import UserError
 from nlpctl.models.families import Head
-from nlpctl.models.two_tower import two_tower
 from nlpctl.tasks.base import Task
 from nlpctl.tasks.mistakes import Mistake
-from nlpctl.tasks.retrieval_scores import missed_queries, retrieval_report
+from nlpctl.tasks.retrieval_scores import QUERY_SCORES, missed_queries, query_scores, retrieval_report
+from nlpctl.tasks.tallies import Tallies, tally
+
+if TYPE_CHECKING:
+    import paddle
 
 Vectors = tuple[np.ndarray, ...]  # of a text, or of the two texts of a pair
 
@@ -81,6 +83,8 @@ class SemanticIndexing(Task):
 
     @staticmethod
     def head(recipe: Recipe) -> Head:
+        from nlpctl.models.two_tower import two_tower
+
         retrieval = recipe.retrieval
         build = functools.partial(two_tower, pooling=retrieval.pooling, embedding_size=retrieval.embedding_size)
         return Head("Model", adapt=build, labelled=False)
@@ -96,6 +100,9 @@ class SemanticIndexing(Task):
         The scores are scale * (cosine - margin of the right answer), as PaddleNLP's in-batch negatives have
         them. A process sees the candidates of its own share of a batch only.
         """
+        import paddle
+        import paddle.nn.functional as F
+
         queries, *others = outputs
         retrieval = self.recipe.retrieval
         with paddle.amp.auto_cast(enable=False):  # half precision is too coarse for cosines times the scale
@@ -120,16 +127,20 @@ class SemanticIndexing(Task):
     def predictions(self, outputs: tuple[np.ndarray, ...], features: Sequence[RetrievalExample]) -> list[Vectors]:
         return list(zip(*outputs[: 1 if features[0].text_pair is None else 2], strict=True))
 
-    def report(
-        self, examples: Sequence[RetrievalExample], predictions: Sequence[Sequence[Vectors]]
-    ) -> dict[str, Any]:
+    def report(self, examples: Sequence[RetrievalExample], predictions: Sequence[Sequence[Vectors]]) -> dict[str, Any]:
         """Every distinct query among all distinct second texts of the split, those of rows with label 0 too."""
         search = _Search(examples, predictions)
         return {"rows": len(examples), **retrieval_report(*search.arguments())}
 
-    def mistakes(
-        self, examples: Sequence[RetrievalExample], predictions: Sequence[Sequence[Vectors]]
-    ) -> list[Mistake]:
+    def tallies(self, examples: Sequence[RetrievalExample], predictions: Sequence[Sequence[Vectors]]) -> Tallies:
+        """Rows are the distinct queries."""
+        search = _Search(examples, predictions)
+        scores = query_scores(*search.arguments())
+        columns = np.column_stack([scores, np.ones(len(scores))])
+        queries = tally("means", QUERY_SCORES, columns, scores[:, -1] == 1, list(search.queries))
+        return replace(queries, of=np.array(search.rows))
+
+    def mistakes(self, examples: Sequence[RetrievalExample], predictions: Sequence[Sequence[Vectors]]) -> list[Mistake]:
         """Queries that find another text first; the size is the rank of the best right one."""
         search = _Search(examples, predictions)
         texts = list(search.corpus)

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import paddle
 
 from nlpctl.config.schema import Recipe
 from nlpctl.data.collate import Batch, Collator
@@ -15,12 +14,17 @@ from nlpctl.data.labels import LabelSet
 from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.data.text_rows import TextExample
 from nlpctl.models.families import Head
-from nlpctl.models.load import LoadedModel
 from nlpctl.tasks.base import Task, Texts
 from nlpctl.tasks.losses import balanced_weights, class_losses, given_weights, require_two_labels
 from nlpctl.tasks.mistakes import Mistake
 from nlpctl.tasks.scores import classification_report
+from nlpctl.tasks.tallies import Tallies, class_columns, tally
 from nlpctl.tasks.thresholds import best_thresholds, chosen_labels
+
+if TYPE_CHECKING:
+    import paddle
+
+    from nlpctl.models.load import LoadedModel
 
 
 class SequenceClassification(Task):
@@ -83,6 +87,11 @@ class SequenceClassification(Task):
         chosen = chosen_labels(_probabilities(predictions), self.thresholds)
         return classification_report(_gold(examples), chosen, self.labels.names)
 
+    def tallies(self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]) -> Tallies:
+        gold, chosen = _gold(examples), chosen_labels(_probabilities(predictions), self.thresholds)
+        columns = class_columns(gold, chosen, len(self.labels))
+        return tally("classes", self.labels.names, columns, gold == chosen, asked(examples))
+
     def mistakes(self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]) -> list[Mistake]:
         """The misclassified rows. The size of a mistake is 1 minus the probability of the true label."""
         probabilities = _probabilities(predictions)
@@ -105,6 +114,8 @@ class SequenceClassification(Task):
 
     def log_odds(self, logits: paddle.Tensor, label: int) -> paddle.Tensor:
         """The log odds log(p / (1 - p)) of a label against all others, [rows], from logits [rows, labels]."""
+        import paddle
+
         # p / (1 - p) = exp(logit) / sum of exp of the other logits; so no probability near 1 is subtracted from 1.
         others = paddle.to_tensor([i for i in range(len(self.labels)) if i != label])
         return logits[:, label] - paddle.logsumexp(paddle.index_select(logits, others, axis=1), axis=1)
@@ -124,6 +135,11 @@ class SequenceClassification(Task):
             {"label": names[best], "probabilities": shown}
             for best, shown in zip(chosen, rounded(names, probabilities), strict=True)
         ]
+
+
+def asked(examples: Sequence[TextExample]) -> list[str]:
+    """The text of each example, or both of its texts."""
+    return [one.text if one.text_pair is None else f"{one.text}\t{one.text_pair}" for one in examples]
 
 
 def _gold(examples: Sequence[TextExample]) -> np.ndarray:

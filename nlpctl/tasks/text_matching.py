@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from scipy.sparse import hstack
 
 from nlpctl.data.text_rows import TextExample
 from nlpctl.tasks.sequence_classification import SequenceClassification, softmax
+from nlpctl.tasks.tallies import Tallies, bins, one_hot
 
 
 class TextMatching(SequenceClassification):
@@ -29,6 +32,13 @@ class TextMatching(SequenceClassification):
         auc = float(roc_auc_score(gold, scores)) if len(set(gold.tolist())) == 2 else 0.5
         f1 = report["labels"][self.labels.names[1]]["f1"]
         return {"rows": report["rows"], "accuracy": report["accuracy"], "f1": f1, "auc": auc, **report}
+
+    def tallies(self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]) -> Tallies:
+        classes = super().tallies(examples, predictions)
+        gold = np.array([example.label for example in examples])
+        places, count = bins(np.array([softmax(logits)[1] for (logits,) in predictions]))
+        ranked = one_hot([places + count * (1 - gold)], 2 * count)
+        return replace(classes, kind="matches", counts=hstack([classes.counts, ranked], "csr"))
 
     def answers(
         self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]

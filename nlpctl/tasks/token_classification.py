@@ -1,37 +1,43 @@
-"""Token classification: recognises entities in a text by a tag per word."""
+"""Token classification: recognises entities in a text by a tag per word, or cuts it into words with their tags."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import paddle
-import paddle.nn.functional as F
 
 from nlpctl.config.schema import Recipe
 from nlpctl.data.collate import Batch
 from nlpctl.data.labels import LabelSet
-from nlpctl.data.tag_scheme import Span, detect_scheme
+from nlpctl.data.tag_scheme import OUTSIDE, UNTYPED, Span, detect_scheme
+from nlpctl.data.tag_types import answers_words, wanted_entities
 from nlpctl.data.tagged_features import IGNORED, TaggedCollator, TaggedWindow, tagged_windows
 from nlpctl.data.tagged_rows import TaggedExample
 from nlpctl.data.text_encoder import TextEncoder
-from nlpctl.models.crf import crf_loss, viterbi, with_crf
 from nlpctl.models.families import Head
+from nlpctl.models.viterbi import viterbi
 from nlpctl.tasks.base import Task
-from nlpctl.tasks.entity_scores import entity_report
+from nlpctl.tasks.entity_scores import entity_columns, entity_report
 from nlpctl.tasks.mistakes import Mistake
+from nlpctl.tasks.tallies import Tallies, tally
 from nlpctl.tasks.terms import TermDictionary
+
+if TYPE_CHECKING:
+    import paddle
 
 
 class TokenClassification(Task):
     """Outputs are logits [batch, length, tags], with a CRF also its transitions.
 
-    A prediction is int32 [words], the tags of the words that a window answers for.
+    A prediction is int32 [words], the tags of the words that a window answers for. The tags decide what the answer
+    holds (data/tag_types.py): the entities of a text, or all its words.
     """
 
     answer_keys = ("entities",)
+    bare_marks_are_words = False  # whether tags without a type, such as B and I, cut a text into words
 
     int8_agreement = 0.75  # all entities of a text have to be the same
 
@@ -40,12 +46,19 @@ class TokenClassification(Task):
         if recipe.model.head == "crf":
             self.output_names = ("emissions", "transitions")
         self.scheme = detect_scheme(labels.names, "the label set")
+        self.entity_types = wanted_entities(recipe, labels.names)
+        self.in_words = answers_words(labels.names, self.entity_types, self.bare_marks_are_words)
+        self.answer_keys = ("words",) if self.in_words else ("entities",)
         terms = recipe.decode.terms
         self.terms = None if terms is None else TermDictionary.from_file(Path(terms))
 
     @staticmethod
     def head(recipe: Recipe) -> Head:
-        return Head("TokenClassification", adapt=with_crf if recipe.model.head == "crf" else None)
+        if recipe.model.head != "crf":
+            return Head("TokenClassification")
+        from nlpctl.models.crf import with_crf
+
+        return Head("TokenClassification", adapt=with_crf)
 
     def features(self, example: TaggedExample, encoder: TextEncoder) -> Sequence[TaggedWindow]:
         return tagged_windows(example, encoder, self.data.max_seq_length, self.data.doc_stride)
@@ -59,7 +72,11 @@ class TokenClassification(Task):
         """The mean over the rows of the mean over a row's words."""
         labels = batch["labels"]
         if self.recipe.model.head == "crf":
+            from nlpctl.models.crf import crf_loss
+
             return crf_loss(*outputs, labels).mean()
+        import paddle.nn.functional as F
+
         losses = F.cross_entropy(outputs[0], labels, reduction="none", ignore_index=IGNORED).reshape(labels.shape)
         # Per row first: a token-wise mean over the batch would weigh rows by their length, and parts of a batch
         # differently.
@@ -94,9 +111,17 @@ class TokenClassification(Task):
         labels = report.pop("labels")
         return {**report, "accuracy": right / words, "words": words, "labels": labels}
 
-    def mistakes(
-        self, examples: Sequence[TaggedExample], predictions: Sequence[Sequence[np.ndarray]]
-    ) -> list[Mistake]:
+    def tallies(self, examples: Sequence[TaggedExample], predictions: Sequence[Sequence[np.ndarray]]) -> Tallies:
+        rows, right = [], []
+        for example, parts in zip(examples, predictions, strict=True):
+            tags = np.concatenate(parts)
+            gold, given = self._tagged(example, example.tags), self._entities(example, tags)
+            rows.append((gold, given, int((tags == np.array(example.tags)).sum()), len(tags)))
+            right.append(set(gold) == set(given))
+        types, columns = entity_columns(rows)
+        return tally("entities", types, columns, right, [example.text for example in examples])
+
+    def mistakes(self, examples: Sequence[TaggedExample], predictions: Sequence[Sequence[np.ndarray]]) -> list[Mistake]:
         """Texts of which entities are missed or wrong; expected and given are those that the other lacks."""
         found = []
         for row, (example, parts) in enumerate(zip(examples, predictions, strict=True)):
@@ -108,19 +133,25 @@ class TokenClassification(Task):
         return found
 
     def answer(self, example: TaggedExample, predictions: Sequence[np.ndarray]) -> dict[str, Any]:
-        """Entities in order, with character offsets into the text: text[start:end] is the entity.
+        """Entities or words in order, with character offsets into the text: text[start:end] is the entity or word.
 
-        Of a term of decode.terms also what the file says of it: id, link, and the term itself where an alias is
-        written.
+        Words cover the whole text except white space and invisible characters between them. A stretch outside tagged
+        words becomes a word with the tag O. With a tag set of bare marks (pure segmentation), tagged words have the
+        tag null. An entity or word that is a term of decode.terms also has what the file says of it: id, link, and the
+        term itself where an alias is written.
         """
         text, spans = example.text, self._entities(example, np.concatenate(predictions))
-        return {
-            "entities": [
-                {"type": span.type, "start": span.start, "end": span.end, "text": text[span.start : span.end]}
-                | self._known(text, span)
-                for span in spans
-            ]
-        }
+        if self.in_words:
+            return {"words": [self._word(text, span) for span in with_outside(spans, example)]}
+        return {"entities": [self._entity(text, span) for span in spans]}
+
+    def _entity(self, text: str, span: Span) -> dict[str, Any]:
+        covered = text[span.start : span.end]
+        return {"type": span.type, **_place(span), "text": covered, **self._known(text, span)}
+
+    def _word(self, text: str, span: Span) -> dict[str, Any]:
+        tag = None if span.type == UNTYPED else span.type
+        return {"text": text[span.start : span.end], "tag": tag, **_place(span), **self._known(text, span)}
 
     def _known(self, text: str, span: Span) -> dict[str, Any]:
         """What the term dictionary says of an entity besides its type."""
@@ -136,6 +167,20 @@ class TokenClassification(Task):
         spans = self.scheme.entities([self.labels.names[tag] for tag in tags])
         bounds = example.bounds
         return [Span(kind, bounds[2 * start], bounds[2 * end - 1]) for kind, start, end in spans]
+
+
+def with_outside(tagged: Sequence[Span], example: TaggedExample) -> list[Span]:
+    """`tagged` (in order, in characters of the text) and what lies between, where units touch joined under O."""
+    covered = {i for span in tagged for i in range(span.start, span.end)}
+    units = zip(example.bounds[::2], example.bounds[1::2], strict=True)
+    outside = [unit for unit in units if not covered.intersection(range(*unit)) and example.text[slice(*unit)].strip()]
+    starts = [0, *(i for i, ((_, end), (start, _)) in enumerate(pairwise(outside), 1) if end != start), len(outside)]
+    runs = [outside[a:b] for a, b in pairwise(starts) if a < b]
+    return sorted([*tagged, *(Span(OUTSIDE, run[0][0], run[-1][1]) for run in runs)], key=lambda span: span.start)
+
+
+def _place(span: Span) -> dict[str, Any]:
+    return {"start": span.start, "end": span.end}
 
 
 def _told(example: TaggedExample, spans: set[Span]) -> str:

@@ -10,6 +10,7 @@ from paddlenlp.trainer import TrainingArguments
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import task_info
 from nlpctl.config.training_keys import TrainingKeys
+from nlpctl.runtime.ranks import meeting
 from nlpctl.runtime.run_directory import RunDirectory
 
 DEFAULT_REPORT = ("visualdl",)
@@ -38,7 +39,8 @@ def training_arguments(recipe: Recipe, run: RunDirectory, device: str) -> Traini
     metric = values["metric_for_best_model"]
     if metric is not None and values["greater_is_better"] is None:  # PaddleNLP derives it for the loss only
         values["greater_is_better"] = task_info(recipe.task).greater_is_better(metric)
-    args = TrainingArguments(**values)
+    with meeting():  # PaddleNLP lets the processes meet here
+        args = TrainingArguments(**values)
     # The files of the best checkpoint become model/ directly, without loading them into the network.
     args.load_best_model_at_end = False
     return args

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,6 +14,7 @@ from paddlenlp.trainer.trainer_callback import TrainerControl, TrainerState
 from nlpctl import console
 from nlpctl.data.token_batches import TokenBatchSampler
 from nlpctl.layout import checkpoint_path
+from nlpctl.names import counted
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.training.learning import LossCourse
@@ -129,23 +129,28 @@ class ProgressLines(TrainerCallback):
         self.figures = figures[:2]
 
     def on_train_begin(self, args, state, control, **kwargs):
-        self.started, self.first_step = time.monotonic(), state.global_step
+        self.course = console.Course("train", state.max_steps, "steps", begun=state.global_step)
 
     def on_log(self, args, state, control, logs=None, **kwargs):
         if "loss" not in logs:
             return
-        done = state.global_step - self.first_step
-        left = (time.monotonic() - self.started) / max(done, 1) * (state.max_steps - state.global_step)
-        console.note(
+        left = self.course.left(state.global_step) or 0
+        line = (
             f"step {state.global_step}/{state.max_steps}  epoch {state.epoch:.2f}  loss {logs['loss']:.4f}  "
             f"lr {logs['learning_rate']:.2e}  {logs['interval_samples_per_second']:.1f} samples/s  "
             f"{_duration(left)} left"
         )
+        figures = {name: logs[name] for name in TRAIN_FIGURES if name in logs}
+        self.course.tell(state.global_step, line, epoch=round(state.epoch, 4), **figures)
+
+    def on_train_end(self, args, state, control, **kwargs):
+        self.course.finish()
 
     def on_evaluate(self, args, state, control, metrics=None, **kwargs):
         scores = [name for name in metrics if name.startswith("eval_") and name not in _NOT_SCORES]
-        figures = "  ".join(f"{name[5:]} {metrics[name]:.4f}" for name in ("eval_loss", *scores[:3]))
-        console.note(f"dev at step {state.global_step}: {figures}")
+        figures = {name: metrics[name] for name in ("eval_loss", *scores[:3])}
+        told = "  ".join(f"{name[5:]} {value:.4f}" for name, value in figures.items())
+        self.course.tell(state.global_step, f"dev at step {state.global_step}: {told}", **figures)
 
 
 class EarlyStopping(TrainerCallback):
@@ -160,8 +165,8 @@ class EarlyStopping(TrainerCallback):
 
     def on_evaluate(self, args, state, control, metrics=None, **kwargs):
         if self.exhausted(state):
-            evaluations = self.patience.section.patience
-            console.note(f"early stopping: {self.patience.metric} has not improved for {evaluations} evaluations")
+            evaluations = counted(self.patience.section.patience, "evaluations")
+            console.note(f"early stopping: {self.patience.metric} has not improved for {evaluations}")
             control.should_training_stop = True
 
     def exhausted(self, state: TrainerState) -> bool:

@@ -14,6 +14,7 @@ from nlpctl import console
 from nlpctl.data.collate import raise_failure
 from nlpctl.data.places import Placed
 from nlpctl.errors import NlpctlError, Problem, RunFailed
+from nlpctl.names import counted
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.training.dev_scores import outputs_and_loss
 from nlpctl.training.guards import BadStep, StepPart
@@ -41,7 +42,7 @@ def diagnosed(bad: BadStep, trainer: RecipeTrainer, rows: Rows) -> RunFailed:
     )
     told = [Problem(told, where) for where, told in found[:SHOWN]]
     if len(found) > SHOWN:
-        told.append(Problem(f"and {len(found) - SHOWN} more rows, listed in events.jsonl"))
+        told.append(Problem(f"and {counted(len(found) - SHOWN, 'more rows')}, listed in events.jsonl"))
     head = Problem(_what(bad), hint=_remedy(bad, trainer))
     return RunFailed(problems=[head, *map(Problem, (*origin, verdict)), *told])
 

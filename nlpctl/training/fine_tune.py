@@ -154,7 +154,7 @@ def fine_tune(ready: Ready, run: RunDirectory, checkpoint: Path | None, loss: Tr
         shares = of_all_processes(trainer.times.seconds)
     finally:
         if setup.rank == 0:
-            _record(run, trainer, shares, steps.began_at)
+            _record(run, trainer, shares, steps.began_at, fitted_parameters(task, model.network))
     if setup.rank == 0:
         _keep_model(recipe, run, model, card, state)
 
@@ -175,17 +175,30 @@ def _trains_new(model: LoadedModel) -> bool:
     return any(name in parameters and not parameters[name].stop_gradient for name in model.fresh)
 
 
-def _record(run: RunDirectory, trainer: RecipeTrainer, shares: list[dict[str, float]], began_at: int) -> None:
-    """Write to the manifest where the time went, and which parameters no gradient reached."""
-    if not sum(shares[0].values()):
+def fitted_parameters(task: Task, network: Any) -> list[str]:
+    """The names of the parameters that the task sets, and no gradient trains."""
+    parameters = named(network)
+    names = [name for layer in task.fitted for name in matching(layer, parameters)]
+    return [name for name in names if parameters[name].stop_gradient]
+
+
+def _record(
+    run: RunDirectory, trainer: RecipeTrainer, shares: list[dict[str, float]], began_at: int, fitted: list[str]
+) -> None:
+    """Write to the manifest where the time went, which parameters no gradient reached, and which were `fitted`."""
+    if not sum(shares[0].values()) and not fitted:
         return
     with contextlib.suppress(OSError, UserError):  # on a full disk, the error that ended the training is to be told
         manifest = run.read_manifest()
-        before = manifest.get("time")
-        steps = trainer.state.global_step - began_at
-        facts: dict[str, Any] = {"time": summary(shares, steps, before if is_sound(before) else None)}
-        if trainer.guard.unreached is not None:
-            facts["parameters"] = {**manifest.get("parameters", {}), "unreached": trainer.guard.unreached}
+        facts: dict[str, Any] = {}
+        if sum(shares[0].values()):
+            before = manifest.get("time")
+            steps = trainer.state.global_step - began_at
+            facts["time"] = summary(shares, steps, before if is_sound(before) else None)
+        about = {} if trainer.guard.unreached is None else {"unreached": trainer.guard.unreached}
+        about |= {"fitted": fitted} if fitted else {}
+        if about:
+            facts["parameters"] = {**manifest.get("parameters", {}), **about}
         run.update_manifest(**facts)
 
 

@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nlpctl.layout import RECIPE
+from nlpctl.names import counted
 
 LEAST_FALL = 0.05  # share of the guess; a network that learns anything passes it within its first epoch or two
 CERTAINTY = 3.0  # standard errors
@@ -118,7 +119,8 @@ def checks(
         f"one batch: can the network learn it by heart? `nlpctl train {run} --overfit-batch`; if not, start from a "
         "recipe that learns, such as quickstart, and change one thing at a time",
         f"{rate}, and look at the warm-up and the optimizer",
-        f"batch, {batch} rows a step: a small one is noisy; more by per_device_train_batch_size or accumulation",
+        f"batch, {counted(batch, 'rows')} a step: a small one is noisy; more by per_device_train_batch_size or "
+        "accumulation",
         f"gradient{norm}, and initial values: `nlpctl params ls {run}/{RECIPE}` shows what is trained"
         + ("; some parameters are frozen" if frozen else ""),
     ]

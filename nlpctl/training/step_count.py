@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from nlpctl.names import counted
+
 
 @dataclass(frozen=True)
 class StepCount:
@@ -54,21 +56,22 @@ class StepCount:
             tokens = self.batch_tokens * self.accumulation * self.processes
             limit = f"at most {tokens:,} tokens with padding, about "
         batch = (
-            f"a step is {limit}{self.global_batch:,} rows = {self.per_device:,} per device x {self.accumulation:,} "
-            f"accumulated x {self.processes:,} {'process' if self.processes == 1 else 'processes'}"
+            f"a step is {limit}{counted(self.global_batch, 'rows')} = {self.per_device:,} per device x "
+            f"{self.accumulation:,} accumulated x {counted(self.processes, 'processes')}"
         )
         warmup = f"warm-up in the first {self.warmup:,}" if self.warmup else "no warm-up"
         if self.warmup is None:
             warmup = "a schedule of your own"
         if self.per_epoch is None:
-            return [batch, f"{self.total:,} steps of a stream, {warmup}"]
-        cut = "" if self.rows == self.examples else f"{self.examples:,} examples, cut into "
-        rows = f"{cut}{self.rows:,} rows: {self.per_epoch:,} steps an epoch{self._rest()}"
+            return [batch, f"{counted(self.total, 'steps')} of a stream, {warmup}"]
+        cut = "" if self.rows == self.examples else f"{counted(self.examples, 'examples')}, cut into "
+        rows = f"{cut}{counted(self.rows, 'rows')}: {counted(self.per_epoch, 'steps')} an epoch{self._rest()}"
         epochs = f"{self.epochs:.4g} {'epoch' if self.epochs == 1 else 'epochs'}"
-        return [batch, f"{rows}; {epochs}: {self.total:,} steps, {warmup}"]
+        return [batch, f"{rows}; {epochs}: {counted(self.total, 'steps')}, {warmup}"]
 
     def _rest(self) -> str:
         rest = self.dropped if self.planned is not None else self.rows % self.global_batch
         if not rest:
             return ""
-        return f" ({rest:,} rows left out: dataloader_drop_last)" if self.drop_last else f" (the last of {rest:,} rows)"
+        rows = counted(rest, "rows")
+        return f" ({rows} left out: dataloader_drop_last)" if self.drop_last else f" (the last of {rows})"

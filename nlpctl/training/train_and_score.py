@@ -18,7 +18,7 @@ from nlpctl import console
 from nlpctl.data.examples import ExampleList, ExampleReader
 from nlpctl.data.open_split import open_split
 from nlpctl.data.places import places
-from nlpctl.data.splits import TrainingData
+from nlpctl.data.splits import TrainingData, groups_of
 from nlpctl.files import write_json_atomic
 from nlpctl.inference.pipeline import scoring
 from nlpctl.inference.trained import TrainedModel, load_network
@@ -26,7 +26,9 @@ from nlpctl.layout import OWN_SCORES
 from nlpctl.models.folder import tune_labels
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.base import Task
+from nlpctl.tasks.intervals import full_report
 from nlpctl.tasks.mistakes import worst
+from nlpctl.tasks.tallies import save_tallies
 from nlpctl.training.fine_tune import Ready, fine_tune
 from nlpctl.training.optimizer import parameter_report
 from nlpctl.training.own_metrics import told_scores
@@ -90,7 +92,12 @@ def _score(run: RunDirectory, ready: Ready, model: TrainedModel) -> dict[str, An
         tune_labels(run.model, task.labels.names, task.thresholds)
     split = next(iter(splits))
     write_json_atomic(run.mistakes_file, describe_mistakes(task, data, split, splits[split], predictions[split]))
-    reports = {name: task.report(examples, predictions[name]) for name, examples in splits.items()}
+    reports = {}
+    for name, examples in splits.items():
+        groups = groups_of(data.rows, name, data.labels, len(examples))
+        reports[name], tallies = full_report(task, examples, predictions[name], groups)
+        if tallies is not None:
+            save_tallies(run.tallies_file(name), tallies)
     if ready.parts.metrics is not None:
         for name, examples in splits.items():
             reports[name][OWN_SCORES] = _own_scores(ready, model, examples, batch_size)

@@ -50,7 +50,8 @@ class Watchdog:
 
     def _report(self) -> None:
         step, minutes = self._step(), self._seconds / 60
-        console.warn(f"no progress for {minutes:g} minutes, after step {step}; what every thread is doing:")
+        told = "1 minute" if minutes == 1 else f"{minutes:g} minutes"
+        console.warn(f"no progress for {told}, after step {step}; what every thread is doing:")
         faulthandler.dump_traceback(file=STDERR, all_threads=True)
         console.warn("the run keeps waiting; runtime.watchdog_minutes sets the time before this message (null: never)")
         if console.is_main_rank():

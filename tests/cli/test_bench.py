@@ -17,11 +17,13 @@ def test_figures_are_told_where_the_page_cannot_be_written(tmp_path, monkeypatch
     words = ["bench", str(tmp_path / "recipe.yaml"), "--json", "--html", str(tmp_path / "file" / "speed.html")]
     assert main(words) == 2
     told = capsys.readouterr()
-    assert json.loads(told.out)["timed"][0]["speeds"][0]["engine"]["samples_per_second"] == 2
+    printed = json.loads(told.out)
+    assert not printed["ok"] and "cannot write here" in printed["error"]["message"]
+    assert printed["result"]["timed"][0]["speeds"][0]["engine"]["samples_per_second"] == 2
     assert "cannot write here" in told.err
 
 
 def test_the_time_left_is_that_of_the_rounds_to_come():
-    assert bench._progress(0, 5, 20.0) == "warmed up, about 1:40 left"
-    assert bench._progress(4, 5, 100.0) == "round 4 of 5, about 0:20 left"
-    assert bench._progress(5, 5, 120.0) == "round 5 of 5"
+    assert bench._progress(0, 5, 100.0) == "warmed up, about 1:40 left"
+    assert bench._progress(4, 5, 19.2) == "round 4 of 5, about 0:20 left"
+    assert bench._progress(5, 5, 0.0) == "round 5 of 5"

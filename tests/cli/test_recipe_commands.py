@@ -14,7 +14,7 @@ def test_ls(nlpctl) -> None:
     assert ended.code == 0
     for each in shipped_recipes():
         assert each.name in ended.out and each.title in ended.out
-    listed = json.loads(nlpctl("recipe", "ls", "--json").out)
+    listed = json.loads(nlpctl("recipe", "ls", "--json").out)["result"]
     assert [each["name"] for each in listed] == [each.name for each in shipped_recipes()]
 
 
@@ -34,7 +34,7 @@ def test_show_origins(nlpctl, recipe: Path, tmp_path: Path) -> None:
     assert lines["a"] == "--set model.config.a"
     (tmp_path / "again.yaml").write_text(out, encoding="utf-8")
     assert load_recipe(tmp_path / "again.yaml").training.seed == 3
-    values = json.loads(nlpctl("recipe", "show", recipe, "--origins", "--json").out)
+    values = json.loads(nlpctl("recipe", "show", recipe, "--origins", "--json").out)["result"]
     assert values["recipe"]["training"]["seed"] == 3
     assert values["origins"]["training.seed"].endswith("recipe.yaml:6")
     every = nlpctl("recipe", "show", recipe, "--origins", "--all").out
@@ -68,7 +68,9 @@ def test_validate_with_flags(nlpctl, recipe: Path) -> None:
 
 def test_validate_as_json(nlpctl, recipe: Path, tmp_path: Path) -> None:
     ended = nlpctl("recipe", "validate", "--json", recipe, tmp_path / "gone.yaml")
-    good, bad = json.loads(ended.out)
+    printed = json.loads(ended.out)
+    good, bad = printed["result"]
+    assert not printed["ok"] and printed["error"]["problems"] == bad["problems"]
     assert ended.code == 2 and good["ok"] and not bad["ok"]
     assert set(bad["problems"][0]) == {"message", "where", "hint"}
     assert nlpctl("recipe", "validate", "--json", recipe).code == 0
@@ -84,7 +86,7 @@ def test_flags(nlpctl) -> None:
     assert all(flag in out for flag in ("--learning_rate", "--width_mult_list", "--device ", "--nproc"))
     assert "--no_cuda" not in out  # refused in favour of --device
     assert nlpctl("recipe", "flags", "learning-rate").out.count("\n") == 3
-    listed = json.loads(nlpctl("recipe", "flags", "--json", "weight_decay").out)
+    listed = json.loads(nlpctl("recipe", "flags", "--json", "weight_decay").out)["result"]
     assert listed == [
         {
             "flag": "--weight_decay",

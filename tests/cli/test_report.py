@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 
-from scored import scored
+from scored import paced, scored
 
 from nlpctl.compression.plan.scores import Metric
 from nlpctl.compression.plan.selection import Aim
@@ -40,12 +40,14 @@ def text_of(run) -> str:
     return run.report_file.read_text(encoding="utf-8")
 
 
-def test_the_page_of_a_finished_run(nlpctl, made):
-    run = made("first", dev=0.75)
+def test_the_page_of_a_finished_run(nlpctl, made, tmp_path):
+    best = ("evaluation_strategy=epoch", "save_strategy=epoch", "load_best_model_at_end=true")
+    run = made("first", *(f"training.{each}" for each in best), f"data.dev={tmp_path}/train.tsv", dev=0.75)
     log = EventLog(run.events_file)
     log.append("log", 12, loss=float("nan"), learning_rate=1e-4, interval_samples_per_second=30.0)
     for step, loss in ((4, 0.5), (8, 0.4), (12, 0.6)):
         log.append("evaluate", step, eval_loss=loss, eval_accuracy=0.5 + step / 100)
+    log.append("save", 12, checkpoint="checkpoint-12", best="checkpoint-8")
     log.append("out_of_memory", 9, batch_size=2)
     run.metrics_file.write_text(json.dumps({"dev": scores(["pos", "neg"], [[3, 2], [0, 5]])}))
     run.mistakes_file.write_text(json.dumps(MISTAKES))
@@ -64,6 +66,7 @@ def test_the_page_of_a_finished_run(nlpctl, made):
     figures = ("1,234", "task: sequence_classification", "2 of 10 rows of dev", "&quot;pid&quot;")
     for told in (*warned, "is predicted correctly", *figures):
         assert told in page, told
+    assert "<b>8</b><span>step of the model, chosen by accuracy on dev</span>" in page
     assert ">·<" in page  # no row of neg was taken for pos
 
 
@@ -132,7 +135,7 @@ def test_the_page_of_a_run_that_was_compressed(nlpctl, made, tmp_path):
     reference = scored("original", 0.88)
     best = scored("original+ptq", 0.876, 4.2, precision="int8", method="ptq", size_mb=20.0)
     rows, folder = (reference, best, scored("width-0.5", 0.8, 1.5)), run.path / "compress"
-    result = CompressResult(folder, rows, (), Metric("accuracy"), Aim(), reference, best, None)
+    result = CompressResult(folder, rows, (), Metric("accuracy"), Aim(), reference, best, None, paced(rows))
     write_reports(result, str(run.path), "sequence_classification")
     assert nlpctl("report", run.path).code == 0
     page = text_of(run)

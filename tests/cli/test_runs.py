@@ -33,12 +33,12 @@ def test_ls(nlpctl, made, tmp_path):
 
     manifest = third.read_manifest()
     third.manifest_file.write_text(json.dumps({**manifest, "pid": 2**30}))
-    listed = json.loads(nlpctl("runs", "ls", tmp_path / "outputs", "--sort", "name", "--json").out)
+    listed = json.loads(nlpctl("runs", "ls", tmp_path / "outputs", "--sort", "name", "--json").out)["result"]
     assert [(each["run"].rpartition("/")[2], each["state"]) for each in listed] == [
         ("second", "finished"), ("first", "finished"), ("third", "killed")
     ]  # fmt: skip
     third.manifest_file.write_text(json.dumps({**manifest, "pid": 2**30, "host": "elsewhere"}))
-    listed = json.loads(nlpctl("runs", "ls", tmp_path / "outputs", "--json").out)
+    listed = json.loads(nlpctl("runs", "ls", tmp_path / "outputs", "--json").out)["result"]
     assert {each["state"] for each in listed} == {"finished", "running"}  # nobody here can know
 
 
@@ -61,7 +61,7 @@ def test_ls_marks_what_it_cannot_read(nlpctl, made, tmp_path):
     rows = [row[:2] for row in cells(ended.out)]
     assert rows == [["broken", "damaged: manifest.json"], ["good", "finished"], ["unread", "damaged: recipe.yaml"]]
     assert "broken/manifest.json: cannot be read" in ended.err and "unread/recipe.yaml: the recipe" in ended.err
-    listed = json.loads(nlpctl("runs", "ls", tmp_path / "outputs", "--sort", "name", "--json").out)
+    listed = json.loads(nlpctl("runs", "ls", tmp_path / "outputs", "--sort", "name", "--json").out)["result"]
     assert [(each["state"], each["damaged"]) for each in listed] == [
         ("damaged", ["manifest.json"]), ("finished", []), ("damaged", ["recipe.yaml"])
     ]  # fmt: skip
@@ -78,7 +78,7 @@ def test_show(nlpctl, made):
                  "seed:            3", "data:            /data/train.tsv", "out_of_memory"):  # fmt: skip
         assert told in ended.out
     assert "per_device_train_batch_size: 4" in ended.out and "0.6250" in ended.out
-    shown = json.loads(nlpctl("runs", "show", run.path, "--json").out)
+    shown = json.loads(nlpctl("runs", "show", run.path, "--json").out)["result"]
     assert shown["metrics"]["dev"]["accuracy"] == 0.75 and shown["manifest"]["seed"] == 3
     assert [each["event"] for each in shown["incidents"]] == ["out_of_memory"]
 
@@ -93,7 +93,7 @@ def test_diff(nlpctl, made):
     assert rows["/data/train.tsv"] == ["sha256", "aa", "sha256", "bb"] and rows["model.config.x"] == ["1"]
     assert rows["dev.accuracy"] == ["0.7500", "0.8750", "+0.1250"] and rows["dev.macro_f1"][2] == "+0.0625"
     assert "output_dir" not in ended.out and "dev.rows" not in ended.out and "device" not in ended.out
-    found = json.loads(nlpctl("runs", "diff", one.path, two.path, "--json").out)
+    found = json.loads(nlpctl("runs", "diff", one.path, two.path, "--json").out)["result"]
     assert found["differences"]["recipe"]["training.seed"] == {str(one.path): 3, str(two.path): 9}
     assert found["differences"]["recipe"]["model.config.x"] == {str(one.path): None, str(two.path): 1}
 
@@ -142,6 +142,6 @@ def test_a_finished_run_has_all_its_steps(nlpctl, made, tmp_path):
         run = made(name, *settings, dev=None if name == "unfinished" else 0.5)
         manifest = json.loads(run.manifest_file.read_text())
         run.manifest_file.write_text(json.dumps({**manifest, "steps": {"total": 14}}))
-    listed = json.loads(nlpctl("runs", "ls", tmp_path / "outputs", "--sort", "name", "--json").out)
+    listed = json.loads(nlpctl("runs", "ls", tmp_path / "outputs", "--sort", "name", "--json").out)["result"]
     steps = {Path(each["run"]).name: each["step"] for each in listed}
     assert steps == {"stopped": 8, "unfinished": 8, "whole": 14}

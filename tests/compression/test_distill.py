@@ -17,7 +17,7 @@ from nlpctl.compression.networks.student import spread_layers, start_embedding, 
 from nlpctl.compression.networks.taught_task import answer_losses
 from nlpctl.compression.networks.teacher import open_teacher
 from nlpctl.compression.networks.training import load_source, read_data
-from nlpctl.compression.plan.costs import trained_rows
+from nlpctl.compression.plan.costs import row_counter, trained_rows
 from nlpctl.compression.plan.plan_file import make_plan
 from nlpctl.compression.strategies.distill import Distill
 from nlpctl.config.distillation_section import DistillationSection
@@ -347,4 +347,32 @@ def test_rows_that_a_student_reads(tmp_path: Path) -> None:
     (tmp_path / "more.txt").write_text("bad food\n" * 4)
     recipe, _, _ = opened(tmp_path, ("sequence_classification", "bert"), f"distillation.student={student}",
                           f"distillation.unlabelled={tmp_path / 'more.txt'}", MORE_TEXTS)  # fmt: skip
-    assert trained_rows(recipe, [Distill()])["distill"] == 5 * 3 * (20 + 4)
+    assert trained_rows(recipe, [Distill()], row_counter(recipe))["distill"] == 5 * 3 * (20 + 4)
+
+
+def test_smaller_forms_of_a_student(tmp_path: Path) -> None:
+    """Shorter down to an epoch, without generated texts, parts of an epoch, then fewer layers of the teacher."""
+
+    def forms(*lines: str) -> list[tuple[str, dict]]:
+        (tmp_path / "recipe.yaml").write_text("task: sequence_classification\n" + "\n".join(lines))
+        recipe = load_recipe(tmp_path / "recipe.yaml", purpose="apply")
+        step = next(Distill().networks(recipe.compression, None))
+        return [(each.name, dict(each.settings)) for each in Distill().smaller(step, recipe, {"num_hidden_layers": 6})]
+
+    found = forms("training: {num_train_epochs: 3}", "distillation: {generate: {copies: 2}, num_hidden_layers: 4}")
+    shares = [f"student-epochs-{share}-copies-0" for share in (0.5, 0.25, 0.125, 0.0625)]
+    least = shares[-1]
+    assert [name for name, _ in found] == [
+        "student-epochs-2",
+        "student-epochs-1",
+        "student-epochs-1-copies-0",
+        *shares,
+        f"{least}-layers-2",
+        f"{least}-layers-1",
+    ]
+    changed = {"distillation.generate.copies": 0, "distillation.num_hidden_layers": 1}
+    assert found[-1][1] == {"training.num_train_epochs": 0.0625, **changed}
+    steps = forms("training: {max_steps: 100}", "distillation: {layers: [0, 5], num_train_epochs: 7}")
+    assert [values for _, values in steps] == [{"training.max_steps": number} for number in (50, 25, 12, 6)]
+    own = forms("distillation: {num_train_epochs: 2, model: {from_scratch: {architecture: bilstm}}}")
+    assert own[0] == ("student-epochs-1", {"distillation.num_train_epochs": 1.0}) and "layers" not in own[-1][0]

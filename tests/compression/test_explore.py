@@ -7,13 +7,13 @@ from types import SimpleNamespace
 import pytest
 from scored import scored
 
-from nlpctl.compression.plan.costs import WAYS, Clock, Costs, read_times, told, write_times
+from nlpctl.compression.plan.costs import FINALISTS, WAYS, Clock, Costs, read_times, told, write_times
 from nlpctl.compression.plan.explore import SAFETY, Explorer
 from nlpctl.compression.plan.scores import Metric
 from nlpctl.compression.plan.selection import Aim
 from nlpctl.compression.plan.steps import plan_steps
 from nlpctl.compression.plan.strategy import parse_strategy
-from nlpctl.compression.strategies.base import CANDIDATES, TRAINING
+from nlpctl.compression.strategies.base import CANDIDATES, EXPORTS, TRAINING
 
 REFERENCE = scored("original", 0.880)
 ROWS = {"dynabert": 10_000.0, "qat": 10_000.0, "distill": 10_000.0}
@@ -25,7 +25,7 @@ def explorer():
         names = ("algo_list", "batch_size_list", "batch_num_list")
         section = SimpleNamespace(**dict.fromkeys(names), width_mult_list=widths, prune_embeddings=False)
         steps = {step.folder: step for step in plan_steps(parse_strategy(strategy), section)}
-        costs = Costs(500.0, ROWS, 9.0, measured)
+        costs = Costs(500.0, dict(ROWS), 9.0, 4.0, measured)
         return Explorer(steps, REFERENCE, Metric("accuracy"), Aim(max_drop=0.5), costs)
 
     return make
@@ -87,11 +87,65 @@ def test_the_time_of_an_option_is_that_of_all_it_needs(explorer):
         "exports/width-0.75",
         "candidates/width-0.75+ort-dynamic",
     ]
-    whole = training + 20 + 3 * 9 + 5 + WAYS[CANDIDATES] * 9
+    exports = 20 + WAYS[EXPORTS] * 9 + FINALISTS[EXPORTS] * 4
+    whole = training + exports + 5 + WAYS[CANDIDATES] * 9 + FINALISTS[CANDIDATES] * 4
     assert steps["width-0.75+ort-dynamic"].seconds == pytest.approx(SAFETY * whole)
     explorer.costs.measured["dynabert"] = 1000.0
     (option, _) = explorer.options({"exports/original"}, set(), [REFERENCE])
     assert option.seconds > 1000 * SAFETY
+
+
+def shrunk(explorer: Explorer, seconds: float, *made: str) -> str | None:
+    """The name of the smaller form that is taken, of trainings that are halved three times."""
+
+    def forms(step):
+        found = [step.in_form({"training.num_train_epochs": share}) for share in (0.5, 0.25, 0.125)]
+        for form in found if step.trains else ():
+            explorer.costs.rows[form.work] = 10_000 * form.settings[0][1]
+        return found if step.trains else step.made_by.smaller(step, None, {})
+
+    options = explorer.options({"exports/original"}, set(), [REFERENCE])
+    found = explorer.shrink(options, forms, lambda form: form.folder in made, seconds)
+    return None if found is None else found[1].name
+
+
+def test_what_is_too_long_is_made_smaller(explorer):
+    """The training takes 170 s, its half 90, its quarter 50; the fp32 graphs and their scores 45."""
+    found = explorer("dynabert+ort-dynamic", ("3/4",))
+    assert shrunk(found, SAFETY * (50 + 45) + 1) == "width-0.75-epochs-0.25"
+    steps = list(found.steps)
+    assert steps[-3:] == [
+        "networks/width-0.75-epochs-0.25",
+        "exports/width-0.75-epochs-0.25",
+        "candidates/width-0.75-epochs-0.25+ort-dynamic",
+    ]
+    assert found.steps[steps[-1]].needs == (steps[-2],) and found.steps[steps[-2]].needs == (steps[-3],)
+    names = order(found)
+    assert "width-0.75" in names and "width-0.75-epochs-0.25+ort-dynamic" in names
+    assert shrunk(explorer("dynabert", ("3/4",)), SAFETY * 60) is None
+
+
+def test_no_form_is_smaller_than_one_that_is_there(explorer):
+    made = "networks/width-0.75-epochs-0.25"
+    assert shrunk(explorer("dynabert", ("3/4",)), SAFETY * (50 + 45) + 1, made) is None
+    assert shrunk(explorer("dynabert", ("3/4",)), SAFETY * (90 + 45) + 1, made) == "width-0.75-epochs-0.5"
+
+
+def test_a_calibration_takes_fewer_batches(explorer):
+    found = explorer("ptq+embeddings")
+    found.costs.speed = 5.0
+    assert shrunk(found, 400.0) == "original+ptq-avg-32x8"
+    assert "candidates/original+ptq-avg-32x8+embeddings" in found.steps
+
+
+def test_a_measured_training_corrects_the_estimate_of_others(explorer):
+    found = explorer("dynabert", ("3/4",))
+    (network,) = [step for step in found.steps.values() if step.trains]
+    form = network.in_form({"training.num_train_epochs": 0.5})
+    found.costs.rows[form.work] = 5_000.0
+    assert found.costs.of(form) == pytest.approx(90)
+    found.costs.learn(form, 45.0)
+    assert found.costs.of(form) == 45.0 and found.costs.of(network) == pytest.approx(170 / 2)
 
 
 def test_the_clock():

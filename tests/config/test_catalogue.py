@@ -8,6 +8,7 @@ import json
 import pytest
 
 from nlpctl.config.catalogue import DATA, compression_fields, training_fields
+from nlpctl.config.hub_names import hub_names
 from nlpctl.config.managed import MANAGED
 
 NOT_GIVEN = "outputs/run"  # our default of output_dir, which PaddleNLP demands
@@ -54,6 +55,12 @@ def test_choices_agree_with_the_enums(trainer) -> None:
         "optim": utils.OptimizerNames,
     }.items():
         assert choices[name] == tuple(member.value for member in enum), name
+
+
+def test_every_hub_name_agrees(trainer) -> None:
+    from nlpctl.models.families import known_hub_names
+
+    assert sorted(hub_names()) == known_hub_names() and "ernie-3.0-medium-zh" in hub_names()
 
 
 @pytest.mark.parametrize("field", [*training_fields(), *compression_fields()], ids=lambda field: field.name)

@@ -131,6 +131,14 @@ WHOLE = {
         (LEXICAL + "    architecture: textcnn", ":5", "textcnn cannot do lexical_analysis"),
         (HEAD + DATA + "model: {from_scratch: {architecture: bigru}}", ":3", "bigru cannot do sequence"),
     ],
+    "_tag_map_has_a_model": [
+        (
+            "task: lexical_analysis\nmodel: {from_scratch: {architecture: bigru}}\n"
+            "data:\n  train: train.tsv\n  tag_map: {A: B}",
+            ":5",
+            "what a trained model learnt, and this one starts from scratch",
+        ),
+    ],
     "_keys_of_other_tasks": [
         (HEAD + DATA + "model:\n  from_scratch: {}\n  head: crf", ":5", "model.head has no effect for sequence_"),
         (

@@ -7,14 +7,21 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from nlpctl.config.paddle_flags import flag_environment, known_flags, render
 from nlpctl.errors import UserError
+from nlpctl.paddle_version import KNOWN, release
 
 REPOSITORY = Path(__file__).resolve().parents[2]
-KNOWN = json.loads((REPOSITORY / "nlpctl/config/data/paddle_flags.json").read_text(encoding="utf-8"))
+DATA = REPOSITORY / "nlpctl/config/data"
+
+
+def listed(paddle: tuple[int, int]) -> dict[str, Any]:
+    """The list of a release."""
+    return json.loads((DATA / f"paddle_flags-{paddle[0]}.{paddle[1]}.json").read_text(encoding="utf-8"))
 
 
 def test_list_agrees_with_the_installed_paddle():
@@ -26,17 +33,24 @@ def test_list_agrees_with_the_installed_paddle():
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=REPOSITORY)
     exported, python_flags, with_gpu = json.loads(done.stdout.splitlines()[-1])
+    known = listed(release())
     if with_gpu:
-        assert exported == {**KNOWN["flags"], **KNOWN["gpu_flags"]}
+        assert exported == {**known["flags"], **known["gpu_flags"]}
     else:
-        assert exported == KNOWN["flags"]
-        assert python_flags == KNOWN["python_flags"]
+        assert exported == known["flags"]
+        assert python_flags == known["python_flags"]
+
+
+@pytest.mark.parametrize("paddle", KNOWN)
+def test_every_release_has_its_list(paddle):
+    known = listed(paddle)
+    assert known["paddle"].startswith(f"{paddle[0]}.{paddle[1]}.") and len(known["flags"]) > 100
+    assert not known["gpu_flags"].keys() & known["flags"].keys()
 
 
 def test_gpu_flags_are_known_without_a_gpu_build():
     assert known_flags()["FLAGS_cudnn_deterministic"] == "bool"
     assert known_flags()["FLAGS_embedding_deterministic"] == "int"
-    assert not KNOWN["gpu_flags"].keys() & KNOWN["flags"].keys()
 
 
 @pytest.mark.parametrize(
@@ -75,6 +89,15 @@ def test_paddle_reads_what_we_render():
     env = {**os.environ, **flag_environment(flags)}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env)
     assert json.loads(done.stdout.splitlines()[-1]) == {**flags, "FLAGS_use_autotune": True}
+
+
+def test_a_flag_of_the_other_release_is_told():
+    name, other, here = "FLAGS_cpu_deterministic", "2.6", "3.1"
+    if release() < (3, 0):
+        name, other, here = "FLAGS_check_cuda_error", "3.1", "2.6"
+    hint = f"remove it: Paddle {other} has it, the installed {here} does not"
+    with pytest.raises(UserError, match=f"Paddle has no flag {name}\n  -> {hint}"):
+        flag_environment({name: True})
 
 
 def test_all_bad_flags_are_told_at_once_with_the_nearest():

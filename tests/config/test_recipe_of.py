@@ -9,7 +9,7 @@ import pytest
 from nlpctl.compression.plan.files import usable_student
 from nlpctl.config.dump import dump_recipe
 from nlpctl.config.load import load_recipe, recipe_of_values
-from nlpctl.config.recipe_of import recipe_of, recipe_of_network, with_student
+from nlpctl.config.recipe_of import recipe_of, recipe_of_network, with_settings, with_student
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
 from nlpctl.models.folder import kept_values
@@ -63,3 +63,10 @@ def test_values_make_the_recipe_that_a_file_of_them_makes(tmp_path: Path) -> Non
     assert kept_values(recipe_of_values(values)) == kept_values(load_recipe(file, purpose="apply"))
     with pytest.raises(UserError, match="max_seq_lenght"):
         recipe_of_values({"task": "token_classification", "data": {"max_seq_lenght": 40}})
+
+
+def test_other_values_of_keys(taught, tmp_path):
+    (tmp_path / "student.yaml").write_text("task: text_matching\n")
+    changed = with_settings(with_student(taught), {"distillation.generate.copies": 3, "student.training.max_steps": 7})
+    assert (changed.distillation.generate.copies, changed.student.training.max_steps) == (3, 7)
+    assert (taught.distillation.generate.copies, changed.training.max_steps) == (0, -1)

@@ -52,6 +52,33 @@ def test_the_tokenizer_may_read_less(tmp_path: Path) -> None:
     assert recipe.data.max_seq_length == 40
 
 
+def test_an_encoder_gives_vectors_where_no_head_is_needed(tmp_path: Path) -> None:
+    folder(tmp_path, architectures=["BertModel"])
+    for purpose in ("embed", "observe"):
+        assert load_recipe(tmp_path, purpose=purpose).task == "semantic_indexing"
+        assert load_recipe("ernie-3.0-medium-zh", purpose=purpose).model.name_or_path == "ernie-3.0-medium-zh"
+    folder(tmp_path, architectures=["BertForSequenceClassification"])
+    assert load_recipe(tmp_path, purpose="embed").task == "semantic_indexing"
+    assert load_recipe(tmp_path, purpose="observe").task == "sequence_classification"
+    with pytest.raises(UserError, match=r"(?s)bert-base-chinese: .* no head to answer with.*--embeddings"):
+        load_recipe("bert-base-chinese", purpose="apply")
+
+
+def test_what_sentence_transformers_says(tmp_path: Path) -> None:
+    folder(tmp_path, architectures=["BertModel"])
+    (tmp_path / "sentence_bert_config.json").write_text('{"max_seq_length": 128, "do_lower_case": false}')
+    (tmp_path / "1_Pooling").mkdir()
+    modes = {"word_embedding_dimension": 8, "pooling_mode_cls_token": True, "pooling_mode_mean_tokens": False}
+    folder(tmp_path / "1_Pooling", **modes)
+    recipe = load_recipe(tmp_path, purpose="embed")
+    assert (recipe.retrieval.pooling, recipe.data.max_seq_length) == ("cls", 128)
+    folder(tmp_path / "1_Pooling", pooling_mode_cls_token=False, pooling_mode_mean_tokens=True)
+    assert load_recipe(tmp_path, purpose="embed").retrieval.pooling == "mean"
+    folder(tmp_path / "1_Pooling", pooling_mode_max_tokens=True)
+    with pytest.raises(UserError, match="this encoder pools by max_tokens"):
+        load_recipe(tmp_path, purpose="embed")
+
+
 def test_another_task_by_name(tmp_path: Path) -> None:
     folder(tmp_path, architectures=["BertModel"])
     recipe = load_recipe(tmp_path, [Override("task", "semantic_indexing", "--set task")], "apply")

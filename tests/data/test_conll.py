@@ -5,7 +5,7 @@ import pytest
 from nlpctl.config.schema import ColumnsSection, DataSection
 from nlpctl.data.conll import conll_rows, joined_rows
 from nlpctl.data.lines import numbered_lines
-from nlpctl.data.row import BadRow, Row
+from nlpctl.data.row import BadRow, Row, Sentence
 from nlpctl.data.splits import read_training_data
 from nlpctl.data.tagged_rows import TaggedRows
 from nlpctl.errors import UserError
@@ -54,7 +54,7 @@ def test_columns_of_another_name_are_told(tmp_path):
 
 def test_a_bad_line_spoils_its_sentence_only_and_is_named():
     rows = conll("a\tO\nb\nc\n\nd\tO\n\n\tO\n\nf\tX\tO\n\ng\tO")
-    assert [type(item) for item in rows] == [BadRow, Row, BadRow, Row, Row]
+    assert [type(item) for item in rows] == [BadRow, Sentence, BadRow, Sentence, Sentence]
     assert rows[0] == BadRow("f", 2, "no tag: the line holds 'b' only")
     assert rows[2] == BadRow("f", 7, "no word: the line begins with a tab")
     assert conll("a\tO\nb\t\n") == [BadRow("f", 2, "no tag: the line holds 'b' only")]

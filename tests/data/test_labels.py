@@ -8,7 +8,7 @@ import pytest
 
 from nlpctl.config.schema import DataSection
 from nlpctl.data import labels as labels_module
-from nlpctl.data.labels import LabelSet, label_name
+from nlpctl.data.labels import LabelSet, known_label, label_name
 from nlpctl.data.open_split import open_split
 from nlpctl.data.splits import resolve_labels
 from nlpctl.data.text_rows import TextRows
@@ -116,3 +116,10 @@ def test_labels_that_look_the_same_are_told(capsys):
     assert "train.tsv: the labels 'pos' and 'pos\\u200b' look the same" in capsys.readouterr().err
     LabelSet.collect(["pos", "neg"], "train.tsv")
     assert capsys.readouterr().err == ""
+
+
+def test_a_message_says_how_many_labels_it_shows():
+    with pytest.raises(ValueError, match=r"known are a, b$"):
+        known_label("好", LabelSet("ab"))
+    with pytest.raises(ValueError, match=r"known are a, b, c, d, e, f, g, h, i, j, \.\.\. \(10 of 12 shown\)$"):
+        known_label("好", LabelSet("abcdefghijkl"))

@@ -66,7 +66,7 @@ def test_the_separator_is_the_recipes():
     [
         (["rom"], "unknown label: 'rom'; did you mean 'room'?"),
         (["food##friut"], "unknown label: 'food##friut'; did you mean 'food##fruit'?"),
-        ("room,,staff", "blank label"),
+        ("room,,staff", "blank label: 'room,,staff' has nothing between two separators ',', or at an end"),
         (["room", None], "blank label"),
         (["room", ["staff"]], "bad label: expected text or a number, got list"),
         ({"room": 1}, "bad label: expected text or a number, got dict"),

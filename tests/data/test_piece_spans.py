@@ -15,7 +15,7 @@ import nlpctl  # noqa: F401  before paddle
 from paddlenlp.transformers import BertTokenizer, RobertaBPETokenizer
 
 from nlpctl.data.encoders import build_encoder
-from nlpctl.data.piece_spans import read_pieces
+from nlpctl.data.piece_spans import read_pieces, unknown_texts
 from nlpctl.data.vocabulary import build_vocabulary, write_tokenizer
 from nlpctl.data.word_spans import word_spans
 
@@ -52,6 +52,20 @@ def minilm():
 def texts_of(text, encoder):
     pieces = read_pieces(text, encoder)
     return list(zip(encoder.forms(pieces.ids), [text[start:end] for start, end in pieces.spans], strict=True))
+
+
+@pytest.mark.parametrize("length", [64, 12])
+def test_what_the_text_says_where_the_vocabulary_has_no_token(encoder, length):
+    """Of both texts of a row, also of one that was cut."""
+    texts = ("房间龘很干净，龘龖", "foxes 👍 jumped Жук")
+    row = encoder.encode(texts[:1], texts[1:], length)[0].input_ids
+    forms = encoder.forms(row)
+    found = unknown_texts(row, texts, encoder)
+    assert {place: forms[place] for place in found} == dict.fromkeys(found, "[UNK]")
+    assert forms.count("[UNK]") == len(found) > 1
+    told = list(found.values())
+    assert told == (["龘", "龘", "龖", "👍", "Жук"] if length == 64 else ["龘", "👍", "Жук"])
+    assert unknown_texts(encoder.encode(["房间"], None, 9)[0].input_ids, ["房间"], encoder) == {}
 
 
 def test_pieces_inside_a_word(minilm):

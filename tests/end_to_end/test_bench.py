@@ -19,7 +19,7 @@ def test_a_model_and_its_export_side_by_side(work, exported):
     words = ("--batch-size", "1,8", "--rows", "24", "--rounds", "2", "--threads", "1", "--precision", "fp32")
     done = work.nlpctl("bench", "base", "timed-export", *words, "--json", "--html", "speed.html")
     assert done.returncode == 0, done.stderr
-    result = json.loads(done.stdout)
+    result = json.loads(done.stdout)["result"]
     assert result["failed"] == []
     engines = [each["engine"] for each in result["timed"]]
     assert engines[0] == "dygraph fp32" and {"paddle fp32", "onnxruntime fp32"} <= set(engines)

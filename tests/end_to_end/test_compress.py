@@ -73,12 +73,18 @@ def test_the_table_and_the_best(run, whole, capsys):
     (failure,) = whole["failures"]  # one candidate cannot be made; the others are there
     assert failure["candidate"] == "original+embeddings" and "no float32 embedding table" in failure["reason"]
     (best,) = [row for row in whole["rows"] if row["name"] == whole["best"]]
+    assert whole["last_rounds"] >= 5 and set(whole["baselines"]) == {"2"}
+    assert whole["baselines"]["2"].startswith("original, ")
+    for row in whole["rows"]:
+        (speed,) = row["speeds"]
+        assert speed["low"] <= speed["times"] <= speed["high"]  # every row is the fastest of its candidate or untouched
+        assert speed["engine"] * speed["precision"] * speed["compression"] == pytest.approx(speed["whole"])
     manifest = read_manifest(run / "compress" / "best")
     assert (manifest.chosen.engine, manifest.chosen.precision) == (best["engine"], best["precision"])
     capsys.readouterr()
     dev = f"data.dev={run.parent / 'dev.jsonl'}"
     assert main(["eval", str(run / "compress" / "best"), "--set", dev, "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["metrics"]["dev"]["accuracy"] == best["score"]
+    assert json.loads(capsys.readouterr().out)["result"]["metrics"]["dev"]["accuracy"] == best["score"]
 
 
 def test_the_same_command_makes_nothing_anew(run, whole, capsys):
@@ -87,7 +93,8 @@ def test_the_same_command_makes_nothing_anew(run, whole, capsys):
     again = compressed(run, *GRID)
     told = capsys.readouterr().err
     assert "making candidates/original+embeddings" in told  # what failed is tried again
-    assert told.count("making ") == 1 and "scoring " not in told
+    assert told.count("making ") == 1 and "scoring " not in told and "timed in turns" not in told
+    assert again["rows"] == whole["rows"]
     assert {path: path.stat().st_mtime_ns for path in made} == made
     assert table(again) == table(whole) and again["best"] == whole["best"]
     assert main(["compress", str(run), *GRID, "--strategy", "embeddings"]) == 2  # all that was asked for failed

@@ -71,7 +71,7 @@ def test_every_evaluation_and_checkpoint_has_a_head_of_its_own(work, run):
     assert [event["step"] for event in evaluated] == [6, 12, 18, 24]
     assert scores(run, "dev")["accuracy"] == max(event["eval_accuracy"] for event in evaluated)
     done = work.nlpctl("eval", run / "model", "--json", "--set", f"data.test={work / 'contrastive/test.tsv'}")
-    assert done.returncode == 0 and json.loads(done.stdout)["metrics"]["test"] == scores(run), done.stderr
+    assert done.returncode == 0 and json.loads(done.stdout)["result"]["metrics"]["test"] == scores(run), done.stderr
 
 
 def test_a_killed_run_ends_with_the_same_model(work, run, same_bits):
@@ -104,7 +104,7 @@ def test_auto_says_what_it_takes_and_the_run_keeps_it(work, run):
     assert "method: contrastive" in (work / "contrastive/auto/recipe.yaml").read_text()
     expected = scores(work / "contrastive/auto")
     done = work.nlpctl("eval", "auto.yaml", "--split", "test", "--json")  # the recipe says auto, the run knows
-    assert done.returncode == 0 and json.loads(done.stdout)["metrics"]["test"] == expected, done.stderr
+    assert done.returncode == 0 and json.loads(done.stdout)["result"]["metrics"]["test"] == expected, done.stderr
 
 
 AUTO = """\
@@ -118,6 +118,7 @@ few_shot: {method: auto}
     [
         (("train", "auto-bare.yaml", "--overfit-batch", "--max_steps", "100"), "learned one batch of 8 rows by heart"),
         (("params", "ls", "auto-bare.yaml", "--json"), '"training": "trained"'),
+        (("params", "ls", "auto-bare.yaml", "--match", "classifier"), "0.0000 0.0000 fitted to the encoder"),
         (("data", "show", "auto-bare.yaml", "-n", "1"), "pair_ids"),
     ],
     ids=lambda value: value[0],
@@ -138,9 +139,11 @@ def test_a_frozen_encoder_gets_its_regression(work, run):
     assert scores(fixed)["rows"] == 90 and scores(fixed)["accuracy"] > 0.4
     assert (fixed / "report.html").is_file() and work.manifest("contrastive/fixed")["state"] == "finished"
     done = work.nlpctl("params", "diff", fixed, run, "--json")
-    assert "classifier.weight" in {row["name"] for row in json.loads(done.stdout)["changed"]}
-    listed = work.nlpctl("params", "ls", fixed / "recipe.yaml")
-    assert listed.returncode == 0 and "frozen: model.freeze bert" in listed.stdout, listed.stderr
+    assert "classifier.weight" in {row["name"] for row in json.loads(done.stdout)["result"]["changed"]}
+    for model in (fixed / "recipe.yaml", fixed):
+        listed = work.nlpctl("params", "ls", model)
+        assert listed.returncode == 0 and "frozen: model.freeze bert" in listed.stdout, listed.stderr
+        assert listed.stdout.count("fitted to the encoder's vectors") == 2 and "  trained" not in listed.stdout
     done = work.nlpctl(*words, "--overfit-batch")
     assert done.returncode == 2 and "nothing to learn by heart" in done.stderr
 

@@ -73,7 +73,7 @@ def test_a_plan_is_shown_and_is_a_map(work, inference):
     assert done.returncode == 0 and "linear_0.w_0" in done.stdout and "map: plan.yaml" in done.stderr
     again = work.nlpctl("convert-static", "inference", "--to", "base", "--map", "plan.yaml", "-o", "by_map", "--json")
     assert again.returncode == 0, again.stderr
-    assert list(json.loads(again.stdout)["ways"]) == ["map"]
+    assert list(json.loads(again.stdout)["result"]["ways"]) == ["map"]
 
 
 def test_an_export_with_fewer_layers_is_ambiguous_and_not_written(work, base, inference):

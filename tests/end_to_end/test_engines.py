@@ -81,5 +81,5 @@ def test_eval_scores_alike(work, base, export):
     for words in ((base,), (export, "--engine", "onnxruntime", "--precision", "fp32")):
         done = work.nlpctl("eval", *words[:1], "test.tsv", *words[1:], "--json")
         assert done.returncode == 0, done.stderr
-        scores.append(json.loads(done.stdout)["metrics"]["test"])
+        scores.append(json.loads(done.stdout)["result"]["metrics"]["test"])
     assert scores[0]["accuracy"] == scores[1]["accuracy"]

@@ -70,7 +70,7 @@ def test_training_teaches_and_an_encoder_is_scored_without_any(work, index):
     words = [word for setting in settings for word in ("--set", setting)]
     done = work.nlpctl("eval", "index.yaml", "--json", *words)
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["metrics"]["test"] == trained
+    assert json.loads(done.stdout)["result"]["metrics"]["test"] == trained
     done = work.nlpctl("eval", "index.yaml", *words, "--set", "retrieval.embedding_size=8")
     assert done.returncode == 2 and "never trained: projection" in done.stderr
 

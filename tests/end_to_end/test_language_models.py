@@ -100,7 +100,8 @@ def test_scores_do_not_depend_on_the_batch(work, lm, batch):
     words = ("--set", f"data.dev={lm / 'dev.txt'}", "--per_device_eval_batch_size", str(batch), "--json")
     done = work.nlpctl("eval", lm / "base/model", *words)  # the model folder knows how to mask
     assert done.returncode == 0, done.stderr
-    again, first = json.loads(done.stdout)["metrics"]["dev"], json.loads((lm / "base/metrics.json").read_text())["dev"]
+    again = json.loads(done.stdout)["result"]["metrics"]["dev"]
+    first = json.loads((lm / "base/metrics.json").read_text())["dev"]
     assert again["masked_tokens"] == first["masked_tokens"]
     assert again["loss"] == pytest.approx(first["loss"], abs=1e-5)
 
@@ -151,7 +152,7 @@ def test_the_model_folder_answers_as_the_run_did(work, lm, few):
     report = json.loads((few / "metrics.json").read_text())["test"]
     done = work.nlpctl("eval", few / "model", "--json", "--set", f"data.test={lm / 'test.tsv'}")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["metrics"]["test"] == report
+    assert json.loads(done.stdout)["result"]["metrics"]["test"] == report
     texts = ["the room was cosy", "the [MASK] bed was dusty", "the bar was fresh " * 30]
     done = work.nlpctl("predict", few / "model", "-", stdin="\n".join(texts) + "\n")
     answers = [json.loads(line) for line in done.stdout.splitlines()]

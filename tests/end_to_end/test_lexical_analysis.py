@@ -84,7 +84,7 @@ def test_scores_are_those_of_the_model_folder(work, lexical):
     report = json.loads((lexical / "base/metrics.json").read_text())["test"]
     assert report["f1"] > 0.95 and set(report["labels"]) == {"r", "v", "n", "LOC"}
     done = work.nlpctl("eval", lexical / "base/model", "--json", "--set", f"data.test={lexical / 'test.txt'}")
-    assert json.loads(done.stdout)["metrics"]["test"] == report, done.stderr
+    assert json.loads(done.stdout)["result"]["metrics"]["test"] == report, done.stderr
 
 
 def test_words_cover_the_text_and_their_offsets_are_exact(work, lexical):

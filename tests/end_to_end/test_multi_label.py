@@ -71,7 +71,7 @@ def test_eval_and_predict_go_by_the_thresholds_of_the_model(work, labels):
         answers = [json.loads(line)["labels"] for line in done.stdout.splitlines()]
         assert answers == [["room", "room##noisy"]] * 3  # the child's threshold is reached, its parent comes with it
         done = work.nlpctl("eval", labels / "run", "--json", "--trust-edits")
-        assert json.loads(done.stdout)["metrics"]["test"]["labels"]["food"]["recall"] == 0.0
+        assert json.loads(done.stdout)["result"]["metrics"]["test"]["labels"]["food"]["recall"] == 0.0
     finally:
         file.write_text(before)
 

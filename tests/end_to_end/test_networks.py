@@ -49,7 +49,7 @@ def test_it_learns_and_is_scored_and_asked(work, bilstm, architecture):
     report = json.loads((run / "metrics.json").read_text())["test"]
     assert report["accuracy"] > 0.75  # a tenth of the rows is mislabelled
     done = work.nlpctl("eval", run / "model", "--json", "--set", f"data.test={work / 'test.tsv'}")
-    assert json.loads(done.stdout)["metrics"]["test"] == report, done.stderr
+    assert json.loads(done.stdout)["result"]["metrics"]["test"] == report, done.stderr
     done = work.nlpctl("predict", run / "model", "-", stdin="the room was CLEAN\n??? \U0001f44d\n")
     clean, unknown = (json.loads(line) for line in done.stdout.splitlines())
     assert clean["label"] == "pos" and unknown["text"] == "??? \U0001f44d"

@@ -92,9 +92,8 @@ def test_a_plain_layer_is_trained_stored_and_scored(work, bag, weights):
         scored = work.nlpctl("eval", model, work / "test.tsv", "--json")
         assert scored.returncode == 0, scored.stderr
         assert "model.network: networks:Bag (" in scored.stderr
-    assert json.loads(work.nlpctl("eval", bag, "--split", "test", "--json").stdout)["metrics"]["test"][
-        "accuracy"
-    ] == pytest.approx(metrics)
+    scored = json.loads(work.nlpctl("eval", bag, "--split", "test", "--json").stdout)["result"]["metrics"]["test"]
+    assert scored["accuracy"] == pytest.approx(metrics)
 
 
 def test_it_goes_on_to_the_same_bits(work, bag, weights):

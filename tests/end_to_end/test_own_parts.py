@@ -280,7 +280,7 @@ def test_the_batch_that_is_shown_is_the_first_of_the_training(work, parts):
     words = [word for key, value in settings.items() for word in ("--set", f"{key}={value}")]
     done = work.nlpctl("data", "show", "recipe.yaml", "--json", *words)
     assert done.returncode == 0, done.stderr
-    shown = json.loads(done.stdout)["batch"]
+    shown = json.loads(done.stdout)["result"]["batch"]
     assert shown["exact"] and shown["batches"] == 2 * (61 // 8) and shown["shape"]["input_ids"][1] % 8 == 0
     work.train("noted", "--max_steps", "1", *words)
     tried, first = (work / "noted.txt").read_text().splitlines()[1:3]

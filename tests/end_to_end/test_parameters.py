@@ -81,7 +81,7 @@ def test_killed_and_resumed_it_ends_the_same(work, changed, same_bits):
 
 def test_ls_export_set_and_diff(work, changed):
     done = work.nlpctl("params", "ls", changed, "--match", "classifier", "--match", "*.norm2.weight", "--json")
-    listed = json.loads(done.stdout)
+    listed = json.loads(done.stdout)["result"]
     names = [row["name"] for row in listed["parameters"]]
     norms = [f"ernie.encoder.layers.{i}.norm2.weight" for i in (0, 1)]
     assert names == [*norms, "classifier.weight", "classifier.bias"]
@@ -98,7 +98,7 @@ def test_ls_export_set_and_diff(work, changed):
     done = work.nlpctl("params", "set", changed, *values, "-o", "doubled")
     assert done.returncode == 0 and "(2 set)" in done.stderr, done.stderr
     done = work.nlpctl("params", "diff", changed, "doubled", "--json")
-    found = json.loads(done.stdout)
+    found = json.loads(done.stdout)["result"]
     assert [row["name"] for row in found["changed"]] == names  # the tied layer's too
     assert found["changed"][0]["share"] == pytest.approx(1.0) and found["same"] > 30
     done = work.nlpctl("predict", "doubled", "-", stdin="a dirty room\n")

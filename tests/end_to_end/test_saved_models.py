@@ -138,7 +138,7 @@ def test_predict_eval_and_parameters(place, kind, origin):
     done = place.run("predict", folder, asked, *labels)
     check_answers(place, kind, name, done)
     assert "LABEL_" not in done.stdout + done.stderr
-    scores = json.loads(place.run("eval", folder, file, *labels, "--json").stdout)["metrics"]["test"]
+    scores = json.loads(place.run("eval", folder, file, *labels, "--json").stdout)["result"]["metrics"]["test"]
     assert scores["rows"] == (len(QUESTIONS) if kind == "QuestionAnswering" else len(TEXTS))
     if kind == "SequenceClassification":
         right = [row["label"] == label for row, label in zip(answers(done), LABELS, strict=True)]

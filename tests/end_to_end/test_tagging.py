@@ -78,7 +78,7 @@ def test_scores_and_files(work, ner):
     assert json.loads((ner / "base/model/labels.json").read_text()) == {"labels": ["B-LOC", "B-PER", "I-LOC", "O"]}
     done = work.nlpctl("eval", ner / "base/model", "--json", "--set", f"data.test={ner / 'test.conll'}")
     assert done.returncode == 0, done.stderr
-    assert json.loads(done.stdout)["metrics"]["test"] == report
+    assert json.loads(done.stdout)["result"]["metrics"]["test"] == report
 
 
 def test_predict_gives_exact_offsets(work, ner):
@@ -150,11 +150,12 @@ def test_bad_data_is_told_by_line(work, ner):
     (ner / "bad.conll").write_text("a\tO\n\nmr\tO\nsmith\tB-PRE\n\nb\n\nc\tO\n")
     done = work.nlpctl("train", "ner.yaml", "--set", "data.dev=ner/bad.conll", *to)
     assert done.returncode == 2 and "Traceback" not in done.stderr
-    assert "bad.conll:3: unknown label: 'B-PRE'; did you mean 'B-PER'?" in done.stderr
+    assert "bad.conll:4: unknown label: 'B-PRE'; did you mean 'B-PER'? (word 2)" in done.stderr
     assert "bad.conll:6: no tag: the line holds 'b' only" in done.stderr and not (ner / "no").exists()
     (ner / "mixed.conll").write_text("a\tB-PER\n\nb\tPER-B\n")
     done = work.nlpctl("train", "ner.yaml", "--set", "data.train=ner/mixed.conll", *to)
     assert done.returncode == 2 and "tags of different styles are mixed" in done.stderr
+    assert "mixed.conll:1), 'PER-B' (suffix, " in "".join(done.stderr.split("\n"))
     (ner / "bad_terms.tsv").write_text("york\n")
     done = work.nlpctl("train", "ner.yaml", "--set", "decode.terms=ner/bad_terms.tsv", *to)
     assert done.returncode == 2 and "bad_terms.tsv:1: expected TERM<TAB>TYPE" in done.stderr

@@ -195,7 +195,7 @@ def test_trained_killed_resumed_scored_and_asked(work, language_model, same_bits
     assert len(list((whole / "logs" / "visualdl").glob("vdlgraph.*"))) == 1
 
     done = work.nlpctl("eval", whole, "--json")
-    assert done.returncode == 0 and json.loads(done.stdout)["metrics"] == scores, done.stderr
+    assert done.returncode == 0 and json.loads(done.stdout)["result"]["metrics"] == scores, done.stderr
     evaluated = [event for event in work.events(task) if event["event"] == "evaluate"]
     assert [event["step"] for event in evaluated] == [2, 4, 6, 8, 10]  # also the last, within an epoch
     metric = CASES[task][2]

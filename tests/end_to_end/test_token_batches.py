@@ -33,6 +33,6 @@ def test_the_command_shows_rows(work):
     assert f"{work / 'dev.tsv'}:2" in shown.stdout and f"  text      {first[0]}" in shown.stdout
     assert f"  labels    {first[1]}" in shown.stdout and "[CLS]" in shown.stdout and "padding" in shown.stdout
     asked = work.nlpctl("data", "show", "recipe.yaml", "-n", "2", "--json")
-    assert len(json.loads(asked.stdout)["rows"]) == 2
+    assert len(json.loads(asked.stdout)["result"]["rows"]) == 2
     wrong = work.nlpctl("data", "show", "recipe.yaml", "--split", "tran")
     assert wrong.returncode == 2 and "there is no split 'tran'" in wrong.stderr

@@ -52,7 +52,7 @@ def test_what_is_trained_and_why_not(work, tagger):
     def listed(model):
         done = work.nlpctl("params", "ls", model, "--json")
         assert done.returncode == 0, done.stderr
-        return {row["name"]: row["training"] for row in json.loads(done.stdout)["parameters"]}
+        return {row["name"]: row["training"] for row in json.loads(done.stdout)["result"]["parameters"]}
 
     before = listed(tagger)
     assert set(before.values()) == {"trained", FROZEN, UNREACHED}
@@ -71,7 +71,7 @@ def test_what_is_trained_and_why_not(work, tagger):
 def test_one_batch_is_learned_by_heart(work):
     done = work.nlpctl("train", "recipe.yaml", "--overfit-batch", "--json", "--output_dir", "never")
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
+    found = json.loads(done.stdout)["result"]
     (attempt,) = found["attempts"]
     assert found["learned"] and attempt["last_loss"] < 0.05 * attempt["first_loss"] and attempt["steps"] < 200
     assert "by heart" in done.stderr and not (work / "never").exists()

@@ -21,6 +21,7 @@ from nlpctl.files import sha256_of
 from nlpctl.models import sums
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.models.find import find_trained_model
+from nlpctl.paddle_version import installed_paddle
 from nlpctl.runners.export import Wanted, export
 from nlpctl.runners.open_model import find_model, open_trained_model, refuse_model
 from nlpctl.runtime.process import set_up_process
@@ -43,7 +44,7 @@ def test_a_run_is_exported_into_itself(run, capsys):
         ("token_type_ids", "int64", (None, None)),
     ]
     assert [(spec.name, spec.dtype, spec.shape) for spec in manifest.outputs] == [("logits", "float32", (None, 3))]
-    assert manifest.versions["paddlepaddle"] == "2.6.2" and manifest.source == str(run / "model")
+    assert manifest.versions["paddlepaddle"] == installed_paddle() and manifest.source == str(run / "model")
     (graph,) = manifest.graphs
     assert {(check.engine, check.precision) for check in graph.checks} >= {("paddle", "fp32")}
     names = {path.name for path in (run / "export").iterdir()}
@@ -59,7 +60,8 @@ def test_a_run_is_exported_into_itself(run, capsys):
     assert main(["export", str(run), "--rows", "20", "--format", "paddle"]) == 2  # it already exists
     capsys.readouterr()
     assert main(["export", str(run), "--rows", "10", "--format", "paddle", "--overwrite", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["rows"]["count"] == 10
+    result = json.loads(capsys.readouterr().out)["result"]
+    assert result["rows"]["count"] == 10 and result["folder"] == str(run / "export")
 
 
 def test_the_files_of_an_export_are_hashed_once(run, monkeypatch):

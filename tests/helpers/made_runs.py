@@ -31,6 +31,11 @@ def tagged(chance: random.Random) -> dict[str, Any]:
     return {"tokens": tokens, "tags": [chance.choice(("O", "B-LOC", "B-PER", "I-PER")) for _ in tokens]}
 
 
+def analysed(chance: random.Random) -> dict[str, Any]:
+    tokens = text(chance).split()
+    return {"tokens": tokens, "tags": [chance.choice(("O", "B-n", "B-v", "I-v")) for _ in tokens]}
+
+
 def asked(chance: random.Random) -> dict[str, Any]:
     context = text(chance, 3)
     return {"question": "which room", "context": context, "answers": [{"text": context[:3], "answer_start": 0}]}
@@ -45,7 +50,7 @@ CASES: dict[str, tuple[Callable[[random.Random], dict[str, Any]], str]] = {
     "semantic_indexing": (lambda c: {"a": text(c), "b": text(c), "label": 1}, PAIRED),
     "question_answering": (asked, "doc_stride: 8"),
     "token_classification": (tagged, "doc_stride: 8"),
-    "lexical_analysis": (tagged, "doc_stride: 8"),
+    "lexical_analysis": (analysed, "doc_stride: 8"),
     "masked_language_model": (lambda c: {"text": text(c)}, ""),
     "few_shot_classification": (lambda c: {"text": text(c), "label": c.choice("xy")}, ""),
 }

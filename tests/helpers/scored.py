@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
+from nlpctl.compression.plan.one_scale import LastRound, Paces, paces_of
 from nlpctl.compression.plan.scores import Row, Speed
 
 
@@ -29,3 +31,23 @@ def scored(candidate: str, score: float, times: float = 1.0, **given: Any) -> Ro
         **given,
     }
     return Row(candidate=candidate, score=score, speeds=speeds, **values)
+
+
+def paced(rows: Sequence[Row], last: LastRound | None = None) -> Paces:
+    """The speeds of rows of which the first is the reference."""
+    return paces_of(rows, rows[0], 0.99, last)
+
+
+def rounds_of(rows: Sequence[Row], *factors: dict[str, float]) -> LastRound:
+    """A last round of 100 inputs, in one batch: each row as fast as it was before, times its factor in a round."""
+    rounds = [
+        {
+            row.name: {
+                speed.batch_size: [100 / speed.samples_per_second / factor.get(row.candidate, 1.0)]
+                for speed in row.speeds
+            }
+            for row in rows
+        }
+        for factor in factors
+    ]
+    return LastRound(100, tuple(rounds))

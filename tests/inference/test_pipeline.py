@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from queue import Queue
 
@@ -12,6 +13,7 @@ import nlpctl  # noqa: F401  before paddle
 from nlpctl.data.row import BadRow
 from nlpctl.data.text_encoder import Encoding
 from nlpctl.errors import RunFailed, UserError
+from nlpctl.inference import pipeline as pipelines
 from nlpctl.inference.engine import DygraphPredictor
 from nlpctl.inference.pipeline import AHEAD, answering, scoring, windows
 from nlpctl.tasks.base import Task
@@ -69,6 +71,12 @@ class Lengths:
 SENTENCES = ["a bbbb", "ccc", "", "dd eeeee f", "ggg hhhhhhh"]
 
 
+@pytest.fixture(params=[0, pipelines.ALONE], ids=["threads", "one thread"])
+def either(request, monkeypatch):
+    """The same for large batches, which are handed between threads, and for small ones."""
+    monkeypatch.setattr(pipelines, "ALONE", request.param)
+
+
 @pytest.mark.parametrize("pipeline", [answering, scoring])
 def test_predictions_come_in_the_order_of_the_examples(pipeline):
     predictor = Lengths()
@@ -122,7 +130,7 @@ def joined(rows, predictions):
     return [(row, None if isinstance(row, BadRow) else next(found)) for row in rows]
 
 
-def test_a_stream_answers_as_predictions_do_and_leaves_bad_rows_out():
+def test_a_stream_answers_as_predictions_do_and_leaves_bad_rows_out(either):
     rows = [f"{'a' * (i % 7 + 1)} {'b' * (i % 3)} c" for i in range(50)]
     rows[3] = rows[17] = BadRow("file", 3, "blank text")
     rows[20:30] = [BadRow("file", 20, "blank text")] * 10  # a whole window of them
@@ -134,7 +142,8 @@ def test_a_stream_answers_as_predictions_do_and_leaves_bad_rows_out():
     assert streaming.batches == alone.batches
 
 
-def test_reading_goes_on_while_the_engine_works_but_not_for_ever():
+def test_reading_goes_on_while_the_engine_works_but_not_for_ever(monkeypatch):
+    monkeypatch.setattr(pipelines, "ALONE", 0)
     read, allowed = [], []
 
     def rows():
@@ -163,8 +172,27 @@ def test_reading_goes_on_while_the_engine_works_but_not_for_ever():
     assert last == len(read) < 1000  # closing stops the reader
 
 
+def test_small_batches_stay_in_one_thread():
+    threads = set()
+
+    class Noting(Words):
+        def features(self, example, encoder):
+            threads.add(threading.current_thread())
+            return super().features(example, encoder)
+
+        def predictions(self, outputs, parts):
+            threads.add(threading.current_thread())
+            return super().predictions(outputs, parts)
+
+    for size in (1, pipelines.ALONE):
+        assert len(list(answering(Noting(), None, Lengths()).stream(windows(SENTENCES, 2), size, joined))) == 3
+    assert threads == {threading.current_thread()}
+    list(answering(Noting(), None, Lengths()).stream(windows(SENTENCES, 2), pipelines.ALONE + 1, joined))
+    assert len(threads) == 3
+
+
 @pytest.mark.parametrize("place", ["read", "engine", "read back", "finish"])
-def test_what_fails_is_raised_in_its_place(place):
+def test_what_fails_is_raised_in_its_place(place, either):
     """The windows before it come first; those after it never."""
 
     def rows():
@@ -197,7 +225,7 @@ def test_what_fails_is_raised_in_its_place(place):
     assert [row for row, _ in found] == [f"w{i}" for i in range(30)]
 
 
-def test_what_is_answered_is_not_held_back_while_the_input_pauses():
+def test_what_is_answered_is_not_held_back_while_the_input_pauses(either):
     waiting = Queue()
 
     def rows():

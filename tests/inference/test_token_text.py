@@ -41,6 +41,14 @@ def test_forms_become_text(forms, expected):
     assert text(read(Forms(*forms), range(len(forms)))) == expected
 
 
+def test_an_unknown_token_is_shown_as_the_text_has_it():
+    tokens = tokens_of(np.array([0, 1, 1, 2]), np.zeros(4), Forms("[CLS]", "[UNK]", "[SEP]"), (0, 2), {1: "龘"})
+    assert [token.text for token in tokens] == ["龘", "[UNK]"]
+    assert [token.to_json() for token in tokens] == [
+        {"token": "龘", "contribution": 0.0, "unknown": True}, {"token": "[UNK]", "contribution": 0.0}
+    ]  # fmt: skip
+
+
 def test_special_tokens_are_shown_inside_only():
     tokens = read(Forms("[CLS]", "a", "[SEP]", "b", "[PAD]"), [0, 1, 2, 3, 2, 4], special=(0, 2, 4))
     assert [(token.text, token.contribution) for token in tokens] == [("a", 1 / 8), ("[SEP]", 2 / 8), ("b", 3 / 8)]

@@ -6,7 +6,8 @@ import pytest
 from paddlenlp.layers import ViterbiDecoder
 from paddlenlp.transformers import ErnieConfig, ErnieForTokenClassification
 
-from nlpctl.models.crf import IGNORED, crf_loss, viterbi, with_crf
+from nlpctl.models.crf import IGNORED, crf_loss, with_crf
+from nlpctl.models.viterbi import viterbi
 from nlpctl.upstream.linear_chain_crf import crf_losses
 
 

@@ -100,3 +100,17 @@ def test_a_crf_put_on_a_linear_head_begins_fresh(trained):
 def test_a_file_without_the_output_layer_gives_nothing(trained):
     other = {"other.weight": trained["dense.weight"]}
     assert extend_head(Tagger(4), "encoder", other, OLD, ("O", "a", "b", "c")) is None
+
+
+def test_a_label_may_start_as_one_of_another_name(trained):
+    new = ("B-GPE", "B-PLACE", "O", "B-DATE")
+    network = Tagger(len(new))
+    fresh = arrays(network)
+    extension = extend_head(network, "encoder", trained, OLD, new, {"B-GPE": "B-LOC", "B-PLACE": "B-LOC"})
+    now = arrays(network)
+    assert (extension.kept, extension.new, extension.dropped) == (new[:3], ("B-DATE",), ("I-LOC",))
+    assert extension.describe()[2].startswith("  the places of B-GPE (was B-LOC), B-PLACE (was B-LOC), O in ")
+    for place, source in enumerate((0, 0, 2)):
+        assert np.array_equal(now["classifier.weight"][:, place], trained["classifier.weight"][:, source])
+        assert now["crf.transitions"][place, 2] == trained["crf.transitions"][source, 2]
+    assert np.array_equal(now["classifier.weight"][:, 3], fresh["classifier.weight"][:, 3])

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from scored import scored
+from scored import rounds_of, scored
 
 from nlpctl.compression.plan.costs import Clock
+from nlpctl.compression.plan.one_scale import LastRound
 from nlpctl.compression.plan.scores import Metric, Scored
 from nlpctl.compression.plan.steps import plan_steps
 from nlpctl.compression.plan.strategy import parse_strategy, strategies_of
@@ -19,11 +21,14 @@ from nlpctl.config.load import Override, load_recipe
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.runners.compress import command as compress
 from nlpctl.runners.compress.refusals import refuse_output, warn_unread
+from nlpctl.runners.compress.turns import Timing
 from nlpctl.runners.compress.worker import TimeIsUp
 from nlpctl.runtime.process import ProcessSetup
 
 SETUP = ProcessSetup("cpu", threads=1, rank=0, world_size=1)
 STRATEGY = "dynabert+ort-dynamic,ort-dynamic,ptq"
+SECONDS = 60.0  # of a training of one epoch
+TRAINED = re.compile(r"-epochs-[\d.]+")  # the smaller form of a training
 TABLE = {  # what is made is worth: score, times
     "original": (0.880, 1.0),
     "original+ort-dynamic": (0.879, 2.0),
@@ -37,11 +42,14 @@ class Bench:
     """Makes and scores in the place of processes. `breaks`: folders that cannot be made."""
 
     def __init__(self, folder: Path, breaks: tuple[str, ...] = ()):
+        self.now = 0.0
         self.folder = folder
         self.breaks = breaks
         self.made: list[str] = []
         self.scored: list[str] = []
         self.metric = Metric("accuracy")
+        self.timing = Timing()
+        self.rounds: list[LastRound] = []
 
     def __call__(self, *_):
         return self
@@ -54,6 +62,7 @@ class Bench:
 
     def make(self, step: Step, seconds: float | None = None) -> None:
         self.made.append(step.folder)
+        self.now += SECONDS * dict(step.settings).get("training.num_train_epochs", 1.0) if step.trains else 10.0
         if step.folder in self.breaks:
             raise UserError("cannot be made", step.folder, "do something else")
         folder = self.folder / step.folder
@@ -66,8 +75,9 @@ class Bench:
         return self._row("original")
 
     def score(self, folder: Path) -> Scored:
-        if folder.name not in TABLE:
+        if TRAINED.sub("", folder.name) not in TABLE:
             raise UserError("not an export", str(folder))
+        self.now += 1.0
         self.scored.append(f"{folder.parent.name}/{folder.name}")
         return Scored((self._row(folder.name),))
 
@@ -77,8 +87,17 @@ class Bench:
     def release(self) -> None:
         return None
 
+    def stored_round(self, field):
+        names = {row.name for row in field.rows}
+        return next((last for last in self.rounds if names == set(last.rounds[0])), None)
+
+    def last_round(self, field):
+        self.now += field.seconds(self.timing.rows)
+        self.rounds.append(rounds_of(field.rows, {}, {}))
+        return self.rounds[-1]
+
     def _row(self, name: str):
-        score, times = TABLE[name]
+        score, times = TABLE[TRAINED.sub("", name)]
         return scored(name, score, times, seconds=1.0, folder="/where/it/was/made")
 
 
@@ -99,7 +118,8 @@ def compression(tmp_path, monkeypatch):
         monkeypatch.setattr(compress, "write_best", lambda row, folder: best.append(row.candidate))
         monkeypatch.setattr(compress, "write_reports", lambda *_: None)
         steps = {step.folder: step for step in plan_steps(parse_strategy(strategy), section)}
-        call = compress._Compression(recipe, SETUP, "model", tmp_path, steps, Clock(budget))
+        call = compress._Compression(recipe, SETUP, "model", tmp_path, steps, Clock(budget, lambda: bench.now))
+        monkeypatch.setattr(compress, "time", SimpleNamespace(monotonic=lambda: bench.now))
         return SimpleNamespace(run=call.run, bench=bench, best=best)
 
     return make
@@ -169,15 +189,57 @@ def test_without_the_original_nothing_can_be_compared(compression):
     assert found.bench.made == ["exports/original"] and not found.best
 
 
+def test_the_last_round_is_of_all_candidates_and_not_repeated(compression):
+    found = compression()
+    result = found.run()
+    (last,) = found.bench.rounds
+    assert set(last.rounds[0]) == {row.name for row in result.rows} and result.paces.rounds == 2
+    again = compression("ort-dynamic")
+    again.bench.rounds.append(last)
+    assert again.run().paces == result.paces and len(again.bench.rounds) == 1  # of earlier commands too
+    more = compression("ort-dynamic,ptq", budget=1.0)
+    assert more.run().paces.rounds == 0  # no time, and none was kept
+
+
+def test_a_last_round_that_fails_keeps_the_table(compression, monkeypatch, capsys):
+    found = compression("ort-dynamic")
+
+    def dies(field):
+        raise RunFailed("its process ended")
+
+    monkeypatch.setattr(found.bench, "last_round", dies)
+    assert found.run().paces.rounds == 0
+    assert "the last round: its process ended" in capsys.readouterr().err
+
+
 def test_a_budget_leaves_out_what_does_not_fit(compression, capsys):
-    """3,000 rows at 500 per second take about a minute to train on; without a training it is 10 to 30 s."""
-    found = compression(budget=60.0)
+    """Calibrations take 20 s and more, trainings longer, also in their smallest form."""
+    found = compression(budget=70.0)
     result = found.run()
     assert [name for name in found.bench.made if name.startswith("networks")] == []
     assert result.best.candidate == "original+ort-dynamic"
-    assert {failure.name for failure in result.failures} == {"width-0.75", "width-0.75+ort-dynamic"}
+    untried = {"original+ptq-avg-32x16", "width-0.75", "width-0.75+ort-dynamic"}
+    assert {failure.name for failure in result.failures} == untried
     assert all("not tried: it would take about" in failure.reason for failure in result.failures)
-    assert "no time for width-0.75" in capsys.readouterr().err
+    assert "no time for original+ptq-avg-32x16, width-0.75" in capsys.readouterr().err
+
+
+def test_a_budget_is_used_for_smaller_forms(compression, capsys):
+    """The training takes a minute, and there are two for all: so one of a quarter is made, and its graphs."""
+    found = compression("dynabert+ort-dynamic", budget=150.0)
+    result = found.run()
+    networks = [name for name in found.bench.made if name.startswith("networks")]
+    assert networks and all(name.startswith("networks/width-0.75-epochs-") for name in networks)
+    form = networks[0].partition("/")[2]
+    assert f"{form}+ort-dynamic" in {row.candidate for row in result.rows}
+    told = capsys.readouterr().err
+    assert f"left for it: {form} in its place, with training.num_train_epochs: 0.25 in place of 1" in told
+    reasons = {failure.name: failure.reason for failure in result.failures}
+    assert f"; {form} was made in its place, with training" in reasons["width-0.75"]
+    assert result.paces.rounds and found.bench.now <= 150.0  # the last round fits too
+    again = compression("dynabert+ort-dynamic", budget=150.0)
+    again.run()
+    assert again.bench.made and not set(again.bench.made) & set(found.bench.made)  # larger ones, as far as they fit
 
 
 def test_a_damaged_folder_is_told(compression, tmp_path):

@@ -310,7 +310,7 @@ def test_the_command_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str], m
     recipe = recipe_of("tsv", tmp_path)
     monkeypatch.chdir(tmp_path)
     assert main(["data", "inspect", "recipe.yaml", "--estimate", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["splits"]["train"]["rows"] == N
+    assert json.loads(capsys.readouterr().out)["result"]["splits"]["train"]["rows"] == N
     assert main(["data", "inspect", "recipe.yaml", "all.tsv", "--estimate", "--rows", "7", "--html", "a.html"]) == 0
     assert re.search(r"train +7 ", capsys.readouterr().out)
     assert (tmp_path / "a.html").is_file()

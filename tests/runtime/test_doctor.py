@@ -38,6 +38,23 @@ def test_packages_against_the_pins():
     assert checks["paddlepaddle-gpu"].status == "ok" and "paddlepaddle" not in checks and "pytest" not in checks
 
 
+@pytest.mark.parametrize(
+    ("wheel", "version", "status", "told"),
+    [
+        ("paddlepaddle", "2.6.2", "ok", "2.6.2 (==2.6.2, extra cpu)"),
+        ("paddlepaddle", "3.1.1", "ok", "3.1.1 (==3.1.1, extra paddle3)"),
+        ("paddlepaddle", "3.1.0", "warning", "3.1.0, close to a tested version"),
+        ("paddlepaddle-gpu", "2.6.2.post118", "ok", "2.6.2.post118 (==2.6.2, extra gpu)"),
+        ("paddlepaddle-gpu", "3.1.1", "warning", "3.1.1, close to a tested version"),
+        ("paddlepaddle", "3.3.1", "failure", "nlpctl was never tried with Paddle 3.3.1: from 3.2 on, "),
+    ],
+)
+def test_versions_of_paddle(wheel, version, status, told):
+    check = doctor.paddle_version(wheel, version)
+    assert (check.name, check.status) == (wheel, status) and check.detail.startswith(told)
+    assert ("paddlepaddle==3.1.1" in check.remedy) == (status != "ok")
+
+
 def test_two_paddles_fail():
     check = doctor.paddle_package(machine("paddlepaddle", "paddlepaddle-gpu"))
     assert check.status == "failure" and "pip uninstall" in check.remedy

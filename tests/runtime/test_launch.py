@@ -120,6 +120,42 @@ time.sleep(600)
     ranks.assert_gone()
 
 
+def test_a_port_that_was_taken_is_no_failure(ranks, capfd):
+    """All ranks start again; the launcher takes other ports than outgoing connections do."""
+    body = """
+from nlpctl.runtime.ranks import meeting
+assert 20000 <= int(os.environ["PADDLE_MASTER"].rpartition(":")[2]) <= 32000
+if (folder / "met").exists():
+    sys.exit(0)
+wait_for(1 - int(rank))
+if rank == "0":
+    (folder / "met").touch()
+    with meeting():
+        raise RuntimeError("(Unavailable) Bind network on 127.0.0.1:20000 failed.")
+time.sleep(600)
+"""
+    assert ranks.launch(body) == 0
+    err = capfd.readouterr().err
+    assert "all of them start again, with another port" in err and "process 0 of 2 failed" not in err
+
+
+@pytest.mark.slow
+def test_a_port_that_another_program_has(tmp_path, capfd):
+    script = tmp_path / "reduce.py"
+    taken = """
+import os, pathlib, socket
+mark = pathlib.Path(__file__).with_name("taken")
+if not mark.exists() and os.environ["PADDLE_TRAINER_ID"] == "0":
+    mark.touch()
+    other = socket.create_server(("0.0.0.0", int(os.environ["PADDLE_MASTER"].rpartition(":")[2])))
+"""
+    meets = ALL_REDUCE.replace("paddle.distributed.init", "with ranks.meeting(): paddle.distributed.init", 1)
+    script.write_text(taken + meets.replace('os.environ["http_proxy"]', "0"))
+    assert launch(["x"], 2, (), tmp_path / "logs", (str(script),)) == 0
+    out, err = capfd.readouterr()
+    assert "sum 3.0" in out and "start again, with another port" in err
+
+
 def test_a_user_error_of_all_ranks_is_shown_once(ranks, capfd):
     body = """
 wait_for(1 - int(rank))

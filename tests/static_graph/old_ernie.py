@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import paddle
+from static_tensor import save_tensor
 
 from nlpctl.formats.program import static_mode
 
@@ -64,8 +65,7 @@ def write_folder(folder: Path, arrays: Mapping[str, np.ndarray], prefix: str = "
     """One file per variable, as save_params of Paddle 1.x; `prefix`: of a PaddleHub module."""
     folder.mkdir(parents=True)
     for name, array in arrays.items():
-        tensor = paddle.to_tensor(array)  # to be held while it is written
-        paddle.base.core.save_lod_tensor(tensor.value().get_tensor(), str(folder / f"{prefix}{name}"))
+        save_tensor(paddle.to_tensor(array), folder / f"{prefix}{name}")
     return folder
 
 

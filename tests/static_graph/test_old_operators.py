@@ -8,8 +8,9 @@ import numpy as np
 import paddle
 import pytest
 
-from nlpctl.models.crf import viterbi, with_crf
+from nlpctl.models.crf import with_crf
 from nlpctl.models.networks.bigru import BiGRUConfig, BiGRUForTokenClassification
+from nlpctl.models.viterbi import viterbi
 from nlpctl.static_graph.maps import built_in_map
 from nlpctl.static_graph.match import Matcher
 from nlpctl.static_graph.old_operators import missing_operators, run_lexical

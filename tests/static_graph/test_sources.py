@@ -15,6 +15,7 @@ import paddle
 import pytest
 
 from nlpctl.errors import UserError
+from nlpctl.paddle_version import release
 from nlpctl.static_graph.unpack import read_static
 from nlpctl.static_graph.variables import StaticModel
 
@@ -157,18 +158,20 @@ def test_several_functions_in_one_file(tmp_path, function):
     """jit.save writes them to one parameter file when asked to, and each program declares a part of it.
 
     Of a function whose name comes before "forward" Paddle 2.6 overwrites the program: the .info is left to tell.
-    Of one that comes later it writes a second parameter file, for "forward" alone.
+    Of one that comes later it writes a second parameter file, for "forward" alone. Paddle 3.1 writes "forward" alone,
+    with its parameters, whatever the others are called.
     """
     with paddle.utils.unique_name.guard():
         network = TwoFunctions(function)
         paddle.jit.save(network, str(tmp_path / "model"), combine_params=True)
-    if function == "tag":
+    both = release() < (3, 0)
+    if both and function == "tag":
         with pytest.raises(UserError, match="holds 2 sets of parameters: .*model.pdiparams; .*model.tag.pdiparams"):
             read_static(tmp_path)
         (tmp_path / "model.pdiparams").unlink()
-    state = network.state_dict()
+    state = {name: value for name, value in network.state_dict().items() if both or name.startswith("first.")}
     model = read_static(tmp_path)
-    assert model.variables.keys() == {value.name for value in state.values()} and len(state) == 4
+    assert model.variables.keys() == {value.name for value in state.values()} and len(state) == (4 if both else 2)
     for name, value in state.items():
         assert_equal(model.variables[value.name].array, value.numpy())
         assert model.variables[value.name].structured == name

@@ -6,6 +6,7 @@ import json
 import random
 import unicodedata
 from array import array
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,8 +17,9 @@ from nlpctl.config.schema import DataSection
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.tag_scheme import Span
 from nlpctl.data.tagged_rows import LexicalRows, TaggedExample
+from nlpctl.errors import UserError
 from nlpctl.tasks.base import make_task
-from nlpctl.tasks.lexical_analysis import with_outside
+from nlpctl.tasks.token_classification import with_outside
 
 DIFFICULT = (" ", "\u3000", "\t", "\u200b", "\u0301", "Ａ１", "，", "𠀀", "1949", "NBA", "İ",
              "👍\U0001f3fd", "\U0001f468\u200d\U0001f469", "\U0001f1e8\U0001f1f3", "1\ufe0f\u20e3")  # fmt: skip
@@ -50,6 +52,28 @@ def test_outside_is_joined_up_to_white_space(tmp_path):
 def test_bare_marks_give_words_without_tags(tmp_path):
     task = task_for(tmp_path, "B", "I", "E", "S", "O")
     assert words_of(task, "我去火车站", ["S", "S", "B", "I", "E"]) == [("我", None), ("去", None), ("火车站", None)]
+
+
+def test_a_tagger_of_entities_answers_with_entities(tmp_path):
+    tags = ("B-LOC", "I-LOC", "O")
+    task = task_for(tmp_path, *tags)
+    example = LexicalRows(DataSection()).read({"text": "去北京"}, None)
+    found = task.answer(example, [np.array([2, 0, 1], np.int32)])
+    assert found == {"entities": [{"type": "LOC", "start": 1, "end": 3, "text": "北京"}]}
+    assert task.answer_keys == ("entities",)
+    asked = replace(task.recipe, decode=replace(task.recipe.decode, entity_types=()))
+    assert set(make_task(asked, LabelSet(tags)).answer(example, [np.array([2, 0, 1], np.int32)])) == {"words"}
+    asked = replace(task.recipe, decode=replace(task.recipe.decode, entity_types=("LOK",)))
+    with pytest.raises(UserError, match="no tag has the type 'LOK' \\(did you mean 'LOC'\\?\\)"):
+        make_task(asked, LabelSet(tags))
+
+
+def test_entities_are_scored_alone(tmp_path):
+    task = task_for(tmp_path, "n-B", "v-B", "PER-B", "PER-I", "O")
+    row = {"tokens": list("张三去学"), "tags": ["PER-B", "PER-I", "v-B", "n-B"]}
+    tagged = LexicalRows(DataSection()).read(row, task.labels)
+    report = task.report([tagged], [[np.array([2, 3, 0, 1], np.int32)]])
+    assert report["entity_f1"] == 1.0 and report["f1"] == pytest.approx(1 / 3)
 
 
 def test_white_space_tokens_of_a_file_are_no_words():

@@ -67,7 +67,7 @@ def test_its_loss_trains_and_its_score_chooses(run: Path) -> None:
 
 def test_it_is_scored_and_answers(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["eval", "run", "--json"]) == 0
-    scored = json.loads(capsys.readouterr().out)["metrics"]["dev"]
+    scored = json.loads(capsys.readouterr().out)["result"]["metrics"]["dev"]
     assert scored["distance"] == json.loads((run / "metrics.json").read_text())["dev"]["distance"]
     assert main(["predict", "run", "dev.jsonl", "-o", "answers.jsonl"]) == 0
     answers = [json.loads(line) for line in Path("answers.jsonl").read_text().splitlines()]
@@ -95,5 +95,5 @@ def test_it_is_compressed_in_processes_that_know_it(run: Path, capsys: pytest.Ca
 
 def test_it_can_be_explained_as_what_it_is_made_of(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "run", "dev.jsonl", "--json"]) == 0
-    told = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    told = json.loads(capsys.readouterr().out)["result"]["texts"]
     assert {row["explained"]["label"] for row in told} <= set(GRADES) and len(told) == 12

@@ -5,6 +5,7 @@ import paddle
 import pytest
 from paddlenlp.trainer import Trainer, TrainingArguments
 
+from nlpctl.paddle_version import release
 from nlpctl.upstream.parameter_names import fresh_parameter_names
 
 
@@ -53,7 +54,10 @@ def test_resuming_still_gives_other_weights(tmp_path):
     whole = train(tmp_path / "a", save_steps=4)
     np.testing.assert_array_equal(train(tmp_path / "b"), whole)  # a plain repetition is exact
     resumed = train(tmp_path / "c", resume=str(tmp_path / "a" / "checkpoint-4"))
-    assert np.abs(resumed - whole).max() > 1e-3
+    if release() < (3, 0):
+        assert np.abs(resumed - whole).max() > 1e-3
+    else:  # mended there
+        np.testing.assert_array_equal(resumed, whole)
 
 
 def test_bf16_on_cpu_is_still_float32_in_silence(tmp_path):
@@ -65,5 +69,5 @@ def test_bf16_on_cpu_is_still_float32_in_silence(tmp_path):
 def test_fp16_on_cpu_still_crashes(tmp_path):
     if paddle.device.is_compiled_with_cuda():
         pytest.skip("a GPU build may have a card")
-    with pytest.raises(AttributeError, match="_scale"):
+    with pytest.raises(AttributeError, match="'GradScaler' object has no attribute"):
         train(tmp_path, fp16=True)

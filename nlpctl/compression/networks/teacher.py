@@ -30,9 +30,9 @@ from nlpctl.graphs.to_static import input_specs, write_paddle_graph
 from nlpctl.inference.engine import DygraphPredictor, Predictor
 from nlpctl.inference.paddle_inference import PaddlePredictor
 from nlpctl.inference.pipeline import answering, windows
-from nlpctl.models.crf import viterbi
 from nlpctl.models.export_folder import ExportManifest, Graph
 from nlpctl.models.load import LoadedModel
+from nlpctl.models.viterbi import viterbi
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.tasks.base import Task, make_task
 

@@ -47,8 +47,9 @@ START = "start"
 def network_recipe(recipe: Recipe, run: RunDirectory, model: str, labels: tuple[str, ...]) -> Recipe:
     """`recipe` for a training in `run` that starts from the model folder `model`, trained on `labels`.
 
-    Section model was already applied to the source, so only the kind of head stays. If there is dev data, the best
-    checkpoint on dev is kept, even if the recipe does not ask for it. Of the user's own parts, the loss stays.
+    Section model and data.tag_map were already applied to the source, so only the kind of head stays. If there is dev
+    data, the best checkpoint on dev is kept, even if the recipe does not ask for it. Of the user's own parts, the loss
+    stays.
     """
     keep = recipe.training.save_total_limit or 1
     training = replace(without_own_parts(recipe.training), output_dir=str(run.path), save_total_limit=keep)
@@ -62,7 +63,7 @@ def network_recipe(recipe: Recipe, run: RunDirectory, model: str, labels: tuple[
     return replace(
         recipe,
         model=ModelSection(name_or_path=model, head=recipe.model.head),
-        data=replace(recipe.data, labels=labels) if labels else recipe.data,
+        data=replace(recipe.data, labels=labels or recipe.data.labels, tag_map={}),
         training=training,
     )
 

@@ -16,6 +16,7 @@ from nlpctl.files import parse_json, write_json_atomic
 
 TIMES = "times.json"
 WAYS = {EXPORTS: 3, CANDIDATES: 1}  # number of engines and precisions per folder
+FINALISTS = {EXPORTS: 2, CANDIDATES: 1}  # how many of them take part in the last round
 
 
 class Clock:
@@ -34,30 +35,49 @@ class Costs:
     """The time of steps in seconds: measured if a similar step was made, else estimated from the speed of the network.
 
     `speed`: samples per second of the uncompressed network in fp32, at the largest batch size. `rows`: rows read by a
-    training in all epochs, by strategy. `scoring`: seconds to score one engine and precision of a folder. `measured`:
-    seconds by Step.work.
+    training in all epochs, by strategy, or by Step.work for a smaller form. `scoring`: seconds to score one engine and
+    precision of a folder; `turns`: seconds of one in the last round. `measured`: seconds by Step.work. `factors`: by
+    how much longer than estimated each strategy took.
     """
 
     speed: float
-    rows: Mapping[str, float]
+    rows: dict[str, float]
     scoring: float
+    turns: float = 0.0
     measured: dict[str, float] = field(default_factory=dict)
+    factors: dict[str, float] = field(default_factory=dict)
 
     def of(self, step: Step) -> float:
         """Seconds to make the folder of a step, and to score it."""
         made = self.measured.get(step.work)
         if made is None:
-            made = step.made_by.seconds(step, self.speed, self.rows.get(step.method, 0.0))
-        return made + (WAYS[step.kind] * self.scoring if step.scored else 0.0)
+            made = self._estimated(step) * self.factors.get(step.method, 1.0)
+        if not step.scored:
+            return made
+        return made + WAYS[step.kind] * self.scoring + FINALISTS[step.kind] * self.turns
+
+    def learn(self, step: Step, seconds: float) -> None:
+        """Remember how long a step took, also to correct the estimate of other forms of it."""
+        self.measured[step.work] = seconds
+        self.factors[step.method] = seconds / self._estimated(step)
+
+    def _estimated(self, step: Step) -> float:
+        rows = self.rows.get(step.work, self.rows.get(step.method, 0.0))
+        return step.made_by.seconds(step, self.speed, rows)
 
 
-def trained_rows(recipe: Recipe, strategies: Iterable[Strategy]) -> dict[str, float]:
-    """The rows read by each strategy that trains, over all epochs, or calibrates on all rows."""
+def row_counter(recipe: Recipe) -> Callable[[], int]:
+    """Returns a function that counts the training rows, once."""
 
     @cache
     def count() -> int:
         return sum(1 for _ in open_split(task_rows(recipe.task, recipe.data), "train"))
 
+    return count
+
+
+def trained_rows(recipe: Recipe, strategies: Iterable[Strategy], count: Callable[[], int]) -> dict[str, float]:
+    """The rows read by each strategy that trains, over all epochs, or calibrates on all rows."""
     reading = (strategy for strategy in strategies if strategy.trains or isinstance(strategy, CalibratedInt8))
     return {strategy.name: strategy.rows_trained(recipe, count) for strategy in reading}
 

@@ -7,8 +7,8 @@ the gain of a width is an estimate. Candidates that lost too much elsewhere come
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import median
 
 from nlpctl.compression.plan.costs import Costs
@@ -36,7 +36,7 @@ class Option:
 class Explorer:
     """Chooses what to make next, given what exists."""
 
-    steps: Mapping[str, Step]  # key: folder; each step after the steps that it needs
+    steps: dict[str, Step]  # key: folder; each step after the steps that it needs
     reference: Row
     metric: Metric
     aim: Aim
@@ -52,6 +52,31 @@ class Explorer:
                 found.append(Option(step, missing, seconds))
         gains = self._gains(rows)
         return sorted(found, key=lambda option: self._rank(option, gains))
+
+    def shrink(
+        self,
+        options: Sequence[Option],
+        forms: Callable[[Step], Iterable[Step]],
+        is_made: Callable[[Step], bool],
+        seconds: float,
+    ) -> tuple[Step, Step] | None:
+        """A step that takes too long and its largest form that fits into `seconds`; None if there is none. The form,
+        and every step that needs it, are options from now on.
+
+        `options`: those that do not fit, in their order. `forms`: returns the smaller forms of a step, the largest
+        first. A form that is smaller than one that `is_made` is not taken.
+        """
+        for option in options:
+            step = max(option.missing, key=self.costs.of)
+            for form in forms(step):
+                if is_made(form):
+                    break
+                smaller = with_form(option.missing, step, form)
+                cost = SAFETY * sum(self.costs.of(each) for each in smaller)
+                if form.folder not in self.steps and cost <= seconds:
+                    self.steps.update({each.folder: each for each in with_form(self.steps.values(), step, form)})
+                    return step, form
+        return None
 
     def _missing(self, step: Step, made: set[str]) -> tuple[Step, ...]:
         if step.folder in made:
@@ -101,3 +126,18 @@ class Explorer:
     def _width(self, network: str) -> float:
         step = next((each for each in self.steps.values() if each.name == network and each.width is not None), None)
         return 1.0 if step is None or step.width is None else float(step.width)
+
+
+def with_form(steps: Iterable[Step], step: Step, form: Step) -> tuple[Step, ...]:
+    """The steps, in their order, with `form` in the place of `step`, and with other names for those that need it."""
+    renamed: dict[str, Step] = {}
+    found = []
+    for each in steps:
+        if each == step:
+            renamed[each.folder] = form
+        elif any(name in renamed for name in each.needs):
+            needs = tuple(renamed[name].folder if name in renamed else name for name in each.needs)
+            name = form.name + each.name.removeprefix(step.name)
+            renamed[each.folder] = replace(each, name=name, needs=needs)
+        found.append(renamed.get(each.folder, each))
+    return tuple(found)

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from fractions import Fraction
 from pathlib import Path
@@ -46,6 +46,9 @@ ORIGINAL = "original"  # the export of the source itself
 START = 10.0  # seconds to start a process, import Paddle and open graphs
 TRAINING = 8.0  # cost of a training step relative to fp32 inference: forward, backward, teacher, evaluations
 CALIBRATING = 4.0  # cost of calibration per row, in the same unit
+
+SHARES = (1 / 2, 1 / 4, 1 / 8, 1 / 16)  # of a training, in its smaller forms
+LEAST_BATCHES = 2  # of a calibration, in its smaller forms
 
 # Measured: docs/compression.md, Calibration; PaddleNLP's own (mse and KL of 4, 8, 16 rows) calibrate on a few rows.
 BATCH_SIZES, BATCH_NUMBERS = (32,), (16,)
@@ -97,6 +100,8 @@ class Step:
     needs: tuple[str, ...] = ()
     width: Fraction | None = None
     calibration: CalibrationRows | None = None
+    settings: tuple[tuple[str, Any], ...] = ()  # keys of the recipe with other values: a smaller form, for a budget
+    share: float = 1.0  # cost of a trained row relative to the form that the recipe asks for
 
     @property
     def folder(self) -> str:
@@ -109,7 +114,16 @@ class Step:
     @property
     def work(self) -> str:
         """The kind of work, whatever its input: steps with the same work take similar times."""
-        return self.method if self.calibration is None else f"{self.method}-{self.calibration.name}"
+        told = "".join(f"-{key}={value}" for key, value in self.settings)
+        return f"{self.method}{told}" if self.calibration is None else f"{self.method}-{self.calibration.name}"
+
+    def in_form(self, settings: Mapping[str, float], share: float = 1.0) -> Step:
+        """A smaller form of this step, with other values of keys of the recipe; its name tells them: student-epochs-1.
+
+        `share`: see the field."""
+        words = [(key.rpartition(".")[2].rpartition("_")[2], f"{value:.4g}") for key, value in settings.items()]
+        name = "-".join([self.name, *(word for pair in words for word in pair)])
+        return replace(self, name=name, settings=tuple(settings.items()), share=share)
 
     @property
     def scored(self) -> bool:
@@ -220,7 +234,18 @@ class Strategy:
     def seconds(self, step: Step, speed: float, rows: float) -> float:
         """Expected seconds of a step before a similar one was made. `speed`: rows per second of the source in fp32;
         `rows`: rows read by a training."""
-        return START + (TRAINING * rows / speed if step.trains else 0.0)
+        return START + (step.share * TRAINING * rows / speed if step.trains else 0.0)
+
+    def smaller(self, step: Step, recipe: Recipe, config: Mapping[str, Any]) -> Iterator[Step]:
+        """Forms of a step that take less time, the largest first, for a budget that is too short for it.
+
+        Each has a name of its own, which tells the difference. `config`: config.json of the source, {} if unknown. By
+        default a training is shortened, and nothing else has smaller forms.
+        """
+        if step.trains:
+            key, whole = length_of(recipe.training, "training")
+            for share in SHARES:
+                yield step.in_form({key: part_of(whole, share)})
 
     def __eq__(self, other: object) -> bool:
         return type(self) is type(other)
@@ -230,9 +255,12 @@ class Strategy:
 
 
 class NetworkStrategy(Strategy, ABC):
-    """Makes another network from the source; the network is exported, and graph strategies may follow."""
+    """Makes another network from the source; the network is exported, and graph strategies may follow.
+
+    `stem`: what the names of its networks begin with; the strategy's name if it is not defined."""
 
     kind = Kind.NETWORK
+    stem: str = ""
 
     @property
     def on_network(self) -> str | None:
@@ -332,6 +360,17 @@ class CalibratedInt8(Int8Strategy):
         run = rows if calibration.rows is None else calibration.rows
         return START + self.slowness(calibration.algorithm) * CALIBRATING * run / speed
 
+    def smaller(self, step: Step, recipe: Recipe, config: Mapping[str, Any]) -> Iterator[Step]:
+        """Fewer calibration batches."""
+        rows = step.calibration
+        if rows is None:
+            yield from super().smaller(step, recipe, config)
+            return
+        batches = 2 * BATCH_NUMBERS[0] if rows.batches is None else rows.batches
+        while (batches := batches // 2) >= LEAST_BATCHES:
+            fewer = replace(rows, batches=batches)
+            yield replace(step, name=step.name.removesuffix(rows.name) + fewer.name, calibration=fewer)
+
     def rows_trained(self, recipe: Recipe, count: Callable[[], int]) -> float:
         return float(count()) if None in (recipe.compression.batch_num_list or ()) else 0.0
 
@@ -341,3 +380,15 @@ def rows_read(training: Any, count: Callable[[], int]) -> float:
     if training.max_steps > 0:
         return float(training.max_steps * training.per_device_train_batch_size * training.gradient_accumulation_steps)
     return float(count() * training.num_train_epochs)
+
+
+def length_of(training: Any, section: str) -> tuple[str, float]:
+    """The key of `section` that sets the length of its training (a recipe's section training), and its value."""
+    if training.max_steps > 0:
+        return f"{section}.max_steps", training.max_steps
+    return f"{section}.num_train_epochs", training.num_train_epochs
+
+
+def part_of(whole: float, share: float) -> float:
+    """A share of a length; steps stay whole numbers."""
+    return max(1, int(share * whole)) if isinstance(whole, int) else share * whole

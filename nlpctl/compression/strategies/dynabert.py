@@ -19,6 +19,7 @@ WIDTHS = ("3/4",)
 
 class DynaBert(NetworkStrategy):
     name = "dynabert"
+    stem = "width"
     help = "narrower networks, distilled from the full one"
     trains = True
     reads = ("width_mult_list", "criterion")
@@ -45,4 +46,4 @@ class DynaBert(NetworkStrategy):
 
 def width_name(width: Fraction) -> str:
     """3/4 is width-0.75."""
-    return f"width-{float(width):.4g}"
+    return f"{DynaBert.stem}-{float(width):.4g}"

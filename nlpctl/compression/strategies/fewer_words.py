@@ -23,6 +23,7 @@ FEWER_WORDS = "fewer-words"
 
 class FewerWords(NetworkStrategy):
     name = "prune_embeddings"
+    stem = FEWER_WORDS
     help = "a network without the vocabulary entries that no training text uses"
     key = "compression.prune_embeddings"
     in_names = ("prune_embeddings",)

@@ -8,7 +8,8 @@ from nlpctl.config.finding import Finding, value_of
 from nlpctl.config.keys import find_key
 from nlpctl.config.prompt_template import parse_template
 from nlpctl.config.schema import Recipe
-from nlpctl.config.tasks.info import TaskInfo
+from nlpctl.config.tasks.info import Start, TaskInfo
+from nlpctl.config.tasks.starts import TRANSFORMER
 
 _EXAMPLE = "such as prompt.template: \"{'text': 'text'} It was {'mask'}.\""
 OWN_LOSS = (
@@ -87,4 +88,12 @@ FEW_SHOT_CLASSIFICATION = TaskInfo(
     explainable=True,
     augmentable=True,
     soft_loss="nlpctl.compression.networks.soft_targets:label_loss",
+    starts=(
+        Start(
+            "few_shot.method",
+            "contrastive",
+            "pairs of rows train a sentence encoder; prompt: see docs/tasks.md, needs an encoder that predicts words",
+        ),
+    ),
+    from_scratch=TRANSFORMER,
 )

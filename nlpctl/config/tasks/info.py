@@ -10,6 +10,15 @@ from nlpctl.config.finding import Check
 
 
 @dataclass(frozen=True)
+class Start:
+    """A value that a new recipe begins with: the dotted key, the value, and the reason, as a comment."""
+
+    key: str
+    value: Any
+    why: str = ""
+
+
+@dataclass(frozen=True)
 class TaskInfo:
     """One task: its name and meaning in recipes, where its code is, and what the commands may do with it.
 
@@ -46,6 +55,10 @@ class TaskInfo:
     soft_loss: str | None = None  # compares the outputs of two networks: dynabert; see networks/soft_targets.py
     network_class: str | None = None  # the task of PaddleNLP's XForCLASS where nothing else names one
     problem_type: str | None = None  # of config.json, where several tasks have the same class
+
+    # -- what a new recipe of it begins with --
+    starts: tuple[Start, ...] = ()
+    from_scratch: tuple[Start, ...] = ()  # where no pretrained encoder is at hand
 
     def greater_is_better(self, metric: str) -> bool:
         """Whether more of `metric` is better; it may be written with "eval_" before it.

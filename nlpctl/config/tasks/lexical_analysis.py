@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 from nlpctl.config.tasks.info import TaskInfo
+from nlpctl.config.tasks.starts import RECURRENT, WITH_CRF
 
 LEXICAL_ANALYSIS = TaskInfo(
     "lexical_analysis",
     "A text split into words with their part of speech or entity type, by tagging characters.",
-    ("f1", "precision", "recall", "macro_f1", "weighted_f1", "accuracy", "loss"),
+    ("f1", "precision", "recall", "macro_f1", "weighted_f1", "entity_f1", "accuracy", "loss"),
     task="nlpctl.tasks.lexical_analysis:LexicalAnalysis",
     rows="nlpctl.data.tagged_rows:LexicalRows",
-    keys=("model.head", "data.columns.tokens", "data.columns.tags", "data.doc_stride", "data.unit", "decode.terms"),
+    keys=(
+        "model.head",
+        "data.columns.tokens",
+        "data.columns.tags",
+        "data.tag_map",
+        "data.doc_stride",
+        "data.unit",
+        "decode.terms",
+        "decode.replacements",
+        "decode.entity_types",
+    ),
     formats=("conll", "joined"),
     tags=True,
     distillable=True,
     soft_loss="nlpctl.compression.networks.soft_targets:tag_loss",
+    starts=WITH_CRF,
+    from_scratch=RECURRENT,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nlpctl.config.tasks.info import TaskInfo
+from nlpctl.config.tasks.starts import TRANSFORMER
 
 MASKED_LANGUAGE_MODEL = TaskInfo(
     "masked_language_model",
@@ -15,4 +16,5 @@ MASKED_LANGUAGE_MODEL = TaskInfo(
     falling=("perplexity", "loss"),
     mistakes="have hidden tokens that were not predicted",
     augmentable=True,
+    from_scratch=TRANSFORMER,
 )

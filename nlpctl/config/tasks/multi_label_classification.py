@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from nlpctl.config.tasks.info import TaskInfo
+from nlpctl.config.tasks.info import Start, TaskInfo
+from nlpctl.config.tasks.starts import CONVOLUTION
 
 MULTI_LABEL_CLASSIFICATION = TaskInfo(
     "multi_label_classification",
@@ -17,4 +18,6 @@ MULTI_LABEL_CLASSIFICATION = TaskInfo(
     soft_loss="nlpctl.compression.networks.soft_targets:many_label_loss",
     network_class="SequenceClassification",
     problem_type="multi_label_classification",
+    starts=(Start("training.metric_for_best_model", "micro_f1"),),
+    from_scratch=CONVOLUTION,
 )

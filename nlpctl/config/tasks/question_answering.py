@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from nlpctl.config.tasks.info import TaskInfo
+from nlpctl.config.tasks.info import Start, TaskInfo
+from nlpctl.config.tasks.starts import SCRATCH, TRANSFORMER
 
 QUESTION_ANSWERING = TaskInfo(
     "question_answering",
@@ -24,4 +25,14 @@ QUESTION_ANSWERING = TaskInfo(
     window_frame=4,  # [CLS], two [SEP], and a question of one token; the task looks at the questions themselves
     soft_loss="nlpctl.compression.networks.soft_targets:span_loss",
     network_class="QuestionAnswering",
+    starts=(
+        Start("data.doc_stride", 128, "longer texts are read in windows that advance by so many tokens"),
+        Start("training.metric_for_best_model", "f1"),
+    ),
+    from_scratch=(
+        *TRANSFORMER,
+        Start(
+            f"{SCRATCH}hidden_size", 128, "reading needs an encoder pre-trained on the language: expect poor answers"
+        ),
+    ),
 )

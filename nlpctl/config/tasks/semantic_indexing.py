@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from nlpctl.config.tasks.info import TaskInfo
+from nlpctl.config.tasks.info import Start, TaskInfo
+from nlpctl.config.tasks.starts import TRANSFORMER
 
 SEMANTIC_INDEXING = TaskInfo(
     "semantic_indexing",
@@ -16,4 +17,11 @@ SEMANTIC_INDEXING = TaskInfo(
     mistakes="do not rank the right text first",
     vectors=True,
     soft_loss="nlpctl.compression.networks.soft_targets:vector_loss",
+    starts=(
+        Start(
+            "retrieval.pooling", "mean", "the vector of a text is the mean over its tokens; or cls, its first token's"
+        ),
+        Start("training.metric_for_best_model", "recall@10", "share of texts whose partner is among the first ten"),
+    ),
+    from_scratch=TRANSFORMER,
 )

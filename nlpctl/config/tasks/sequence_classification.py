@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nlpctl.config.tasks.info import TaskInfo
+from nlpctl.config.tasks.starts import CONVOLUTION
 
 SEQUENCE_CLASSIFICATION = TaskInfo(
     "sequence_classification",
@@ -16,4 +17,5 @@ SEQUENCE_CLASSIFICATION = TaskInfo(
     distillable=True,
     soft_loss="nlpctl.compression.networks.soft_targets:label_loss",
     network_class="SequenceClassification",
+    from_scratch=CONVOLUTION,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nlpctl.config.tasks.info import TaskInfo
+from nlpctl.config.tasks.starts import TRANSFORMER
 
 TEXT_MATCHING = TaskInfo(
     "text_matching",
@@ -16,4 +17,5 @@ TEXT_MATCHING = TaskInfo(
     augmentable=True,
     distillable=True,
     soft_loss="nlpctl.compression.networks.soft_targets:label_loss",
+    from_scratch=TRANSFORMER,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nlpctl.config.tasks.info import TaskInfo
+from nlpctl.config.tasks.starts import RECURRENT, WITH_CRF
 
 TOKEN_CLASSIFICATION = TaskInfo(
     "token_classification",
@@ -10,10 +11,21 @@ TOKEN_CLASSIFICATION = TaskInfo(
     ("f1", "precision", "recall", "macro_f1", "weighted_f1", "accuracy", "loss"),
     task="nlpctl.tasks.token_classification:TokenClassification",
     rows="nlpctl.data.tagged_rows:TaggedRows",
-    keys=("model.head", "data.columns.tokens", "data.columns.tags", "data.doc_stride", "data.unit", "decode.terms"),
+    keys=(
+        "model.head",
+        "data.columns.tokens",
+        "data.columns.tags",
+        "data.tag_map",
+        "data.doc_stride",
+        "data.unit",
+        "decode.terms",
+        "decode.entity_types",
+    ),
     formats=("conll", "joined"),
     tags=True,
     distillable=True,
     soft_loss="nlpctl.compression.networks.soft_targets:tag_loss",
     network_class="TokenClassification",
+    starts=WITH_CRF,
+    from_scratch=RECURRENT,
 )

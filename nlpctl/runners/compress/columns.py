@@ -1,41 +1,109 @@
-"""The cells of the compression table as text: for the terminal, report.md and report.html."""
+"""The cells of the compression tables as text: for the terminal, report.md and report.html."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from nlpctl.compression.plan.one_scale import Pace
 from nlpctl.compression.plan.scores import Metric, Row
-from nlpctl.compression.plan.selection import Aim, within
+from nlpctl.compression.plan.selection import ordered, within
 from nlpctl.runners.compress.result import CompressResult
 
 NAMES = 2  # number of text columns; the others are numeric
+PARTS = ("engine", "precision", "compression")  # fields of Pace whose product is its `whole`
+_OF_CANDIDATES = (
+    "*: the best; !: loses more than allowed. Scores are on dev, computed by the engine of the row. Speeds are of the "
+    "engine alone, on dev rows batched by length; the fastest round of every batch counts. Disk: the graph, in MB of "
+    "1024 x 1024 bytes. Alike: the share of dev rows with the same decision as the uncompressed model."
+)
+_OF_PARTS = (
+    "engine x precision x compression. Engine: the uncompressed fp32 graph in the engine of the row. Compression: the "
+    "row's network, pruned or distilled, in fp32 against the uncompressed one. Precision: its graph in 8 bits or bf16 "
+    "against fp32."
+)
+_OF_THE_REST = (
+    "p50: the median time of a batch. Memory: the peak of the process, Paddle included, in MB of 1024 x 1024 bytes. "
+    "Difference: the largest absolute difference of any output from the uncompressed model."
+)
 
 
-def columns(metric: str, aim: Aim) -> list[str]:
-    """The column heads."""
-    speeds = [head for size in aim.batch_sizes for head in (f"samples/s, {size}", "times", "p50 ms")]
-    return ["candidate", "engine", metric, "points", *speeds, "disk MB", "memory MB", "difference", "alike"]
+@dataclass(frozen=True)
+class Table:
+    """One table: its first NAMES columns are text, the others numeric. `meaning`: what its figures say."""
+
+    title: str
+    heads: list[str]
+    lines: list[list[str]]
+    meaning: str
 
 
-def cells(row: Row, result: CompressResult) -> list[str]:
-    """One line of the table; * marks the best, ! a score below the limit."""
+def tables(result: CompressResult) -> tuple[Table, ...]:
+    """The tables of a compression, the rows in one order: the candidates, where the speed comes from, and the rest."""
+    rows = ordered(result.rows, result.aim, result.paces)
+
+    def table(title: str, heads: list[str], cells: Callable[[Row, CompressResult], list[str]], meaning: str) -> Table:
+        lines = [[_marked(row, result), row.way, *cells(row, result)] for row in rows]
+        return Table(title, ["candidate", "engine", *heads], lines, meaning)
+
+    sizes = result.aim.batch_sizes
+    speeds = [head for size in sizes for head in (f"samples/s, {size}", "times", "spread")]
+    parts = [head for size in sizes for head in (f"times {result.reference.way}, {size}", *PARTS)]
+    latencies = [f"p50 ms, {size}" for size in sizes]
+    return (
+        table(
+            "All candidates",
+            [result.metric.name, "points", *speeds, "disk MB", "alike"],
+            _cells,
+            f"{_OF_CANDIDATES} {_of_times(result)}",
+        ),
+        table("Where the speed comes from", parts, _split_cells, f"Times {result.reference.way} = {_OF_PARTS}"),
+        table("Latency, memory, outputs", [*latencies, "memory MB", "difference"], _more_cells, _OF_THE_REST),
+    )
+
+
+def _cells(row: Row, result: CompressResult) -> list[str]:
     drop = result.metric.drop(row.score, result.reference.score)
-    mark = "* " if row == result.best else "" if within(row, result.reference, result.metric, result.aim) else "! "
     speeds = [
         cell
         for size in result.aim.batch_sizes
-        for speed in [row.speed(size)]
-        for cell in (f"{speed.samples_per_second:,.0f}", f"{speed.times:.2f}", milliseconds(speed.p50_ms))
+        for pace in [result.paces.of(row, size)]
+        for cell in (f"{pace.samples_per_second:,.0f}", times_text(pace.times), spread_text(pace))
     ]
-    return [
-        mark + row.candidate,
-        row.way,
-        f"{row.score:.4f}",
-        points_text(drop),
-        *speeds,
-        f"{row.size_mb:,.1f}",
-        f"{row.peak_mb:,.0f}",
-        "-" if row.difference is None else f"{row.difference:.2g}",
-        f"{row.agreement:.2%}",
-    ]
+    return [f"{row.score:.4f}", points_text(drop), *speeds, f"{row.size_mb:,.1f}", f"{row.agreement:.2%}"]
+
+
+def _split_cells(row: Row, result: CompressResult) -> list[str]:
+    """The last three of a batch size multiply to the first."""
+    paces = [result.paces.of(row, size) for size in result.aim.batch_sizes]
+    parts = [part for pace in paces for part in (pace.whole, *(getattr(pace, name) for name in PARTS))]
+    return ["-" if part is None else times_text(part) for part in parts]
+
+
+def _more_cells(row: Row, result: CompressResult) -> list[str]:
+    latencies = [milliseconds(result.paces.of(row, size).p50_ms) for size in result.aim.batch_sizes]
+    return [*latencies, f"{row.peak_mb:,.0f}", "-" if row.difference is None else f"{row.difference:.2g}"]
+
+
+def _of_times(result: CompressResult) -> str:
+    """The meaning of `times` and `spread`."""
+    by_way: dict[str, list[str]] = {}
+    for size, name in result.paces.baselines.items():
+        by_way.setdefault(name.partition(", ")[2], []).append(str(size))
+    baselines = " and ".join(f"{way} (batch {', '.join(sizes)})" for way, sizes in by_way.items())
+    told = f"Times: the multiple of the samples/s of the fastest uncompressed model that decides alike: {baselines}."
+    if not result.paces.rounds:
+        return f"{told} Every row was compared with the uncompressed model alone, at a time of its own."
+    return (
+        f"{told} Spread: its quartiles in {result.paces.rounds} last rounds, in which the best rows took turns; a row "
+        "without one was compared with the uncompressed model alone."
+    )
+
+
+def _marked(row: Row, result: CompressResult) -> str:
+    """The name of a candidate with its mark: * the best, ! a score below the limit."""
+    allowed = within(row, result.reference, result.metric, result.aim)
+    return ("* " if row == result.best else "" if allowed else "! ") + row.candidate
 
 
 def line(row: Row, reference: Row, metric: Metric) -> str:
@@ -43,7 +111,7 @@ def line(row: Row, reference: Row, metric: Metric) -> str:
     speed = max(row.speeds, key=lambda each: each.batch_size)
     drop = points_text(metric.drop(row.score, reference.score))
     return (
-        f"{row.name}: {metric.name} {row.score:.4f} ({drop}), {speed.times:.2f} times as fast (batch "
+        f"{row.name}: {metric.name} {row.score:.4f} ({drop}), {speed.times:.2f} times {reference.way} (batch "
         f"{speed.batch_size}), {row.size_mb:,.1f} MB"
     )
 
@@ -51,6 +119,18 @@ def line(row: Row, reference: Row, metric: Metric) -> str:
 def points_text(drop: float) -> str:
     """The difference to the reference score in points: "+0.12"."""
     return f"{-drop + 0:+.2f}"
+
+
+def times_text(times: float) -> str:
+    """A multiple: 0.06, 2.41, 13.6."""
+    return f"{times:.1f}" if times >= 10 else f"{times:.2f}"
+
+
+def spread_text(pace: Pace) -> str:
+    """The quartiles of `times`: "2.36-2.47"; "-" if the row did not take part in the last round."""
+    if pace.low is None or pace.high is None:
+        return "-"
+    return f"{times_text(pace.low)}-{times_text(pace.high)}"
 
 
 def milliseconds(value: float) -> str:

@@ -12,21 +12,34 @@ from pathlib import Path
 
 from nlpctl import console
 from nlpctl.compression.plan.best_folder import write_best
-from nlpctl.compression.plan.costs import TIMES, Clock, Costs, read_times, told, trained_rows, write_times
-from nlpctl.compression.plan.explore import Explorer, Option
+from nlpctl.compression.plan.costs import (
+    TIMES,
+    Clock,
+    Costs,
+    read_times,
+    row_counter,
+    told,
+    trained_rows,
+    write_times,
+)
+from nlpctl.compression.plan.explore import SAFETY, Explorer, Option
+from nlpctl.compression.plan.one_scale import LastRound, paces_of
 from nlpctl.compression.plan.plan_file import carried_over, has_learned, make_plan, write_plan
 from nlpctl.compression.plan.scores import Failure, Row, TestScore
-from nlpctl.compression.plan.selection import Aim, select
+from nlpctl.compression.plan.selection import Aim, select, within
 from nlpctl.compression.plan.steps import plan_steps
 from nlpctl.compression.plan.strategy import parse_strategy, strategies_of, trains
 from nlpctl.compression.strategies.base import CANDIDATES, EXPORTS, NETWORKS, Step
 from nlpctl.config.checks import refuse_half_precision_on_cpu
 from nlpctl.config.compression_keys import parse_budget
-from nlpctl.config.recipe_of import with_student
+from nlpctl.config.dump import flat, recipe_values
+from nlpctl.config.recipe_of import with_settings, with_student
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import Interrupted, NlpctlError, RunFailed, UserError
 from nlpctl.files import remove_dir, remove_leftovers, writing
+from nlpctl.models.source import read_config, resolve_source
 from nlpctl.runners.compress.columns import line
+from nlpctl.runners.compress.last_round import Field, field_of
 from nlpctl.runners.compress.refusals import (
     check_engines,
     check_strategies,
@@ -52,9 +65,7 @@ SCORES, BEST = "scores", "best"
 AT_THE_END = 2  # scorings reserved in the budget: the best and the uncompressed network on test
 
 
-def compress(
-    recipe: Recipe, source: str, *, output: Path | None = None, overwrite: bool = False
-) -> CompressResult:
+def compress(recipe: Recipe, source: str, *, output: Path | None = None, overwrite: bool = False) -> CompressResult:
     """Make and score every candidate that recipe.compression names, from the model folder or export `source`.
 
     Folders and scores of an earlier call are reused. A failing candidate does not stop the others. Device and random
@@ -109,6 +120,13 @@ class _Compression:
     failures: dict[str, tuple[Failure, ...]] = field(default_factory=dict)
     lost: dict[str, NlpctlError] = field(default_factory=dict)  # folders that could not be made
     kept: str | None = None  # the row that best/ was made from
+    last: LastRound | None = None
+    smaller: dict[str, str] = field(default_factory=dict)  # by folder: what was made in its place within the budget
+
+    def __post_init__(self) -> None:
+        self.count = row_counter(self.recipe)
+        folder = resolve_source(self.source).folder
+        self.config = {} if folder is None else read_config(folder)
 
     def run(self) -> CompressResult:
         """Score existing folders, then make the missing ones, the most promising first, within the budget."""
@@ -129,8 +147,10 @@ class _Compression:
                     console.warn("compression.evaluate gives more than 1: --max-drop counts in points of 0.01")
                 for folder in sorted(self._finished()):
                     self._score(scorer, folder)
+                self.last = scorer.stored_round(self._field())
                 self._settle(None)
                 self._explore(maker, scorer)
+                self._play_last_round(scorer)
                 result = self._settle(scorer)
         asked = [self.lost.get(folder) for folder, step in self.steps.items() if step.scored and step != first]
         if asked and all(error is not None and not isinstance(error, TimeIsUp) for error in asked):
@@ -138,16 +158,17 @@ class _Compression:
         return result
 
     def _explore(self, maker: StepProcess, scorer: Scorer) -> None:
-        costs = self._costs()
+        costs = self._costs(scorer.timing.rows)
         explorer = Explorer(self.steps, self.reference, self.metric, self.aim, costs)
-        reserve = AT_THE_END * costs.scoring
         while True:
+            reserve = AT_THE_END * costs.scoring + self._field().seconds(scorer.timing.rows)
             made = {step.folder for step in self.steps.values() if is_made(self.folder, step)}
-            rows = [row for rows in self.rows.values() for row in rows]
-            options = explorer.options(made, set(self.lost), rows)
+            options = explorer.options(made, set(self.lost), self._table())
             left = self.clock.left()
             option = next((each for each in options if left is None or each.seconds + reserve <= left), None)
             if option is None:
+                if left is not None and self._shrink(explorer, options, left - reserve):
+                    continue
                 self._tell_untried(options, left)
                 return
             for step in option.missing:
@@ -161,19 +182,41 @@ class _Compression:
                 if step.folder in self.lost:
                     break
                 if not goes_on:  # the remaining part of a resumed training is no estimate of a full one
-                    costs.measured[step.work] = time.monotonic() - started
+                    costs.learn(step, time.monotonic() - started)
                     with writing(self.folder, FREE_SPACE):
                         write_times(self.folder, costs.measured)
                 if step.scored:
                     self._score(scorer, step.folder)
                     self._settle(None)
 
-    def _costs(self) -> Costs:
-        """Expected seconds of the steps; not computed without a budget."""
+    def _shrink(self, explorer: Explorer, options: Sequence[Option], seconds: float) -> bool:
+        """Add a smaller form of a step, which fits into `seconds`, to the steps, and tell so; False if none does."""
+        costs = explorer.costs
+
+        def forms(step: Step) -> list[Step]:
+            found = list(step.made_by.smaller(step, self.recipe, self.config))
+            for form in found if step.trains else ():
+                settings = with_settings(self.recipe, dict(form.settings))
+                costs.rows[form.work] = form.made_by.rows_trained(settings, self.count)
+            begun = [form for form in found if form.trains and has_learned(self.folder / form.folder)]
+            return [*(form for form in begun if not is_made(self.folder, form)), *found]
+
+        found = explorer.shrink(options, forms, lambda form: is_made(self.folder, form), seconds)
+        if found is None:
+            return False
+        step, form = found
+        took = f"{step.name} would take about {told(SAFETY * costs.of(step))}, and {told(seconds)} are left for it"
+        console.note(f"{took}: {form.name} in its place{changes(self.recipe, form)}")
+        self.smaller[step.folder] = f"{form.name} was made in its place{changes(self.recipe, form)}"
+        return True
+
+    def _costs(self, samples: int) -> Costs:
+        """Expected seconds of the steps. Without a budget the training rows are not counted. `samples`: timed rows."""
         speed = self.reference.speed(max(self.aim.batch_sizes)).samples_per_second
         strategies = {step.made_by for step in self.steps.values()}
-        rows = {} if self.clock.left() is None else trained_rows(self.recipe, strategies)
-        return Costs(speed, rows, self.reference.seconds, read_times(self.folder))
+        rows = {} if self.clock.left() is None else trained_rows(self.recipe, strategies, self.count)
+        turns = Field((self.reference,), ()).seconds(samples)
+        return Costs(speed, rows, self.reference.seconds, turns, read_times(self.folder))
 
     def _finished(self) -> list[str]:
         """The complete folders of the table, of earlier calls too; the uncompressed network comes first."""
@@ -220,9 +263,39 @@ class _Compression:
             console.note(line(row, self.reference, self.metric))
         self.failures[folder] = scored.failures
 
+    def _field(self) -> Field:
+        """The rows of the last round."""
+        rows = self._table()
+        allowed = [row for row in rows if within(row, self.reference, self.metric, self.aim)]
+        return field_of(rows, self.reference, allowed)
+
+    def _table(self) -> tuple[Row, ...]:
+        return tuple(row for rows in self.rows.values() for row in rows)
+
+    def _play_last_round(self, scorer: Scorer) -> None:
+        """Time the best rows in turns, unless that was done or there is no time for it."""
+        field, left = self._field(), self.clock.left()
+        stored = scorer.stored_round(field)
+        if stored is not None or len(field.rows) < 2:
+            self.last = stored
+            return
+        seconds = field.seconds(scorer.timing.rows)
+        if left is not None and left - AT_THE_END * self.reference.seconds < seconds:
+            console.note(
+                f"no time for the last round, which would take about {told(seconds)}: speeds are of single comparisons "
+                "with the uncompressed network; run the same command with a longer --budget"
+            )
+            return
+        try:
+            self.last = scorer.last_round(field)
+        except NlpctlError as error:
+            console.warn(f"the last round: {error}")
+
     def _tell_untried(self, options: Sequence[Option], left: float | None) -> None:
         for option in options:
             reason = f"not tried: it would take about {told(option.seconds)}, and {told(max(0.0, left))} were left"
+            made = [self.smaller[step.folder] for step in option.missing if step.folder in self.smaller]
+            reason = "; ".join([reason, *made])
             self.failures[option.step.folder] = (Failure(option.step.name, "", reason),)
         if options:
             names = ", ".join(option.step.name for option in options)
@@ -240,8 +313,9 @@ class _Compression:
 
     def _settle(self, scorer: Scorer | None) -> CompressResult:
         """Write best/ and the reports from the results so far; with `scorer`, score the best on test too."""
-        rows = tuple(row for rows in self.rows.values() for row in rows)
-        best = select(rows, self.reference, self.metric, self.aim)
+        rows = self._table()
+        paces = paces_of(rows, self.reference, self.recipe.inference.min_agreement, self.last)
+        best = select(rows, self.reference, self.metric, self.aim, paces)
         if best.name != self.kept:
             with writing(self.folder, FREE_SPACE):
                 write_best(best, self.folder / BEST)
@@ -256,10 +330,21 @@ class _Compression:
             reference=self.reference,
             best=best,
             test=test,
+            paces=paces,
         )
         with writing(self.folder, FREE_SPACE):
             write_reports(result, self.source, self.recipe.task)
         return result
+
+
+def changes(recipe: Recipe, form: Step) -> str:
+    """The keys that a smaller form changes, and where their values were set; "" if its name tells all."""
+    before = flat(recipe_values(recipe, everything=True))
+    told = []
+    for key, value in form.settings:
+        old = before.get(key)
+        told.append(f"{recipe.where(key)}: {value:g}" + ("" if old is None else f" in place of {old:g}"))
+    return f", with {'; '.join(told)}" if told else ""
 
 
 def is_made(folder: Path, step: Step) -> bool:

@@ -6,32 +6,24 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from nlpctl.compression.plan.one_scale import Pace
 from nlpctl.compression.plan.scores import OWN, Row
-from nlpctl.compression.plan.selection import Aim, ordered, within
+from nlpctl.compression.plan.selection import Aim, contenders, ordered, within
 from nlpctl.files import write_json_atomic, write_text_atomic
-from nlpctl.runners.compress.columns import NAMES, cells, columns, points_text
+from nlpctl.runners.compress.columns import NAMES, Table, points_text, spread_text, tables, times_text
 from nlpctl.runners.compress.result import CompressResult
 from nlpctl.runners.pages.compress import compress_page
 from nlpctl.runners.timing import conditions
 
-FORMAT = 1
+FORMAT = 2
 JSON, MARKDOWN, HTML = "report.json", "report.md", "report.html"
-
-HOW = (
-    "Scores are on dev, computed by the engine of the row. Speeds are of the engine alone, on dev rows batched by "
-    "length; the fastest round of every batch counts. `times`: speed-up over the uncompressed model in fp32, measured "
-    "in alternating rounds, not a ratio of two rows of this table. Difference: the largest absolute difference of any "
-    "output; alike: the share of dev rows with the same decision as the uncompressed model. Disk: the graph; memory: "
-    "the peak of the process, Paddle included; both in MB of 1024 x 1024 bytes."
-)
-
 
 def write_reports(result: CompressResult, source: str, task: str) -> None:
     """Write all three into the folder of the compression. `source`: the model, as the user gave it."""
     content = report(result, source, task)
     write_json_atomic(result.folder / JSON, content)
     write_text_atomic(result.folder / MARKDOWN, markdown(result, source, content["conditions"]))
-    write_text_atomic(result.folder / HTML, compress_page(result, source, HOW, content["conditions"]))
+    write_text_atomic(result.folder / HTML, compress_page(result, source, content["conditions"]))
 
 
 def report(result: CompressResult, source: str, task: str) -> dict[str, Any]:
@@ -44,7 +36,10 @@ def report(result: CompressResult, source: str, task: str) -> dict[str, Any]:
         "aim": asdict(result.aim),
         "reference": result.reference.name,
         "best": result.best.name,
-        "rows": [_entry(row, result) for row in ordered(result.rows, result.aim)],
+        "indistinct": [row.name for row in _indistinct(result)],
+        "baselines": {str(size): name for size, name in result.paces.baselines.items()},
+        "last_rounds": result.paces.rounds,
+        "rows": [_entry(row, result) for row in ordered(result.rows, result.aim, result.paces)],
         "failures": [asdict(failure) for failure in result.failures],
         "test": None if result.test is None else asdict(result.test),
         "conditions": conditions(),
@@ -59,6 +54,7 @@ def _entry(row: Row, result: CompressResult) -> dict[str, Any]:
         "name": row.name,
         **asdict(row),
         "report": figures,
+        "speeds": [asdict(result.paces.of(row, size)) for size in result.aim.batch_sizes],
         "drop": result.metric.drop(row.score, result.reference.score),
         "allowed": within(row, result.reference, result.metric, result.aim),
     }
@@ -68,17 +64,50 @@ def _entry(row: Row, result: CompressResult) -> dict[str, Any]:
 
 
 def summary(result: CompressResult) -> str:
-    """One sentence about the best candidate."""
+    """Two sentences about the best candidate: what it gains, and from where."""
     best, aim, reference = result.best, result.aim, result.reference
+    if result.is_uncompressed(best):
+        return f"No candidate is better than the uncompressed model in {best.way}."
     drop = result.metric.drop(best.score, reference.score)
     points = (
         "as the uncompressed model" if abs(drop) < 0.005 else f"{abs(drop):.2f} points {_way(drop)} the uncompressed"
     )
-    if best == reference:
-        return f"No candidate is better than the uncompressed model in {best.way}."
-    speeds = " and ".join(f"{best.speed(size).times:.1f} times at batch {size}" for size in aim.batch_sizes)
+    paces = [result.paces.of(best, size) for size in aim.batch_sizes]
+    speeds = " and ".join(f"{_headline(pace)} at batch {pace.batch_size}" for pace in paces)
     sizes = f"{best.size_mb:,.1f} MB in place of {reference.size_mb:,.1f}"
-    return f"{best.name}: {result.metric.name} {best.score:.4f} on dev, {points}; samples/s {speeds}; {sizes}."
+    wholes = "; ".join(f"batch {pace.batch_size} {_split(pace)}" for pace in paces)
+    return (
+        f"{best.name}: {result.metric.name} {best.score:.4f} on dev, {points}; {speeds} the samples/s of the fastest "
+        f"uncompressed; {sizes}. Times {reference.way} = engine x precision x compression: {wholes}."
+    )
+
+
+def _headline(pace: Pace) -> str:
+    """The gain with its spread: "2.41 times (2.36-2.47)"."""
+    spread = "" if pace.low is None else f" ({spread_text(pace)})"
+    return f"{times_text(pace.times)} times{spread}"
+
+
+def _split(pace: Pace) -> str:
+    """A factor and its parts: "13.6 = 4.20 x 1.54 x 2.10"."""
+    parts = [part for part in (pace.engine, pace.precision, pace.compression) if part is not None]
+    return " = ".join([times_text(pace.whole), *([" x ".join(map(times_text, parts))] if parts else [])])
+
+
+def tied(result: CompressResult) -> str:
+    """A sentence about rows that nothing tells from the best; "" if there are none."""
+    others = [row.name for row in _indistinct(result) if row != result.best]
+    if not others:
+        return ""
+    return (
+        f"Neither speed nor score tells it from {'; '.join(others)}. Of these the simplest was taken (uncompressed, "
+        "then without training, then of fewer parts), of equally simple ones the better score."
+    )
+
+
+def _indistinct(result: CompressResult) -> list[Row]:
+    """The rows that the best was chosen from as the simplest, itself included."""
+    return contenders(result.rows, result.reference, result.metric, result.aim, result.paces)
 
 
 def _way(drop: float) -> str:
@@ -89,19 +118,17 @@ def markdown(result: CompressResult, source: str, told: dict[str, Any]) -> str:
     """The text of report.md."""
     aim = result.aim
     allowed = f"at most {aim.max_drop:g} points below the uncompressed model; among these, {_aimed(aim)}"
-    heads = columns(result.metric.name, aim)
     lines = [
         f"# Compression of {source}",
         "",
         f"**Best: {summary(result)}**",
         "",
-        f"Target: {allowed}. `*`: the best; `!`: loses more than allowed.",
-        "",
-        _line(heads),
-        _line(["---"] * NAMES + ["---:"] * (len(heads) - NAMES)),
-        *[_line(cells(row, result)) for row in ordered(result.rows, result.aim)],
-        "",
+        *([tied(result), ""] if tied(result) else []),
+        f"Target: {allowed}.",
     ]
+    for table in tables(result):
+        lines += ["", f"## {table.title}", "", *_table(table), table.meaning]
+    lines.append("")
     if result.test is not None:
         lines += _test_table(result)
     if result.failures:
@@ -111,7 +138,7 @@ def markdown(result: CompressResult, source: str, told: dict[str, Any]) -> str:
             *[f"- {each.name}: {_one_line(each.reason)}" for each in result.failures],
             "",
         ]
-    lines += [HOW, "", ", ".join(f"{name} {value}" for name, value in told.items()) + ".", ""]
+    lines += [", ".join(f"{name} {value}" for name, value in told.items()) + ".", ""]
     return "\n".join(lines)
 
 
@@ -127,6 +154,12 @@ def _test_table(result: CompressResult) -> list[str]:
         _line([result.best.name, f"{test.chosen:.4f}", points_text(drop), f"{test.agreement:.2%}"]),
         "",
     ]
+
+
+def _table(table: Table) -> list[str]:
+    """The lines of a table, with a blank one at the end."""
+    rules = ["---"] * NAMES + ["---:"] * (len(table.heads) - NAMES)
+    return [*map(_line, [table.heads, rules, *table.lines]), ""]
 
 
 def _aimed(aim: Aim) -> str:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from nlpctl.compression.plan.one_scale import Paces
 from nlpctl.compression.plan.scores import Failure, Metric, Row, TestScore
 from nlpctl.compression.plan.selection import Aim
 
 
 @dataclass(frozen=True)
 class CompressResult:
-    """The output folder, the table, the failures with reasons, and the best row, also on test data."""
+    """The output folder, the table, the failures with reasons, and the best row, also on test data; the
+    speeds of all rows on one scale."""
 
     folder: Path
     rows: tuple[Row, ...]
@@ -21,3 +23,8 @@ class CompressResult:
     reference: Row
     best: Row
     test: TestScore | None
+    paces: Paces
+
+    def is_uncompressed(self, row: Row) -> bool:
+        """Whether a row is the uncompressed network, in whatever engine and precision."""
+        return row.candidate == self.reference.candidate

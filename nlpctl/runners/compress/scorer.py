@@ -6,6 +6,8 @@ alternating rounds with it. Results are cached and reused until an input of the 
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 import time
 from collections.abc import Sequence
@@ -16,6 +18,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from nlpctl import console
+from nlpctl.compression.plan.one_scale import LastRound, read_last_round
 from nlpctl.compression.plan.scores import (
     Failure,
     Metric,
@@ -36,6 +39,7 @@ from nlpctl.data.open_split import has_split
 from nlpctl.errors import NlpctlError, UserError
 from nlpctl.files import remove_leftovers
 from nlpctl.models.export_folder import read_manifest
+from nlpctl.runners.compress.last_round import Field, is_complete, play
 from nlpctl.runners.compress.score_key import score_key
 from nlpctl.runners.compress.split_score import SplitScore, split_score
 from nlpctl.runners.compress.turns import Timing, timed_in_turns
@@ -51,6 +55,7 @@ if TYPE_CHECKING:
     Outputs = Sequence[tuple[np.ndarray, ...]]  # one entry per batch
 
 MB = 1024 * 1024
+LAST_ROUND = "last-round.json"
 REFERENCES = (("paddle", "fp32"), ("onnxruntime", "fp32"))  # the first of these graphs in the uncompressed export
 BUSY = 1.0  # load above the number of cores; the previous candidate may still count as 1
 
@@ -116,6 +121,20 @@ class Scorer:
         cannot be scored: then no comparison is possible."""
         return self._row(self.original, self._reference_choice)
 
+    def stored_round(self, field: Field) -> LastRound | None:
+        """The stored last round of these rows; None if there is none, or not of all of them."""
+        last = read_last_round(self._round_file, self._round_key(field))
+        return last if is_complete(field, last) else None
+
+    def last_round(self, field: Field) -> LastRound:
+        """Time the rows in turns; an interrupted last round of the same rows is continued. RunFailed if the
+        uncompressed network fails."""
+        self.release()  # its process takes part like the others
+        self._warn_of_load()
+        key = self._round_key(field)
+        kept = read_last_round(self._round_file, key)
+        return play(field, lambda row: self._process(Path(row.folder), self._choice(row)), self._round_file, key, kept)
+
     def on_test(self, row: Row) -> TestScore | None:
         """The scores of `row` and of the reference on test; None if the recipe has no test data.
 
@@ -123,8 +142,7 @@ class Scorer:
         """
         if not has_split(self.recipe.data, "test"):
             return None
-        folder = Path(row.folder)
-        choice = next(each for each in _choices(folder, self.setup) if each.name == row.way)
+        folder, choice = Path(row.folder), self._choice(row)
         file, key = score_file(self.scores, row.candidate, row.way, "test"), self._key(folder, choice, "test")
         found = read_test_score(file, key)
         if found is None:
@@ -217,6 +235,18 @@ class Scorer:
 
     def _is_reference(self, folder: Path, choice: Choice) -> bool:
         return folder.resolve() == self.original.resolve() and choice.name == self._reference_choice.name
+
+    @property
+    def _round_file(self) -> Path:
+        return self.scores / LAST_ROUND
+
+    def _round_key(self, field: Field) -> str:
+        keys = {row.name: self._key(Path(row.folder), self._choice(row), "dev") for row in field.rows}
+        return hashlib.sha256(json.dumps(keys, sort_keys=True).encode()).hexdigest()
+
+    def _choice(self, row: Row) -> Choice:
+        """The way that a row was scored in."""
+        return next(each for each in _choices(Path(row.folder), self.setup) if each.name == row.way)
 
     def _key(self, folder: Path, choice: Choice, split: str) -> str:
         graphs = ((folder, choice), (self.original, self._reference_choice))

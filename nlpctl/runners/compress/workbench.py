@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from nlpctl import console
 from nlpctl.compression.strategies.base import BY_STRATEGY, EXPORTS, ORIGINAL, Making, Planned, Step
-from nlpctl.config.recipe_of import recipe_for_export, recipe_of, recipe_of_network
+from nlpctl.config.recipe_of import recipe_for_export, recipe_of, recipe_of_network, with_settings
 from nlpctl.config.schema import Recipe
 from nlpctl.data.open_split import has_split
 from nlpctl.data.sample_rows import rows_to_calibrate, rows_to_compare
@@ -64,7 +64,7 @@ class Workbench:
     # -- networks ----------------------------------------------------------------------------
 
     def _network(self, step: Step, run: RunDirectory) -> None:
-        setup, source, recipe = self.setup, str(self._origin(step)), self.recipe
+        setup, source, recipe = self.setup, str(self._origin(step)), with_settings(self.recipe, dict(step.settings))
         if step.needs:  # a student may encode text differently from the source
             made = recipe_of_network(recipe, self.output / step.needs[0])
             recipe = dataclasses.replace(recipe, data=made.data, model=made.model)

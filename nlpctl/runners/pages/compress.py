@@ -6,21 +6,20 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nlpctl.compression.plan.scores import POINT, Row
-from nlpctl.compression.plan.selection import ordered
 from nlpctl.report.html import Html
 from nlpctl.report.page import Number, Section, figures, page, side_by_side, table, warnings
 from nlpctl.report.plots import Dot, scatter
-from nlpctl.runners.compress.columns import NAMES, cells, columns, points_text
+from nlpctl.runners.compress.columns import NAMES, Table, points_text, tables, times_text
 from nlpctl.runners.compress.result import CompressResult
 
 
-def compress_page(result: CompressResult, source: str, how: str, told: Mapping[str, Any]) -> str:
-    """The text of the page. `how`: the meaning of the figures; `told`: the conditions of measurement."""
+def compress_page(result: CompressResult, source: str, told: Mapping[str, Any]) -> str:
+    """The text of the page. `told`: the conditions of measurement."""
     failed = [f"{each.name}: {each.reason}" for each in result.failures]
     sections = [
         Section("Best", [figures(_best(result)), *_test(result)]),
         Section("Score against speed", [_plots(result)]),
-        Section("All candidates", [_table(result), how]),
+        *(Section(each.title, [_table(each), each.meaning]) for each in tables(result)),
         Section("Not in the table", [warnings(failed)] if failed else []),
         Section("Conditions", [table(["what", "value"], [[name, str(value)] for name, value in told.items()])]),
     ]
@@ -29,7 +28,10 @@ def compress_page(result: CompressResult, source: str, how: str, told: Mapping[s
 
 def _best(result: CompressResult) -> dict[str, str]:
     best, reference = result.best, result.reference
-    speeds = {f"times the samples/s, batch {size}": f"{best.speed(size).times:.2f}" for size in result.aim.batch_sizes}
+    speeds = {
+        f"times the fastest uncompressed, batch {size}": times_text(result.paces.of(best, size).times)
+        for size in result.aim.batch_sizes
+    }
     return {
         best.way: best.candidate,
         f"{result.metric.name} on dev (uncompressed {reference.score:.4f})": f"{best.score:.4f}",
@@ -61,23 +63,23 @@ def _plots(result: CompressResult) -> Html:
     for size in sorted(result.aim.batch_sizes, reverse=True):
         series: dict[str, list[Dot]] = {}
         for row in result.rows:
-            dot = Dot(row.speed(size).times, row.score, row.name, _label(row, result))
+            dot = Dot(result.paces.of(row, size).times, row.score, row.name, _label(row, size, result))
             series.setdefault(f"{row.engine} {row.precision}", []).append(dot)
-        speed = f"times the uncompressed model's samples/s, batch size {size}"
+        speed = f"times the samples/s of the fastest uncompressed, batch size {size}"
         plots.append(scatter(series, speed, metric.name, y_format=lambda value: f"{value:.4g}", levels=levels))
     return side_by_side(*plots)
 
 
-def _label(row: Row, result: CompressResult) -> str:
+def _label(row: Row, size: int, result: CompressResult) -> str:
     if row == result.best:
         return f"best: {row.candidate}"
-    return "uncompressed" if row == result.reference else ""
+    if row.name == result.paces.baselines[size]:
+        return f"uncompressed, {row.way}"
+    return ""
 
 
-def _table(result: CompressResult) -> Html:
-    lines = [cells(row, result) for row in ordered(result.rows, result.aim)]
-    rows = [[*line[:NAMES], *map(Number, line[NAMES:])] for line in lines]
-    return table(columns(result.metric.name, result.aim), rows, "*: the best; !: loses more than allowed")
+def _table(told: Table) -> Html:
+    return table(told.heads, [[*line[:NAMES], *map(Number, line[NAMES:])] for line in told.lines])
 
 
 def compression_of_run(content: Mapping[str, Any]) -> list[Html]:
@@ -90,13 +92,16 @@ def compression_of_run(content: Mapping[str, Any]) -> list[Html]:
         [
             entry["name"],
             float(entry["score"]),
-            *[Number(f"{speed['times']:.2f}") for speed in entry["speeds"]],
+            *[Number(times_text(speed["times"])) for speed in entry["speeds"]],
             Number(f"{entry['size_mb']:,.1f}"),
         ]
         for name in dict.fromkeys([content["reference"], content["best"]])
         for entry in content["rows"]
         if entry["name"] == name
     ]
-    heads = ["", content["metric"]["name"], *[f"times the samples/s, batch {size}" for size in sizes], "disk MB"]
+    # reports of earlier versions compare with the reference
+    one = "the fastest uncompressed" if "baselines" in content else content["reference"]
+    speeds = [f"times {one}, batch {size}" for size in sizes]
+    heads = ["", content["metric"]["name"], *speeds, "disk MB"]
     caption = f"the best of {len(content['rows'])} candidates; compress/report.html shows all"
     return [table(heads, rows, caption)]

@@ -24,9 +24,9 @@ from nlpctl.report.page import (
     warnings,
 )
 from nlpctl.report.plots import Point, lines, matrix
+from nlpctl.report.score_tables import score_tables
 from nlpctl.runners.run_files import DAMAGED
 from nlpctl.runners.runs import RunRecord, facts
-from nlpctl.runners.runs import figures as single_figures
 from nlpctl.training.time_shares import advice as time_advice
 from nlpctl.training.time_shares import is_sound, rows_of
 
@@ -65,6 +65,8 @@ def _tiles(record: RunRecord) -> Html:
         score = record.score(split, record.metric)
         if score is not None:
             tiles[f"{record.metric} on {split}"] = score
+    for step in _best_step(record).values():
+        tiles[f"step of the model, chosen by {record.metric} on dev"] = step
     tiles["last step"] = record.step
     if record.duration is not None:
         tiles["time"] = record.duration
@@ -162,9 +164,8 @@ def _time(record: RunRecord) -> Iterator[Html | str]:
 def _scores(record: RunRecord) -> Iterator[Html]:
     if not record.metrics:
         return
-    names = list(dict.fromkeys(name for report in record.metrics.values() for name in single_figures(report)))
-    rows = [[split, *(single_figures(report).get(name) for name in names)] for split, report in record.metrics.items()]
-    yield table(["split", *names], rows)
+    first, *_ = score_tables(record.metrics)
+    yield table(first.columns, first.rows)
     labels = [_label_table(split, report) for split, report in record.metrics.items() if "labels" in report]
     if labels:
         yield side_by_side(*labels)

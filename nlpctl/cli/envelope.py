@@ -1,0 +1,78 @@
+"""`--json`: one JSON object on standard output per command, also of one that fails. docs/json.md describes it.
+
+    {"nlpctl": "0.2.0", "command": "eval", "ok": true, "exit_code": 0, "result": {...}, "warnings": [], "error": null}
+
+A command calls `give` with its result, whether or not --json is there. The object is printed once, when the command has
+ended. Whatever is written to standard output meanwhile, by a user's function or a library, goes to standard error.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+import nlpctl
+from nlpctl import console
+from nlpctl.errors import EXIT_OK, NlpctlError, Problem
+
+FLAG = "--json"
+Json = Annotated[bool, typer.Option(FLAG, help="Print one JSON object, also of a failure (docs/json.md).")]
+SCHEMA, PROGRESS_SCHEMA = (Path(__file__).with_name(name) for name in ("json.schema.json", "progress.schema.json"))
+
+
+@dataclass
+class Envelope:
+    """What a command has given so far. `command`: without nlpctl, such as "runs ls"."""
+
+    command: str
+    result: Any = None
+    warnings: list[str] = field(default_factory=list)
+
+    def text(self, code: int, failure: NlpctlError | Problem | None) -> str:
+        """The object as it is printed. `failure`: why the command could not do what it was asked for."""
+        content = {
+            "nlpctl": nlpctl.__version__,
+            "command": self.command,
+            "ok": code == EXIT_OK,
+            "exit_code": code,
+            "result": console.plain(self.result),
+            "warnings": self.warnings,
+            "error": None if failure is None else _error(failure),
+        }
+        return json.dumps(content, ensure_ascii=False, indent=2, allow_nan=False)
+
+
+_current: Envelope | None = None
+
+
+def give(result: Any) -> None:
+    """Keep `result`, which is JSON-ready but for paths and tuples, to be printed when the command ends."""
+    if _current is not None:
+        _current.result = result
+
+
+@contextlib.contextmanager
+def kept(command: str) -> Iterator[Envelope]:
+    """Keep what is given and warned inside the context, in which standard output is standard error."""
+    global _current
+    out, sys.stdout = sys.stdout, sys.stderr
+    with console.for_a_program() as warnings:
+        _current = Envelope(command, warnings=warnings)
+        try:
+            yield _current
+        finally:
+            _current, sys.stdout = None, out
+
+
+def _error(failure: NlpctlError | Problem) -> dict[str, Any]:
+    """The first problem, and all of them."""
+    problems = failure.problems if isinstance(failure, NlpctlError) else (failure,)
+    listed = [vars(problem) for problem in problems]
+    return {**listed[0], "problems": listed}

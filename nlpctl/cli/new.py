@@ -1,0 +1,118 @@
+"""`nlpctl new`: a recipe for files of one's own."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nlpctl import console
+from nlpctl.config.positions import display
+from nlpctl.errors import UserError
+
+if TYPE_CHECKING:
+    from nlpctl.runners.new import Question
+
+
+def new(
+    train: Annotated[
+        str | None, typer.Argument(metavar="[TRAIN]", help="Training file, or a folder with train, dev and test.")
+    ] = None,
+    dev: Annotated[
+        str | None, typer.Option("--dev", metavar="FILE", help="Dev file; none: there is none. Default: beside TRAIN.")
+    ] = None,
+    test: Annotated[str | None, typer.Option("--test", metavar="FILE", help="Test file, as for --dev.")] = None,
+    task: Annotated[
+        str | None, typer.Option("--task", metavar="TASK", help="Default: by the look of the data.")
+    ] = None,
+    columns: Annotated[
+        list[str] | None,
+        typer.Option("--columns", metavar="ROLE=COLUMN,...", help="Columns, such as text=review,label=stars."),
+    ] = None,
+    model: Annotated[
+        str | None,
+        typer.Option(
+            "--model",
+            metavar="MODEL",
+            help="Encoder: a folder, python:PACKAGE/PATH, a name of PaddleNLP's hub, or scratch. Default: one for the "
+            "language of the texts that can be had here.",
+        ),
+    ] = None,
+    split: Annotated[
+        str | None,
+        typer.Option("--split", metavar="FOLDER", help="Without a dev file: cut train, dev and test into this folder."),
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="The recipe. Default: named after the data.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("-y", "--yes", help="Ask nothing: take the defaults.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing recipe.")] = False,
+) -> None:
+    """Write a recipe for your data files.
+
+    Looks at the files: format, columns, task, language, lengths, labels. Asks on a terminal; elsewhere, and with
+    --yes, it takes what it found, and stops where it cannot know. Every value in the recipe has its reason beside it.
+
+    Examples:
+
+      nlpctl new
+
+      nlpctl new data/train.tsv
+
+      nlpctl new reviews.csv --columns text=review,label=stars --split parts -o reviews.yaml --yes
+    """
+    from nlpctl.runners.new import Given, new_recipe
+
+    given = Given(train, dev, test, task, _columns(columns or []), model, split, output, overwrite)
+    made = new_recipe(given, _asked if sys.stdin.isatty() and not yes else _unasked)
+    for what, why in made.decided:
+        console.note(f"{what}: {why}")
+    console.note("next:")
+    for line in made.next:
+        console.note(f"  {line}")
+    console.result(display(made.path))
+
+
+def _columns(given: list[str]) -> dict[str, str]:
+    pairs = [pair.partition("=") for text in given for pair in text.split(",")]
+    for role, equals, name in pairs:
+        if not (role and equals and name):
+            raise UserError(
+                f"{role + equals + name!r} is not ROLE=COLUMN", "--columns", "such as text=review,label=stars"
+            )
+    return {role.strip(): name for role, _, name in pairs}
+
+
+def _unasked(question: Question) -> str:
+    """The answer where nobody can be asked. UserError that names the flag if there is none."""
+    answer = question.unasked or question.default
+    if answer is None:
+        options = f": {', '.join(question.options)}" if question.options else ""
+        raise UserError(f"needed, and the data do not tell: {question.text}", question.flag, f"give it{options}")
+    if question.check is not None:
+        question.check(answer)
+    return answer
+
+
+def _asked(question: Question) -> str:
+    """The answer of the person at the terminal, who is asked until it is a good one. KeyboardInterrupt at its end."""
+    if question.options:
+        console.note(f"  {', '.join(question.options)}")
+    shown = "" if question.default is None else f" [{question.default}]"
+    while True:
+        sys.stderr.write(f"{question.text}{shown}: ")  # not input(), whose prompt is standard output
+        sys.stderr.flush()
+        line = sys.stdin.readline()
+        if not line:
+            raise KeyboardInterrupt
+        answer = line.strip() or question.default
+        try:
+            if answer and question.check is not None:
+                question.check(answer)
+        except UserError as error:
+            console.error(error)
+            continue
+        if answer:
+            return answer

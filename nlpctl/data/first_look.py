@@ -1,0 +1,276 @@
+"""How a data file looks before a recipe says what it means: its format, whether it has a header, what its columns hold.
+
+`nlpctl new` uses it. Nothing here is certain: what is read as a label may be a number of stars.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from pathlib import Path
+from statistics import median
+from typing import Any, Literal
+
+from nlpctl.config.tasks.info import Start
+from nlpctl.console import display_width
+from nlpctl.data.conll import JOINT, TAGS, TOKENS
+from nlpctl.data.lines import NOT_UTF8
+from nlpctl.data.readers import DELIMITED, OBJECTS, read_rows
+from nlpctl.data.row import BadRow, Row
+from nlpctl.errors import UserError
+
+Kind = Literal["text", "label", "list", "answers", "number", "id", "other"]
+
+LOOKED_AT = 2000  # rows at the beginning of a file
+_HEADER_ROWS = 200
+_BEGINNING = 1 << 16  # bytes that tell the format of a file
+_FEW = 20  # different values that make a column of labels, if each comes twice
+_SHARE = 0.1  # of the rows: more different values are no labels
+_WIDEST_LABEL = 40  # columns wide
+_NARROWEST_TEXT = 4
+
+# What people call the columns, the most telling name first; compared in lower case.
+NAMES: Mapping[str, tuple[str, ...]] = {
+    "text": ("text", "sentence", "content", "review", "comment", "body", "query", "question", "title", "message")
+    + ("tweet", "document", "文本", "句子", "内容", "评论", "review_body", "text_a", "sentence1"),
+    "text_pair": ("text_pair",),
+    "label": ("label", "labels", "class", "category", "target", "gold_label", "sentiment", "intent", "标签", "类别")
+    + ("label_desc", "label_text", "topic", "genre", "y", "stars", "rating", "score"),
+    "tokens": ("tokens", "words", "chars", "characters"),
+    "tags": ("tags", "ner_tags", "labels", "label", "pos_tags"),
+    "question": ("question", "query", "问题"),
+    "context": ("context", "paragraph", "passage", "document", "article", "text", "正文"),
+    "answers": ("answers", "answer"),
+    "negative": ("negative", "hard_negative", "neg"),
+}
+_PAIRS = (
+    ("text", "text_pair"), ("sentence1", "sentence2"), ("sentence_1", "sentence_2"), ("sentence_a", "sentence_b"),
+    ("text_a", "text_b"), ("text1", "text2"), ("text_1", "text_2"), ("question1", "question2"), ("q1", "q2"),
+    ("s1", "s2"), ("query1", "query2"), ("premise", "hypothesis"), ("query", "title"), ("query", "passage"),
+    ("query", "document"), ("query", "doc"), ("query", "positive"), ("anchor", "positive"), ("question", "answer"),
+    ("question", "sentence"), ("query", "answer"),
+)  # fmt: skip
+_TAG = re.compile(r"O|[BIESM](-.+)?|.+-[BIESM]")
+_NUMBER = re.compile(r"[+-]?\d+(\.\d+)?")
+_IDENTIFIER = re.compile(r"[\w-]*\d[\w-]*", re.ASCII)
+_HEADER_CELL = re.compile(r"[^\W\d][\w .#-]{0,30}")
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column (or key) and what it seems to hold. `width`: of the median text; `values`: the label names, if few."""
+
+    name: str
+    kind: Kind
+    width: float
+    values: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Fit:
+    """What a file means to a task: its columns by their names in data.columns, and why.
+
+    `sure`: how telling the signs are, to compare tasks by. `starts`: values that follow from the rows.
+    """
+
+    columns: Mapping[str, str]
+    reason: str
+    sure: int
+    starts: tuple[Start, ...] = ()
+
+
+@dataclass(frozen=True)
+class Look:
+    """The beginning of a file. `rows`: its first good rows; `named`: the columns have names of their own."""
+
+    path: Path
+    format: str
+    header: bool
+    columns: tuple[Column, ...]
+    rows: tuple[Mapping[str, Any], ...] = field(repr=False)
+
+    @property
+    def named(self) -> bool:
+        """Whether the columns have names of their own, not numbers."""
+        return self.header or not self.is_table
+
+    @property
+    def is_table(self) -> bool:
+        return self.format in DELIMITED
+
+    @property
+    def names_columns(self) -> bool:
+        """Whether the columns of these rows are chosen by a recipe; the other formats have the same ones always."""
+        return self.is_table or self.format in OBJECTS
+
+    def column(self, name: str) -> Column | None:
+        return next((column for column in self.columns if column.name == name), None)
+
+    def of_kind(self, *kinds: Kind) -> list[Column]:
+        return [column for column in self.columns if column.kind in kinds]
+
+    def role(self, role: str, given: Mapping[str, str], kinds: Sequence[Kind], taken: Iterable[str] = ()) -> str | None:
+        """The column for `role`: as `given`, else by its name, else the only or the widest of the `kinds`."""
+        if role in given:
+            return given[role]
+        free = [column for column in self.of_kind(*kinds) if column.name not in {*taken, *given.values()}]
+        by_name = {column.name.strip().casefold(): column.name for column in free}
+        named = next((by_name[name] for name in NAMES[role] if name in by_name), None)
+        widest = max(free, key=lambda column: column.width, default=None)
+        return named or (None if widest is None else widest.name)
+
+    def pair(self, given: Mapping[str, str]) -> tuple[str, str] | None:
+        """The columns of two texts that belong together: as `given`, by their names, or the only two without names."""
+        texts = {column.name.strip().casefold(): column.name for column in self.of_kind("text")}
+        if "text_pair" in given:
+            first = self.role("text", given, ("text",))
+            return None if first is None else (first, given["text_pair"])
+        if "text" in given:
+            first_names = [given["text"].casefold()]
+        else:
+            first_names = [first for first, _ in _PAIRS]
+        for first, second in _PAIRS:
+            if first in first_names and second in texts and (first in texts or "text" in given):
+                return given.get("text", texts.get(first, "")), texts[second]
+        if not self.named and len(texts) == 2 and "text" not in given:
+            one, other = texts.values()
+            return one, other
+        return None
+
+
+def look_at(path: Path, like: Look | None = None) -> Look:
+    """The look of a file. UserError if it cannot be read, or no row of its beginning can be used.
+
+    `like`: the look of another file of the same data, whose header this one has if both are tables.
+    """
+    kind = _format(path)
+    header = True
+    if kind in DELIMITED:
+        header = like.header if like is not None and like.is_table else _has_header(path, kind)
+    rows, bad = [], None
+    for row in islice(read_rows(path, kind, header, ("text",) if kind == "text" else ()), LOOKED_AT):
+        if isinstance(row, Row):
+            rows.append(row.values)
+        elif bad is None:
+            bad = row
+    if not rows:
+        assert isinstance(bad, BadRow)  # a file without rows raises
+        hint = "no row at the beginning of the file can be used: fix it"
+        hint += ". A file in GBK is converted by: iconv -f GB18030 -t UTF-8 FILE" if bad.kind == NOT_UTF8 else ""
+        raise UserError(bad.reason, where=bad.where, hint=hint)
+    names = list(dict.fromkeys(name for values in rows for name in values))
+    return Look(path, kind, header, tuple(_column(name, rows) for name in names), tuple(rows))
+
+
+def is_tags(values: Any) -> bool:
+    """Whether a list holds tags such as B-PER and O."""
+    return (
+        isinstance(values, list)
+        and bool(values)
+        and all(isinstance(tag, str) and _TAG.fullmatch(tag) for tag in values)
+    )
+
+
+def _format(path: Path) -> str:
+    """The format of a file by its ending and its beginning; a .txt may be a table, tagged words or lines of text."""
+    try:
+        with path.open("rb") as stream:
+            beginning = stream.read(_BEGINNING).decode("utf-8", errors="replace").removeprefix("\ufeff")
+    except OSError as error:
+        raise UserError(f"cannot read the file: {error.strerror or error}", str(path), "check the path") from None
+    lines = beginning.splitlines()[:-1] or beginning.splitlines()  # the last one may be cut
+    objects = [line for line in lines if line.startswith("{")]
+    ending = path.suffix.lower()
+    if ending == ".jsonl" or (len(objects) > 1 and all(line.rstrip().endswith("}") for line in objects)):
+        return "jsonl"
+    if ending == ".json" or (beginning.lstrip()[:1] in ("{", "[") and not objects[1:]):
+        return "squad" if '"paragraphs"' in beginning else "json"
+    if any(JOINT in line for line in lines):
+        return "joined"
+    if ending in (".csv", ".tsv"):
+        return ending[1:]
+    if ending in (".conll", ".bio", ".bmes") or _tagged(lines):
+        return "conll"
+    tabs = {line.count("\t") for line in lines if line}
+    return "tsv" if len(tabs) == 1 and tabs != {0} else "text"
+
+
+def _tagged(lines: Sequence[str]) -> bool:
+    """Whether lines are a word and its tag, with blank lines between sentences."""
+    cells = [line.split("\t") if "\t" in line else line.split() for line in lines if line.strip()]
+    tags = [each[-1].strip() for each in cells if len(each) > 1]
+    return len(tags) == len(cells) > 0 and "" in map(str.strip, lines) and all(map(_TAG.fullmatch, tags))
+
+
+def _has_header(path: Path, kind: str) -> bool:
+    """Whether the first line of a table names its columns."""
+    rows = [row for row in islice(read_rows(path, kind, False, ()), _HEADER_ROWS) if isinstance(row, Row)]
+    if not rows:
+        return True  # reading says what is wrong
+    first, others = list(rows[0].values.values()), [list(row.values.values()) for row in rows[1:]]
+    if not all(isinstance(cell, str) and _HEADER_CELL.fullmatch(cell.strip()) for cell in first):
+        return kind == "joined" and all(isinstance(cell, list) and len(cell) == 1 for cell in first)
+    if len(set(first)) < len(first):
+        return False
+    known = {name for names in NAMES.values() for name in names}
+    if any(cell.strip().casefold() in known for cell in first) or not others:
+        return True
+    for place, cell in enumerate(first):
+        below = [row[place] for row in others]
+        if len(set(below)) <= max(2, len(below) // 2) and cell in below:
+            return False
+    return True
+
+
+def _column(name: str, rows: Sequence[Mapping[str, Any]]) -> Column:
+    values = [values[name] for values in rows if values.get(name) not in (None, "")]
+    lists = [value for value in values if isinstance(value, list | dict)]
+    if len(lists) * 2 > len(values):
+        return Column(name, "answers" if _answers(lists) else "list", 0.0)
+    plain = [value for value in values if isinstance(value, str | int | float)]
+    if not plain:
+        return Column(name, "other", 0.0)
+    texts = [str(value).strip() for value in plain]
+    width = float(median(map(display_width, texts)))
+    counts = Counter(texts)
+    numbers = all(map(_NUMBER.fullmatch, counts))
+    if few_values(texts) and not (numbers and any("." in text for text in counts)):
+        return Column(name, "label", width, tuple(sorted(counts)))
+    if all(map(_IDENTIFIER.fullmatch, counts)):
+        return Column(name, "id" if len(counts) == len(texts) else "number" if numbers else "other", width)
+    if numbers or not any(isinstance(value, str) for value in plain) or width < _NARROWEST_TEXT:
+        return Column(name, "number" if numbers else "other", width)
+    return Column(name, "text", width)
+
+
+def few_values(texts: Sequence[str]) -> bool:
+    """Whether texts repeat each other as labels do: at least two values, each of them often."""
+    values, width = len(set(texts)), median(map(display_width, texts)) if texts else 0
+    few = values <= _FEW and 2 * values <= len(texts)
+    return 1 < values and (few or values <= _SHARE * len(texts)) and width <= _WIDEST_LABEL
+
+
+def _answers(lists: Sequence[Any]) -> bool:
+    """Whether values are the answers of questions: {text, answer_start}, or lists of these."""
+
+    def entries() -> Iterator[Any]:
+        for value in lists:
+            yield from value if isinstance(value, list) else [value]
+
+    found = list(entries())
+    return bool(found) and all(isinstance(entry, dict) and "text" in entry for entry in found)
+
+
+def tagged_columns(look: Look, given: Mapping[str, str]) -> tuple[str, str] | None:
+    """The columns of words and of their tags."""
+    if look.format == "conll":
+        return (TOKENS, TAGS) if look.column(TAGS) is not None else None
+    lists = [column.name for column in look.of_kind("list")]
+    tags = given.get("tags") or next(
+        (name for name in lists if all(is_tags(row[name]) for row in look.rows[:50] if row.get(name))), None
+    )
+    tokens = look.role("tokens", given, ("list",), [tags] if tags else [])
+    return None if tags is None or tokens is None else (tokens, tags)

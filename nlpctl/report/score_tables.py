@@ -1,0 +1,50 @@
+"""Scores as tables: one over all splits, then those of each label and of each level of labels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from nlpctl.layout import INTERVALS, OWN_SCORES
+
+
+class ScoreTable(NamedTuple):
+    """A table of scores; the first one has no title."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+
+
+def score_tables(metrics: Mapping[str, Mapping[str, Any]]) -> Iterator[ScoreTable]:
+    """The tables of `metrics`, which hold a report for every split, as metrics.json does."""
+    yield _scores(metrics)
+    for split, report in metrics.items():
+        if "labels" not in report:
+            continue
+        of_label = ["precision", "recall", "f1", "support"]
+        labels = [[label, *(figures[name] for name in of_label)] for label, figures in report["labels"].items()]
+        yield ScoreTable(f"{split}, per label", ["label", *of_label], labels)
+        if "levels" in report:  # of hierarchical labels
+            of_level = ["labels", "micro_f1", "macro_f1"]
+            levels = [[level, *(figures[name] for name in of_level)] for level, figures in report["levels"].items()]
+            yield ScoreTable(f"{split}, per level", ["level", *of_level], levels)
+
+
+def figures(report: Mapping[str, Any]) -> dict[str, float]:
+    """The entries of a report that are single numbers, those of the user's own scores too."""
+    entries = {**report, **report.get(OWN_SCORES, {})}
+    return {name: value for name, value in entries.items() if isinstance(value, int | float)}
+
+
+def _scores(metrics: Mapping[str, Mapping[str, Any]]) -> ScoreTable:
+    """A row of scores per split, and one of their 95 % intervals."""
+    names = list(dict.fromkeys(name for report in metrics.values() for name in figures(report)))
+    rows: list[list[Any]] = []
+    for split, report in metrics.items():
+        rows.append([split, *(figures(report).get(name) for name in names)])
+        ends = report.get(INTERVALS)
+        if ends:
+            told = [f"{ends[name][0]:.3f} to {ends[name][1]:.3f}" if name in ends else None for name in names]
+            rows.append(["  95 % interval", *told])
+    return ScoreTable("", ["split", *names], rows)

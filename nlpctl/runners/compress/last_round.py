@@ -1,0 +1,165 @@
+"""The last round of a compression: its best rows timed in turns, so that one table compares them with each other.
+
+Each row was timed before in turns with the reference alone, at another time and under another load. Here all take part
+in every round. The rounds are stored one by one, and an interrupted command continues with the next.
+"""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypeVar
+
+from nlpctl import console
+from nlpctl.compression.plan.one_scale import LastRound, Seconds, finalists, write_last_round
+from nlpctl.compression.plan.scores import Row
+from nlpctl.errors import NlpctlError
+from nlpctl.names import counted
+from nlpctl.runners.compress.turns import is_settled
+from nlpctl.runners.timed_process import TimedProcess
+from nlpctl.runtime.memory import memory_sizes
+
+T = TypeVar("T")
+
+FEWEST, MOST = 5, 12  # rounds; more only while something becomes faster
+SECONDS = 120.0  # no round beyond the fewest starts after them
+STARTING = 6.0  # seconds to start a process and import Paddle
+DIGITS = 7  # of the stored seconds
+SHARE = 0.8  # of the available memory may be used
+MB = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class Field:
+    """The rows of a last round: `always` take part in every round (the uncompressed network), `others` in groups, if
+    there is not enough memory for all processes at once."""
+
+    always: tuple[Row, ...]
+    others: tuple[Row, ...]
+
+    @property
+    def rows(self) -> tuple[Row, ...]:
+        return (*self.always, *self.others)
+
+    def seconds(self, samples: int) -> float:
+        """The expected time of the fewest rounds."""
+        passes = sum(samples / speed.samples_per_second for row in self.rows for speed in row.speeds)
+        return sum(STARTING + row.load_seconds for row in self.rows) + (FEWEST + 1) * passes
+
+
+def field_of(rows: Sequence[Row], reference: Row, allowed: Sequence[Row]) -> Field:
+    """The rows of the table that take part (see `finalists`), the reference first."""
+    chosen = [reference, *(row for row in finalists(rows, reference, allowed) if row != reference)]
+    same = tuple(row for row in chosen if row.candidate == reference.candidate)
+    return Field(same, tuple(row for row in chosen if row not in same))
+
+
+def play(
+    field: Field, opened: Callable[[Row], TimedProcess], file: Path, key: str, kept: LastRound | None
+) -> LastRound:
+    """Time the rows in turns, and store the rounds in `file` under `key`; `kept`: the rounds that are stored already.
+
+    A row that fails is left out, with a warning; RunFailed if one of the uncompressed network fails.
+    """
+    last = kept or LastRound(0, ())
+    for group in groups(field, room_mb()):
+        done = sum(1 for round in last.rounds if all(row.name in round for row in group))
+        if done < FEWEST:
+            last = _rounds(field, group, opened, file, key, last, done)
+    return last
+
+
+def is_complete(field: Field, last: LastRound | None) -> bool:
+    """Whether every row took part in enough rounds."""
+    rounds = () if last is None else last.rounds
+    return all(sum(1 for round in rounds if row.name in round) >= FEWEST for row in field.rows)
+
+
+def groups(field: Field, room: float) -> list[tuple[Row, ...]]:
+    """The rows that are timed together: all, if their processes fit into `room` MB, and the uncompressed ones in
+    each."""
+    found, left = [list(field.always)], 0.0
+    for row in field.others:
+        if len(found[-1]) == len(field.always):
+            left = room - sum(each.peak_mb for each in field.always)
+        elif row.peak_mb > left:
+            found.append(list(field.always))
+            left = room - sum(each.peak_mb for each in field.always)
+        found[-1].append(row)
+        left -= row.peak_mb
+    return [tuple(rows) for rows in found]
+
+
+def room_mb() -> float:
+    """The MB that processes may take."""
+    sizes = memory_sizes()
+    return float("inf") if sizes is None else SHARE * sizes["MemAvailable"] / MB
+
+
+def _rounds(
+    field: Field,
+    group: Sequence[Row],
+    opened: Callable[[Row], TimedProcess],
+    file: Path,
+    key: str,
+    last: LastRound,
+    done: int,
+) -> LastRound:
+    console.note(f"the last round: {counted(len(group), 'rows')} of the table timed in turns")
+    sizes = tuple(speed.batch_size for speed in group[0].speeds)
+    with ExitStack() as stack:
+        processes: dict[str, TimedProcess] = {}
+        for row in group:
+            process = stack.enter_context(opened(row))
+            if _tried(row, field, process.open) is not None:
+                processes[row.name] = process
+        first = processes[field.always[0].name].opened
+        assert first is not None
+        last = replace(last, samples=first.features)
+        history: list[list[float]] = []
+        started = time.monotonic()
+        for number in range(MOST - done + 1):
+            round = _round(field, group, processes, sizes, backwards=bool(number % 2))
+            if not number:  # engines prepare their kernels
+                continue
+            last = replace(last, rounds=(*last.rounds, round))
+            write_last_round(file, key, last)
+            history.append([sum(last.fastest(name, size)) for name in processes for size in sizes])
+            late = time.monotonic() - started > SECONDS
+            if done + number >= FEWEST and (
+                late or is_settled([each for each in history if len(each) == len(history[-1])])
+            ):
+                break
+    return last
+
+
+def _round(
+    field: Field, group: Sequence[Row], processes: dict[str, TimedProcess], sizes: Sequence[int], backwards: bool
+) -> Seconds:
+    """One pass of every row at every batch size; every other round goes backwards. A row that fails is dropped."""
+    found: dict[str, dict[int, list[float]]] = {row.name: {} for row in group if row.name in processes}
+    for size in sizes:
+        for row in reversed(group) if backwards else group:
+            process = processes.get(row.name)
+            seconds = None if process is None else _tried(row, field, functools.partial(process.seconds, size))
+            if seconds is None:
+                processes.pop(row.name, None)
+                found.pop(row.name, None)
+            else:
+                found[row.name][size] = [round(each, DIGITS) for each in seconds]
+    return found
+
+
+def _tried(row: Row, field: Field, ask: Callable[[], T]) -> T | None:
+    """The answer of a row's process; None, with a warning, if it fails. The uncompressed network must not fail."""
+    try:
+        return ask()
+    except NlpctlError as error:
+        if row in field.always:
+            raise
+        console.warn(f"{row.name} is left out of the last round: {error}")
+        return None

@@ -1,0 +1,171 @@
+"""How sure a score is: 95 % intervals by resampling rows, and paired comparisons of two models on the same rows.
+
+The interval is that of the percentile bootstrap (Efron, 1979): a split of as many rows is drawn from the rows, with
+replacement, RESAMPLES times, and the interval holds the middle 95 % of the scores. Rows of one group (such as the
+questions about one article) are drawn together. It covers the choice of the rows, not that of the training seed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from scipy.stats import binomtest
+
+from nlpctl.layout import INTERVALS
+from nlpctl.tasks.tallies import Tallies
+
+if TYPE_CHECKING:
+    from nlpctl.tasks.base import Task
+
+LEVEL = 0.95
+RESAMPLES = 2000
+MOST_UNITS = 10_000  # drawn one by one; more rows are first joined to as many random blocks of equal size
+_SEED = 95
+_IN_MEMORY = 4_000_000  # numbers of an array
+
+Interval = tuple[float, float]
+
+
+def intervals(tallies: Tallies) -> dict[str, Interval]:
+    """The interval of each score, the lower end first."""
+    return {name: _middle(drawn) for name, drawn in _drawn_scores([tallies])[0].items()}
+
+
+def full_report(
+    task: Task, examples: Sequence[Any], predictions: Sequence[Sequence[Any]], groups: Sequence[Any] | None = None
+) -> tuple[dict[str, Any], Tallies | None]:
+    """The task's report of a split with the interval of each score, and the tallies that these come from.
+
+    `groups`: examples with equal values (data.columns.group) depend on each other; None: as the task says.
+    """
+    report, tallies = task.report(examples, predictions), task.tallies(examples, predictions)
+    if tallies is not None:
+        if groups is not None:
+            numbers: dict[str, int] = {}
+            of_examples = np.array([numbers.setdefault(str(value), len(numbers)) for value in groups])
+            tallies = replace(tallies, groups=of_examples if tallies.of is None else of_examples[tallies.of])
+        report[INTERVALS] = {name: list(ends) for name, ends in intervals(tallies).items()}
+    return report, tallies
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """One score of two models on the same rows: B minus A."""
+
+    first: float
+    second: float
+    difference: float
+    interval: Interval  # of the difference
+    p: float  # how often a difference this far from 0, on either side, comes about by the choice of the rows alone
+
+
+@dataclass(frozen=True)
+class Paired:
+    """Two models on the same rows: their scores, and the rows that one answers right and the other wrong."""
+
+    scores: dict[str, Comparison]
+    rows: int
+    gained: int  # wrong in the first, right in the second
+    lost: int  # right in the first, wrong in the second
+    mcnemar: float  # p of McNemar's exact test: gained and lost would be equally likely
+
+
+def comparable(first: Tallies, second: Tallies) -> bool:
+    """Whether both are of the same rows in the same order, and have a score in common."""
+    return first.kind == second.kind and np.array_equal(first.keys, second.keys)
+
+
+def compare(first: Tallies, second: Tallies) -> Paired:
+    """The second model against the first; both must be `comparable`."""
+    drawn = _drawn_scores([first, second])
+    whole = [each.scores(np.ones(each.rows)) for each in (first, second)]
+    scores = {}
+    for name in whole[0]:
+        if name in whole[1]:
+            a, b = float(whole[0][name]), float(whole[1][name])
+            differences = drawn[1][name] - drawn[0][name]
+            scores[name] = Comparison(a, b, b - a, _middle(differences), _p(differences))
+    gained = int((second.right & ~first.right).sum())
+    lost = int((first.right & ~second.right).sum())
+    mcnemar = float(binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
+    return Paired(scores, first.rows, gained, lost, mcnemar)
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Some rows of a split: a score of theirs, and how far it lies above that of all other rows (negative: below)."""
+
+    name: str
+    rows: int
+    score: float
+    interval: Interval  # of the score
+    above: float
+    above_interval: Interval
+
+
+def slices(tallies: Tallies, score: str, members: Mapping[str, np.ndarray]) -> list[Slice]:
+    """The slices of a split, the worst first. `members`: per name bool [rows], with rows inside and outside."""
+    found = []
+    for name, chosen in members.items():
+        pair = [tallies.only(chosen), tallies.only(~chosen)]
+        inside, outside = (drawn[score] for drawn in _drawn_scores(pair))
+        whole, rest = (float(each.scores(np.ones(each.rows))[score]) for each in pair)
+        ends = _middle(inside), _middle(inside - outside)
+        found.append(Slice(name, int(chosen.sum()), whole, ends[0], whole - rest, ends[1]))
+    return sorted(found, key=lambda each: each.above)
+
+
+def rows_needed(paired: Paired, score: str, points: float) -> int:
+    """How many rows a split needs so that a difference of `points` (of 100) is outside the interval around 0.
+
+    From the width of the interval on the rows at hand, which shrinks with the square root of their number.
+    """
+    low, high = paired.scores[score].interval
+    return int(np.ceil(paired.rows * ((high - low) / 2 / (points / 100)) ** 2))
+
+
+def _drawn_scores(models: list[Tallies]) -> list[dict[str, np.ndarray]]:
+    """The scores of each model on the same RESAMPLES splits: float64 [RESAMPLES] by name."""
+    generator = np.random.default_rng(_SEED)
+    units, count = _units(models[0], generator)
+    joined = [each.joined(units, count) for each in models]
+    at_once = max(1, _IN_MEMORY // max(count, *(each.counts.shape[1] for each in joined)))
+    parts = []
+    for start in range(0, RESAMPLES, at_once):
+        times = _times(generator, count, min(at_once, RESAMPLES - start))
+        parts.append([each.scores(times) for each in joined])
+    return [
+        {name: np.concatenate([part[model][name] for part in parts]) for name in parts[0][model]}
+        for model in range(len(models))
+    ]
+
+
+def _units(tallies: Tallies, generator: np.random.Generator) -> tuple[np.ndarray, int]:
+    """What is drawn as one: the unit of each row, int [rows], and how many there are."""
+    rows = np.arange(tallies.rows)
+    units = rows if tallies.groups is None else np.unique(tallies.groups, return_inverse=True)[1]
+    count = int(units.max()) + 1
+    if count <= MOST_UNITS:
+        return units, count
+    return (generator.permutation(count) % MOST_UNITS)[units], MOST_UNITS
+
+
+def _times(generator: np.random.Generator, count: int, splits: int) -> np.ndarray:
+    """How often each unit is drawn: float64 [splits, count]."""
+    drawn = generator.integers(0, count, (splits, count)) + count * np.arange(splits)[:, None]
+    return np.bincount(drawn.ravel(), minlength=splits * count).reshape(splits, count).astype(np.float64)
+
+
+def _middle(drawn: np.ndarray) -> Interval:
+    low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
+    return float(low), float(high)
+
+
+def _p(differences: np.ndarray) -> float:
+    """Twice the smaller tail beyond 0, at most 1; 1 where the models never differ."""
+    below, above = float((differences <= 0).mean()), float((differences >= 0).mean())
+    # One more draw on either side, so that p is never 0, which no finite number of draws can show.
+    return min(1.0, 2 * (min(below, above) * len(differences) + 1) / (len(differences) + 1))

@@ -1,0 +1,230 @@
+"""`nlpctl new`: what it makes of files, what it asks, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nlpctl.config.load import load_recipe
+from nlpctl.config.recipe_text import recipe_text
+from nlpctl.config.tasks.info import Start
+from nlpctl.models import pretrained
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+REVIEWS = [f"the {word} of room {number} was {word}" for number in range(20) for word in ("food", "view", "bed")]
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def table(folder: Path) -> Callable[..., str]:
+    """`table("name.csv", ["a", "b"], rows)`: the name of a file with these rows."""
+
+    def write(name: str, header: list[str] | None, rows: list[tuple]) -> str:
+        separator = "," if name.endswith(".csv") else "\t"
+        lines = [] if header is None else [separator.join(header)]
+        lines += [separator.join(map(str, row)) for row in rows]
+        (folder / name).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return name
+
+    return write
+
+
+def labelled(rows: int = 60) -> list[tuple[int, str, str]]:
+    return [(number, text, ("bad", "good")[number % 2]) for number, text in enumerate(REVIEWS[:rows])]
+
+
+def test_columns_are_found_and_the_recipe_is_valid(nlpctl, table, folder: Path) -> None:
+    table("train.csv", ["id", "review", "stars"], labelled())
+    table("val.csv", ["id", "review", "stars"], labelled(20))
+    ended = nlpctl("new", "train.csv", "-o", "reviews", "--model", "scratch")
+    assert ended.code == 0 and ended.out == "reviews.yaml\n", ended.err
+    assert "'review' holds texts, 'stars' is bad or good" in ended.err
+    assert "nlpctl train reviews.yaml" in ended.err
+    assert nlpctl("recipe", "validate", "reviews.yaml").code == 0
+    recipe = load_recipe("reviews.yaml")
+    assert (recipe.task, recipe.data.columns.text, recipe.data.columns.label) == (
+        "sequence_classification",
+        "review",
+        "stars",
+    )
+    assert recipe.data.dev == (str(folder / "val.csv"),) and recipe.data.test == ()
+    assert recipe.training.per_device_train_batch_size == 8 and recipe.data.max_seq_length == 16
+    again = nlpctl("new", "train.csv", "-o", "reviews.yaml")
+    assert again.code == 2 and "the recipe exists" in again.err and "--overwrite" in again.err
+
+
+def test_without_a_header_or_dev(nlpctl, table, folder: Path) -> None:
+    table("all.tsv", None, [(text, label) for _, text, label in labelled()])
+    ended = nlpctl("new", "all.tsv", "--model", "scratch")
+    assert "nlpctl data split all.yaml -o all_parts --write" in ended.err
+    recipe = load_recipe("all.yaml")
+    assert not recipe.data.header and recipe.data.columns.text == "0" and recipe.training.evaluation_strategy == "no"
+    assert nlpctl("data", "split", "all.yaml", "-o", "all_parts", "--write").code == 0
+    text = (folder / "all.yaml").read_text(encoding="utf-8")
+    assert "dev: all_parts/dev.tsv" in text and "# there is no dev file: delete these three lines" in text
+    ended = nlpctl("new", "all.tsv", "--model", "scratch", "--split", "cut", "--overwrite")
+    assert ended.code == 0, ended.err
+    recipe = load_recipe("all.yaml")
+    assert recipe.data.dev == (str(folder / "cut" / "dev.tsv"),) and recipe.training.evaluation_strategy == "epoch"
+
+
+PAIR = [{"query": text, "title": f"{text} indeed"} for text in REVIEWS]
+ANSWER = {"text": "food", "answer_start": 4}
+SHAPES = {
+    "multi_label_classification": [{"text": text, "label": ["a", "b"][: n % 2 + 1]} for n, text in enumerate(REVIEWS)],
+    "text_matching": [{**row, "label": n % 2} for n, row in enumerate(PAIR)],
+    "semantic_indexing": PAIR,
+    "question_answering": [{"question": f"{t}?", "context": t, "answers": [ANSWER]} for t in REVIEWS if "food" in t],
+    "token_classification": [
+        {"words": t.split(), "tags": ["B-X", "I-X", *["O"] * (len(t.split()) - 2)]} for t in REVIEWS
+    ],
+    "masked_language_model": [{"body": text} for text in REVIEWS],
+}
+
+
+@pytest.mark.parametrize("task", SHAPES)
+def test_the_task_is_told_by_the_rows(task: str, nlpctl, folder: Path) -> None:
+    lines = [json.dumps(row) for row in SHAPES[task]]
+    for name in ("train", "dev"):
+        (folder / f"{name}.jsonl").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    ended = nlpctl("new", ".", "-o", "my.yaml", "--model", "scratch")
+    assert ended.code == 0, ended.err
+    assert load_recipe("my.yaml").task == task
+    assert nlpctl("recipe", "validate", "my.yaml").code == 0
+
+
+def test_other_forms_of_files(nlpctl, folder: Path) -> None:
+    words = "\n".join("他\tB-r\n来\tB-v\n了\tB-u\n" for _ in range(12))
+    (folder / "words.txt").write_text(words, encoding="utf-8")
+    (folder / "corpus.txt").write_text("\n".join(REVIEWS) + "\n", encoding="utf-8")
+    (folder / "several.txt").write_text(
+        "text\ttopics\n" + "".join(f"{text}\t{'a|b' if n % 3 else 'a'}\n" for n, text in enumerate(REVIEWS)), "utf-8"
+    )
+    for name in ("words", "corpus", "several"):
+        assert nlpctl("new", f"{name}.txt", "--model", "scratch").code == 0
+    assert load_recipe("words.yaml").task == "lexical_analysis"
+    assert load_recipe("corpus.yaml").task == "masked_language_model"
+    several = load_recipe("several.yaml")
+    assert several.data.label_separator == "|" and several.data.format == "tsv"
+
+
+def test_uneven_labels_unlike_files_and_bad_rows(nlpctl, table, folder: Path) -> None:
+    rows = [(text, "rare" if number % 6 == 0 else "common") for number, text in enumerate(REVIEWS)]
+    table("train.tsv", ["text", "label"], [*rows, ("", "rare")])
+    (folder / "dev.jsonl").write_text(
+        "\n".join(json.dumps({"text": text, "label": label}) for text, label in rows), encoding="utf-8"
+    )
+    table("test.tsv", ["text"], [(text,) for text in REVIEWS])
+    ended = nlpctl("new", "train.tsv", "-o", "my.yaml", "--model", "scratch")
+    assert ended.code == 0 and "left out: test.tsv: it has no column 'label'" in ended.err
+    text = (folder / "my.yaml").read_text(encoding="utf-8")
+    assert "# loss: {class_weights: balanced}" in text and "on_bad_row: skip" in text and "train.tsv:62" in text
+    recipe = load_recipe("my.yaml")
+    assert recipe.training.metric_for_best_model == "macro_f1" and recipe.data.test == ()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["new"], "TRAIN: needed"),
+        (["new", "gone.tsv"], "there is no such file"),
+        (["new", "numbers.tsv"], "--task: needed"),
+        (["new", "reviews.tsv", "--task", "sequence_clasification"], "did you mean 'sequence_classification'"),
+        (["new", "reviews.tsv", "--columns", "text=reviw"], "did you mean 'review'"),
+        (["new", "reviews.tsv", "--columns", "texts=review"], "did you mean 'text'"),
+        (["new", "reviews.tsv", "--columns", "review"], "is not ROLE=COLUMN"),
+        (["new", "reviews.tsv", "--task", "question_answering"], "--columns question=COLUMN: needed"),
+        (["new", "reviews.tsv", "--task", "token_classification"], "--columns tokens=COLUMN: needed"),
+        (["new", "reviews.tsv", "--model", "./gone"], "no such model folder"),
+        (["new", "reviews.tsv", "--dev", "numbers.tsv"], "no column 'review'"),
+        (["new", "gbk.tsv"], "iconv"),
+        (["new", "."], "which of them is the training file?"),
+    ],
+)
+def test_what_cannot_be_known_names_the_flag(words: list[str], told: str, nlpctl, table, folder: Path) -> None:
+    table("reviews.tsv", ["id", "review", "stars"], labelled())
+    table("numbers.tsv", ["a", "b"], [(number, number / 7) for number in range(9)])
+    (folder / "gbk.tsv").write_bytes("text\tlabel\n房间很好\t1\n房间很大\t0\n".encode("gbk"))
+    ended = nlpctl(*words)
+    assert ended.code == 2 and told in ended.err, ended.err
+    assert not list(folder.glob("*.yaml")) and not list(folder.glob(".staging*"))
+
+
+def test_on_a_terminal_it_asks_until_the_answer_is_good(table, folder: Path) -> None:
+    """What is typed: a bad name, the file, no dev, no test, the task and the columns as found, the model, the file."""
+    table("reviews.tsv", ["id", "review", "stars"], labelled())
+    terminal, other = pty.openpty()
+    code = "import sys; from nlpctl.cli.app import main; code = main(['new']); assert 'paddle' not in sys.modules"
+    process = subprocess.Popen(
+        [sys.executable, "-c", f"{code}; sys.exit(code)"],
+        stdin=other,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    os.close(other)
+    answers = ["gone.tsv", "reviews.tsv", "", "", "", "", "", "scratch", "mine.yaml", "none"]
+    os.write(terminal, "".join(f"{answer}\n" for answer in answers).encode())
+    out, err = process.communicate(timeout=60)
+    os.close(terminal)
+    assert process.returncode == 0 and out == b"mine.yaml\n", err.decode()
+    assert b"there is no such file" in err and b"[sequence_classification]" in err and b"[review]" in err
+    assert load_recipe("mine.yaml").data.columns.label == "stars"
+
+
+def test_a_folder_of_an_encoder_is_named_from_the_recipe(nlpctl, table, folder: Path) -> None:
+    table("reviews.tsv", ["id", "review", "stars"], labelled())
+    (folder / "mine").mkdir()
+    for name, text in (("config.json", '{"hidden_size": 32}'), ("vocab.txt", "[PAD]"), ("model.safetensors", "x")):
+        (folder / "mine" / name).write_text(text, encoding="utf-8")
+    ended = nlpctl("new", "reviews.tsv", "--model", "mine", "-o", "recipes/my.yaml")
+    assert ended.code == 0, ended.err
+    recipe = load_recipe("recipes/my.yaml")
+    assert recipe.model.name_or_path == str(folder / "mine") and recipe.training.learning_rate == 5e-5
+
+
+def test_the_encoder_fits_the_language(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert pretrained.language_of(["房间很好，wifi 也快"]) == "zh"
+    assert pretrained.language_of(["a room", "ünder"]) == "en"
+    assert pretrained.language_of(["комната", "部屋はとてもいい"]) == pretrained.language_of(["12"]) == pretrained.ANY
+    monkeypatch.setattr(pretrained, "lies_here", lambda name: False)
+    assert pretrained.available("zh", small=True) is None  # tests have no network
+    monkeypatch.setattr(pretrained, "hub_answers", lambda: True)
+    names = {small: pretrained.available("zh", small=small)[0].name for small in (True, False)}
+    assert names == {True: "ernie-3.0-nano-zh", False: "ernie-3.0-medium-zh"}
+    assert pretrained.available("any", small=True)[0].language == pretrained.ANY
+    monkeypatch.setattr(pretrained, "lies_here", lambda name: name == "ernie-3.0-medium-zh")
+    encoder, state = pretrained.available("zh", small=True)
+    assert (encoder.name, state) == ("ernie-3.0-medium-zh", "here")
+
+
+def test_a_value_keeps_its_place_and_its_comment(tmp_path: Path) -> None:
+    starts = [Start("task", "x"), Start("data.train", "a b.tsv", "why"), Start("model.head", "linear")]
+    starts += [Start("model.head", "crf"), Start("training.learning_rate", 5e-5, "long " * 30)]
+    text = recipe_text(["head"], starts, [Start("loss.class_weights", "balanced")])
+    assert text.splitlines() == [
+        "# head",
+        "task: x",
+        "data:",
+        "  train: a b.tsv                    # why",
+        "model:",
+        "  head: crf",
+        "training:",
+        *("  # " + ("long " * 23).strip(), "  # " + ("long " * 7).strip()),
+        "  learning_rate: 5e-5",
+        "",
+        "# To try:",
+        "# loss: {class_weights: balanced}",
+    ]

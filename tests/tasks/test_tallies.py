@@ -1,0 +1,265 @@
+"""What rows add to the scores: with every row once the sums give the report; intervals and comparisons hold."""
+
+from __future__ import annotations
+
+from array import array
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+import nlpctl  # noqa: F401  before paddle
+from nlpctl.data.multi_label_rows import MultiLabelExample
+from nlpctl.data.question_rows import GoldAnswer, QuestionExample
+from nlpctl.data.retrieval_rows import RetrievalExample
+from nlpctl.data.text_rows import TextExample
+from nlpctl.errors import UserError
+from nlpctl.tasks import intervals as module
+from nlpctl.tasks.intervals import comparable, compare, full_report, intervals, rows_needed
+from nlpctl.tasks.sequence_classification import softmax
+from nlpctl.tasks.tallies import KINDS, Tallies, bins, class_columns, load_tallies, save_tallies, tally
+
+ROWS = 200
+
+
+@pytest.fixture
+def chance():
+    return np.random.default_rng(3)
+
+
+def texts(prefix="row"):
+    return [f"{prefix} {i}" for i in range(ROWS)]
+
+
+def classified(chance, labels, pair=None):
+    examples = [
+        TextExample(text, pair, int(label))
+        for text, label in zip(texts(), chance.integers(0, labels, ROWS), strict=True)
+    ]
+    return examples, [[logits] for logits in chance.normal(size=(ROWS, labels))]
+
+
+def split_of(name, make_task_of, chance):
+    """A task, examples and predictions at random."""
+    if name in ("sequence_classification", "text_matching"):
+        labels = ("a", "b", "c") if name == "sequence_classification" else ("0", "1")
+        return make_task_of(name, labels), *classified(chance, len(labels), "pair")
+    if name == "multi_label_classification":
+        rows = [MultiLabelExample(text, None, tuple(np.flatnonzero(chance.random(4) < 0.4))) for text in texts()]
+        return make_task_of(name, ("a", "b", "c", "d")), rows, [[row] for row in chance.normal(size=(ROWS, 4))]
+    if name in ("token_classification", "lexical_analysis"):
+        from nlpctl.data.tagged_rows import TaggedExample
+
+        bounds = array("i", (0, 4, 5, 7, 8, 10, 11, 15))
+        rows = [
+            TaggedExample("Anna is in Rome", bounds, array("i", tags), True)
+            for tags in chance.integers(0, 4, (ROWS, 4))
+        ]
+        return (
+            make_task_of(name, ("O", "B-PER", "I-PER", "B-LOC"), decode={"entity_types": ("LOC",)}),
+            rows,
+            [[tags] for tags in chance.integers(0, 4, (ROWS, 4))],
+        )
+    if name == "semantic_indexing":
+        vectors = chance.normal(size=(2, ROWS, 8))
+        vectors /= np.linalg.norm(vectors, axis=-1, keepdims=True)
+        rows = [RetrievalExample(f"q {i}", f"a {i}", None, i % 5 > 0) for i in range(ROWS)]
+        return make_task_of(name), rows, [[(vectors[0, i] + vectors[1, i], vectors[1, i])] for i in range(ROWS)]
+    if name == "masked_language_model":
+        from nlpctl.data.corpus_rows import CorpusExample
+        from nlpctl.tasks.masked_language_model import Guessed
+
+        rows = [CorpusExample(text, False) for text in texts()]
+        return (
+            make_task_of(name),
+            rows,
+            [[Guessed(2.5 * int(n), int(n) // 2, int(n))] * 2 for n in chance.integers(1, 9, ROWS)],
+        )
+    raise AssertionError(name)
+
+
+TASKS = ("sequence_classification", "text_matching", "multi_label_classification", "token_classification",
+         "lexical_analysis", "semantic_indexing", "masked_language_model")  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TASKS)
+def test_the_sums_give_the_report(name, make_task_of, chance):
+    task, examples, predictions = split_of(name, make_task_of, chance)
+    report, tallies = full_report(task, examples, predictions)
+    scores = tallies.scores(np.ones(tallies.rows))
+    assert scores.keys() == report["intervals"].keys() and scores.keys() >= set(task_scores(task)) - {"loss"}
+    for score, value in scores.items():
+        assert value == pytest.approx(report[score], abs=1e-12), score
+        low, high = report["intervals"][score]
+        assert low <= report[score] <= high, score
+    wrong = {mistake.row for mistake in task.mistakes(examples, predictions)}
+    assert len(wrong) == int((~tallies.right).sum())
+
+
+def task_scores(task):
+    from nlpctl.config.tasks import scores
+
+    return scores(task.name)
+
+
+def test_the_questions_of_a_context_are_drawn_together(make_task_of, chance, monkeypatch):
+    task = make_task_of("question_answering")
+    monkeypatch.setattr(type(task), "_best", lambda self, windows: windows)
+    monkeypatch.setattr("nlpctl.tasks.question_answering._text", lambda example, candidate: candidate)
+    rows, given = [], []
+    for article in range(20):
+        right = chance.random() < 0.5  # all questions of an article, or none
+        for question in range(10):
+            rows.append(QuestionExample(None, f"when {question}?", f"in 1999, {article}", (GoldAnswer("1999", 3),)))
+            given.append(["1999" if right else "in"])
+    report, tallies = full_report(task, rows, given)
+    assert report["em"] == tallies.scores(np.ones(200))["em"]
+    (low, high), (alone_low, alone_high) = report["intervals"]["em"], intervals(
+        Tallies(tallies.kind, tallies.names, tallies.counts, tallies.right, tallies.keys))["em"]  # fmt: skip
+    assert high - low > 2 * (alone_high - alone_low)
+
+
+def test_auc_is_that_of_scikit_learn_under_any_weights(make_task_of, chance):
+    from sklearn.metrics import roc_auc_score
+
+    task, examples, predictions = split_of("text_matching", make_task_of, chance)
+    predictions = [[np.round(logits, 1)] for (logits,) in predictions]  # with ties
+    tallies = task.tallies(examples, predictions)
+    weights = chance.integers(0, 4, ROWS).astype(float)
+    gold = np.array([example.label for example in examples])
+    scores = np.array([softmax(logits)[1] for (logits,) in predictions])
+    assert tallies.scores(weights)["auc"] == pytest.approx(roc_auc_score(gold, scores, sample_weight=weights))
+    assert bins(chance.random(25_000))[1] == 10_000
+
+
+def classes(right, chance, labels=2):
+    """Tallies of a classifier that is right where `right` is."""
+    gold = chance.integers(0, labels, len(right))
+    given = np.where(right, gold, (gold + 1) % labels)
+    return tally("classes", ("a", "b"), class_columns(gold, given, labels), right, [str(i) for i in range(len(right))])
+
+
+def test_more_rows_than_are_drawn_one_by_one_give_the_same_interval(chance, monkeypatch):
+    tallies = classes(chance.random(5000) < 0.8, chance)
+    exact = intervals(tallies)["accuracy"]
+    monkeypatch.setattr(module, "MOST_UNITS", 500)
+    assert intervals(tallies)["accuracy"] == pytest.approx(exact, abs=0.003)
+    assert exact[1] - exact[0] == pytest.approx(2 * 1.96 * np.sqrt(0.8 * 0.2 / 5000), rel=0.1)
+
+
+def test_a_comparison(chance):
+    first = chance.random(2000) < 0.8
+    second = first | (chance.random(2000) < 0.2)
+    found = compare(classes(first, np.random.default_rng(1)), classes(second, np.random.default_rng(1)))
+    accuracy = found.scores["accuracy"]
+    assert accuracy.difference == pytest.approx(second.mean() - first.mean())
+    assert accuracy.interval[0] > 0 and accuracy.p < 0.01 and found.mcnemar < 0.01
+    assert (found.gained, found.lost) == ((second & ~first).sum(), 0)
+    same = compare(classes(first, np.random.default_rng(1)), classes(first, np.random.default_rng(1)))
+    assert same.scores["accuracy"].p == 1.0 and same.mcnemar == 1.0 and same.scores["accuracy"].interval == (0, 0)
+    assert rows_needed(found, "accuracy", 100 * accuracy.difference) < 2000
+
+
+def test_only_equal_rows_are_comparable(chance):
+    tallies = classes(chance.random(50) < 0.8, chance)
+    assert comparable(tallies, classes(chance.random(50) < 0.8, chance))
+    assert not comparable(tallies, classes(chance.random(49) < 0.8, chance))
+
+
+def test_they_survive_the_disk(make_task_of, chance, tmp_path):
+    for name in TASKS:
+        task, examples, predictions = split_of(name, make_task_of, chance)
+        tallies = task.tallies(examples, predictions)
+        save_tallies(tmp_path / "tallies" / "dev.npz", tallies)
+        found = load_tallies(tmp_path / "tallies" / "dev.npz")
+        assert comparable(tallies, found) and intervals(found) == intervals(tallies), name
+    assert load_tallies(tmp_path / "tallies" / "test.npz") is None
+    content = (tmp_path / "tallies" / "dev.npz").read_bytes()
+    for damaged in (b"", content[:-40], b"PK" + bytes(100)):
+        (tmp_path / "broken.npz").write_bytes(damaged)
+        with pytest.raises(UserError, match="damaged"):
+            load_tallies(tmp_path / "broken.npz")
+
+
+# -- simulations -------------------------------------------------------------------------------------
+
+
+def drawn(kind, chance, rows, quality=0.0):
+    """A split of `rows` rows drawn from a population; `quality` moves the scores."""
+    ability = chance.beta(4 + quality, 2, rows)
+    if kind == "classes":
+        return class_columns(
+            gold := chance.integers(0, 3, rows), np.where(chance.random(rows) < ability, gold, (gold + 1) % 3), 3
+        )
+    if kind == "matches":
+        gold = chance.integers(0, 2, rows)
+        places = np.clip(
+            np.round(10 + 6 * (ability - 0.3) * (2 * gold - 1) + 2 * chance.normal(size=rows)), 0, 19
+        ).astype(int)
+        given = (places >= 10).astype(int)
+        wide = np.zeros((rows, 40))
+        wide[np.arange(rows), places + 20 * (1 - gold)] = 1
+        return csr_matrix(np.hstack([class_columns(gold, given, 2).toarray(), wide]))
+    if kind == "label_sets":
+        gold = chance.random((rows, 4)) < 0.3
+        given = gold ^ (chance.random((rows, 4)) > 0.8 + 0.2 * ability[:, None])
+        return csr_matrix(np.column_stack([gold & given, given, gold, (gold == given).all(1), np.ones(rows)]))
+    if kind in ("entities", "words"):
+        expected = chance.poisson(1.0, (rows, 2))
+        right = chance.binomial(expected, ability[:, None])
+        words = chance.integers(5, 40, rows)
+        found = right + chance.poisson(0.3, (rows, 2))
+        columns = [right, found, expected, chance.binomial(words, ability), words]
+        columns += [each[:, 0] for each in (right, found, expected)] if kind == "words" else []
+        return csr_matrix(np.column_stack(columns))
+    if kind == "means":
+        return csr_matrix(np.column_stack([chance.random(rows) < ability, ability, np.ones(rows)]))
+    tokens = chance.integers(1, 30, rows)
+    return csr_matrix(np.column_stack([tokens * (3 - ability), chance.binomial(tokens, ability), tokens]))
+
+
+NAMES = {"means": ("em", "f1")}
+
+
+def tallied(kind, columns):
+    rows = columns.shape[0]
+    return tally(kind, NAMES.get(kind, ()), columns, np.ones(rows, bool), [str(i) for i in range(rows)])
+
+
+def coverage(kind, splits, rows=500):
+    """How often the interval of a split holds the score of the population, by score."""
+    chance = np.random.default_rng(11)
+    truth = tallied(kind, drawn(kind, chance, 400_000)).scores(np.ones(400_000))
+    held = dict.fromkeys(truth, 0)
+    for _ in range(splits):
+        for name, (low, high) in intervals(tallied(kind, drawn(kind, chance, rows))).items():
+            held[name] += low - 1e-9 <= truth[name] <= high + 1e-9
+    return {name: count / splits for name, count in held.items()}
+
+
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_intervals_hold_the_truth(kind, monkeypatch):
+    monkeypatch.setattr(module, "RESAMPLES", 200)
+    for name, share in coverage(kind, 60, rows=300).items():
+        assert 0.85 <= share <= 1, (name, share)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_intervals_hold_the_truth_in_95_of_100_splits(kind):
+    for name, share in coverage(kind, 2000).items():
+        assert 0.93 <= share <= 0.97, (name, share)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", sorted(KINDS))
+def test_a_true_null_is_rejected_in_5_of_100_comparisons(kind):
+    chance = np.random.default_rng(12)
+    rejected: dict[str, int] = {}
+    for _ in range(2000):
+        # The same rows, the same average quality: which rows each model fails on is chance.
+        pair = [tallied(kind, drawn(kind, chance, 500)) for _ in range(2)]
+        for name, each in compare(*pair).scores.items():
+            rejected[name] = rejected.get(name, 0) + (each.p < 0.05)
+    for name, count in rejected.items():
+        assert 0.04 <= count / 2000 <= 0.06, (name, count / 2000)
