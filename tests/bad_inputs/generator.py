@@ -20,6 +20,7 @@ from nlpctl.config.paths import INPUT_PATHS, TEXT_PATHS
 
 # A command line of each command that is right, or refused for its model alone; its paths and numbers are replaced.
 GOOD = {
+    "new": "new train.tsv --dev dev.tsv --model scratch --yes -o new.yaml",
     "train": "train good.yaml --max_steps 1",
     "eval": "eval outputs/finished dev.tsv",
     "predict": "predict outputs/finished texts.txt",
@@ -33,6 +34,7 @@ GOOD = {
     "data inspect": "data inspect good.yaml train.tsv",
     "data show": "data show good.yaml train.tsv",
     "data split": "data split good.yaml train.tsv -o new --dev 1 --test 0",
+    "data retag": "data retag outputs/finished train.tsv -o new.txt",
     "data augment": "data augment good.yaml train.tsv -o new.jsonl --method delete",
     "params ls": "params ls outputs/finished",
     "params export": "params export outputs/finished -o new.npz",
