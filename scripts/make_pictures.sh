@@ -4,7 +4,7 @@
 # fonts-noto-cjk). Half a minute, once the run is there:
 #
 #   nlpctl train recipes/quickstart/quickstart.yaml
-#   nlpctl compress outputs/quickstart --strategy ort-dynamic,ptq,dynabert+ptq
+#   nlpctl compress outputs/quickstart --strategy ort-dynamic,ptq --algo_list avg
 #   nlpctl report outputs/quickstart
 #   bash scripts/make_pictures.sh outputs/quickstart
 #   bash scripts/make_pictures.sh outputs/quickstart data explain    # only these
@@ -41,7 +41,7 @@ if wanted report; then
     picture "$RUN/report.html" report 1080 1260
 fi
 if wanted compress; then
-    picture "$RUN/compress/report.html" compress 1066 1260
+    picture "$RUN/compress/report.html" compress 1066 1224
 fi
 if wanted data; then
     nlpctl data inspect "$RUN/recipe.yaml" --html "$PLACE/data.html" >"$PLACE/log"
