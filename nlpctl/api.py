@@ -70,12 +70,11 @@ def load(
     given = [change.text for change in changes if change.key == "runtime.cache_dir"]
     named = named_model(os.fspath(path), str(given[-1]) if given else None)
     recipe = _in_this_process(load_recipe(named, changes, "observe"), [change.key for change in changes])
-    from nlpctl.runners.open_model import find_model, open_trained_model
-    from nlpctl.runtime.process import set_up_process
+    from nlpctl.runners.open_model import find_model, open_trained_model, set_up_to_answer
 
     with located(recipe):
         source = find_model(recipe)
-        trained = open_trained_model(recipe, set_up_process(recipe), source, batch_size)
+        trained = open_trained_model(recipe, set_up_to_answer(recipe, source), source, batch_size)
     return Model(recipe, Path(source), trained, batch_size)
 
 

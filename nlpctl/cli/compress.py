@@ -41,6 +41,10 @@ def compress(
         str | None,
         typer.Option("--max-drop", metavar="POINTS", help="Largest loss on dev allowed for the best; default: 0.5."),
     ] = None,
+    sure: Annotated[
+        str | None,
+        typer.Option("--sure", metavar="SHARE", help="How sure to be of that, such as 0.9; default: dev as it is."),
+    ] = None,
     target: Annotated[
         str | None,
         typer.Option("--target", metavar="WHAT", help="What to optimise: throughput, latency or size."),
@@ -69,7 +73,7 @@ def compress(
 
       nlpctl compress outputs/quickstart/export -o small --strategy ort-dynamic --set data.dev=dev.tsv
     """
-    given = {"strategy": strategy, "max_drop": max_drop, "target": target, "budget": budget}
+    given = {"strategy": strategy, "max_drop": max_drop, "sure": sure, "target": target, "budget": budget}
     overrides = [
         Override(f"compression.{name}", text, f"--{name.replace('_', '-')}")
         for name, text in given.items()
@@ -86,7 +90,7 @@ def compress(
 
 def _show(result: CompressResult, json: bool) -> None:
     from nlpctl.runners.compress.columns import tables
-    from nlpctl.runners.compress.report import JSON, summary, tied
+    from nlpctl.runners.compress.report import JSON, summary, tied, too_few
 
     if json:
         give({"folder": result.folder, **read_json(result.folder / JSON)})
@@ -95,8 +99,9 @@ def _show(result: CompressResult, json: bool) -> None:
         console.table(f"{table.title}:", table.heads, table.lines)
         console.note(f"{table.meaning}\n")
     console.note(f"{result.folder / 'best'}: {summary(result)}")
-    if tied(result):
-        console.note(tied(result))
+    for told in (tied(result), too_few(result)):
+        if told:
+            console.note(told)
     if result.test is not None:
         test = result.test
         console.note(f"on test: {test.chosen:.4f}, the uncompressed model {test.reference:.4f}")

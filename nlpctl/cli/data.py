@@ -259,7 +259,7 @@ def retag(
         ),
     ] = None,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
-    json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+    json: Json = False,
 ) -> None:
     """Put the entities of a file among the words of a lexical analyser.
 
@@ -282,9 +282,7 @@ def retag(
         done = retag_file(
             resolved, file, output, renamed=pairs["--map"], plain=pairs["--plain"], overwrite=overwrite
         )
-    if json:
-        console.print_json(done.to_json())
-        return
+    give({"output": output, **done.to_json()})
     for line in done.told():
         console.note(line)
     console.note(f"tagged sentences: {output}")

@@ -10,7 +10,7 @@ import typer
 from nlpctl import console
 from nlpctl.cli.envelope import Json, give
 from nlpctl.cli.options import EngineOption, ModelArgument, PrecisionOption, engine_overrides, load_command_recipe
-from nlpctl.cli.tables import comparison_table, score_tables, slice_table
+from nlpctl.cli.tables import score_tables, show
 from nlpctl.config.load import Override
 from nlpctl.config.located import located
 from nlpctl.config.positions import display
@@ -55,6 +55,7 @@ def evaluate(
         raise UserError("--split does not apply to a file", "--split", "leave one of them out")
     given = () if data is None else (Override("data.test", data, "FILE"), Override("data.dataset", "null", "FILE"))
     recipe = load_command_recipe(model, ctx, [*given, *engine_overrides(engine, precision)], purpose="apply")
+    from nlpctl.runners.compared import changed_rows, comparison_table, slice_table
     from nlpctl.runners.evaluate import evaluate as run_evaluation
 
     other = None if against is None else load_command_recipe(against, ctx, purpose="apply")
@@ -68,11 +69,15 @@ def evaluate(
         return
     score_tables(result.metrics)
     for name, listed in result.slices.items():
-        slice_table(name, by or "", listed)
+        if listed:
+            show(slice_table(name, by or "", listed))
+        else:
+            console.note(f"{name}: all rows are in one slice by {by}")
     if result.against is None:
         return
     for name, paired in result.against.paired.items():
-        comparison_table(name, [result.against.model, result.model], paired)
+        show(comparison_table(name, [result.against.model, result.model], paired))
+        console.result(changed_rows(paired))
         rows = [
             [each.where and display(each.where), each.text, each.expected, each.other, each.given]
             for each in result.against.changed[name]

@@ -44,6 +44,15 @@ def export(
         typer.Option("--data", metavar="FILE", help="Rows to compare on; default: those of dev, test or train."),
     ] = None,
     rows: Annotated[int, typer.Option("--rows", min=1, help="Number of rows to compare on.")] = 256,
+    timing: Annotated[
+        float,
+        typer.Option(
+            "--timing",
+            min=0.0,
+            metavar="SECONDS",
+            help="How long to time the engines and precisions, at most, for auto; 0: not at all.",
+        ),
+    ] = 20.0,
     json: Json = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing export.")] = False,
 ) -> None:
@@ -66,7 +75,8 @@ def export(
     from nlpctl.runners.export import export as run_export
 
     with located(recipe):
-        wanted = Wanted(_names(format), _names(precision), data, rows)
+        auto = {} if layout else {"timing": timing, "scored": True}  # what another server has no use for
+        wanted = Wanted(_names(format), _names(precision), data, rows, **auto)
         result = run_export(
             recipe, find_trained_model(recipe), wanted, output=output, overwrite=overwrite, layout=layout
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from json import dumps
 from pathlib import Path
 from typing import Annotated
 
@@ -13,7 +14,6 @@ from nlpctl.cli.envelope import Json, give
 from nlpctl.cli.options import ModelArgument, RecipeCommand, load_command_recipe
 from nlpctl.cli.predict import check_format
 from nlpctl.config.located import located
-from nlpctl.data.kept import json_line
 from nlpctl.errors import UserError
 from nlpctl.names import counted
 
@@ -99,4 +99,4 @@ def search(
             give({"answers": [answer for window in windows for answer in window]})
             return
         for window in windows:
-            console.result("\n".join(json_line(answer) for answer in window))
+            console.result("\n".join(dumps(answer, ensure_ascii=False) for answer in window))

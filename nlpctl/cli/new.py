@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nlpctl import console
+from nlpctl.cli.envelope import Json, give
 from nlpctl.config.positions import display
 from nlpctl.errors import UserError
 
@@ -49,6 +50,7 @@ def new(
     ] = None,
     yes: Annotated[bool, typer.Option("-y", "--yes", help="Ask nothing: take the defaults.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing recipe.")] = False,
+    json: Json = False,
 ) -> None:
     """Write a recipe for your data files.
 
@@ -66,7 +68,9 @@ def new(
     from nlpctl.runners.new import Given, new_recipe
 
     given = Given(train, dev, test, task, _columns(columns or []), model, split, output, overwrite)
-    made = new_recipe(given, _asked if sys.stdin.isatty() and not yes else _unasked)
+    made = new_recipe(given, _asked if sys.stdin.isatty() and not (yes or json) else _unasked)
+    decided = [{"what": what, "why": why} for what, why in made.decided]
+    give({"recipe": made.path, "decided": decided, "next": made.next})
     for what, why in made.decided:
         console.note(f"{what}: {why}")
     console.note("next:")

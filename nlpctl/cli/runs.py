@@ -12,7 +12,8 @@ import typer
 
 from nlpctl import console
 from nlpctl.cli.envelope import Json, give
-from nlpctl.cli.tables import comparison_table, score_tables
+from nlpctl.cli.tables import score_tables
+from nlpctl.cli.tables import show as show_table
 from nlpctl.errors import UserError
 from nlpctl.names import did_you_mean
 
@@ -108,6 +109,7 @@ def diff(
     """
     if len(runs) < 2:
         raise UserError("a comparison needs two runs or more", where="RUN", hint="name two run directories or more")
+    from nlpctl.runners.compared import changed_rows, comparison_table
     from nlpctl.runners.runs import differences, open_run, paired
 
     records = [open_run(run) for run in runs]
@@ -132,7 +134,8 @@ def diff(
         if isinstance(each, str):
             console.note(f"{split}: no paired comparison, since {each}")
         else:
-            comparison_table(split, _short_names(runs), each)
+            show_table(comparison_table(split, _short_names(runs), each))
+            console.result(changed_rows(each))
     same = [group for group, listed in found.items() if not listed]
     if same:
         console.result(f"the same: {', '.join(same)}")

@@ -28,6 +28,11 @@ class CompressionKeys:
         "importance, and weighted by distillation.hard. It runs with your rights: name only code you trust.",
     )
     max_drop: float = key(0.5, "Largest loss on dev against the uncompressed model allowed for the best, in points.")
+    sure: float | None = key(
+        None,
+        "How sure the choice must be that the loss is within max_drop, such as 0.9: in this share of resampled dev "
+        "splits. Default: the loss on dev as it is.",
+    )
     target: Literal["throughput", "latency", "size"] = key(
         "throughput",
         "What to optimise: rows per second at the largest of batch_sizes, latency of a batch at the smallest, or size "

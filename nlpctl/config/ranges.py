@@ -99,6 +99,7 @@ RANGES: Mapping[str, Range] = {
     "compression.batch_num_list": COUNT,
     "compression.batch_size_list": COUNT,
     "compression.max_drop": NOT_NEGATIVE,
+    "compression.sure": Range(0.5, 1),
     "compression.batch_sizes": COUNT,
     "distillation.num_hidden_layers": COUNT,
     "distillation.layers": NOT_NEGATIVE,  # each of them
@@ -119,6 +120,7 @@ RANGES: Mapping[str, Range] = {
     "distillation.generate.cross": SHARE,
     "guards.loss_factor": Range(1, above=True),
     "guards.gradient_factor": Range(1, above=True),
+    "inference.max_drop": NOT_NEGATIVE,
     "inference.min_agreement": SHARE,
     "runtime.devices": NOT_NEGATIVE,  # each of them
     "runtime.nproc": PROCESSES,

@@ -264,11 +264,18 @@ class InferenceSection:
     )
     precision: Literal["auto", "fp32", "bf16", "fp16", "int8"] = key(
         "auto",
-        "Arithmetic of the engine. auto: the fastest that this machine computes natively and whose decisions agreed "
+        "Arithmetic of the engine. auto: the fastest that this machine computes natively and that decided well enough "
         "when the model was exported.",
     )
+    max_drop: float = key(
+        0.5,
+        "Largest loss on dev against fp32 for auto to use a precision, in points; for exports that know their dev "
+        "scores.",
+    )
     min_agreement: float = key(
-        0.99, "Least share of rows with the same decision as fp32 at export for auto to use a precision."
+        0.99,
+        "Least share of rows with the same decision as fp32 at export for auto to use a precision; for exports without "
+        "dev scores.",
     )
     tensorrt: bool = key(False, "Paddle Inference on GPU: run the graph with TensorRT.")
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal
 
 from nlpctl import console
+from nlpctl.data.stored_tokenizer import FILE, StoredTokenizer, read_stored_tokenizer, write_stored_tokenizer
 from nlpctl.data.text_encoder import Encoding, TextEncoder, longest_first
 from nlpctl.data.units import UnitEncoder, UnitTokenizer
-from nlpctl.data.wordpiece import WordPiece, unsupported_reason
+from nlpctl.data.wordpiece import WordPiece, character_table, unsupported_reason
 from nlpctl.errors import UserError
 from nlpctl.upstream.tokenizer_pickle import PickledTokenizer
 
@@ -101,18 +103,21 @@ class FastTextEncoder(TextEncoder):
         return Encoding(ids, types)
 
     def __reduce__(self) -> tuple:
-        return _rebuild, (type(self), PickledTokenizer.pack(self.tokenizer))
+        tokenizer = self.tokenizer.full if isinstance(self.tokenizer, StoredTokenizer) else self.tokenizer
+        return _rebuild, (type(self), PickledTokenizer.pack(tokenizer))
 
 
 def build_encoder(tokenizer: Any, mode: Literal["auto", "fast", "paddlenlp"]) -> TextEncoder:
     """The encoder for a tokenizer: PaddleNLP's PretrainedTokenizer, or the UnitTokenizer of nlpctl's own networks.
 
-    A UnitTokenizer has one encoder. Otherwise "auto" takes the fast encoder if the tokenizer's class is supported and
-    both give equal ids for PROBES; else PaddleNLP's own. "paddlenlp" always takes the latter. "fast" raises UserError
-    instead of falling back.
+    A UnitTokenizer has one encoder, and so has a StoredTokenizer. Otherwise "auto" takes the fast encoder if the
+    tokenizer's class is supported and both give equal ids for PROBES; else PaddleNLP's own. "paddlenlp" always takes
+    the latter. "fast" raises UserError instead of falling back.
     """
     if isinstance(tokenizer, UnitTokenizer):
         return UnitEncoder(tokenizer)
+    if isinstance(tokenizer, StoredTokenizer):  # compared when it was stored
+        return FastTextEncoder(tokenizer)
     slow = PaddleTextEncoder(tokenizer)
     if mode == "paddlenlp":
         return slow
@@ -127,6 +132,17 @@ def build_encoder(tokenizer: Any, mode: Literal["auto", "fast", "paddlenlp"]) ->
     if mode == "fast":
         raise UserError(f"no fast tokenizer: {reason}", where="data.tokenizer", hint="set it to auto, or to paddlenlp")
     return slow
+
+
+def store_tokenizer(folder: Path, encoder: TextEncoder) -> None:
+    """Write the tokenizer of a fast encoder into an export, if what is read back gives equal ids for PROBES."""
+    if encoder.kind != "fast" or isinstance(encoder.tokenizer, StoredTokenizer):
+        return
+    tokenizer = encoder.tokenizer
+    write_stored_tokenizer(folder, tokenizer, encoder.characters)
+    stored = read_stored_tokenizer(folder, lambda: tokenizer, character_table)
+    if stored is None or first_difference(FastTextEncoder(stored), encoder) is not None:
+        (folder / FILE).unlink()
 
 
 def first_difference(fast: TextEncoder, slow: TextEncoder) -> str | None:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Any, Literal
-
-import numpy as np
+from typing import TYPE_CHECKING, Any, Literal
 
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.lines import NOT_UTF8
@@ -14,6 +12,9 @@ from nlpctl.data.row import MISSING, BadRow, BadWord, Row, RowSource
 from nlpctl.data.task_rows import Example, TaskRows
 from nlpctl.errors import Problem, UserError
 from nlpctl.names import counted, subject
+
+if TYPE_CHECKING:
+    import numpy as np
 
 SHOWN = 10  # bad rows that are listed
 SKIP = "--set data.on_bad_row=skip"  # told as a flag, since not every command has a recipe to write it in
@@ -98,6 +99,8 @@ class ExampleList(list[Example]):
 
     def lengths(self) -> np.ndarray:
         """[rows] int64, the byte_length of each example."""
+        import numpy as np  # late: `recipe validate` reads rows without it
+
         return np.fromiter((example.byte_length for example in self), np.int64, len(self))
 
 

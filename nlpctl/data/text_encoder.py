@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from nlpctl.data.added_words import AddedWords
-from nlpctl.data.wordpiece import MAX_WORDS, CharacterTable, unsupported_reason
+from nlpctl.data.wordpiece import MAX_WORDS, character_table, unsupported_reason
 from nlpctl.errors import UserError
 
 _LONG_WORD = 50  # characters
@@ -41,7 +41,7 @@ class TextEncoder(ABC):
         self._overhead = {pair: tokenizer.num_special_tokens_to_add(pair=pair) for pair in (False, True)}
         # What the tokenizer makes of a character before it looks up pieces; None if that is not known.
         plain = unsupported_reason(tokenizer) is None
-        self.characters = CharacterTable(tokenizer.basic_tokenizer) if plain else None
+        self.characters = character_table(tokenizer) if plain else None
         self.tokenizer = tokenizer
         self.added = AddedWords(tokenizer)
         self._unknown: int = tokenizer.unk_token_id

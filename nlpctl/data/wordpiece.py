@@ -19,6 +19,8 @@ from typing import Any
 
 from tokenizers.models import WordPiece as WordPieceModel
 
+from nlpctl.data.stored_tokenizer import StoredCharacters, StoredTokenizer
+
 # The classes whose algorithm is BasicTokenizer + WordpieceTokenizer with nothing added.
 CLASSES = frozenset({"BertTokenizer", "ErnieTokenizer", "ElectraTokenizer", "RobertaChineseTokenizer"})
 
@@ -30,7 +32,9 @@ HARD = "\0"
 
 
 def unsupported_reason(tokenizer: Any) -> str | None:
-    """Why `tokenizer` (a PaddleNLP PretrainedTokenizer) cannot be sped up; None when it can."""
+    """Why `tokenizer` (a PaddleNLP PretrainedTokenizer) cannot be sped up; None when it can, or was when stored."""
+    if isinstance(tokenizer, StoredTokenizer):
+        return None
     kind = type(tokenizer)
     if kind.__name__ not in CLASSES or not kind.__module__.startswith("paddlenlp.transformers."):
         return f"{kind.__name__} is not a plain WordPiece tokenizer"
@@ -69,6 +73,11 @@ class CharacterTable(dict[int, str]):
         return answer
 
 
+def character_table(tokenizer: Any) -> CharacterTable | StoredCharacters:
+    """The table of a tokenizer whose `unsupported_reason` is None."""
+    return tokenizer.characters if isinstance(tokenizer, StoredTokenizer) else CharacterTable(tokenizer.basic_tokenizer)
+
+
 class WordTable(dict[str, list[int]]):
     """Word -> ids of its pieces; filled on demand by the `tokenizers` library, emptied when full."""
 
@@ -96,7 +105,7 @@ class WordPiece:
 
     def __init__(self, tokenizer: Any):
         self._tokenizer = tokenizer
-        self._characters = CharacterTable(tokenizer.basic_tokenizer)
+        self._characters = character_table(tokenizer)
         self._words = WordTable(tokenizer.wordpiece_tokenizer)
         # A text that contains a special token, in whatever guise, contains its squeezed form once
         # translated; the reverse need not hold ("[mask]"), it only costs time.

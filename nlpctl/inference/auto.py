@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import functools
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from nlpctl import console
@@ -10,14 +14,32 @@ from nlpctl.config.schema import InferenceSection, Recipe
 from nlpctl.inference.choice import Candidates, Choice, candidates, doubt, is_chosen, runnable
 from nlpctl.inference.engine import Predictor
 from nlpctl.inference.samples import sample_batches
-from nlpctl.inference.speeds import Speeds, measured_speeds
+from nlpctl.inference.speeds import LIMIT, Known, known_speeds, measured_speeds, usual_speeds
 from nlpctl.inference.support import Machine, is_installed
+from nlpctl.models.engine_speeds import EngineSpeeds
 from nlpctl.models.export_folder import ExportManifest
 from nlpctl.names import counted
 from nlpctl.runtime.cpu import cpu_info
-from nlpctl.runtime.process import ProcessSetup
+from nlpctl.runtime.interrupt import sigterm_waits
+from nlpctl.runtime.process import ProcessSetup, import_paddle
 
 TENSORRT_ROWS = 4  # synthetic batches for collecting TensorRT's shapes
+PAYS = 5  # timing engines pays if the work takes this many times as long
+
+Rows = int | Callable[[], int] | None
+Settle = Callable[[], Predictor | None]
+
+
+@dataclass(frozen=True)
+class Opened:
+    """An engine that "auto" has opened. `settle`: what is left to do if it had to guess, for whoever has time.
+
+    `settle` times the engines, keeps the figures, and gives a faster engine, warmed up, or None if this one is the
+    fastest.
+    """
+
+    predictor: Predictor
+    settle: Settle | None = None
 
 
 def open_predictor(
@@ -27,23 +49,75 @@ def open_predictor(
     setup: ProcessSetup,
     batch_size: int,
     own: Recipe,
-) -> Predictor:
+    rows: Rows = None,
+) -> Opened:
     """Load the export in `folder` by section `inference`, for batches of `batch_size` rows.
 
-    If several engines and precisions remain, they are timed once on this machine and the fastest is used; a note on
-    stderr gives the reason. `own`: the export's own recipe. UserError if this machine or the export does not support
-    the request.
+    If several engines and precisions remain, the one is taken that was the fastest when it was timed. Where nothing was
+    timed under these conditions, the most plausible one is: nothing is timed before the first answer, unless so many
+    `rows` are to be answered that it pays (a number, a function that counts them; None: not known). A note on stderr
+    gives the reason. `own`: the export's own recipe. UserError if this machine or the export does not support the
+    request.
     """
     found = candidates(manifest, inference, this_machine(setup))
-    chosen = found.choices[0]
-    if len(found.choices) > 1:
-        speeds = measured_speeds(folder, found.choices, setup, batch_size)
-        chosen = fastest(found.choices, speeds)
-        console.note(_why(chosen, found, speeds, setup, batch_size))
-    reason = None if is_chosen(chosen, manifest) else doubt(chosen, inference.min_agreement)
-    if reason is not None:  # requested by name
+    opened = functools.partial(_open, folder, manifest, inference, setup, batch_size, own)
+    if len(found.choices) == 1:
+        return Opened(opened(found.choices[0]))
+    known = known_speeds(folder, manifest, found.choices, setup)
+    if known is not None:
+        chosen = fastest(found.choices, known.speeds, batch_size)
+        console.note(_why(chosen, found, known, batch_size))
+        return Opened(opened(chosen))
+    guessed = usual_speeds(manifest, found.choices, setup)
+    chosen = fastest(found.choices, guessed.speeds, batch_size)
+    predictor = opened(chosen)
+
+    def settle(*, gently: bool = True) -> Predictor | None:
+        known = measured_speeds(folder, found.choices, setup, gently=gently)
+        best = fastest(found.choices, known.speeds, batch_size) if known.speeds.rows_per_second else chosen
+        console.note(_why(best, found, known, batch_size))
+        if best == chosen:
+            return None
+        faster = opened(best)
+        _seconds(faster, folder, own, batch_size)
+        return faster
+
+    if rows is not None and _pays(rows, predictor, folder, own, batch_size):
+        console.note(f"auto: timing {len(found.choices)} ways to run this export, once on this machine")
+        return Opened(settle(gently=False) or predictor)
+    console.note(_why(chosen, found, guessed, batch_size))
+    return Opened(predictor, settle)
+
+
+def _open(
+    folder: Path,
+    manifest: ExportManifest,
+    inference: InferenceSection,
+    setup: ProcessSetup,
+    batch_size: int,
+    own: Recipe,
+    chosen: Choice,
+) -> Predictor:
+    """The chosen engine, with a warning if it was requested by name and is doubted."""
+    reason = None if is_chosen(chosen, manifest) else doubt(chosen, manifest, inference)
+    if reason is not None:
         console.warn(f"{chosen.name} {reason}")
     return open_choice(folder, manifest, chosen, setup, batch_size, tensorrt=own if inference.tensorrt else None)
+
+
+def _pays(rows: int | Callable[[], int], predictor: Predictor, folder: Path, own: Recipe, batch_size: int) -> bool:
+    """Whether answering `rows` takes so long that timing the engines first is worth it."""
+    count = rows if isinstance(rows, int) else rows()
+    return count * _seconds(predictor, folder, own, batch_size) >= PAYS * LIMIT
+
+
+def _seconds(predictor: Predictor, folder: Path, own: Recipe, batch_size: int) -> float:
+    """Seconds per row of one synthetic batch, the second time that it is computed."""
+    batch = sample_batches(folder, own, batch_size, batch_size)[0]
+    predictor.outputs(batch)  # engines prepare their kernels with it
+    started = time.perf_counter()
+    predictor.outputs(batch)
+    return (time.perf_counter() - started) / len(next(iter(batch.values())))
 
 
 def choices(manifest: ExportManifest, setup: ProcessSetup) -> list[Choice]:
@@ -68,6 +142,9 @@ def open_choice(
         from nlpctl.inference.onnx_runtime import OnnxPredictor
 
         return OnnxPredictor(folder, manifest, choice.graph, setup)
+    if "paddle" not in sys.modules:
+        with sigterm_waits():
+            import_paddle(setup)
     from nlpctl.inference.paddle_inference import PaddlePredictor
 
     if tensorrt is None:
@@ -97,18 +174,20 @@ def this_machine(setup: ProcessSetup) -> Machine:
     )
 
 
-def fastest(found: tuple[Choice, ...], speeds: Speeds) -> Choice:
+def fastest(found: tuple[Choice, ...], speeds: EngineSpeeds, batch_size: int) -> Choice:
     """The fastest timed choice; the first, which is the simplest, if none was timed."""
-    return max(found, key=lambda choice: speeds.rows_per_second.get(choice.name, 0.0))
+    return max(found, key=lambda choice: speeds.speed(choice.name, batch_size) or 0.0)
 
 
-def _why(chosen: Choice, found: Candidates, speeds: Speeds, setup: ProcessSetup, batch_size: int) -> str:
+def _why(chosen: Choice, found: Candidates, known: Known, batch_size: int) -> str:
     """The note on the chosen engine, the other speeds, and the choices that were excluded."""
-    ranked = sorted(speeds.rows_per_second.items(), key=lambda entry: -entry[1])
-    told = ", ".join(f"{name} {speed:,.0f}" for name, speed in ranked) or "none was timed"
-    when = "earlier" if speeds.kept else "now"
-    threads = f", {counted(setup.threads, 'threads')}" if setup.device == "cpu" else ""
-    lines = [f"auto takes {chosen.name}; rows per second, batch size {batch_size}{threads}, timed {when}: {told}"]
+    here, speeds = known.speeds.conditions, known.speeds
+    told = [(each.name, speed) for each in found.choices if (speed := speeds.speed(each.name, batch_size))]
+    ranked = ", ".join(f"{name} {speed:,.0f}" for name, speed in sorted(told, key=lambda each: -each[1]))
+    threads = f", {counted(here.threads, 'threads')}" if here.device == "cpu" else ""
+    lines = [f"auto takes {chosen.name}; rows per second, batch size {batch_size}{threads}, {known.origin}: "]
+    lines[0] += ranked or "none was timed"
     lines += [f"  not {choice.name}: it {reason}" for choice, reason in found.left_out]
-    lines += [f"  not {name}: it failed ({reason})" for name, reason in speeds.failed.items()]
+    failed = [(each.name, speeds.failed[each.name]) for each in found.choices if each.name in speeds.failed]
+    lines += [f"  not {name}: it failed ({reason})" for name, reason in failed]
     return "\n".join(lines)

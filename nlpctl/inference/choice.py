@@ -75,9 +75,8 @@ def candidates(manifest: ExportManifest, inference: InferenceSection, machine: M
     """The choices that `inference` allows for `manifest` on `machine`; several if a choice remains.
 
     The choice recorded in the export is used if it is allowed and the machine can run it. Otherwise "auto" accepts fp32
-    and every graph whose decisions agreed on at least inference.min_agreement of the rows at export. A requested
-    precision is accepted whatever its agreement, but graphs that reach min_agreement are preferred. UserError if
-    nothing is left.
+    and what `doubt` has nothing against. A requested precision is accepted anyhow, but graphs without doubt are
+    preferred. UserError if nothing is left.
     """
     check_engine(inference, machine)
     of_engine = [each for each in all_choices(manifest) if inference.engine in ("auto", each.engine)]
@@ -97,14 +96,15 @@ def candidates(manifest: ExportManifest, inference: InferenceSection, machine: M
     chosen = next((each for each in possible if is_chosen(each, manifest)), None)
     if chosen is not None:
         return Candidates((chosen,))
-    reasons = {each.name: doubt(each, inference.min_agreement) for each in possible}
+    reasons = {each.name: doubt(each, manifest, inference) for each in possible}
     left_out = tuple((each, reason) for each in possible if (reason := reasons[each.name]) is not None)
     taken = tuple(each for each in possible if reasons[each.name] is None)
     if not taken and inference.precision != "auto":
         return Candidates(tuple(possible))
     if not taken:
         told = "; ".join(f"{each.name} {reason}" for each, reason in left_out)
-        hint = f"request it: --precision {left_out[0][0].precision}; or lower inference.min_agreement"
+        key = "lower inference.min_agreement" if manifest.dev is None else "raise inference.max_drop"
+        hint = f"request it: --precision {left_out[0][0].precision}; or {key}"
         raise UserError(f"auto accepts no graph of this export: {told}", "inference.precision", hint)
     return Candidates(taken, left_out)
 
@@ -115,13 +115,21 @@ def is_chosen(choice: Choice, manifest: ExportManifest) -> bool:
     return chosen is not None and (choice.engine, choice.precision) == (chosen.engine, chosen.precision)
 
 
-def doubt(choice: Choice, least: float) -> str | None:
-    """The reason why auto rejects `choice`, as a predicate; None if it accepts it."""
+def doubt(choice: Choice, manifest: ExportManifest, inference: InferenceSection) -> str | None:
+    """The reason why auto rejects `choice`, as a predicate; None if it accepts it.
+
+    Its score on dev decides where the export knows it, since agreement on some hundred rows varies with the rows.
+    """
     if choice.precision == "fp32":
         return None
+    drop = None if manifest.dev is None else manifest.dev.drop(choice.name)
+    if drop is not None:
+        if drop <= inference.max_drop:
+            return None
+        return f"scored {drop:.2f} points worse than fp32 on {manifest.dev.rows:,} rows of dev ({manifest.dev.metric})"
     if choice.check is None:
         return "was not compared with the network when it was exported"
-    if choice.check.agreement < least:
+    if choice.check.agreement < inference.min_agreement:
         return f"decided {choice.check.agreement:.2%} of the rows like the network"
     return None
 

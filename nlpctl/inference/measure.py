@@ -1,70 +1,135 @@
-"""The process that times engines for "auto": python -m nlpctl.inference.measure ORDER PARENT.
+"""How fast the engines run an export: the timing itself, and the process that does it for "auto".
 
-Writes JSON lines: {"trying": NAME} before each choice is loaded, {"failed": {NAME: reason}}, and at the end
-{"rows_per_second": {NAME: ...}}.
+    python -m nlpctl.inference.measure ORDER PARENT
+
+writes JSON lines: {"trying": NAME} before each choice is loaded, {"failed": {NAME: reason}}, and at the end
+{"rows_per_second": {NAME: {SIZE: ...}}}.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import nlpctl  # noqa: F401  before paddle
 from nlpctl.config.recipe_of import recipe_of
-from nlpctl.inference.speeds import Order
-from nlpctl.models.export_folder import read_manifest
+from nlpctl.inference.speeds import SIZES, Order
+from nlpctl.models.export_folder import ExportManifest, read_manifest
 from nlpctl.runtime.process import ProcessSetup, quiet_import
 from nlpctl.runtime.worker import die_with_parent
 
-ROWS = 128  # synthetic rows; a larger batch size gives one batch
-SECONDS = 0.5  # seconds per choice on average, after one warm-up round; at least one round
+ROWS = 128  # synthetic rows
+SECONDS = 0.1  # seconds per choice and batch size on average, after one warm-up round; at least one round
+NICE = 10  # of a process that works in the background
+
+Run = Callable[[Any], Any]
+
+
+def time_choices(
+    folder: Path,
+    manifest: ExportManifest,
+    names: Sequence[str],
+    setup: ProcessSetup,
+    batches: Mapping[int, Sequence[Any]],
+    seconds: float,
+    trying: Callable[[str], None] = lambda name: None,
+) -> tuple[dict[str, dict[int, float]], dict[str, str]]:
+    """Rows per second by name and batch size, and the reasons of choices that failed; never raises.
+
+    After `seconds` the batch sizes that are left, the largest, are not timed. `trying` hears what is opened next.
+    """
+    from nlpctl.inference.auto import choices, open_choice
+
+    until = time.monotonic() + seconds
+    known = {choice.name: choice for choice in choices(manifest, setup)}
+    runs: dict[str, Run] = {}
+    failed: dict[str, str] = {}
+    smallest = batches[min(batches)][0]
+    for name in names:
+        trying(name)
+        if runs and time.monotonic() > until:
+            failed[name] = f"the time for timing was over ({seconds:g} s)"
+            continue
+        try:
+            run = open_choice(folder, manifest, known[name], setup, max(batches)).outputs
+            run(smallest)
+            runs[name] = run
+        except Exception as error:
+            failed[name] = _reason(error)
+    found: dict[str, dict[int, float]] = {name: {} for name in runs}
+    for size, given in sorted(batches.items()):
+        rows = sum(len(next(iter(batch.values()))) for batch in given)
+        best = _best_rounds(runs, given, until, failed)
+        if not best:
+            break
+        for name, taken in best.items():
+            found[name][size] = rows / taken
+    return {name: by_size for name, by_size in found.items() if by_size and name not in failed}, failed
+
+
+def _best_rounds(
+    runs: dict[str, Run], batches: Sequence[Any], until: float, failed: dict[str, str]
+) -> dict[str, float]:
+    """Seconds of the best round of each choice, in alternating rounds, so that other load affects all of them alike.
+
+    Nothing if the time is over before each had a round. A choice that fails is moved from `runs` to `failed`.
+    """
+    best: dict[str, float] = {}
+    spent, warm = 0.0, False
+    while spent < SECONDS * len(runs):
+        for name, run in list(runs.items()):
+            started = time.perf_counter()
+            try:
+                for batch in batches:
+                    run(batch)
+                    if time.monotonic() > until:
+                        return best if len(best) == len(runs) else {}
+            except Exception as error:
+                failed[name] = _reason(error)
+                del runs[name]
+                continue
+            if warm:
+                taken = time.perf_counter() - started
+                best[name] = min(best.get(name, taken), taken)
+                spent += taken
+        warm = True
+    return {name: taken for name, taken in best.items() if name in runs}
+
+
+def _reason(error: Exception) -> str:
+    return " ".join(str(error).split())[:200] or type(error).__name__
 
 
 def main(argv: Sequence[str]) -> None:
     die_with_parent(int(argv[1]))
     words = json.loads(argv[0])
     order = Order(**{**words, "names": tuple(words["names"])})
+    if order.gently:
+        os.nice(NICE)
     folder, setup = Path(order.folder), ProcessSetup(order.device, order.threads, rank=0, world_size=1)
     with quiet_import():
         import paddle
 
-        from nlpctl.inference.auto import choices, open_choice
-        from nlpctl.inference.samples import sample_batches
+        from nlpctl.inference.samples import synthetic_rows, timing_batches
     paddle.set_device(order.device)
-    manifest = read_manifest(folder)
-    batches = sample_batches(folder, recipe_of(folder), order.batch_size, max(ROWS, order.batch_size))
-    known = {choice.name: choice for choice in choices(manifest, setup)}
-    runs = {}
-    for name in order.names:
-        _say({"trying": name})
-        try:
-            run = open_choice(folder, manifest, known[name], setup, order.batch_size).outputs
-            for batch in batches:
-                run(batch)
-            runs[name] = run
-        except Exception as error:
-            _say({"failed": {name: " ".join(str(error).split())[:200] or type(error).__name__}})
-    rows = sum(len(next(iter(batch.values()))) for batch in batches)
-    _say({"rows_per_second": {name: rows / seconds for name, seconds in _times(runs, batches).items()}})
-
-
-def _times(runs: Mapping[str, Any], batches: Sequence[Any]) -> dict[str, float]:
-    """Seconds of the best round of each choice, in alternating rounds, so that other load affects all of them alike."""
-    best = dict.fromkeys(runs, float("inf"))
-    spent = dict.fromkeys(runs, 0.0)
-    while sum(spent.values()) < SECONDS * len(runs):
-        for name, run in runs.items():
-            started = time.perf_counter()
-            for batch in batches:
-                run(batch)
-            seconds = time.perf_counter() - started
-            best[name] = min(best[name], seconds)
-            spent[name] += seconds
-    return best
+    task, encoder, examples = synthetic_rows(folder, recipe_of(folder), ROWS)
+    batches = timing_batches(task, encoder, examples, SIZES)
+    speeds, failed = time_choices(
+        folder,
+        read_manifest(folder),
+        order.names,
+        setup,
+        batches,
+        order.seconds,
+        lambda name: _say({"trying": name}),
+    )
+    _say({"failed": failed})
+    _say({"rows_per_second": speeds})
 
 
 def _say(event: Mapping[str, Any]) -> None:

@@ -1,6 +1,7 @@
-"""The speed of each choice for an export on this machine: timed once, in a separate process, and cached.
+"""The speed of each choice for an export on this machine: from export.json, from the cache, or measured.
 
-The process is separate because an engine may abort it, and because its end frees the memory of the slower engines.
+Measuring takes a process of its own, because an engine may abort it, and because its end frees the memory of the slower
+engines. What was measured after the export is kept in the cache, since the export may be read-only or shared.
 """
 
 from __future__ import annotations
@@ -9,58 +10,97 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from nlpctl import console
 from nlpctl.files import parse_json, read_json, write_json_atomic
 from nlpctl.inference.choice import Choice
 from nlpctl.layout import EXPORT_MANIFEST
+from nlpctl.models.engine_speeds import Conditions, EngineSpeeds
+from nlpctl.models.export_folder import ExportManifest
 from nlpctl.runtime.cache import cache_folder
-from nlpctl.runtime.cpu import cpu_info
+from nlpctl.runtime.cpu import cpu_info, physical_cores
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.versions import ENGINES, installed_version
 from nlpctl.runtime.worker import how_ended, run_python
 
-FORMAT = 1
+FORMAT = 2
+SIZES = (1, 8, 32, 64)  # batch sizes that are timed; speeds between them are interpolated
+LIMIT = 20.0  # most seconds to time an export's engines, besides the import of Paddle
+
+# Where nothing was timed: rows per second of MiniLM on an EPYC with two threads (docs/benchmarks.md), by batch size.
+_USUAL = {
+    ("paddle", "fp16"): {1: 400.0, 64: 1600.0},  # on cards; a guess
+    ("paddle", "int8"): {1: 361.0, 8: 1152.0, 32: 1441.0, 64: 1445.0},
+    ("paddle", "bf16"): {1: 298.0, 8: 909.0, 32: 1128.0, 64: 1068.0},
+    ("onnxruntime", "int8"): {1: 513.0, 8: 974.0, 32: 1106.0, 64: 952.0},
+    ("paddle", "fp32"): {1: 238.0, 8: 535.0, 32: 635.0, 64: 594.0},
+    ("onnxruntime", "fp32"): {1: 357.0, 8: 517.0, 32: 545.0, 64: 481.0},
+}
 
 
 @dataclass(frozen=True)
-class Speeds:
-    """Rows per second by name of the choice, and the reasons of failed ones. `kept`: read from the cache."""
+class Known:
+    """Speeds, and where they come from, in words: "timed at export"."""
 
-    rows_per_second: Mapping[str, float]
-    failed: Mapping[str, str] = field(default_factory=dict)
-    kept: bool = False
+    speeds: EngineSpeeds
+    origin: str
 
 
 @dataclass(frozen=True)
 class Order:
-    """The order to the measuring process."""
+    """The order to the measuring process. `gently`: it gives way to other processes."""
 
     folder: str
     names: tuple[str, ...]
-    batch_size: int
     device: str
     threads: int
+    seconds: float = LIMIT
+    gently: bool = False
 
 
-def measured_speeds(folder: Path, found: Sequence[Choice], setup: ProcessSetup, batch_size: int) -> Speeds:
-    """The speeds of `found` at `batch_size` rows, from the cache or measured now; never fails."""
-    file = _cache_file(folder, found, setup, batch_size)
-    kept = _read(file)
-    if kept is not None:
-        return kept
-    console.note(f"auto: timing {len(found)} ways to run this export, once on this machine")
-    speeds = measure(Order(str(folder), tuple(each.name for each in found), batch_size, setup.device, setup.threads))
-    with contextlib.suppress(OSError):  # a cache that cannot be written costs only time
-        content = {"rows_per_second": speeds.rows_per_second, "failed": speeds.failed}
-        write_json_atomic(file, {"format": FORMAT, "export": str(folder), **content})
-    return speeds
+def conditions(setup: ProcessSetup) -> Conditions:
+    """The conditions of this machine with the device and the threads of `setup`."""
+    cpu = cpu_info()
+    versions = {name: version for name in ENGINES if (version := installed_version(name))}
+    processor = " ".join(filter(None, (cpu.vendor, cpu.model)))
+    return Conditions(processor, cpu.instruction_sets, setup.device, setup.threads, versions, physical_cores())
 
 
-def measure(order: Order) -> Speeds:
+def known_speeds(
+    folder: Path, manifest: ExportManifest, found: Sequence[Choice], setup: ProcessSetup
+) -> Known | None:
+    """The speeds of `found` under the conditions of this process, from the export or the cache; None: not timed yet."""
+    here = conditions(setup)
+    if manifest.speeds is not None and manifest.speeds.conditions == here and _covers(manifest.speeds, found):
+        return Known(manifest.speeds, "timed at export")
+    kept = _read(_cache_file(folder, found, here))
+    return None if kept is None else Known(kept, "timed earlier")
+
+
+def usual_speeds(manifest: ExportManifest, found: Sequence[Choice], setup: ProcessSetup) -> Known:
+    """What can be expected where nothing was timed: the exporting machine's speeds, else those of another network."""
+    if manifest.speeds is not None and _covers(manifest.speeds, found):
+        return Known(manifest.speeds, f"not timed here yet, but on {manifest.speeds.conditions}")
+    usual = {each.name: _USUAL.get((each.engine, each.precision), {}) for each in found}
+    return Known(EngineSpeeds(conditions(setup), usual), "not timed here yet; another network made")
+
+
+def measured_speeds(folder: Path, found: Sequence[Choice], setup: ProcessSetup, *, gently: bool = False) -> Known:
+    """The speeds of `found`, measured now and kept; never fails. `gently`: in the background of other work."""
+    here = conditions(setup)
+    speeds = measure(
+        Order(str(folder), tuple(each.name for each in found), setup.device, setup.threads, gently=gently), here
+    )
+    if _covers(speeds, found):
+        with contextlib.suppress(OSError):  # a cache that cannot be written costs only time
+            content = {"format": FORMAT, "export": str(folder), **speeds.content()}
+            write_json_atomic(_cache_file(folder, found, here), content)
+    return Known(speeds, "timed now")
+
+
+def measure(order: Order, here: Conditions) -> EngineSpeeds:
     """Time the choices in a separate process. A choice that crashes it is recorded in `failed`; the others continue."""
     failed: dict[str, str] = {}
     while True:
@@ -75,31 +115,29 @@ def measure(order: Order) -> Speeds:
                 failed |= event.get("failed", {})
                 speeds |= event.get("rows_per_second", {})
         if speeds or not trying or trying in failed:
-            return Speeds(speeds, failed)
+            by_size = {name: {int(size): speed for size, speed in told.items()} for name, told in speeds.items()}
+            return EngineSpeeds(here, by_size, failed)
         # The process died while loading `trying`: the others are measured in a new process without it.
         failed[trying] = how_ended(done.code)
 
 
-def _cache_file(folder: Path, found: Sequence[Choice], setup: ProcessSetup, batch_size: int) -> Path:
-    """The cache file, named by everything that speed depends on: graphs, processor, threads, batch size, engines."""
+def _covers(speeds: EngineSpeeds, found: Sequence[Choice]) -> bool:
+    return any(speeds.rows_per_second.get(each.name) for each in found)
+
+
+def _cache_file(folder: Path, found: Sequence[Choice], here: Conditions) -> Path:
+    """The cache file, named by everything that speed depends on: graphs, processor, threads, engines."""
     sums = read_json(folder / EXPORT_MANIFEST)["sha256"]
-    key = [
-        FORMAT,
-        [[each.name, [sums[name] for name in each.graph.files]] for each in found],
-        asdict(cpu_info()),
-        [setup.device, setup.threads, batch_size],
-        [installed_version(package) for package in ENGINES],
-    ]
+    machine = {name: value for name, value in asdict(here).items() if name != "cores"}
+    key = [FORMAT, [[each.name, [sums[name] for name in each.graph.files]] for each in found], machine]
     digest = hashlib.sha256(json.dumps(key).encode()).hexdigest()
     return cache_folder(os.environ) / "nlpctl" / "engines" / f"{digest[:32]}.json"
 
 
-def _read(file: Path) -> Speeds | None:
+def _read(file: Path) -> EngineSpeeds | None:
     """The cached speeds; None if there are none, or the file is damaged."""
     try:
-        content = parse_json(file.read_text(encoding="utf-8"))
-        speeds = {str(name): float(value) for name, value in content["rows_per_second"].items()}
-        failed = {str(name): str(value) for name, value in content["failed"].items()}
+        speeds = EngineSpeeds.of(parse_json(file.read_text(encoding="utf-8")))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
-    return Speeds(speeds, failed, kept=True) if speeds else None
+    return speeds if speeds.rows_per_second else None

@@ -16,13 +16,12 @@ from nlpctl.data.encoders import build_encoder
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.errors import UserError
-from nlpctl.inference.auto import open_predictor
+from nlpctl.inference.auto import Rows, Settle, open_predictor
 from nlpctl.inference.engine import DygraphPredictor, Predictor
 from nlpctl.inference.pipeline import WINDOW, scoring, windows
 from nlpctl.inference.samples import read_description
 from nlpctl.models.export_folder import read_checked_manifest
 from nlpctl.models.find import check_export
-from nlpctl.models.network import check_length
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.tasks.base import Task, make_task, task_class
 
@@ -34,6 +33,7 @@ class TrainedModel:
     task: Task
     encoder: TextEncoder
     predictor: Predictor
+    settle: Settle | None = None  # see Opened (inference/auto.py)
 
     def predictions(self, examples: Sequence[Any], batch_size: int) -> list[list[Any]]:
         """The predictions for labelled examples, in order; per example, one prediction per feature."""
@@ -55,6 +55,8 @@ def open_network(recipe: Recipe, setup: ProcessSetup, source: str) -> TrainedMod
 
 def load_network(recipe: Recipe, source: str) -> TrainedModel:
     """The network of `source` with its task, whatever recipe.inference says."""
+    from nlpctl.models.network import check_length  # imports Paddle
+
     model = task_class(recipe.task).of(recipe).load_trained(recipe, source)
     check_length(model.network, recipe.data.max_seq_length, recipe.where("data.max_seq_length"))
     task = make_task(recipe, LabelSet(model.labels), model.thresholds)
@@ -62,15 +64,19 @@ def load_network(recipe: Recipe, source: str) -> TrainedModel:
     return TrainedModel(task, encoder, DygraphPredictor(model.network))
 
 
-def open_export(recipe: Recipe, setup: ProcessSetup, folder: Path, own: Recipe, batch_size: int) -> TrainedModel:
+def open_export(
+    recipe: Recipe, setup: ProcessSetup, folder: Path, own: Recipe, batch_size: int, rows: Rows = None
+) -> TrainedModel:
     """An export with the requested engine and precision. UserError if this machine does not support them.
 
-    `own`: the export's own recipe (config/recipe_of.py). The files of `folder` must have been compared with their
-    checksums (`find_trained_model`), or just been written.
+    `rows`: how many are to be answered, as `open_predictor` takes it. `own`: the export's own recipe
+    (config/recipe_of.py). The files of `folder` must have been compared with their checksums (`find_trained_model`), or
+    just been written.
     """
     manifest = read_checked_manifest(folder)
     check_export(recipe, manifest)
     task, encoder = read_description(folder, recipe)
-    predictor = open_predictor(folder, manifest, recipe.inference, setup, batch_size, own)
+    opened = open_predictor(folder, manifest, recipe.inference, setup, batch_size, own, rows)
+    predictor = opened.predictor
     console.note(f"export {folder} on {setup.device}: {predictor.engine} {predictor.precision}")
-    return TrainedModel(task, encoder, predictor)
+    return TrainedModel(task, encoder, predictor, opened.settle)

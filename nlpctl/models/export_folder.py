@@ -21,10 +21,12 @@ from typing import Any, Literal
 from nlpctl.errors import UserError
 from nlpctl.files import read_json, write_json_atomic
 from nlpctl.layout import EXPORT_MANIFEST, EXPORT_REPORT
+from nlpctl.models.engine_speeds import EngineSpeeds
 from nlpctl.models.sums import check_sums, sums_of
 from nlpctl.outputs import refuse_foreign
 
 FORMAT = 1
+POINT = 0.01  # points per unit of a score: accuracy 0.88 is 88 points
 REPORTS = (EXPORT_REPORT, "report.md")  # for people; not among the checksums
 _AGAIN = "copy the folder again, or make it again with `nlpctl export`"
 
@@ -80,10 +82,30 @@ class Chosen:
 
 
 @dataclass(frozen=True)
+class DevScores:
+    """The scores of lower precisions on the first `rows` of dev, by name of the choice (inference/choice.py), and that
+    of fp32. `falling`: less is better."""
+
+    metric: str
+    rows: int
+    falling: bool
+    fp32: float
+    scores: Mapping[str, float]
+
+    def drop(self, name: str) -> float | None:
+        """By how many points `name` is worse than fp32; negative if it is better; None if it was not scored."""
+        score = self.scores.get(name)
+        if score is None:
+            return None
+        return round((score - self.fp32 if self.falling else self.fp32 - score) / POINT, 6)
+
+
+@dataclass(frozen=True)
 class ExportManifest:
     """export.json. `source`: the model folder it was made from, for people. `rows`: how many rows were compared.
 
-    `chosen`: what "auto" takes where the machine can; None leaves it to what is fastest.
+    `chosen`: what "auto" takes where the machine can; None leaves it to what is fastest by `speeds`, which are of the
+    machine that exported it; None: nothing was timed. `dev`: None: there was no labelled dev data.
     """
 
     task: str
@@ -95,6 +117,8 @@ class ExportManifest:
     source: str
     versions: Mapping[str, str]
     chosen: Chosen | None = None
+    speeds: EngineSpeeds | None = None
+    dev: DevScores | None = None
 
 
 def write_manifest(folder: Path, manifest: ExportManifest) -> None:
@@ -165,6 +189,8 @@ def _parse(content: Mapping[str, Any]) -> ExportManifest:
         source=str(content["source"]),
         versions={str(name): str(value) for name, value in content["versions"].items()},
         chosen=_chosen(content.get("chosen")),  # an export of an older nlpctl has no such entry
+        speeds=None if content.get("speeds") is None else EngineSpeeds.of(content["speeds"]),  # the same
+        dev=None if content.get("dev") is None else DevScores(**content["dev"]),
     )
 
 

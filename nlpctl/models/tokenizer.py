@@ -8,11 +8,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from nlpctl.data.stored_tokenizer import FILE as STORED
+from nlpctl.data.stored_tokenizer import read_stored_tokenizer
 from nlpctl.data.units import UnitTokenizer
+from nlpctl.data.wordpiece import character_table
 from nlpctl.errors import UserError
 from nlpctl.files import read_json, write_json_atomic, write_text_atomic
-from nlpctl.models.families import OWN, Family
-from nlpctl.models.source import FAST_TOKENIZER
+from nlpctl.models.families import OWN, Family, family_of_config
+from nlpctl.models.source import FAST_TOKENIZER, read_config
+from nlpctl.runtime.process import import_paddlenlp
 from nlpctl.upstream.tokenizer_files import keep_resources
 
 _TOKENIZER_CONFIG = "tokenizer_config.json"
@@ -23,7 +27,7 @@ def load_tokenizer(folder: Path, family: Family) -> Any:
 
     A folder of nlpctl's own networks has a UnitTokenizer. UserError when a file is missing or damaged.
     """
-    config = read_json(folder / _TOKENIZER_CONFIG) if (folder / _TOKENIZER_CONFIG).is_file() else {}
+    config = _config(folder)
     if family.name in OWN:
         return _unit_tokenizer(folder, config)
     tokenizer_class = _tokenizer_class(folder, family, config)
@@ -45,6 +49,35 @@ def load_tokenizer(folder: Path, family: Family) -> Any:
             where=str(folder),
             hint="copy vocab.txt and tokenizer_config.json again; both must belong to this model",
         ) from error
+
+
+def export_tokenizer(folder: Path, mode: str) -> Any:
+    """The tokenizer of an export: without PaddleNLP, if its files allow that and `mode` (data.tokenizer) does.
+
+    UserError when a file is missing or damaged.
+    """
+    if _has_units(folder):
+        return _unit_tokenizer(folder, _config(folder))
+
+    def full() -> Any:
+        import_paddlenlp()  # perhaps for one text among thousands, in any thread
+        return load_tokenizer(folder, family_of_config(read_config(folder), str(folder / "config.json")))
+
+    stored = None if mode == "paddlenlp" else read_stored_tokenizer(folder, full, character_table)
+    return full() if stored is None else stored
+
+
+def needs_paddlenlp(folder: Path, mode: str) -> bool:
+    """Whether `export_tokenizer` opens PaddleNLP's tokenizer. UserError if tokenizer_config.json is damaged."""
+    return not _has_units(folder) and (mode == "paddlenlp" or not (folder / STORED).is_file())
+
+
+def _has_units(folder: Path) -> bool:
+    return _config(folder).get("tokenizer_class") == UnitTokenizer.__name__
+
+
+def _config(folder: Path) -> dict[str, Any]:
+    return read_json(folder / _TOKENIZER_CONFIG) if (folder / _TOKENIZER_CONFIG).is_file() else {}
 
 
 def _word_pieces(folder: Path) -> tuple[list[str], bool | None] | None:

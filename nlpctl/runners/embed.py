@@ -18,10 +18,9 @@ from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import UserError
 from nlpctl.files import staged_file
 from nlpctl.outputs import NO_ARRAYS, refuse_stream
-from nlpctl.runners.open_model import find_model, open_trained_model
+from nlpctl.runners.open_model import find_model, open_trained_model, set_up_to_answer
 from nlpctl.runners.predict import WINDOW_BATCHES, PredictResult, check_bad_row, refuse_output
 from nlpctl.runtime.interrupt import sigterm_interrupts
-from nlpctl.runtime.process import set_up_process
 
 if TYPE_CHECKING:
     import numpy as np
@@ -54,7 +53,7 @@ def write_embeddings(
     refuse_output(output, source, overwrite)
     refuse_stream(output, *NO_ARRAYS)
     total = source.check() if source.rereadable else None  # finds a bad row in the last line before an hour of work
-    model = open_trained_model(recipe, set_up_process(recipe), model_source, batch_size)
+    model = open_trained_model(recipe, set_up_to_answer(recipe, model_source), model_source, batch_size, total)
     from nlpctl.runners.npy_writer import ArrayFile
 
     started, file, bad = time.monotonic(), None, 0

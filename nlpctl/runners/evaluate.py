@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +20,8 @@ from nlpctl.data.places import places
 from nlpctl.data.splits import column_values, groups_of, read_labelled_split
 from nlpctl.data.task_rows import TaskRows, task_rows
 from nlpctl.errors import UserError
-from nlpctl.runners.open_model import find_model, open_trained_model
+from nlpctl.runners.open_model import find_model, open_trained_model, set_up_to_answer
 from nlpctl.runtime.interrupt import sigterm_interrupts
-from nlpctl.runtime.process import set_up_process
 from nlpctl.tasks.intervals import Paired, Slice, comparable, compare, full_report, slices
 from nlpctl.tasks.tallies import Tallies
 
@@ -192,9 +192,14 @@ def _opened(recipe: Recipe, splits: Sequence[str]) -> tuple[str, TaskRows, Train
     if recipe.data.dataset is None:  # a named data set may import Paddle
         for split in wanted:
             open_split(rows, split)  # reports a missing file before Paddle is imported
-    model = open_trained_model(recipe, set_up_process(recipe), source, recipe.training.per_device_eval_batch_size)
+    batch_size, count = recipe.training.per_device_eval_batch_size, partial(_count, rows, wanted)
+    model = open_trained_model(recipe, set_up_to_answer(recipe, source), source, batch_size, count)
     require_scorable(model)
     return source, rows, model, wanted
+
+
+def _count(rows: TaskRows, splits: Sequence[str]) -> int:
+    return sum(1 for split in splits for _ in open_split(rows, split))
 
 
 def require_scorable(model: TrainedModel) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import re
 import tempfile
 from collections.abc import Iterator
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING
 import nlpctl
 from nlpctl import console
 from nlpctl.config.schema import Recipe
+from nlpctl.config.tasks import scores, task_info
 from nlpctl.data.sample_rows import require_rows, rows_to_calibrate, rows_to_compare
 from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import RunFailed, UserError
@@ -44,7 +46,8 @@ ELSEWHERE = "name another folder: -o FOLDER"
 class Wanted:
     """What to export: formats, precisions and rows to compare. `data`: a file of rows, default: those of the run.
 
-    `onnx`: as in Plan.
+    `onnx`: as in Plan. `timing`: most seconds for timing the engines; 0: they are not timed. `scored`: lower precisions
+    are scored on dev.
     """
 
     formats: tuple[str, ...] = ("paddle",)
@@ -52,6 +55,8 @@ class Wanted:
     data: Path | None = None
     rows: int = ROWS
     onnx: tuple[str, str] = BY_FORMAT
+    timing: float = 0.0
+    scored: bool = False
 
     def __post_init__(self) -> None:
         check_names(self.formats, self.precisions)
@@ -210,11 +215,16 @@ def write_export(
 
     RunFailed if a requested graph cannot be made, or its outputs differ from the network's.
     """
+    from nlpctl.data.encoders import store_tokenizer
+    from nlpctl.export.precisions import dev_scores
     from nlpctl.export.report import write_report
+    from nlpctl.export.timing import time_graphs
     from nlpctl.export.verify import compare_graphs, warn_refused
     from nlpctl.export.write_graphs import write_graphs
     from nlpctl.graphs.to_static import input_specs
     from nlpctl.inference.parity import Parity, batches_of
+    from nlpctl.inference.samples import timing_batches
+    from nlpctl.inference.speeds import SIZES
     from nlpctl.inference.trained import load_network
 
     plan = Plan(wanted.formats, wanted.precisions, wanted.onnx)
@@ -234,6 +244,8 @@ def write_export(
     batch = parity.cases[0].batch
     with writing(final, ELSEWHERE):
         save_description(folder, tokenizer, make_card(recipe, task.labels.names, task.thresholds))
+        if not task.needs_tokenizer:
+            store_tokenizer(folder, encoder)
         network.config.architectures = [type(network).__name__]
         network.config.save_pretrained(str(folder))
         outputs, refused = write_graphs(folder, network, batch, task.output_names, plan, calibration)
@@ -250,6 +262,14 @@ def write_export(
     manifest, findings, beyond = compare_graphs(folder, manifest, plan, setup, parity)
     refused += beyond
     warn_refused(refused)
+    if wanted.scored:
+        metric = scores(recipe.task)[0]
+        falling = metric in task_info(recipe.task).falling
+        scored = dev_scores(recipe, folder, manifest, setup, task, encoder, metric, falling)
+        manifest = dataclasses.replace(manifest, dev=scored)
+    if wanted.timing:
+        batches = timing_batches(task, encoder, rows.examples, SIZES)
+        manifest = dataclasses.replace(manifest, speeds=time_graphs(folder, manifest, setup, batches, wanted.timing))
     with writing(final, ELSEWHERE):
         write_report(folder, manifest, rows, parity, findings, refused, setup)
         write_manifest(folder, manifest)

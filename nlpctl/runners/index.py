@@ -29,11 +29,10 @@ from nlpctl.inference.index_folder import (
 from nlpctl.layout import INDEX_TEXTS, INDEX_VECTORS, MANIFEST, RECIPE
 from nlpctl.outputs import refuse_foreign, refuse_part
 from nlpctl.runners.embed import embedded, require_vectors
-from nlpctl.runners.open_model import find_model, open_trained_model, refuse_model
+from nlpctl.runners.open_model import find_model, open_trained_model, refuse_model, set_up_to_answer
 from nlpctl.runners.predict import bad_answer
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import sole_writer
-from nlpctl.runtime.process import set_up_process
 
 
 @dataclass(frozen=True)
@@ -71,9 +70,8 @@ def build_index(
 
 def _build(recipe: Recipe, source: PredictInput, folder: Path, kind: Kind, batch_size: int) -> IndexResult:
     model_source = find_model(recipe)
-    if source.rereadable:
-        source.check()
-    model = open_trained_model(recipe, set_up_process(recipe), model_source, batch_size)
+    total = source.check() if source.rereadable else None
+    model = open_trained_model(recipe, set_up_to_answer(recipe, model_source), model_source, batch_size, total)
     from nlpctl.inference.index import new_index, save_index
 
     index, seen, repeated, bad = None, set(), 0, 0
@@ -120,9 +118,8 @@ def search_index(
     manifest = read_manifest(folder)
     check_model(folder, manifest)
     refuse_model(recipe, manifest.model)
-    if queries.rereadable:
-        queries.check()
-    model = open_trained_model(recipe, set_up_process(recipe), manifest.model, batch_size)
+    total = queries.check() if queries.rereadable else None
+    model = open_trained_model(recipe, set_up_to_answer(recipe, manifest.model), manifest.model, batch_size, total)
     from nlpctl.inference.index import TextIndex
 
     index = TextIndex(folder, manifest)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import sys
 from typing import TYPE_CHECKING
 
 from nlpctl.config.recipe_of import recipe_of
@@ -10,10 +12,12 @@ from nlpctl.errors import UserError
 from nlpctl.models.export_folder import read_checked_manifest
 from nlpctl.models.find import check_export, find_trained_model
 from nlpctl.models.source import resolve_source
+from nlpctl.models.tokenizer import needs_paddlenlp
 from nlpctl.runners.export import temporary_export
-from nlpctl.runtime.process import ProcessSetup
+from nlpctl.runtime.process import ProcessSetup, one_process, prepare_process, seed_python, set_up_process
 
 if TYPE_CHECKING:
+    from nlpctl.inference.auto import Rows
     from nlpctl.inference.trained import TrainedModel
 
 
@@ -41,11 +45,30 @@ def refuse_model(recipe: Recipe, source: str) -> None:
         raise UserError("TensorRT takes graphs, not networks", recipe.where("inference.tensorrt"), hint)
 
 
-def open_trained_model(recipe: Recipe, setup: ProcessSetup, source: str, batch_size: int = 64) -> TrainedModel:
+def set_up_to_answer(recipe: Recipe, source: str) -> ProcessSetup:
+    """`set_up_process`, but without importing Paddle for an export on a CPU whose texts are read without PaddleNLP.
+
+    Where its engine is Paddle Inference, opening it imports Paddle.
+    """
+    found = resolve_source(source)
+    if found.kind != "export" or "paddle" in sys.modules or needs_paddlenlp(found.folder, recipe.data.tokenizer):
+        return set_up_process(recipe)
+    setup = prepare_process(one_process(recipe.runtime), recipe.training.seed)
+    if setup.device != "cpu":
+        return set_up_process(recipe)
+    seed_python(recipe.training.seed)
+    return setup
+
+
+def open_trained_model(
+    recipe: Recipe, setup: ProcessSetup, source: str, batch_size: int = 64, rows: Rows = None
+) -> TrainedModel:
     """Load the model that `find_model` found, with the engine and device that the recipe asks for.
 
-    `batch_size`: rows per batch, since the fastest engine depends on it. Raises UserError when its task head was never
-    trained, data.max_seq_length exceeds its limit, or this machine cannot run the engine or precision.
+    `batch_size`: rows per batch, since the fastest engine depends on it. `rows`: how many are to be answered, or a
+    function that counts them, if that is known: where nothing was timed on this machine, many rows pay for doing it.
+    Raises UserError when its task head was never trained, data.max_seq_length exceeds its limit, or this machine cannot
+    run the engine or precision.
     """
     from nlpctl.inference.auto import this_machine
     from nlpctl.inference.choice import check_engine
@@ -54,9 +77,10 @@ def open_trained_model(recipe: Recipe, setup: ProcessSetup, source: str, batch_s
     refuse_model(recipe, source)
     found = resolve_source(source)
     if found.kind == "export":
-        return open_export(recipe, setup, found.folder, recipe_of(found.folder), batch_size)
+        return open_export(recipe, setup, found.folder, recipe_of(found.folder), batch_size, rows)
     if recipe.inference.engine in ("auto", "dygraph"):
         return open_network(recipe, setup, source)
     check_engine(recipe.inference, this_machine(setup))  # fails before the work of an export
     with temporary_export(recipe, setup, source) as folder:
-        return open_export(recipe, setup, folder, recipe_of(folder), batch_size)
+        model = open_export(recipe, setup, folder, recipe_of(folder), batch_size, rows)
+        return dataclasses.replace(model, settle=None)  # the folder will be gone

@@ -24,10 +24,9 @@ from nlpctl.files import parse_json, write_json_atomic, writing
 from nlpctl.models.find import model_fingerprint
 from nlpctl.models.folder import kept_values
 from nlpctl.outputs import is_stream, open_stream, refuse_stream
-from nlpctl.runners.open_model import find_model, open_trained_model
+from nlpctl.runners.open_model import find_model, open_trained_model, set_up_to_answer
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import take_lock
-from nlpctl.runtime.process import set_up_process
 
 if TYPE_CHECKING:
     from nlpctl.inference.trained import TrainedModel
@@ -85,7 +84,7 @@ def predict(
     # Check all rows first, so that a bad last line does not fail after an hour. A pipe cannot be read twice.
     total = source.check(blank_lines=True) if source.rereadable else None
     if output is None or is_stream(output):
-        model = open_trained_model(recipe, set_up_process(recipe), model_source, batch_size)
+        model = open_trained_model(recipe, set_up_to_answer(recipe, model_source), model_source, batch_size, total)
         return _Answering(recipe, model, source, kept, batch_size, flush).write_through(output, total, stdout)
     partial = PartialOutput(output)
     # `identity`: everything that the answers depend on. It is stored with them, and `resume` requires the same. Checked
@@ -97,7 +96,8 @@ def predict(
     if source.rereadable or resume:
         identity |= source.identity()  # refuses to resume from a pipe
     partial.check(identity, resume)
-    model = open_trained_model(recipe, set_up_process(recipe), model_source, batch_size)  # before anything is written
+    setup = set_up_to_answer(recipe, model_source)
+    model = open_trained_model(recipe, setup, model_source, batch_size, total)  # before anything is written
     answering = _Answering(recipe, model, source, kept, batch_size, flush)
     identity |= {"engine": [model.predictor.engine, model.predictor.precision]}  # auto may have taken another one
     partial.check(identity, resume)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from nlpctl import console
@@ -12,15 +14,17 @@ from nlpctl.config.schema import Recipe
 from nlpctl.data.row import BadRow
 from nlpctl.data.task_rows import task_rows
 from nlpctl.names import counted
-from nlpctl.runners.open_model import find_model, open_trained_model
+from nlpctl.runners.open_model import find_model, open_trained_model, set_up_to_answer
 from nlpctl.runners.predict import answers
 from nlpctl.runtime.interrupt import STOP_SECONDS, sigterm_waits
-from nlpctl.runtime.process import ProcessSetup, set_up_process
+from nlpctl.runtime.process import ProcessSetup
 from nlpctl.serving.address import bound_socket, url
 from nlpctl.serving.settings import ServeSettings
 from nlpctl.serving.starting import Starting, Stopped, sigterm_stops
 
 if TYPE_CHECKING:
+    from nlpctl.inference.auto import Settle
+    from nlpctl.inference.switch import Switch
     from nlpctl.serving.app import Service
     from nlpctl.serving.server import Server
 
@@ -52,27 +56,45 @@ def _started(recipe: Recipe, source: str, settings: ServeSettings, listening: so
     """The server, with its model loaded; meanwhile requests on the same address get 503."""
     with Starting(listening, settings) as starting:
         console.note(f"starting on {url(listening)}; every request gets 503 until the model is ready")
-        starting.stage = "importing Paddle"
+        starting.stage = "preparing the process"
         with sigterm_waits():
-            setup = set_up_process(recipe)
+            setup = set_up_to_answer(recipe, source)
         starting.stage = "loading the model and choosing its engine"
         service = make_service(recipe, setup, source, settings)
         from nlpctl.serving.app import make_app
         from nlpctl.serving.server import Server
 
-        told = f"serving {recipe.task} on {url(listening)} (Ctrl-C stops)"
-        return Server(make_app(service), service, STOP_SECONDS, lambda: console.note(told))
+        def listens() -> None:
+            console.note(f"serving {recipe.task} on {url(listening)} (Ctrl-C stops)")
+            if service.settle is not None:  # a daemon: the end of the service does not wait for it
+                threading.Thread(target=service.settle, name="settle", daemon=True).start()
+
+        return Server(make_app(service), service, STOP_SECONDS, listens)
+
+
+def _settle(settle: Settle, engine: Switch) -> None:
+    """Time the engines next to the service, and go over to the fastest."""
+    try:
+        faster = settle()
+    except Exception as error:  # the service goes on as it is
+        console.warn(f"auto: timing the engines failed: {error}")
+        return
+    if faster is not None:
+        engine.use(faster)
+        console.note(f"now answering with {faster.engine} {faster.precision}")
 
 
 def make_service(recipe: Recipe, setup: ProcessSetup, source: str, settings: ServeSettings) -> Service:
     """The service of the model that `find_model` found as `source`; its batcher is not started yet."""
     from nlpctl.inference.pipeline import answering
+    from nlpctl.inference.switch import Switch
     from nlpctl.serving.app import Service
     from nlpctl.serving.batcher import Batcher
     from nlpctl.serving.body import BodyReader
 
     model = open_trained_model(recipe, setup, source, settings.batch_size)
-    pipeline = answering(model.task, model.encoder, model.predictor)
+    engine = Switch(model.predictor)
+    pipeline = answering(model.task, model.encoder, engine)
     rows = task_rows(recipe.task, recipe.data)
 
     def answer(read: Sequence[Any]) -> list[dict[str, Any]]:
@@ -84,7 +106,9 @@ def make_service(recipe: Recipe, setup: ProcessSetup, source: str, settings: Ser
     def report(error: BaseException) -> None:
         console.warn(f"a request failed: {type(error).__name__}: {error}")
 
-    facts = {"task": recipe.task, "engine": model.predictor.engine, "precision": model.predictor.precision}
+    def facts() -> dict[str, str]:
+        return {"task": recipe.task, "engine": engine.engine, "precision": engine.precision}
+
     return Service(
         BodyReader(rows, settings.max_rows),
         Batcher(answer, size, settings, report),
@@ -92,4 +116,5 @@ def make_service(recipe: Recipe, setup: ProcessSetup, source: str, settings: Ser
         facts,
         rows.required(labelled=False),
         report,
+        settle=None if model.settle is None else partial(_settle, model.settle, engine),
     )

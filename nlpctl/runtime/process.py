@@ -2,7 +2,8 @@
 
     setup = set_up_process(recipe)                  # once, at the top of a command or of a worker process
 
-or in two steps (`nlpctl train` reads its data in between, which may be wrong):
+or `set_up_to_answer` (runners/open_model.py) for an export, which may need no Paddle; or in two steps (`nlpctl train`
+reads its data in between, which may be wrong):
 
     setup = prepare_process(recipe.runtime, seed)   # before the first `import paddle`
     configure_paddle(setup, seed)                   # imports it
@@ -19,6 +20,7 @@ on hash(); prepare_process sets it for processes started later.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import dataclasses
 import io
 import logging
@@ -92,9 +94,7 @@ def set_up_process(recipe: Recipe) -> ProcessSetup:
     """
     setup = prepare_process(one_process(recipe.runtime), recipe.training.seed)
     configure_paddle(setup, recipe.training.seed)
-    with quiet_import():
-        import paddlenlp  # noqa: F401  (quiet_libraries needs its logger)
-    quiet_libraries()
+    import_paddlenlp()
     return setup
 
 
@@ -161,18 +161,50 @@ def amd_variables(cpu: CpuInfo) -> dict[str, str]:
 def configure_paddle(setup: ProcessSetup, seed: int) -> None:
     """Import Paddle without its useless output, choose the device and seed Python, NumPy and Paddle. After
     prepare_process."""
-    terminated = signal.getsignal(signal.SIGTERM)
-    with quiet_import():
-        import numpy
+    import_paddle(setup)
+    import paddle
+
+    seed_python(seed)
+    paddle.seed(seed)
+
+
+def import_paddle(setup: ProcessSetup) -> None:
+    """Import Paddle without its useless output and choose the device. After prepare_process."""
+    with _sigterm_kept(), quiet_import():
         import paddle
 
-    if threading.current_thread() is threading.main_thread():
-        # getsignal gives None for a handler that was not installed from Python.
-        signal.signal(signal.SIGTERM, terminated or signal.SIG_DFL)  # Paddle's prints a C++ stack
     paddle.set_device(setup.device)
+
+
+def import_paddlenlp() -> None:
+    """Import PaddleNLP, and with it Paddle, without their useless output. After prepare_process."""
+    with _sigterm_kept(), quiet_import():
+        import paddlenlp  # noqa: F401  (quiet_libraries needs its logger)
+    quiet_libraries()
+
+
+@contextlib.contextmanager
+def _sigterm_kept() -> Iterator[None]:
+    """Around an import of Paddle, whose own handler of SIGTERM prints a C++ stack: the handler stays what it was."""
+    if threading.current_thread() is threading.main_thread():
+        terminated = signal.getsignal(signal.SIGTERM)
+        yield
+        # getsignal gives None for a handler that was not installed from Python.
+        signal.signal(signal.SIGTERM, terminated or signal.SIG_DFL)
+        return
+    # Python allows signal() in the main thread only. The buffer is larger than any system's struct sigaction.
+    libc, kept = ctypes.CDLL(None), ctypes.create_string_buffer(1024)
+    libc.sigaction(signal.SIGTERM, None, kept)
+    yield
+    libc.sigaction(signal.SIGTERM, kept, None)
+
+
+def seed_python(seed: int) -> None:
+    """Seed the random numbers of Python and NumPy."""
+    import numpy
+
     random.seed(seed)
     numpy.random.seed(seed % 2**32)
-    paddle.seed(seed)
 
 
 @contextlib.contextmanager

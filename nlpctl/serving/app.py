@@ -51,14 +51,18 @@ _ERROR = {
 
 @dataclass
 class Service:
-    """Shared state of the handlers. `facts`: task, engine ... for /health."""
+    """Shared state of the handlers. `facts`: task, engine ... for /health, where the engine may change.
+
+    `settle`: what is left to do, in a thread of its own, once the service answers.
+    """
 
     reader: BodyReader
     batcher: Batcher
     settings: ServeSettings
-    facts: Mapping[str, str]
+    facts: Callable[[], Mapping[str, str]]
     keys: tuple[str, ...]  # keys that a row must have, for /openapi.json
     report: Callable[[BaseException], None]
+    settle: Callable[[], None] | None = None
     stopping: bool = False
     arriving: int = 0  # requests whose bodies are being read
     arrived: int = 0  # requests of all paths since the start
@@ -72,7 +76,7 @@ class Service:
     )
 
     def metrics(self) -> str:
-        facts = Gauge("nlpctl_info", "The served model.", lambda: 1, {**self.facts, "version": nlpctl.__version__})
+        facts = Gauge("nlpctl_info", "The served model.", lambda: 1, {**self.facts(), "version": nlpctl.__version__})
         stopping = Gauge("nlpctl_stopping", "1 after the signal to stop.", lambda: self.stopping)
         own = (facts, stopping, self.requests, self.seconds)
         return exposition([*own, *self.batcher.metrics, *process_metrics()])
@@ -97,7 +101,7 @@ def make_app(service: Service) -> Callable[..., Awaitable[None]]:
     async def health() -> Response:
         """200 while requests are accepted; 503 while the service stops, or if it is broken."""
         status = "stopping" if service.stopping else "ok" if service.batcher.alive else "broken"
-        return _json(200 if status == "ok" else 503, {"status": status, **service.facts})
+        return _json(200 if status == "ok" else 503, {"status": status, **service.facts()})
 
     @app.get("/metrics")
     async def metrics() -> Response:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
-
-from scipy.sparse import csr_matrix, lil_matrix
+from typing import TYPE_CHECKING, Any
 
 from nlpctl.data.tag_scheme import Span
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_matrix
 
 
 def entity_report(gold: Sequence[Sequence[Span]], predicted: Sequence[Sequence[Span]]) -> dict[str, Any]:
@@ -47,6 +48,8 @@ def entity_columns(
 
     `rows`: of each sentence the entities expected and found, the number of right tags, and that of its words.
     """
+    from scipy.sparse import lil_matrix
+
     types = sorted({span.type for gold, found, *_ in rows for span in [*gold, *found]})
     place = {kind: i for i, kind in enumerate(types)}
     columns = lil_matrix((len(rows), 3 * len(types) + 2))

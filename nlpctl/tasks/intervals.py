@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.stats import binomtest
 
 from nlpctl.layout import INTERVALS
 from nlpctl.tasks.tallies import Tallies
@@ -80,6 +79,8 @@ def comparable(first: Tallies, second: Tallies) -> bool:
 
 def compare(first: Tallies, second: Tallies) -> Paired:
     """The second model against the first; both must be `comparable`."""
+    from scipy.stats import binomtest
+
     drawn = _drawn_scores([first, second])
     whole = [each.scores(np.ones(each.rows)) for each in (first, second)]
     scores = {}
@@ -92,6 +93,19 @@ def compare(first: Tallies, second: Tallies) -> Paired:
     lost = int((first.right & ~second.right).sum())
     mcnemar = float(binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
     return Paired(scores, first.rows, gained, lost, mcnemar)
+
+
+def difference_quantiles(first: Tallies, second: Tallies, score: str, shares: Sequence[float]) -> np.ndarray | None:
+    """Quantiles of one score's difference, second minus first, on resampled rows: float64 [shares].
+
+    None if the models are not `comparable`, or have no such score.
+    """
+    if not comparable(first, second):
+        return None
+    drawn = _drawn_scores([first, second])
+    if any(score not in each for each in drawn):
+        return None
+    return np.quantile(drawn[1][score] - drawn[0][score], shares)
 
 
 @dataclass(frozen=True)

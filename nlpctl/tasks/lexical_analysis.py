@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.sparse import hstack
 
 from nlpctl.config.schema import Recipe
 from nlpctl.data.tagged_rows import TaggedExample
@@ -47,6 +46,8 @@ class LexicalAnalysis(TokenClassification):
         return {**report, "entity_f1": entity_report(gold, found)["f1"], "labels": labels}
 
     def tallies(self, examples: Sequence[TaggedExample], predictions: Sequence[Sequence[np.ndarray]]) -> Tallies:
+        from scipy.sparse import hstack
+
         words = super().tallies(examples, predictions)
         types = len(words.names)
         chosen = np.isin(words.names, list(self.entity_types)).astype(float)

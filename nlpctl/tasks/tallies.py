@@ -10,15 +10,17 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
 from zlib import crc32
 
 import numpy as np
-from scipy.sparse import csr_matrix, diags
 
 from nlpctl.errors import UserError
 from nlpctl.files import staged_file
+
+if TYPE_CHECKING:  # an export is answered without scores
+    from scipy.sparse import csr_matrix
 
 Scores = dict[str, np.ndarray]
 MOST_BINS = 10_000
@@ -52,11 +54,15 @@ class Tallies:
 
     def joined(self, units: np.ndarray, count: int) -> Tallies:
         """The rows with an equal number in `units` (int [rows], below `count`) as one row each."""
+        from scipy.sparse import csr_matrix
+
         spread = csr_matrix((np.ones(self.rows), (units, np.arange(self.rows))), shape=(count, self.rows))
         return replace(self, counts=(spread @ self.counts).tocsr(), groups=None)
 
     def only(self, chosen: np.ndarray) -> Tallies:
         """The rows of `chosen` (bool [rows]); the others stay and add nothing."""
+        from scipy.sparse import diags
+
         return replace(self, counts=(diags(chosen.astype(np.float64)) @ self.counts).tocsr())
 
 
@@ -64,6 +70,8 @@ def tally(
     kind: str, names: Sequence[str], columns: Any, right: Any, asked: Sequence[str], groups: np.ndarray | None = None
 ) -> Tallies:
     """The tallies of rows: `columns` [rows, columns], `right` [rows], and what each row asked, as text."""
+    from scipy.sparse import csr_matrix
+
     keys = np.array([crc32(text.encode("utf-8", "surrogatepass")) for text in asked], np.uint32)
     counts = csr_matrix(columns, dtype=np.float64)
     return Tallies(kind, tuple(names), counts, np.asarray(right, bool), keys, groups)
@@ -71,6 +79,8 @@ def tally(
 
 def one_hot(columns: Sequence[np.ndarray], width: int) -> csr_matrix:
     """float64 [rows, width] with a 1 in each of the given columns of a row; `columns`: arrays int [rows]."""
+    from scipy.sparse import csr_matrix
+
     rows = np.concatenate([np.arange(len(each)) for each in columns])
     places = np.concatenate(columns)
     return csr_matrix((np.ones(len(places)), (rows, places)), shape=(len(columns[0]), width))
@@ -78,6 +88,8 @@ def one_hot(columns: Sequence[np.ndarray], width: int) -> csr_matrix:
 
 def class_columns(gold: np.ndarray, given: np.ndarray, labels: int) -> csr_matrix:
     """The columns of the tallies "classes", from int [rows] label ids."""
+    from scipy.sparse import csr_matrix
+
     rows = np.arange(len(gold))
     right = gold == given
     places = np.concatenate([gold[right], labels + given, 2 * labels + gold])
@@ -215,6 +227,8 @@ def save_tallies(file: Path, tallies: Tallies) -> None:
 
 def load_tallies(file: Path) -> Tallies | None:
     """What `save_tallies` wrote; None if there is no file. UserError if it is damaged."""
+    from scipy.sparse import csr_matrix
+
     if not file.is_file():
         return None
     try:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-from scipy.sparse import hstack
 
 from nlpctl.data.text_rows import TextExample
 from nlpctl.tasks.sequence_classification import SequenceClassification, softmax
@@ -34,6 +33,8 @@ class TextMatching(SequenceClassification):
         return {"rows": report["rows"], "accuracy": report["accuracy"], "f1": f1, "auc": auc, **report}
 
     def tallies(self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]) -> Tallies:
+        from scipy.sparse import hstack
+
         classes = super().tallies(examples, predictions)
         gold = np.array([example.label for example in examples])
         places, count = bins(np.array([softmax(logits)[1] for (logits,) in predictions]))

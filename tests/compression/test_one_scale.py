@@ -54,7 +54,7 @@ def test_the_last_round_puts_all_rows_on_one_scale():
     paces = paced([*rows, STUDENT], last)
     pace = paces.of(DYNAMIC, 32)
     assert (pace.times, pace.low, pace.high) == pytest.approx((1.0, 0.9, 1.0)) and paces.rounds == 3
-    assert pace.samples_per_second == pytest.approx(1000)
+    assert pace.samples_per_second == pytest.approx(1000) and pace.p50_ms == pytest.approx(1000 * 100 / 1000)
     found = [paces.of(row, 32) for row in (*rows, STUDENT)]
     assert [pace.samples_per_second / pace.times for pace in found] == pytest.approx([1000] * 4)  # the columns agree
     assert paces.of(STUDENT, 32).whole == pytest.approx(2.2) and paces.of(STUDENT, 32).low is None

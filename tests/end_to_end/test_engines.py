@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -58,15 +62,54 @@ def test_a_model_is_exported_for_the_engine(work, base, texts, expected):
     assert_alike(answers(done), expected)
 
 
-def test_auto_times_the_engines_once_and_tells_why(work, export, texts, expected):
+TAKEN = r"auto takes (.*); rows per second, batch size 64, \d+ threads, timed at export: (.*)"
+
+
+def test_auto_takes_what_was_the_fastest_at_export_and_times_nothing(work, export, texts, expected):
     first = work.nlpctl("predict", export, texts, "--set", "inference.min_agreement=1")
     second = work.nlpctl("predict", export, texts, "--set", "inference.min_agreement=1")
-    (told,) = re.findall(r"auto takes (.*); rows per second, batch size 64, \d+ threads, timed now: (.*)", first.stderr)
+    (told,) = re.findall(TAKEN, first.stderr)
     assert {"paddle fp32", "onnxruntime fp32"} <= set(re.findall(r"([a-z]+ [a-z0-9]+(?: \(\w+\))?) [\d,]+", told[1]))
-    assert told[1].startswith(told[0])
-    assert f"auto takes {told[0]}; rows per second" in second.stderr and "timed earlier" in second.stderr
+    assert told[1].startswith(told[0]) and re.findall(TAKEN, second.stderr) == [told]
     assert first.stdout == second.stdout
     assert [each["label"] for each in answers(first)] == [each["label"] for each in expected]
+    speeds = json.loads((export / "export.json").read_text())["speeds"]
+    assert {tuple(by_size) for by_size in speeds["rows_per_second"].values()} == {("1", "8", "32", "64")}
+
+
+def test_an_export_of_another_machine_answers_few_rows_at_once(work, export, texts, expected):
+    other = shutil.copytree(export, work / "of-another-machine")
+    content = json.loads((other / "export.json").read_text())
+    content["speeds"]["conditions"]["processor"] = "Intel Xeon"
+    (other / "export.json").write_text(json.dumps(content))
+    done = work.nlpctl("predict", other, texts)
+    assert "not timed here yet, but on Intel Xeon" in done.stderr and "timing" not in done.stderr
+    assert [each["label"] for each in answers(done)] == [each["label"] for each in expected]
+    del content["speeds"]  # of an older nlpctl
+    (other / "export.json").write_text(json.dumps(content))
+    assert "not timed here yet; another network made" in work.nlpctl("predict", other, texts).stderr
+
+
+IMPORTED = """
+import sys
+from nlpctl.cli.app import main
+code = main(sys.argv[1:])
+print(*sorted({name.partition(".")[0] for name in sys.modules}), file=sys.stderr)
+sys.exit(code)
+"""
+
+
+@pytest.mark.parametrize("engine", ENGINES)
+def test_an_export_is_answered_without_paddlenlp(work, export, texts, expected, engine):
+    """In a process of its own: the command lines of the other tests are forked from one that has imported it."""
+    words = [sys.executable, "-c", IMPORTED, "predict", str(export), str(texts), "--engine", engine]
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    done = subprocess.run([*words, "--precision", "fp32"], cwd=work.folder, env=env, capture_output=True, text=True)
+    assert_alike(answers(done), expected)
+    imported = set(done.stderr.splitlines()[-1].split())
+    assert "nlpctl" in imported and "numpy" in imported
+    assert not imported & {"paddlenlp", "transformers", "datasets", "sklearn", "pandas", "jieba", "fastapi"}
+    assert ("paddle" in imported, "onnxruntime" in imported) == (engine == "paddle", engine == "onnxruntime")
 
 
 @pytest.mark.skipif(not cpu_info().computes("int8"), reason="this processor has no int8")

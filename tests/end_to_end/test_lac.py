@@ -117,7 +117,7 @@ def test_the_entities_of_a_file_go_among_its_words(work, lac):
     command = ("data", "retag", lac[0], "given.txt", "-o", "retagged.txt")
     done = work.nlpctl(*command, "--map", "PERSON=PER", "--json")
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
+    told = json.loads(done.stdout)["result"]
     assert told["sentences"] == 2 and told["inserted"] == {"PER": 1} and told["made_plain"] == {"LOC": 1}
     blocks = (work / "retagged.txt").read_text(encoding="utf-8").split("\n\n")
     tags = [[line.split("\t")[1] for line in block.split("\n")] for block in blocks if block]

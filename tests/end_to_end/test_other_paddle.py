@@ -89,7 +89,7 @@ def test_the_grounds_differ_and_are_named(grounds, made) -> None:
 
 def test_a_run_is_scored_and_answers_the_same(work, grounds, made, nlpctl) -> None:
     maker, user = grounds
-    scored, again = (json.loads(nlpctl(each, "eval", made, "--json")) for each in grounds)
+    scored, again = (json.loads(nlpctl(each, "eval", made, "--json"))["result"] for each in grounds)
     assert again == scored
     asked = ("predict", made, "test.tsv", "--engine", "dygraph")
     assert largest_difference(answers(nlpctl(user, *asked)), answers(nlpctl(maker, *asked))) <= 1e-6

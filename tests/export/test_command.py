@@ -24,6 +24,7 @@ from nlpctl.models.find import find_trained_model
 from nlpctl.paddle_version import installed_paddle
 from nlpctl.runners.export import Wanted, export
 from nlpctl.runners.open_model import find_model, open_trained_model, refuse_model
+from nlpctl.runtime.cpu import cpu_info
 from nlpctl.runtime.process import set_up_process
 
 
@@ -47,6 +48,12 @@ def test_a_run_is_exported_into_itself(run, capsys):
     assert manifest.versions["paddlepaddle"] == installed_paddle() and manifest.source == str(run / "model")
     (graph,) = manifest.graphs
     assert {(check.engine, check.precision) for check in graph.checks} >= {("paddle", "fp32")}
+    if cpu_info().computes("bf16"):
+        assert (manifest.dev.metric, manifest.dev.rows, set(manifest.dev.scores)) == ("accuracy", 40, {"paddle bf16"})
+        assert abs(manifest.dev.drop("paddle bf16")) <= 100 and set(manifest.speeds.rows_per_second) == {
+            "paddle fp32",
+            "paddle bf16",
+        }
     names = {path.name for path in (run / "export").iterdir()}
     assert not {name for name in names if name.startswith("model_state")}  # no weights of the network itself
     assert {"config.json", "vocab.txt", "labels.json", "task.json", "report.json", "report.md"} <= names

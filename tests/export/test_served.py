@@ -7,10 +7,13 @@ import json
 
 import pytest
 
+from nlpctl.config.load import load_recipe
 from nlpctl.config.tasks import KNOWN_TASKS
 from nlpctl.data.inputs import open_input
 from nlpctl.data.task_rows import task_rows
+from nlpctl.models.engine_speeds import EngineSpeeds
 from nlpctl.models.find import find_trained_model
+from nlpctl.runners.export import Wanted, export
 from nlpctl.runners.predict import predict
 from nlpctl.runners.serve import make_service
 from nlpctl.runtime.process import set_up_process
@@ -18,6 +21,38 @@ from nlpctl.serving.settings import ServeSettings
 from nlpctl.tasks.base import task_class
 
 ROWS = 40
+
+
+def test_a_service_whose_export_was_timed_elsewhere_answers_first_and_times_then(classifier, tmp_path, monkeypatch):
+    monkeypatch.setenv("PPNLP_HOME", str(tmp_path / "cache"))
+    folder = tmp_path / "export"
+    export(classifier, find_trained_model(classifier), Wanted(("paddle", "onnx"), rows=8), output=folder)
+    recipe, settings = load_recipe(folder, (), "apply"), ServeSettings(batch_size=8)
+    service = make_service(recipe, set_up_process(recipe), str(folder), settings)
+    rows = [{"text": f"some words {number}"} for number in range(20)]
+
+    async def answers():
+        read = service.reader.read(json.dumps(rows).encode())
+        return [each["label"] for each in read.told(await service.batcher.submit(read.rows))]
+
+    async def served():
+        service.batcher.start()
+        try:
+            before, settling = await answers(), asyncio.create_task(asyncio.to_thread(service.settle))
+            while not settling.done():
+                assert await answers() == before
+                await asyncio.sleep(0.05)
+            return before, await answers()
+        finally:
+            await service.batcher.close()
+
+    before, after = asyncio.run(served())
+    assert before == after
+    (kept,) = (tmp_path / "cache").rglob("engines/*.json")
+    speeds = EngineSpeeds.of(json.loads(kept.read_text()))
+    fastest = max(speeds.rows_per_second, key=lambda name: speeds.speed(name, 8))
+    assert " ".join(service.facts()[key] for key in ("engine", "precision")) == fastest
+    assert make_service(recipe, set_up_process(recipe), str(folder), settings).settle is None
 
 
 @pytest.mark.parametrize("task", [info.name for info in KNOWN_TASKS])
@@ -45,4 +80,5 @@ def test_served_answers_are_those_of_predict(made_run, tmp_path, task):
     assert set(expected[0]) >= set(task_class(task).answer_keys) != set()
     service, answers = asyncio.run(served())
     assert json.loads(json.dumps(answers)) == expected
-    assert service.facts == {"task": task, "engine": "dygraph", "precision": "fp32"}
+    assert service.settle is None
+    assert service.facts() == {"task": task, "engine": "dygraph", "precision": "fp32"}

@@ -10,8 +10,9 @@ import pytest
 from nlpctl.config.schema import InferenceSection
 from nlpctl.inference import auto as choose
 from nlpctl.inference.auto import open_predictor
-from nlpctl.inference.speeds import Speeds
+from nlpctl.inference.speeds import Known, conditions
 from nlpctl.inference.support import Machine
+from nlpctl.models.engine_speeds import EngineSpeeds
 from nlpctl.models.export_folder import Check, ExportManifest, Graph
 from nlpctl.runtime.cpu import CpuInfo
 from nlpctl.runtime.process import ProcessSetup
@@ -24,54 +25,85 @@ STATIC = Graph("onnx", "int8", ("d",), "static")
 MANIFEST = ExportManifest("sequence_classification", (), (), 64, (PADDLE, DYNAMIC, STATIC), 256, "", {})
 
 
+HERE = conditions(SETUP)
+
+
+def speeds_of(figures, failed=()):
+    return EngineSpeeds(HERE, {name: {8: speed} for name, speed in figures.items()}, dict(failed))
+
+
 @pytest.fixture
 def taken(monkeypatch):
-    """`taken(speeds, **inference)`: the name of the choice that is opened."""
+    """`taken(known, rows=None, **inference)`: what is opened: the name of a choice in place of its engine.
 
-    def run(speeds, manifest=MANIFEST, **inference):
+    `known`: the speeds, None where nothing was timed; then `later` is what timing would find.
+    """
+
+    def run(known, rows=None, later=None, seconds=0.0, manifest=MANIFEST, **inference):
         machine = Machine(CPU, "cpu", onnxruntime=True, onnxruntime_gpu=False, gpu_bf16=False, tensorrt=False)
         monkeypatch.setattr(choose, "this_machine", lambda setup: machine)
         monkeypatch.setattr(choose, "open_choice", lambda folder, manifest, choice, *rest, **options: choice.name)
-        monkeypatch.setattr(choose, "measured_speeds", lambda *words: speeds)
-        return open_predictor(Path("export"), manifest, InferenceSection(**inference), SETUP, 8, None)
+        found = None if known is None else Known(known, "timed earlier")
+        monkeypatch.setattr(choose, "known_speeds", lambda *words: found)
+        monkeypatch.setattr(choose, "measured_speeds", lambda *words, gently: Known(later, "timed now"))
+        monkeypatch.setattr(choose, "_seconds", lambda *words: seconds)
+        return open_predictor(Path("export"), manifest, InferenceSection(**inference), SETUP, 8, None, rows)
 
     return run
 
 
 def test_the_fastest_is_taken(taken, capsys):
-    assert taken(Speeds({"paddle fp32": 10.0, "paddle bf16": 1234.0})) == "paddle bf16"
-    assert taken(Speeds({"paddle fp32": 1300.0, "paddle bf16": 1234.0}, kept=True)) == "paddle fp32"
+    opened = taken(speeds_of({"paddle fp32": 10.0, "paddle bf16": 1234.0}))
+    assert (opened.predictor, opened.settle) == ("paddle bf16", None)
+    assert taken(speeds_of({"paddle fp32": 1300.0, "paddle bf16": 1234.0})).predictor == "paddle fp32"
     said = capsys.readouterr().err.splitlines()
-    size = "rows per second, batch size 8, 2 threads, timed"
-    assert said[0] == f"auto takes paddle bf16; {size} now: paddle bf16 1,234, paddle fp32 10"
+    size = "rows per second, batch size 8, 2 threads, timed earlier"
+    assert said[0] == f"auto takes paddle bf16; {size}: paddle bf16 1,234, paddle fp32 10"
     assert said[1] == "  not onnxruntime int8 (dynamic): it decided 95.00% of the rows like the network"
     assert said[2].startswith("  not onnxruntime int8 (static): it was not compared")
-    assert said[3] == f"auto takes paddle fp32; {size} earlier: paddle fp32 1,300, paddle bf16 1,234"
+    assert said[3] == f"auto takes paddle fp32; {size}: paddle fp32 1,300, paddle bf16 1,234"
 
 
-def test_where_nothing_can_be_timed_the_plainest_is_taken(taken, capsys):
-    assert taken(Speeds({}, {"paddle bf16": "exit 1"})) == "paddle fp32"
-    assert "none was timed" in (said := capsys.readouterr().err)
-    assert "not paddle bf16: it failed (exit 1)" in said
+def test_one_that_failed_is_not_taken(taken, capsys):
+    assert taken(speeds_of({"paddle bf16": 1.0}, {"paddle fp32": "exit 1"})).predictor == "paddle bf16"
+    assert "not paddle fp32: it failed (exit 1)" in capsys.readouterr().err
 
 
-def test_one_that_failed_is_not_taken(taken):
-    assert taken(Speeds({"paddle bf16": 1.0}, {"paddle fp32": "exit 1"})) == "paddle bf16"
+def test_where_nothing_was_timed_the_usual_one_answers_at_once(taken, capsys):
+    opened = taken(None, later=speeds_of({"paddle fp32": 2.0, "paddle bf16": 1.0}))
+    assert opened.predictor == "paddle bf16"
+    assert "not timed here yet; another network made: paddle bf16" in capsys.readouterr().err
+    assert opened.settle() == "paddle fp32"
+    assert "auto takes paddle fp32" in capsys.readouterr().err
+    assert taken(None, later=speeds_of({"paddle bf16": 1.0, "paddle fp32": 0.5})).settle() is None
+    assert taken(None, later=speeds_of({}, {"paddle bf16": "exit 1"})).settle() is None
+
+
+def test_long_work_pays_for_timing_first(taken, capsys):
+    later = speeds_of({"paddle fp32": 2.0, "paddle bf16": 1.0})
+    enough = round(choose.PAYS * choose.LIMIT / 0.01)
+    long = taken(None, enough, later, seconds=0.01)
+    assert (long.predictor, long.settle) == ("paddle fp32", None)
+    assert taken(None, lambda: enough, later, seconds=0.01).predictor == "paddle fp32"
+    assert "timing 2 ways to run this export" in capsys.readouterr().err
+    short = taken(None, enough - 1, later, seconds=0.01)
+    assert short.predictor == "paddle bf16" and short.settle is not None
 
 
 def test_what_is_named_is_not_timed_but_doubted_aloud(taken, capsys):
     only = dataclasses.replace(MANIFEST, graphs=(PADDLE, DYNAMIC))
-    assert taken(None, only, precision="int8") == "onnxruntime int8 (dynamic)"
+    assert taken(None, manifest=only, precision="int8").predictor == "onnxruntime int8 (dynamic)"
     expected = "warning: onnxruntime int8 (dynamic) decided 95.00% of the rows like the network\n"
     assert capsys.readouterr().err == expected
-    assert taken(None, only, precision="int8", min_agreement=0.9) == "onnxruntime int8 (dynamic)"
-    assert taken(None, only, engine="paddle", precision="bf16") == "paddle bf16"
+    less = taken(None, manifest=only, precision="int8", min_agreement=0.9)
+    assert less.predictor == "onnxruntime int8 (dynamic)"
+    assert taken(None, manifest=only, engine="paddle", precision="bf16").predictor == "paddle bf16"
     assert capsys.readouterr().err == ""
 
 
 def test_graphs_of_one_precision_are_timed(taken, capsys):
-    speeds = Speeds({"onnxruntime int8 (dynamic)": 1.0, "onnxruntime int8 (static)": 2.0})
-    assert taken(speeds, precision="int8") == "onnxruntime int8 (static)"
+    speeds = speeds_of({"onnxruntime int8 (dynamic)": 1.0, "onnxruntime int8 (static)": 2.0})
+    assert taken(speeds, precision="int8").predictor == "onnxruntime int8 (static)"
     said = capsys.readouterr().err
     assert "auto takes onnxruntime int8 (static)" in said
     assert "warning: onnxruntime int8 (static) was not compared with the network when it was exported" in said

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from nlpctl.config.schema import InferenceSection
 from nlpctl.errors import UserError
 from nlpctl.inference.choice import all_choices, candidates, check_engine, runnable
 from nlpctl.inference.support import Machine
-from nlpctl.models.export_folder import Check, Chosen, ExportManifest, Graph
+from nlpctl.models.export_folder import Check, Chosen, DevScores, ExportManifest, Graph
 from nlpctl.runtime.cpu import CpuInfo
 
 MODERN = CpuInfo("GenuineIntel", "Xeon", ("avx2", "avx512f", "avx512_vnni", "avx512_bf16"))
@@ -84,6 +86,22 @@ def test_the_bound_of_auto_is_the_recipes():
     assert "paddle int8 (ptq)" in names(found.choices)
     found = candidates(manifest(*ALL), InferenceSection(min_agreement=1.0), machine())
     assert names(found.choices) == ["paddle fp32", "onnxruntime fp32"]
+
+
+def test_a_score_on_dev_decides_where_the_export_knows_it():
+    scores = {"paddle bf16": 0.8949, "paddle int8 (ptq)": 0.8951, "onnxruntime int8 (dynamic)": 0.90}
+    known = dataclasses.replace(manifest(*ALL), dev=DevScores("accuracy", 872, False, 0.9, scores))
+    found = candidates(known, InferenceSection(min_agreement=1.0), machine())
+    taken = ["paddle fp32", "paddle int8 (ptq)", "onnxruntime fp32", "onnxruntime int8 (dynamic)"]
+    assert names(found.choices) == taken
+    assert [(choice.name, reason) for choice, reason in found.left_out] == [
+        ("paddle bf16", "scored 0.51 points worse than fp32 on 872 rows of dev (accuracy)"),
+        ("onnxruntime int8 (static)", "was not compared with the network when it was exported"),
+    ]
+    found = candidates(known, InferenceSection(max_drop=0.0), machine())
+    assert names(found.choices) == ["paddle fp32", "onnxruntime fp32", "onnxruntime int8 (dynamic)"]
+    rising = dataclasses.replace(known.dev, falling=True)
+    assert rising.drop("paddle bf16") == -0.51 and rising.drop("onnxruntime int8 (static)") is None
 
 
 def test_what_is_asked_for_is_taken_however_it_did():

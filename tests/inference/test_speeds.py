@@ -1,19 +1,23 @@
-"""Engines are timed once, in a process of their own that may die; what was measured is kept."""
+"""Speeds come from the export, from the cache, or from a process that may die; what was measured is kept."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
 
 from nlpctl.inference import speeds
 from nlpctl.inference.choice import Choice
-from nlpctl.inference.speeds import Order, Speeds, measure, measured_speeds
-from nlpctl.models.export_folder import Graph
+from nlpctl.inference.speeds import Order, conditions, known_speeds, measure, measured_speeds, usual_speeds
+from nlpctl.models.engine_speeds import EngineSpeeds
+from nlpctl.models.export_folder import ExportManifest, Graph
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.worker import Answer
 
-ORDER = Order("export", ("one", "two", "three"), 8, "cpu", 2)
+ORDER = Order("export", ("one", "two", "three"), "cpu", 2)
+SETUP = ProcessSetup("cpu", 2, 0, 1)
+HERE = conditions(SETUP)
 CHOICES = (
     Choice("paddle", "fp32", Graph("paddle", "fp32", ("model.pdmodel", "model.pdiparams"))),
     Choice("onnxruntime", "fp32", Graph("onnx", "fp32", ("model.onnx",))),
@@ -43,26 +47,26 @@ def trying(*names):
 
 
 def test_speeds_are_those_of_the_process(process):
-    orders = process([([*trying("one", "two"), {"rows_per_second": {"one": 5.0, "two": 7.0}}], 0)])
-    assert measure(ORDER) == Speeds({"one": 5.0, "two": 7.0})
+    orders = process([([*trying("one", "two"), {"rows_per_second": {"one": {"1": 5.0}, "two": {"8": 7.0}}}], 0)])
+    assert measure(ORDER, HERE) == EngineSpeeds(HERE, {"one": {1: 5.0}, "two": {8: 7.0}})
     assert orders[0]["names"] == ["one", "two", "three"]
-    assert (orders[0]["batch_size"], orders[0]["threads"], orders[0]["device"]) == (8, 2, "cpu")
+    assert (orders[0]["seconds"], orders[0]["threads"], orders[0]["device"]) == (speeds.LIMIT, 2, "cpu")
 
 
 def test_an_engine_that_kills_the_process_is_left_out(process):
-    again = [*trying("one", "three"), {"failed": {"three": "no"}}, {"rows_per_second": {"one": 5.0}}]
+    again = [*trying("one", "three"), {"failed": {"three": "no"}}, {"rows_per_second": {"one": {"1": 5.0}}}]
     orders = process([(trying("one", "two"), -6), (again, 0)])
-    found = measure(ORDER)
-    assert found.rows_per_second == {"one": 5.0}
+    found = measure(ORDER, HERE)
+    assert found.rows_per_second == {"one": {1: 5.0}}
     assert found.failed == {"two": "killed by SIGABRT", "three": "no"}
     assert orders[1]["names"] == ["one", "three"]
 
 
 def test_nothing_can_be_timed(process):
     process([([], 1)])
-    assert measure(ORDER) == Speeds({}, {})
+    assert measure(ORDER, HERE) == EngineSpeeds(HERE, {})
     process([(trying("one"), -11), (trying("two"), -11), (trying("three"), -9), ([{"rows_per_second": {}}], 0)])
-    assert set(measure(ORDER).failed) == {"one", "two", "three"}
+    assert set(measure(ORDER, HERE).failed) == {"one", "two", "three"}
 
 
 @pytest.fixture
@@ -75,54 +79,71 @@ def export(tmp_path, monkeypatch):
     return folder
 
 
-def ask(export, threads=2, batch_size=8):
-    return measured_speeds(export, CHOICES, ProcessSetup("cpu", threads, 0, 1), batch_size)
+MANIFEST = ExportManifest("sequence_classification", (), (), 64, tuple(each.graph for each in CHOICES), 1, "", {})
+SPEEDS = EngineSpeeds(HERE, {"paddle fp32": {8: 5.0}, "onnxruntime fp32": {8: 7.0}})
+
+
+def known(export, threads=2, manifest=MANIFEST):
+    return known_speeds(export, manifest, CHOICES, ProcessSetup("cpu", threads, 0, 1))
 
 
 @pytest.fixture
 def measured(monkeypatch):
     """The orders that were measured; each gives the same speeds."""
     orders = []
-
-    def give(order):
-        orders.append(order)
-        return Speeds({"paddle fp32": 5.0, "onnxruntime fp32": 7.0})
-
-    monkeypatch.setattr(speeds, "measure", give)
+    monkeypatch.setattr(speeds, "measure", lambda order, here: orders.append(order) or SPEEDS)
     return orders
 
 
 def test_what_was_measured_is_kept(export, measured):
-    first, second = ask(export), ask(export)
-    assert (first.kept, second.kept) == (False, True)
-    assert first.rows_per_second == second.rows_per_second == {"paddle fp32": 5.0, "onnxruntime fp32": 7.0}
-    assert len(measured) == 1
+    assert known(export) is None
+    assert measured_speeds(export, CHOICES, SETUP).origin == "timed now"
+    assert (known(export).speeds, known(export).origin) == (SPEEDS, "timed earlier")
+    assert len(measured) == 1 and measured[0].names == ("paddle fp32", "onnxruntime fp32")
 
 
-def test_it_is_measured_again_for_other_threads_batches_and_graphs(export, measured):
-    ask(export)
-    ask(export, threads=1)
-    ask(export, batch_size=9)
+def test_nothing_is_known_for_other_threads_and_graphs(export, measured):
+    measured_speeds(export, CHOICES, SETUP)
+    assert known(export, threads=1) is None
     sums = {"model.pdmodel": "1", "model.pdiparams": "2", "model.onnx": "another"}
     (export / "export.json").write_text(json.dumps({"sha256": sums}))
-    assert not ask(export).kept
-    assert len(measured) == 4
+    assert known(export) is None
+
+
+def test_speeds_of_the_export_hold_on_a_machine_like_the_one_that_made_it(export, measured):
+    own = dataclasses.replace(MANIFEST, speeds=SPEEDS)
+    assert (known(export, manifest=own).origin, measured) == ("timed at export", [])
+    assert known(export, threads=1, manifest=own) is None
+    other = dataclasses.replace(SPEEDS, conditions=dataclasses.replace(HERE, processor="Intel Xeon"))
+    elsewhere = dataclasses.replace(MANIFEST, speeds=other)
+    assert known(export, manifest=elsewhere) is None
+    expected = usual_speeds(elsewhere, CHOICES, SETUP)
+    assert expected.speeds == other and expected.origin == "not timed here yet, but on Intel Xeon, 2 threads"
+
+
+def test_where_nothing_was_timed_another_network_stands_in(export):
+    guessed = usual_speeds(MANIFEST, CHOICES, SETUP)
+    assert "another network" in guessed.origin
+    assert guessed.speeds.speed("onnxruntime fp32", 1) > guessed.speeds.speed("paddle fp32", 1)
+    assert guessed.speeds.speed("onnxruntime fp32", 64) < guessed.speeds.speed("paddle fp32", 64)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"rows_per_second": [], "failed": {}}', '{"rows_per_second": {}}'])
-def test_a_damaged_note_is_measured_again(export, measured, tmp_path, content):
-    ask(export)
+def test_a_damaged_note_is_not_read(export, measured, tmp_path, content):
+    measured_speeds(export, CHOICES, SETUP)
     (file,) = (tmp_path / "cache").rglob("*.json")
     file.write_text(content)
-    assert not ask(export).kept
-    assert ask(export).kept
+    assert known(export) is None
 
 
 def test_a_cache_that_cannot_be_written_costs_time_only(export, measured, tmp_path):
     (tmp_path / "cache").write_text("a file")
-    assert not ask(export).kept and not ask(export).kept
+    assert measured_speeds(export, CHOICES, SETUP).speeds == SPEEDS
+    assert known(export) is None
 
 
 def test_nothing_measured_is_not_kept(export, monkeypatch):
-    monkeypatch.setattr(speeds, "measure", lambda order: Speeds({}, {"paddle fp32": "no"}))
-    assert not ask(export).kept and not ask(export).kept
+    failed = EngineSpeeds(HERE, {}, {"paddle fp32": "no"})
+    monkeypatch.setattr(speeds, "measure", lambda order, here: failed)
+    assert measured_speeds(export, CHOICES, SETUP).speeds == failed
+    assert known(export) is None

@@ -119,9 +119,9 @@ def test_a_full_disk_is_told(tmp_path, monkeypatch):
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(runner, "find_model", lambda recipe: "m")
-    monkeypatch.setattr(runner, "set_up_process", lambda recipe: None)
+    monkeypatch.setattr(runner, "set_up_to_answer", lambda recipe, source: None)
     monkeypatch.setattr(runner, "model_fingerprint", lambda source: {})
-    monkeypatch.setattr(runner, "open_trained_model", lambda recipe, setup, source, size: model)
+    monkeypatch.setattr(runner, "open_trained_model", lambda recipe, setup, source, size, rows: model)
     monkeypatch.setattr(runner._Answering, "write", full)
     source = SimpleNamespace(path=None, format="text", rereadable=True, check=lambda **_: 1, identity=dict)
     recipe = load_recipe(tmp_path / "recipe.yaml", purpose="apply")

@@ -226,3 +226,21 @@ def test_the_import_of_paddle_leaves_sigterm_as_it_was():
     )
     ended = subprocess.run([sys.executable, "-c", told], capture_output=True, text=True)
     assert ended.returncode == -signal.SIGTERM and "FatalError" not in ended.stderr and "Signal" not in ended.stderr
+
+
+KEPT = """
+import os, signal, threading, time
+import nlpctl
+from nlpctl.runtime.process import ProcessSetup, import_paddle
+signal.signal(signal.SIGTERM, lambda number, frame: (print("asked to stop"), os._exit(0)))
+thread = threading.Thread(target=import_paddle, args=[ProcessSetup("cpu", 1, 0, 1)])
+thread.start()
+thread.join()
+os.kill(os.getpid(), signal.SIGTERM)
+time.sleep(5)
+"""
+
+
+def test_an_import_of_paddle_in_a_thread_leaves_the_handler_of_sigterm() -> None:
+    done = subprocess.run([sys.executable, "-c", KEPT], capture_output=True, text=True, timeout=120)
+    assert (done.returncode, done.stdout) == (0, "asked to stop\n"), done.stderr

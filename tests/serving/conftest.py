@@ -92,7 +92,7 @@ def running() -> Callable[..., Any]:
         rows = TextRows(dataclasses.replace(DataSection(), on_bad_row=policy))
         batcher = Batcher(answer, lambda row: 0, chosen, failures.append)
         reader = BodyReader(rows, chosen.max_rows)
-        service = Service(reader, batcher, chosen, {"task": "test"}, ("text",), failures.append)
+        service = Service(reader, batcher, chosen, lambda: {"task": "test"}, ("text",), failures.append)
         with bound_socket(chosen) as listening:
             server = Server(make_app(service), service, STOP_SECONDS)
             serving = asyncio.create_task(server.run_on(listening))

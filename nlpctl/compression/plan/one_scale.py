@@ -102,22 +102,19 @@ def paces_of(rows: Sequence[Row], reference: Row, alike: float, last: LastRound 
 
 
 def _costs(rows: Iterable[Row], reference: Row, size: int, last: LastRound | None) -> dict[str, _Cost]:
-    """The cost of every row. One that did not take part in the last round keeps its ratio to the reference."""
-    own = reference.speed(size)
-    start = _Cost(1 / own.samples_per_second, own.p50_ms)
+    """The cost of every row: of one that took part in the last round by the median of its ratios to the reference
+    there, of another by the ratio that it had in its own rounds."""
+    speed = reference.speed(size)
+    start = _Cost(1 / speed.samples_per_second, speed.p50_ms)
     if last is not None and (fastest := last.fastest(reference.name, size)):
-        start = _cost(fastest, last.samples)
+        start = _Cost(sum(fastest) / last.samples, 1000 * median(fastest))
     costs = {}
     for row in rows:
-        fastest = [] if last is None else last.fastest(row.name, size)
-        speed = row.speed(size)
-        kept = _Cost(start.per_sample / speed.times, start.p50_ms / speed.p50_times)
-        costs[row.name] = _cost(fastest, last.samples) if last is not None and fastest else kept
+        costs[row.name] = _Cost(start.per_sample / row.speed(size).times, start.p50_ms / row.speed(size).p50_times)
+        if last is not None and (ratios := last.ratios(row.name, reference.name, size)):
+            latency = 1000 * median(last.fastest(row.name, size))
+            costs[row.name] = _Cost(start.per_sample / median(ratios), latency)
     return costs
-
-
-def _cost(fastest: Sequence[float], samples: int) -> _Cost:
-    return _Cost(sum(fastest) / samples, 1000 * median(fastest))
 
 
 def _pace(

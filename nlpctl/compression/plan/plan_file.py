@@ -43,6 +43,7 @@ _FREE = (
     "compression.strategy",
     "compression.evaluate",
     "compression.max_drop",
+    "compression.sure",
     "compression.target",
     "compression.budget",
     "compression.batch_sizes",

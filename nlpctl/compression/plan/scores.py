@@ -16,7 +16,7 @@ from nlpctl.files import parse_json, write_json_atomic
 
 T = TypeVar("T")
 
-FORMAT = 1
+FORMAT = 2
 POINT = 0.01  # points per unit of a score: accuracy 0.88 is 88 points
 OWN = "compression.evaluate"  # key of the user's own scores in a report
 
@@ -62,7 +62,8 @@ class Row:
     `report`: the task's, on dev. `difference`: the largest absolute difference of any output from the reference; None
     if the two encode text differently. `agreement`: share of dev rows with the same decision as the reference.
     `size_mb`: graph files; `peak_mb`: of the process, Paddle included; MB of 1024 x 1024 bytes. `seconds`: time of
-    scoring.
+    scoring. `drops`: quantiles, evenly spaced from 0 to 1, of the drop in points on resampled dev rows; None where the
+    score cannot be resampled.
     """
 
     candidate: str
@@ -79,6 +80,12 @@ class Row:
     load_seconds: float
     speeds: tuple[Speed, ...]
     seconds: float
+    drops: tuple[float, ...] | None = None
+
+    def likely_drop(self, share: float) -> float:
+        """The drop in points that is not exceeded in this `share` of resampled dev splits. `drops` must be known."""
+        assert self.drops is not None
+        return self.drops[round(share * (len(self.drops) - 1))]
 
     @property
     def way(self) -> str:
@@ -177,7 +184,8 @@ def read_test_score(file: Path, key: str) -> TestScore | None:
 
 
 def _row(values: dict[str, Any]) -> Row:
-    return Row(**{**values, "speeds": tuple(Speed(**speed) for speed in values["speeds"])})
+    drops = None if values["drops"] is None else tuple(values["drops"])
+    return Row(**{**values, "speeds": tuple(Speed(**speed) for speed in values["speeds"]), "drops": drops})
 
 
 def _keep(file: Path, key: str, value: Row | TestScore) -> None:

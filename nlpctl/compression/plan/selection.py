@@ -20,7 +20,7 @@ _ROUNDING = 1e-6  # points
 @dataclass(frozen=True)
 class Aim:
     """The criterion of the choice. `max_drop`: allowed loss in points against the reference; `target`: what to
-    optimise.
+    optimise; `sure`: the share of resampled dev splits in which the loss has to be within it, None: dev as it is.
 
     throughput: samples per second at the largest of `batch_sizes`; latency: the median time of a batch of the
     smallest; size: of the graph on disk.
@@ -29,6 +29,7 @@ class Aim:
     max_drop: float = 0.5
     target: Target = "throughput"
     batch_sizes: tuple[int, ...] = (1, 32)
+    sure: float | None = None
 
     @property
     def batch_size(self) -> int:
@@ -51,8 +52,9 @@ def ordered(rows: Sequence[Row], aim: Aim, paces: Paces) -> list[Row]:
 
 
 def within(row: Row, reference: Row, metric: Metric, aim: Aim) -> bool:
-    """Whether a row is within the allowed loss."""
-    return metric.drop(row.score, reference.score) <= aim.max_drop + _ROUNDING
+    """Whether a row is within the allowed loss; with `sure`, Row.drops must be known."""
+    drop = metric.drop(row.score, reference.score) if aim.sure is None else row.likely_drop(aim.sure)
+    return drop <= aim.max_drop + _ROUNDING
 
 
 def select(rows: Sequence[Row], reference: Row, metric: Metric, aim: Aim, paces: Paces) -> Row:

@@ -14,8 +14,8 @@ NAMES = 2  # number of text columns; the others are numeric
 PARTS = ("engine", "precision", "compression")  # fields of Pace whose product is its `whole`
 _OF_CANDIDATES = (
     "*: the best; !: loses more than allowed. Scores are on dev, computed by the engine of the row. Speeds are of the "
-    "engine alone, on dev rows batched by length; the fastest round of every batch counts. Disk: the graph, in MB of "
-    "1024 x 1024 bytes. Alike: the share of dev rows with the same decision as the uncompressed model."
+    "engine alone, on dev rows batched by length. Disk: the graph, in MB of 1024 x 1024 bytes. Alike: the share of dev "
+    "rows with the same decision as the uncompressed model."
 )
 _OF_PARTS = (
     "engine x precision x compression. Engine: the uncompressed fp32 graph in the engine of the row. Compression: the "
@@ -23,7 +23,8 @@ _OF_PARTS = (
     "against fp32."
 )
 _OF_THE_REST = (
-    "p50: the median time of a batch. Memory: the peak of the process, Paddle included, in MB of 1024 x 1024 bytes. "
+    "Points, 95 %: the interval of the difference in points, from resampled dev rows. p50: the median time of a batch, "
+    "of each the fastest round. Memory: the peak of the process, Paddle included, in MB of 1024 x 1024 bytes. "
     "Difference: the largest absolute difference of any output from the uncompressed model."
 )
 
@@ -58,7 +59,12 @@ def tables(result: CompressResult) -> tuple[Table, ...]:
             f"{_OF_CANDIDATES} {_of_times(result)}",
         ),
         table("Where the speed comes from", parts, _split_cells, f"Times {result.reference.way} = {_OF_PARTS}"),
-        table("Latency, memory, outputs", [*latencies, "memory MB", "difference"], _more_cells, _OF_THE_REST),
+        table(
+            "Certainty, latency, memory, outputs",
+            ["points, 95 %", *latencies, "memory MB", "difference"],
+            _more_cells,
+            _OF_THE_REST,
+        ),
     )
 
 
@@ -82,7 +88,8 @@ def _split_cells(row: Row, result: CompressResult) -> list[str]:
 
 def _more_cells(row: Row, result: CompressResult) -> list[str]:
     latencies = [milliseconds(result.paces.of(row, size).p50_ms) for size in result.aim.batch_sizes]
-    return [*latencies, f"{row.peak_mb:,.0f}", "-" if row.difference is None else f"{row.difference:.2g}"]
+    difference = "-" if row.difference is None else f"{row.difference:.2g}"
+    return [points_range(row), *latencies, f"{row.peak_mb:,.0f}", difference]
 
 
 def _of_times(result: CompressResult) -> str:
@@ -95,8 +102,8 @@ def _of_times(result: CompressResult) -> str:
     if not result.paces.rounds:
         return f"{told} Every row was compared with the uncompressed model alone, at a time of its own."
     return (
-        f"{told} Spread: its quartiles in {result.paces.rounds} last rounds, in which the best rows took turns; a row "
-        "without one was compared with the uncompressed model alone."
+        f"{told} It is the median of {result.paces.rounds} last rounds, in which the best rows took turns, and spread "
+        "its quartiles; a row without one was compared with the uncompressed model alone."
     )
 
 
@@ -119,6 +126,13 @@ def line(row: Row, reference: Row, metric: Metric) -> str:
 def points_text(drop: float) -> str:
     """The difference to the reference score in points: "+0.12"."""
     return f"{-drop + 0:+.2f}"
+
+
+def points_range(row: Row) -> str:
+    """The 95 % interval of the difference in points: "-0.92 to +0.34"; "-" if it is not known."""
+    if row.drops is None:
+        return "-"
+    return f"{points_text(row.likely_drop(0.975))} to {points_text(row.likely_drop(0.025))}"
 
 
 def times_text(times: float) -> str:

@@ -131,7 +131,7 @@ class _Compression:
     def run(self) -> CompressResult:
         """Score existing folders, then make the missing ones, the most promising first, within the budget."""
         section = self.recipe.compression
-        aim = Aim(section.max_drop, section.target, section.batch_sizes)
+        aim = Aim(section.max_drop, section.target, section.batch_sizes, section.sure)
         first = next(iter(self.steps.values()))  # the uncompressed network: everything is compared with it
         with StepProcess(self.recipe, self.source, self.folder) as maker:
             if not is_made(self.folder, first):
@@ -143,6 +143,9 @@ class _Compression:
             with scorer, _stop_told():
                 self.metric, self.aim = scorer.metric, aim
                 self.reference = dataclasses.replace(scorer.reference(), folder=str(self.folder / first.folder))
+                if aim.sure is not None and self.reference.drops is None:
+                    message = f"{self.metric.name} cannot be resampled, so nothing says how sure its loss is"
+                    raise UserError(message, self.recipe.where("compression.sure"), "leave it out")
                 if self.metric.own and abs(self.reference.score) > 1:
                     console.warn("compression.evaluate gives more than 1: --max-drop counts in points of 0.01")
                 for folder in sorted(self._finished()):

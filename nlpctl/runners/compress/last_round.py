@@ -25,7 +25,7 @@ from nlpctl.runtime.memory import memory_sizes
 
 T = TypeVar("T")
 
-FEWEST, MOST = 5, 12  # rounds; more only while something becomes faster
+FEWEST, MOST = 7, 12  # rounds; more only while something becomes faster
 SECONDS = 120.0  # no round beyond the fewest starts after them
 STARTING = 6.0  # seconds to start a process and import Paddle
 DIGITS = 7  # of the stored seconds

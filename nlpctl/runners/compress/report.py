@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -56,8 +57,10 @@ def _entry(row: Row, result: CompressResult) -> dict[str, Any]:
         "report": figures,
         "speeds": [asdict(result.paces.of(row, size)) for size in result.aim.batch_sizes],
         "drop": result.metric.drop(row.score, result.reference.score),
+        "drop_interval": None if row.drops is None else [row.likely_drop(0.025), row.likely_drop(0.975)],
         "allowed": within(row, result.reference, result.metric, result.aim),
     }
+    del values["drops"]
     if folder.is_relative_to(result.folder):
         values["folder"] = str(folder.relative_to(result.folder))
     return values
@@ -105,6 +108,24 @@ def tied(result: CompressResult) -> str:
     )
 
 
+def too_few(result: CompressResult) -> str:
+    """A sentence where dev is too small to tell the allowed loss from chance; "" where it suffices, or nothing is lost.
+
+    From the width of the interval of the best row, or of the least certain one where the uncompressed model is best.
+    """
+    most = result.aim.max_drop
+    others = [row for row in result.rows if row.drops is not None and not result.is_uncompressed(row)]
+    if not others or not most:
+        return ""
+    known = [row for row in others if row == result.best] or others
+    half = max(row.likely_drop(0.975) - row.likely_drop(0.025) for row in known) / 2
+    rows = result.reference.rows
+    if half <= most:
+        return ""
+    needed = math.ceil(rows * (half / most) ** 2)
+    return f"{rows:,} dev rows cannot tell a loss of {most:g} points from chance; it takes about {needed:,}."
+
+
 def _indistinct(result: CompressResult) -> list[Row]:
     """The rows that the best was chosen from as the simplest, itself included."""
     return contenders(result.rows, result.reference, result.metric, result.aim, result.paces)
@@ -123,7 +144,7 @@ def markdown(result: CompressResult, source: str, told: dict[str, Any]) -> str:
         "",
         f"**Best: {summary(result)}**",
         "",
-        *([tied(result), ""] if tied(result) else []),
+        *[line for told in (tied(result), too_few(result)) if told for line in (told, "")],
         f"Target: {allowed}.",
     ]
     for table in tables(result):

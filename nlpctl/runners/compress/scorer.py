@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     Outputs = Sequence[tuple[np.ndarray, ...]]  # one entry per batch
 
 MB = 1024 * 1024
+QUANTILES = 200  # steps of Row.drops
 LAST_ROUND = "last-round.json"
 REFERENCES = (("paddle", "fp32"), ("onnxruntime", "fp32"))  # the first of these graphs in the uncompressed export
 BUSY = 1.0  # load above the number of cores; the previous candidate may still count as 1
@@ -208,7 +209,18 @@ class Scorer:
             load_seconds=own.process.opened.load_seconds,
             speeds=speeds,
             seconds=time.monotonic() - started,
+            drops=self._drops(reference.score, own.score),
         )
+
+    def _drops(self, reference: SplitScore, own: SplitScore) -> tuple[float, ...] | None:
+        """The quantiles of Row.drops."""
+        from nlpctl.tasks.intervals import difference_quantiles
+
+        if self.metric.own or reference.tallies is None or own.tallies is None:
+            return None
+        shares = [step / QUANTILES for step in range(QUANTILES + 1)]
+        found = difference_quantiles(reference.tallies, own.tallies, self.metric.name, shares)
+        return None if found is None else tuple(sorted(self.metric.drop(each, 0.0) for each in found.tolist()))
 
     def _open_reference(self) -> _Opened:
         if self._reference is None:

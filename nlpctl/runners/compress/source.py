@@ -47,7 +47,8 @@ def copy_fp32(export: Path, folder: Path) -> None:
     kept = require_fp32(manifest, export)
     dropped = {name for graph in manifest.graphs if graph not in kept for name in graph.files}
     copy_files(export, folder, dropped)
-    write_manifest(folder, dataclasses.replace(manifest, graphs=kept, source=str(export), chosen=None))
+    only = {"chosen": None, "speeds": None, "dev": None}
+    write_manifest(folder, dataclasses.replace(manifest, graphs=kept, source=str(export), **only))
 
 
 def require_fp32(manifest: ExportManifest, export: Path) -> tuple[Graph, ...]:

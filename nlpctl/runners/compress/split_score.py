@@ -11,18 +11,21 @@ from nlpctl.compression.user_functions import Rows, user_scores
 from nlpctl.data.examples import ExampleReader
 from nlpctl.data.open_split import open_split
 from nlpctl.data.row import BadRow
-from nlpctl.data.splits import read_labelled_split
+from nlpctl.data.splits import groups_of, read_labelled_split
 from nlpctl.data.task_rows import task_rows
 from nlpctl.runners.timed_process import Subject
+from nlpctl.tasks.intervals import full_report
+from nlpctl.tasks.tallies import Tallies
 
 
 @dataclass(frozen=True)
 class SplitScore:
-    """The task's report on a labelled split, with what compression.evaluate says of it under that name; and what was
-    decided of each row: equal where two would answer alike."""
+    """The task's report on a labelled split, with what compression.evaluate says of it under that name; what was
+    decided of each row: equal where two would answer alike; and what each row adds to the scores."""
 
     report: dict[str, Any]
     decisions: tuple[str, ...]
+    tallies: Tallies | None
 
 
 def split_score(subject: Subject, split: str) -> SplitScore:
@@ -31,10 +34,11 @@ def split_score(subject: Subject, split: str) -> SplitScore:
     examples, _, _ = read_labelled_split(task_rows(recipe.task, recipe.data), split, task.labels)
     predictions = subject.model.predictions(examples, recipe.training.per_device_eval_batch_size)
     decisions = tuple(_told(decision) for decision in task.decisions(examples, predictions))
-    report = task.report(examples, predictions)
+    groups = groups_of(task_rows(recipe.task, recipe.data), split, task.labels, len(examples))
+    report, tallies = full_report(task, examples, predictions, groups)
     if recipe.compression.evaluate is not None:
         report[OWN] = _own_scores(subject, split)
-    return SplitScore(report, decisions)
+    return SplitScore(report, decisions, tallies)
 
 
 def _own_scores(subject: Subject, split: str) -> dict[str, float]:

@@ -1,0 +1,55 @@
+"""The scores of an export's lower precisions on dev, by which "auto" accepts them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nlpctl.config.schema import Recipe
+from nlpctl.data.open_split import has_split
+from nlpctl.data.splits import read_labelled_split
+from nlpctl.data.task_rows import task_rows
+from nlpctl.data.text_encoder import TextEncoder
+from nlpctl.errors import UserError
+from nlpctl.inference.auto import choices, open_choice
+from nlpctl.inference.choice import Choice
+from nlpctl.inference.trained import TrainedModel
+from nlpctl.models.export_folder import DevScores, ExportManifest
+from nlpctl.runtime.process import ProcessSetup
+from nlpctl.tasks.base import Task
+
+MOST_ROWS = 1000  # the first of dev
+BATCH = 32
+
+
+def dev_scores(
+    recipe: Recipe,
+    folder: Path,
+    manifest: ExportManifest,
+    setup: ProcessSetup,
+    task: Task,
+    encoder: TextEncoder,
+    metric: str,
+    falling: bool,
+) -> DevScores | None:
+    """The scores of every precision below fp32 that this machine runs, beside that of fp32.
+
+    `metric`: a score of the task's report; `falling`: less of it is better.
+    None if there is no such precision, or no labelled dev data, as next to a copied model.
+    """
+    ways = choices(manifest, setup)
+    exact = next((choice for choice in ways if choice.precision == "fp32"), None)
+    lower = [choice for choice in ways if choice.precision != "fp32"]
+    if exact is None or not lower or not task.graph_scores or not has_split(recipe.data, "dev"):
+        return None
+    try:
+        examples, _, _ = read_labelled_split(task_rows(recipe.task, recipe.data), "dev", task.labels)
+    except UserError:  # the files are gone, or of another task
+        return None
+    rows = [examples[row] for row in range(min(len(examples), MOST_ROWS))]
+
+    def score(choice: Choice) -> float:
+        model = TrainedModel(task, encoder, open_choice(folder, manifest, choice, setup, BATCH))
+        return float(task.report(rows, model.predictions(rows, BATCH))[metric])
+
+    found = {choice.name: score(choice) for choice in lower}
+    return DevScores(metric, len(rows), falling, score(exact), found)

@@ -1,0 +1,30 @@
+"""An engine that can be exchanged while it answers."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nlpctl.data.collate import Batch
+from nlpctl.inference.engine import Predictor
+
+
+class Switch:
+    """Runs each batch in the engine that was `use`d last. Batches that run already are finished by their engine."""
+
+    def __init__(self, predictor: Predictor):
+        self._current = predictor
+
+    @property
+    def engine(self) -> str:
+        return self._current.engine
+
+    @property
+    def precision(self) -> str:
+        return self._current.precision
+
+    def use(self, predictor: Predictor) -> None:
+        """Run the next batches in `predictor`. Any thread may call it."""
+        self._current = predictor  # one assignment: another thread sees the old engine or the new one
+
+    def outputs(self, batch: Batch) -> tuple[np.ndarray, ...]:
+        return self._current.outputs(batch)

@@ -1,0 +1,82 @@
+"""How fast each way to run an export is: figures by batch size, and the machine that they hold on.
+
+They stand in export.json, from the machine that exported it, or in the cache of another machine. Imports neither Paddle
+nor NumPy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """What speeds depend on beside the graphs. Figures hold on every machine whose conditions are equal.
+
+    `cores`: of the machine, for people; the threads are what counts.
+    """
+
+    processor: str  # maker and model name
+    instruction_sets: tuple[str, ...]
+    device: str  # "cpu", "gpu:0"
+    threads: int
+    versions: Mapping[str, str]  # of the engines
+    cores: int = field(default=0, compare=False)
+
+    def __str__(self) -> str:
+        threads = f", {self.threads} threads" if self.device == "cpu" else ""
+        return f"{self.processor or 'unknown processor'}{threads}"
+
+
+@dataclass(frozen=True)
+class EngineSpeeds:
+    """Rows per second by name of the choice (inference/choice.py) and batch size, and the reasons of failed ones."""
+
+    conditions: Conditions
+    rows_per_second: Mapping[str, Mapping[int, float]]
+    failed: Mapping[str, str] = field(default_factory=dict)
+
+    def speed(self, name: str, batch_size: int) -> float | None:
+        """Rows per second at any batch size; None if `name` was not timed.
+
+        Between two timed sizes the time of a batch grows linearly with its rows; beyond them the nearest size's speed
+        holds.
+        """
+        known = sorted(self.rows_per_second.get(name, {}).items())
+        if not known:
+            return None
+        for (small, slow), (large, fast) in zip(known, known[1:], strict=False):
+            if small <= batch_size <= large:
+                share = (batch_size - small) / (large - small)
+                return batch_size / (small / slow * (1 - share) + large / fast * share)
+        return known[0][1] if batch_size < known[0][0] else known[-1][1]
+
+    def content(self) -> dict[str, Any]:
+        """As export.json and the cache hold it."""
+        return asdict(self)
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any]) -> EngineSpeeds:
+        """What `content` gave. KeyError, TypeError, ValueError or AttributeError if it is damaged."""
+        given = content["conditions"]
+        conditions = Conditions(
+            str(given["processor"]),
+            tuple(map(str, given["instruction_sets"])),
+            str(given["device"]),
+            int(given["threads"]),
+            {str(name): str(version) for name, version in given["versions"].items()},
+            int(given["cores"]),
+        )
+        speeds = {
+            str(name): {int(size): _positive(speed) for size, speed in by_size.items()}
+            for name, by_size in content["rows_per_second"].items()
+        }
+        return cls(conditions, speeds, {str(name): str(reason) for name, reason in content["failed"].items()})
+
+
+def _positive(value: Any) -> float:
+    if not float(value) > 0:
+        raise ValueError(f"{value!r} is no speed")
+    return float(value)

@@ -1,0 +1,41 @@
+"""Comparisons of models and slices of data as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from nlpctl.report.score_tables import ScoreTable
+from nlpctl.tasks.intervals import Paired, Slice
+
+
+def comparison_table(split: str, names: Sequence[str], paired: Paired) -> ScoreTable:
+    """Two models on the same rows: each score, the difference with its interval, and p."""
+    rows = [
+        [score, each.first, each.second, f"{each.difference:+.4f}", "{:+.4f} to {:+.4f}".format(*each.interval), each.p]
+        for score, each in paired.scores.items()
+    ]
+    columns = ["score", *names, "difference", "95 % interval", "p"]
+    return ScoreTable(f"{split}, the same {paired.rows:,} rows", columns, rows)
+
+
+def changed_rows(paired: Paired) -> str:
+    """How many rows only one of the models answers right."""
+    told = f"right in the second only: {paired.gained:,}; in the first only: {paired.lost:,}"
+    return f"{told} (McNemar p {paired.mcnemar:.3f})"
+
+
+def slice_table(split: str, by: str, slices: Sequence[Slice]) -> ScoreTable:
+    """The slices of a split, the worst first."""
+    rows = [
+        [
+            each.name,
+            each.rows,
+            each.score,
+            "{:.3f} to {:.3f}".format(*each.interval),
+            f"{each.above:+.4f}",
+            "{:+.4f} to {:+.4f}".format(*each.above_interval),
+        ]
+        for each in slices
+    ]
+    columns = [by, "rows", "score", "95 % interval", "above the rest", "95 % interval"]
+    return ScoreTable(f"{split}, by {by}", columns, rows)
