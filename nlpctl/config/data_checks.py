@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import islice
 from pathlib import Path
 
 from nlpctl.config.finding import Check, Finding
@@ -170,16 +171,23 @@ def _dataset_folder_exists(recipe: Recipe) -> Iterator[Finding]:
         yield Finding(("data.dataset",), f"the data set folder {display(name)} {message}", hint)
 
 
+_TOLD = 4  # wrong files of a split, as many as a message has room for
+
+
 def _data_files_exist(recipe: Recipe) -> Iterator[Finding]:
     if recipe.data.reader is not None:
         return  # the user's reader interprets its paths itself
     for name, paths in {"train": recipe.data.train, "dev": recipe.data.dev, "test": recipe.data.test}.items():
-        for path in paths:
-            if os.path.isdir(path):
-                yield Finding((f"data.{name}",), f"data.{name}: {display(path)} is a folder", "name the files in it")
-            elif not os.path.exists(path):
-                hint = "relative paths start at the file that names them; on the command line, at the current directory"
-                yield Finding((f"data.{name}",), f"data.{name}: there is no file {display(path)}", hint)
+        yield from islice(_wrong_files(f"data.{name}", dict.fromkeys(paths)), _TOLD)
+
+
+def _wrong_files(key: str, paths: Iterable[str]) -> Iterator[Finding]:
+    for path in paths:
+        if os.path.isdir(path):
+            yield Finding((key,), f"{key}: {display(path)} is a folder", "name the files in it")
+        elif not os.path.exists(path):
+            hint = "relative paths start at the file that names them; on the command line, at the current directory"
+            yield Finding((key,), f"{key}: there is no file {display(path)}", hint)
 
 
 def _run_directory(recipe: Recipe) -> Iterator[Finding]:

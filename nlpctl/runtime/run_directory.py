@@ -50,7 +50,7 @@ from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import take_lock
 
 FORMAT = 1
-KEPT = ("continues", "time")  # facts of the manifest that a resumed run keeps
+KEPT = ("continues", "time", "steps")  # facts of the manifest that a resumed run keeps
 OF_COMPRESS = {"made_by": "compress"}  # in the manifest of a network that `nlpctl compress` makes
 
 

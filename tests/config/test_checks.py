@@ -109,6 +109,7 @@ WHOLE = {
     "_model_is_one_thing": [
         (HEAD + DATA + "model: {name_or_path: x, from_scratch: {}}", ":3", "both model.name_or_path")
     ],
+    "_no_pipes": [(HEAD + MODEL + "data: {train: /dev/null}", ":3", "/dev/null is a pipe or a device")],
     "_heads_divide_width": [
         (
             HEAD + DATA + "model:\n  from_scratch:\n    hidden_size: 100\n    num_attention_heads: 3",
@@ -322,6 +323,10 @@ def test_every_check_has_a_case() -> None:
     checks += PART_CHECKS
     checks += tuple(check for task in KNOWN_TASKS for check in task.checks)
     assert {check.__name__ for check in checks} - {"_its_own"} == set(CASES) | set(WHOLE)
+
+
+def test_many_missing_files_are_told_in_a_few_messages(problems) -> None:
+    assert len(problems(HEAD + MODEL + f"data: {{train: [{', '.join(f'{i}.tsv' for i in range(99))}]}}")) == 4
 
 
 @pytest.mark.parametrize(("text", "where", "part"), cases())

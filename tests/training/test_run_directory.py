@@ -346,3 +346,12 @@ def test_events_after_a_step_are_forgotten(tmp_path):
     log.append("log", 4)
     log.forget_after(0)
     assert log.path.read_text() == ""
+
+
+def test_a_run_killed_after_its_last_step_still_tells_its_steps(run):
+    """Resumed, it has nothing left to train, and counts no steps anew."""
+    begin(run)
+    run.update_manifest(steps={"total": 16})
+    pretend(run, pid=dead_process())
+    begin(run, resume=True)
+    assert run.read_manifest()["steps"] == {"total": 16}
