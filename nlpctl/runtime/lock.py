@@ -21,14 +21,14 @@ def sole_writer(output: Path) -> Iterator[None]:
     UserError that names the other one, or if nothing can be written there. What a killed one left behind is removed,
     or put back where it was the older folder.
     """
-    output = Path(os.path.abspath(output))
+    given, output = output, Path(os.path.abspath(output))
     if not output.name:
         raise UserError("this is the top of all folders", where=str(output), hint="name a folder in it: -o")
     file = output.with_name(f"{_BESIDE}{output.name}")
     made = [folder for folder in output.parents if not folder.exists()]
-    with writing(output, "name another place: -o"):
+    with writing(given, "name another place: -o FOLDER"):
         output.parent.mkdir(parents=True, exist_ok=True)
-        handle = _locked(file, output)
+        handle = _locked(file, given)
         remove_leftovers_of(output)
     try:
         yield
