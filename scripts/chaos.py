@@ -43,7 +43,7 @@ CLOCKS = {"time", "seconds", "started", "ended", "pid", "resumed", "command", "t
 CLOCKS |= {"eval_samples_per_second", "eval_steps_per_second", "interval_samples_per_second", "interval_runtime"}
 CLOCKS |= {"interval_steps_per_second", "train_samples_per_second", "train_steps_per_second", "source", "output_dir"}
 # The first is found out by training steps: a run killed after the last one has lost it. The order in the second varies.
-CLOCKS |= {"unreached", "model.pdiparams.info"}
+CLOCKS |= {"unreached", "model.pdiparams.info", "speeds"}
 STAGING = ".staging-"
 UNFINISHED = (".partial", ".partial.json")
 
