@@ -54,7 +54,7 @@ def refuse_output(
         raise UserError("this is a folder", where=str(path), hint="name a file in it")
     if is_stream(path):
         _refuse_unfit(path)
-    elif path.exists() and not overwrite:
+    elif os.path.lexists(path) and not overwrite:  # a link that leads nowhere is the user's too
         raise UserError(exists, where=str(path), hint=f"use --overwrite, or {elsewhere}")
 
 

@@ -87,9 +87,9 @@ def read_lines(path: Path, kind: str) -> list[tuple[str, str]]:
 
 def _refuse_other_encodings(first: bytes, source: str) -> None:
     """UserError if the first line shows that the file is UTF-16, compressed, or has old Mac line ends."""
-    if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+    if name := _utf16(first):
         raise UserError(
-            "the file is UTF-16, not UTF-8", where=source, hint=f"convert it: iconv -f UTF-16 -t UTF-8 {source}"
+            "the file is UTF-16, not UTF-8", where=source, hint=f"convert it: iconv -f {name} -t UTF-8 {source}"
         )
     if first.startswith(b"\x1f\x8b") or first.startswith(b"PK\x03\x04"):
         raise UserError("the file is compressed", where=source, hint="unpack it first (gunzip, unzip)")
@@ -101,6 +101,19 @@ def _refuse_other_encodings(first: bytes, source: str) -> None:
             where=f"{source}:1",
             hint=f"convert it: tr '\\r' '\\n' < {source}",
         )
+
+
+def _utf16(first: bytes) -> str | None:
+    """The name for iconv of the UTF-16 that `first` is in; None if it is something else.
+
+    Without a mark at the beginning every other byte of Latin text and of separators is 0.
+    """
+    if first.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+        return "UTF-16"
+    even, odd = (part.count(0) / max(1, len(part)) for part in (first[::2], first[1::2]))
+    if max(even, odd) < 0.9 or min(even, odd) > 0.1:
+        return None
+    return "UTF-16BE" if even > odd else "UTF-16LE"
 
 
 def decode(raw: bytes) -> tuple[str, str | None]:

@@ -299,6 +299,8 @@ def _output(given: Given, ask: Ask, train: Path) -> Path:
 
     def checked(text: str) -> Path:
         path = Path(text).expanduser()
+        if not path.name:  # such as `.`
+            raise UserError("this is a folder", where=text, hint="name a file in it: -o FILE.yaml")
         path = path if path.suffix in (".yaml", ".yml") else path.with_name(f"{path.name}.yaml")
         refuse_output(path, given.overwrite, exists="the recipe exists", elsewhere="name another file: -o FILE.yaml")
         return path

@@ -207,4 +207,4 @@ def test_a_line_without_end_ends_the_command(work, base, device):
     zero = device("zero")
     done = work.nlpctl("predict", "base", zero, "--format", "text", "--set", "data.on_bad_row=skip")
     assert done.returncode == 2 and done.stdout == "", done.stderr
-    assert f"{zero}:1: the line is longer than 16 MiB\n  -> split the line" in done.stderr
+    assert f"{zero}: this is not a text file\n  -> give a file of texts" in done.stderr
