@@ -64,7 +64,7 @@ def build_vocabulary(texts: Iterable[str], vocab_size: int, min_frequency: int, 
         raise UserError(
             f"no character occurs {min_frequency:,} times in the training data, so every text would be unknown",
             where="model.from_scratch.min_frequency",
-            hint="set it to 1 or 2",
+            hint="set it to 1, or give more rows",
         )
     start += pieces
     return _train(words, start, vocab_size, min_frequency)

@@ -16,7 +16,7 @@ MODEL_FILES = {
     "tokenizer_config.json", "vocab.txt",
 }  # fmt: skip
 TRAINING_STATE = {"optimizer.pdopt", "scheduler.pdparams", "trainer_state.json", "checksums.json"}
-REPORT = {"rows", "accuracy", "macro_f1", "micro_f1", "weighted_f1", "labels", "confusion"}
+REPORT = {"rows", "accuracy", "macro_f1", "micro_f1", "weighted_f1", "labels", "confusion", "intervals"}
 
 
 def test_files_of_a_run(base):
@@ -25,6 +25,7 @@ def test_files_of_a_run(base):
     checkpoints = {f"checkpoints/checkpoint-{8 * epoch}/" for epoch in range(1, 7)}
     assert files == (
         {"recipe.yaml", "manifest.json", "events.jsonl", "metrics.json", "mistakes.json", "report.html"}
+        | {"tallies/dev.npz", "tallies/test.npz"}
         | {f"model/{name}" for name in MODEL_FILES}
         | {checkpoint + name for checkpoint in checkpoints for name in MODEL_FILES | TRAINING_STATE}
     )
@@ -95,6 +96,8 @@ def test_labels_task_and_metrics(base):
         report = metrics[split]
         assert set(report) == REPORT and report["rows"] == rows
         assert set(report["labels"]) == {"neg", "pos"}
+        low, high = report["intervals"]["accuracy"]
+        assert low < report["accuracy"] < high
         assert all(set(figures) == {"precision", "recall", "f1", "support"} for figures in report["labels"].values())
         assert sum(map(sum, report["confusion"])) == rows
         assert 0.7 < report["accuracy"] < 1.0  # it has learnt; a tenth of the rows are mislabelled

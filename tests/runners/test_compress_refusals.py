@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
-from scored import scored
+from scored import paced, scored
 
 from nlpctl.compression.plan.scores import OWN, Failure, Metric
 from nlpctl.compression.plan.selection import Aim
@@ -97,7 +97,7 @@ def test_what_fails_on_test_does_not_cost_the_table():
 def test_all_scores_of_the_users_function_are_reported(tmp_path):
     row = scored("original", 0.88)
     row = dataclasses.replace(row, report={**row.report, OWN: {"f1": 0.9, "recall": 0.8}})
-    result = CompressResult(tmp_path, (row,), (), Metric("f1", own=True), Aim(), row, row, None)
+    result = CompressResult(tmp_path, (row,), (), Metric("f1", own=True), Aim(), row, row, None, paced([row]))
     (entry,) = report(result, "outputs/run", "sequence_classification")["rows"]
     assert entry["report"]["compression.evaluate.f1"] == 0.9 and entry["report"]["compression.evaluate.recall"] == 0.8
 

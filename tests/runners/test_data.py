@@ -323,7 +323,7 @@ def test_the_command_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str], m
 
 def test_a_device_takes_the_page_and_is_no_folder(tmp_path, device, capsys):
     null, full = device("null"), device("full")
-    (tmp_path / "train.tsv").write_text("text\tlabel\na b\t1\nc d\t0\n")
+    (tmp_path / "train.tsv").write_text("text\tlabel\na a\t1\nc c\t0\n")
     (tmp_path / "my.yaml").write_text(
         "task: sequence_classification\nmodel: {from_scratch: {}}\ndata: {train: train.tsv}\n"
         "training: {output_dir: run}\n"

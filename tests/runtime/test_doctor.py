@@ -141,18 +141,18 @@ def test_command_prints_lines_and_exits_1_on_failure(monkeypatch, capsys):
     assert command.doctor() == 1
     out, err = capsys.readouterr()
     assert out == "ok       python: 3.11\nfailure  numpy: 2.0, but numpy<2 is needed\n         -> pip install it\n"
-    assert err == "1 ok, 0 warnings, 1 failures\n"
+    assert err == "1 ok, 0 warnings, 1 failure\n"
     monkeypatch.setattr(command, "run_checks", lambda: iter(checks[:1]))
     assert command.doctor() == 0
 
 
 def test_whole_run_imports_nothing_heavy_itself():
     code = (
-        "import sys; from nlpctl.cli.doctor import doctor; code = doctor(json=True);"
+        "import sys; from nlpctl.cli.app import main; code = main(['doctor', '--json']);"
         "print(code, 'paddle' in sys.modules, 'numpy' in sys.modules, file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    report = json.loads(done.stdout)
+    report = json.loads(done.stdout)["result"]
     found = {check["name"]: check for check in report["checks"]}
     assert {"python", "paddlenlp", "processor", "threads", "disk", "cache folder", "device"} <= found.keys()
     assert found["import paddle"]["status"] == found["zlib with paddle"]["status"] == "ok"
