@@ -231,7 +231,7 @@ class Model:
         """
         from nlpctl.data.examples import BadRowLog, ExampleReader, load_examples
         from nlpctl.data.given_rows import GivenRows
-        from nlpctl.data.splits import read_labelled_split
+        from nlpctl.data.splits import groups_of, read_labelled_split
         from nlpctl.runners.evaluate import require_scorable, score
 
         labels = self._trained.task.labels
@@ -240,14 +240,16 @@ class Model:
             if data is None or isinstance(data, str | os.PathLike):
                 rows, split = (self._rows, _checked_split(split)) if data is None else (self._rows_of(data), "test")
                 examples, _, _ = read_labelled_split(rows, split, labels)
+                groups = groups_of(rows, split, labels, len(examples))
             else:
                 values = list(_values(data))
                 if not values:
                     raise UserError("there are no rows", "data", "give one row or more")
                 source = GivenRows(self._rows, values, "data", labelled=True)
                 log = BadRowLog(self._recipe.data.on_bad_row)
-                examples = load_examples(source, ExampleReader(self._rows, labels), log)
-            return Scores(score(self._trained, examples, self._recipe.training.per_device_eval_batch_size))
+                examples, groups = load_examples(source, ExampleReader(self._rows, labels), log), None
+            batch_size = self._recipe.training.per_device_eval_batch_size
+            return Scores(score(self._trained, examples, batch_size, groups))
 
     def export(
         self,

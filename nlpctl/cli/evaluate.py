@@ -72,7 +72,7 @@ def evaluate(
         if listed:
             show(slice_table(name, by or "", listed))
         else:
-            console.note(f"{name}: all rows are in one slice by {by}")
+            console.note(f"{name}: {by} gives no slice of ten rows or more")
     if result.against is None:
         return
     for name, paired in result.against.paired.items():

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +40,7 @@ class TrainingData:
     files: tuple[Path, ...]
     skipped: dict[str, Any]  # bad rows per split, for the manifest
     streamed: int | None = None
+    groups: Mapping[str, list[Any]] = field(default_factory=dict)  # data.columns.group, for dev and test
 
     def texts(self) -> Iterator[str]:
         """All training text, for building a vocabulary."""
@@ -70,14 +71,18 @@ def read_training_data(rows: TaskRows) -> TrainingData:
     if isinstance(data.labels, str):
         # A label file is an input like the data: the manifest records its checksum.
         files.append(Path(data.labels))
+    groups: dict[str, list[Any]] = {}
     for split in ("dev", "test"):
         others[split] = None
         if has_split(data, split):
             examples, split_files, summary = read_labelled_split(rows, split, labels)
             others[split], skipped[split] = examples, summary
             files += split_files
+            values = groups_of(rows, split, labels, len(examples))
+            if values is not None:
+                groups[split] = values
     dev, test = others["dev"], others["test"]
-    return TrainingData(labels, rows, source, reader, train, dev, test, tuple(files), skipped, streamed)
+    return TrainingData(labels, rows, source, reader, train, dev, test, tuple(files), skipped, streamed, groups)
 
 
 def resolve_labels(rows: TaskRows, source: RowSource) -> LabelSet:

@@ -21,7 +21,7 @@ def comparison_table(split: str, names: Sequence[str], paired: Paired) -> ScoreT
 def changed_rows(paired: Paired) -> str:
     """How many rows only one of the models answers right."""
     told = f"right in the second only: {paired.gained:,}; in the first only: {paired.lost:,}"
-    return f"{told} (McNemar p {paired.mcnemar:.3f})"
+    return told if paired.mcnemar is None else f"{told} (McNemar p {paired.mcnemar:.3f})"
 
 
 def slice_table(split: str, by: str, slices: Sequence[Slice]) -> ScoreTable:

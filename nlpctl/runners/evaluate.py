@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
 MOST_CHANGED = 20  # rows of a split that are shown
 MOST_SLICES = 30  # the largest
+LEAST_ROWS = 10  # of a slice that is shown
 _LONGEST = 200  # characters of their texts
 
 
@@ -157,7 +158,7 @@ def _slices(split: str, scored: _Scored, by: str) -> list[Slice]:
     if tallies.of is not None:
         named = [named[row] for row in tallies.of.tolist()]
     names = Counter(name for row in named for name in set(row))
-    most = [name for name, rows in names.most_common(MOST_SLICES) if rows < tallies.rows]
+    most = [name for name, rows in names.most_common(MOST_SLICES) if LEAST_ROWS <= rows < tallies.rows]
     members = {name: np.array([name in row for row in named]) for name in most}
     return slices(tallies, next(name for name in scores(task.name) if name in scored.report), members)
 
@@ -209,7 +210,9 @@ def require_scorable(model: TrainedModel) -> None:
         raise UserError(f"a graph of {model.task.name} gives predictions that cannot be scored", "--engine", hint)
 
 
-def score(model: TrainedModel, examples: Sequence[Any], batch_size: int) -> dict[str, Any]:
-    """The task's report on labelled examples, as metrics.json has it for a split."""
-    report, _ = full_report(model.task, examples, model.predictions(examples, batch_size))
+def score(
+    model: TrainedModel, examples: Sequence[Any], batch_size: int, groups: Sequence[Any] | None = None
+) -> dict[str, Any]:
+    """The task's report on labelled examples, as metrics.json has it for a split; `groups`: data.columns.group."""
+    report, _ = full_report(model.task, examples, model.predictions(examples, batch_size), groups)
     return report

@@ -49,8 +49,9 @@ if TYPE_CHECKING:
     from nlpctl.training.train_and_score import Trained
 
 # Settings that may change when a run is resumed: device, performance and output options.
-FREE_TO_CHANGE = ("runtime", "guards", "training.output_dir", "training.logging_dir", "training.disable_tqdm",
-                  "training.dataloader_num_workers", "training.save_total_limit")  # fmt: skip
+FREE_TO_CHANGE = ("runtime", "guards", "data.columns.group", "training.output_dir", "training.logging_dir",
+                  "training.disable_tqdm", "training.dataloader_num_workers",
+                  "training.save_total_limit")  # fmt: skip
 # And when a finished run is continued: its length, the learning rate, and what is watched and saved.
 FREE_TO_CONTINUE = (*FREE_TO_CHANGE, "early_stopping", "training.num_train_epochs", "training.max_steps",
                     "training.learning_rate", "training.lr_scheduler_type", "training.warmup_", "training.weight_decay",

@@ -282,6 +282,7 @@ class RunDirectory:
         """Remove the other files of an earlier run, except the manifest and files that nlpctl did not write."""
         remove_dir(self.model)
         remove_dir(self.logs)
+        remove_dir(self.path / TALLIES)
         for file in (self.events_file, self.metrics_file, self.mistakes_file, self.report_file):
             file.unlink(missing_ok=True)
 

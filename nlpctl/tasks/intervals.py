@@ -29,7 +29,9 @@ Interval = tuple[float, float]
 
 
 def intervals(tallies: Tallies) -> dict[str, Interval]:
-    """The interval of each score, the lower end first."""
+    """The interval of each score, the lower end first; none where all rows are of one group."""
+    if tallies.groups is not None and len(np.unique(tallies.groups)) == 1:
+        return {}
     return {name: _middle(drawn) for name, drawn in _drawn_scores([tallies])[0].items()}
 
 
@@ -46,7 +48,9 @@ def full_report(
             numbers: dict[str, int] = {}
             of_examples = np.array([numbers.setdefault(str(value), len(numbers)) for value in groups])
             tallies = replace(tallies, groups=of_examples if tallies.of is None else of_examples[tallies.of])
-        report[INTERVALS] = {name: list(ends) for name, ends in intervals(tallies).items()}
+        found = intervals(tallies)
+        if found:
+            report[INTERVALS] = {name: list(ends) for name, ends in found.items()}
     return report, tallies
 
 
@@ -58,7 +62,7 @@ class Comparison:
     second: float
     difference: float
     interval: Interval  # of the difference
-    p: float  # how often a difference this far from 0, on either side, comes about by the choice of the rows alone
+    p: float  # the least level at which the interval would hold 0, of both sides
 
 
 @dataclass(frozen=True)
@@ -69,7 +73,7 @@ class Paired:
     rows: int
     gained: int  # wrong in the first, right in the second
     lost: int  # right in the first, wrong in the second
-    mcnemar: float  # p of McNemar's exact test: gained and lost would be equally likely
+    mcnemar: float | None  # p of McNemar's exact test: gained and lost would be equally likely; None for grouped rows
 
 
 def comparable(first: Tallies, second: Tallies) -> bool:
@@ -81,7 +85,8 @@ def compare(first: Tallies, second: Tallies) -> Paired:
     """The second model against the first; both must be `comparable`."""
     from scipy.stats import binomtest
 
-    drawn = _drawn_scores([first, second])
+    groups = first.groups if first.groups is not None else second.groups
+    drawn = _drawn_scores([replace(each, groups=groups) for each in (first, second)])
     whole = [each.scores(np.ones(each.rows)) for each in (first, second)]
     scores = {}
     for name in whole[0]:
@@ -91,7 +96,9 @@ def compare(first: Tallies, second: Tallies) -> Paired:
             scores[name] = Comparison(a, b, b - a, _middle(differences), _p(differences))
     gained = int((second.right & ~first.right).sum())
     lost = int((first.right & ~second.right).sum())
-    mcnemar = float(binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
+    mcnemar = None
+    if groups is None:  # the test takes rows as independent
+        mcnemar = float(binomtest(gained, gained + lost).pvalue) if gained + lost else 1.0
     return Paired(scores, first.rows, gained, lost, mcnemar)
 
 
@@ -122,23 +129,20 @@ class Slice:
 
 def slices(tallies: Tallies, score: str, members: Mapping[str, np.ndarray]) -> list[Slice]:
     """The slices of a split, the worst first. `members`: per name bool [rows], with rows inside and outside."""
+    from scipy.sparse import csr_matrix
+
     found = []
     for name, chosen in members.items():
         pair = [tallies.only(chosen), tallies.only(~chosen)]
-        inside, outside = (drawn[score] for drawn in _drawn_scores(pair))
+        both = np.column_stack([chosen, np.ones(len(chosen))])
+        share = replace(tallies, kind="means", names=("inside",), counts=csr_matrix(both))
+        *drawn, shares = _drawn_scores([*pair, share])
+        whole_draws = (shares["inside"] > 0) & (shares["inside"] < 1)  # others have no score of one side
+        inside, outside = (each[score][whole_draws] for each in drawn)
         whole, rest = (float(each.scores(np.ones(each.rows))[score]) for each in pair)
         ends = _middle(inside), _middle(inside - outside)
         found.append(Slice(name, int(chosen.sum()), whole, ends[0], whole - rest, ends[1]))
     return sorted(found, key=lambda each: each.above)
-
-
-def rows_needed(paired: Paired, score: str, points: float) -> int:
-    """How many rows a split needs so that a difference of `points` (of 100) is outside the interval around 0.
-
-    From the width of the interval on the rows at hand, which shrinks with the square root of their number.
-    """
-    low, high = paired.scores[score].interval
-    return int(np.ceil(paired.rows * ((high - low) / 2 / (points / 100)) ** 2))
 
 
 def _drawn_scores(models: list[Tallies]) -> list[dict[str, np.ndarray]]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from zipfile import BadZipFile
 from zlib import crc32
+from zlib import error as BadStream
 
 import numpy as np
 
@@ -238,8 +239,9 @@ def load_tallies(file: Path) -> Tallies | None:
             counts.check_format()
             groups = found["groups"] if "groups" in found else None
             tallies = Tallies(kind, tuple(names), counts, found["right"], found["keys"], groups)
-        if kind not in KINDS or not len(tallies.right) == len(tallies.keys) == counts.shape[0] > 0:
+        lengths = {len(each) for each in (tallies.right, tallies.keys, groups) if each is not None}
+        if kind not in KINDS or lengths != {counts.shape[0]} or not counts.shape[0]:
             raise ValueError(kind)
-    except (OSError, EOFError, ValueError, KeyError, TypeError, IndexError, BadZipFile, json.JSONDecodeError) as error:
+    except (OSError, EOFError, ValueError, KeyError, TypeError, IndexError, BadZipFile, BadStream) as error:
         raise UserError("the file is damaged", where=str(file), hint="remove it: only comparisons need it") from error
     return tallies

@@ -18,7 +18,7 @@ from nlpctl import console
 from nlpctl.data.examples import ExampleList, ExampleReader
 from nlpctl.data.open_split import open_split
 from nlpctl.data.places import places
-from nlpctl.data.splits import TrainingData, groups_of
+from nlpctl.data.splits import TrainingData
 from nlpctl.files import write_json_atomic
 from nlpctl.inference.pipeline import scoring
 from nlpctl.inference.trained import TrainedModel, load_network
@@ -94,8 +94,7 @@ def _score(run: RunDirectory, ready: Ready, model: TrainedModel) -> dict[str, An
     write_json_atomic(run.mistakes_file, describe_mistakes(task, data, split, splits[split], predictions[split]))
     reports = {}
     for name, examples in splits.items():
-        groups = groups_of(data.rows, name, data.labels, len(examples))
-        reports[name], tallies = full_report(task, examples, predictions[name], groups)
+        reports[name], tallies = full_report(task, examples, predictions[name], data.groups.get(name))
         if tallies is not None:
             save_tallies(run.tallies_file(name), tallies)
     if ready.parts.metrics is not None:

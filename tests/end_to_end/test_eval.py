@@ -116,6 +116,10 @@ def test_slices_and_groups(work, base):
     assert whole == pytest.approx(found["metrics"]["test"]["accuracy"])
     ends = {tuple(each["score"] for each in slices)}  # two groups: a drawn split has the one, the other, or both
     assert set(found["metrics"]["test"]["intervals"]["accuracy"]) <= {score for pair in ends for score in pair}
-    assert "above the rest" in work.nlpctl("eval", "base", "sources.tsv", "--by", "length").stdout
+    assert "above the rest" in work.nlpctl("eval", "base", "sources.tsv", "--by", "label").stdout
+    assert "no slice of ten rows" in work.nlpctl("eval", "base", "sources.tsv", "--by", "length").stderr
+    words = ("train", "recipe.yaml", "--set", "data.columns.group=origin", "--output_dir", "never-run-either")
+    done = work.nlpctl(*words)
+    assert done.returncode == 2 and "has no column 'origin'" in done.stderr and not (work / words[-1]).exists()
     done = work.nlpctl("eval", "base", "sources.tsv", "--by", "origin")
     assert done.returncode == 2 and "sources.tsv:2 has no column 'origin'" in done.stderr
