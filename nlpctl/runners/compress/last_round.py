@@ -17,7 +17,7 @@ from typing import TypeVar
 from nlpctl import console
 from nlpctl.compression.plan.one_scale import LastRound, Seconds, finalists, write_last_round
 from nlpctl.compression.plan.scores import Row
-from nlpctl.errors import NlpctlError
+from nlpctl.errors import Interrupted, NlpctlError
 from nlpctl.names import counted
 from nlpctl.runners.compress.turns import is_settled
 from nlpctl.runners.timed_process import TimedProcess
@@ -164,7 +164,7 @@ def _tried(row: Row, field: Field, ask: Callable[[], T]) -> T | None:
     try:
         return ask()
     except NlpctlError as error:
-        if row in field.always:
+        if row in field.always or isinstance(error, Interrupted):
             raise
         console.warn(f"{row.name} is left out of the last round: {error}")
         return None
