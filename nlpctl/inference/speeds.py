@@ -28,6 +28,7 @@ from nlpctl.runtime.worker import how_ended, run_python
 FORMAT = 2
 SIZES = (1, 8, 32, 64)  # batch sizes that are timed; speeds between them are interpolated
 LIMIT = 20.0  # most seconds to time an export's engines, besides the import of Paddle
+MARGIN = 100.0  # more seconds, for that import and for a slow engine, before the measuring process is killed
 
 # Where nothing was timed: rows per second of MiniLM on an EPYC with two threads (docs/benchmarks.md), by batch size.
 _USUAL = {
@@ -101,12 +102,14 @@ def measured_speeds(folder: Path, found: Sequence[Choice], setup: ProcessSetup, 
 
 
 def measure(order: Order, here: Conditions) -> EngineSpeeds:
-    """Time the choices in a separate process. A choice that crashes it is recorded in `failed`; the others continue."""
+    """Time the choices in a separate process. A choice that crashes or blocks it is recorded in `failed`; the others
+    continue."""
     failed: dict[str, str] = {}
     while True:
         left = [name for name in order.names if name not in failed]
         words = {**asdict(order), "names": left}
-        done = run_python("-m", "nlpctl.inference.measure", json.dumps(words), str(os.getpid()))
+        arguments = ("nlpctl.inference.measure", json.dumps(words), str(os.getpid()))
+        done = run_python("-m", *arguments, seconds=order.seconds + MARGIN)
         trying, speeds = "", {}
         for line in done.output.splitlines():
             with contextlib.suppress(ValueError):
@@ -117,8 +120,8 @@ def measure(order: Order, here: Conditions) -> EngineSpeeds:
         if speeds or not trying or trying in failed:
             by_size = {name: {int(size): speed for size, speed in told.items()} for name, told in speeds.items()}
             return EngineSpeeds(here, by_size, failed)
-        # The process died while loading `trying`: the others are measured in a new process without it.
-        failed[trying] = how_ended(done.code)
+        # The process died or hung while loading `trying`: the others are measured in a new process without it.
+        failed[trying] = how_ended(done.code) if done.code is not None else done.failure
 
 
 def _covers(speeds: EngineSpeeds, found: Sequence[Choice]) -> bool:

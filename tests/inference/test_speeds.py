@@ -31,10 +31,11 @@ def process(monkeypatch):
     def play(script):
         orders, script = [], list(script)
 
-        def run(*arguments):
+        def run(*arguments, seconds):
+            assert seconds > speeds.LIMIT
             orders.append(json.loads(arguments[2]))
             events, code = script.pop(0)
-            return Answer("\n".join(map(json.dumps, events)), "", code)
+            return Answer("\n".join(map(json.dumps, events)), "" if code is not None else "no answer", code)
 
         monkeypatch.setattr(speeds, "run_python", run)
         return orders
@@ -93,6 +94,19 @@ def measured(monkeypatch):
     orders = []
     monkeypatch.setattr(speeds, "measure", lambda order, here: orders.append(order) or SPEEDS)
     return orders
+
+
+def test_an_engine_that_hangs_is_left_out(process):
+    again = [*trying("one", "three"), {"rows_per_second": {"one": {"1": 5.0}, "three": {"1": 6.0}}}]
+    orders = process([(trying("one", "two"), None), (again, 0)])
+    found = measure(ORDER, HERE)
+    assert (set(found.rows_per_second), found.failed) == ({"one", "three"}, {"two": "no answer"})
+    assert orders[1]["names"] == ["one", "three"]
+
+
+def test_a_process_that_hangs_before_the_first_engine_ends_the_timing(process):
+    process([([], None)])
+    assert measure(ORDER, HERE) == EngineSpeeds(HERE, {})
 
 
 def test_what_was_measured_is_kept(export, measured):
