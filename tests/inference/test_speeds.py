@@ -104,6 +104,11 @@ def test_an_engine_that_hangs_is_left_out(process):
     assert orders[1]["names"] == ["one", "three"]
 
 
+def test_no_engine_is_blamed_where_the_time_was_too_short(process):
+    process([([*trying("one", "two"), {"failed": {}}, {"rows_per_second": {}}], 0)])
+    assert measure(ORDER, HERE) == EngineSpeeds(HERE, {})
+
+
 def test_a_process_that_hangs_before_the_first_engine_ends_the_timing(process):
     process([([], None)])
     assert measure(ORDER, HERE) == EngineSpeeds(HERE, {})
@@ -133,6 +138,25 @@ def test_speeds_of_the_export_hold_on_a_machine_like_the_one_that_made_it(export
     assert known(export, manifest=elsewhere) is None
     expected = usual_speeds(elsewhere, CHOICES, SETUP)
     assert expected.speeds == other and expected.origin == "not timed here yet, but on Intel Xeon, 2 threads"
+
+
+def test_an_engine_that_was_not_reached_at_export_is_timed_later(export, measured):
+    """Until then the figures that exist decide; an engine that failed is not tried again."""
+    some = dataclasses.replace(MANIFEST, speeds=EngineSpeeds(HERE, {"paddle fp32": {8: 5.0}}))
+    assert known(export, manifest=some) is None
+    expected = usual_speeds(some, CHOICES, SETUP)
+    assert expected.speeds == some.speeds and expected.origin.startswith("timed at export")
+    measured_speeds(export, CHOICES, SETUP)
+    assert known(export, manifest=some).speeds == SPEEDS
+    failed = dataclasses.replace(some.speeds, failed={"onnxruntime fp32": "no"})
+    assert known(export, manifest=dataclasses.replace(MANIFEST, speeds=failed)).origin == "timed at export"
+
+
+def test_a_timing_that_was_too_short_for_all_is_kept(export, monkeypatch):
+    some = EngineSpeeds(HERE, {"paddle fp32": {8: 5.0}})
+    monkeypatch.setattr(speeds, "measure", lambda order, here: some)
+    measured_speeds(export, CHOICES, SETUP)
+    assert known(export).speeds == some
 
 
 def test_where_nothing_was_timed_another_network_stands_in(export):
