@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import hashlib
 import json
 import os
@@ -21,6 +22,7 @@ STAGING_PREFIX = ".staging-"
 _OLD_PREFIX = f"{STAGING_PREFIX}old-"  # holds the folder that is being replaced, under its own name
 _STAGED = re.compile("[a-z0-9_]{8}")  # what mkdtemp adds to a name
 _DOOMED_PREFIX = f"{STAGING_PREFIX}deleted-"
+LOCK_PREFIX = f"{STAGING_PREFIX}lock-"  # the lock file of one output (runtime/lock.py) and that output's name
 
 
 @contextlib.contextmanager
@@ -112,15 +114,21 @@ def remove_dir(folder: Path) -> None:
 
 
 def remove_leftovers(folder: Path) -> None:
-    """Clean up what an interrupted `staged_dir`, `write_text_atomic` or `remove_dir` left in `folder`."""
+    """Clean up what an interrupted `staged_dir`, `write_text_atomic` or `remove_dir` left in `folder`.
+
+    The files of an output that another process has locked stay: that process is writing it.
+    """
+    busy = _locked_names(folder)
     for aside in folder.glob(f"{_OLD_PREFIX}*"):
         for old in aside.iterdir():
-            if not (folder / old.name).exists():
+            if old.name not in busy and not (folder / old.name).exists():
                 os.replace(old, folder / old.name)
     for path in folder.glob(f"{STAGING_PREFIX}*"):
+        if any(_belongs(path, name) for name in busy):
+            continue
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
-        else:
+        elif not path.name.startswith(LOCK_PREFIX):
             path.unlink(missing_ok=True)
 
 
@@ -134,6 +142,38 @@ def remove_leftovers_of(output: Path) -> None:
     for path in output.parent.glob(f"{STAGING_PREFIX}*"):
         if _STAGED.fullmatch(path.name.removeprefix(f"{STAGING_PREFIX}{output.name}-")) and path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
+
+
+def _locked_names(folder: Path) -> list[str]:
+    """The outputs in `folder` that other processes have locked. The lock files of ended processes are removed."""
+    found = []
+    for path in folder.glob(f"{LOCK_PREFIX}*"):
+        try:
+            handle = os.open(path, os.O_RDWR)
+        except OSError:  # removed by its holder, another user's, or a folder that is no lock
+            if path.is_file():
+                found.append(path.name.removeprefix(LOCK_PREFIX))
+            continue
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(handle), os.stat(path)):
+                path.unlink()  # before the lock is released: another process may take it then
+            else:  # its holder has ended since, and another one has come
+                found.append(path.name.removeprefix(LOCK_PREFIX))
+        except FileNotFoundError:  # its holder has ended since
+            pass
+        except OSError:  # held, or a file system without locks
+            found.append(path.name.removeprefix(LOCK_PREFIX))
+        finally:
+            os.close(handle)
+    return found
+
+
+def _belongs(path: Path, name: str) -> bool:
+    """Whether a staging path is of the output `name`."""
+    if path.name.startswith(_OLD_PREFIX) and (path / name).exists():
+        return True
+    return _STAGED.fullmatch(path.name.removeprefix(f"{STAGING_PREFIX}{name}-")) is not None
 
 
 def _replace_folder(staged: Path, final: Path) -> None:

@@ -130,3 +130,28 @@ def test_leftovers_are_removed_and_nothing_else(tmp_path):
     (tmp_path / "model").mkdir()
     remove_leftovers(tmp_path)
     assert names(tmp_path) == ["model"]
+
+
+def test_what_another_process_is_writing_is_no_leftover(tmp_path):
+    """Its lock and its staging folder stay, also the old folder that it has moved aside; those of ended ones go."""
+    code = (
+        "import sys; from pathlib import Path; from nlpctl.files import staged_dir\n"
+        "from nlpctl.runtime.lock import sole_writer\n"
+        "final = Path(sys.argv[1])\n"
+        "with sole_writer(final), staged_dir(final) as staged:\n"
+        "    (staged / 'a').write_text('new'); print(flush=True); input()\n"
+    )
+    command = [sys.executable, "-c", code, str(tmp_path / "export")]
+    writer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert writer.stdout is not None and writer.stdout.readline() == b"\n"
+    (tmp_path / f"{STAGING_PREFIX}old-x" / "export").mkdir(parents=True)
+    during = names(tmp_path)
+    for name in (f"{STAGING_PREFIX}lock-index", f"{STAGING_PREFIX}abcd_123manifest.json"):
+        (tmp_path / name).touch()
+    (tmp_path / f"{STAGING_PREFIX}index-abcd_123").mkdir()
+    remove_leftovers(tmp_path)
+    assert names(tmp_path) == during and f"{STAGING_PREFIX}lock-export" in during
+    writer.communicate(b"\n")
+    assert writer.returncode == 0 and (tmp_path / "export" / "a").read_text() == "new"
+    remove_leftovers(tmp_path)
+    assert names(tmp_path) == ["export"]

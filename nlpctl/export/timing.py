@@ -37,6 +37,9 @@ def time_graphs(
     speeds, failed = time_choices(folder, manifest, names, setup, batches, seconds)
     found = EngineSpeeds(conditions(setup), speeds, failed)
     _tell(found, tuple(batches))
+    late = [name for name in names if name not in speeds and name not in failed]
+    if late:
+        console.warn(f"{', '.join(late)} not timed: the time for timing was over ({seconds:g} s); see --timing")
     return found
 
 

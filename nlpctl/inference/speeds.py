@@ -28,6 +28,7 @@ from nlpctl.runtime.worker import how_ended, run_python
 FORMAT = 2
 SIZES = (1, 8, 32, 64)  # batch sizes that are timed; speeds between them are interpolated
 LIMIT = 20.0  # most seconds to time an export's engines, besides the import of Paddle
+MARGIN = 100.0  # more seconds, for that import and for a slow engine, before the measuring process is killed
 
 # Where nothing was timed: rows per second of MiniLM on an EPYC with two threads (docs/benchmarks.md), by batch size.
 _USUAL = {
@@ -71,7 +72,11 @@ def conditions(setup: ProcessSetup) -> Conditions:
 def known_speeds(
     folder: Path, manifest: ExportManifest, found: Sequence[Choice], setup: ProcessSetup
 ) -> Known | None:
-    """The speeds of `found` under the conditions of this process, from the export or the cache; None: not timed yet."""
+    """The speeds of `found` under the conditions of this process, from the export or the cache; None: not timed yet.
+
+    Figures of the export count if every choice was timed or failed. Those of the cache always do, so that timing is not
+    repeated where its time is too short for all.
+    """
     here = conditions(setup)
     if manifest.speeds is not None and manifest.speeds.conditions == here and _covers(manifest.speeds, found):
         return Known(manifest.speeds, "timed at export")
@@ -81,7 +86,9 @@ def known_speeds(
 
 def usual_speeds(manifest: ExportManifest, found: Sequence[Choice], setup: ProcessSetup) -> Known:
     """What can be expected where nothing was timed: the exporting machine's speeds, else those of another network."""
-    if manifest.speeds is not None and _covers(manifest.speeds, found):
+    if manifest.speeds is not None and _has_some(manifest.speeds, found):
+        if manifest.speeds.conditions == conditions(setup):
+            return Known(manifest.speeds, "timed at export, where the time was too short for all")
         return Known(manifest.speeds, f"not timed here yet, but on {manifest.speeds.conditions}")
     usual = {each.name: _USUAL.get((each.engine, each.precision), {}) for each in found}
     return Known(EngineSpeeds(conditions(setup), usual), "not timed here yet; another network made")
@@ -93,7 +100,7 @@ def measured_speeds(folder: Path, found: Sequence[Choice], setup: ProcessSetup, 
     speeds = measure(
         Order(str(folder), tuple(each.name for each in found), setup.device, setup.threads, gently=gently), here
     )
-    if _covers(speeds, found):
+    if _has_some(speeds, found):
         with contextlib.suppress(OSError):  # a cache that cannot be written costs only time
             content = {"format": FORMAT, "export": str(folder), **speeds.content()}
             write_json_atomic(_cache_file(folder, found, here), content)
@@ -101,12 +108,14 @@ def measured_speeds(folder: Path, found: Sequence[Choice], setup: ProcessSetup, 
 
 
 def measure(order: Order, here: Conditions) -> EngineSpeeds:
-    """Time the choices in a separate process. A choice that crashes it is recorded in `failed`; the others continue."""
+    """Time the choices in a separate process. A choice that crashes or blocks it is recorded in `failed`; the others
+    continue."""
     failed: dict[str, str] = {}
     while True:
         left = [name for name in order.names if name not in failed]
         words = {**asdict(order), "names": left}
-        done = run_python("-m", "nlpctl.inference.measure", json.dumps(words), str(os.getpid()))
+        arguments = ("nlpctl.inference.measure", json.dumps(words), str(os.getpid()))
+        done = run_python("-m", *arguments, seconds=order.seconds + MARGIN)
         trying, speeds = "", {}
         for line in done.output.splitlines():
             with contextlib.suppress(ValueError):
@@ -114,14 +123,20 @@ def measure(order: Order, here: Conditions) -> EngineSpeeds:
                 trying = event.get("trying", trying)
                 failed |= event.get("failed", {})
                 speeds |= event.get("rows_per_second", {})
-        if speeds or not trying or trying in failed:
+        if speeds or done.code == 0 or not trying or trying in failed:
             by_size = {name: {int(size): speed for size, speed in told.items()} for name, told in speeds.items()}
             return EngineSpeeds(here, by_size, failed)
-        # The process died while loading `trying`: the others are measured in a new process without it.
-        failed[trying] = how_ended(done.code)
+        # The process died or hung while loading `trying`: the others are measured in a new process without it.
+        failed[trying] = how_ended(done.code) if done.code is not None else done.failure
 
 
 def _covers(speeds: EngineSpeeds, found: Sequence[Choice]) -> bool:
+    """Whether every choice was timed or failed, and one was timed."""
+    known = {name for name, by_size in speeds.rows_per_second.items() if by_size} | set(speeds.failed)
+    return _has_some(speeds, found) and all(each.name in known for each in found)
+
+
+def _has_some(speeds: EngineSpeeds, found: Sequence[Choice]) -> bool:
     return any(speeds.rows_per_second.get(each.name) for each in found)
 
 

@@ -9,9 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from nlpctl.errors import UserError
-from nlpctl.files import STAGING_PREFIX, remove_leftovers_of, writing
-
-_BESIDE = f"{STAGING_PREFIX}lock-"
+from nlpctl.files import LOCK_PREFIX, remove_leftovers_of, writing
 
 
 @contextlib.contextmanager
@@ -24,7 +22,9 @@ def sole_writer(output: Path) -> Iterator[None]:
     given, output = output, Path(os.path.abspath(output))
     if not output.name:
         raise UserError("this is the top of all folders", where=str(output), hint="name a folder in it: -o")
-    file = output.with_name(f"{_BESIDE}{output.name}")
+    # Two paths to one folder, of which one leads through a link, have one lock.
+    output = output.parent.resolve() / output.name
+    file = output.with_name(f"{LOCK_PREFIX}{output.name}")
     made = [folder for folder in output.parents if not folder.exists()]
     with writing(given, "name another place: -o FOLDER"):
         output.parent.mkdir(parents=True, exist_ok=True)

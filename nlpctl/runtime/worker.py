@@ -46,13 +46,14 @@ class Answer:
 
 
 def run_python(*arguments: str, environ: dict[str, str] | None = None, seconds: float | None = None) -> Answer:
-    """Run `python ARGUMENTS` to its end, with the same module search path."""
+    """Run `python ARGUMENTS` to its end, with the same module search path. After `seconds` it is killed."""
     env = {**os.environ, **(environ or {}), "PYTHONPATH": module_path(), "PYTHONIOENCODING": "utf-8"}
     command = [sys.executable, *arguments]
     try:
         done = subprocess.run(command, capture_output=True, stdin=subprocess.DEVNULL, env=env, timeout=seconds)
-    except subprocess.TimeoutExpired:
-        return Answer("", f"no answer within {seconds:g} s", None)
+    except subprocess.TimeoutExpired as error:
+        told = (error.stdout or b"").decode("utf-8", errors="replace").strip()
+        return Answer(told, f"no answer within {seconds:g} s", None)
     output, errors = (stream.decode("utf-8", errors="replace").strip() for stream in (done.stdout, done.stderr))
     return Answer(output, errors, done.returncode)
 

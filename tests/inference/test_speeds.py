@@ -31,10 +31,11 @@ def process(monkeypatch):
     def play(script):
         orders, script = [], list(script)
 
-        def run(*arguments):
+        def run(*arguments, seconds):
+            assert seconds > speeds.LIMIT
             orders.append(json.loads(arguments[2]))
             events, code = script.pop(0)
-            return Answer("\n".join(map(json.dumps, events)), "", code)
+            return Answer("\n".join(map(json.dumps, events)), "" if code is not None else "no answer", code)
 
         monkeypatch.setattr(speeds, "run_python", run)
         return orders
@@ -95,6 +96,24 @@ def measured(monkeypatch):
     return orders
 
 
+def test_an_engine_that_hangs_is_left_out(process):
+    again = [*trying("one", "three"), {"rows_per_second": {"one": {"1": 5.0}, "three": {"1": 6.0}}}]
+    orders = process([(trying("one", "two"), None), (again, 0)])
+    found = measure(ORDER, HERE)
+    assert (set(found.rows_per_second), found.failed) == ({"one", "three"}, {"two": "no answer"})
+    assert orders[1]["names"] == ["one", "three"]
+
+
+def test_no_engine_is_blamed_where_the_time_was_too_short(process):
+    process([([*trying("one", "two"), {"failed": {}}, {"rows_per_second": {}}], 0)])
+    assert measure(ORDER, HERE) == EngineSpeeds(HERE, {})
+
+
+def test_a_process_that_hangs_before_the_first_engine_ends_the_timing(process):
+    process([([], None)])
+    assert measure(ORDER, HERE) == EngineSpeeds(HERE, {})
+
+
 def test_what_was_measured_is_kept(export, measured):
     assert known(export) is None
     assert measured_speeds(export, CHOICES, SETUP).origin == "timed now"
@@ -119,6 +138,25 @@ def test_speeds_of_the_export_hold_on_a_machine_like_the_one_that_made_it(export
     assert known(export, manifest=elsewhere) is None
     expected = usual_speeds(elsewhere, CHOICES, SETUP)
     assert expected.speeds == other and expected.origin == "not timed here yet, but on Intel Xeon, 2 threads"
+
+
+def test_an_engine_that_was_not_reached_at_export_is_timed_later(export, measured):
+    """Until then the figures that exist decide; an engine that failed is not tried again."""
+    some = dataclasses.replace(MANIFEST, speeds=EngineSpeeds(HERE, {"paddle fp32": {8: 5.0}}))
+    assert known(export, manifest=some) is None
+    expected = usual_speeds(some, CHOICES, SETUP)
+    assert expected.speeds == some.speeds and expected.origin.startswith("timed at export")
+    measured_speeds(export, CHOICES, SETUP)
+    assert known(export, manifest=some).speeds == SPEEDS
+    failed = dataclasses.replace(some.speeds, failed={"onnxruntime fp32": "no"})
+    assert known(export, manifest=dataclasses.replace(MANIFEST, speeds=failed)).origin == "timed at export"
+
+
+def test_a_timing_that_was_too_short_for_all_is_kept(export, monkeypatch):
+    some = EngineSpeeds(HERE, {"paddle fp32": {8: 5.0}})
+    monkeypatch.setattr(speeds, "measure", lambda order, here: some)
+    measured_speeds(export, CHOICES, SETUP)
+    assert known(export).speeds == some
 
 
 def test_where_nothing_was_timed_another_network_stands_in(export):

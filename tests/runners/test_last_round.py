@@ -82,9 +82,18 @@ def test_an_interrupted_last_round_goes_on(played, tmp_path):
 
 def test_a_row_that_dies_is_left_out(played, capsys):
     last, _ = played(student=6)
-    assert len(last.rounds) == FEWEST and not is_complete(FIELD, last)
+    assert len(last.rounds) == FEWEST and last.failed == (STUDENT.name,)
     assert [STUDENT.name in round for round in last.rounds] == [True] * 2 + [False] * (FEWEST - 2)
     assert "student, paddle fp32 is left out of the last round" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("passes", [0, 6])
+def test_a_row_that_failed_costs_no_more_rounds(played, tmp_path, passes):
+    """The repeated command finds a complete last round; one that is interrupted goes on without the row."""
+    last, _ = played(student=passes)
+    assert is_complete(FIELD, last) and read_last_round(tmp_path / "last.json", "key") == last
+    again, told = played(student=passes)
+    assert again == last and told == []
 
 
 def test_what_does_not_fit_into_memory_plays_in_groups():

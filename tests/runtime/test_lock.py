@@ -63,6 +63,17 @@ def test_two_builds_of_one_folder(tmp_path: Path) -> None:
     assert [path.name for path in output.parent.iterdir()] == ["index"] and (output / "texts").is_file()
 
 
+def test_two_paths_to_one_folder(tmp_path: Path) -> None:
+    """The message names the path as it was given."""
+    (tmp_path / "target").mkdir()
+    (tmp_path / "link").symlink_to("target")
+    with sole_writer(tmp_path / "target" / "x"), pytest.raises(UserError, match="is writing this") as raised:
+        with sole_writer(tmp_path / "link" / "x"):
+            pass
+    assert str(tmp_path / "link" / "x") in str(raised.value)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["link", "target"]
+
+
 def test_what_a_killed_build_left_is_removed_or_put_back(tmp_path: Path) -> None:
     """The unfinished folder is gone, that of a sister stays, and the older folder that was moved aside is back."""
     for name in (".staging-index-abcd_123", ".staging-index-2-abcd_123", ".staging-old-x/index", ".staging-lock-index"):

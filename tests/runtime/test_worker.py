@@ -60,6 +60,8 @@ def test_another_process_tells_how_it_failed(code, error):
 
 def test_a_process_that_hangs_is_given_up():
     assert run_python("-c", "import time; time.sleep(60)", seconds=0.3).failure == "no answer within 0.3 s"
+    code = "import time; print('begun', flush=True); time.sleep(60)"
+    assert run_python("-c", code, seconds=1).output == "begun"
 
 
 def _answering(fault=""):

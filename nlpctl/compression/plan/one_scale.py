@@ -21,10 +21,14 @@ Seconds = Mapping[str, Mapping[int, Sequence[float]]]  # by name of the row and 
 
 @dataclass(frozen=True)
 class LastRound:
-    """The rounds in which the best rows took turns, each row once in a round. `samples`: the number of timed inputs."""
+    """The rounds in which the best rows took turns, each row once in a round. `samples`: the number of timed inputs.
+
+    `failed`: the names of rows that failed, which take part in no further round.
+    """
 
     samples: int
     rounds: tuple[Seconds, ...]
+    failed: tuple[str, ...] = ()
 
     def turns(self, name: str, size: int) -> list[Sequence[float]]:
         """The seconds of every batch of a row, in each round that it took part in."""
@@ -198,6 +202,6 @@ def read_last_round(file: Path, key: str) -> LastRound | None:
             {str(name): {int(size): seconds for size, seconds in sizes.items()} for name, sizes in round.items()}
             for round in content["rounds"]
         )
-        return LastRound(int(content["samples"]), rounds)
+        return LastRound(int(content["samples"]), rounds, tuple(map(str, content.get("failed", ()))))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None

@@ -288,6 +288,7 @@ class _Compression:
                 f"no time for the last round, which would take about {told(seconds)}: speeds are of single comparisons "
                 "with the uncompressed network; run the same command with a longer --budget"
             )
+            self.last = None  # an earlier one, of other rows, would be mixed with single comparisons
             return
         try:
             self.last = scorer.last_round(field)

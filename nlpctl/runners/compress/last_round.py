@@ -17,7 +17,7 @@ from typing import TypeVar
 from nlpctl import console
 from nlpctl.compression.plan.one_scale import LastRound, Seconds, finalists, write_last_round
 from nlpctl.compression.plan.scores import Row
-from nlpctl.errors import NlpctlError
+from nlpctl.errors import Interrupted, NlpctlError
 from nlpctl.names import counted
 from nlpctl.runners.compress.turns import is_settled
 from nlpctl.runners.timed_process import TimedProcess
@@ -63,10 +63,12 @@ def play(
 ) -> LastRound:
     """Time the rows in turns, and store the rounds in `file` under `key`; `kept`: the rounds that are stored already.
 
-    A row that fails is left out, with a warning; RunFailed if one of the uncompressed network fails.
+    A row that fails is left out, with a warning, also when the command is repeated; RunFailed if one of the
+    uncompressed network fails.
     """
     last = kept or LastRound(0, ())
-    for group in groups(field, room_mb()):
+    able = replace(field, others=tuple(row for row in field.others if row.name not in last.failed))
+    for group in groups(able, room_mb()):
         done = sum(1 for round in last.rounds if all(row.name in round for row in group))
         if done < FEWEST:
             last = _rounds(field, group, opened, file, key, last, done)
@@ -74,9 +76,11 @@ def play(
 
 
 def is_complete(field: Field, last: LastRound | None) -> bool:
-    """Whether every row took part in enough rounds."""
-    rounds = () if last is None else last.rounds
-    return all(sum(1 for round in rounds if row.name in round) >= FEWEST for row in field.rows)
+    """Whether every row took part in enough rounds, or failed."""
+    if last is None:
+        return False
+    able = [row for row in field.rows if row.name not in last.failed]
+    return all(sum(1 for round in last.rounds if row.name in round) >= FEWEST for row in able)
 
 
 def groups(field: Field, room: float) -> list[tuple[Row, ...]]:
@@ -126,7 +130,8 @@ def _rounds(
             round = _round(field, group, processes, sizes, backwards=bool(number % 2))
             if not number:  # engines prepare their kernels
                 continue
-            last = replace(last, rounds=(*last.rounds, round))
+            failed = [row.name for row in group if row.name not in processes and row.name not in last.failed]
+            last = replace(last, rounds=(*last.rounds, round), failed=(*last.failed, *failed))
             write_last_round(file, key, last)
             history.append([sum(last.fastest(name, size)) for name in processes for size in sizes])
             late = time.monotonic() - started > SECONDS
@@ -159,7 +164,7 @@ def _tried(row: Row, field: Field, ask: Callable[[], T]) -> T | None:
     try:
         return ask()
     except NlpctlError as error:
-        if row in field.always:
+        if row in field.always or isinstance(error, Interrupted):
             raise
         console.warn(f"{row.name} is left out of the last round: {error}")
         return None
