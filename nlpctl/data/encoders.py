@@ -135,10 +135,16 @@ def build_encoder(tokenizer: Any, mode: Literal["auto", "fast", "paddlenlp"]) ->
 
 
 def store_tokenizer(folder: Path, encoder: TextEncoder) -> None:
-    """Write the tokenizer of a fast encoder into an export, if what is read back gives equal ids for PROBES."""
+    """Write the tokenizer of a fast encoder into an export, if what is read back gives equal ids for PROBES.
+
+    Not if its ids have gaps: PaddleNLP's own files serve such an export.
+    """
     if encoder.kind != "fast" or isinstance(encoder.tokenizer, StoredTokenizer):
         return
     tokenizer = encoder.tokenizer
+    ids = sorted(tokenizer.wordpiece_tokenizer.vocab.token_to_idx.values())
+    if ids != list(range(len(ids))):  # a repeated line in vocab.txt leaves a gap; the file numbers pieces by place
+        return
     write_stored_tokenizer(folder, tokenizer, encoder.characters)
     stored = read_stored_tokenizer(folder, lambda: tokenizer, character_table)
     if stored is None or first_difference(FastTextEncoder(stored), encoder) is not None:

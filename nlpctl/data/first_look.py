@@ -44,7 +44,7 @@ NAMES: Mapping[str, tuple[str, ...]] = {
     "question": ("question", "query", "问题"),
     "context": ("context", "paragraph", "passage", "document", "article", "text", "正文"),
     "answers": ("answers", "answer"),
-    "negative": ("negative", "hard_negative", "neg"),
+    "negative": ("negative", "hard_negative"),
 }
 _PAIRS = (
     ("text", "text_pair"), ("sentence1", "sentence2"), ("sentence_1", "sentence_2"), ("sentence_a", "sentence_b"),
@@ -216,9 +216,7 @@ def _has_header(path: Path, kind: str) -> bool:
         return kind == "joined" and all(isinstance(cell, list) and len(cell) == 1 for cell in first)
     if len(set(first)) < len(first):
         return False
-    known = {name for names in NAMES.values() for name in names}
-    if any(cell.strip().casefold() in known for cell in first) or not others:
-        return True
+    others = [row for row in others if row != first]  # a header comes again where files were put together
     for place, cell in enumerate(first):
         below = [row[place] for row in others]
         if len(set(below)) <= max(2, len(below) // 2) and cell in below:

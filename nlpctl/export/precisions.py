@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from nlpctl import console
 from nlpctl.data.open_split import has_split
 from nlpctl.data.splits import read_labelled_split
 from nlpctl.data.task_rows import task_rows
 from nlpctl.data.text_encoder import TextEncoder
-from nlpctl.errors import UserError
+from nlpctl.errors import Interrupted, UserError
 from nlpctl.inference.auto import choices, open_choice
 from nlpctl.inference.choice import Choice
 from nlpctl.inference.trained import TrainedModel
@@ -32,6 +33,7 @@ def dev_scores(
     """The scores of every precision below fp32 that this machine runs, beside that of fp32.
 
     `metric`: a score of the task's report; `falling`: less of it is better.
+    A choice whose engine fails on these rows is left out, with a warning.
     None if there is no such precision, or no labelled dev data, as next to a copied model.
     """
     ways = choices(manifest, setup)
@@ -49,5 +51,13 @@ def dev_scores(
         model = TrainedModel(task, encoder, open_choice(folder, manifest, choice, setup, BATCH))
         return float(task.report(rows, model.predictions(rows, BATCH))[metric])
 
-    found = {choice.name: score(choice) for choice in lower}
-    return DevScores(metric, len(rows), falling, score(exact), found)
+    found: dict[str, float] = {}
+    for choice in [exact, *lower]:
+        try:
+            found[choice.name] = score(choice)
+        except Interrupted:
+            raise
+        except Exception as error:  # engines raise what they like
+            console.warn(f"{choice.name} has no score on dev: {' '.join(str(error).split())[:200]}")
+    fp32 = found.pop(exact.name, None)
+    return DevScores(metric, len(rows), falling, fp32, found) if fp32 is not None and found else None

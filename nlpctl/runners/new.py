@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
+import shlex
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,13 +15,13 @@ from typing import Any
 from nlpctl.config.load import load_recipe
 from nlpctl.config.positions import display
 from nlpctl.config.recipe_text import recipe_text
-from nlpctl.config.rewrite import as_yaml, named_from
+from nlpctl.config.rewrite import named_from
 from nlpctl.config.schema import ColumnsSection
 from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.config.tasks.info import Start, TaskInfo, load_class
 from nlpctl.data.first_look import Fit, Look, look_at
 from nlpctl.data.task_rows import TABLES, TaskRows
-from nlpctl.errors import UserError
+from nlpctl.errors import Problem, UserError
 from nlpctl.files import STAGING_PREFIX, write_text_atomic, writing
 from nlpctl.models.pretrained import Encoder, available, language_of, named_encoder
 from nlpctl.names import did_you_mean, listed, nearest_file
@@ -335,15 +336,25 @@ def _write(output: Path, text: str) -> None:
         with writing(output, "name another file: -o FILE.yaml"):
             output.parent.mkdir(parents=True, exist_ok=True)
             write_text_atomic(staged, text)
-        if problems := column_problems(load_recipe(staged)):
-            raise UserError(problems=problems)
+        try:
+            problems = column_problems(load_recipe(staged))
+        except UserError as error:
+            problems = list(error.problems)
+        if problems:
+            raise UserError(problems=[_of_output(problem, staged, output) for problem in problems])
         os.replace(staged, output)
     finally:
         staged.unlink(missing_ok=True)
 
 
+def _of_output(problem: Problem, staged: Path, output: Path) -> Problem:
+    """The problem with the name of the recipe in place of that of the file it was checked in."""
+    said = {key: text.replace(staged.name, output.name) for key, text in dataclasses.asdict(problem).items()}
+    return Problem(**said)
+
+
 def _head(output: Path, task: TaskInfo) -> list[str]:
-    file, name = as_yaml(output.name), output.stem
+    file, name = shlex.quote(output.name), output.stem
     return [
         *textwrap.wrap(f"{name}: {task.help[0].lower()}{task.help[1:]}", 110),
         "",
@@ -358,7 +369,7 @@ def _head(output: Path, task: TaskInfo) -> list[str]:
 
 def _next(output: Path, has_dev: bool) -> tuple[str, ...]:
     """The commands that come next."""
-    file = as_yaml(str(output))
-    split = f"nlpctl data split {file} -o {as_yaml(str(output.with_suffix('')) + '_parts')} --write"
+    file = shlex.quote(str(output))
+    split = f"nlpctl data split {file} -o {shlex.quote(str(output.with_suffix('')) + '_parts')} --write"
     first = () if has_dev else (f"{split}    # a dev file; then delete the three lines that do without one",)
     return (*first, f"nlpctl data inspect {file}", f"nlpctl train {file}")

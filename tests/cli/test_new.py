@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
@@ -80,6 +81,31 @@ def test_without_a_header_or_dev(nlpctl, table, folder: Path) -> None:
     assert ended.code == 0, ended.err
     recipe = load_recipe("all.yaml")
     assert recipe.data.dev == (str(folder / "cut" / "dev.tsv"),) and recipe.training.evaluation_strategy == "epoch"
+
+
+@pytest.mark.parametrize("label", ["neg", "negative", "score"])
+def test_a_label_that_is_a_usual_name_is_no_header(label: str, nlpctl, table) -> None:
+    texts = [f"房间太小{text}".replace(" ", "") for text in REVIEWS]
+    table("all.tsv", None, [((label, "pos")[number % 2], text) for number, text in enumerate(texts)])
+    ended = nlpctl("new", "all.tsv", "--model", "scratch", "--task", "sequence_classification")
+    assert ended.code == 0 and not load_recipe("all.yaml").data.header, ended.err
+
+
+def test_the_commands_that_come_next_are_quoted_for_the_shell(nlpctl, table, folder: Path) -> None:
+    table("all.tsv", None, [(text, label) for _, text, label in labelled()])
+    ended = nlpctl("new", "all.tsv", "-o", "it's $my.yaml", "--model", "scratch")
+    assert shlex.join(["nlpctl", "train", "it's $my.yaml"]) in ended.err
+    assert shlex.join(["nlpctl", "train", "it's $my.yaml"]) in (folder / "it's $my.yaml").read_text(encoding="utf-8")
+
+
+def test_problems_name_the_recipe_and_not_the_file_it_was_checked_in(tmp_path: Path) -> None:
+    from nlpctl.errors import UserError
+    from nlpctl.runners.new import _write
+
+    with pytest.raises(UserError) as refused:
+        _write(tmp_path / "my.yaml", "task: sequence_classification\nnonsense: 1\n")
+    assert "my.yaml:2" in str(refused.value) and "staging" not in str(refused.value)
+    assert not list(tmp_path.iterdir())
 
 
 PAIR = [{"query": text, "title": f"{text} indeed"} for text in REVIEWS]

@@ -81,3 +81,12 @@ def test_an_export_without_it_and_a_damaged_one(folder, tokenizer, tmp_path):
         (tmp_path / FILE).write_text(json.dumps(content | damaged))
         with pytest.raises(UserError, match="is damaged"):
             opened(tmp_path, tokenizer)
+
+
+def test_ids_with_a_gap_are_not_stored(tmp_path):
+    words = build_vocabulary(CORPUS, 300, 1, True)
+    last = len(words) - 1
+    tokenizer = write_tokenizer(tmp_path, [*words[:-1], words[-2], words[-1]], "bert", True)
+    assert tokenizer.convert_tokens_to_ids([words[-2], words[-1]]) == [last, last + 1]  # the last of equal lines counts
+    store_tokenizer(tmp_path, FastTextEncoder(tokenizer))
+    assert not (tmp_path / FILE).exists()
