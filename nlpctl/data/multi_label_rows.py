@@ -45,9 +45,9 @@ class MultiLabelRows(TextRows):
         label = given.get("label") or next((name for name in NAMES["label"] if name in fitting), None)
         label = label or next(iter(fitting), None)
         text = look.role("text", given, ("text",), [label] if label else [])
-        if text is None or label is None:
+        if text is None or label not in fitting:  # one that is given may hold single labels
             return None
-        separator = fitting.get(label, "")
+        separator = fitting[label]
         columns = {"text": text, "label": label}
         if not separator:
             return Fit(columns, f"{text!r} holds texts, {label!r} lists of labels", sure=7)

@@ -10,18 +10,22 @@ from nlpctl.tasks.intervals import Paired, Slice
 
 def comparison_table(split: str, names: Sequence[str], paired: Paired) -> ScoreTable:
     """Two models on the same rows: each score, the difference with its interval, and p."""
-    rows = [
-        [score, each.first, each.second, f"{each.difference:+.4f}", "{:+.4f} to {:+.4f}".format(*each.interval), each.p]
-        for score, each in paired.scores.items()
-    ]
+    rows = []
+    for score, each in paired.scores.items():
+        ends = "{:+.4f} to {:+.4f}".format(*each.interval)
+        rows.append([score, each.first, each.second, f"{each.difference:+.4f}", ends, _p(each.p)])
     columns = ["score", *names, "difference", "95 % interval", "p"]
     return ScoreTable(f"{split}, the same {paired.rows:,} rows", columns, rows)
+
+
+def _p(p: float) -> str:
+    return "< 0.001" if p < 0.001 else f"{p:.3f}"
 
 
 def changed_rows(paired: Paired) -> str:
     """How many rows only one of the models answers right."""
     told = f"right in the second only: {paired.gained:,}; in the first only: {paired.lost:,}"
-    return told if paired.mcnemar is None else f"{told} (McNemar p {paired.mcnemar:.3f})"
+    return told if paired.mcnemar is None else f"{told} (McNemar p {_p(paired.mcnemar)})"
 
 
 def slice_table(split: str, by: str, slices: Sequence[Slice]) -> ScoreTable:

@@ -32,7 +32,8 @@ def intervals(tallies: Tallies) -> dict[str, Interval]:
     """The interval of each score, the lower end first; none where all rows are of one group."""
     if tallies.groups is not None and len(np.unique(tallies.groups)) == 1:
         return {}
-    return {name: _middle(drawn) for name, drawn in _drawn_scores([tallies])[0].items()}
+    units = tallies.rows if tallies.groups is None else len(np.unique(tallies.groups))
+    return {name: _middle(drawn, units) for name, drawn in _drawn_scores([tallies])[0].items()}
 
 
 def full_report(
@@ -140,8 +141,13 @@ def slices(tallies: Tallies, score: str, members: Mapping[str, np.ndarray]) -> l
         whole_draws = (shares["inside"] > 0) & (shares["inside"] < 1)  # others have no score of one side
         inside, outside = (each[score][whole_draws] for each in drawn)
         whole, rest = (float(each.scores(np.ones(each.rows))[score]) for each in pair)
-        ends = _middle(inside), _middle(inside - outside)
-        found.append(Slice(name, int(chosen.sum()), whole, ends[0], whole - rest, ends[1]))
+        units = int(chosen.sum()) if tallies.groups is None else len(np.unique(tallies.groups[chosen]))
+        ends = _middle(inside, units)
+        above = _middle(inside - outside)
+        if inside.min() == inside.max():  # its interval is not from the draws
+            low, high = _middle(outside)
+            above = ends[0] - high, ends[1] - low
+        found.append(Slice(name, int(chosen.sum()), whole, ends, whole - rest, above))
     return sorted(found, key=lambda each: each.above)
 
 
@@ -177,9 +183,17 @@ def _times(generator: np.random.Generator, count: int, splits: int) -> np.ndarra
     return np.bincount(drawn.ravel(), minlength=splits * count).reshape(splits, count).astype(np.float64)
 
 
-def _middle(drawn: np.ndarray) -> Interval:
-    low, high = np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
-    return float(low), float(high)
+def _middle(drawn: np.ndarray, units: int | None = None) -> Interval:
+    """The middle 95 % of the draws.
+
+    With `units`, the number of rows or groups, a score that is 0 or 1 in all of them gets the exact binomial limit
+    (Clopper and Pearson, 1934) in place of an interval without width: no draw can show a mistake that no row has.
+    """
+    low, high = (float(end) for end in np.quantile(drawn, [(1 - LEVEL) / 2, (1 + LEVEL) / 2]))
+    if units and low == high in (0.0, 1.0):
+        limit = ((1 - LEVEL) / 2) ** (1 / units)
+        return (0.0, 1 - limit) if low == 0 else (limit, 1.0)
+    return low, high
 
 
 def _p(differences: np.ndarray) -> float:

@@ -62,6 +62,8 @@ def test_columns_are_found_and_the_recipe_is_valid(nlpctl, table, folder: Path) 
     )
     assert recipe.data.dev == (str(folder / "val.csv"),) and recipe.data.test == ()
     assert recipe.training.per_device_train_batch_size == 8 and recipe.data.max_seq_length == 16
+    named = ("new", "train.csv", "-o", "named", "--model", "scratch", "--columns", "text=review,label=stars")
+    assert nlpctl(*named).code == 0 and load_recipe("named.yaml").task == "sequence_classification"
     given = json.loads(nlpctl("new", "train.csv", "-o", "again", "--model", "scratch", "--json").out)["result"]
     assert given["recipe"] == "again.yaml" and given["files"]["dev"] == "val.csv" and given["model"] == "scratch"
     again = nlpctl("new", "train.csv", "-o", "reviews.yaml")

@@ -192,8 +192,10 @@ def test_a_small_slice_is_not_scored_where_it_was_not_drawn(chance):
     few = np.zeros(500, bool)
     few[:3] = True
     (found,) = slices(classes(right, chance), "accuracy", {"few": few})
-    assert (found.rows, found.score, found.interval) == (3, 1.0, (1.0, 1.0))
-    assert 0.05 < found.above_interval[0] < found.above < found.above_interval[1] < 0.15
+    assert (found.rows, found.score, found.interval) == (3, 1.0, (pytest.approx(0.292, abs=1e-3), 1.0))
+    assert -0.7 < found.above_interval[0] < -0.5 < found.above < found.above_interval[1] < 0.15
+    (none,) = slices(classes(~right, chance), "accuracy", {"few": few})  # 0 of 3: Clopper and Pearson's 0.708
+    assert none.interval == (0.0, pytest.approx(0.708, abs=1e-3))
 
 
 def test_rows_of_one_group_have_no_interval_and_grouped_rows_no_mcnemar(chance):

@@ -13,9 +13,9 @@ from nlpctl.runners.compress.result import CompressResult
 NAMES = 2  # number of text columns; the others are numeric
 PARTS = ("engine", "precision", "compression")  # fields of Pace whose product is its `whole`
 _OF_CANDIDATES = (
-    "*: the best; !: loses more than allowed. Scores are on dev, computed by the engine of the row. Speeds are of the "
-    "engine alone, on dev rows batched by length. Disk: the graph, in MB of 1024 x 1024 bytes. Alike: the share of dev "
-    "rows with the same decision as the uncompressed model."
+    "*: the best; !: loses more than allowed, or may (--sure). Scores are on dev, computed by the engine of the row. "
+    "Speeds are of the engine alone, on dev rows batched by length. Disk: the graph, in MB of 1024 x 1024 bytes. "
+    "Alike: the share of dev rows with the same decision as the uncompressed model."
 )
 _OF_PARTS = (
     "engine x precision x compression. Engine: the uncompressed fp32 graph in the engine of the row. Compression: the "

@@ -70,7 +70,7 @@ def summary(result: CompressResult) -> str:
     """Two sentences about the best candidate: what it gains, and from where."""
     best, aim, reference = result.best, result.aim, result.reference
     if result.is_uncompressed(best):
-        return f"No candidate is better than the uncompressed model in {best.way}."
+        return f"No candidate is better than the uncompressed model in {best.way}{_surely(aim)}."
     drop = result.metric.drop(best.score, reference.score)
     points = (
         "as the uncompressed model" if abs(drop) < 0.005 else f"{abs(drop):.2f} points {_way(drop)} the uncompressed"
@@ -138,7 +138,7 @@ def _way(drop: float) -> str:
 def markdown(result: CompressResult, source: str, told: dict[str, Any]) -> str:
     """The text of report.md."""
     aim = result.aim
-    allowed = f"at most {aim.max_drop:g} points below the uncompressed model; among these, {_aimed(aim)}"
+    allowed = f"at most {aim.max_drop:g} points below the uncompressed model{_surely(aim)}; among these, {_aimed(aim)}"
     lines = [
         f"# Compression of {source}",
         "",
@@ -181,6 +181,10 @@ def _table(table: Table) -> list[str]:
     """The lines of a table, with a blank one at the end."""
     rules = ["---"] * NAMES + ["---:"] * (len(table.heads) - NAMES)
     return [*map(_line, [table.heads, rules, *table.lines]), ""]
+
+
+def _surely(aim: Aim) -> str:
+    return "" if aim.sure is None else f", in {aim.sure:.0%} of resampled dev splits"
 
 
 def _aimed(aim: Aim) -> str:
