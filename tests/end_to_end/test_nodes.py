@@ -9,11 +9,13 @@ import signal
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
 from command_lines import Started
 
 from nlpctl.runtime.team import free_port
 
+HELPERS = Path(__file__).resolve().parents[1] / "helpers"
 OTHER_LINES = "waiting for the others", "is not at 127.0.0.1"  # how the nodes meet
 
 
@@ -127,6 +129,19 @@ def test_a_signal_on_one_node_stops_both_after_a_common_step(work, nodes, same_b
     nodes.elsewhere.mkdir()
     assert [code for code, _ in ends(nodes.train(name, *work.stepwise, "--resume"))] == [0, 0]
     assert same_bits(work / name, whole)
+
+
+@pytest.mark.slow
+def test_a_lack_of_memory_on_node_1(work, nodes, weights, two):
+    """All go on from the checkpoint of step 8, with half the rows at a time."""
+    shutil.copy(HELPERS / "no_memory.py", work.folder)
+    (code, err), (other_code, other_err) = ends(nodes.train("nodes-memory", "--set", "data.reader=no_memory:read"))
+    assert (code, other_code) == (0, 0), err + other_err
+    assert "restart with micro-batches of 2 rows" in err and "Traceback" not in err
+    assert "out of memory in step 10, with micro-batch 4" in (work / "nodes-memory" / "logs" / "rank-1.log").read_text()
+    first, second = (weights(run / "checkpoints" / "checkpoint-32") for run in (two, work / "nodes-memory"))
+    compared = [name for name in first if not name.endswith("self_attn.k_proj.bias")]  # noise, see test_processes.py
+    assert max(float(np.abs(first[name] - second[name]).max()) for name in compared) < 1e-5
 
 
 @pytest.mark.slow

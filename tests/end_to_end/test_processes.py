@@ -14,6 +14,8 @@ import pytest
 from nlpctl.runtime.launch import launch
 from nlpctl.runtime.run_directory import RunDirectory
 
+HELPERS = Path(__file__).resolve().parents[1] / "helpers"
+
 
 @pytest.fixture(scope="session")
 def one(work) -> Path:
@@ -179,35 +181,18 @@ def test_stopped_and_resumed(work, weights, two):
     assert work.manifest("two-stopped")["state"] == "interrupted"
     assert not ranks_of(work / "two-stopped")
 
-    done = work.nlpctl(*words[:-4], "--resume", "--set", "training.output_dir=two-stopped")
-    assert done.returncode == 2 and "began with 2 process" in done.stderr, done.stderr
+    done = work.nlpctl(*words[:-4], "--nproc", "3", "--resume", *place)
+    assert done.returncode == 2 and "began with 2 processes, and 3 processes cannot divide" in done.stderr, done.stderr
     done = work.nlpctl(*words, "--resume")
     assert done.returncode == 0, done.stderr
     first, second = (weights(run / "model") for run in (two, work / "two-stopped"))
     assert [name for name in first if first[name].tobytes() != second[name].tobytes()] == []
 
 
-NO_MEMORY = """
-import csv, os
-def read(path):
-    if os.environ.get('PADDLE_TRAINER_ID') == '1' and 'train' in path:
-        from nlpctl.tasks.sequence_classification import SequenceClassification
-        loss, calls = SequenceClassification.loss, []
-        def limited(self, network, outputs, batch):
-            calls.extend([1] * network.training)
-            if len(calls) > 9 and batch['labels'].shape[0] > 2 and network.training:
-                raise MemoryError('(ResourceExhausted) Out of memory error on GPU 1.')
-            return loss(self, network, outputs, batch)
-        SequenceClassification.loss = limited
-    with open(path) as stream:
-        yield from csv.DictReader(stream, delimiter='\\t')
-"""
-
-
 @pytest.mark.slow
 def test_a_rank_that_lacks_memory(work, weights, two):
     """Rank 1 in step 10: all go on from the checkpoint of step 8, with half the rows at a time."""
-    (work / "no_memory.py").write_text(NO_MEMORY)
+    shutil.copy(HELPERS / "no_memory.py", work.folder)
     run = work / "no-memory"
     settings = (*work.plain, *work.halves, "--nproc", "2", "--set", "data.reader=no_memory:read")
     done = work.nlpctl("train", "recipe.yaml", *settings, "--set", f"training.output_dir={run.name}")
