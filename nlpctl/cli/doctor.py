@@ -46,6 +46,9 @@ def doctor(
       nlpctl doctor --nnodes 2 --master node0:29417 --node_rank 0
     """
     place = place_here(nnodes, master, node_rank)
+    for flag, value in (("--recipe", recipe), ("--devices", devices)):
+        if nnodes is None and value is not None:
+            raise UserError("this is for several nodes", flag, "add --nnodes N, or leave it out")
     found = run_checks() if place is None else _between(place, wait, recipe, devices)
     checks = []
     for check in found:

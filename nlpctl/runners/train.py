@@ -100,6 +100,7 @@ def train(
         _train_as_child(recipe, run, resume)
         return TrainResult(run, {})
     if nodes is not None and not nodes.is_head:
+        _refuse_wrong_model(recipe)
         agree(nodes, recipe, _checked_data(recipe, processes), processes, device)
         follow_node_0(nodes, recipe, processes)
         return TrainResult(run, {})
@@ -283,10 +284,15 @@ def _refuse_early(
     run.check(resume=resume, overwrite=overwrite)
     if recipe.training.logging_dir is not None:
         refuse_below_file(Path(recipe.training.logging_dir), recipe.where("training.logging_dir"))
-    if recipe.model.name_or_path is not None:
-        check_edits(resolve_source(recipe.model.name_or_path), recipe)
+    _refuse_wrong_model(recipe)
     if resume and run.recipe_file.exists():
         _refuse_changed_recipe(recipe, run)
+
+
+def _refuse_wrong_model(recipe: Recipe) -> None:
+    """UserError if the model to start from is not there, or its files are not those that were written."""
+    if recipe.model.name_or_path is not None:
+        check_edits(resolve_source(recipe.model.name_or_path), recipe)
 
 
 def _refuse_network_of_compress(run: RunDirectory) -> None:

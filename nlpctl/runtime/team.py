@@ -81,6 +81,10 @@ class Team(Alone):
     def interrupt(self) -> None:
         self.nodes.send(INTERRUPT)
 
+    def where(self, rank: int) -> str:
+        members = self.nodes.members
+        return next(f" on {member}" for member in members if rank in ranks_of(members, member.rank))
+
 
 class Head(Team):
     """The side of node 0."""

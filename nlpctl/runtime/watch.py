@@ -61,6 +61,10 @@ class Alone:
     def interrupt(self) -> None:
         """Tell the other nodes to stop."""
 
+    def where(self, rank: int) -> str:
+        """The node of a rank, for messages."""
+        return ""
+
 
 class Watch:
     """Watches the ranks of one launch; leaving the context stops all that still run."""
@@ -134,7 +138,8 @@ class Watch:
         failed = [*self._others.failures, *(each for each in self._ended() if each.code != 0)]
         first = min(failed, key=lambda each: each.blame)
         how = f"exit code {first.code}" if first.code is not None else "it was killed or crashed"
-        console.error(Problem(f"process {first.rank} of {self._world} failed ({how})", str(self._log(first.rank))))
+        failed_one = f"process {first.rank} of {self._world}{self._others.where(first.rank)} failed ({how})"
+        console.error(Problem(failed_one, str(self._log(first.rank))))
         if first.rank != 0:  # rank 0's lines were shown as they came
             for line in self._last_lines(first.rank):
                 console.note(line)

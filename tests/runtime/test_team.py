@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -100,7 +101,8 @@ raise ConnectionError("lost my peer")
     head, other = nodes.run(body)
     assert isinstance(head.exception(), UserError) and str(other.exception()) == str(head.exception())
     err = capfd.readouterr().err
-    assert f"{nodes.head}/logs/rank-1.log: process 1 of 2 failed (exit code 2)\n" in err
+    host = socket.gethostname()
+    assert f"{nodes.head}/logs/rank-1.log: process 1 of 2 on node 1 ({host}) failed (exit code 2)\n" in err
     assert (nodes.head / "logs" / "rank-1.log").read_text().endswith("line 29\n")
 
 
