@@ -91,22 +91,22 @@ def evaluate(
     be compared, and an unknown column.
     """
     if against is None:
-        source, scored = _scored(recipe, splits)
+        source, scored = _scored(recipe, splits, compared=False)
         other = None
     else:
         if recipe.task != against.task:
             message = f"the models do different things: {recipe.task} and {against.task}"
             raise UserError(message, "--against", "name a model of the same task")
-        first = _scored(replace(against, data=with_reading(recipe.data, against.data)), splits)
-        source, scored = _scored(recipe, splits)  # one model in memory at a time
+        first = _scored(replace(against, data=with_reading(recipe.data, against.data)), splits, compared=True)
+        source, scored = _scored(recipe, splits, compared=True)  # one model in memory at a time
         other = _compared(first, scored)
     reports = {split: each.report for split, each in scored.items()}
     sliced = {} if by is None else {split: _slices(split, each, by) for split, each in scored.items()}
     return EvalResult(source, reports, other, sliced)
 
 
-def _scored(recipe: Recipe, splits: Sequence[str]) -> tuple[str, dict[str, _Scored]]:
-    """The recipe's model, and its splits."""
+def _scored(recipe: Recipe, splits: Sequence[str], *, compared: bool) -> tuple[str, dict[str, _Scored]]:
+    """The recipe's model, and its splits; where they are `compared` also their mistakes."""
     source, rows, model, wanted = _opened(recipe, splits)
     found = {}
     with sigterm_interrupts():
@@ -115,7 +115,8 @@ def _scored(recipe: Recipe, splits: Sequence[str]) -> tuple[str, dict[str, _Scor
             predictions = model.predictions(examples, recipe.training.per_device_eval_batch_size)
             groups = groups_of(rows, split, model.task.labels, len(examples))
             report, tallies = full_report(model.task, examples, predictions, groups)
-            mistakes = {mistake.row: mistake for mistake in model.task.mistakes(examples, predictions)}
+            wrong = model.task.mistakes(examples, predictions) if compared else []
+            mistakes = {mistake.row: mistake for mistake in wrong}
             found[split] = _Scored(report, tallies, model.task, rows, examples, mistakes)
     return source, found
 
