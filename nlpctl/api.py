@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.located import located
 from nlpctl.data.frames import frames_of, is_frame, with_files, write_frame
 from nlpctl.errors import Interrupted, Problem, RunFailed, UserError
+from nlpctl.files import read_json
 from nlpctl.layout import EXPORT_REPORT
 from nlpctl.report.notebook import Scores, export_html, facts_html, run_html
 
@@ -272,7 +272,7 @@ class Model:
             wanted = Wanted(tuple(formats), tuple(precisions), timing=LIMIT, scored=True)
             folder = None if output is None else Path(output)
             made = export(self._recipe, str(self._path), wanted, output=folder, overwrite=overwrite)
-        return Export(made.folder, json.loads((made.folder / EXPORT_REPORT).read_text(encoding="utf-8")))
+        return Export(made.folder, read_json(made.folder / EXPORT_REPORT))
 
     def embed(self, texts: Any) -> np.ndarray:
         """The vectors of texts, float32 [rows, dim], of unit length; for a single text, its vector [dim].

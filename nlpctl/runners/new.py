@@ -16,7 +16,6 @@ from nlpctl.config.load import load_recipe
 from nlpctl.config.positions import display
 from nlpctl.config.recipe_text import recipe_text
 from nlpctl.config.rewrite import named_from
-from nlpctl.config.schema import ColumnsSection
 from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.config.tasks.info import Start, TaskInfo, load_class
 from nlpctl.data.first_look import Fit, Look, look_at
@@ -227,11 +226,10 @@ def _rows(task: TaskInfo) -> type[TaskRows]:
 
 
 def _refuse_unknown_columns(look: Look, columns: Mapping[str, str]) -> None:
-    roles = [each.name for each in dataclasses.fields(ColumnsSection)]
     for role, name in columns.items():
-        if role not in roles:
-            hint = f"write one of {', '.join(roles)} before the ="
-            raise UserError(f"there is no column for {role!r}{did_you_mean(role, roles)}", "--columns", hint)
+        if role not in values.ROLES:
+            hint = f"write one of {', '.join(values.ROLES)} before the ="
+            raise UserError(f"there is no column for {role!r}{did_you_mean(role, values.ROLES)}", "--columns", hint)
         _known_column(look, name)
 
 

@@ -164,7 +164,7 @@ def _time(record: RunRecord) -> Iterator[Html | str]:
 def _scores(record: RunRecord) -> Iterator[Html]:
     if not record.metrics:
         return
-    first, *_ = score_tables(record.metrics)
+    first = next(score_tables(record.metrics))  # the others are drawn below
     yield table(first.columns, first.rows)
     labels = [_label_table(split, report) for split, report in record.metrics.items() if "labels" in report]
     if labels:
