@@ -109,6 +109,15 @@ class Look:
     def column(self, name: str) -> Column | None:
         return next((column for column in self.columns if column.name == name), None)
 
+    def twins(self, name: str) -> list[str]:
+        """The columns of labels whose values go one to one with those of the column `name`, such as their names."""
+        found = []
+        for other in (column.name for column in self.of_kind("label") if column.name != name):
+            pairs = {(str(row.get(name)), str(row.get(other))) for row in self.rows}
+            if len(pairs) > 1 and all(len({pair[side] for pair in pairs}) == len(pairs) for side in (0, 1)):
+                found.append(other)
+        return found
+
     def of_kind(self, *kinds: Kind) -> list[Column]:
         return [column for column in self.columns if column.kind in kinds]
 
