@@ -100,7 +100,7 @@ def train(
     fails; KeyboardInterrupt after Ctrl-C, once a checkpoint is saved.
     """
     source: Any = recipe if isinstance(recipe, Mapping) else os.fspath(recipe)
-    source, keys = _with_frames_written(source, set or {}, fields)
+    source, keys = _with_frames_written(source, set or {}, fields, resume, overwrite)
     changes = overrides_of(keys, fields)
     resolved = load_recipe(source, changes)
     from nlpctl.runners.train import train as run_training
@@ -374,15 +374,19 @@ class Model:
 
 
 def _with_frames_written(
-    recipe: Any, keys: Mapping[str, Any], fields: Mapping[str, Any]
+    recipe: Any, keys: Mapping[str, Any], fields: Mapping[str, Any], resume: bool, overwrite: bool
 ) -> tuple[Any, Mapping[str, Any]]:
-    """`recipe` and `keys` of `train` with files in place of DataFrames, beside the run."""
+    """`recipe` and `keys` of `train` with files in place of DataFrames, beside the run. UserError: it is there."""
     frames = frames_of(recipe, keys)
     if not frames:
         return recipe, keys
     bare, bare_keys = with_files(recipe, keys, dict.fromkeys(frames))
-    run = load_recipe(bare, overrides_of(bare_keys, fields), "apply").training.output_dir
-    files = {split: write_frame(frame, Path(f"{run}_data"), split) for split, frame in frames.items()}
+    from nlpctl.runtime.run_directory import RunDirectory
+
+    resolved = load_recipe(bare, overrides_of(bare_keys, fields), "apply")
+    RunDirectory(resolved.run_dir).check(resume=resume, overwrite=overwrite)
+    folder = Path(f"{resolved.training.output_dir}_data")
+    files = {split: write_frame(frame, folder, split) for split, frame in frames.items()}
     return with_files(recipe, keys, files)
 
 
