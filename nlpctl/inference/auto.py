@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -27,7 +28,7 @@ from nlpctl.runtime.process import ProcessSetup, import_paddle
 TENSORRT_ROWS = 4  # synthetic batches for collecting TensorRT's shapes
 PAYS = 5  # timing engines pays if the work takes this many times as long
 
-Rows = int | Callable[[], int] | None
+Rows = int | Callable[[int], int] | None  # a function: as many as it is told, or fewer if there are no more
 Settle = Callable[[], Predictor | None]
 
 
@@ -81,27 +82,28 @@ def open_predictor(
 
     If several engines and precisions remain, the one is taken that was the fastest when it was timed. Where nothing was
     timed under these conditions, the most plausible one is: nothing is timed before the first answer, unless so many
-    `rows` are to be answered that it pays (a number, a function that counts them; None: not known). A note on stderr
-    gives the reason. `own`: the export's own recipe. UserError if this machine or the export does not support the
-    request.
+    `rows` are to be answered that it pays (a number, or a function that counts them up to a number; None: not known).
+    Fewer rows than a batch holds are what the fastest is chosen for. A note on stderr gives the reason. `own`: the
+    export's own recipe. UserError if this machine or the export does not support the request.
     """
     export = _Export(folder, manifest, inference, setup, batch_size, own)
     found = candidates(manifest, inference, this_machine(setup))
     if len(found.choices) == 1:
         return Opened(export.opened(found.choices[0]))
+    size = batch_size if rows is None else max(1, _at_most(rows, batch_size))
     known = known_speeds(folder, manifest, found.choices, setup)
     if known is not None:
-        chosen = fastest(found.choices, known.speeds, batch_size)
-        console.note(_why(chosen, found, known, batch_size))
+        chosen = fastest(found.choices, known.speeds, size)
+        console.note(_why(chosen, found, known, size))
         return Opened(export.opened(chosen))
     guessed = usual_speeds(manifest, found.choices, setup)
-    chosen = fastest(found.choices, guessed.speeds, batch_size)
+    chosen = fastest(found.choices, guessed.speeds, size)
     predictor = export.opened(chosen)
 
     def settle(*, gently: bool = True) -> Predictor | None:
         known = measured_speeds(folder, found.choices, setup, gently=gently)
-        best = fastest(found.choices, known.speeds, batch_size) if known.speeds.rows_per_second else chosen
-        console.note(_why(best, found, known, batch_size))
+        best = fastest(found.choices, known.speeds, size) if known.speeds.rows_per_second else chosen
+        console.note(_why(best, found, known, size))
         if best == chosen:
             return None
         faster = export.opened(best)
@@ -111,14 +113,19 @@ def open_predictor(
     if rows is not None and _pays(rows, predictor, export):
         console.note(f"auto: timing {len(found.choices)} ways to run this export, once on this machine")
         return Opened(settle(gently=False) or predictor)
-    console.note(_why(chosen, found, guessed, batch_size))
+    console.note(_why(chosen, found, guessed, size))
     return Opened(predictor, settle)
 
 
-def _pays(rows: int | Callable[[], int], predictor: Predictor, export: _Export) -> bool:
+def _at_most(rows: int | Callable[[int], int], most: int) -> int:
+    """The number of rows, or `most` if there are more."""
+    return min(rows, most) if isinstance(rows, int) else rows(most)
+
+
+def _pays(rows: int | Callable[[int], int], predictor: Predictor, export: _Export) -> bool:
     """Whether answering `rows` takes so long that timing the engines first is worth it."""
-    count = rows if isinstance(rows, int) else rows()
-    return count * _seconds(predictor, export) >= PAYS * LIMIT
+    enough = math.ceil(PAYS * LIMIT / max(_seconds(predictor, export), 1e-9))
+    return _at_most(rows, enough) >= enough
 
 
 def _seconds(predictor: Predictor, export: _Export) -> float:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise
+from itertools import islice, pairwise
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -200,8 +200,9 @@ def _opened(recipe: Recipe, splits: Sequence[str]) -> tuple[str, TaskRows, Train
     return source, rows, model, wanted
 
 
-def _count(rows: TaskRows, splits: Sequence[str]) -> int:
-    return sum(1 for split in splits for _ in open_split(rows, split))
+def _count(rows: TaskRows, splits: Sequence[str], most: int) -> int:
+    """How many rows the splits have, or `most` if there are more."""
+    return sum(1 for _ in islice((row for split in splits for row in open_split(rows, split)), most))
 
 
 def require_scorable(model: TrainedModel) -> None:

@@ -84,10 +84,18 @@ def test_long_work_pays_for_timing_first(taken, capsys):
     enough = round(choose.PAYS * choose.LIMIT / 0.01)
     long = taken(None, enough, later, seconds=0.01)
     assert (long.predictor, long.settle) == ("paddle fp32", None)
-    assert taken(None, lambda: enough, later, seconds=0.01).predictor == "paddle fp32"
+    assert taken(None, lambda most: min(most, enough), later, seconds=0.01).predictor == "paddle fp32"
     assert "timing 2 ways to run this export" in capsys.readouterr().err
     short = taken(None, enough - 1, later, seconds=0.01)
     assert short.predictor == "paddle bf16" and short.settle is not None
+
+
+def test_fewer_rows_than_a_batch_choose_the_engine(taken, capsys):
+    figures = {"paddle fp32": {1: 9.0, 8: 10.0}, "paddle bf16": {1: 3.0, 8: 12.0}}
+    known = EngineSpeeds(HERE, figures)
+    assert taken(known).predictor == taken(known, 800).predictor == "paddle bf16"
+    assert taken(known, 1).predictor == taken(known, lambda most: min(most, 1)).predictor == "paddle fp32"
+    assert "batch size 1, 2 threads" in capsys.readouterr().err.splitlines()[-3]
 
 
 def test_what_is_named_is_not_timed_but_doubted_aloud(taken, capsys):
