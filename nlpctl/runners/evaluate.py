@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import islice, pairwise
+from itertools import islice
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from nlpctl.config.recipe_of import with_reading
 from nlpctl.config.schema import Recipe
-from nlpctl.config.tasks import scores
 from nlpctl.data.examples import ExampleList, ExampleReader
 from nlpctl.data.open_split import SPLITS, has_split, open_split
 from nlpctl.data.places import places
@@ -22,7 +18,8 @@ from nlpctl.data.task_rows import TaskRows, task_rows
 from nlpctl.errors import UserError
 from nlpctl.runners.open_model import find_model, open_trained_model, set_up_to_answer
 from nlpctl.runtime.interrupt import sigterm_interrupts
-from nlpctl.tasks.intervals import Paired, Slice, comparable, compare, full_report, slices
+from nlpctl.tasks.intervals import Paired, comparable, compare, full_report
+from nlpctl.tasks.slices import LABEL, LENGTH, Slice, by_label, by_length, main_score, sliced
 from nlpctl.tasks.tallies import Tallies
 
 if TYPE_CHECKING:
@@ -32,8 +29,6 @@ if TYPE_CHECKING:
 
 
 MOST_CHANGED = 20  # rows of a split that are shown
-MOST_SLICES = 30  # the largest
-LEAST_ROWS = 10  # of a slice that is shown
 _LONGEST = 200  # characters of their texts
 
 
@@ -101,8 +96,8 @@ def evaluate(
         source, scored = _scored(recipe, splits, compared=True)  # one model in memory at a time
         other = _compared(first, scored)
     reports = {split: each.report for split, each in scored.items()}
-    sliced = {} if by is None else {split: _slices(split, each, by) for split, each in scored.items()}
-    return EvalResult(source, reports, other, sliced)
+    parts = {} if by is None else {split: _slices(split, each, by) for split, each in scored.items()}
+    return EvalResult(source, reports, other, parts)
 
 
 def _scored(recipe: Recipe, splits: Sequence[str], *, compared: bool) -> tuple[str, dict[str, _Scored]]:
@@ -152,30 +147,17 @@ def _changed(split: str, theirs: _Scored, mine: _Scored) -> list[Changed]:
 
 def _slices(split: str, scored: _Scored, by: str) -> list[Slice]:
     """The slices of a split, the worst first, by the task's main score."""
-    tallies, task = scored.tallies, scored.task
-    if tallies is None:
-        raise UserError(f"scores of {task.name} cannot be sliced", "--by", "leave --by out")
-    named = _slice_names(split, scored, by)
-    if tallies.of is not None:
-        named = [named[row] for row in tallies.of.tolist()]
-    names = Counter(name for row in named for name in set(row))
-    most = [name for name, rows in names.most_common(MOST_SLICES) if LEAST_ROWS <= rows < tallies.rows]
-    members = {name: np.array([name in row for row in named]) for name in most}
-    return slices(tallies, next(name for name in scores(task.name) if name in scored.report), members)
-
-
-def _slice_names(split: str, scored: _Scored, by: str) -> list[tuple[str, ...]]:
-    """The slices that each example is in."""
     rows, task, examples = scored.rows, scored.task, scored.examples
-    if by == "label":
-        return [rows.counted(example, task.labels) or ("none",) for example in examples]
-    if by == "length":
-        lengths = examples.lengths()
-        cuts = np.unique(np.quantile(lengths, [0.25, 0.5, 0.75]).astype(np.int64))
-        ends = [0, *cuts.tolist(), int(lengths.max())]
-        told = [f"{low + 1} to {high} bytes" for low, high in pairwise(ends)]
-        return [(told[place],) for place in np.searchsorted(cuts, lengths).tolist()]
-    return [(str(value),) for value in column_values(rows, split, task.labels, by, len(examples), "--by")]
+    if scored.tallies is None:
+        raise UserError(f"scores of {task.name} cannot be sliced", "--by", "leave --by out")
+    if by == LABEL:
+        named = by_label(task, rows, examples)
+    elif by == LENGTH:
+        named = by_length(examples)
+    else:
+        values = column_values(rows, split, task.labels, by, len(examples), "--by")
+        named = [(str(value),) for value in values]
+    return sliced(main_score(task, scored.report), scored.tallies, named)
 
 
 def _opened(recipe: Recipe, splits: Sequence[str]) -> tuple[str, TaskRows, TrainedModel, tuple[str, ...]]:
