@@ -16,6 +16,10 @@ from nlpctl.data.places import places
 from nlpctl.data.splits import column_values, groups_of, read_labelled_split
 from nlpctl.data.task_rows import TaskRows, task_rows
 from nlpctl.errors import UserError
+from nlpctl.layout import LABELS
+from nlpctl.models.folder import read_labels
+from nlpctl.models.source import resolve_source
+from nlpctl.names import and_more
 from nlpctl.runners.open_model import find_model, open_trained_model, set_up_to_answer
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.tasks.intervals import Paired, comparable, compare, full_report
@@ -28,6 +32,7 @@ if TYPE_CHECKING:
     from nlpctl.tasks.mistakes import Mistake
 
 
+SHOWN = 10  # labels that a message lists
 MOST_CHANGED = 20  # rows of a split that are shown
 _LONGEST = 200  # characters of their texts
 
@@ -92,12 +97,38 @@ def evaluate(
         if recipe.task != against.task:
             message = f"the models do different things: {recipe.task} and {against.task}"
             raise UserError(message, "--against", "name a model of the same task")
-        first = _scored(replace(against, data=with_reading(recipe.data, against.data)), splits, compared=True)
+        try:
+            first = _scored(replace(against, data=with_reading(recipe.data, against.data)), splits, compared=True)
+        except UserError:
+            _refuse_other_labels(recipe, against)  # in place of a line per row whose label is not known
+            raise
         source, scored = _scored(recipe, splits, compared=True)  # one model in memory at a time
         other = _compared(first, scored)
     reports = {split: each.report for split, each in scored.items()}
     parts = {} if by is None else {split: _slices(split, each, by) for split, each in scored.items()}
     return EvalResult(source, reports, other, parts)
+
+
+def _refuse_other_labels(recipe: Recipe, against: Recipe) -> None:
+    """UserError if the models have different labels, as far as their folders tell."""
+    ours, theirs = (_labels(each) for each in (recipe, against))
+    if ours is None or theirs is None or ours == theirs:
+        return
+    told = [
+        f"only {whose} has {and_more(sorted(names), SHOWN)}"
+        for whose, names in (("MODEL", ours - theirs), ("--against", theirs - ours))
+        if names
+    ]
+    message = f"the models have different labels: {'; '.join(told)}"
+    raise UserError(message, "--against", "compare models that were trained on the same labels")
+
+
+def _labels(recipe: Recipe) -> set[str] | None:
+    """The labels of a recipe's model; None if it has no labels.json."""
+    folder = resolve_source(find_model(recipe)).folder
+    if folder is None or not (folder / LABELS).is_file():
+        return None
+    return set(read_labels(folder)[0])
 
 
 def _scored(recipe: Recipe, splits: Sequence[str], *, compared: bool) -> tuple[str, dict[str, _Scored]]:
