@@ -123,7 +123,9 @@ def _at_most(rows: int | Callable[[int], int], most: int) -> int:
 
 
 def _pays(rows: int | Callable[[int], int], predictor: Predictor, export: _Export) -> bool:
-    """Whether answering `rows` takes so long that timing the engines first is worth it."""
+    """Whether answering `rows` takes so long that timing the engines first is worth it; a single batch never does."""
+    if _at_most(rows, export.batch_size + 1) <= export.batch_size:
+        return False
     enough = math.ceil(PAYS * LIMIT / max(_seconds(predictor, export), 1e-9))
     return _at_most(rows, enough) >= enough
 

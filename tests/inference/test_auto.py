@@ -46,7 +46,7 @@ def taken(monkeypatch):
         found = None if known is None else Known(known, "timed earlier")
         monkeypatch.setattr(choose, "known_speeds", lambda *words: found)
         monkeypatch.setattr(choose, "measured_speeds", lambda *words, gently: Known(later, "timed now"))
-        monkeypatch.setattr(choose, "_seconds", lambda *words: seconds)
+        monkeypatch.setattr(choose, "_seconds", lambda *words: seconds() if callable(seconds) else seconds)
         return open_predictor(Path("export"), manifest, InferenceSection(**inference), SETUP, 8, None, rows)
 
     return run
@@ -88,6 +88,7 @@ def test_long_work_pays_for_timing_first(taken, capsys):
     assert "timing 2 ways to run this export" in capsys.readouterr().err
     short = taken(None, enough - 1, later, seconds=0.01)
     assert short.predictor == "paddle bf16" and short.settle is not None
+    taken(None, 8, later, seconds=pytest.fail)  # of a single batch not even the time is taken
 
 
 def test_fewer_rows_than_a_batch_choose_the_engine(taken, capsys):
