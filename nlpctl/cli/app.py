@@ -212,11 +212,11 @@ def _end_of_flags(words: list[str]) -> int:
 
 
 def _name(words: list[str]) -> str:
-    """The command in `words`, such as "runs ls"; "" if there is none."""
+    """The command in `words`, such as "runs ls"; one that there is not, as it was typed; "" if none is named."""
     named = [word for word in words if not word.startswith("-")]
     found = _find(named[0]) if named else None
     if found is None:
-        return ""
+        return named[0] if named else ""
     inner = named[1:2] if found.target.endswith(":app") else []  # a group of commands
     return " ".join([found.name, *inner])
 

@@ -28,6 +28,7 @@ from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.base import Task
 from nlpctl.tasks.intervals import full_report
 from nlpctl.tasks.mistakes import worst
+from nlpctl.tasks.slices import slices_of_run
 from nlpctl.tasks.tallies import save_tallies
 from nlpctl.training.fine_tune import Ready, fine_tune
 from nlpctl.training.optimizer import parameter_report
@@ -77,7 +78,7 @@ def train_and_score(
 
 
 def _score(run: RunDirectory, ready: Ready, model: TrainedModel) -> dict[str, Any]:
-    """Score on dev and test, and write mistakes.json for the first of them.
+    """Score on dev and test, and write mistakes.json and the slices for the first of them.
 
     Thresholds of the task are tuned on dev first and stored with the model.
     """
@@ -97,6 +98,9 @@ def _score(run: RunDirectory, ready: Ready, model: TrainedModel) -> dict[str, An
         reports[name], tallies = full_report(task, examples, predictions[name], data.groups.get(name))
         if tallies is not None:
             save_tallies(run.tallies_file(name), tallies)
+            if name == split:
+                found = slices_of_run(task, data.rows, examples, reports[name], tallies)
+                write_json_atomic(run.slices_file, {"split": name, **found})
     if ready.parts.metrics is not None:
         for name, examples in splits.items():
             reports[name][OWN_SCORES] = _own_scores(ready, model, examples, batch_size)
