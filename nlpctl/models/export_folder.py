@@ -2,6 +2,7 @@
 
     model.pdmodel model.pdiparams        a graph for Paddle Inference
     model.onnx                           a graph for ONNX Runtime
+    model.fp16.onnx                      the same in fp16, for cards
     model.int8.onnx ...                  the same, quantised
     config.json vocab.txt ...            the network's config and the tokenizer
     labels.json task.json                as in a model folder
@@ -67,7 +68,7 @@ class Graph:
     """
 
     format: GraphFormat
-    precision: Literal["fp32", "int8"]
+    precision: Literal["fp32", "fp16", "int8"]
     files: tuple[str, ...]
     method: str | None = None
     checks: tuple[Check, ...] = ()
