@@ -1,4 +1,4 @@
-"""`nlpctl data`: inspect, show, split, augment and retag data."""
+"""`nlpctl data`: inspect, show, split, augment, retag, audit and correct data."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ FileArgument = Annotated[
 
 app = typer.Typer(
     name="data",
-    help="Inspect data, show its tokens, split it into train, dev and test, augment it, retag it.",
+    help="Inspect data, show its tokens, split it into train, dev and test, augment it, retag it, find wrong labels.",
     no_args_is_help=True,
     rich_markup_mode=None,
     add_completion=False,
@@ -286,6 +286,79 @@ def retag(
     for line in done.told():
         console.note(line)
     console.note(f"tagged sentences: {output}")
+
+
+@app.command("audit", context_settings=SETTINGS)
+def audit(
+    folds: Annotated[Path, typer.Argument(metavar="FOLDS", help="Folder that nlpctl train RECIPE --folds N wrote.")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FOLDER", help="For the findings; default: FOLDS/audit.")
+    ] = None,
+    shown: Annotated[int, typer.Option("--shown", min=1, metavar="N", help="Findings to show.")] = 10,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the findings and their ticks.")] = False,
+    json: Json = False,
+) -> None:
+    """Find labels that are probably wrong, by models that did not see the row.
+
+    Also rows that say almost the same and have different labels, in one split or across splits, and texts that are like
+    no others. FOLDER/findings.html is a page on which to tick what is right; findings.jsonl has a line per finding.
+    `nlpctl data apply` writes corrected copies.
+
+    Examples:
+
+      nlpctl data audit outputs/folds
+    """
+    from nlpctl.runners.audit import FINDINGS, PAGE, told
+    from nlpctl.runners.audit import audit as run_audit
+
+    found = run_audit(folds, output, overwrite=overwrite)
+    if json:
+        give(found.to_json())
+        return
+    counts = found.counts
+    rows = [[kind, count, f"{count / found.rows:.2%}"] for kind, count in counts.items()]
+    console.table(f"{found.rows:,} rows", ["finding", "times", "of all rows"], rows)
+    first = []
+    for each in found.findings[:shown]:
+        labels = [told(each.given), told(each.proposed)]
+        first.append([display(each.where), each.kind, each.text[:TEXT_WIDTH], *labels, each.given_probability])
+    if first:
+        columns = ["row", "finding", "text", "given", "proposed", "probability of the given"]
+        console.table("\nthe first findings", columns, first)
+    console.note(f"tick them: {display(found.folder / PAGE)}")
+    console.note(f"or all wrong labels: nlpctl data apply {display(found.folder / FINDINGS)} --all -o FOLDER")
+
+
+@app.command("apply", context_settings=SETTINGS)
+def apply(
+    findings: Annotated[
+        Path, typer.Argument(metavar="FINDINGS", help="findings.jsonl of nlpctl data audit, or what its page saved.")
+    ],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FOLDER", help="Folder for the corrected copies.")],
+    everything: Annotated[
+        bool, typer.Option("--all", help="Take all wrong labels, but for those that were refused.")
+    ] = False,
+    drop: Annotated[bool, typer.Option("--drop", help="Leave the rows out instead of changing their labels.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing copies.")] = False,
+    json: Json = False,
+) -> None:
+    """Write corrected copies of data files, by the findings that were ticked.
+
+    The files themselves stay as they are. Of the copies everything but the ticked rows is the same, byte for byte.
+
+    Examples:
+
+      nlpctl data apply ticked.jsonl -o corrected
+
+      nlpctl data apply outputs/folds/audit/findings.jsonl --all --drop -o cleaned
+    """
+    from nlpctl.runners.corrections import apply_findings
+
+    done = apply_findings(findings, output, everything=everything, drop=drop, overwrite=overwrite)
+    give(done.to_json())
+    console.note(f"{counted(done.changed, 'labels')} changed, {counted(done.dropped, 'rows')} left out")
+    for copy in done.files.values():
+        console.note(f"  {display(copy)}")
 
 
 def _pairs(words: list[str] | None, flag: str) -> dict[str, str]:
