@@ -24,6 +24,7 @@ LEXICAL_ANALYSIS = TaskInfo(
     ),
     formats=("conll", "joined"),
     tags=True,
+    pool="probabilities",
     distillable=True,
     soft_loss="nlpctl.compression.networks.soft_targets:tag_loss",
     starts=WITH_CRF,
