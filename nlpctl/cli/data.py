@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -32,7 +33,7 @@ FileArgument = Annotated[
 
 app = typer.Typer(
     name="data",
-    help="Inspect data, show its tokens, split it into train, dev and test, augment it, retag it, find wrong labels.",
+    help="Inspect data, show its tokens, split, augment and retag it; find wrong labels; tell what more would bring.",
     no_args_is_help=True,
     rich_markup_mode=None,
     add_completion=False,
@@ -286,6 +287,60 @@ def retag(
     for line in done.told():
         console.note(line)
     console.note(f"tagged sentences: {output}")
+
+
+@app.command("curve", cls=RecipeCommand, context_settings=SETTINGS)
+def curve(
+    ctx: typer.Context,
+    recipe: RecipeArgument,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FOLDER", help="For the runs; default: OUTPUT_DIR-curve.")
+    ] = None,
+    shares: Annotated[
+        str, typer.Option("--shares", metavar="A,B,...", help="Shares of the training rows, four or more.")
+    ] = "0.0625,0.125,0.25,0.5,1",
+    repeats: Annotated[int, typer.Option("--repeats", min=1, max=50, metavar="N", help="Runs on each share.")] = 2,
+    resume: Annotated[bool, typer.Option("--resume", help="Keep finished runs and go on.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the existing runs.")] = False,
+    json: Json = False,
+) -> None:
+    """Train on growing shares of the rows, and tell how many more rows bring one more point.
+
+    A power law is fitted to the scores on dev (or test), with intervals. Where the runs cannot tell, this is said.
+
+    Examples:
+
+      nlpctl data curve my.yaml
+
+      nlpctl data curve my.yaml --shares 0.05,0.1,0.2,0.4 --repeats 3
+    """
+    numbers = _numbers(shares, "--shares")
+    resolved = load_command_recipe(recipe, ctx)
+    from nlpctl.layout import REPORT
+    from nlpctl.runners.many.curve import learning_curve
+
+    with located(resolved):
+        flags = {"shares": numbers, "repeats": repeats, "resume": resume, "overwrite": overwrite}
+        found = learning_curve(resolved, output, **flags, command=sys.argv)
+    if json:
+        give(found.to_json())
+        return
+    rows = [[point.rows, point.rows / found.rows, len(point.runs), point.mean, point.fitted] for point in found.points]
+    columns = ["rows", "share", "runs", f"{found.metric} on {found.split}", "curve"]
+    console.table("", columns, rows)
+    console.result(found.told)
+    console.note(f"report: {display(found.folder / REPORT)}")
+
+
+def _numbers(text: str, flag: str) -> list[float]:
+    """Numbers with commas between."""
+    found = []
+    for word in text.split(","):
+        try:
+            found.append(float(word))
+        except ValueError:
+            raise UserError(f"{word!r} is not a number", flag, f"{flag} 0.1,0.25,0.5,1") from None
+    return found
 
 
 @app.command("audit", context_settings=SETTINGS)

@@ -37,6 +37,7 @@ GOOD = {
     "data split": "data split good.yaml train.tsv -o new --dev 1 --test 0",
     "data retag": "data retag outputs/finished train.tsv -o new.txt",
     "data augment": "data augment good.yaml train.tsv -o new.jsonl --method delete",
+    "data curve": "data curve good.yaml -o new --shares 2",
     "data audit": "data audit outputs/finished",
     "data apply": "data apply hostile.jsonl -o new",
     "params ls": "params ls outputs/finished",
