@@ -15,6 +15,7 @@ LEXICAL_ANALYSIS = TaskInfo(
     keys=(*TOKEN_CLASSIFICATION.keys, "decode.replacements"),
     formats=("conll", "joined"),
     tags=True,
+    pool="probabilities",
     distillable=True,
     soft_loss="nlpctl.compression.networks.soft_targets:tag_loss",
     starts=WITH_CRF,
