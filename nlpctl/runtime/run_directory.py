@@ -261,16 +261,10 @@ class RunDirectory:
             self._lock = None
 
     def refuse_if_different(self, old: Mapping[str, Any], new: Mapping[str, Any], otherwise: str) -> None:
-        """UserError if a run with the manifest `new`, which goes on from `old`, would see other data or other batches.
+        """UserError if a run with the manifest `new`, which goes on from `old`, would see other data.
 
-        The caller compares the recipe. `otherwise`: for the hint.
+        The caller compares the recipe and the processes. `otherwise`: for the hint.
         """
-        if old["processes"] != new["processes"]:
-            raise UserError(
-                f"the run began with {old['processes']} process(es), not {new['processes']}: the batches would differ",
-                where=str(self.path),
-                hint=f"resume with {old['processes']}, or {otherwise}",
-            )
         changed = [name for name, digest in new["data"].items() if old["data"].get(name) != digest]
         if changed:
             raise UserError(
