@@ -6,7 +6,7 @@ import dataclasses
 from io import StringIO
 from json import loads
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated, Any, get_args
 
 import typer
 
@@ -19,13 +19,19 @@ from nlpctl.config.schema import DataFormat
 from nlpctl.errors import UserError
 from nlpctl.names import counted
 
-FORMATS = get_args(DataFormat)
+FORMATS = (*get_args(DataFormat), "parquet")
 
 
 def predict(
     ctx: typer.Context,
     model: ModelArgument,
-    input: Annotated[str, typer.Argument(metavar="INPUT", help="File to label; - reads standard input.")] = "-",
+    input: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="INPUT...",
+            help="Files to label, folders of them, patterns; also .gz and .zst. Default, and -: standard input.",
+        ),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", metavar="FILE", help="Where to write; default, and -: standard output."),
@@ -34,7 +40,7 @@ def predict(
         str,
         typer.Option(
             "--format",
-            help="text (a sentence per line), tsv, csv, jsonl, json, conll, joined, squad; auto: by the ending.",
+            help="text (a line each), tsv, csv, jsonl, json, conll, joined, squad, parquet; auto: by the ending.",
         ),
     ] = "auto",
     keep: Annotated[
@@ -52,6 +58,17 @@ def predict(
     ] = False,
     engine: EngineOption = None,
     precision: PrecisionOption = None,
+    workers: Annotated[
+        int | None,
+        typer.Option("--workers", min=1, metavar="N", help="Divide the input among N processes, the same answers."),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option("--cluster", metavar="ADDRESS", help="Divide it on a Ray cluster: auto, or ray://HOST:PORT."),
+    ] = None,
+    parts: Annotated[
+        bool, typer.Option("--parts", help="-o is a folder: of parts in input order, with a manifest.json.")
+    ] = False,
     embeddings: Annotated[
         Path | None,
         typer.Option(
@@ -81,6 +98,8 @@ def predict(
 
       nlpctl predict outputs/quickstart reviews.tsv --keep id,date
 
+      nlpctl predict outputs/quickstart reviews/*.jsonl.gz -o labelled.jsonl --workers 8
+
       echo 房间很干净 | nlpctl predict outputs/quickstart
 
       nlpctl predict --task lexical_analysis texts.txt
@@ -108,6 +127,9 @@ def predict(
         raise UserError("--keep applies to JSON lines only", where="--keep", hint="leave it out")
     if resume and output is None:
         raise UserError("standard output cannot be resumed", where="--resume", hint="name the output file: -o FILE")
+    divided = workers is not None or cluster is not None or parts
+    if divided:
+        _refuse_divided(output, {"--flush": flush, "--embeddings": embeddings, "--layer-outputs": layer_outputs})
     purpose: Purpose = "apply" if embeddings is None else "embed"
     purpose = "observe" if layer_outputs else purpose
     recipe = load_command_recipe(model, ctx, engine_overrides(engine, precision), purpose=purpose)
@@ -118,7 +140,7 @@ def predict(
 
     answers = None
     with located(recipe):
-        source = input_of(recipe, input, format)
+        source = input_of(recipe, input or ["-"], format)
         if embeddings is not None:
             result = write_embeddings(recipe, source, embeddings, batch_size=batch_size, overwrite=overwrite)
         elif layer_outputs:
@@ -126,6 +148,14 @@ def predict(
             result = write_layer_outputs(recipe, source, layer_outputs, output, **options)
             for name, shape in result.shapes.items():
                 console.note(f"  {name}  {' x '.join(map(str, shape))}")
+        elif divided:
+            from nlpctl.runners.divide import predict_divided
+
+            options = {"batch_size": batch_size, "parts": parts, "resume": resume, "overwrite": overwrite}
+            options |= {"workers": workers, "cluster": cluster}
+            result = predict_divided(recipe, source, output, keep=keep, **options)
+            for each in result.workers:
+                console.note(_told_share(each))
         else:
             options = {"batch_size": batch_size, "flush": flush, "resume": resume, "overwrite": overwrite}
             answers = StringIO() if json and output is None else None
@@ -137,6 +167,23 @@ def predict(
     elif result.bad_rows:
         were = "was bad; its answer gives" if result.bad_rows == 1 else "were bad; their answers give"
         console.warn(f"{result.bad_rows:,} of {counted(result.rows, 'rows')} {were} the reason")
+
+
+def _refuse_divided(output: Path | None, others: dict[str, Any]) -> None:
+    """UserError for what does not go together with --workers, --cluster and --parts."""
+    if output is None:
+        raise UserError("a divided prediction is written to a file", "--workers", "name it: -o FILE")
+    given = next((flag for flag, value in others.items() if value), None)
+    if given is not None:
+        hint = "leave it out, or leave out --workers, --cluster and --parts"
+        raise UserError("cannot be divided among workers", given, hint)
+
+
+def _told_share(share: Any) -> str:
+    """What a worker did, for people."""
+    speed = f" ({share.rows / share.seconds:,.0f} rows/s)" if share.seconds else ""
+    lost = f", lost {counted(share.losses, 'times')}" if share.losses else ""
+    return f"  worker {share.worker}: {counted(share.rows, 'rows')} in {share.seconds:.1f} s{speed}{lost}"
 
 
 def check_format(format: str) -> None:

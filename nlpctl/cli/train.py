@@ -10,8 +10,8 @@ import typer
 
 from nlpctl import console
 from nlpctl.cli.envelope import Json, give
-from nlpctl.cli.numbers import LARGEST
 from nlpctl.cli.nodes import MasterOption, NnodesOption, NodeRankOption, WaitOption, nodes_of
+from nlpctl.cli.numbers import LARGEST
 from nlpctl.cli.options import load_command_recipe
 from nlpctl.cli.tables import score_tables, show
 from nlpctl.config.located import located

@@ -75,6 +75,10 @@ def how_ended(code: int | None) -> str:
     return f"exit {code}" if code >= 0 else f"killed by {signal.Signals(-code).name}"
 
 
+class ProcessEnded(RunFailed):
+    """The process of a worker has ended, killed or crashed."""
+
+
 class Worker:
     """A spawned process that answers requests. `end` must always be called."""
 
@@ -110,8 +114,8 @@ class Worker:
     ) -> Any:
         """Send a request and return the answer. Errors of the process are raised here; library errors as RunFailed.
 
-        `where` and `hint` are for the message if the process dies. TimeoutError after `seconds`. `goes_on` is called
-        every TELLING seconds meanwhile.
+        `where` and `hint` are for the message if the process dies (ProcessEnded). TimeoutError after `seconds`.
+        `goes_on` is called every TELLING seconds meanwhile.
         """
         with contextlib.suppress(OSError):  # it has ended, and may have sent the reason
             self._connection.send(asked)
@@ -120,14 +124,10 @@ class Worker:
             answer = self._connection.recv() if in_time else None
         except (EOFError, OSError):
             self._process.join(self._grace)
-            raise RunFailed(f"its process ended ({how_ended(self._process.exitcode)})", where, hint) from None
+            raise ProcessEnded(f"its process ended ({how_ended(self._process.exitcode)})", where, hint) from None
         if not in_time:
             raise TimeoutError
-        if isinstance(answer, _Failed):
-            raise RunFailed(answer.reason, where)
-        if isinstance(answer, NlpctlError):
-            raise answer
-        return answer
+        return raised_or_given(answer, where)
 
     def _awaited(self, seconds: float | None, goes_on: GoesOn) -> bool:
         """Whether the answer, or the end of the process, comes within `seconds`."""
@@ -169,18 +169,27 @@ def _serve(connection: Connection, parent: int, opened: Callable[..., Any], argu
     die_with_parent(parent)
     os.dup2(2, 1)  # output of user functions must not mix with results on stdout
     try:
-        answer = _outcome(opened, *arguments)
+        answer = outcome(opened, *arguments)
         if isinstance(answer, NlpctlError | _Failed):
             connection.send(answer)
             return
         while (asked := connection.recv()) is not None:
-            _send(connection, _outcome(answer, asked))
+            _send(connection, outcome(answer, asked))
     except (EOFError, BrokenPipeError, KeyboardInterrupt):  # the parent has ended, or was interrupted too
         return
 
 
-def _outcome(call: Callable[..., Any], *arguments: Any) -> Any:
-    """The result of `call`, or its exception."""
+def raised_or_given(answer: Any, where: str) -> Any:
+    """What `outcome` gave elsewhere: raised if it is an error, else returned."""
+    if isinstance(answer, _Failed):
+        raise RunFailed(answer.reason, where)
+    if isinstance(answer, NlpctlError):
+        raise answer
+    return answer
+
+
+def outcome(call: Callable[..., Any], *arguments: Any) -> Any:
+    """The result of `call`, or its exception in a form that can be sent."""
     try:
         return call(*arguments)
     except Interrupted:
