@@ -136,7 +136,7 @@ def answer_settings(recipe: Recipe) -> dict[str, Any]:
 
 def _is_typed(source: PredictInput) -> bool:
     """Whether a person types the rows, who is to see first what will answer."""
-    return source.path is None and sys.stdin.isatty()
+    return not source.paths and sys.stdin.isatty()
 
 
 class _Begun:
