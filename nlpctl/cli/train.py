@@ -11,10 +11,13 @@ import typer
 from nlpctl import console
 from nlpctl.cli.envelope import Json, give
 from nlpctl.cli.nodes import MasterOption, NnodesOption, NodeRankOption, WaitOption, nodes_of
+from nlpctl.cli.numbers import LARGEST
 from nlpctl.cli.options import load_command_recipe
-from nlpctl.cli.tables import score_tables
+from nlpctl.cli.tables import score_tables, show
 from nlpctl.config.located import located
+from nlpctl.config.positions import display
 from nlpctl.errors import UserError
+from nlpctl.layout import REPORT
 from nlpctl.runtime.nodes import WAIT_SECONDS, Nodes
 from nlpctl.runtime.ranks import is_child
 
@@ -36,6 +39,13 @@ def train(
         bool, typer.Option("--overfit-batch", help="Only test whether the network can learn one batch by heart.")
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the existing run.")] = False,
+    folds: Annotated[
+        int | None,
+        typer.Option("--folds", metavar="N", help="N runs, each without a fold of the rows, which it predicts."),
+    ] = None,
+    seeds: Annotated[
+        str | None, typer.Option("--seeds", metavar="A,B,...", help="Train one run (or all folds) with each seed.")
+    ] = None,
     nnodes: NnodesOption = None,
     master: MasterOption = None,
     node_rank: NodeRankOption = None,
@@ -61,11 +71,19 @@ def train(
 
       nlpctl train my.yaml --overfit-batch --max_steps 300
 
+      nlpctl train my.yaml --folds 5
+
       nlpctl train my.yaml --nnodes 2 --master node0:29417 --node_rank 0 --devices 0,1
     """
+    many = {"--folds": folds, "--seeds": seeds}
     if overfit:
-        forbidden = {"--resume": resume, "--continue": more, "--overwrite": overwrite, "--nnodes": nnodes}
-        _overfit_batch(recipe, ctx, json, forbidden)
+        others = {"--resume": resume, "--continue": more, "--overwrite": overwrite, "--nnodes": nnodes}
+        _overfit_batch(recipe, ctx, json, forbidden={**others, **many})
+        return
+    if folds is not None or seeds is not None:
+        for name, other in (("--continue", more), ("--nnodes", nnodes)):
+            _refuse_together(name, {flag: other is not None and given for flag, given in many.items()})
+        _train_many(recipe, ctx, folds, seeds, resume, overwrite, json)
         return
     with nodes_of(nnodes, master, node_rank, wait) as nodes:
         result = _trained(recipe, ctx, resume, more, overwrite, nodes)
@@ -100,11 +118,47 @@ def _trained(
         )
 
 
+def _train_many(
+    recipe: str, ctx: typer.Context, folds: int | None, seeds: str | None, resume: bool, overwrite: bool, json: bool
+) -> None:
+    numbers = _seeds(seeds)
+    resolved = load_command_recipe(recipe, ctx)
+    from nlpctl.runners.many.spread import spread_tables
+    from nlpctl.runners.many.train_many import train_many
+
+    with located(resolved):
+        result = train_many(
+            resolved, folds=folds, seeds=numbers, resume=resume, overwrite=overwrite, command=sys.argv
+        )
+    if json:
+        give(result.to_json())
+        return
+    for table in spread_tables(result.scores):
+        show(table)
+    if result.predictions is not None:
+        console.note(f"a prediction for every training row: {display(result.predictions)}")
+    console.note(f"report: {display(result.folder / REPORT)}")
+
+
+def _seeds(text: str | None) -> list[int]:
+    """The numbers of --seeds."""
+    words = [word.strip() for word in (text or "").split(",")] if text is not None else []
+    wrong = [word for word in words if not (word.isascii() and word.isdecimal() and int(word) <= LARGEST)]
+    if wrong:
+        raise UserError(f"{wrong[0]!r} is not a seed", "--seeds", f"whole numbers up to {LARGEST:,}, such as 1,2,3")
+    return [int(word) for word in words]
+
+
+def _refuse_together(one: str, others: Mapping[str, Any]) -> None:
+    """UserError if one of the other flags is given, too."""
+    for flag, given in others.items():
+        if given:
+            raise UserError(f"{flag} and {one} cannot be combined", where=flag, hint="keep one of them")
+
+
 def _overfit_batch(recipe: str, ctx: typer.Context, json: bool, forbidden: Mapping[str, Any]) -> None:
     """Exit 0 if one batch is learned by heart, 1 if not."""
-    for flag, given in forbidden.items():
-        if given:
-            raise UserError(f"{flag} and --overfit-batch cannot be combined", where=flag, hint="keep one of them")
+    _refuse_together("--overfit-batch", forbidden)
     resolved = load_command_recipe(recipe, ctx)
     from nlpctl.runners.overfit import overfit_batch
 

@@ -321,7 +321,7 @@ def _refuse_changed_origin(recipe: Recipe, run: RunDirectory, origin: Finished) 
     if run.path.resolve() == origin.run.path.resolve():
         hint = "leave out --output_dir, or name another folder"
         raise UserError("the finished run itself is never changed", where="training.output_dir", hint=hint)
-    changed = _changed(origin.recipe, recipe, FREE_TO_CONTINUE)
+    changed = changed_keys(origin.recipe, recipe, FREE_TO_CONTINUE)
     if changed:
         raise UserError(
             f"the recipe differs from that of the finished run: {', '.join(changed)}",
@@ -332,7 +332,7 @@ def _refuse_changed_origin(recipe: Recipe, run: RunDirectory, origin: Finished) 
 
 def _refuse_changed_recipe(recipe: Recipe, run: RunDirectory) -> None:
     """UserError if the recipe of a resumed run changed."""
-    changed = _changed(recipe_of(run.path), recipe, FREE_TO_CHANGE)
+    changed = changed_keys(recipe_of(run.path), recipe, FREE_TO_CHANGE)
     if changed:
         raise UserError(
             f"the recipe changed since the run began: {', '.join(changed)}",
@@ -342,7 +342,7 @@ def _refuse_changed_recipe(recipe: Recipe, run: RunDirectory) -> None:
         )
 
 
-def _changed(before: Recipe, after: Recipe, free: tuple[str, ...]) -> list[str]:
+def changed_keys(before: Recipe, after: Recipe, free: tuple[str, ...]) -> list[str]:
     """The keys that differ, without those that begin like one of `free`."""
     began, now = (flat(recipe_values(recipe, everything=True)) for recipe in (before, after))
     return sorted(

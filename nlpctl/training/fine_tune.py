@@ -51,6 +51,7 @@ from nlpctl.training.callbacks import (
 )
 from nlpctl.training.checkpoints import TRAINING_STATE_FILES, read_state
 from nlpctl.training.diagnosis import diagnosed, not_learning
+from nlpctl.training.fast_cpu import fast_cpu
 from nlpctl.training.guards import BadStep
 from nlpctl.training.learning import LossCourse
 from nlpctl.training.oom import Division, recorded_division
@@ -219,7 +220,8 @@ def _train(
     if early is not None and state is not None and early.exhausted(state):
         return state  # early stopping had ended the run, which was killed before its model was written
     watchdog = watched(trainer.model, runtime.watchdog_minutes, events, lambda: trainer.state.global_step)
-    with parts_blamed(trainer.recipe), lost_worker_told(), stops_later() as stop, watchdog:
+    faster = fast_cpu(trainer.recipe, trainer.args.device, trainer.loaded.network)
+    with parts_blamed(trainer.recipe), lost_worker_told(), stops_later() as stop, watchdog, faster:
         try:
             trainer.run(checkpoint, stop)
         except BadStep as bad:

@@ -43,6 +43,8 @@ training:
 runtime: {device: cpu}
 """
 
+FOLDS = ("train", "recipe.yaml", "--folds", "2", "--set", "data.train=noisy.tsv", "--output_dir", "folds")
+
 
 def sentences(count: int, seed: int) -> list[tuple[str, str]]:
     """Sentences of 2 to 9 words whose one telling word decides the label; a tenth are mislabelled."""
@@ -183,3 +185,15 @@ def same_bits(weights: Callable[[Path], dict[str, np.ndarray]]) -> Callable[[Pat
         return all(first[name].tobytes() == second[name].tobytes() for name in first)
 
     return same
+
+
+@pytest.fixture(scope="session")
+def folds(work: Workplace) -> dict[str, Any]:
+    """What --json tells of two folds of recipe.yaml, with more rows: train.tsv, test.tsv, and two that contradict each
+    other. Read only."""
+    rows = (work / "train.tsv").read_text() + (work / "test.tsv").read_text().partition("\n")[2]
+    twins = "clean very clean very clean room a\tneg\nclean very clean very clean room a!\tpos\n"
+    (work / "noisy.tsv").write_text(rows + twins)
+    done = work.nlpctl(*FOLDS, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["result"]
