@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from nlpctl import console
 from nlpctl.cli.envelope import Json, give
+from nlpctl.cli.nodes import MasterOption, NnodesOption, NodeRankOption, WaitOption, nodes_of
 from nlpctl.cli.numbers import LARGEST
 from nlpctl.cli.options import load_command_recipe
 from nlpctl.cli.tables import score_tables, show
@@ -17,7 +18,11 @@ from nlpctl.config.located import located
 from nlpctl.config.positions import display
 from nlpctl.errors import UserError
 from nlpctl.layout import REPORT
+from nlpctl.runtime.nodes import WAIT_SECONDS, Nodes
 from nlpctl.runtime.ranks import is_child
+
+if TYPE_CHECKING:
+    from nlpctl.runners.train import TrainResult
 
 
 def train(
@@ -41,12 +46,18 @@ def train(
     seeds: Annotated[
         str | None, typer.Option("--seeds", metavar="A,B,...", help="Train one run (or all folds) with each seed.")
     ] = None,
+    nnodes: NnodesOption = None,
+    master: MasterOption = None,
+    node_rank: NodeRankOption = None,
+    wait: WaitOption = WAIT_SECONDS,
     json: Json = False,
 ) -> None:
     """Train a model, keep the best, score it on dev and test.
 
     Everything is written to training.output_dir: recipe, manifest, events, checkpoints, model, metrics, and
     report.html, a page of all of this.
+
+    On several nodes, run the same command on each of them (docs/cluster.md).
 
     Examples:
 
@@ -61,16 +72,37 @@ def train(
       nlpctl train my.yaml --overfit-batch --max_steps 300
 
       nlpctl train my.yaml --folds 5
+
+      nlpctl train my.yaml --nnodes 2 --master node0:29417 --node_rank 0 --devices 0,1
     """
     many = {"--folds": folds, "--seeds": seeds}
     if overfit:
-        others = {"--resume": resume, "--continue": more, "--overwrite": overwrite}
+        others = {"--resume": resume, "--continue": more, "--overwrite": overwrite, "--nnodes": nnodes}
         _overfit_batch(recipe, ctx, json, forbidden={**others, **many})
         return
     if folds is not None or seeds is not None:
-        _refuse_together("--continue", {flag: more is not None and given for flag, given in many.items()})
+        for name, other in (("--continue", more), ("--nnodes", nnodes)):
+            _refuse_together(name, {flag: other is not None and given for flag, given in many.items()})
         _train_many(recipe, ctx, folds, seeds, resume, overwrite, json)
         return
+    with nodes_of(nnodes, master, node_rank, wait) as nodes:
+        result = _trained(recipe, ctx, resume, more, overwrite, nodes)
+    if is_child():
+        return
+    told = {"run": result.run.path, "model": result.run.model, "metrics": result.metrics}
+    if nodes is not None and not nodes.is_head:
+        told = {"node": nodes.place.rank}
+    if json:
+        give(told)
+    elif "model" in told:
+        score_tables(result.metrics)
+        console.note(f"model: {result.run.model}")
+
+
+def _trained(
+    recipe: str, ctx: typer.Context, resume: bool, more: int | None, overwrite: bool, nodes: Nodes | None
+) -> TrainResult:
+    """Train by what `recipe` names, with the flags."""
     origin, given = None, []
     if more is not None:
         from nlpctl.runners.continued import longer, run_to_continue
@@ -81,14 +113,9 @@ def train(
     from nlpctl.runners.train import train as run_training
 
     with located(resolved):
-        result = run_training(resolved, resume=resume, overwrite=overwrite, origin=origin, command=sys.argv)
-    if is_child():
-        return
-    if json:
-        give({"run": result.run.path, "model": result.run.model, "metrics": result.metrics})
-    else:
-        score_tables(result.metrics)
-        console.note(f"model: {result.run.model}")
+        return run_training(
+            resolved, resume=resume, overwrite=overwrite, origin=origin, command=sys.argv, nodes=nodes
+        )
 
 
 def _train_many(

@@ -28,6 +28,7 @@ from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.base import Task
 from nlpctl.tasks.intervals import full_report
 from nlpctl.tasks.mistakes import worst
+from nlpctl.tasks.slices import slices_of_run
 from nlpctl.tasks.tallies import save_tallies
 from nlpctl.training.fine_tune import Ready, fine_tune
 from nlpctl.training.optimizer import parameter_report
@@ -82,7 +83,7 @@ def train_and_score(
 
 
 def score_run(run: RunDirectory, data: TrainingData, model: TrainedModel, batch_size: int) -> dict[str, Any]:
-    """Score the model in `run` on dev and test, and write mistakes.json for the first of them.
+    """Score the model in `run` on dev and test, and write mistakes.json and the slices for the first of them.
 
     Thresholds of the task are tuned on dev first and stored with the model.
     """
@@ -101,6 +102,9 @@ def score_run(run: RunDirectory, data: TrainingData, model: TrainedModel, batch_
         reports[name], tallies = full_report(task, examples, predictions[name], data.groups.get(name))
         if tallies is not None:
             save_tallies(run.tallies_file(name), tallies)
+            if name == split:
+                found = slices_of_run(task, data.rows, examples, reports[name], tallies)
+                write_json_atomic(run.slices_file, {"split": name, **found})
     return reports
 
 
