@@ -34,7 +34,8 @@ def want(flag, value):
     if flag not in words:
         words.extend([flag, value])
 whole = bool(os.environ.get("WHOLE"))
-if words[0] == "train" and not whole and not {{"--resume", "--continue", "--overfit-batch"}} & {{*words}}:
+trains = words[0] == "train" or words[:2] == ["data", "curve"]
+if trains and not whole and not {{"--resume", "--continue", "--overfit-batch"}} & {{*words}}:
     want("--max_steps", "2")
 if words[0] in ("export", "bench"):
     want("--rows", "16")

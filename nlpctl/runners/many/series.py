@@ -191,9 +191,9 @@ class Series:
             _write(file, Records(source, read.rows, read.starts).content(range(len(read.rows))))
         return (str(file),)
 
-    def finish(self, **facts: Any) -> None:
+    def finish(self) -> None:
         """Say in series.json that all is done."""
-        write_json_atomic(self.folder / SERIES, {**read_series(self.folder), "state": "finished", **facts})
+        write_json_atomic(self.folder / SERIES, {**read_series(self.folder), "state": "finished"})
 
 
 def _rows_name(member: Member) -> str:
