@@ -51,6 +51,7 @@ COMMANDS = (
     Command("train", "nlpctl.cli.train:train", "Train a model, keep the best, score it on dev and test.", True),
     Command("eval", "nlpctl.cli.evaluate:evaluate", "Score a trained model on labelled data.", True),
     Command("predict", "nlpctl.cli.predict:predict", "Label a file or stdin with a trained model.", True),
+    Command("ensemble", "nlpctl.cli.ensemble:ensemble", "Make one model of several, whose answers are averaged."),
     Command("export", "nlpctl.cli.export:export", "Write a trained model as graphs for other engines.", True),
     Command("compress", "nlpctl.cli.compress:compress", "Make a trained model smaller and faster.", True),
     Command("bench", "nlpctl.cli.bench:bench", "Time models and exports in every engine that runs here.", True),
@@ -236,11 +237,11 @@ def _end_of_flags(words: list[str]) -> int:
 
 
 def _name(words: list[str]) -> str:
-    """The command in `words`, such as "runs ls"; "" if there is none."""
+    """The command in `words`, such as "runs ls"; one that there is not, as it was typed; "" if none is named."""
     named = [word for word in words if not word.startswith("-")]
     found = _find(named[0]) if named else None
     if found is None:
-        return ""
+        return named[0] if named else ""
     inner = named[1:2] if found.target.endswith(":app") else []  # a group of commands
     return " ".join([found.name, *inner])
 

@@ -72,7 +72,7 @@ def explain(
     from nlpctl.runners.predict import input_of, refuse_output
 
     with located(recipe):
-        source = input_of(recipe, input, format)
+        source = input_of(recipe, [input], format)
         if output is not None:
             refuse_output(output, source, overwrite)
         rows = run_explanation(recipe, source, method=method, label=label, baseline=baseline)

@@ -6,26 +6,41 @@ import dataclasses
 from io import StringIO
 from json import loads
 from pathlib import Path
-from typing import Annotated, get_args
+from typing import Annotated, Any, get_args
 
 import typer
 
 from nlpctl import console
 from nlpctl.cli.envelope import Json, give
-from nlpctl.cli.options import EngineOption, ModelArgument, PrecisionOption, engine_overrides, load_command_recipe
+from nlpctl.cli.options import (
+    ClusterOption,
+    EngineOption,
+    ModelArgument,
+    PrecisionOption,
+    WorkersOption,
+    engine_overrides,
+    load_command_recipe,
+)
 from nlpctl.config.located import located
 from nlpctl.config.purpose import Purpose
 from nlpctl.config.schema import DataFormat
 from nlpctl.errors import UserError
 from nlpctl.names import counted
 
-FORMATS = get_args(DataFormat)
+FORMATS = (*get_args(DataFormat), "parquet")
+PARTS = ("jsonl", "parquet")
 
 
 def predict(
     ctx: typer.Context,
     model: ModelArgument,
-    input: Annotated[str, typer.Argument(metavar="INPUT", help="File to label; - reads standard input.")] = "-",
+    input: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="INPUT...",
+            help="Files to label, folders of them, patterns; also .gz and .zst. Default, and -: standard input.",
+        ),
+    ] = None,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", metavar="FILE", help="Where to write; default, and -: standard output."),
@@ -34,7 +49,7 @@ def predict(
         str,
         typer.Option(
             "--format",
-            help="text (a sentence per line), tsv, csv, jsonl, json, conll, joined, squad; auto: by the ending.",
+            help="text (a line each), tsv, csv, jsonl, json, conll, joined, squad, parquet; auto: by the ending.",
         ),
     ] = "auto",
     keep: Annotated[
@@ -52,6 +67,12 @@ def predict(
     ] = False,
     engine: EngineOption = None,
     precision: PrecisionOption = None,
+    workers: WorkersOption = None,
+    cluster: ClusterOption = None,
+    parts: Annotated[
+        str | None,
+        typer.Option("--parts", metavar="jsonl|parquet", help="-o is a folder: files in input order, and their list."),
+    ] = None,
     embeddings: Annotated[
         Path | None,
         typer.Option(
@@ -81,6 +102,8 @@ def predict(
 
       nlpctl predict outputs/quickstart reviews.tsv --keep id,date
 
+      nlpctl predict outputs/quickstart reviews/*.jsonl.gz -o labelled.jsonl --workers 8
+
       echo 房间很干净 | nlpctl predict outputs/quickstart
 
       nlpctl predict --task lexical_analysis texts.txt
@@ -98,7 +121,8 @@ def predict(
         raise UserError("layer outputs can only be written to a .npz file", where="--layer-outputs", hint=hint)
     if float16 and not layer_outputs:
         raise UserError("applies to --layer-outputs only", where="--float16", hint="leave it out")
-    if embeddings is not None and (resume or output is not None):
+    divided = workers is not None or cluster is not None or parts is not None
+    if embeddings is not None and (output is not None or (resume and not divided)):
         hint = "leave out -o and --resume: vectors replace the JSON lines and cannot be resumed"
         raise UserError("vectors are written to the --embeddings file only", where="--embeddings", hint=hint)
     if flush and (embeddings is not None or layer_outputs):
@@ -106,8 +130,11 @@ def predict(
         raise UserError("--flush applies to JSON lines only", where="--flush", hint=hint)
     if keep is not None and (embeddings is not None or layer_outputs):
         raise UserError("--keep applies to JSON lines only", where="--keep", hint="leave it out")
-    if resume and output is None:
+    if resume and output is None and embeddings is None:
         raise UserError("standard output cannot be resumed", where="--resume", hint="name the output file: -o FILE")
+    if divided:
+        vectors = {"--embeddings": embeddings} if parts is not None else {}
+        _refuse_divided(output or embeddings, parts, {"--flush": flush, "--layer-outputs": layer_outputs, **vectors})
     purpose: Purpose = "apply" if embeddings is None else "embed"
     purpose = "observe" if layer_outputs else purpose
     recipe = load_command_recipe(model, ctx, engine_overrides(engine, precision), purpose=purpose)
@@ -118,8 +145,19 @@ def predict(
 
     answers = None
     with located(recipe):
-        source = input_of(recipe, input, format)
-        if embeddings is not None:
+        source = input_of(recipe, input or ["-"], format)
+        if divided:
+            from nlpctl.runners.divide import embed_divided, predict_divided
+
+            options = {"workers": workers, "cluster": cluster, "batch_size": batch_size}
+            options |= {"resume": resume, "overwrite": overwrite}
+            if embeddings is not None:
+                result = embed_divided(recipe, source, embeddings, **options)
+            else:
+                result = predict_divided(recipe, source, output, keep=keep, parts=parts, **options)
+            for each in result.workers:
+                console.note(_told_share(each))
+        elif embeddings is not None:
             result = write_embeddings(recipe, source, embeddings, batch_size=batch_size, overwrite=overwrite)
         elif layer_outputs:
             options = {"batch_size": batch_size, "float16": float16, "overwrite": overwrite}
@@ -137,6 +175,25 @@ def predict(
     elif result.bad_rows:
         were = "was bad; its answer gives" if result.bad_rows == 1 else "were bad; their answers give"
         console.warn(f"{result.bad_rows:,} of {counted(result.rows, 'rows')} {were} the reason")
+
+
+def _refuse_divided(output: Path | None, parts: str | None, others: dict[str, Any]) -> None:
+    """UserError for what does not go together with --workers, --cluster and --parts."""
+    if parts not in (None, *PARTS):
+        raise UserError(f"there are no parts of {parts!r}", "--parts", f"one of {', '.join(PARTS)}")
+    if output is None:
+        raise UserError("a divided prediction is written to a file", "--workers", "name it: -o FILE")
+    given = next((flag for flag, value in others.items() if value), None)
+    if given is not None:
+        hint = "leave it out, or leave out --workers, --cluster and --parts"
+        raise UserError("cannot be divided among workers", given, hint)
+
+
+def _told_share(share: Any) -> str:
+    """What a worker did, for people."""
+    speed = f" ({share.rows / share.seconds:,.0f} rows/s)" if share.seconds else ""
+    lost = f", lost {counted(share.losses, 'times')}" if share.losses else ""
+    return f"  worker {share.worker}: {counted(share.rows, 'rows')} in {share.seconds:.1f} s{speed}{lost}"
 
 
 def check_format(format: str) -> None:

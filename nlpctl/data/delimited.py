@@ -28,12 +28,13 @@ def tsv_records(lines: Iterable[tuple[int, bytes]]) -> Iterator[_Record]:
 
 def csv_records(lines: Iterable[tuple[int, bytes]]) -> Iterator[_Record]:
     """Records of RFC 4180. `line` is the first line of a record, since a quoted cell may span several lines."""
-    number, start = 0, 1
+    number = start = 0
     trouble: str | None = None
 
     def feed() -> Iterator[str]:
-        nonlocal number, trouble
+        nonlocal number, start, trouble
         for number, raw in lines:
+            start = start or number
             text, reason = decode(raw)
             # The csv module pulls several lines for one record, so a bad line is noted and blamed on its record.
             if reason is not None and trouble is None:
@@ -43,7 +44,7 @@ def csv_records(lines: Iterable[tuple[int, bytes]]) -> Iterator[_Record]:
 
     reader = csv.reader(feed(), strict=True)
     while True:
-        start, trouble = number + 1, None
+        start, trouble = 0, None
         try:
             cells = next(reader)
         except StopIteration:

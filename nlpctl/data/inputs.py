@@ -1,53 +1,67 @@
-"""The input of `predict`: a file or standard input, as plain text (a sentence per line) or in a data.format."""
+"""The input of `predict`: files or standard input, as plain text (a sentence per line), Parquet, or a data.format."""
 
 from __future__ import annotations
 
 import os
 import re
-import sys
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from nlpctl.data.examples import BadRowLog, ExampleReader
-from nlpctl.data.kept import KEEP_NONE, Keep
-from nlpctl.data.lines import numbered_lines
-from nlpctl.data.readers import no_rows, parse_rows, plain_rows
-from nlpctl.data.row import BadRow, BlankLine, Row
+from nlpctl.data.input_files import (
+    PARQUET,
+    PLAIN,
+    STDIN,
+    InputFile,
+    Place,
+    found_files,
+    rows_at,
+    suffix_of,
+)
+from nlpctl.data.kept import KEEP_NONE, Keep, keep_by_default
+from nlpctl.data.readers import after_header, no_rows
+from nlpctl.data.row import BadRow, BlankLine
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import UserError
 
-PLAIN = "text"
-STDIN = "-"
-
+_ENDINGS = {".txt": PLAIN, ".parquet": PARQUET}  # and those of the task
 _TAGGED_WORD = re.compile(r"\S+[\t ](O|[BIESM]-\S+|\S+-[BIESM])")
 
 
 @dataclass(frozen=True)
 class PredictInput:
-    """Rows to be answered. `format` is text or a format of data.format; `path` None reads standard input."""
+    """Rows to be answered: those of `files`, one after the other."""
 
     task_rows: TaskRows
-    path: Path | None
-    format: str
+    files: tuple[InputFile, ...]
 
     @property
     def name(self) -> str:
-        return "standard input" if self.path is None else str(self.path)
+        """For messages."""
+        return self.files[0].name if len(self.files) == 1 else f"{self.files[0].name} ... {self.files[-1].name}"
+
+    @property
+    def format(self) -> str:
+        """That of the first file."""
+        return self.files[0].format
+
+    @property
+    def paths(self) -> list[Path]:
+        """The local files."""
+        return [file.path for file in self.files if file.path is not None]
 
     @property
     def rereadable(self) -> bool:
-        """Whether a second pass gives the same rows: a regular file, not a pipe."""
-        return self.path is not None and self.path.is_file()
+        """Whether a second pass gives the same rows: regular files, not a pipe."""
+        return all(file.rereadable for file in self.files)
 
     def identity(self) -> dict[str, Any]:
         """The identity of this input, which a resumed prediction must match. UserError for standard input."""
-        if not self.rereadable:
-            raise UserError("a pipe cannot be read again", where=self.name, hint="--resume needs an input file")
-        stat = os.stat(self.path)
-        return {"input": str(self.path.resolve()), "format": self.format, "size": stat.st_size, "mtime": stat.st_mtime}
+        told = [file.identity() for file in self.files]
+        return told[0] if len(told) == 1 else {"input": told}
 
     def check(self, *, blank_lines: bool = False) -> int:
         """Read everything once and count the rows, bad ones too.
@@ -62,84 +76,102 @@ class PredictInput:
                 log.add(row)
         log.finish()
         if not count:
-            raise no_rows(self.name)
+            raise self.no_rows()
         return count
+
+    def no_rows(self) -> UserError:
+        """The error for an input without a single row."""
+        return no_rows(self.name, after_header(self.format, self.task_rows.data.header))
 
     def rows(self, skip: int = 0) -> Iterator[Any]:
         """Examples and bad rows in file order, without the first `skip`; memory holds one row (json: all)."""
         for example, _ in self.kept_rows(KEEP_NONE, skip):
             yield example
 
-    def kept_rows(self, keep: Keep, skip: int = 0) -> Iterator[tuple[Any, dict[str, Any]]]:
-        """`rows`, each with what its answer repeats. UserError if the first one has no such key."""
-        if keep.names and self.format == PLAIN:
+    def kept_rows(self, keep: Keep | None, skip: int = 0) -> Iterator[tuple[Any, dict[str, Any]]]:
+        """`rows`, each with what its answer repeats. UserError if the first one has no such key.
+
+        `keep` None: what the format of each file keeps by default.
+        """
+        checked, count = keep is None, 0
+        for file in self.files:
+            reader = KeptRowReader(self.task_rows, file, keep)
+            for row in rows_at(file, self.task_rows, Place()):
+                count += 1
+                if count <= skip:
+                    continue
+                if not (checked or isinstance(row, BadRow)):
+                    reader.keep.check(row.values, f"{row.source}:{row.line}")
+                    checked = True
+                yield reader.read(row)
+        if not count and self.format != PLAIN:
+            raise self.no_rows()
+
+
+class KeptRowReader:
+    """Turns the rows of a file into examples, each with what its answer repeats."""
+
+    def __init__(self, rows: TaskRows, file: InputFile, keep: Keep | None):
+        """UserError if lines of plain text are to keep something."""
+        self.keep = keep_by_default(file.format) if keep is None else keep
+        if self.keep.names and file.format == PLAIN:
             hint = "leave it out; a file with more columns is read with --format tsv, csv or jsonl"
             raise UserError("a line of plain text has nothing else to keep", "--keep", hint)
-        reader, checked = ExampleReader(self.task_rows, None), False
-        with self._open() as stream:
-            for row in islice(self._parsed(stream), skip, None):
-                example = reader.read(row)
-                if isinstance(row, BadRow):
-                    yield example, {}
-                    continue
-                if not checked:
-                    keep.check(row.values, f"{row.source}:{row.line}")
-                    checked = True
-                yield example, keep.of(self.task_rows, row.values, example)
+        self._rows, self._reader = rows, ExampleReader(rows, None)
 
-    def _open(self) -> BinaryIO:
-        if self.path is None:
-            # A duplicate, so that closing the stream leaves sys.stdin usable for the caller.
-            return os.fdopen(os.dup(sys.stdin.fileno()), "rb")
-        try:
-            return self.path.open("rb")
-        except OSError as error:
-            message = f"cannot read the input: {error.strerror}"
-            raise UserError(message, where=self.name, hint="check the path") from None
-
-    def _parsed(self, stream: BinaryIO) -> Iterator[Row | BadRow]:
-        rows = self.task_rows
-        if self.format != PLAIN:
-            return parse_rows(stream, self.name, self.format, rows.data.header, rows.required(labelled=False))
-        return plain_rows(numbered_lines(stream, self.name), self.name, rows.plain_column)
+    def read(self, row: Any) -> tuple[Any, dict[str, Any]]:
+        """The example in `row`, or a BadRow; and what is kept of it."""
+        example = self._reader.read(row)
+        return example, {} if isinstance(row, BadRow) else self.keep.of(self._rows, row.values, example)
 
 
 def open_input(rows: TaskRows, path: str, format: str) -> PredictInput:
-    """The input that `path` ("-" is standard input) and `format` ("auto" goes by the ending) name.
+    """`open_inputs` of one name."""
+    return open_inputs(rows, [path], format)
 
-    Raises UserError if the file is missing, plain text cannot hold what the task needs, or "auto" would take tagged
-    words for sentences.
+
+def open_inputs(rows: TaskRows, names: Sequence[str], format: str) -> PredictInput:
+    """The input that `names` stand for: files, folders, patterns, URLs, or "-" for standard input alone.
+
+    `format` "auto" goes by the endings. Raises UserError if a file is missing or named twice, plain text cannot hold
+    what the task needs, or "auto" would take tagged words for sentences.
     """
-    file = None if path == STDIN else Path(path)
-    if file is not None and not file.exists():
-        raise UserError("no such input file", where=path, hint="check the path; `-` reads standard input")
-    if file is not None and file.is_dir():
-        raise UserError("this is a folder, not an input file", where=path, hint="give a file in it")
+    if STDIN in names and len(names) > 1:
+        raise UserError("standard input cannot be read beside files", "-", "leave out -, or the files")
+    endings = {*_ENDINGS, *rows.endings} if format == "auto" else None
+    places = [place for name in names for place in found_files(name, endings)]
+    twice = [place for place, times in Counter(places).items() if times > 1]
+    if twice:
+        raise UserError("this file is named twice", twice[0], "name it once")
+    return PredictInput(rows, tuple(_input_file(rows, place, format) for place in places))
+
+
+def _input_file(rows: TaskRows, where: str, format: str) -> InputFile:
     if format == "auto":
-        suffix = "" if file is None else file.suffix.lower()
-        format = PLAIN if suffix == ".txt" else rows.endings.get(suffix, PLAIN)
+        suffix = "" if where == STDIN else suffix_of(where)
+        format = _ENDINGS.get(suffix) or rows.endings.get(suffix, PLAIN)
         # For training a .txt file of a tagger is CoNLL, for predict it is plain text: both readings are common.
         if suffix == ".txt" and rows.endings.get(suffix) == "conll":
-            _refuse_conll(file)
+            _refuse_conll(InputFile(where, format))
     if format == PLAIN and rows.plain_column is None:
         columns = " and ".join(repr(name) for name in rows.required(labelled=False))
         raise UserError(
             f"plain text has one text per line, but the model takes {columns}",
-            where="standard input" if file is None else path,
+            where=InputFile(where, format).name,
             hint="use --format jsonl with these keys, or tsv, csv",
         )
-    return PredictInput(rows, file, format)
+    return InputFile(where, format)
 
 
-def _refuse_conll(path: Path) -> None:
+def _refuse_conll(file: InputFile) -> None:
     """UserError if a file of plain text begins as a CoNLL file does: with two lines of a word and its tag."""
-    if not path.is_file() or not os.access(path, os.R_OK):
+    if not file.rereadable or (file.path is not None and not os.access(file.path, os.R_OK)):
         return  # a pipe can be read once only
-    with path.open("rb") as stream:
+    with file.open() as stream:
         lines = [stream.readline(200).decode("utf-8", "replace").rstrip("\r\n") for _ in range(2)]
     if all(map(_TAGGED_WORD.fullmatch, lines)):
         raise UserError(
             f"{lines[0]!r} looks like a word and its tag, but a .txt file has a sentence per line",
-            where=f"{path}:1",
+            where=f"{file.name}:1",
             hint="use --format conll, or --format text if these are the sentences",
         )

@@ -16,6 +16,7 @@ from nlpctl.errors import Problem, UserError
 from nlpctl.outputs import refuse_pipe
 
 NOT_UTF8 = "not UTF-8"
+FROM_GBK = ". A file in GBK is converted by: iconv -f GB18030 -t UTF-8 FILE"  # after a hint
 MAX_LINE = 16 << 20  # bytes; a line of text is a sentence or a page, and one without end would take all memory
 MAX_DOCUMENT = 1 << 30  # of json, which may stand on one line and is held whole
 _SPLIT = "split the line, or check that this is a text of lines; one JSON document is data.format: json"
@@ -24,27 +25,27 @@ _PIECE = 1 << 15
 
 
 def numbered_lines(
-    stream: BinaryIO, source: str, longest: int = MAX_LINE, hint: str = _SPLIT
+    stream: BinaryIO, source: str, longest: int = MAX_LINE, hint: str = _SPLIT, first: int = 1
 ) -> Iterator[tuple[int, bytes]]:
     """(line number, bytes without line end), the byte order mark removed; each as soon as it can be read.
 
-    UserError with `hint` for a line of more than `longest` bytes, so that memory is bounded. It ends the reading: such
-    a line may have no end that could be skipped to.
+    `first`: the number of the line at which `stream` begins. UserError with `hint` for a line of more than `longest`
+    bytes, so that memory is bounded. It ends the reading: such a line may have no end that could be skipped to.
     """
-    lines = enumerate(chain.from_iterable(_split(stream, source, longest, hint)), 1)
-    for number, first in islice(lines, 1):
-        _refuse_other_encodings(first, source)
-        yield number, first.removeprefix(codecs.BOM_UTF8).rstrip(b"\r")
+    lines = enumerate(chain.from_iterable(_split(stream, source, longest, hint, first)), first)
+    for number, raw in islice(lines, int(first == 1)):
+        _refuse_other_encodings(raw, source)
+        yield number, raw.removeprefix(codecs.BOM_UTF8).rstrip(b"\r")
     for number, raw in lines:
         yield number, raw.rstrip(b"\r")
 
 
-def _split(stream: BinaryIO, source: str, longest: int, hint: str) -> Iterator[list[bytes]]:
+def _split(stream: BinaryIO, source: str, longest: int, hint: str, number: int) -> Iterator[list[bytes]]:
     """Lines without newline, as many as end in what can be read at a time.
 
     This is as fast as `for line in stream`; `readline(longest)` takes a quarter more time.
     """
-    number, begun, size = 1, [], 0  # the line whose end is not read yet: its number, its pieces, their bytes
+    begun, size = [], 0  # the line `number`, whose end is not read yet: its pieces, their bytes
     at_once = min(_PIECE, longest)  # so a line inside of a piece is never too long
     while piece := stream.read1(at_once):
         lines = piece.split(b"\n")

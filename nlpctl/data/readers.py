@@ -19,6 +19,7 @@ from nlpctl.errors import UserError
 
 OBJECTS = ("jsonl", "json")  # formats whose rows are objects, not lines of a table
 DELIMITED = ("tsv", "csv", "joined")  # formats with one set of columns for all rows
+DOCUMENTS = ("json", "squad")  # formats of which a file is one text, read as a whole
 
 
 def file_format(path: Path, declared: str, endings: Mapping[str, str]) -> str:
@@ -51,33 +52,45 @@ def parse_rows(
     stream: BinaryIO, source: str, kind: str, header: bool, required: Sequence[str]
 ) -> Iterator[Row | BadRow]:
     """Like `read_rows`, from an open binary stream such as standard input; `source` is its name in messages."""
-    if kind in ("json", "squad"):
-        lines = numbered_lines(stream, source, MAX_DOCUMENT, "cut the document into several, or write jsonl")
-    else:
-        lines = numbered_lines(stream, source)
-    if kind == "jsonl":
-        rows = jsonl_rows(lines, source, required)
-    elif kind == "json":
-        rows = json_rows(lines, source, required)
-    elif kind == "squad":
-        rows = squad_rows(lines, source, required)
-    elif kind == "text":
-        # Blank lines part the documents of a corpus.
-        rows = plain_rows((line for line in lines if line[1].strip()), source, required[0])
-    elif kind == "conll":
-        rows = conll_rows(lines, source, required)
-    elif kind == "joined":
-        rows = joined_rows(lines, source, header, required)
-    else:
-        records = csv_records(lines) if kind == "csv" else tsv_records(lines)
-        rows = table_rows(records, source, header, required)
     empty = True
-    for row in rows:
+    for row in parse_lines(file_lines(stream, source, kind), source, kind, header, required):
         empty = False
         yield row
     if empty:
-        after = " after the header line" if header and kind in ("tsv", "csv", "joined") else ""
-        raise no_rows(source, after)
+        raise no_rows(source, after_header(kind, header))
+
+
+def file_lines(stream: BinaryIO, source: str, kind: str, first: int = 1) -> Iterator[tuple[int, bytes]]:
+    """`numbered_lines` with the limit of the format `kind`; `stream` begins at line `first`."""
+    if kind in DOCUMENTS:
+        return numbered_lines(stream, source, MAX_DOCUMENT, "cut the document into several, or write jsonl")
+    return numbered_lines(stream, source, first=first)
+
+
+def parse_lines(
+    lines: Iterator[tuple[int, bytes]], source: str, kind: str, header: bool, required: Sequence[str]
+) -> Iterator[Row | BadRow]:
+    """Rows of the numbered lines of a file; there may be none."""
+    if kind == "jsonl":
+        return jsonl_rows(lines, source, required)
+    if kind == "json":
+        return json_rows(lines, source, required)
+    if kind == "squad":
+        return squad_rows(lines, source, required)
+    if kind == "text":
+        # Blank lines part the documents of a corpus.
+        return plain_rows((line for line in lines if line[1].strip()), source, required[0])
+    if kind == "conll":
+        return conll_rows(lines, source, required)
+    if kind == "joined":
+        return joined_rows(lines, source, header, required)
+    records = csv_records(lines) if kind == "csv" else tsv_records(lines)
+    return table_rows(records, source, header, required)
+
+
+def after_header(kind: str, header: bool) -> str:
+    """Where a file without rows has none, for `no_rows`."""
+    return " after the header line" if header and kind in DELIMITED else ""
 
 
 def no_rows(source: str, after: str = "") -> UserError:

@@ -82,6 +82,16 @@ class Chosen:
     precision: str
 
 
+def way_name(engine: str, precision: str, method: str | None) -> str:
+    """What a graph run by an engine is called: "onnxruntime int8 (dynamic)"; `method` as in Graph."""
+    return f"{engine} {precision}" + ("" if method is None else f" ({method})")
+
+
+def points_lost(score: float, reference: float, *, falling: bool) -> float:
+    """By how many points `score` is worse than `reference`; negative if it is better. `falling`: less is better."""
+    return (score - reference if falling else reference - score) / POINT
+
+
 @dataclass(frozen=True)
 class DevScores:
     """The scores of lower precisions on the first `rows` of dev, by name of the choice (inference/choice.py), and that
@@ -98,7 +108,7 @@ class DevScores:
         score = self.scores.get(name)
         if score is None:
             return None
-        return round((score - self.fp32 if self.falling else self.fp32 - score) / POINT, 6)
+        return round(points_lost(score, self.fp32, falling=self.falling), 6)
 
 
 @dataclass(frozen=True)

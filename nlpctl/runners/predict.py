@@ -6,16 +6,17 @@ import json
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from io import TextIOWrapper
+from itertools import chain, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
 from nlpctl import console, outputs
 from nlpctl.config.schema import Recipe
-from nlpctl.data.inputs import PredictInput, open_input
+from nlpctl.data.inputs import PredictInput, open_inputs
 from nlpctl.data.kept import BAD_ROW, Keep, KeptRows, json_line, keep_by_default, keep_of, with_kept
 from nlpctl.data.row import BadRow, BlankLine
 from nlpctl.data.task_rows import TaskRows, task_rows
@@ -45,9 +46,9 @@ class PredictResult:
     output: Path | None
 
 
-def input_of(recipe: Recipe, name: str, format: str) -> PredictInput:
-    """The opened input: the file `name` or standard input, read for the task of the recipe."""
-    return open_input(task_rows(recipe.task, recipe.data), name, format)
+def input_of(recipe: Recipe, names: Sequence[str], format: str) -> PredictInput:
+    """The opened input: what `names` stand for, read for the task of the recipe."""
+    return open_inputs(task_rows(recipe.task, recipe.data), names, format)
 
 
 def predict(
@@ -75,7 +76,7 @@ def predict(
     or its answer is {"error": ...} (skip). A blank line of plain text is answered with null. A device or a pipe
     receives the answers as they come.
     """
-    kept = keep_by_default(source.format) if keep is None else keep_of(keep)
+    kept = None if keep is None else keep_of(keep)
     model_source = find_model(recipe)
     if output is not None:
         refuse_output(output, source, overwrite)
@@ -83,22 +84,22 @@ def predict(
             refuse_stream(output, "an interrupted prediction cannot be resumed in it", "leave out --resume")
     # Check all rows first, so that a bad last line does not fail after an hour. A pipe cannot be read twice.
     total = source.check(blank_lines=True) if source.rereadable else None
+    begun = None if source.rereadable or _is_typed(source) else _Begun(source.kept_rows(kept), batch_size)
+    count = total if begun is None else begun.count
     if output is None or is_stream(output):
-        model = open_trained_model(recipe, set_up_to_answer(recipe, model_source), model_source, batch_size, total)
-        return _Answering(recipe, model, source, kept, batch_size, flush).write_through(output, total, stdout)
+        model = open_trained_model(recipe, set_up_to_answer(recipe, model_source), model_source, batch_size, count)
+        return Answering(recipe, model, source, kept, batch_size, flush, begun).write_through(output, total, stdout)
     partial = PartialOutput(output)
     # `identity`: everything that the answers depend on. It is stored with them, and `resume` requires the same. Checked
     # twice, since the engine is known only once the model is open, and all else can be refused before Paddle is
     # imported.
-    identity = {**model_fingerprint(model_source), "batch_size": batch_size, "flush": flush}
-    identity |= {"keep": None if kept.names is None else list(kept.names)}
-    identity |= {"settings": answer_settings(recipe)}
+    identity = {**answers_identity(recipe, model_source, source, kept, batch_size), "flush": flush}
     if source.rereadable or resume:
         identity |= source.identity()  # refuses to resume from a pipe
     partial.check(identity, resume)
     setup = set_up_to_answer(recipe, model_source)
-    model = open_trained_model(recipe, setup, model_source, batch_size, total)  # before anything is written
-    answering = _Answering(recipe, model, source, kept, batch_size, flush)
+    model = open_trained_model(recipe, setup, model_source, batch_size, count)  # before anything is written
+    answering = Answering(recipe, model, source, kept, batch_size, flush, begun)
     identity |= {"engine": [model.predictor.engine, model.predictor.precision]}  # auto may have taken another one
     partial.check(identity, resume)
     done, bad = partial.begin(identity, resume, answering.window)
@@ -116,7 +117,7 @@ def predict(
 def refuse_output(output: Path, source: PredictInput, overwrite: bool) -> None:
     """UserError if `output` is the input, or `outputs.refuse_output` refuses it."""
     file = output.exists() and not output.is_char_device()  # a terminal may be input and output
-    if file and source.path is not None and output.samefile(source.path):
+    if file and any(output.samefile(path) for path in source.paths):
         raise UserError("the output file is the input", where=str(output), hint="name another file")
     outputs.refuse_output(output, overwrite)
 
@@ -133,8 +134,50 @@ def answer_settings(recipe: Recipe) -> dict[str, Any]:
     return {**kept_values(recipe), "on_bad_row": recipe.data.on_bad_row}
 
 
+def _is_typed(source: PredictInput) -> bool:
+    """Whether a person types the rows, who is to see first what will answer."""
+    return not source.paths and sys.stdin.isatty()
+
+
+class _Begun:
+    """The rows of an input that can be read only once, of which the first batch may be read ahead of the others."""
+
+    def __init__(self, rows: Iterator[tuple[Any, dict[str, Any]]], batch_size: int):
+        self._rows, self._batch_size = rows, batch_size
+        self._first: list[tuple[Any, dict[str, Any]]] = []
+
+    def count(self, most: int) -> int:
+        """How many rows there are, or `most` if there are more. Beyond the first batch nobody knows."""
+        wanted = min(most, self._batch_size) - len(self._first)
+        with sigterm_interrupts():
+            self._first += islice(self._rows, max(0, wanted))
+        return min(most, len(self._first))
+
+    def __iter__(self) -> Iterator[tuple[Any, dict[str, Any]]]:
+        return chain(self._first, self._rows)
+
+
+def answers_identity(
+    recipe: Recipe, model: str, source: PredictInput, keep: Keep | None, batch_size: int
+) -> dict[str, Any]:
+    """What the answers depend on besides the input, the engine, and how they are cut into windows."""
+    names = (keep_by_default(source.format) if keep is None else keep).names
+    kept = {"keep": None if names is None else list(names)}
+    return {**model_fingerprint(model), "batch_size": batch_size, **kept, "settings": answer_settings(recipe)}
+
+
+class RowsToAnswer(Protocol):
+    """An input, or a part of it."""
+
+    task_rows: TaskRows
+
+    def kept_rows(self, keep: Keep | None, skip: int = 0) -> Iterator[tuple[Any, dict[str, Any]]]:
+        """Examples and bad rows but the first `skip`, each with what its answer repeats."""
+        ...
+
+
 @dataclass(frozen=True)
-class _Part:
+class AnsweredPart:
     """Some rows answered: `lines` of JSON. `error`: a bad row ends the command after them."""
 
     lines: str
@@ -144,15 +187,16 @@ class _Part:
 
 
 @dataclass(frozen=True)
-class _Answering:
-    """One prediction: every row of `source`, answered by `model` in batches."""
+class Answering:
+    """One prediction: every row of `source`, answered by `model` in batches. `keep` None: as the formats have it."""
 
     recipe: Recipe
     model: TrainedModel
-    source: PredictInput
-    keep: Keep
+    source: RowsToAnswer
+    keep: Keep | None
     batch_size: int
     flush: bool
+    begun: _Begun | None = None
 
     @property
     def window(self) -> int:
@@ -163,7 +207,7 @@ class _Answering:
         """Answer all rows but the first `skip`; `total` counts these too; None if unknown."""
         started, count, bad = time.monotonic(), 0, 0
         left = None if total is None else total - skip
-        with sigterm_interrupts(), console.progress(left, "predict") as bar, closing(self._parts(skip)) as parts:
+        with sigterm_interrupts(), console.progress(left, "predict") as bar, closing(self.parts(skip)) as parts:
             for part in parts:
                 stream.write(part.lines)
                 stream.flush()
@@ -181,18 +225,20 @@ class _Answering:
         with writing(output, "name another file: -o FILE"), TextIOWrapper(open_stream(output), "utf-8") as stream:
             return replace(self.write(stream, 0, total), output=output)
 
-    def _parts(self, skip: int) -> Iterator[_Part]:
+    def parts(self, skip: int) -> Generator[AnsweredPart, None, None]:
+        """The answers to all rows but the first `skip`, window by window."""
         from nlpctl.inference.pipeline import answering, windows
 
         pipeline = answering(self.model.task, self.model.encoder, self.model.predictor)
-        read = map(KeptRows, windows(self.source.kept_rows(self.keep, skip), self.window))
+        rows = self.source.kept_rows(self.keep, skip) if self.begun is None else iter(self.begun)
+        read = map(KeptRows, windows(rows, self.window))
         if not self.flush:
             yield from pipeline.stream(read, self.batch_size, self._answered)
             return
         for rows in read:
             yield self._answered(rows, pipeline.predictions(rows, self.batch_size))
 
-    def _answered(self, rows: KeptRows, predictions: list[list[Any]]) -> _Part:
+    def _answered(self, rows: KeptRows, predictions: list[list[Any]]) -> AnsweredPart:
         policy, bad, lines = self.recipe.data.on_bad_row, 0, []
         answered = answers(self.source.task_rows, self.model.task, rows, predictions)
         for row, answer, kept in zip(rows, answered, rows.kept, strict=True):
@@ -201,9 +247,9 @@ class _Answering:
                 try:
                     check_bad_row(row, policy)
                 except UserError as error:
-                    return _Part(_joined(lines), len(rows), bad, error)
+                    return AnsweredPart(_joined(lines), len(rows), bad, error)
             lines.append(json_line(with_kept(answer, kept)))
-        return _Part(_joined(lines), len(rows), bad, None)
+        return AnsweredPart(_joined(lines), len(rows), bad, None)
 
 
 def _joined(lines: list[str]) -> str:
@@ -228,6 +274,11 @@ def answers(rows: TaskRows, task: Task, read: Sequence[Any], predictions: list[l
     return [answer(row) for row in read]
 
 
+def shards_of(output: Path) -> Path:
+    """The folder of a divided prediction to `output` while it is made (runners/shard_folder.py)."""
+    return output.with_name(output.name + ".shards")
+
+
 def _is_bad(line: bytes) -> bool:
     """Whether an answered line is that of a bad row."""
     try:
@@ -247,6 +298,8 @@ class PartialOutput:
 
     def check(self, identity: dict[str, Any], resume: bool) -> None:
         """UserError if existing answers are to be kept and belong to another `identity`, which may be incomplete."""
+        if resume and shards_of(self.output).exists():
+            raise UserError("the interrupted prediction was divided", str(self.output), "give its --workers again")
         if not self._goes_on(resume):
             return
         try:

@@ -1,0 +1,277 @@
+"""The files of an input: what their names stand for, how they are opened, and their rows from any place on.
+
+A file may be packed (.gz, .zst), and may be named by a URL that fsspec knows (s3://bucket/texts.jsonl).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import gzip
+import io
+import os
+import sys
+import zlib
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain, islice, takewhile
+from pathlib import Path, PurePosixPath
+from typing import Any, BinaryIO
+
+from nlpctl.data.delimited import csv_records, tsv_records
+from nlpctl.data.parquet_rows import parquet_rows
+from nlpctl.data.readers import DELIMITED, DOCUMENTS, file_lines, parse_lines, plain_rows
+from nlpctl.data.task_rows import TaskRows
+from nlpctl.errors import UserError
+
+PLAIN, PARQUET = "text", "parquet"
+STDIN = "-"
+PACKED = {".gz": "gzip", ".zst": "zstd"}  # ending -> the name of its compression
+CLUSTER = "pip install 'nlpctl[cluster]'"
+
+_PIECE = 1 << 16
+
+
+@dataclass(frozen=True)
+class InputFile:
+    """One file. `where`: a path, a URL, or - for standard input; `format`: text, parquet or one of data.format."""
+
+    where: str
+    format: str
+
+    @property
+    def name(self) -> str:
+        """Its name in messages."""
+        return "standard input" if self.where == STDIN else self.where
+
+    @property
+    def path(self) -> Path | None:
+        """None for standard input and for a URL."""
+        return None if self.where == STDIN or is_url(self.where) else Path(self.where)
+
+    @property
+    def rereadable(self) -> bool:
+        """Whether a second pass gives the same rows: a regular file, not a pipe."""
+        return is_url(self.where) or (self.path is not None and self.path.is_file())
+
+    @property
+    def divisible(self) -> bool:
+        """Whether it can be read from the middle: a row group of Parquet, or a line of what is not packed."""
+        return self.rereadable and not packing(self.where) and self.format not in DOCUMENTS
+
+    def identity(self) -> dict[str, Any]:
+        """What a resumed prediction must find again. UserError if it cannot be read again."""
+        if not self.rereadable:
+            raise UserError("a pipe cannot be read again", where=self.name, hint="--resume needs an input file")
+        if is_url(self.where):
+            with _reading(self):
+                told = _file_system(self.where)[0].info(_file_system(self.where)[1])
+            changed = next((str(told[name]) for name in ("ETag", "mtime", "LastModified") if name in told), None)
+            return {"input": self.where, "format": self.format, "size": told["size"], "mtime": changed}
+        stat = os.stat(self.where)
+        found = {"size": stat.st_size, "mtime": stat.st_mtime}
+        return {"input": str(Path(self.where).resolve()), "format": self.format, **found}
+
+    @property
+    def size(self) -> int:
+        """Bytes on disk."""
+        return int(self.identity()["size"])
+
+    @contextlib.contextmanager
+    def open(self) -> Iterator[BinaryIO]:
+        """Its bytes, unpacked. UserError if it cannot be read, also for a failure in the body to read on."""
+        with _reading(self), contextlib.ExitStack() as stack:
+            stream = stack.enter_context(_opened(self.where))
+            kind = packing(self.where)
+            if kind == "gzip":
+                stream = stack.enter_context(gzip.GzipFile(fileobj=stream))
+            elif kind is not None:
+                import pyarrow
+
+                stream = stack.enter_context(pyarrow.input_stream(stream, compression=kind))
+            yield stream
+
+
+@dataclass(frozen=True)
+class Place:
+    """A part of a file, and where in it reading begins.
+
+    The part begins at byte `begin`, the first of line `first_line`, and ends before byte `end` (None: the end of the
+    file); reading begins at line `line`, and `skip` rows from there are passed over. In a Parquet file `begin` and
+    `end` are row groups, `first_line` is a row.
+    """
+
+    begin: int = 0
+    end: int | None = None
+    first_line: int = 1
+    line: int = 1
+    skip: int = 0
+
+
+def rows_at(file: InputFile, rows: TaskRows, place: Place, columns: Sequence[str] | None = None) -> Iterator[Any]:
+    """The rows, good and bad, of `file` from `place` on. `columns`: those that are wanted of a Parquet file."""
+    required, header = rows.required(labelled=False), rows.data.header
+    with file.open() as stream:
+        if file.format == PARQUET:
+            parts = (place.begin, place.end, place.first_line)
+            yield from islice(parquet_rows(stream, file.name, required, parts, columns), place.skip, None)
+            return
+        part = Part(stream, place)
+        lines = file_lines(part, file.name, file.format, place.line)
+        if file.format == PLAIN:
+            found = plain_rows(lines, file.name, rows.plain_column)
+        else:
+            head = _head(file, place, header)
+            # Without a header line the first good row tells the number of columns; it is not a row of this part.
+            extra = int(bool(head) and not header)
+            found = islice(parse_lines(chain(head, lines), file.name, file.format, header, required), extra, None)
+        yield from islice(found, place.skip, None)
+
+
+class Part:
+    """A stream of the bytes of a Place, from its line on."""
+
+    def __init__(self, stream: Any, place: Place):
+        self._stream, self._kept = stream, b""
+        self._left = None if place.end is None else place.end - place.begin
+        if place.begin:
+            stream.seek(place.begin)
+        self._skip_lines(place.line - place.first_line)
+
+    def read1(self, size: int) -> bytes:
+        """Up to `size` bytes, b"" at the end."""
+        if self._kept:
+            piece, self._kept = self._kept[:size], self._kept[size:]
+            return piece
+        if self._left is not None:
+            size = min(size, self._left)
+        piece = self._stream.read1(size) if size else b""
+        if self._left is not None:
+            self._left -= len(piece)
+        return piece
+
+    def _skip_lines(self, count: int) -> None:
+        while count and (piece := self.read1(_PIECE)):
+            found = piece.count(b"\n")
+            if found < count:
+                count -= found
+                continue
+            place = -1
+            for _ in range(count):
+                place = piece.index(b"\n", place + 1)
+            self._kept, count = piece[place + 1 :] + self._kept, 0
+
+
+def _head(file: InputFile, place: Place, header: bool) -> list[tuple[int, bytes]]:
+    """The lines before `place` of the record that names the columns of a table, or counts them."""
+    if file.format not in DELIMITED or place.line == 1:
+        return []
+    taken: list[tuple[int, bytes]] = []
+    with file.open() as stream:
+        lines = takewhile(lambda line: line[0] < place.line, file_lines(stream, file.name, file.format))
+
+        def noted() -> Iterator[tuple[int, bytes]]:
+            for line in lines:
+                taken.append(line)
+                yield line
+
+        for record in csv_records(noted()) if file.format == "csv" else tsv_records(noted()):
+            if header or record.reason is None:
+                return taken
+            taken.clear()
+    return []
+
+
+def found_files(name: str, endings: Collection[str] | None) -> list[str]:
+    """The paths or URLs that `name` stands for: itself, the files of a folder, or those that match a pattern.
+
+    Sorted by name. Of a folder those with one of `endings` count (None: all), but hidden ones do not, nor those that
+    begin with _, as of Spark. UserError: there is none.
+    """
+    if name == STDIN:
+        return [name]
+    if is_url(name):
+        return _found_at(name, endings)
+    path = Path(name)
+    if path.is_dir():
+        found = sorted(str(each) for each in path.iterdir() if each.is_file() and _counts(each.name, endings))
+        if not found:
+            hint = "give a file, or say with --format what the files are"
+            raise UserError("this folder holds no file of texts, by their endings", where=name, hint=hint)
+        return found
+    if not path.exists():
+        matching = sorted(each for each in glob.glob(name, recursive=True) if os.path.isfile(each))
+        if glob.has_magic(name) and matching:
+            return matching
+        raise UserError("no such input file", where=name, hint="check the path; `-` reads standard input")
+    return [name]
+
+
+def suffix_of(where: str) -> str:
+    """The ending that tells the format, in lower case: .jsonl of texts.jsonl.gz."""
+    path = PurePosixPath(where)
+    return PurePosixPath(path.stem).suffix.lower() if packing(where) else path.suffix.lower()
+
+
+def packing(where: str) -> str | None:
+    """How a file is packed, by its ending; None if it is not."""
+    return None if where == STDIN else PACKED.get(PurePosixPath(where).suffix.lower())
+
+
+def is_url(where: str) -> bool:
+    return "://" in where
+
+
+def _counts(name: str, endings: Collection[str] | None) -> bool:
+    """Whether a file of a folder is read."""
+    return not name.startswith((".", "_")) and (endings is None or suffix_of(name) in endings)
+
+
+def _found_at(url: str, endings: Collection[str] | None) -> list[str]:
+    system, path = _file_system(url)
+    with _reading(InputFile(url, PLAIN)):
+        if glob.has_magic(path):
+            found = [each for each in system.glob(path) if system.isfile(each)]
+        elif system.isdir(path):
+            below = (each for each in system.ls(path, detail=False) if system.isfile(each))
+            found = [each for each in below if _counts(PurePosixPath(each).name, endings)]
+        else:
+            found = [path] if system.exists(path) else []
+    if not found:
+        raise UserError("no such input file", where=url, hint="check the URL")
+    return sorted(system.unstrip_protocol(each) for each in found)
+
+
+def _file_system(url: str) -> tuple[Any, str]:
+    """The file system of `url`, and the path in it. UserError: no package knows it."""
+    try:
+        import fsspec
+
+        return fsspec.core.url_to_fs(url)
+    except (ImportError, ValueError) as error:
+        hint = f"install what the message names; fsspec itself comes with {CLUSTER}"
+        raise UserError(f"this URL cannot be read: {str(error).strip()}", where=url, hint=hint) from None
+
+
+def _opened(where: str) -> Any:
+    if where == STDIN:
+        # A duplicate, so that closing the stream leaves sys.stdin usable for the caller.
+        return os.fdopen(os.dup(sys.stdin.fileno()), "rb")
+    if not is_url(where):
+        return open(where, "rb")
+    system, path = _file_system(where)
+    stream = system.open(path, "rb")
+    return stream if hasattr(stream, "read1") else io.BufferedReader(stream)
+
+
+@contextlib.contextmanager
+def _reading(file: InputFile) -> Iterator[None]:
+    """UserError for what can go wrong with a file; the body does nothing but read it."""
+    try:
+        yield
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        hint = "copy or download it again; a file that is not packed must not end in .gz or .zst"
+        raise UserError(f"cannot be unpacked: {error}", where=file.name, hint=hint) from None
+    except OSError as error:
+        message = f"cannot read the input: {error.strerror or error}"
+        raise UserError(message, where=file.name, hint="check the path") from None

@@ -1,0 +1,353 @@
+"""`nlpctl predict --workers`: one prediction, divided among processes or the nodes of a Ray cluster.
+
+The input is cut into ranges, which the workers count and check; then into shards, which they answer. The borders of
+shards are those of the windows in which one process reads, so batches and answers are the same, bit by bit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nlpctl import console
+from nlpctl.config.schema import Recipe
+from nlpctl.data.examples import BadRowLog
+from nlpctl.data.input_files import PARQUET
+from nlpctl.data.input_shards import (
+    Range,
+    Scanned,
+    Shard,
+    countable,
+    cut_input,
+    cut_shards,
+    with_lines,
+)
+from nlpctl.data.inputs import KeptRowReader, PredictInput
+from nlpctl.data.kept import KEEP_NONE, Keep, keep_of
+from nlpctl.errors import UserError
+from nlpctl.names import counted
+from nlpctl.outputs import refuse_stream
+from nlpctl.runners.embed import require_vectors
+from nlpctl.runners.open_model import find_model
+from nlpctl.runners.predict import WINDOW_BATCHES, PartialOutput, PredictResult, answers_identity, refuse_output
+from nlpctl.runners.shard_folder import ShardFolder, Sums, refuse_parts
+from nlpctl.runners.shard_worker import Desk, Order, open_desk, open_desk_elsewhere
+from nlpctl.runtime.cpu import physical_cores
+from nlpctl.runtime.crew import Crew, Hand, ProcessHand, Share
+from nlpctl.runtime.device import choose_device, usable_gpu
+from nlpctl.runtime.interrupt import sigterm_interrupts
+from nlpctl.runtime.lock import sole_writer
+from nlpctl.runtime.ray_cluster import RayCluster, ray_cluster
+
+SHARD_ROWS = 16384  # at most, but at least a window: enough work to pay for two files and a pipeline
+LONG = 16  # ranges; the check of more gets a progress bar
+FEWEST_SHARDS = 128  # of a shorter input, whose shards are smaller: no worker waits long for the last one
+
+
+@dataclass(frozen=True)
+class DividedResult(PredictResult):
+    """As of `predict`; and what each worker did in this call."""
+
+    shards: int
+    workers: tuple[Share, ...]
+
+
+@dataclass(frozen=True)
+class _Cut:
+    """The input, read by the workers."""
+
+    ranges: Sequence[Range]
+    scanned: Sequence[Scanned]
+
+    @property
+    def rows(self) -> int:
+        return sum(each.rows for each in self.scanned)
+
+
+def predict_divided(
+    recipe: Recipe,
+    source: PredictInput,
+    output: Path,
+    *,
+    workers: int | None = None,
+    cluster: str | None = None,
+    keep: str | None = None,
+    batch_size: int = 64,
+    parts: str | None = None,
+    resume: bool = False,
+    overwrite: bool = False,
+) -> DividedResult:
+    """Answer every row of `source` in `workers` processes; write to the file `output`, or with `parts`, their
+    format, to the folder.
+
+    `cluster`: the address of a Ray cluster, whose nodes do it; by default as many workers as it has cores or cards.
+
+    The file holds what `predict` would write, byte for byte. The answers of a shard are written at once or not at all;
+    those of a killed worker are computed again. `resume` goes on after an interruption of this process, also with
+    another number of workers. UserError and bad rows: as for `predict`.
+    """
+    kept = None if keep is None else keep_of(keep)
+    model = find_model(recipe)
+    _refuse_pipe(source)
+    if parts is not None:
+        refuse_parts(output, overwrite)
+    else:
+        _refuse_file(source, output, overwrite)
+    order = Order(recipe, model, source.files, kept, batch_size, output.absolute(), os.getcwd())
+    identity = {**answers_identity(recipe, model, source, kept, batch_size), "parts": parts}
+    division = Division(workers, cluster, resume)
+    return _divided(order, source, identity, division, _Work(Desk.answer, _finisher(parts)))
+
+
+def embed_divided(
+    recipe: Recipe,
+    source: PredictInput,
+    output: Path,
+    *,
+    workers: int | None = None,
+    cluster: str | None = None,
+    batch_size: int = 64,
+    resume: bool = False,
+    overwrite: bool = False,
+) -> DividedResult:
+    """Write what `write_embeddings` (runners/embed.py) would write to the .npy file `output`, divided like answers."""
+    require_vectors(recipe)
+    find_model(recipe)
+    _refuse_file(source, output, overwrite)
+    division = Division(workers, cluster, resume)
+    return vectors_divided(recipe, source, output, batch_size, division, ShardFolder.finish_array)
+
+
+@dataclass(frozen=True)
+class Division:
+    """Who does the work: `workers` processes, or the nodes of a `cluster`. `resume`: what was begun goes on."""
+
+    workers: int | None
+    cluster: str | None
+    resume: bool
+
+
+def vectors_divided(
+    recipe: Recipe,
+    source: PredictInput,
+    output: Path,
+    batch_size: int,
+    division: Division,
+    finish: Callable[[ShardFolder, int], None],
+) -> DividedResult:
+    """The vectors of all rows of `source`, of which `finish(folder of parts, their number)` makes `output`."""
+    model = find_model(recipe)
+    _refuse_pipe(source)
+    order = Order(recipe, model, source.files, KEEP_NONE, batch_size, output.absolute(), os.getcwd(), blank_lines=False)
+    identity = {**answers_identity(recipe, model, source, KEEP_NONE, batch_size), "parts": "vectors"}
+    work = _Work(Desk.embed, lambda crew, folder, count, plan: finish(folder, count))
+    return _divided(order, source, identity, division, work)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What is done with a shard, and with all of them when they are done: (crew, folder, their number, plan)."""
+
+    job: Callable[[Desk, Shard, tuple[str, str]], Sums]
+    finish: Callable[[Crew, ShardFolder, int, dict[str, Any]], None]
+
+
+def _divided(
+    order: Order,
+    source: PredictInput,
+    identity: dict[str, Any],
+    division: Division,
+    work: _Work,
+) -> DividedResult:
+    folder, identity = ShardFolder(order.output), {**identity, **source.identity()}
+    with sigterm_interrupts(), sole_writer(folder.folder):
+        plan = _plan_to_resume(folder, identity, order.recipe) if division.resume else None
+        with _crew(order, division, folder) as crew:
+            cut = _read_input(crew, source, order.keep) if plan is None else _cut_of(plan)
+            if plan is None:
+                plan = _begun(crew, folder, identity, cut)
+            return _answered(crew, folder, plan, cut, work)
+
+
+def _refuse_pipe(source: PredictInput) -> None:
+    if not source.rereadable:
+        hint = "give files; a pipe is answered by one process"
+        raise UserError("standard input cannot be divided", where="--workers", hint=hint)
+
+
+def _refuse_file(source: PredictInput, output: Path, overwrite: bool) -> None:
+    refuse_output(output, source, overwrite)
+    refuse_stream(output, "a divided prediction cannot be written to it", "name a file: -o FILE")
+
+
+def _plan_to_resume(folder: ShardFolder, identity: dict[str, Any], recipe: Recipe) -> dict[str, Any] | None:
+    """The plan of the interrupted prediction, None if there was none. UserError if it was another one."""
+    plan = folder.plan()
+    if plan is None:
+        if PartialOutput(folder.output).file.exists():
+            hint = "leave out --workers"
+            raise UserError("the interrupted prediction was made by one process", str(folder.output), hint)
+        return None
+    over = "leave out --resume to start over"
+    if {**plan["identity"], **identity} != plan["identity"]:
+        message = "the interrupted prediction was made from another input or model, or with other settings"
+        raise UserError(message, where=str(folder.folder), hint=over)
+    wanted = (recipe.inference.engine, recipe.inference.precision)
+    if any(asked not in ("auto", began) for asked, began in zip(wanted, plan["engine"], strict=True)):
+        began = " ".join(plan["engine"])
+        hint = f"leave out --engine and --precision, which continues in them; or {over}"
+        raise UserError(f"the interrupted prediction was computed by {began}", where=str(folder.folder), hint=hint)
+    return plan
+
+
+@contextlib.contextmanager
+def _crew(order: Order, division: Division, folder: ShardFolder) -> Iterator[Crew]:
+    """The workers: processes of this machine, or of the nodes of a cluster."""
+    workers = division.workers
+    if division.cluster is None:
+        count = workers or 1
+        with Crew(_processes(order, count, folder), count) as crew:
+            yield crew
+        return
+    with ray_cluster(division.cluster) as nodes:
+        hire, room = _on_nodes(order, nodes)
+        if not room or (workers or 1) > room:
+            hint = "ask for fewer, or for fewer --threads of each"
+            message = f"the cluster has {counted(nodes.cores, 'cores')} and {counted(nodes.cards, 'cards')}, "
+            raise UserError(f"{message}room for {counted(room, 'workers')}", where="--workers", hint=hint)
+        with Crew(hire, workers or room) as crew:
+            yield crew
+
+
+def _processes(order: Order, workers: int, folder: ShardFolder) -> Callable[[int], Hand]:
+    """Starts worker i of this machine, with its share of the cores, or its card."""
+    runtime = order.recipe.runtime
+    if choose_device(runtime.device, runtime.devices) == "gpu":
+        cards = runtime.devices or tuple(range(usable_gpu().count))
+        own_cards = [cards[number % len(cards)] for number in range(workers)]
+        runtimes = [dataclasses.replace(runtime, device="gpu", devices=(card,)) for card in own_cards]
+    else:
+        threads = runtime.threads
+        if threads is None and "OMP_NUM_THREADS" not in os.environ:
+            threads = max(1, physical_cores() // workers)
+        runtimes = [dataclasses.replace(runtime, device="cpu", threads=threads)] * workers
+    return lambda number: ProcessHand(open_desk, order.on(runtimes[number]), folder.log(number))
+
+
+def _on_nodes(order: Order, nodes: RayCluster) -> tuple[Callable[[int], Hand], int]:
+    """Starts a worker anywhere in a cluster; and how many of them it has room for. A worker has a card, or a core."""
+    runtime = order.recipe.runtime
+    if runtime.device == "gpu" or (runtime.device == "auto" and nodes.cards):
+        own = order.on(dataclasses.replace(runtime, devices=()))
+        return lambda _: nodes.hire(open_desk_elsewhere, own, cores=1, cards=1), min(nodes.cores, nodes.cards)
+    threads = runtime.threads or 1
+    own = order.on(dataclasses.replace(runtime, device="cpu", threads=threads))
+    return lambda _: nodes.hire(open_desk_elsewhere, own, cores=threads, cards=0), nodes.cores // threads
+
+
+def _read_input(crew: Crew, source: PredictInput, keep: Keep | None) -> _Cut:
+    """The ranges of the input, read by the workers. UserError for what `PredictInput.check` would refuse."""
+    ranges = cut_input(source)
+    unknown = countable(ranges)
+    counts = {unknown[i]: found for i, found, _ in crew.results((Desk.count, part) for part in unknown)}
+    ranges = with_lines(source, ranges, counts)
+    found: dict[int, Scanned] = {}
+    # The check of a short input is over before a bar could be read.
+    shown = console.progress(len(ranges), "check", "parts") if len(ranges) > LONG else contextlib.nullcontext()
+    with shown as bar:
+        for number, scanned, _ in crew.results((Desk.scan, part) for part in ranges):
+            found[number] = scanned
+            if bar is not None:
+                bar.advance()
+    cut = _Cut(ranges, [found[number] for number in range(len(ranges))])
+    _refuse_rows(source, cut, keep)
+    return cut
+
+
+def _refuse_rows(source: PredictInput, cut: _Cut, keep: Keep | None) -> None:
+    """What one process that reads the ranges in order would stop at."""
+    log = BadRowLog(source.task_rows.data.on_bad_row)
+    for scanned in cut.scanned:
+        for row in scanned.first_bad:
+            log.add(row)
+        if scanned.error is not None:
+            raise scanned.error
+    log.finish()
+    if not cut.rows:
+        raise source.no_rows()
+    for file in source.files:
+        KeptRowReader(source.task_rows, file, keep)
+    first = next((scanned for scanned in cut.scanned if scanned.good), None)
+    if first is not None and first.unkept is not None:
+        raise first.unkept
+
+
+def _begun(crew: Crew, folder: ShardFolder, identity: dict[str, Any], cut: _Cut) -> dict[str, Any]:
+    """A plan, written to the folder. One worker chooses the engine for all."""
+    with folder.begun():
+        ((_, (engine, precision, warnings), _),) = crew.results([(Desk.engine, cut.rows // len(crew.shares))])
+    for warning in warnings:
+        console.warn(warning)
+    window = identity["batch_size"] * WINDOW_BATCHES
+    windows = -(-cut.rows // window)
+    plan = {
+        "identity": identity,
+        "engine": [engine, precision],
+        "shard_rows": window * max(1, min(SHARD_ROWS // window, windows // FEWEST_SHARDS)),
+        "ranges": [dataclasses.astuple(each) for each in cut.ranges],
+        "scanned": [[each.rows, each.bad, each.marks] for each in cut.scanned],
+    }
+    folder.keep_plan(plan)
+    return plan
+
+
+def _cut_of(plan: dict[str, Any]) -> _Cut:
+    marks = [(rows, bad, tuple(map(tuple, found))) for rows, bad, found in plan["scanned"]]
+    scanned = [Scanned(rows, bad, (), found, True, None, None) for rows, bad, found in marks]
+    return _Cut([Range(*each) for each in plan["ranges"]], scanned)
+
+
+def _answered(crew: Crew, folder: ShardFolder, plan: dict[str, Any], cut: _Cut, work: _Work) -> DividedResult:
+    started = time.monotonic()
+    shards = list(cut_shards(cut.ranges, cut.scanned, plan["shard_rows"]))
+    kept = folder.kept(shards)
+    if kept:
+        console.note(f"resuming after {sum(each.rows for each in kept.values()):,} answered rows")
+    left = [shard for shard in shards if shard.number not in kept]
+    console.note(f"{counted(len(crew.shares), 'workers')}, {counted(len(left), 'shards')}: {' '.join(plan['engine'])}")
+    bad = sum(each.bad_rows for each in kept.values())
+    jobs = ((work.job, shard, tuple(plan["engine"])) for shard in left)
+    with console.progress(sum(shard.rows for shard in left), "predict") as bar:
+        for _, sums, worker in crew.results(jobs):
+            crew.shares[worker].rows += sums.rows
+            bad += sums.bad_rows
+            bar.advance(sums.rows)
+    work.finish(crew, folder, len(shards), plan)
+    seconds = time.monotonic() - started
+    return DividedResult(cut.rows, bad, seconds, folder.output, len(shards), tuple(crew.shares))
+
+
+def _finisher(parts: str | None) -> Callable[[Crew, ShardFolder, int, dict[str, Any]], None]:
+    """How the answers get the form that `parts` asks for."""
+    if parts is None:
+        return lambda crew, folder, count, plan: folder.finish_file(count)
+    if parts == PARQUET:
+        return lambda crew, folder, count, plan: folder.finish_folder(_as_parquet(crew, count), plan)
+    return lambda crew, folder, count, plan: folder.finish_folder(folder.checked_sums(count), plan)
+
+
+def _as_parquet(crew: Crew, count: int) -> list[Sums]:
+    """All parts as Parquet files of one schema."""
+    from nlpctl.runners.parquet_parts import common_schema
+
+    schemas = {number: found for number, found, _ in crew.results((Desk.schema, number) for number in range(count))}
+    schema = common_schema(schemas[number] for number in range(count))
+    jobs = ((Desk.to_parquet, number, schema) for number in range(count))
+    written = {number: sums for number, sums, _ in crew.results(jobs)}
+    return [written[number] for number in range(count)]

@@ -1,0 +1,141 @@
+"""What one worker of a divided prediction does: it reads parts of the input, and answers shards with a loaded model."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+from nlpctl import console
+from nlpctl.config.schema import Recipe, RuntimeSection
+from nlpctl.data.input_files import InputFile
+from nlpctl.data.input_shards import Counted, Range, Scanned, Shard, ShardRows, count_lines, scan
+from nlpctl.data.inputs import PredictInput
+from nlpctl.data.kept import Keep
+from nlpctl.data.row import BadRow
+from nlpctl.data.task_rows import task_rows
+from nlpctl.errors import EXIT_INTERRUPTED, UserError
+from nlpctl.runners.open_model import open_trained_model, set_up_to_answer
+from nlpctl.runners.predict import Answering
+from nlpctl.runners.shard_folder import VECTORS, ShardFolder, Sums
+from nlpctl.runtime.crew import answering
+from nlpctl.runtime.worker import listen_for_interrupts
+
+if TYPE_CHECKING:
+    from nlpctl.inference.trained import TrainedModel
+
+
+@dataclass(frozen=True)
+class Order:
+    """What all workers are told. `model`: from `find_trained_model`; `folder`: the one in which paths begin."""
+
+    recipe: Recipe
+    model: str
+    files: tuple[InputFile, ...]
+    keep: Keep | None
+    batch_size: int
+    output: Path
+    folder: str
+    blank_lines: bool = True  # whether those of plain text have an answer, and are not bad
+
+    def on(self, runtime: RuntimeSection) -> Order:
+        """The order for a worker with these cores or this card."""
+        return dataclasses.replace(self, recipe=dataclasses.replace(self.recipe, runtime=runtime))
+
+
+class Desk:
+    """A worker's state: the input, and the model once it is needed. Its methods are the jobs."""
+
+    def __init__(self, order: Order, log: Path | None):
+        """`log`: where standard error goes from the opening of the model on; None: where it goes now."""
+        self._order, self._log = order, log
+        self._source = PredictInput(task_rows(order.recipe.task, order.recipe.data), order.files)
+        self._model: TrainedModel | None = None
+
+    def count(self, part: Range) -> Counted:
+        return count_lines(self._order.files[part.file], part)
+
+    def scan(self, part: Range) -> Scanned:
+        return scan(self._source, part, self._order.keep, self._order.blank_lines)
+
+    def engine(self, rows: int) -> tuple[str, str, list[str]]:
+        """The engine and precision that the recipe gives for `rows` rows here, and what is to be warned of."""
+        with console.for_a_program() as warnings:
+            model = self._opened(None, rows)
+        return model.predictor.engine, model.predictor.precision, warnings
+
+    def answer(self, shard: Shard, engine: tuple[str, str]) -> Sums:
+        """Answer a shard and write its part. UserError for a bad row where data.on_bad_row is "error"."""
+        order = self._order
+        model = self._opened(engine, None)
+        work = Answering(order.recipe, model, ShardRows(self._source, shard), order.keep, order.batch_size, False)
+        return ShardFolder(order.output).write(shard, _texts(work))
+
+    def embed(self, shard: Shard, engine: tuple[str, str]) -> Sums:
+        """As `answer`, for the vectors of texts: float32, row after row."""
+        from nlpctl.runners.embed import embedded
+
+        order, rows = self._order, ShardRows(self._source, shard)
+        windows = embedded(order.recipe, self._opened(engine, None), rows, order.batch_size)
+        vectors = ((found.tobytes(), sum(isinstance(row, BadRow) for row in read)) for read, found in windows)
+        return ShardFolder(order.output).write(shard, vectors, VECTORS)
+
+    def schema(self, number: int) -> str:
+        """The schema of a finished part (runners/parquet_parts.py)."""
+        from nlpctl.runners.parquet_parts import schema_of
+
+        return schema_of(ShardFolder(self._order.output).answers(number))
+
+    def to_parquet(self, number: int, schema: str) -> Sums:
+        """A finished part, written as Parquet."""
+        from nlpctl.runners.parquet_parts import write_part
+
+        folder = ShardFolder(self._order.output)
+        answers = folder.answers(number)
+        return folder.rewritten(number, ".parquet", lambda stream: write_part(stream, answers, schema))
+
+    def _opened(self, engine: tuple[str, str] | None, rows: int | None) -> TrainedModel:
+        """The model, opened the first time; `engine`: and its precision, for all workers the same."""
+        if self._model is None:
+            if self._log is not None:
+                os.dup2(os.open(self._log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666), 2)
+            recipe, source = self._order.recipe, self._order.model
+            if engine is not None:
+                chosen = dataclasses.replace(recipe.inference, engine=engine[0], precision=engine[1])
+                recipe = dataclasses.replace(recipe, inference=chosen)
+            setup = set_up_to_answer(recipe, source)
+            self._model = open_trained_model(recipe, setup, source, self._order.batch_size, rows)
+        return self._model
+
+
+def _texts(work: Answering) -> Iterator[tuple[bytes, int]]:
+    for part in work.parts(0):
+        if part.error is not None:
+            raise part.error
+        yield part.lines.encode(), part.bad
+
+
+def open_desk(order: Order, log: Path | None) -> Callable[[Any], Any]:
+    """Runs in a process of this machine: what answers its jobs. `log`: as for Desk."""
+    os.setsid()  # a terminal's Ctrl-C must reach only the parent, which passes it on once
+    listen_for_interrupts(_leave)
+    return answering(Desk(order, log))
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    """What is being written has not got its name yet, so nothing needs an end. An exception would be one in C++."""
+    os._exit(EXIT_INTERRUPTED)
+
+
+def open_desk_elsewhere(order: Order) -> Callable[[Any], Any]:
+    """Runs on another machine, where the same folders must be mounted."""
+    try:
+        os.chdir(order.folder)
+    except OSError as error:
+        hint = "input, model and output are on storage that every node has under the same path"
+        raise UserError(f"a node cannot open this folder: {error.strerror}", where=order.folder, hint=hint) from None
+    return answering(Desk(order, None))

@@ -1,0 +1,85 @@
+"""Workers that take jobs from one list, and what happens when they end."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nlpctl.errors import RunFailed, UserError
+from nlpctl.runtime import crew as module
+from nlpctl.runtime.crew import Crew, NoRoom, ProcessHand, answering
+from nlpctl.runtime.worker import listen_for_interrupts
+
+
+def opened(held: str) -> Callable[[Any], Any]:
+    listen_for_interrupts()
+    return answering(held)
+
+
+def join(held: str, text: str) -> str:
+    return held + text
+
+
+def die_once(held: str, file: Path) -> int:
+    """Kills its process the first time; afterwards the number of the process."""
+    if not file.exists():
+        file.touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return os.getpid()
+
+
+def die(held: str) -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def refuse(held: str) -> None:
+    raise UserError("not this", "here.txt:7")
+
+
+def hire(number: int) -> ProcessHand:
+    return ProcessHand(opened, f"worker {number} ")
+
+
+def test_jobs_are_done_by_those_who_are_free() -> None:
+    with Crew(hire, 2) as crew:
+        found = sorted(crew.results((join, str(i)) for i in range(20)))
+        assert [number for number, _, _ in found] == list(range(20))
+        assert all(text == f"worker {worker} {number}" for number, text, worker in found)
+        assert sum(share.jobs for share in crew.shares) == 20
+        assert list(crew.results([(join, "again")]))[0][1].endswith("again")
+
+
+def test_the_job_of_a_killed_worker_is_done_again(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    with Crew(hire, 1) as crew:
+        jobs = [(join, "a"), (die_once, tmp_path / "died"), (join, "b")]
+        found = {number: result for number, result, _ in crew.results(jobs)}
+    assert found[0] == "worker 0 a" and found[2] == "worker 0 b" and isinstance(found[1], int)
+    assert crew.shares[0].losses == 1 and "killed by SIGKILL" in capfd.readouterr().err
+
+
+def test_a_job_that_kills_every_worker_ends_all() -> None:
+    with pytest.raises(RunFailed, match="3 workers were lost over the same piece"), Crew(hire, 2) as crew:
+        list(crew.results([(die,), *[(join, "x")] * 3]))
+
+
+def test_an_error_is_raised_as_it_is(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(UserError, match=r"here\.txt:7: not this"), Crew(hire, 2) as crew:
+        list(crew.results([(join, "x"), (refuse,), (join, "y")]))
+    assert "Traceback" not in capfd.readouterr().err
+
+
+def test_where_there_is_no_room_others_do_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_AGAIN", 0.01)
+
+    def only_one(number: int) -> ProcessHand:
+        if number == 0:
+            raise NoRoom("none here")
+        return hire(number)
+
+    with Crew(only_one, 2) as crew:
+        assert {worker for _, _, worker in crew.results((join, str(i)) for i in range(5))} == {1}
