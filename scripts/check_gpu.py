@@ -377,7 +377,7 @@ def check(bench: Bench, names: Sequence[str]) -> list[Outcome]:
     for name in names:
         run, seconds = STEPS[name]
         started = time.monotonic()
-        bench.begin(name.replace(" ", "_"), seconds)
+        bench.begin(name.replace(" ", "_"), seconds if bench.on_card else 4 * seconds)  # they are chosen for cards
         outcome = Outcome(name, "passed", 0.0)
         try:
             if started >= bench.ends:

@@ -180,7 +180,11 @@ def choose_device(wanted: str, cards: tuple[int, ...], probes: Probes | None = N
     unserved = [card for card in cards or (0,) if card in report.unserved]
     if unserved:
         served = ",".join(str(card) for card in range(report.count) if card not in report.unserved)
-        raise UserError(report.unserved[unserved[0]], "runtime.devices", f"use --devices {served}, or --device cpu")
+        reason, hint = report.unserved[unserved[0]], f"use --devices {served}"
+        if wanted == "gpu" or cards:
+            raise UserError(reason, "runtime.devices", f"{hint}, or --device cpu")
+        _warn_once(f"the CPU is used, since {reason}\n  -> {hint}")
+        return "cpu"
     if report.variables:
         raise _restart(report.variables)
     return "gpu"

@@ -68,7 +68,8 @@ def test_the_time_of_the_whole_check_is_limited(check_gpu, tmp_path, monkeypatch
 
 @pytest.mark.slow
 def test_it_runs_with_stand_ins_for_a_card(tmp_path):
-    command = ["bash", SCRIPTS / "check_gpu.sh", "--device", "cpu", "--epochs", "1", "--output", tmp_path / "check"]
+    command = ["bash", SCRIPTS / "check_gpu.sh", "--device", "cpu", "--epochs", "1", "--minutes", "60"]
+    command += ["--output", tmp_path / "check"]
     environ = {**os.environ, "NLPCTL_PYTHON": sys.executable}
     done = subprocess.run(command, capture_output=True, text=True, env=environ, cwd=tmp_path)
     report = json.loads((tmp_path / "check" / "report.json").read_text(encoding="utf-8"))

@@ -115,6 +115,7 @@ def test_of_several_cards_those_that_are_served_can_be_named():
     for wanted in ((), (0, 1)):
         with pytest.raises(UserError, match=r"devices: Card 9.0 is .*\n  -> use --devices 1,2, or --device cpu"):
             choose_device("gpu", wanted, probes)
+    assert choose_device("auto", (), probes) == "cpu"
 
 
 def test_a_missing_cuda_library_is_named_with_its_package():
