@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import sys
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
@@ -16,6 +15,7 @@ from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.located import located
 from nlpctl.data.frames import frames_of, is_frame, with_files, write_frame
 from nlpctl.errors import Interrupted, Problem, RunFailed, UserError
+from nlpctl.files import read_json
 from nlpctl.layout import EXPORT_REPORT
 from nlpctl.report.notebook import Scores, export_html, facts_html, run_html
 
@@ -100,7 +100,7 @@ def train(
     fails; KeyboardInterrupt after Ctrl-C, once a checkpoint is saved.
     """
     source: Any = recipe if isinstance(recipe, Mapping) else os.fspath(recipe)
-    source, keys = _with_frames_written(source, set or {}, fields)
+    source, keys = _with_frames_written(source, set or {}, fields, resume, overwrite)
     changes = overrides_of(keys, fields)
     resolved = load_recipe(source, changes)
     from nlpctl.runners.train import train as run_training
@@ -272,7 +272,7 @@ class Model:
             wanted = Wanted(tuple(formats), tuple(precisions), timing=LIMIT, scored=True)
             folder = None if output is None else Path(output)
             made = export(self._recipe, str(self._path), wanted, output=folder, overwrite=overwrite)
-        return Export(made.folder, json.loads((made.folder / EXPORT_REPORT).read_text(encoding="utf-8")))
+        return Export(made.folder, read_json(made.folder / EXPORT_REPORT))
 
     def embed(self, texts: Any) -> np.ndarray:
         """The vectors of texts, float32 [rows, dim], of unit length; for a single text, its vector [dim].
@@ -374,15 +374,19 @@ class Model:
 
 
 def _with_frames_written(
-    recipe: Any, keys: Mapping[str, Any], fields: Mapping[str, Any]
+    recipe: Any, keys: Mapping[str, Any], fields: Mapping[str, Any], resume: bool, overwrite: bool
 ) -> tuple[Any, Mapping[str, Any]]:
-    """`recipe` and `keys` of `train` with files in place of DataFrames, beside the run."""
+    """`recipe` and `keys` of `train` with files in place of DataFrames, beside the run. UserError: it is there."""
     frames = frames_of(recipe, keys)
     if not frames:
         return recipe, keys
     bare, bare_keys = with_files(recipe, keys, dict.fromkeys(frames))
-    run = load_recipe(bare, overrides_of(bare_keys, fields), "apply").training.output_dir
-    files = {split: write_frame(frame, Path(f"{run}_data"), split) for split, frame in frames.items()}
+    from nlpctl.runtime.run_directory import RunDirectory
+
+    resolved = load_recipe(bare, overrides_of(bare_keys, fields), "apply")
+    RunDirectory(resolved.run_dir).check(resume=resume, overwrite=overwrite)
+    folder = Path(f"{resolved.training.output_dir}_data")
+    files = {split: write_frame(frame, folder, split) for split, frame in frames.items()}
     return with_files(recipe, keys, files)
 
 

@@ -271,6 +271,16 @@ def display_width(text: str) -> int:
     return sum(2 if unicodedata.east_asian_width(char) in "WF" else 1 for char in text)
 
 
+def shortened(text: str, width: int) -> str:
+    """`text`, or as much of it as fits into `width` columns."""
+    taken = 0
+    for end, char in enumerate(text):
+        if taken + display_width(char) > width - 1:  # 1: for the sign that something is missing
+            return text if display_width(text) <= width else f"{text[:end]}…"
+        taken += display_width(char)
+    return text
+
+
 def _tell(kind: str, message: str, line: str) -> None:
     """Write `line`, or the event of this kind with `message`."""
     if json_lines():

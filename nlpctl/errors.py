@@ -6,7 +6,7 @@ Every message names what is wrong, where (file:line or key), and what to do next
 from __future__ import annotations
 
 import errno
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 EXIT_OK = 0
@@ -58,6 +58,15 @@ class UserError(NlpctlError):
     """The recipe, a flag, the data or a model folder is wrong; the user can fix it. Exit 2."""
 
     exit_code = EXIT_USER
+
+
+class NeedsRestart(UserError):
+    """This process must be started again with `variables` in its environment. The command line does that, once; the
+    message is for Python code that uses nlpctl."""
+
+    def __init__(self, message: str, where: str, hint: str, variables: Mapping[str, str]):
+        super().__init__(message, where, hint)
+        self.variables = variables
 
 
 class RunFailed(NlpctlError):

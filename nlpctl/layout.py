@@ -9,6 +9,7 @@ from pathlib import Path
 MANIFEST, RECIPE, EVENTS, METRICS = "manifest.json", "recipe.yaml", "events.jsonl", "metrics.json"
 MISTAKES, REPORT = "mistakes.json", "report.html"
 TALLIES = "tallies"  # a folder: per split what each row adds to its scores, to compare runs
+SLICES = "slices.json"  # in it: the scores of some rows, by label and by length
 INTERVALS = "intervals"  # in the report of a split, the 95 % interval of each score
 OWN_SCORES = "compute_metrics"  # in the report of a split, what the user's own function scored
 CHECKPOINTS, MODEL, LOGS = "checkpoints", "model", "logs"

@@ -32,9 +32,14 @@ def is_stream(path: Path) -> bool:
     return not stat.S_ISDIR(mode) and (not stat.S_ISREG(mode) or _is_open_file(path))
 
 
+def is_pipe(path: str | Path) -> bool:
+    """Whether the input `path` is a device or a pipe, which cannot be read twice and may never end."""
+    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
+
+
 def refuse_pipe(path: Path, where: str = "") -> None:
-    """UserError if the input `path` is a device or a pipe, which cannot be read twice and may never end."""
-    if path.exists() and not path.is_file() and not path.is_dir():
+    """UserError if `is_pipe`."""
+    if is_pipe(path):
         raise UserError(f"{path} is a pipe or a device, not a file", where=where or str(path), hint=READ_AGAIN)
 
 

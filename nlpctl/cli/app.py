@@ -22,7 +22,17 @@ from nlpctl import console
 from nlpctl.cli import ASKED
 from nlpctl.cli.envelope import FLAG, kept
 from nlpctl.cli.numbers import bound_numbers
-from nlpctl.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, NlpctlError, Problem, UserError, remedy
+from nlpctl.errors import (
+    EXIT_FAILED,
+    EXIT_INTERRUPTED,
+    EXIT_OK,
+    EXIT_USER,
+    NeedsRestart,
+    NlpctlError,
+    Problem,
+    UserError,
+    remedy,
+)
 from nlpctl.names import nearest
 
 
@@ -41,6 +51,7 @@ COMMANDS = (
     Command("train", "nlpctl.cli.train:train", "Train a model, keep the best, score it on dev and test.", True),
     Command("eval", "nlpctl.cli.evaluate:evaluate", "Score a trained model on labelled data.", True),
     Command("predict", "nlpctl.cli.predict:predict", "Label a file or stdin with a trained model.", True),
+    Command("ensemble", "nlpctl.cli.ensemble:ensemble", "Make one model of several, whose answers are averaged."),
     Command("export", "nlpctl.cli.export:export", "Write a trained model as graphs for other engines.", True),
     Command("compress", "nlpctl.cli.compress:compress", "Make a trained model smaller and faster.", True),
     Command("bench", "nlpctl.cli.bench:bench", "Time models and exports in every engine that runs here.", True),
@@ -97,7 +108,7 @@ class LazyGroup(TyperGroup):
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code: 0 done, 1 failed, 2 wrong input, 130 interrupted."""
     words = list(sys.argv[1:] if argv is None else argv)
-    debug = _take_debug(words)
+    debug, restarts = _take_debug(words), argv is None
     console.set_up_streams()
     if os.environ.get(ASKED):
         from nlpctl.cli.completion import answer
@@ -105,9 +116,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         return answer(_root())
     try:
         if not _asks_for_json(words):
-            return _outcome(words, debug)[0]
+            return _outcome(words, debug, restarts)[0]
         with kept(_name(words)) as envelope:
-            code, failure = _outcome(words, debug)
+            code, failure = _outcome(words, debug, restarts)
         console.result(envelope.text(code, failure))
         return code
     except (BrokenPipeError, _ReaderLeft):  # `nlpctl ... | head`: the reader closed the pipe, which is no error
@@ -116,8 +127,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_OK
 
 
-def _outcome(words: list[str], debug: bool) -> tuple[int, NlpctlError | Problem | None]:
-    """Run one command line; its exit code, and why it could not do its work, which is shown."""
+def _outcome(words: list[str], debug: bool, restarts: bool) -> tuple[int, NlpctlError | Problem | None]:
+    """Run one command line; its exit code, and why it could not do its work, which is shown.
+
+    `restarts`: this process does nothing else, so it may be started again in another environment.
+    """
     try:
         _check_progress()
         code = _root().main(words, prog_name="nlpctl", standalone_mode=False)
@@ -125,6 +139,10 @@ def _outcome(words: list[str], debug: bool) -> tuple[int, NlpctlError | Problem 
         return _interrupted() if code == EXIT_INTERRUPTED else (code if isinstance(code, int) else EXIT_OK, None)
     except (BrokenPipeError, _ReaderLeft):
         raise
+    except NeedsRestart as needed:
+        if restarts:
+            _restart(needed)
+        return needed.exit_code, _show(needed, debug)
     except NlpctlError as error:
         return error.exit_code, _show(error, debug)
     except typer.TyperException as error:  # a usage error
@@ -139,6 +157,13 @@ def _outcome(words: list[str], debug: bool) -> tuple[int, NlpctlError | Problem 
     except Exception as error:
         hint = "this is a bug in nlpctl" if debug else "this is a bug in nlpctl: `--debug` shows where it happened"
         return EXIT_FAILED, _show(Problem(f"internal error {type(error).__name__}: {error}", hint=hint), debug)
+
+
+def _restart(needed: NeedsRestart) -> None:
+    """Run this command line in place of this process, with the variables that it needs. Nothing was read or written."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**os.environ, **needed.variables})
 
 
 def _root() -> Any:
@@ -212,11 +237,11 @@ def _end_of_flags(words: list[str]) -> int:
 
 
 def _name(words: list[str]) -> str:
-    """The command in `words`, such as "runs ls"; "" if there is none."""
+    """The command in `words`, such as "runs ls"; one that there is not, as it was typed; "" if none is named."""
     named = [word for word in words if not word.startswith("-")]
     found = _find(named[0]) if named else None
     if found is None:
-        return ""
+        return named[0] if named else ""
     inner = named[1:2] if found.target.endswith(":app") else []  # a group of commands
     return " ".join([found.name, *inner])
 

@@ -1,8 +1,9 @@
-"""`nlpctl data`: inspect, show, split, augment and retag data."""
+"""`nlpctl data`: inspect, show, split, augment, retag, audit and correct data."""
 
 from __future__ import annotations
 
 import shutil
+import sys
 from pathlib import Path
 from typing import Annotated
 
@@ -32,7 +33,7 @@ FileArgument = Annotated[
 
 app = typer.Typer(
     name="data",
-    help="Inspect data, show its tokens, split it into train, dev and test, augment it, retag it.",
+    help="Inspect data, show its tokens, split, augment and retag it; find wrong labels; tell what more would bring.",
     no_args_is_help=True,
     rich_markup_mode=None,
     add_completion=False,
@@ -286,6 +287,133 @@ def retag(
     for line in done.told():
         console.note(line)
     console.note(f"tagged sentences: {output}")
+
+
+@app.command("curve", cls=RecipeCommand, context_settings=SETTINGS)
+def curve(
+    ctx: typer.Context,
+    recipe: RecipeArgument,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FOLDER", help="For the runs; default: OUTPUT_DIR-curve.")
+    ] = None,
+    shares: Annotated[
+        str, typer.Option("--shares", metavar="A,B,...", help="Shares of the training rows, four or more.")
+    ] = "0.0625,0.125,0.25,0.5,1",
+    repeats: Annotated[int, typer.Option("--repeats", min=1, max=50, metavar="N", help="Runs on each share.")] = 2,
+    resume: Annotated[bool, typer.Option("--resume", help="Keep finished runs and go on.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the existing runs.")] = False,
+    json: Json = False,
+) -> None:
+    """Train on growing shares of the rows, and tell how many more rows bring one more point.
+
+    A power law is fitted to the scores on dev (or test), with intervals. Where the runs cannot tell, this is said.
+
+    Examples:
+
+      nlpctl data curve my.yaml
+
+      nlpctl data curve my.yaml --shares 0.05,0.1,0.2,0.4 --repeats 3
+    """
+    numbers = _numbers(shares, "--shares")
+    resolved = load_command_recipe(recipe, ctx)
+    from nlpctl.layout import REPORT
+    from nlpctl.runners.many.curve import learning_curve
+
+    with located(resolved):
+        flags = {"shares": numbers, "repeats": repeats, "resume": resume, "overwrite": overwrite}
+        found = learning_curve(resolved, output, **flags, command=sys.argv)
+    if json:
+        give(found.to_json())
+        return
+    rows = [[point.rows, point.rows / found.rows, len(point.runs), point.mean, point.fitted] for point in found.points]
+    columns = ["rows", "share", "runs", f"{found.metric} on {found.split}", "curve"]
+    console.table("", columns, rows)
+    console.result(found.told)
+    console.note(f"report: {display(found.folder / REPORT)}")
+
+
+def _numbers(text: str, flag: str) -> list[float]:
+    """Numbers with commas between."""
+    found = []
+    for word in text.split(","):
+        try:
+            found.append(float(word))
+        except ValueError:
+            raise UserError(f"{word!r} is not a number", flag, f"{flag} 0.1,0.25,0.5,1") from None
+    return found
+
+
+@app.command("audit", context_settings=SETTINGS)
+def audit(
+    folds: Annotated[Path, typer.Argument(metavar="FOLDS", help="Folder that nlpctl train RECIPE --folds N wrote.")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FOLDER", help="For the findings; default: FOLDS/audit.")
+    ] = None,
+    shown: Annotated[int, typer.Option("--shown", min=1, metavar="N", help="Findings to show.")] = 10,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the findings and their ticks.")] = False,
+    json: Json = False,
+) -> None:
+    """Find labels that are probably wrong, by models that did not see the row.
+
+    Also rows that say almost the same and have different labels, in one split or across splits, and texts that are like
+    no others. FOLDER/findings.html is a page on which to tick what is right; findings.jsonl has a line per finding.
+    `nlpctl data apply` writes corrected copies.
+
+    Examples:
+
+      nlpctl data audit outputs/folds
+    """
+    from nlpctl.runners.audit import FINDINGS, PAGE, told
+    from nlpctl.runners.audit import audit as run_audit
+
+    found = run_audit(folds, output, overwrite=overwrite)
+    if json:
+        give(found.to_json())
+        return
+    counts = found.counts
+    rows = [[kind, count, f"{found.share(kind):.2%}"] for kind, count in counts.items()]
+    console.table(f"{found.rows:,} rows", ["finding", "times", "share of the rows"], rows)
+    first = []
+    for each in found.findings[:shown]:
+        labels = [told(each.given), told(each.proposed)]
+        first.append([display(each.where), each.kind, each.text[:TEXT_WIDTH], *labels, each.given_probability])
+    if first:
+        columns = ["row", "finding", "text", "given", "proposed", "probability of the given"]
+        console.table("\nthe first findings", columns, first)
+    console.note(f"tick them: {display(found.folder / PAGE)}")
+    console.note(f"or all wrong labels: nlpctl data apply {display(found.folder / FINDINGS)} --all -o FOLDER")
+
+
+@app.command("apply", context_settings=SETTINGS)
+def apply(
+    findings: Annotated[
+        Path, typer.Argument(metavar="FINDINGS", help="findings.jsonl of nlpctl data audit, or what its page saved.")
+    ],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FOLDER", help="Folder for the corrected copies.")],
+    everything: Annotated[
+        bool, typer.Option("--all", help="Take all wrong labels, but for those that were refused.")
+    ] = False,
+    drop: Annotated[bool, typer.Option("--drop", help="Leave the rows out instead of changing their labels.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace existing copies.")] = False,
+    json: Json = False,
+) -> None:
+    """Write corrected copies of data files, by the findings that were ticked.
+
+    The files themselves stay as they are. Of the copies everything but the ticked rows is the same, byte for byte.
+
+    Examples:
+
+      nlpctl data apply ticked.jsonl -o corrected
+
+      nlpctl data apply outputs/folds/audit/findings.jsonl --all --drop -o cleaned
+    """
+    from nlpctl.runners.corrections import apply_findings
+
+    done = apply_findings(findings, output, everything=everything, drop=drop, overwrite=overwrite)
+    give(done.to_json())
+    console.note(f"{counted(done.changed, 'labels')} changed, {counted(done.dropped, 'rows')} left out")
+    for copy in done.files.values():
+        console.note(f"  {display(copy)}")
 
 
 def _pairs(words: list[str] | None, flag: str) -> dict[str, str]:

@@ -3,16 +3,37 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Iterator
+from typing import Annotated
+
+import typer
 
 from nlpctl import console
 from nlpctl.cli.envelope import Json, give
-from nlpctl.errors import EXIT_FAILED, EXIT_OK
+from nlpctl.cli.nodes import MasterOption, NnodesOption, NodeRankOption, WaitOption, place_here
+from nlpctl.errors import EXIT_FAILED, EXIT_OK, UserError
 from nlpctl.names import counted
-from nlpctl.runtime.doctor import run_checks
+from nlpctl.runtime.doctor import Check, run_checks
+from nlpctl.runtime.nodes import WAIT_SECONDS, meeting
+from nlpctl.runtime.schedulers import Place
 
 
-def doctor(json: Json = False) -> int:
+def doctor(
+    nnodes: NnodesOption = None,
+    master: MasterOption = None,
+    node_rank: NodeRankOption = None,
+    wait: WaitOption = WAIT_SECONDS,
+    recipe: Annotated[
+        str | None, typer.Option("--recipe", metavar="RECIPE", help="Compare this recipe between the nodes, too.")
+    ] = None,
+    devices: Annotated[
+        str | None, typer.Option("--devices", metavar="0,1,...", help="The cards of this node that compute.")
+    ] = None,
+    json: Json = False,
+) -> int:
     """Check this machine: versions, device, threads, disk. Each line is ok, warning or failure, with the remedy.
+
+    With --nnodes, run on every node: the way between the nodes instead, and whether they are alike. Node 0 tells.
 
     Exit code 1 when anything fails.
 
@@ -21,9 +42,13 @@ def doctor(json: Json = False) -> int:
       nlpctl doctor
 
       nlpctl doctor --json
+
+      nlpctl doctor --nnodes 2 --master node0:29417 --node_rank 0
     """
+    place = place_here(nnodes, master, node_rank)
+    found = run_checks() if place is None else _between(place, wait, recipe, devices)
     checks = []
-    for check in run_checks():
+    for check in found:
         checks.append(check)
         if not json:
             console.result(f"{check.status:7}  {check.name}: {check.detail}")
@@ -36,3 +61,22 @@ def doctor(json: Json = False) -> int:
         bad = f"{counted(counts['warning'], 'warnings')}, {counted(counts['failure'], 'failures')}"
         console.note(f"{counts['ok']} ok, {bad}")
     return EXIT_FAILED if counts["failure"] else EXIT_OK
+
+
+def _between(place: Place, wait: float, recipe: str | None, devices: str | None) -> Iterator[Check]:
+    """The checks between nodes, of which this one is at `place`."""
+    from nlpctl.runners.several_nodes import doctor_facts
+    from nlpctl.runtime.nodes_doctor import name_check, nodes_checks
+
+    yield name_check(place)
+    cards = _cards(devices)
+    with meeting(place, wait) as nodes:
+        facts = doctor_facts(recipe)
+        yield from nodes_checks(nodes, facts, tuple(facts), cards)
+
+
+def _cards(text: str | None) -> tuple[int, ...]:
+    numbers = [] if text is None else text.split(",")
+    if not all(number.strip().isdecimal() for number in numbers):
+        raise UserError(f"{text!r} is not a list of cards", "--devices", "write their numbers: 0,1")
+    return tuple(int(number) for number in numbers)

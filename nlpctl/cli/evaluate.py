@@ -10,7 +10,7 @@ import typer
 from nlpctl import console
 from nlpctl.cli.envelope import Json, give
 from nlpctl.cli.options import EngineOption, ModelArgument, PrecisionOption, engine_overrides, load_command_recipe
-from nlpctl.cli.tables import score_tables, show
+from nlpctl.cli.tables import fitted, score_tables, show
 from nlpctl.config.load import Override
 from nlpctl.config.located import located
 from nlpctl.config.positions import display
@@ -75,15 +75,15 @@ def evaluate(
             console.note(f"{name}: {by} gives no slice of ten rows or more")
     if result.against is None:
         return
+    models = [display(each) for each in (result.against.model, result.model)]
     for name, paired in result.against.paired.items():
-        show(comparison_table(name, [result.against.model, result.model], paired))
+        show(comparison_table(name, models, paired))
         console.result(changed_rows(paired))
         rows = [
             [each.where and display(each.where), each.text, each.expected, each.other, each.given]
             for each in result.against.changed[name]
         ]
         if rows:
-            columns = ["row", "text", "expected", result.against.model, result.model]
-            console.table(
-                f"\n{name}: the first {len(rows)} of {paired.gained + paired.lost:,} rows that changed", columns, rows
-            )
+            columns = ["row", "text", "expected", *models]
+            title = f"\n{name}: the first {len(rows)} of {paired.gained + paired.lost:,} rows that changed"
+            console.table(title, columns, fitted(columns, rows, texts=range(1, len(columns))))

@@ -31,8 +31,8 @@ def export(
         typer.Option(
             "--precision",
             metavar="NAMES",
-            help="fp32; int8 adds 8-bit graphs by every method that passes; "
-            f"{', '.join(export_precisions()[2:])}: by that method only.",
+            help="fp32; fp16 adds an ONNX graph for cards; int8 adds 8-bit graphs by every method that passes; "
+            f"{', '.join(export_precisions()[3:])}: by that method only.",
         ),
     ] = "fp32",
     layout: Annotated[

@@ -15,7 +15,7 @@ from nlpctl.config.coerce import Mismatch, coerce_scalar
 from nlpctl.config.library import is_recipe
 from nlpctl.config.load import load_recipe
 from nlpctl.errors import UserError
-from nlpctl.names import counted
+from nlpctl.names import counted, subject
 
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 Match = Annotated[
@@ -218,8 +218,10 @@ def diff(
     rows += [(name, f"only in {second}", "", "") for name in found.only_second]
     if rows:
         console.table("", ["name", "largest change", "mean change", "share of its size"], rows)
-    differ, same = "differs" if len(rows) == 1 else "differ", "is" if found.same == 1 else "are"
-    console.result(f"{counted(len(rows), 'parameters')} {differ}, {found.same:,} {same} identical bit for bit")
+    same = "is" if found.same == 1 else "are"
+    console.result(
+        f"{subject(len(rows), 'parameters', 'differs', 'differ')}, {found.same:,} {same} identical bit for bit"
+    )
 
 
 def _assignment(text: str) -> tuple[str, float | str]:

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from nlpctl import console
 from nlpctl.cli.envelope import Json, give
+from nlpctl.cli.nodes import MasterOption, NnodesOption, NodeRankOption, WaitOption, nodes_of
+from nlpctl.cli.numbers import LARGEST
 from nlpctl.cli.options import load_command_recipe
-from nlpctl.cli.tables import score_tables
+from nlpctl.cli.tables import score_tables, show
 from nlpctl.config.located import located
+from nlpctl.config.positions import display
 from nlpctl.errors import UserError
+from nlpctl.layout import REPORT
+from nlpctl.runtime.nodes import WAIT_SECONDS, Nodes
 from nlpctl.runtime.ranks import is_child
+
+if TYPE_CHECKING:
+    from nlpctl.runners.train import TrainResult
 
 
 def train(
@@ -31,12 +39,25 @@ def train(
         bool, typer.Option("--overfit-batch", help="Only test whether the network can learn one batch by heart.")
     ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the existing run.")] = False,
+    folds: Annotated[
+        int | None,
+        typer.Option("--folds", metavar="N", help="N runs, each without a fold of the rows, which it predicts."),
+    ] = None,
+    seeds: Annotated[
+        str | None, typer.Option("--seeds", metavar="A,B,...", help="Train one run (or all folds) with each seed.")
+    ] = None,
+    nnodes: NnodesOption = None,
+    master: MasterOption = None,
+    node_rank: NodeRankOption = None,
+    wait: WaitOption = WAIT_SECONDS,
     json: Json = False,
 ) -> None:
     """Train a model, keep the best, score it on dev and test.
 
     Everything is written to training.output_dir: recipe, manifest, events, checkpoints, model, metrics, and
     report.html, a page of all of this.
+
+    On several nodes, run the same command on each of them (docs/cluster.md).
 
     Examples:
 
@@ -49,10 +70,39 @@ def train(
       nlpctl train outputs/my_run --continue 2
 
       nlpctl train my.yaml --overfit-batch --max_steps 300
+
+      nlpctl train my.yaml --folds 5
+
+      nlpctl train my.yaml --nnodes 2 --master node0:29417 --node_rank 0 --devices 0,1
     """
+    many = {"--folds": folds, "--seeds": seeds}
     if overfit:
-        _overfit_batch(recipe, ctx, json, forbidden={"--resume": resume, "--continue": more, "--overwrite": overwrite})
+        others = {"--resume": resume, "--continue": more, "--overwrite": overwrite, "--nnodes": nnodes}
+        _overfit_batch(recipe, ctx, json, forbidden={**others, **many})
         return
+    if folds is not None or seeds is not None:
+        for name, other in (("--continue", more), ("--nnodes", nnodes)):
+            _refuse_together(name, {flag: other is not None and given for flag, given in many.items()})
+        _train_many(recipe, ctx, folds, seeds, resume, overwrite, json)
+        return
+    with nodes_of(nnodes, master, node_rank, wait) as nodes:
+        result = _trained(recipe, ctx, resume, more, overwrite, nodes)
+    if is_child():
+        return
+    told = {"run": result.run.path, "model": result.run.model, "metrics": result.metrics}
+    if nodes is not None and not nodes.is_head:
+        told = {"node": nodes.place.rank}
+    if json:
+        give(told)
+    elif "model" in told:
+        score_tables(result.metrics)
+        console.note(f"model: {result.run.model}")
+
+
+def _trained(
+    recipe: str, ctx: typer.Context, resume: bool, more: int | None, overwrite: bool, nodes: Nodes | None
+) -> TrainResult:
+    """Train by what `recipe` names, with the flags."""
     origin, given = None, []
     if more is not None:
         from nlpctl.runners.continued import longer, run_to_continue
@@ -63,21 +113,52 @@ def train(
     from nlpctl.runners.train import train as run_training
 
     with located(resolved):
-        result = run_training(resolved, resume=resume, overwrite=overwrite, origin=origin, command=sys.argv)
-    if is_child():
-        return
+        return run_training(
+            resolved, resume=resume, overwrite=overwrite, origin=origin, command=sys.argv, nodes=nodes
+        )
+
+
+def _train_many(
+    recipe: str, ctx: typer.Context, folds: int | None, seeds: str | None, resume: bool, overwrite: bool, json: bool
+) -> None:
+    numbers = _seeds(seeds)
+    resolved = load_command_recipe(recipe, ctx)
+    from nlpctl.runners.many.spread import spread_tables
+    from nlpctl.runners.many.train_many import train_many
+
+    with located(resolved):
+        result = train_many(
+            resolved, folds=folds, seeds=numbers, resume=resume, overwrite=overwrite, command=sys.argv
+        )
     if json:
-        give({"run": result.run.path, "model": result.run.model, "metrics": result.metrics})
-    else:
-        score_tables(result.metrics)
-        console.note(f"model: {result.run.model}")
+        give(result.to_json())
+        return
+    for table in spread_tables(result.scores):
+        show(table)
+    if result.predictions is not None:
+        console.note(f"a prediction for every training row: {display(result.predictions)}")
+    console.note(f"report: {display(result.folder / REPORT)}")
+
+
+def _seeds(text: str | None) -> list[int]:
+    """The numbers of --seeds."""
+    words = [word.strip() for word in (text or "").split(",")] if text is not None else []
+    wrong = [word for word in words if not (word.isascii() and word.isdecimal() and int(word) <= LARGEST)]
+    if wrong:
+        raise UserError(f"{wrong[0]!r} is not a seed", "--seeds", f"whole numbers up to {LARGEST:,}, such as 1,2,3")
+    return [int(word) for word in words]
+
+
+def _refuse_together(one: str, others: Mapping[str, Any]) -> None:
+    """UserError if one of the other flags is given, too."""
+    for flag, given in others.items():
+        if given:
+            raise UserError(f"{flag} and {one} cannot be combined", where=flag, hint="keep one of them")
 
 
 def _overfit_batch(recipe: str, ctx: typer.Context, json: bool, forbidden: Mapping[str, Any]) -> None:
     """Exit 0 if one batch is learned by heart, 1 if not."""
-    for flag, given in forbidden.items():
-        if given:
-            raise UserError(f"{flag} and --overfit-batch cannot be combined", where=flag, hint="keep one of them")
+    _refuse_together("--overfit-batch", forbidden)
     resolved = load_command_recipe(recipe, ctx)
     from nlpctl.runners.overfit import overfit_batch
 

@@ -7,7 +7,6 @@ message can say where each was set, and so that it is dropped when one of them i
 from __future__ import annotations
 
 import operator
-import os
 from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
@@ -30,6 +29,7 @@ from nlpctl.config.task_checks import TASK_CHECKS
 from nlpctl.config.tasks import task_info
 from nlpctl.config.training_checks import TRAINING_CHECKS
 from nlpctl.errors import Problem, UserError
+from nlpctl.outputs import READ_AGAIN, is_pipe
 
 
 def check(recipe: Recipe, purpose: Purpose, broken: Collection[str] = ()) -> list[Problem]:
@@ -78,13 +78,9 @@ def _no_pipes(recipe: Recipe) -> Iterator[Finding]:
         value = value_of(recipe, dotted)
         for path in value if isinstance(value, tuple) else (value,):
             own_reader = dotted.startswith("data.") and recipe.data.reader is not None
-            if isinstance(path, str) and not own_reader and _is_pipe(path):
+            if isinstance(path, str) and not own_reader and is_pipe(path):
                 message = f"{dotted}: {display(path)} is a pipe or a device, and inputs are read more than once"
-                yield Finding((dotted,), message, "write its content to a file first, and name that")
-
-
-def _is_pipe(path: str) -> bool:
-    return os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
+                yield Finding((dotted,), message, READ_AGAIN)
 
 
 def _model_is_one_thing(recipe: Recipe) -> Iterator[Finding]:

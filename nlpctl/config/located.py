@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Iterator
 
 from nlpctl.config.schema import Recipe
-from nlpctl.errors import UserError
+from nlpctl.errors import NeedsRestart, UserError
 
 
 @contextlib.contextmanager
@@ -18,6 +18,8 @@ def located(recipe: Recipe) -> Iterator[None]:
     """
     try:
         yield
+    except NeedsRestart:  # blames no key
+        raise
     except UserError as error:
         problems = [dataclasses.replace(problem, where=recipe.where(problem.where)) for problem in error.problems]
         raise UserError(problems=problems) from error

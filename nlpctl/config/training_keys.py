@@ -1,4 +1,4 @@
-"""The keys of section training that are nlpctl's own: parts that PaddleNLP's Trainer takes as arguments."""
+"""The keys of section training that are nlpctl's own: parts that PaddleNLP's Trainer takes as arguments, and speed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _TRUST = "Named as package.module:function; runs with your rights: name only cod
 
 @dataclass(frozen=True)
 class TrainingKeys:
-    """Parts of one's own (docs/own-parts.md), named and called as in PaddleNLP's Trainer."""
+    """Parts of one's own (docs/own-parts.md), named and called as in PaddleNLP's Trainer; and how it computes."""
 
     criterion: str | None = key(
         None,
@@ -45,4 +45,9 @@ class TrainingKeys:
         None,
         "Your own maker of training batches, function(tokenizer) -> function(features) -> dict of arrays, or a class "
         "such as paddlenlp.data:DataCollatorWithPadding. " + _TRUST,
+    )
+    fast_cpu: bool = key(
+        True,
+        "On a CPU, compute dropout, LayerNorm, gradients of biases and transposes by nlpctl's faster functions "
+        "(docs/benchmarks.md). false: by Paddle's own, which draw other dropout masks from the same seed.",
     )

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING, Any, Literal
 
 from nlpctl.data.labels import LabelSet
-from nlpctl.data.lines import NOT_UTF8
+from nlpctl.data.lines import FROM_GBK, NOT_UTF8
 from nlpctl.data.row import MISSING, BadRow, BadWord, Row, RowSource
 from nlpctl.data.task_rows import Example, TaskRows
 from nlpctl.errors import Problem, UserError
@@ -89,7 +89,7 @@ class BadRowLog:
         elif set(self.kinds) == {"unknown label"}:
             hint += "; known labels are those of the trained model, of data.labels, or else of the training data"
         elif NOT_UTF8 in self.kinds:
-            hint += ". A file in GBK is converted by: iconv -f GB18030 -t UTF-8 FILE"
+            hint += FROM_GBK
         problems = [Problem(reason, where) for reason, where in self._told()]
         raise UserError(problems=[*problems, Problem(total, hint=hint)])
 

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from nlpctl.config.tasks.info import Start
 from nlpctl.console import display_width
 from nlpctl.data.conll import JOINT, TAGS, TOKENS
-from nlpctl.data.lines import NOT_UTF8
+from nlpctl.data.lines import FROM_GBK, NOT_UTF8
 from nlpctl.data.readers import DELIMITED, OBJECTS, read_rows
 from nlpctl.data.row import BadRow, Row
 from nlpctl.errors import UserError
@@ -109,6 +109,15 @@ class Look:
     def column(self, name: str) -> Column | None:
         return next((column for column in self.columns if column.name == name), None)
 
+    def twins(self, name: str) -> list[str]:
+        """The columns of labels whose values go one to one with those of the column `name`, such as their names."""
+        found = []
+        for other in (column.name for column in self.of_kind("label") if column.name != name):
+            pairs = {(str(row.get(name)), str(row.get(other))) for row in self.rows}
+            if len(pairs) > 1 and all(len({pair[side] for pair in pairs}) == len(pairs) for side in (0, 1)):
+                found.append(other)
+        return found
+
     def of_kind(self, *kinds: Kind) -> list[Column]:
         return [column for column in self.columns if column.kind in kinds]
 
@@ -159,7 +168,7 @@ def look_at(path: Path, like: Look | None = None) -> Look:
     if not rows:
         assert isinstance(bad, BadRow)  # a file without rows raises
         hint = "no row at the beginning of the file can be used: fix it"
-        hint += ". A file in GBK is converted by: iconv -f GB18030 -t UTF-8 FILE" if bad.kind == NOT_UTF8 else ""
+        hint += FROM_GBK if bad.kind == NOT_UTF8 else ""
         raise UserError(bad.reason, where=bad.where, hint=hint)
     names = list(dict.fromkeys(name for values in rows for name in values))
     return Look(path, kind, header, tuple(_column(name, rows) for name in names), tuple(rows))

@@ -9,10 +9,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from nlpctl.data.open_split import SPLITS
 from nlpctl.errors import UserError
 from nlpctl.files import write_text_atomic
-
-SPLITS = ("train", "dev", "test")
 
 
 def is_frame(value: Any) -> bool:

@@ -14,6 +14,7 @@ from nlpctl.errors import UserError
 from nlpctl.names import did_you_mean, listed
 
 BAD_ROW = "error"  # the key of a bad row's answer; no good answer has it
+ALL, NONE = "all", "none"  # in place of keys
 GIVEN = "given_"  # before a kept key that the answer uses itself
 
 _to_json = json.JSONEncoder(ensure_ascii=False).encode
@@ -38,6 +39,9 @@ class Keep:
     def check(self, values: Mapping[str, Any], where: str) -> None:
         """UserError if the first row, `values`, lacks a named key."""
         for name in self.names or ():
+            if name in (ALL, NONE) and name not in values:
+                message = f"{name} stands alone, and no key is called so; the keys are {listed(values)}"
+                raise UserError(message, where, f"give --keep {name}, or --keep with names from this list")
             if name not in values:
                 message = f"there is no {name!r} to keep{did_you_mean(name, values)}; the keys are {listed(values)}"
                 raise UserError(message, where, "give --keep names from this list, all, or none")
@@ -53,8 +57,8 @@ def keep_by_default(format: str) -> Keep:
 
 def keep_of(names: str | Iterable[str]) -> Keep:
     """all, none, or keys: a list, or a text with commas between. UserError if there is no key in it."""
-    if names in ("all", "none"):
-        return KEEP_ALL if names == "all" else KEEP_NONE
+    if names in (ALL, NONE):
+        return KEEP_ALL if names == ALL else KEEP_NONE
     parts = names.split(",") if isinstance(names, str) else list(names)
     found = tuple(dict.fromkeys(part.strip() for part in parts if isinstance(part, str) and part.strip()))
     if not found or len(parts) != len([part for part in parts if isinstance(part, str) and part.strip()]):

@@ -16,6 +16,7 @@ from nlpctl.errors import Problem, UserError
 from nlpctl.outputs import refuse_pipe
 
 NOT_UTF8 = "not UTF-8"
+FROM_GBK = ". A file in GBK is converted by: iconv -f GB18030 -t UTF-8 FILE"  # after a hint
 MAX_LINE = 16 << 20  # bytes; a line of text is a sentence or a page, and one without end would take all memory
 MAX_DOCUMENT = 1 << 30  # of json, which may stand on one line and is held whole
 _SPLIT = "split the line, or check that this is a text of lines; one JSON document is data.format: json"

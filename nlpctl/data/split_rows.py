@@ -67,13 +67,44 @@ def cut(
     Rows stay together that have the same texts, or are questions of one article; further those with the same text
     in the column `together`, the same value of the column `group_by`, or a similarity of `near` in their first text.
     """
-    groups = _groups(read, together, group_by, near)
+    groups = _groups(read, together, group_by, near, "--group-by")
     parts = stratify(groups, list(targets.values()), seed)
     for (name, target), chosen in zip(targets.items(), parts, strict=True):
         if target and not chosen:
             kept = max(len(group.rows) for group in groups)
             raise no_row_left(name, f"up to {kept:,} rows have to stay together")
     return dict(zip(targets, parts, strict=True))
+
+
+def fold_rows(
+    read: Readable,
+    count: int,
+    seed: int,
+    *,
+    together: str | None = None,
+    group_by: str | None = None,
+    near: float | None = None,
+) -> list[list[int]]:
+    """Row indexes per fold, stratified by label; every row is in one fold.
+
+    What stays together: as for `cut`, but `near` compares the texts in the column `together` where there is one.
+    UserError if fewer than `count` folds would hold a row.
+    """
+    groups = _groups(read, together, group_by, near, "data.columns.group", compared=together)
+    total = len(read.rows)
+    if len(groups) < count:
+        message = f"{total:,} rows cannot be cut into {count} folds: {len(groups):,} groups of rows stay together"
+        raise UserError(message, where="--folds", hint="ask for fewer folds")
+    folds = stratify(groups, [total // count + (i < total % count) for i in range(count)], seed)
+    placed = {row for fold in folds for row in fold}
+    for group in groups:
+        if group.rows[0] not in placed:  # it fits into no fold
+            min(folds, key=len).extend(group.rows)
+    if not all(folds):
+        kept = max(len(group.rows) for group in groups)
+        message = f"a fold would be empty: up to {kept:,} of {total:,} rows have to stay together"
+        raise UserError(message, where="--folds", hint="ask for fewer folds")
+    return [sorted(fold) for fold in folds]
 
 
 def no_row_left(part: str, why: str) -> UserError:
@@ -87,22 +118,32 @@ def label_counts(read: Readable, chosen: Sequence[int]) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
-def _groups(read: Readable, together: str | None, group_by: str | None, near: float | None) -> list[Group]:
+def _groups(
+    read: Readable,
+    together: str | None,
+    group_by: str | None,
+    near: float | None,
+    key: str,
+    compared: str | None = None,
+) -> list[Group]:
+    """`key`: what names the column `group_by`, for messages. `compared`: by `near`; by default the first text."""
     keys: list[list[Hashable]] = [
-        list(_keys(row, texts, together, group_by)) for row, texts in zip(read.rows, read.passages, strict=True)
+        list(_keys(row, texts, together, group_by, key)) for row, texts in zip(read.rows, read.passages, strict=True)
     ]
     if near is not None:
         from nlpctl.data.inspect.near_duplicates import near_duplicates
 
-        firsts = [letters_form(same_form(next(iter(texts.values())))) for texts in read.passages]
-        for i, j, _ in near_duplicates(firsts, near):
+        chosen = [next(iter(texts.values())) if compared is None else texts[compared] for texts in read.passages]
+        for i, j, _ in near_duplicates([letters_form(same_form(text)) for text in chosen], near):
             # Both rows get the key of the pair; group_rows joins whatever shares a key, also in chains.
             keys[j].append(("near", i))
             keys[i].append(("near", i))
     return group_rows(keys, read.labels)
 
 
-def _keys(row: Row, texts: Mapping[str, str], together: str | None, group_by: str | None) -> Iterator[Hashable]:
+def _keys(
+    row: Row, texts: Mapping[str, str], together: str | None, group_by: str | None, key: str
+) -> Iterator[Hashable]:
     yield "text", row_key(tuple(texts.values()))
     article = article_of(row)
     if article is not None:
@@ -112,5 +153,5 @@ def _keys(row: Row, texts: Mapping[str, str], together: str | None, group_by: st
     if group_by is not None:
         if group_by not in row.values:
             hint = f"the columns are {listed(row.values)}{did_you_mean(group_by, row.values)}"
-            raise UserError(f"no column {group_by!r}", where="--group-by", hint=hint)
+            raise UserError(f"no column {group_by!r}", where=key, hint=hint)
         yield "value", str(row.values[group_by])

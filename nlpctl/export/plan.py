@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nlpctl.compression.strategies.base import FP32, INT8, Int8Strategy
+from nlpctl.compression.strategies.base import FP16, FP32, INT8, Int8Strategy
 from nlpctl.compression.strategies.registry import export_precisions, int8_of_graphs
 from nlpctl.errors import UserError
-from nlpctl.graphs.graph_files import FORMATS, ONNX, PREFIX, paddle_files
+from nlpctl.graphs.graph_files import FORMATS, ONNX, ONNX_FP16, PREFIX, paddle_files
 from nlpctl.models.export_folder import Graph
 from nlpctl.names import did_you_mean
 
@@ -20,7 +20,7 @@ def check_names(formats: tuple[str, ...], wanted: tuple[str, ...]) -> None:
         if not given:
             raise UserError("is empty", flag, f"of {', '.join(known)}")
         for name in given:
-            if name in ("bf16", "fp16"):
+            if name == "bf16" or (name == FP16 and "onnx" not in formats):
                 hint = f"leave it out; then `nlpctl predict EXPORT --precision {name}`"
                 raise UserError(f"{name} is not a graph: engines compute the fp32 graph in it", flag, hint)
             if name not in known:
@@ -37,6 +37,7 @@ class Plan:
     """The requested graphs: names of FORMATS and `export_precisions`.
 
     "int8": every method of a format that suits the network; "int8-dynamic": only that method, which must succeed.
+    "fp16": a graph for ONNX Runtime, since Paddle computes the fp32 graph in fp16.
     `onnx`: for messages, the key or flag that asks for ONNX graphs, and the alternative.
     """
 
@@ -56,6 +57,11 @@ class Plan:
         known = {"paddle": paddle_files(PREFIX), "onnx": (ONNX,)}
         return tuple(Graph(format, FP32, known[format]) for format in FORMATS if format in self.formats)
 
+    def fp16(self) -> tuple[Graph, ...]:
+        """The fp16 graph, if it is requested."""
+        wanted = "onnx" in self.formats and FP16 in self.precisions
+        return (Graph("onnx", FP16, (ONNX_FP16,)),) if wanted else ()
+
     def int8(self) -> tuple[Int8Strategy, ...]:
         """The requested 8-bit methods."""
         return tuple(
@@ -66,8 +72,8 @@ class Plan:
 
     def graphs(self) -> tuple[Graph, ...]:
         """All of them."""
-        return (*self.fp32(), *(strategy.graph for strategy in self.int8()))
+        return (*self.fp32(), *self.fp16(), *(strategy.graph for strategy in self.int8()))
 
     def may_lack(self, graph: Graph) -> bool:
-        """Whether the export may lack `graph`: it was requested as part of "int8", not by its own name."""
-        return graph.precision == INT8 and f"{INT8}-{graph.method}" not in self.precisions
+        """Whether the export may lack `graph`: in fp16, or requested as part of "int8", not by its own name."""
+        return graph.precision == FP16 or (graph.precision == INT8 and f"{INT8}-{graph.method}" not in self.precisions)

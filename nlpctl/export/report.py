@@ -111,8 +111,8 @@ def _page(report: dict[str, Any]) -> str:
     lines += [
         "",
         f"Tolerance: in fp32 a difference of {tolerance['fp32_difference']:.0e} (of the largest output, where that is "
-        f"above 1), in int8 {tolerance['int8_agreement']:.0%} same decisions. bf16 and fp16 are computed by engines on "
-        "the fp32 graph.",
+        f"above 1), in int8 {tolerance['int8_agreement']:.0%} same decisions. bf16 and fp16 are for information; "
+        "Paddle computes the fp32 graph in them.",
         "",
     ]
     if report["refused"]:

@@ -10,17 +10,20 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nlpctl import console
+from nlpctl.compression.strategies.base import FP16, FP32, INT8
 from nlpctl.errors import Problem, RunFailed
 from nlpctl.export.plan import Plan
 from nlpctl.export.write_graphs import Refused, remove_graph
 from nlpctl.inference.auto import choices, open_choice
-from nlpctl.inference.choice import Choice
+from nlpctl.inference.choice import Choice, all_choices
 from nlpctl.inference.parity import LARGEST_BATCH, Difference, Parity
+from nlpctl.inference.support import is_installed
 from nlpctl.models.export_folder import Check, ExportManifest, Graph
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.tasks.base import Task
 
 FP32_AGREEMENT = 0.99  # answers tie within the tolerance; one changed row is always allowed
+_FOR_CARDS = (("onnxruntime", FP32), ("onnxruntime", FP16))
 CARD_FACTOR = 50  # GPUs from Ampere on multiply fp32 matrices in TF32, with a 10-bit mantissa
 
 
@@ -34,13 +37,22 @@ class Finding:
     difference: Difference
 
 
+@dataclass(frozen=True)
+class _Way:
+    """A choice, where it is run, and the engine as the checks name it."""
+
+    choice: Choice
+    setup: ProcessSetup
+    engine: str
+
+
 def compare_graphs(
     folder: Path, manifest: ExportManifest, plan: Plan, setup: ProcessSetup, parity: Parity
 ) -> tuple[ExportManifest, list[Finding], list[Refused]]:
     """The manifest with its checks, all findings, and the optional graphs of `plan` that were refused and deleted.
     RunFailed lists every required graph beyond the tolerance of the task.
 
-    Only a graph's own precision can fail; results in bf16 and fp16 are recorded for information.
+    Only fp32 and int8 can fail; results in bf16 and fp16 are recorded for information.
     """
     findings, problems = run_graphs(folder, manifest, setup, parity)
     for found in findings:
@@ -62,23 +74,35 @@ def run_graphs(
     """The findings of every engine of this machine per graph, and the problems of graphs that fail."""
     findings: list[Finding] = []
     problems: dict[Graph, list[Problem]] = defaultdict(list)
-    ways = choices(manifest, setup)
+    ways = _ways(manifest, setup)
     with console.progress(len(ways), "compare", unit="engines") as bar:
-        for choice in ways:
-            found = _compared(folder, manifest, choice, setup, parity)
+        for way in ways:
+            choice = way.choice
+            found = _compared(folder, manifest, way, parity)
             if isinstance(found, Finding):
                 findings.append(found)
             else:
                 problems[choice.graph] += _failing(choice, found)
             bar.advance()
     # A graph that ran in another precision only is not verified in its own.
-    tried = {choice.graph for choice in ways if choice.precision == choice.graph.precision}
+    tried = {way.choice.graph for way in ways if way.choice.precision == way.choice.graph.precision}
     for graph in manifest.graphs:
         if graph not in tried:
             message = "no engine on this machine runs it, so it was not compared with the network"
             hint = "export on a machine with such an engine: `nlpctl doctor` lists the engines"
             problems[graph].append(Problem(message, graph.files[0], hint))
     return findings, problems
+
+
+def _ways(manifest: ExportManifest, setup: ProcessSetup) -> list[_Way]:
+    """Every way in which this machine runs the graphs. The CPU stands in for a card with ONNX Runtime: nobody would run
+    fp16 there, but it can be compared."""
+    here, on_cpu = choices(manifest, setup), dataclasses.replace(setup, device="cpu")
+    for_cards = [each for each in all_choices(manifest) if (each.engine, each.precision) in _FOR_CARDS]
+    left = [each for each in for_cards if each not in here] if is_installed("onnxruntime") else []
+    # Under another name: "auto" on a card asks for what was compared on one.
+    stand_ins = [_Way(each, on_cpu, f"{each.engine} (CPU)") for each in left]
+    return [*(_Way(each, setup, each.engine) for each in here), *stand_ins]
 
 
 def with_checks(graph: Graph, findings: Sequence[Finding]) -> Graph:
@@ -97,18 +121,16 @@ def warn_refused(refused: Sequence[Refused]) -> None:
         console.warn(f"{each.graph.files[0]} is left out: {each.reason}")
 
 
-def _compared(
-    folder: Path, manifest: ExportManifest, choice: Choice, setup: ProcessSetup, parity: Parity
-) -> Finding | str:
+def _compared(folder: Path, manifest: ExportManifest, way: _Way, parity: Parity) -> Finding | str:
     """The outputs of a graph in an engine, or the reason for its failure."""
     try:
-        predictor = open_choice(folder, manifest, choice, setup, LARGEST_BATCH)
+        predictor = open_choice(folder, manifest, way.choice, way.setup, LARGEST_BATCH)
         difference = parity.difference(predictor.outputs)
     except Exception as error:
         return f"{type(error).__name__}: {error}"
     if math.isnan(difference.relative):  # extreme shapes too: decisions do not cover them
         return "its outputs are not finite, or their shape differs from the network's"
-    return Finding(choice.graph, choice.engine, choice.precision, difference)
+    return Finding(way.choice.graph, way.engine, way.choice.precision, difference)
 
 
 def _failing(choice: Choice, reason: str) -> list[Problem]:
@@ -141,7 +163,7 @@ def _beyond(found: Finding, task: Task, setup: ProcessSetup) -> list[Problem]:
             )
             return [Problem(message, name, "use the model folder itself: --engine dygraph")]
         return []
-    if difference.agreement < task.int8_agreement:
+    if found.precision == INT8 and difference.agreement < task.int8_agreement:
         message = f"changes too many decisions: {_changed(difference)}, {task.int8_agreement:.0%} must agree"
         return [Problem(message, name, "use --precision int8, which keeps the methods that pass, or leave it out")]
     return []

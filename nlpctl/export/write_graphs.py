@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import paddle
 
-from nlpctl.compression.strategies.base import Making
+from nlpctl.compression.strategies.base import FP16, INT8, Making
 from nlpctl.data.collate import Batch
 from nlpctl.errors import NlpctlError, Problem, RunFailed
 from nlpctl.export.plan import Plan
-from nlpctl.graphs.graph_files import ONNX, PREFIX
+from nlpctl.graphs.graph_files import ONNX, ONNX_FP16, PREFIX
 from nlpctl.graphs.onnx import write_onnx_graph
 from nlpctl.graphs.onnx_gru import is_own_onnx, write_onnx_gru
 from nlpctl.graphs.to_static import write_paddle_graph
 from nlpctl.models.export_folder import Graph, TensorSpec
+
+_WORK = {FP16: "the conversion", INT8: "quantisation"}
 
 
 @dataclass(frozen=True)
@@ -56,25 +59,35 @@ def write_graphs(
         write_onnx_gru(network, ids, output_names, folder / ONNX)
     elif "onnx" in plan.formats:
         write_onnx_graph(prefix, folder / ONNX, network.config.pad_token_id, *plan.onnx)
-    for strategy in plan.int8():
+    making = Making(folder, plan.fp32(), folder, calibration)
+    made: list[tuple[Graph, Callable[[], None]]] = [(graph, lambda: _write_fp16(folder)) for graph in plan.fp16()]
+    made += [(strategy.graph, functools.partial(strategy.make_graph, making)) for strategy in plan.int8()]
+    for graph, make in made:
         try:
-            strategy.make_graph(Making(folder, plan.fp32(), folder, calibration))
+            make()
         except OSError:  # such as a full disk
             raise
         except Exception as error:
-            problems = _problems(strategy.graph, error)
-            if not plan.may_lack(strategy.graph):
+            problems = _problems(graph, error)
+            if not plan.may_lack(graph):
                 raise RunFailed(problems=problems) from error
-            remove_graph(folder, strategy.graph)
-            refused.append(Refused(strategy.graph, problems))
+            remove_graph(folder, graph)
+            refused.append(Refused(graph, problems))
     if "paddle" not in plan.formats:
         for file in folder.glob(f"{PREFIX}.pd*"):
             file.unlink()
     return outputs, refused
 
 
+def _write_fp16(folder: Path) -> None:
+    from nlpctl.graphs.onnx_fp16 import write_fp16
+
+    write_fp16(folder / ONNX, folder / ONNX_FP16)
+
+
 def _problems(graph: Graph, error: Exception) -> tuple[Problem, ...]:
-    """The reason why a graph could not be quantised, with its own file name instead of the staged input's."""
+    """The reason why a graph could not be made, with its own file name instead of the staged input's."""
     if isinstance(error, NlpctlError):
         return tuple(replace(each, where=graph.files[0]) for each in error.problems)
-    return (Problem(f"quantisation fails: {type(error).__name__}: {error}", graph.files[0], "use it in fp32"),)
+    told = f"{_WORK[graph.precision]} fails: {type(error).__name__}: {error}"
+    return (Problem(told, graph.files[0], "use it in fp32"),)

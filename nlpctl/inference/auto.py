@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 import sys
 import time
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from pathlib import Path
 
 from nlpctl import console
 from nlpctl.config.schema import InferenceSection, Recipe
+from nlpctl.data.collate import Batch
 from nlpctl.inference.choice import Candidates, Choice, candidates, doubt, is_chosen, runnable
 from nlpctl.inference.engine import Predictor
 from nlpctl.inference.samples import sample_batches
@@ -26,7 +28,7 @@ from nlpctl.runtime.process import ProcessSetup, import_paddle
 TENSORRT_ROWS = 4  # synthetic batches for collecting TensorRT's shapes
 PAYS = 5  # timing engines pays if the work takes this many times as long
 
-Rows = int | Callable[[], int] | None
+Rows = int | Callable[[int], int] | None  # a function: as many as it is told, or fewer if there are no more
 Settle = Callable[[], Predictor | None]
 
 
@@ -42,6 +44,31 @@ class Opened:
     settle: Settle | None = None
 
 
+@dataclass(frozen=True)
+class _Export:
+    """An export, and what it is opened for; see `open_predictor`."""
+
+    folder: Path
+    manifest: ExportManifest
+    inference: InferenceSection
+    setup: ProcessSetup
+    batch_size: int
+    own: Recipe
+
+    def opened(self, chosen: Choice) -> Predictor:
+        """The chosen engine, with a warning if it was requested by name and is doubted."""
+        reason = None if is_chosen(chosen, self.manifest) else doubt(chosen, self.manifest, self.inference)
+        if reason is not None:
+            console.warn(f"{chosen.name} {reason}")
+        tensorrt = self.own if self.inference.tensorrt else None
+        return open_choice(self.folder, self.manifest, chosen, self.setup, self.batch_size, tensorrt=tensorrt)
+
+    @functools.cached_property
+    def synthetic(self) -> Batch:
+        """One batch of synthetic rows."""
+        return sample_batches(self.folder, self.own, self.batch_size, self.batch_size)[0]
+
+
 def open_predictor(
     folder: Path,
     manifest: ExportManifest,
@@ -55,65 +82,57 @@ def open_predictor(
 
     If several engines and precisions remain, the one is taken that was the fastest when it was timed. Where nothing was
     timed under these conditions, the most plausible one is: nothing is timed before the first answer, unless so many
-    `rows` are to be answered that it pays (a number, a function that counts them; None: not known). A note on stderr
-    gives the reason. `own`: the export's own recipe. UserError if this machine or the export does not support the
-    request.
+    `rows` are to be answered that it pays (a number, or a function that counts them up to a number; None: not known).
+    Fewer rows than a batch holds are what the fastest is chosen for. A note on stderr gives the reason. `own`: the
+    export's own recipe. UserError if this machine or the export does not support the request.
     """
+    export = _Export(folder, manifest, inference, setup, batch_size, own)
     found = candidates(manifest, inference, this_machine(setup))
-    opened = functools.partial(_open, folder, manifest, inference, setup, batch_size, own)
     if len(found.choices) == 1:
-        return Opened(opened(found.choices[0]))
+        return Opened(export.opened(found.choices[0]))
+    size = batch_size if rows is None else max(1, _at_most(rows, batch_size))
     known = known_speeds(folder, manifest, found.choices, setup)
     if known is not None:
-        chosen = fastest(found.choices, known.speeds, batch_size)
-        console.note(_why(chosen, found, known, batch_size))
-        return Opened(opened(chosen))
+        chosen = fastest(found.choices, known.speeds, size)
+        console.note(_why(chosen, found, known, size))
+        return Opened(export.opened(chosen))
     guessed = usual_speeds(manifest, found.choices, setup)
-    chosen = fastest(found.choices, guessed.speeds, batch_size)
-    predictor = opened(chosen)
+    chosen = fastest(found.choices, guessed.speeds, size)
+    predictor = export.opened(chosen)
 
     def settle(*, gently: bool = True) -> Predictor | None:
         known = measured_speeds(folder, found.choices, setup, gently=gently)
-        best = fastest(found.choices, known.speeds, batch_size) if known.speeds.rows_per_second else chosen
-        console.note(_why(best, found, known, batch_size))
+        best = fastest(found.choices, known.speeds, size) if known.speeds.rows_per_second else chosen
+        console.note(_why(best, found, known, size))
         if best == chosen:
             return None
-        faster = opened(best)
-        _seconds(faster, folder, own, batch_size)
+        faster = export.opened(best)
+        _seconds(faster, export)
         return faster
 
-    if rows is not None and _pays(rows, predictor, folder, own, batch_size):
+    if rows is not None and _pays(rows, predictor, export):
         console.note(f"auto: timing {len(found.choices)} ways to run this export, once on this machine")
         return Opened(settle(gently=False) or predictor)
-    console.note(_why(chosen, found, guessed, batch_size))
+    console.note(_why(chosen, found, guessed, size))
     return Opened(predictor, settle)
 
 
-def _open(
-    folder: Path,
-    manifest: ExportManifest,
-    inference: InferenceSection,
-    setup: ProcessSetup,
-    batch_size: int,
-    own: Recipe,
-    chosen: Choice,
-) -> Predictor:
-    """The chosen engine, with a warning if it was requested by name and is doubted."""
-    reason = None if is_chosen(chosen, manifest) else doubt(chosen, manifest, inference)
-    if reason is not None:
-        console.warn(f"{chosen.name} {reason}")
-    return open_choice(folder, manifest, chosen, setup, batch_size, tensorrt=own if inference.tensorrt else None)
+def _at_most(rows: int | Callable[[int], int], most: int) -> int:
+    """The number of rows, or `most` if there are more."""
+    return min(rows, most) if isinstance(rows, int) else rows(most)
 
 
-def _pays(rows: int | Callable[[], int], predictor: Predictor, folder: Path, own: Recipe, batch_size: int) -> bool:
-    """Whether answering `rows` takes so long that timing the engines first is worth it."""
-    count = rows if isinstance(rows, int) else rows()
-    return count * _seconds(predictor, folder, own, batch_size) >= PAYS * LIMIT
+def _pays(rows: int | Callable[[int], int], predictor: Predictor, export: _Export) -> bool:
+    """Whether answering `rows` takes so long that timing the engines first is worth it; a single batch never does."""
+    if _at_most(rows, export.batch_size + 1) <= export.batch_size:
+        return False
+    enough = math.ceil(PAYS * LIMIT / max(_seconds(predictor, export), 1e-9))
+    return _at_most(rows, enough) >= enough
 
 
-def _seconds(predictor: Predictor, folder: Path, own: Recipe, batch_size: int) -> float:
+def _seconds(predictor: Predictor, export: _Export) -> float:
     """Seconds per row of one synthetic batch, the second time that it is computed."""
-    batch = sample_batches(folder, own, batch_size, batch_size)[0]
+    batch = export.synthetic
     predictor.outputs(batch)  # engines prepare their kernels with it
     started = time.perf_counter()
     predictor.outputs(batch)

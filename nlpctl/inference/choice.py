@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from nlpctl.config.schema import InferenceSection
 from nlpctl.errors import Problem, UserError
 from nlpctl.inference.support import ENGINE_FORMATS, TENSORRT_PRECISIONS, Machine, obstacle, tensorrt_obstacle
-from nlpctl.models.export_folder import Check, ExportManifest, Graph
+from nlpctl.models.export_folder import Check, ExportManifest, Graph, way_name
 
 
 @dataclass(frozen=True)
@@ -21,8 +21,7 @@ class Choice:
     @property
     def name(self) -> str:
         """The display name, unique within an export: "onnxruntime int8 (dynamic)"."""
-        method = "" if self.graph.method is None else f" ({self.graph.method})"
-        return f"{self.engine} {self.precision}{method}"
+        return way_name(self.engine, self.precision, self.graph.method)
 
     @property
     def check(self) -> Check | None:

@@ -14,7 +14,7 @@ _PRECISIONS = {  # (engine, kind of device): its precisions
     ("paddle", "cpu"): ("fp32", "bf16", "int8"),
     ("paddle", "gpu"): ("fp32", "fp16", "bf16"),
     ("onnxruntime", "cpu"): ("fp32", "int8"),
-    ("onnxruntime", "gpu"): ("fp32",),
+    ("onnxruntime", "gpu"): ("fp32", "fp16"),
 }
 
 TENSORRT_PRECISIONS = ("fp32", "fp16")

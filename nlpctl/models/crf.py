@@ -20,6 +20,9 @@ def with_crf(network_class: type) -> type:
     Transitions are a parameter of `network.crf`; upstream/linear_chain_crf.py says how they are read.
     """
 
+    if getattr(network_class, "of_members", False):  # an ensemble, whose members have one each
+        return network_class
+
     class WithCrf(network_class):
         # A separate method, not super().forward, which Paddle loses in the translation to a static graph.
         emissions = network_class.forward

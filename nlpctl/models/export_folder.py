@@ -2,6 +2,7 @@
 
     model.pdmodel model.pdiparams        a graph for Paddle Inference
     model.onnx                           a graph for ONNX Runtime
+    model.fp16.onnx                      the same in fp16, for cards
     model.int8.onnx ...                  the same, quantised
     config.json vocab.txt ...            the network's config and the tokenizer
     labels.json task.json                as in a model folder
@@ -67,7 +68,7 @@ class Graph:
     """
 
     format: GraphFormat
-    precision: Literal["fp32", "int8"]
+    precision: Literal["fp32", "fp16", "int8"]
     files: tuple[str, ...]
     method: str | None = None
     checks: tuple[Check, ...] = ()
@@ -79,6 +80,16 @@ class Chosen:
 
     engine: str
     precision: str
+
+
+def way_name(engine: str, precision: str, method: str | None) -> str:
+    """What a graph run by an engine is called: "onnxruntime int8 (dynamic)"; `method` as in Graph."""
+    return f"{engine} {precision}" + ("" if method is None else f" ({method})")
+
+
+def points_lost(score: float, reference: float, *, falling: bool) -> float:
+    """By how many points `score` is worse than `reference`; negative if it is better. `falling`: less is better."""
+    return (score - reference if falling else reference - score) / POINT
 
 
 @dataclass(frozen=True)
@@ -97,7 +108,7 @@ class DevScores:
         score = self.scores.get(name)
         if score is None:
             return None
-        return round((score - self.fp32 if self.falling else self.fp32 - score) / POINT, 6)
+        return round(points_lost(score, self.fp32, falling=self.falling), 6)
 
 
 @dataclass(frozen=True)

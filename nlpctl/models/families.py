@@ -19,6 +19,7 @@ OWN: Mapping[str, str] = {
     "TextCNN": "textcnn",
     "BagOfEmbeddings": "bag_of_embeddings",
     "BiGRU": "bigru",
+    "Ensemble": "ensemble",
 }
 
 

@@ -56,21 +56,13 @@ def build_network(family: Family, head: Head, config: Any, where: str) -> Any:
     if activation not in vars(paddle.nn.functional):
         hint = "hidden_act: gelu, relu, silu or tanh"
         raise UserError(f"Paddle has no activation {activation!r}", where=where, hint=hint)
-    network_class = family.network_class(head, where)
-    shape, simulation = read_shape(vars(config), where), read_simulation(vars(config), where)
     if head.own is not None:
-        return _build_own(network_class, head.own, config)
+        return _build_own(family.network_class(head, where), head.own, config)
     try:
         # Optimizer states are keyed by parameter names, so these must not depend on networks built earlier in the
         # process.
         with fresh_parameter_names():
-            network = network_class(config)
-            # Pruning first: it makes new, plain linear layers, so it would undo the simulation.
-            if shape is not None:
-                shrink(network, shape, where)
-            if simulation is not None:
-                simulate(network, simulation, where)
-            return network
+            return build_layers(family, head, config, where)
     except UserError:
         raise
     except Exception as error:  # Paddle's layers assert, raise ValueError or TypeError
@@ -80,6 +72,18 @@ def build_network(family: Family, head: Head, config: Any, where: str) -> Any:
             where=where,
             hint="check its sizes: hidden_size, num_attention_heads, num_hidden_layers, vocab_size, ...",
         ) from error
+
+
+def build_layers(family: Family, head: Head, config: Any, where: str) -> Any:
+    """The layers of `build_network`, for a part of a network: their parameters are named on from those before."""
+    network = family.network_class(head, where)(config)
+    shape, simulation = read_shape(vars(config), where), read_simulation(vars(config), where)
+    # Pruning first: it makes new, plain linear layers, so it would undo the simulation.
+    if shape is not None:
+        shrink(network, shape, where)
+    if simulation is not None:
+        simulate(network, simulation, where)
+    return network
 
 
 def _build_own(network_class: Any, name: str, config: Any) -> Any:

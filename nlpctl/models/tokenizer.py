@@ -25,10 +25,11 @@ _TOKENIZER_CONFIG = "tokenizer_config.json"
 def load_tokenizer(folder: Path, family: Family) -> Any:
     """PaddleNLP's tokenizer for `folder`, as its tokenizer_config.json names it, else by the family.
 
-    A folder of nlpctl's own networks has a UnitTokenizer. UserError when a file is missing or damaged.
+    A folder of nlpctl's own networks has a UnitTokenizer, unless it is an ensemble of others. UserError when a file is
+    missing or damaged.
     """
     config = _config(folder)
-    if family.name in OWN:
+    if family.name in OWN and _has_units(folder):
         return _unit_tokenizer(folder, config)
     tokenizer_class = _tokenizer_class(folder, family, config)
     files = list(tokenizer_class.resource_files_names.values())

@@ -1,4 +1,7 @@
-"""Decoding what a linear-chain conditional random field (models/crf.py) computed. Imports no Paddle."""
+"""Decoding what a linear-chain conditional random field (models/crf.py) computed: paths and probabilities.
+
+Imports no Paddle.
+"""
 
 from __future__ import annotations
 
@@ -39,3 +42,36 @@ def viterbi(chains: Sequence[np.ndarray], transitions: np.ndarray) -> list[np.nd
     for i, row in enumerate(order):
         found[row] = whole[i, : lengths[i]]
     return found
+
+
+def marginals(chains: Sequence[np.ndarray], transitions: np.ndarray) -> list[np.ndarray]:
+    """The probability of each tag of each word over all paths (forward-backward): float64 [words, n] per chain."""
+    n = transitions.shape[0] - 2
+    order = sorted(range(len(chains)), key=lambda row: -len(chains[row]))  # as in `viterbi`
+    lengths = np.array([len(chains[row]) for row in order])
+    emissions = np.zeros((lengths[0], len(chains), n))
+    for i, row in enumerate(order):
+        emissions[: lengths[i], i] = chains[row]
+    steps = transitions[:n, :n].astype(np.float64)  # [from, to]
+    forward, backward = np.zeros_like(emissions), np.zeros_like(emissions)
+    forward[0] = transitions[n + 1, :n] + emissions[0]
+    for step in range(1, lengths[0]):
+        rows = int((lengths > step).sum())
+        forward[step, :rows] = _log_sum(forward[step - 1, :rows, :, None] + steps, 1) + emissions[step, :rows]
+    backward[lengths - 1, np.arange(len(chains))] = transitions[n, :n]
+    for step in range(lengths[0] - 2, -1, -1):
+        rows = int((lengths > step + 1).sum())
+        after = emissions[step + 1, :rows] + backward[step + 1, :rows]
+        backward[step, :rows] = _log_sum(steps + after[:, None, :], 2)
+    both = forward + backward
+    shares = np.exp(both - _log_sum(both, 2)[..., None])
+    found: list[np.ndarray] = [np.zeros((0, n))] * len(chains)
+    for i, row in enumerate(order):
+        found[row] = shares[: lengths[i], i]
+    return found
+
+
+def _log_sum(values: np.ndarray, axis: int) -> np.ndarray:
+    """log(sum(exp(values))) along an axis."""
+    most = values.max(axis, keepdims=True)
+    return np.squeeze(most, axis) + np.log(np.exp(values - most).sum(axis))

@@ -37,6 +37,12 @@ def figures(report: Mapping[str, Any]) -> dict[str, float]:
     return {name: value for name, value in entries.items() if isinstance(value, int | float)}
 
 
+def without_counts(report: Mapping[str, Any]) -> dict[str, float]:
+    """`figures` without the numbers of rows, words and texts, which are no scores."""
+    own = report.get(OWN_SCORES, {})
+    return {name: value for name, value in figures(report).items() if name in own or not isinstance(value, int)}
+
+
 def _scores(metrics: Mapping[str, Mapping[str, Any]]) -> ScoreTable:
     """A row of scores per split, and one of their 95 % intervals."""
     names = list(dict.fromkeys(name for report in metrics.values() for name in figures(report)))

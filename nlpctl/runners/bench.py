@@ -19,13 +19,13 @@ from nlpctl.errors import NlpctlError, UserError
 from nlpctl.files import write_text_atomic, writing
 from nlpctl.models.export_folder import read_checked_manifest
 from nlpctl.models.find import check_export, find_trained_model
-from nlpctl.models.source import resolve_source, weights_file
+from nlpctl.models.source import ModelSource, resolve_source, weights_file
 from nlpctl.runners.pages.bench import bench_page
 from nlpctl.runners.timed_process import Candidate, Texts, TimedProcess
 from nlpctl.runners.timing import BenchResult, Speed, Timed, conditions, figures
 from nlpctl.runtime.cpu import physical_cores
 from nlpctl.runtime.interrupt import sigterm_interrupts
-from nlpctl.runtime.process import set_up_process
+from nlpctl.runtime.process import ProcessSetup, set_up_process
 
 if TYPE_CHECKING:
     from nlpctl.inference.choice import Choice
@@ -146,33 +146,31 @@ def _round(running: Sequence[_Running], plan: Plan, counted: bool) -> None:
 
 def _subjects(recipe: Recipe, plan: Plan) -> Iterator[_Subject]:
     """Every way to run the model of a recipe, with every number of threads."""
-    source = find_trained_model(recipe)
-    folder = resolve_source(source).folder
-    if folder is None:
-        raise UserError("a hub model cannot be timed", source, "name a run, a model folder or an export")
-    told, ways = _shown(folder), list(_ways(folder, recipe))
+    source = resolve_source(find_trained_model(recipe))
+    place = source.name if source.folder is None else str(source.folder)
+    told = place if source.folder is None else _shown(source.folder)
+    ways = list(_ways(source, recipe))
     for threads in plan.threads or (recipe.runtime.threads or physical_cores(),):
         own = dataclasses.replace(recipe, runtime=dataclasses.replace(recipe.runtime, threads=threads))
         for choice, files in ways:
             name = f"{told}, {'dygraph' if choice is None else choice.name}, {threads} thread{'s' * (threads > 1)}"
             size = sum(file.stat().st_size for file in files) / MB
-            yield _Subject(Candidate(name, str(folder), own, choice), told, threads, size)
+            yield _Subject(Candidate(name, place, own, choice), told, threads, size)
 
 
-def _ways(folder: Path, recipe: Recipe) -> Iterator[tuple[Choice | None, list[Path]]]:
+def _ways(source: ModelSource, recipe: Recipe) -> Iterator[tuple[Choice | None, list[Path]]]:
     """The engines and precisions that recipe.inference allows for a model, with the files that each reads."""
-    inference = recipe.inference
-    if resolve_source(str(folder)).kind != "export":
+    inference, folder = recipe.inference, source.folder
+    if folder is None or source.kind != "export":
         if inference.engine not in ("auto", "dygraph"):
             hint = "export it first: nlpctl export; then time the export"
-            raise UserError(f"a model folder is run by dygraph, not by {inference.engine}", str(folder), hint)
-        yield None, [weights_file(folder)]
+            where = source.name if folder is None else str(folder)
+            raise UserError(f"a network is run by dygraph, not by {inference.engine}", where, hint)
+        yield None, [_fetched(source.name, recipe) if folder is None else weights_file(folder)]
         return
     manifest = read_checked_manifest(folder)  # _subjects has compared the files
     check_export(recipe, manifest)
-    # This process only asks which engines run here. Thread counts differ between candidates, and a process has only
-    # one.
-    setup = set_up_process(dataclasses.replace(recipe, runtime=dataclasses.replace(recipe.runtime, threads=None)))
+    setup = _set_up(recipe)
     from nlpctl.inference.auto import choices
 
     found = [
@@ -185,6 +183,19 @@ def _ways(folder: Path, recipe: Recipe) -> Iterator[tuple[Choice | None, list[Pa
         raise UserError("this machine cannot run the export that way", str(folder), hint)
     for choice in found:
         yield choice, [folder / name for name in choice.graph.files]
+
+
+def _set_up(recipe: Recipe) -> ProcessSetup:
+    """Of this process, which times nothing. Thread counts differ between candidates, and a process has only one."""
+    return set_up_process(dataclasses.replace(recipe, runtime=dataclasses.replace(recipe.runtime, threads=None)))
+
+
+def _fetched(name: str, recipe: Recipe) -> Path:
+    """The weights file of a model of PaddleNLP's hub, downloaded if it is not on this machine."""
+    _set_up(recipe)
+    from nlpctl.models.hub import fetch
+
+    return fetch(name).weights_file
 
 
 def _check_length(recipe: Recipe, length: int | None) -> None:

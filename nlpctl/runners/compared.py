@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from nlpctl.report.score_tables import ScoreTable
-from nlpctl.tasks.intervals import Paired, Slice
+from nlpctl.tasks.slices import Slice
+
+if TYPE_CHECKING:
+    from nlpctl.tasks.intervals import Paired
 
 
 def comparison_table(split: str, names: Sequence[str], paired: Paired) -> ScoreTable:

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import pairwise
+from itertools import islice
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from nlpctl.config.recipe_of import with_reading
 from nlpctl.config.schema import Recipe
-from nlpctl.config.tasks import scores
 from nlpctl.data.examples import ExampleList, ExampleReader
 from nlpctl.data.open_split import SPLITS, has_split, open_split
 from nlpctl.data.places import places
 from nlpctl.data.splits import column_values, groups_of, read_labelled_split
 from nlpctl.data.task_rows import TaskRows, task_rows
 from nlpctl.errors import UserError
+from nlpctl.layout import LABELS
+from nlpctl.models.folder import read_labels
+from nlpctl.models.source import resolve_source
+from nlpctl.names import and_more
 from nlpctl.runners.open_model import find_model, open_trained_model, set_up_to_answer
 from nlpctl.runtime.interrupt import sigterm_interrupts
-from nlpctl.tasks.intervals import Paired, Slice, comparable, compare, full_report, slices
+from nlpctl.tasks.intervals import Paired, comparable, compare, full_report
+from nlpctl.tasks.slices import LABEL, LENGTH, Slice, by_label, by_length, main_score, sliced
 from nlpctl.tasks.tallies import Tallies
 
 if TYPE_CHECKING:
@@ -31,9 +32,8 @@ if TYPE_CHECKING:
     from nlpctl.tasks.mistakes import Mistake
 
 
+SHOWN = 10  # labels that a message lists
 MOST_CHANGED = 20  # rows of a split that are shown
-MOST_SLICES = 30  # the largest
-LEAST_ROWS = 10  # of a slice that is shown
 _LONGEST = 200  # characters of their texts
 
 
@@ -91,22 +91,48 @@ def evaluate(
     be compared, and an unknown column.
     """
     if against is None:
-        source, scored = _scored(recipe, splits)
+        source, scored = _scored(recipe, splits, compared=False)
         other = None
     else:
         if recipe.task != against.task:
             message = f"the models do different things: {recipe.task} and {against.task}"
             raise UserError(message, "--against", "name a model of the same task")
-        first = _scored(replace(against, data=with_reading(recipe.data, against.data)), splits)
-        source, scored = _scored(recipe, splits)  # one model in memory at a time
+        try:
+            first = _scored(replace(against, data=with_reading(recipe.data, against.data)), splits, compared=True)
+        except UserError:
+            _refuse_other_labels(recipe, against)  # in place of a line per row whose label is not known
+            raise
+        source, scored = _scored(recipe, splits, compared=True)  # one model in memory at a time
         other = _compared(first, scored)
     reports = {split: each.report for split, each in scored.items()}
-    sliced = {} if by is None else {split: _slices(split, each, by) for split, each in scored.items()}
-    return EvalResult(source, reports, other, sliced)
+    parts = {} if by is None else {split: _slices(split, each, by) for split, each in scored.items()}
+    return EvalResult(source, reports, other, parts)
 
 
-def _scored(recipe: Recipe, splits: Sequence[str]) -> tuple[str, dict[str, _Scored]]:
-    """The recipe's model, and its splits."""
+def _refuse_other_labels(recipe: Recipe, against: Recipe) -> None:
+    """UserError if the models have different labels, as far as their folders tell."""
+    ours, theirs = (_labels(each) for each in (recipe, against))
+    if ours is None or theirs is None or ours == theirs:
+        return
+    told = [
+        f"only {whose} has {and_more(sorted(names), SHOWN)}"
+        for whose, names in (("MODEL", ours - theirs), ("--against", theirs - ours))
+        if names
+    ]
+    message = f"the models have different labels: {'; '.join(told)}"
+    raise UserError(message, "--against", "compare models that were trained on the same labels")
+
+
+def _labels(recipe: Recipe) -> set[str] | None:
+    """The labels of a recipe's model; None if it has no labels.json."""
+    folder = resolve_source(find_model(recipe)).folder
+    if folder is None or not (folder / LABELS).is_file():
+        return None
+    return set(read_labels(folder)[0])
+
+
+def _scored(recipe: Recipe, splits: Sequence[str], *, compared: bool) -> tuple[str, dict[str, _Scored]]:
+    """The recipe's model, and its splits; where they are `compared` also their mistakes."""
     source, rows, model, wanted = _opened(recipe, splits)
     found = {}
     with sigterm_interrupts():
@@ -115,7 +141,8 @@ def _scored(recipe: Recipe, splits: Sequence[str]) -> tuple[str, dict[str, _Scor
             predictions = model.predictions(examples, recipe.training.per_device_eval_batch_size)
             groups = groups_of(rows, split, model.task.labels, len(examples))
             report, tallies = full_report(model.task, examples, predictions, groups)
-            mistakes = {mistake.row: mistake for mistake in model.task.mistakes(examples, predictions)}
+            wrong = model.task.mistakes(examples, predictions) if compared else []
+            mistakes = {mistake.row: mistake for mistake in wrong}
             found[split] = _Scored(report, tallies, model.task, rows, examples, mistakes)
     return source, found
 
@@ -151,30 +178,17 @@ def _changed(split: str, theirs: _Scored, mine: _Scored) -> list[Changed]:
 
 def _slices(split: str, scored: _Scored, by: str) -> list[Slice]:
     """The slices of a split, the worst first, by the task's main score."""
-    tallies, task = scored.tallies, scored.task
-    if tallies is None:
-        raise UserError(f"scores of {task.name} cannot be sliced", "--by", "leave --by out")
-    named = _slice_names(split, scored, by)
-    if tallies.of is not None:
-        named = [named[row] for row in tallies.of.tolist()]
-    names = Counter(name for row in named for name in set(row))
-    most = [name for name, rows in names.most_common(MOST_SLICES) if LEAST_ROWS <= rows < tallies.rows]
-    members = {name: np.array([name in row for row in named]) for name in most}
-    return slices(tallies, next(name for name in scores(task.name) if name in scored.report), members)
-
-
-def _slice_names(split: str, scored: _Scored, by: str) -> list[tuple[str, ...]]:
-    """The slices that each example is in."""
     rows, task, examples = scored.rows, scored.task, scored.examples
-    if by == "label":
-        return [rows.counted(example, task.labels) or ("none",) for example in examples]
-    if by == "length":
-        lengths = examples.lengths()
-        cuts = np.unique(np.quantile(lengths, [0.25, 0.5, 0.75]).astype(np.int64))
-        ends = [0, *cuts.tolist(), int(lengths.max())]
-        told = [f"{low + 1} to {high} bytes" for low, high in pairwise(ends)]
-        return [(told[place],) for place in np.searchsorted(cuts, lengths).tolist()]
-    return [(str(value),) for value in column_values(rows, split, task.labels, by, len(examples), "--by")]
+    if scored.tallies is None:
+        raise UserError(f"scores of {task.name} cannot be sliced", "--by", "leave --by out")
+    if by == LABEL:
+        named = by_label(task, rows, examples)
+    elif by == LENGTH:
+        named = by_length(examples)
+    else:
+        values = column_values(rows, split, task.labels, by, len(examples), "--by")
+        named = [(str(value),) for value in values]
+    return sliced(main_score(task, scored.report), scored.tallies, named)
 
 
 def _opened(recipe: Recipe, splits: Sequence[str]) -> tuple[str, TaskRows, TrainedModel, tuple[str, ...]]:
@@ -199,8 +213,9 @@ def _opened(recipe: Recipe, splits: Sequence[str]) -> tuple[str, TaskRows, Train
     return source, rows, model, wanted
 
 
-def _count(rows: TaskRows, splits: Sequence[str]) -> int:
-    return sum(1 for split in splits for _ in open_split(rows, split))
+def _count(rows: TaskRows, splits: Sequence[str], most: int) -> int:
+    """How many rows the splits have, or `most` if there are more."""
+    return sum(1 for _ in islice((row for split in splits for row in open_split(rows, split)), most))
 
 
 def require_scorable(model: TrainedModel) -> None:

@@ -22,6 +22,7 @@ from nlpctl.errors import RunFailed, UserError
 from nlpctl.export import layouts
 from nlpctl.export.plan import BY_FORMAT, Plan, check_names
 from nlpctl.files import staged_dir, writing
+from nlpctl.graphs.graph_files import OWN_GRAPHS
 from nlpctl.layout import EXPORT, EXPORT_MANIFEST, MODEL, RECIPE, real_path
 from nlpctl.models.export_folder import ExportManifest, read_checked_manifest, refuse_foreign_files, write_manifest
 from nlpctl.models.folder import make_card, save_description
@@ -126,7 +127,7 @@ def temporary_export(recipe: Recipe, setup: ProcessSetup, source: str) -> Iterat
     """A temporary export of a model folder for the engine and precision of recipe.inference."""
     inference = recipe.inference
     formats = ("onnx",) if inference.engine == "onnxruntime" else ("paddle",)
-    precisions = ("int8",) if inference.precision == "int8" else ("fp32",)
+    precisions = (inference.precision if inference.precision in OWN_GRAPHS[formats[0]] else "fp32",)
     console.note(f"exporting {source} for {inference.engine}; `nlpctl export` stores the graphs, which saves this step")
     with _exported(recipe, setup, source, Wanted(formats, precisions, rows=QUICK_ROWS)) as (folder, manifest):
         if not any(graph.precision == precisions[0] for graph in manifest.graphs):

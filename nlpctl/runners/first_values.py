@@ -15,7 +15,7 @@ from nlpctl.data.first_look import Look
 from nlpctl.data.inspect.advice import UNEVEN
 from nlpctl.data.inspect.lengths import EstimatedTokens, Lengths, measure
 from nlpctl.data.inspect.readable import SplitRows, read_split
-from nlpctl.data.open_split import has_split, open_split
+from nlpctl.data.open_split import SPLITS, has_split, open_split
 from nlpctl.data.splits import resolve_labels
 from nlpctl.data.task_rows import TaskRows, task_rows
 from nlpctl.errors import UserError
@@ -26,7 +26,6 @@ from nlpctl.runtime.cpu import physical_cores
 
 BASE, ON_GPU = "nlpctl:configs/base.yaml", "nlpctl:configs/device/gpu.yaml"
 METRIC = "training.metric_for_best_model"
-SPLITS = ("train", "dev", "test")
 ROLES = tuple(each.name for each in fields(ColumnsSection))
 _MOST = 20_000  # rows of a split that are looked at
 _MOST_BAD = 0.05  # share of rows: with more of them, something else is wrong

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import re
 import shlex
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,6 @@ from nlpctl.config.load import load_recipe
 from nlpctl.config.positions import display
 from nlpctl.config.recipe_text import recipe_text
 from nlpctl.config.rewrite import named_from
-from nlpctl.config.schema import ColumnsSection
 from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.config.tasks.info import Start, TaskInfo, load_class
 from nlpctl.data.first_look import Fit, Look, look_at
@@ -27,6 +27,7 @@ from nlpctl.models.pretrained import Encoder, available, language_of, named_enco
 from nlpctl.names import did_you_mean, listed, nearest_file
 from nlpctl.outputs import refuse_output
 from nlpctl.runners import first_values as values
+from nlpctl.runners.first_values import Seen
 from nlpctl.runners.validate import column_problems
 from nlpctl.runtime.device import usable_gpu
 
@@ -99,22 +100,33 @@ def new_recipe(given: Given, ask: Ask) -> NewRecipe:
     absolute = {split: [os.path.abspath(each.path)] for split, each in looks.items()}
     data = values.data_values(looks, absolute, columns, _rows(task).endings) | _of_data(fit.starts)
     seen = values.see(task, data)
-    parts = {} if "dev" in looks else _parts(given, ask, output, task, data)
-    paths = {split: each.path for split, each in looks.items()} | parts
-    data |= {split: named_from(output.parent, path) for split, path in paths.items()}
-    starts = [
-        Start("task", task.name, fit.reason),
-        *values.model_starts(task, encoder, about),
-        *values.section_starts(data, None if parts else seen),
-        *fit.starts,
-        Start("training.output_dir", f"outputs/{output.stem}"),
-        *values.measured_starts(task, seen, gpu=gpu, scratch=encoder is None, dev="dev" in paths),
-    ]
-    _write(output, recipe_text(_head(output, task), values.in_order(starts), values.hints(task, seen, gpu)))
+    paths = {split: each.path for split, each in looks.items()}
+
+    def text(paths: Mapping[str, Path], seen_here: Seen | None) -> str:
+        named = {split: named_from(output.parent, path) for split, path in paths.items()}
+        starts = [
+            Start("task", task.name, fit.reason),
+            *values.model_starts(task, encoder, about),
+            *values.section_starts(data | named, seen_here),
+            *fit.starts,
+            Start("training.output_dir", f"outputs/{output.stem}"),
+            *values.measured_starts(task, seen, gpu=gpu, scratch=encoder is None, dev="dev" in paths),
+        ]
+        return recipe_text(_head(output, task), values.in_order(starts), values.hints(task, seen, gpu))
+
+    folder = None if "dev" in looks else _parts_folder(given, ask, output)
+    if folder is not None:
+        with _checked(output, text(paths, seen)):  # before the training file is cut
+            paths |= _parts(folder, task, data, given.overwrite)
+    _write(output, text(paths, seen if folder is None else None))
     name = SCRATCH if encoder is None else encoder.name
     decided = [("task", f"{task.name}: {fit.reason}"), ("model", f"{name}: {about}")]
     decided += [("data", f"{split}: {display(path)}") for split, path in paths.items()]
     decided += [("left out", left) for left in left_out]
+    label = columns.get("label", "")
+    for twin in look.twins(label):
+        told = f"column {twin!r} says the same as {label!r}; in its place: --columns label={twin}"
+        decided.append(("left out", told))
     return NewRecipe(output, task.name, name, paths, tuple(decided), _next(output, "dev" in paths))
 
 
@@ -227,11 +239,10 @@ def _rows(task: TaskInfo) -> type[TaskRows]:
 
 
 def _refuse_unknown_columns(look: Look, columns: Mapping[str, str]) -> None:
-    roles = [each.name for each in dataclasses.fields(ColumnsSection)]
     for role, name in columns.items():
-        if role not in roles:
-            hint = f"write one of {', '.join(roles)} before the ="
-            raise UserError(f"there is no column for {role!r}{did_you_mean(role, roles)}", "--columns", hint)
+        if role not in values.ROLES:
+            hint = f"write one of {', '.join(values.ROLES)} before the ="
+            raise UserError(f"there is no column for {role!r}{did_you_mean(role, values.ROLES)}", "--columns", hint)
         _known_column(look, name)
 
 
@@ -310,19 +321,22 @@ def _output(given: Given, ask: Ask, train: Path) -> Path:
     return checked(text if text is not None else ask(Question("-o", "Recipe file", f"{default}.yaml", check=checked)))
 
 
-def _parts(given: Given, ask: Ask, output: Path, task: TaskInfo, data: Mapping[str, Any]) -> dict[str, Path]:
-    """train, dev and test cut from the training file, where that is wanted."""
+def _parts_folder(given: Given, ask: Ask, output: Path) -> Path | None:
+    """The folder for train, dev and test cut from the training file; None if that is not wanted."""
     folder = given.split
     if folder is None:
         text = f"There is no dev file. Folder for train, dev and test cut from the training file; {NONE}: later"
         folder = ask(Question("--split", text, str(output.with_suffix("")) + "_parts", unasked=NONE))
-    if folder == NONE:
-        return {}
+    return None if folder == NONE else Path(folder)
+
+
+def _parts(folder: Path, task: TaskInfo, data: Mapping[str, Any], overwrite: bool) -> dict[str, Path]:
+    """train, dev and test cut from the training file."""
     from nlpctl.runners.data import split_data
 
     shares = {"dev": 0.1} | ({} if "test" in data else {"test": 0.1})
     recipe = load_recipe({"task": task.name, "data": dict(data)}, (), "apply")
-    return split_data(recipe, Path(folder), shares, overwrite=given.overwrite).files
+    return split_data(recipe, folder, shares, overwrite=overwrite).files
 
 
 def _of_data(starts: Sequence[Start]) -> dict[str, Any]:
@@ -331,6 +345,13 @@ def _of_data(starts: Sequence[Start]) -> dict[str, Any]:
 
 def _write(output: Path, text: str) -> None:
     """Write the recipe if `recipe validate` has nothing against it. UserError."""
+    with _checked(output, text) as staged:
+        os.replace(staged, output)
+
+
+@contextlib.contextmanager
+def _checked(output: Path, text: str) -> Iterator[Path]:
+    """A file beside `output` with the text of a recipe that `recipe validate` has nothing against. UserError."""
     staged = output.with_name(f"{STAGING_PREFIX}{output.name}")  # beside it: paths are relative to the recipe
     try:
         with writing(output, "name another file: -o FILE.yaml"):
@@ -342,9 +363,10 @@ def _write(output: Path, text: str) -> None:
             problems = list(error.problems)
         if problems:
             raise UserError(problems=[_of_output(problem, staged, output) for problem in problems])
-        os.replace(staged, output)
+        yield staged
     finally:
-        staged.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            staged.unlink()
 
 
 def _of_output(problem: Problem, staged: Path, output: Path) -> Problem:

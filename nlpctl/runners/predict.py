@@ -10,6 +10,7 @@ from collections.abc import Generator, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from io import TextIOWrapper
+from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TextIO
 
@@ -83,9 +84,11 @@ def predict(
             refuse_stream(output, "an interrupted prediction cannot be resumed in it", "leave out --resume")
     # Check all rows first, so that a bad last line does not fail after an hour. A pipe cannot be read twice.
     total = source.check(blank_lines=True) if source.rereadable else None
+    begun = None if source.rereadable or _is_typed(source) else _Begun(source.kept_rows(kept), batch_size)
+    count = total if begun is None else begun.count
     if output is None or is_stream(output):
-        model = open_trained_model(recipe, set_up_to_answer(recipe, model_source), model_source, batch_size, total)
-        return Answering(recipe, model, source, kept, batch_size, flush).write_through(output, total, stdout)
+        model = open_trained_model(recipe, set_up_to_answer(recipe, model_source), model_source, batch_size, count)
+        return Answering(recipe, model, source, kept, batch_size, flush, begun).write_through(output, total, stdout)
     partial = PartialOutput(output)
     # `identity`: everything that the answers depend on. It is stored with them, and `resume` requires the same. Checked
     # twice, since the engine is known only once the model is open, and all else can be refused before Paddle is
@@ -95,8 +98,8 @@ def predict(
         identity |= source.identity()  # refuses to resume from a pipe
     partial.check(identity, resume)
     setup = set_up_to_answer(recipe, model_source)
-    model = open_trained_model(recipe, setup, model_source, batch_size, total)  # before anything is written
-    answering = Answering(recipe, model, source, kept, batch_size, flush)
+    model = open_trained_model(recipe, setup, model_source, batch_size, count)  # before anything is written
+    answering = Answering(recipe, model, source, kept, batch_size, flush, begun)
     identity |= {"engine": [model.predictor.engine, model.predictor.precision]}  # auto may have taken another one
     partial.check(identity, resume)
     done, bad = partial.begin(identity, resume, answering.window)
@@ -129,6 +132,29 @@ def check_bad_row(row: BadRow, policy: str) -> None:
 def answer_settings(recipe: Recipe) -> dict[str, Any]:
     """The settings that determine how a given model reads and answers a row."""
     return {**kept_values(recipe), "on_bad_row": recipe.data.on_bad_row}
+
+
+def _is_typed(source: PredictInput) -> bool:
+    """Whether a person types the rows, who is to see first what will answer."""
+    return not source.paths and sys.stdin.isatty()
+
+
+class _Begun:
+    """The rows of an input that can be read only once, of which the first batch may be read ahead of the others."""
+
+    def __init__(self, rows: Iterator[tuple[Any, dict[str, Any]]], batch_size: int):
+        self._rows, self._batch_size = rows, batch_size
+        self._first: list[tuple[Any, dict[str, Any]]] = []
+
+    def count(self, most: int) -> int:
+        """How many rows there are, or `most` if there are more. Beyond the first batch nobody knows."""
+        wanted = min(most, self._batch_size) - len(self._first)
+        with sigterm_interrupts():
+            self._first += islice(self._rows, max(0, wanted))
+        return min(most, len(self._first))
+
+    def __iter__(self) -> Iterator[tuple[Any, dict[str, Any]]]:
+        return chain(self._first, self._rows)
 
 
 def answers_identity(
@@ -170,6 +196,7 @@ class Answering:
     keep: Keep | None
     batch_size: int
     flush: bool
+    begun: _Begun | None = None
 
     @property
     def window(self) -> int:
@@ -203,7 +230,8 @@ class Answering:
         from nlpctl.inference.pipeline import answering, windows
 
         pipeline = answering(self.model.task, self.model.encoder, self.model.predictor)
-        read = map(KeptRows, windows(self.source.kept_rows(self.keep, skip), self.window))
+        rows = self.source.kept_rows(self.keep, skip) if self.begun is None else iter(self.begun)
+        read = map(KeptRows, windows(rows, self.window))
         if not self.flush:
             yield from pipeline.stream(read, self.batch_size, self._answered)
             return

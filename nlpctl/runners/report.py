@@ -15,7 +15,7 @@ from nlpctl.report.page import refuse_other_page
 from nlpctl.runners.compress.report import JSON
 from nlpctl.runners.pages.compress import compression_of_run
 from nlpctl.runners.pages.report import run_page
-from nlpctl.runners.run_files import sound_mistakes
+from nlpctl.runners.run_files import sound_mistakes, sound_slices
 from nlpctl.runners.runs import RunRecord, open_run
 
 _OUTPUT = "-o REPORT.html"
@@ -35,11 +35,12 @@ def write_report(run: Path, output: Path | None = None, *, overwrite: bool = Fal
         refuse_output(file, overwrite)
     damage = list(record.damage)
     mistakes = sound_mistakes(record.run.mistakes_file, damage)
+    slices = sound_slices(record.run.slices_file, damage)
     record = dataclasses.replace(record, damage=damage)
     for problem in damage:
         console.warn(str(problem))
     recipe = record.run.recipe_file.read_text(encoding="utf-8")
-    page = run_page(record, recipe, mistakes, read_compression(record))
+    page = run_page(record, recipe, mistakes, slices, read_compression(record))
     with writing(file, f"name another file: {_OUTPUT}"):
         write_text_atomic(file, page)
     return file

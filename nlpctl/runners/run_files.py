@@ -26,6 +26,7 @@ from nlpctl.layout import (
 from nlpctl.names import and_more
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.run_directory import FORMAT
+from nlpctl.tasks.slices import Slice
 
 DAMAGED = "damaged"  # the state of a run whose files cannot all be read
 STATES = ("running", "finished", "failed", "interrupted")
@@ -124,6 +125,25 @@ def sound_mistakes(file: Path, damage: Damage) -> dict[str, Any] | None:
     if len(kept) < len(worst):
         _tell(damage, file, f"{len(worst) - len(kept)} of its {len(worst)} rows are incomplete")
     return {**found, "worst": kept}
+
+
+def sound_slices(file: Path, damage: Damage) -> dict[str, Any] | None:
+    """The content of slices.json with a Slice for each entry; None if it is missing, or unreadable."""
+    found = _object(file, damage) if file.exists() else None
+    if found is None:
+        return None
+    try:
+        by = {str(kind): [_slice(each) for each in listed] for kind, listed in found["by"].items()}
+        return {"split": str(found["split"]), "score": str(found["score"]), "by": by}
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError):
+        _tell(damage, file, 'it must hold "split", "score" and "by"')
+        return None
+
+
+def _slice(entry: Mapping[str, Any]) -> Slice:
+    (low, high), (least, most) = entry["interval"], entry["above_interval"]
+    ends = (float(low), float(high)), (float(least), float(most))
+    return Slice(str(entry["name"]), int(entry["rows"]), float(entry["score"]), ends[0], float(entry["above"]), ends[1])
 
 
 def sound_events(file: Path, finished: bool, damage: Damage) -> list[dict[str, Any]]:

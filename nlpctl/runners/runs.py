@@ -17,7 +17,7 @@ from nlpctl.config.tasks import scores, task_info
 from nlpctl.errors import Problem, UserError
 from nlpctl.layout import MANIFEST, OWN_SCORES
 from nlpctl.names import nearest
-from nlpctl.report.score_tables import figures
+from nlpctl.report.score_tables import figures, without_counts
 from nlpctl.runners.run_files import (
     DAMAGED,
     damaged_recipe,
@@ -234,7 +234,7 @@ def differences(records: Sequence[RunRecord]) -> dict[str, list[Difference]]:
         | flat(manifest.get("environment", {}), "env.")
         for manifest in manifests
     ]
-    reports = [flat({split: figures(report) for split, report in record.metrics.items()}) for record in records]
+    reports = [flat({split: without_counts(each) for split, each in record.metrics.items()}) for record in records]
     return {
         "recipe": _differing(recipes),
         "environment": _differing(environments),

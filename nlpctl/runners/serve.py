@@ -13,7 +13,7 @@ from nlpctl import console
 from nlpctl.config.schema import Recipe
 from nlpctl.data.row import BadRow
 from nlpctl.data.task_rows import task_rows
-from nlpctl.names import counted
+from nlpctl.names import subject
 from nlpctl.runners.open_model import find_model, open_trained_model, set_up_to_answer
 from nlpctl.runners.predict import answers
 from nlpctl.runtime.interrupt import STOP_SECONDS, sigterm_waits
@@ -49,7 +49,7 @@ def serve(recipe: Recipe, settings: ServeSettings) -> None:
     if server.force_exit:
         raise KeyboardInterrupt
     rows = round(server.service.batcher.rows.value())
-    console.note(f"stopped; {counted(rows, 'rows')} {'was' if rows == 1 else 'were'} answered")
+    console.note(f"stopped; {subject(rows, 'rows', 'was', 'were')} answered")
 
 
 def _started(recipe: Recipe, source: str, settings: ServeSettings, listening: socket.socket) -> Server:

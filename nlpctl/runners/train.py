@@ -8,7 +8,6 @@ on, training/train_and_score.py continues; with several processes (started by ru
 
 from __future__ import annotations
 
-import functools
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -30,12 +29,15 @@ from nlpctl.models.find import check_edits
 from nlpctl.models.source import resolve_source
 from nlpctl.outputs import refuse_below_file
 from nlpctl.runners.report import write_report
+from nlpctl.runners.several_nodes import agree, follow_node_0, head_of, refuse_unnamed_cards
 from nlpctl.runtime.device import choose_device
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.launch import launch, processes_wanted
+from nlpctl.runtime.nodes import Nodes
 from nlpctl.runtime.process import ProcessSetup, configure_paddle, prepare_process, quiet_libraries
 from nlpctl.runtime.ranks import RANK, WORLD_SIZE, is_child
 from nlpctl.runtime.run_directory import RunDirectory
+from nlpctl.runtime.team import Head
 from nlpctl.training.begin import begin_run
 from nlpctl.training.continuing import Finished, take_over
 from nlpctl.training.oom import recorded_division
@@ -59,7 +61,8 @@ FREE_TO_CONTINUE = (*FREE_TO_CHANGE, "early_stopping", "training.num_train_epoch
                     "training.save_strategy", "training.save_steps", "training.logging_",
                     "training.report_to")  # fmt: skip
 
-Begin = Callable[[TrainingData | None], None]  # creates or resumes the run directory; see begin_run
+# Creates or resumes the run directory, for so many processes; see begin_run.
+Begin = Callable[[TrainingData | None, int], None]
 
 
 @dataclass(frozen=True)
@@ -77,8 +80,10 @@ def train(
     overwrite: bool = False,
     origin: Finished | None = None,
     command: Sequence[str] = (),
+    nodes: Nodes | None = None,
 ) -> TrainResult:
     """Train as `recipe` says; the result is on disk in `recipe.run_dir`. `origin`: the finished run to go on from.
+    `nodes`: the other nodes of a training on several; on any but node 0, nothing is written and there are no scores.
 
     Raises UserError for mistakes in recipe or data, before anything is written; RunFailed when the training itself
     fails; Interrupted after Ctrl-C. In the last two cases `resume=True` goes on from the last checkpoint to the same
@@ -88,19 +93,29 @@ def train(
     recipe = settled(recipe)  # the run directory holds this one
     run = RunDirectory(recipe.run_dir)
     processes = processes_wanted(recipe.runtime)
-    device = _device(recipe, processes)
+    device = _device(recipe, processes, nodes)
     if device == "cpu":
         refuse_half_precision_on_cpu(recipe)
     if is_child():
         _train_as_child(recipe, run, resume)
         return TrainResult(run, {})
+    if nodes is not None and not nodes.is_head:
+        agree(nodes, recipe, _checked_data(recipe, processes), processes, device)
+        follow_node_0(nodes, recipe, processes)
+        return TrainResult(run, {})
     _refuse_early(recipe, run, resume, overwrite, origin)
-    facts = {"device": device, "processes": processes}
-    begin = functools.partial(
-        begin_run, recipe, run, facts, command=command, resume=resume, overwrite=overwrite, origin=origin
-    )
-    if processes > 1:
-        _train_in_processes(recipe, run, processes, begin, resume)
+
+    def begin(data: TrainingData | None, processes: int) -> None:
+        facts = {"device": device, "processes": processes}
+        choices = {"resume": resume, "overwrite": overwrite, "origin": origin}
+        begin_run(recipe, run, facts, data, command=command, **choices)
+
+    if processes > 1 or nodes is not None:
+        data = _checked_data(recipe, processes)
+        world = processes if nodes is None else agree(nodes, recipe, data, processes, device)
+        begin(data, world)
+        head = None if nodes is None else head_of(nodes, run)
+        _train_in_processes(recipe, run, processes, world, resume, head)
     else:
         _train_in_this_process(recipe, run, begin, resume)
     _report(run)
@@ -136,7 +151,7 @@ def _train_in_this_process(recipe: Recipe, run: RunDirectory, begin: Begin, resu
     configure_paddle(setup, recipe.training.seed)
     with fresh_parameter_names():  # optimizer state is keyed by parameter names
         ready = _make_ready(recipe, setup, data)  # before `begin` replaces an existing run
-        begin(data)
+        begin(data, 1)
         with run.recorded():
             _settle(recipe, run, resume)
             _train(ready, run, take_over(run) or resume)
@@ -188,19 +203,28 @@ def _draw_graph(ready: Ready, run: RunDirectory, trained: Trained) -> None:
 # -- in several processes --------------------------------------------------------------------
 
 
-def _train_in_processes(recipe: Recipe, run: RunDirectory, processes: int, begin: Begin, resume: bool) -> None:
+def _checked_data(recipe: Recipe, processes: int) -> TrainingData | None:
+    """The data as the parent of several processes checks them, and the user's own parts.
+
+    The parent must stay without Paddle: a named data set, which imports it, is left to the children, and is None here.
+    """
     check_imports(recipe)
-    # The parent must stay without Paddle: a named data set, which imports it, is left to the children.
-    begin(None if recipe.data.dataset is not None else _read_data(recipe, processes))
+    return None if recipe.data.dataset is not None else _read_data(recipe, processes)
+
+
+def _train_in_processes(
+    recipe: Recipe, run: RunDirectory, processes: int, world: int, resume: bool, head: Head | None
+) -> None:
+    """Train in `processes` on this node, of `world` in all. `head`: the other nodes."""
     with run.recorded():
         _settle(recipe, run, resume)  # once, for all processes
-        code = _launch(recipe, run, processes, take_over(run) or resume)
+        code = _launch(recipe, run, processes, take_over(run) or resume, head)
         if code == EXIT_INTERRUPTED:
             raise KeyboardInterrupt
         if code != EXIT_OK:
             kind = UserError if code == EXIT_USER else RunFailed
             raise kind(
-                f"training in {processes} processes ended with exit code {code}",
+                f"training in {world} processes ended with exit code {code}",
                 where=str(run.logs),
                 hint="the failing process's last lines are above; this folder holds one log per process",
             )
@@ -211,13 +235,15 @@ def _settle(recipe: Recipe, run: RunDirectory, resume: bool) -> None:
         settle_checkpoints(run, keeps_best=recipe.training.load_best_model_at_end)
 
 
-def _launch(recipe: Recipe, run: RunDirectory, processes: int, resume: bool) -> int:
+def _launch(recipe: Recipe, run: RunDirectory, processes: int, resume: bool, head: Head | None) -> int:
     """Run all processes; restart them with smaller micro-batches after out-of-memory. Returns the exit code."""
     log = EventLog(run.events_file)
     while True:
         before = recorded_division(log, sys.maxsize)
         argv = ["train", str(run.recipe_file), *(["--resume"] if resume else [])]
-        code = launch(argv, processes, recipe.runtime.devices, run.logs)
+        if head is not None:
+            head.resume = resume
+        code = launch(argv, processes, recipe.runtime.devices, run.logs, head=head)
         division = recorded_division(log, sys.maxsize)
         if code != EXIT_FAILED or division == before:
             return code
@@ -275,10 +301,13 @@ def _refuse_network_of_compress(run: RunDirectory) -> None:
         )
 
 
-def _device(recipe: Recipe, processes: int) -> str:
+def _device(recipe: Recipe, processes: int, nodes: Nodes | None) -> str:
     """ "gpu" or "cpu"; several processes without a list of GPUs run on the CPU."""
     cards = () if is_child() else recipe.runtime.devices  # a launched process sees only its own GPU
-    return choose_device("cpu" if processes > 1 and not cards else recipe.runtime.device, cards)
+    device = choose_device("cpu" if processes > 1 and not cards else recipe.runtime.device, cards)
+    if nodes is not None:
+        refuse_unnamed_cards(recipe, device)
+    return device
 
 
 def _refuse_changed_origin(recipe: Recipe, run: RunDirectory, origin: Finished) -> None:
@@ -286,7 +315,7 @@ def _refuse_changed_origin(recipe: Recipe, run: RunDirectory, origin: Finished) 
     if run.path.resolve() == origin.run.path.resolve():
         hint = "leave out --output_dir, or name another folder"
         raise UserError("the finished run itself is never changed", where="training.output_dir", hint=hint)
-    changed = _changed(origin.recipe, recipe, FREE_TO_CONTINUE)
+    changed = changed_keys(origin.recipe, recipe, FREE_TO_CONTINUE)
     if changed:
         raise UserError(
             f"the recipe differs from that of the finished run: {', '.join(changed)}",
@@ -297,7 +326,7 @@ def _refuse_changed_origin(recipe: Recipe, run: RunDirectory, origin: Finished) 
 
 def _refuse_changed_recipe(recipe: Recipe, run: RunDirectory) -> None:
     """UserError if the recipe of a resumed run changed."""
-    changed = _changed(recipe_of(run.path), recipe, FREE_TO_CHANGE)
+    changed = changed_keys(recipe_of(run.path), recipe, FREE_TO_CHANGE)
     if changed:
         raise UserError(
             f"the recipe changed since the run began: {', '.join(changed)}",
@@ -307,7 +336,7 @@ def _refuse_changed_recipe(recipe: Recipe, run: RunDirectory) -> None:
         )
 
 
-def _changed(before: Recipe, after: Recipe, free: tuple[str, ...]) -> list[str]:
+def changed_keys(before: Recipe, after: Recipe, free: tuple[str, ...]) -> list[str]:
     """The keys that differ, without those that begin like one of `free`."""
     began, now = (flat(recipe_values(recipe, everything=True)) for recipe in (before, after))
     return sorted(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
@@ -10,7 +11,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nlpctl.errors import UserError
+from nlpctl import console
+from nlpctl.errors import NeedsRestart, UserError
+from nlpctl.paddle_version import release_of
+from nlpctl.runtime.cuda_code import Capability, CudaCode, installed_code
+from nlpctl.runtime.cuda_libraries import SEARCH_PATH, CudaLibraries, cuda_libraries
 from nlpctl.runtime.versions import installed_version, pin
 
 CPU_WHEEL, GPU_WHEEL = "paddlepaddle", "paddlepaddle-gpu"
@@ -19,26 +24,34 @@ DRIVER_SECONDS = 60  # the first cuInit on a host with many GPUs takes several s
 
 @dataclass(frozen=True)
 class Driver:
-    """The answer of the NVIDIA driver: its CUDA version ("" without a driver, with the reason) and the visible GPUs."""
+    """The answer of the NVIDIA driver: its CUDA version ("" without a driver, with the reason) and the visible GPUs.
+
+    `capabilities`: their compute capabilities in the same order; empty or (0, 0) where nobody knows.
+    """
 
     cuda_version: str
     error: str
     names: tuple[str, ...]
+    capabilities: tuple[Capability, ...] = ()
 
 
 @dataclass(frozen=True)
 class Probes:
-    """The function that queries the machine; tests replace it."""
+    """The functions that query the machine; tests replace them."""
 
     installed: Callable[[str], str | None] = field(default_factory=lambda: installed_version)
     driver: Callable[[Mapping[str, str]], Driver] = field(default_factory=lambda: ask_driver)
+    code: Callable[[], CudaCode | None] = field(default_factory=lambda: installed_code)
+    libraries: Callable[[Mapping[str, str]], CudaLibraries] = field(default_factory=lambda: cuda_libraries)
 
 
 @dataclass(frozen=True)
 class GpuReport:
     """Whether a GPU can be used; if not, `reason` and `remedy` say why and what to do.
 
-    `cuda_version`: the newest CUDA that the driver supports, "" where no GPU can be used.
+    `names`: of the visible cards, also if none of them can be used. `unserved`: the numbers of those that the installed
+    Paddle has no code for, with the reason. `cuda_version`: the newest CUDA that the driver supports, "" where no GPU
+    can be used. `variables`: the environment that a process must be started with to find the CUDA libraries.
     """
 
     usable: bool
@@ -47,6 +60,8 @@ class GpuReport:
     count: int
     names: tuple[str, ...]
     cuda_version: str
+    unserved: Mapping[int, str] = field(default_factory=dict)
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 def ask_driver(environ: Mapping[str, str]) -> Driver:
@@ -66,7 +81,8 @@ def ask_driver(environ: Mapping[str, str]) -> Driver:
         return Driver("", f"the driver did not answer within {DRIVER_SECONDS} s", ())
     except ValueError:  # the probe crashed: a broken driver may kill its process
         return Driver("", f"asking the driver ended with exit code {done.returncode}", ())
-    return Driver(answer["driver"], answer["error"], tuple(answer["names"]))
+    capabilities = tuple((major, minor) for major, minor in answer["capabilities"])
+    return Driver(answer["driver"], answer["error"], tuple(answer["names"]), capabilities)
 
 
 def paddle_wheel(probes: Probes | None = None) -> str:
@@ -111,14 +127,37 @@ def usable_gpu(probes: Probes | None = None, environ: Mapping[str, str] | None =
                 f"no card is visible: CUDA_VISIBLE_DEVICES is {visible!r}", "unset CUDA_VISIBLE_DEVICES, or name a card"
             )
         return _unusable("the driver finds no card", "check nvidia-smi; in a container, start it with --gpus all")
-    return GpuReport(True, "", "", len(driver.names), driver.names, driver.cuda_version)
+    unserved = _unserved(driver, wheel_version(probes), probes.code())
+    if len(unserved) == len(driver.names):
+        return _unusable(unserved[0], _other_paddle(driver.capabilities[0], probes.code()), driver.names)
+    libraries = needed_libraries(probes, environ)
+    if libraries.lacking:
+        reason = f"a CUDA library that Paddle needs is missing: {libraries.lacking}"
+        return _unusable(reason, f"{libraries.remedy}; or name its folder in {SEARCH_PATH}", driver.names)
+    count, names = len(driver.names), driver.names
+    return GpuReport(True, "", "", count, names, driver.cuda_version, unserved, libraries.variables)
+
+
+def needed_libraries(probes: Probes | None = None, environ: Mapping[str, str] | None = None) -> CudaLibraries:
+    """The CUDA libraries of the installed GPU build, if it is one that has to be helped to find them."""
+    probes = probes or Probes()
+    release = release_of(wheel_version(probes))
+    if release is None or release >= (3, 0):
+        return CudaLibraries({}, {})
+    return probes.libraries(os.environ if environ is None else environ)
+
+
+def wheel_version(probes: Probes) -> str:
+    """The version of the installed GPU build, "" if there is none."""
+    return probes.installed(GPU_WHEEL) or ""
 
 
 def choose_device(wanted: str, cards: tuple[int, ...], probes: Probes | None = None) -> str:
     """ "gpu" or "cpu" for `runtime.device` ("auto", "gpu" or "cpu") and `runtime.devices` (card numbers).
 
     Raises UserError, saying why and what to do, when a GPU is asked for and none is usable, or when a card
-    number does not exist.
+    number does not exist; NeedsRestart if Paddle would not find the CUDA libraries from here. If "auto" takes the CPU
+    of a machine with cards, a warning says why.
     """
     if wanted == "cpu":
         if cards:
@@ -131,11 +170,19 @@ def choose_device(wanted: str, cards: tuple[int, ...], probes: Probes | None = N
         if wanted == "gpu" or cards:
             where = "runtime.device" if wanted == "gpu" else "runtime.devices"
             raise UserError(f"no usable GPU: {report.reason}", where, f"{report.remedy}; or use --device cpu")
+        if report.names:
+            _warn_once(f"the CPU is used, since {report.reason}\n  -> {report.remedy}")
         return "cpu"
     missing = [card for card in cards if not 0 <= card < report.count]
     if missing:
         listed = ", ".join(f"{number}: {name}" for number, name in enumerate(report.names))
         raise UserError(f"there is no card {missing[0]}", "runtime.devices", f"the visible cards are {listed}")
+    unserved = [card for card in cards or (0,) if card in report.unserved]
+    if unserved:
+        served = ",".join(str(card) for card in range(report.count) if card not in report.unserved)
+        raise UserError(report.unserved[unserved[0]], "runtime.devices", f"use --devices {served}, or --device cpu")
+    if report.variables:
+        raise _restart(report.variables)
     return "gpu"
 
 
@@ -150,5 +197,41 @@ def visible_devices(cards: tuple[int, ...], environ: Mapping[str, str]) -> str |
     return ",".join(names[card] for card in cards)
 
 
-def _unusable(reason: str, remedy: str) -> GpuReport:
-    return GpuReport(False, reason, remedy, 0, (), "")
+def _unusable(reason: str, remedy: str, names: tuple[str, ...] = ()) -> GpuReport:
+    return GpuReport(False, reason, remedy, 0, names, "")
+
+
+def _unserved(driver: Driver, version: str, code: CudaCode | None) -> dict[int, str]:
+    """Why the installed Paddle cannot compute on a card, by the number of the card; empty if that is not known."""
+    if code is None:
+        return {}
+    serves = f"paddlepaddle-gpu {version} has code for {', '.join(map(_text, (*code.machine, *code.ptx)))}"
+    return {
+        number: f"{driver.names[number]} is of compute capability {_text(card)}, and {serves}"
+        for number, card in enumerate(driver.capabilities)
+        if card != (0, 0) and not code.runs_on(card)
+    }
+
+
+def _other_paddle(card: Capability, code: CudaCode | None) -> str:
+    """What to do about a card that the installed Paddle has no code for."""
+    if code is not None and card > code.newest:
+        return "install a newer GPU build of Paddle 3.1 by hand: docs/gpu.md, Newer cards"
+    return "no Paddle that nlpctl knows serves this card: use another one"
+
+
+def _restart(variables: Mapping[str, str]) -> NeedsRestart:
+    """For Python code that uses nlpctl: the command line restarts itself."""
+    message = "Paddle would not find the CUDA libraries: this process was started without their folder"
+    hint = f"start Python with {SEARCH_PATH}={variables[SEARCH_PATH]}; the command line does so itself"
+    return NeedsRestart(message, "runtime.device", hint, variables)
+
+
+@functools.cache
+def _warn_once(message: str) -> None:
+    """A command may choose its device in several places."""
+    console.warn(message)
+
+
+def _text(capability: Capability) -> str:
+    return ".".join(map(str, capability))

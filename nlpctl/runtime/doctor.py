@@ -17,7 +17,8 @@ from nlpctl.errors import UserError
 from nlpctl.paddle_version import WHEELS
 from nlpctl.runtime.cache import cache_folder, usable_cache_folder
 from nlpctl.runtime.cpu import CpuInfo, cpu_info, physical_cores
-from nlpctl.runtime.device import CPU_WHEEL, GpuReport, Probes, paddle_wheel, usable_gpu
+from nlpctl.runtime.cuda_libraries import SEARCH_PATH, CudaLibraries
+from nlpctl.runtime.device import CPU_WHEEL, GpuReport, Probes, needed_libraries, paddle_wheel, usable_gpu
 from nlpctl.runtime.memory import memory_sizes
 from nlpctl.runtime.process import amd_variables
 from nlpctl.runtime.versions import Pin, installed_version, known_paddles, pins, require_known_paddle
@@ -242,14 +243,17 @@ def machine_checks(environ: Mapping[str, str] | None = None) -> list[Check]:
 
 
 def device_checks(probes: Probes | None = None) -> list[Check]:
-    """Device and driver; with a usable GPU also CUDA, cuDNN and NCCL."""
+    """Device and driver, and the CUDA libraries of a GPU build; with a usable GPU they are tried out, with NCCL."""
     try:
         wheel, report = paddle_wheel(probes), usable_gpu(probes)
+        libraries = CudaLibraries({}, {}) if wheel == CPU_WHEEL else needed_libraries(probes)
     except UserError:  # no Paddle, or two: another check reports it
         return []
     checks = [device(wheel, report)]
+    if libraries.found:
+        checks.append(cuda_libraries(libraries))
     if report.usable:
-        checks += [cuda_libraries(), nccl(report.count)]
+        checks += [cuda_works(report.variables), nccl(report.count, report.variables)]
     return checks
 
 
@@ -257,32 +261,53 @@ def device(wheel: str, report: GpuReport) -> Check:
     """What `--device auto` would take. The GPU build without a usable card is worth a warning."""
     if report.usable:
         detail = f"gpu, {report.count} visible: {', '.join(report.names)}; driver for CUDA {report.cuda_version}"
+        if report.unserved:
+            told = "; ".join((detail, *report.unserved.values()))
+            return Check("device", "warning", told, "name the others: --devices")
         return Check("device", "ok", detail)
     if wheel == CPU_WHEEL:
         return Check("device", "ok", f"cpu: {report.reason}")
     return Check("device", "warning", f"cpu: {report.reason}", report.remedy)
 
 
-def cuda_libraries() -> Check:
+def cuda_libraries(libraries: CudaLibraries) -> Check:
+    """Version and place of the CUDA libraries that `--device gpu` gets. They can be read without a card."""
+    folders: dict[str, list[str]] = {}
+    for name, found in libraries.found.items():
+        if found.version:
+            named = f"{name.removeprefix('lib').removesuffix('.so')} {found.version}"
+            folders.setdefault(_origin(found.folder), []).append(named)
+    listed = [f"{', '.join(names)} from {origin}" for origin, names in folders.items()]
+    detail = "; ".join(filter(None, [libraries.lacking, *listed, libraries.passed_over]))
+    return Check("CUDA libraries", "warning" if libraries.lacking else "ok", detail, libraries.remedy)
+
+
+def _origin(folder: str) -> str:
+    """The folder of a library; of pip's packages, which have a folder each, the common one."""
+    packages, found, _ = folder.partition("/site-packages/nvidia/")
+    return packages + found.rstrip("/")
+
+
+def cuda_works(variables: Mapping[str, str]) -> Check:
     """A matrix product and a convolution on the first card: CUDA, cuBLAS and cuDNN are there and fit."""
-    answer = _asked(_CUDA_CODE, {})
+    answer = _asked(_CUDA_CODE, dict(variables))
     if answer.failure:
-        remedy = "install CUDA 11.8 and cuDNN 8.6, and name their lib folders in LD_LIBRARY_PATH"
+        remedy = f"install CUDA 11.8 and cuDNN 8.6: pip install '.[gpu]', or name their lib folders in {SEARCH_PATH}"
         return Check("CUDA and cuDNN", "failure", answer.failure, remedy)
     cuda, cudnn = json.loads(answer.output.splitlines()[-1])
     return Check("CUDA and cuDNN", "ok", f"CUDA {cuda}, cuDNN {cudnn}")
 
 
-def nccl(cards: int) -> Check:
+def nccl(cards: int, variables: Mapping[str, str]) -> Check:
     """All GPUs compute a common sum, so NCCL works."""
     if cards < 2:
         return Check("NCCL all-reduce", "ok", "skipped: one card only")
-    return all_reduce("NCCL all-reduce", cards, tuple(range(cards)))
+    return all_reduce("NCCL all-reduce", cards, tuple(range(cards)), variables)
 
 
-def all_reduce(name: str, count: int, cards: tuple[int, ...]) -> Check:
+def all_reduce(name: str, count: int, cards: tuple[int, ...], variables: Mapping[str, str] | None = None) -> Check:
     """Launch `count` processes, on `cards` or on CPU, that add up their ranks."""
-    answer = _asked(_ALL_REDUCE_CODE.format(count=count, cards=cards), {})
+    answer = _asked(_ALL_REDUCE_CODE.format(count=count, cards=cards), dict(variables or {}))
     if answer.failure or answer.output != "done":
         remedy = "install NCCL 2 for your CUDA; NCCL_DEBUG=INFO shows details; otherwise train on one GPU"
         return Check(name, "failure", answer.failure or f"wrong answer: {answer.output!r}", remedy)

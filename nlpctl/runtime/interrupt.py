@@ -10,14 +10,18 @@ import contextlib
 import os
 import signal
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import FrameType
 
 from nlpctl.console import is_main_rank
-from nlpctl.runtime.ranks import is_child, rank
+from nlpctl.runtime.ranks import is_child, on_several_nodes, rank
 
+STOP, STOP_KNOWN = "stop", "stop.known"  # files in NLPCTL_EXCHANGE
 STOP_SECONDS = 25.0  # seconds from the first signal to a forced stop; many systems kill after 30
+
+_POLL_SECONDS = 0.02
 
 
 @contextlib.contextmanager
@@ -50,6 +54,30 @@ def sigterm_waits() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+class StopNote:
+    """The step after which all processes stop: a file in the folder that those of a node share.
+
+    The nodes pass it on (runtime/team.py). Process 0 goes on only when all of them have it, and no other process can
+    finish the step without process 0.
+    """
+
+    def __init__(self, exchange: Path, several_nodes: bool = False):
+        self._file, self._known = exchange / STOP, exchange / STOP_KNOWN
+        self._several_nodes = several_nodes
+
+    def read(self) -> int | None:
+        return int(self._file.read_text(encoding="ascii")) if self._file.exists() else None
+
+    def write(self, step: int) -> None:
+        """Returns once all nodes have the note."""
+        # Renamed, so that another process never reads half a number.
+        staged = self._file.with_suffix(".new")
+        staged.write_text(str(step), encoding="ascii")
+        staged.rename(self._file)
+        while self._several_nodes and not self._known.exists():
+            time.sleep(_POLL_SECONDS)
+
+
 class StopRequest:
     """Decides whether training stops, and after which step.
 
@@ -58,10 +86,10 @@ class StopRequest:
     process can have finished that step before it was written down.
     """
 
-    def __init__(self, exchange: Path | None):
-        """`exchange`: the shared folder of the run's processes; None: there is one process."""
+    def __init__(self, note: StopNote | None):
+        """`note`: where the run's processes read the step; None: there is one process."""
         self.asked = False
-        self._note = None if exchange is None else exchange / "stop"
+        self._note = note
         self._step: int | None = None
 
     def due(self, step: int) -> bool:
@@ -69,14 +97,10 @@ class StopRequest:
         if self._note is None:
             return self.asked
         if self._step is None:
-            if self._note.exists():
-                self._step = int(self._note.read_text(encoding="ascii"))
-            elif self.asked and rank() == 0:
+            self._step = self._note.read()
+            if self._step is None and self.asked and rank() == 0:
                 self._step = step + 1
-                # Renamed, so that another process never reads half a number.
-                staged = self._note.with_suffix(".new")
-                staged.write_text(str(self._step), encoding="ascii")
-                staged.rename(self._note)
+                self._note.write(self._step)
         return self._step is not None and step >= self._step
 
 
@@ -87,7 +111,8 @@ def stops_later(seconds: float = STOP_SECONDS) -> Iterator[StopRequest]:
 
     In a thread other than the main one signals do what they did before.
     """
-    stop = StopRequest(Path(os.environ["NLPCTL_EXCHANGE"]) if is_child() else None)
+    note = StopNote(Path(os.environ["NLPCTL_EXCHANGE"]), on_several_nodes()) if is_child() else None
+    stop = StopRequest(note)
     if threading.current_thread() is not threading.main_thread():
         yield stop
         return

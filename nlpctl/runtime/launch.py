@@ -6,6 +6,9 @@
 
 Every rank writes LOG_DIR/rank-N.log. Rank 0's stdout arrives on our stdout, its stderr on our stderr. No process is
 left running in any case.
+
+On several nodes this happens on each of them; node 0 says when (runtime/team.py). Paddle's launcher starts the ranks of
+its own node only, and rank_main gives them their numbers among all.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ from nlpctl.runtime.cpu import physical_cores
 from nlpctl.runtime.device import choose_device, visible_devices
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.ranks import is_child
+from nlpctl.runtime.team import Follower, Head, Team
 from nlpctl.runtime.watch import Watch
 from nlpctl.runtime.worker import module_path
 
@@ -42,6 +46,12 @@ _LAUNCHER_VARIABLES = """
     PADDLE_GLOBAL_RANK PADDLE_LOCAL_RANK PADDLE_RANK_IN_NODE PADDLE_DISTRI_BACKEND PADDLE_XCCL_BACKEND POD_IP
     DISTRIBUTED_TRAINER_ENDPOINTS FLAGS_selected_gpus WITH_COVERAGE
 """.split()
+
+
+def forget_launchers() -> None:
+    """Take the variables of other launchers out of this process, which is the parent on its node and no rank."""
+    for name in _LAUNCHER_VARIABLES:
+        os.environ.pop(name, None)
 
 
 def processes_wanted(runtime: RuntimeSection) -> int:
@@ -65,20 +75,25 @@ def processes_wanted(runtime: RuntimeSection) -> int:
 
 
 def launch(
-    argv: Sequence[str], nproc: int, devices: tuple[int, ...], log_dir: Path, program: Sequence[str] = ("-m", "nlpctl")
+    argv: Sequence[str],
+    nproc: int,
+    devices: tuple[int, ...],
+    log_dir: Path,
+    program: Sequence[str] = ("-m", "nlpctl"),
+    head: Head | None = None,
 ) -> int:
     """Run `python PROGRAM ARGV` in `nproc` processes, one per card of `devices`, or on CPU without any.
 
-    Returns 0 when all ranks ended well, 130 when interrupted, else the exit code (1 or 2) of the rank that
-    failed first, after showing its last lines. Raises UserError for cards that do not exist; RunFailed if other
-    programs take the port at which the ranks are to meet, PORTS times.
+    `head`: the other nodes, which launch theirs at its order. Returns 0 when all ranks ended well, 130 when
+    interrupted, else the exit code (1 or 2) of the rank that failed first, after showing its last lines. Raises
+    UserError for cards that do not exist; RunFailed if other programs take the port at which the ranks are to meet,
+    PORTS times, or a node is lost.
     """
-    if devices:
-        choose_device("gpu", devices)
-    log_dir = log_dir.absolute()
-    log_dir.mkdir(parents=True, exist_ok=True)
+    _prepare(devices, log_dir)
     for _ in range(PORTS):
-        code = _launch_once(argv, nproc, devices, log_dir, program)
+        if head is not None:
+            head.begin()
+        code = _launch_once(argv, nproc, devices, log_dir.absolute(), program, head)
         if code is not None:
             return code
         console.note("the port of the processes was taken: all of them start again, with another port")
@@ -86,23 +101,58 @@ def launch(
     raise RunFailed(f"the processes could not meet: other programs took their port {PORTS} times", str(log_dir), hint)
 
 
+def follow(
+    argv: Sequence[str],
+    nproc: int,
+    devices: tuple[int, ...],
+    log_dir: Path,
+    follower: Follower,
+    program: Sequence[str] = ("-m", "nlpctl"),
+) -> None:
+    """Do on this node what `launch` does on node 0, as often as it orders, until the run is over.
+
+    Raises the error that ended the run, wherever it happened.
+    """
+    _prepare(devices, log_dir)
+    while follower.begin():
+        words = [*argv, *(["--resume"] if follower.resume else [])]
+        code = _launch_once(words, nproc, devices, log_dir.absolute(), program, follower)
+        follower.finished(EXIT_FAILED if code is None else code)
+
+
+def _prepare(devices: tuple[int, ...], log_dir: Path) -> None:
+    if devices:
+        choose_device("gpu", devices)
+    log_dir.mkdir(parents=True, exist_ok=True)
+
+
 def _launch_once(
-    argv: Sequence[str], nproc: int, devices: tuple[int, ...], log_dir: Path, program: Sequence[str]
+    argv: Sequence[str],
+    nproc: int,
+    devices: tuple[int, ...],
+    log_dir: Path,
+    program: Sequence[str],
+    team: Team | None = None,
 ) -> int | None:
     """The exit code; None if the ranks could not meet, since their port was taken."""
     with tempfile.TemporaryDirectory(prefix="nlpctl-launch-") as folder:
         exchange = Path(folder)
         os.mkfifo(exchange / "stdout")
+        environment = _environment(nproc, devices, log_dir, exchange, os.environ)
+        ranks, world = range(nproc), nproc
+        if team is not None:
+            ranks, world, team.exchange = team.ranks, team.world, exchange
+            environment |= team.environment()
         with (exchange / "launcher.log").open("wb") as output:
             launcher = subprocess.Popen(
                 _command(argv, nproc, exchange, program),
-                env=_environment(nproc, devices, log_dir, exchange, os.environ),
+                env=environment,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,  # a new session: Ctrl-C reaches only this process, which passes it on
             )
-        with sigterm_interrupts(), Watch(launcher, nproc, exchange, log_dir) as watch:
+        with sigterm_interrupts(), Watch(launcher, ranks, world, exchange, log_dir, team) as watch:
             code = watch.until_end()
         return None if watch.port_taken and code == EXIT_FAILED else code
 

@@ -1,23 +1,25 @@
 """The start of one rank: `python -m nlpctl.runtime.rank_main PROGRAM...` runs `python PROGRAM...` in place.
 
-It adds a log per rank (rank 0's stdout goes to the pipe that `launch` reads), files with process id and exit code for
-`launch`, and termination together with the launcher.
+It adds its number among the ranks of all nodes, a log per rank (rank 0's stdout goes to the pipe that `launch` reads),
+files with process id and exit code for `launch`, and termination together with the launcher.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import runpy
 import sys
 import traceback
 from pathlib import Path
 
-from nlpctl.runtime.ranks import rank
+from nlpctl.runtime.ranks import WORLD, on_several_nodes, rank
 from nlpctl.runtime.worker import die_with_parent
 
 
 def main() -> None:
     die_with_parent(int(os.environ["NLPCTL_PARENT"]))
+    _join_the_others()
     exchange = Path(os.environ["NLPCTL_EXCHANGE"])
     _open_log(exchange)
     _leave(exchange / f"{rank()}.pid", os.getpid())
@@ -27,6 +29,16 @@ def main() -> None:
     sys.stderr.flush()
     _leave(exchange / f"{rank()}.exit", code)
     sys.exit(code)
+
+
+def _join_the_others() -> None:
+    """On several nodes: what Paddle's launcher has set for the ranks of this node, for the ranks of all of them."""
+    if not on_several_nodes():
+        return
+    os.environ.update(json.loads(os.environ[WORLD]))
+    number = int(os.environ["NLPCTL_FIRST_RANK"]) + rank()
+    os.environ |= {"PADDLE_TRAINER_ID": str(number), "PADDLE_GLOBAL_RANK": str(number)}
+    os.environ["PADDLE_CURRENT_ENDPOINT"] = os.environ["PADDLE_TRAINER_ENDPOINTS"].split(",")[number]
 
 
 def _run(program: list[str]) -> int:

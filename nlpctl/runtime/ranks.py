@@ -11,6 +11,7 @@ from nlpctl.errors import RunFailed, UserError
 
 PORT_TAKEN = "port-taken"  # a file in NLPCTL_EXCHANGE, for `launch`
 RANK, WORLD_SIZE = "PADDLE_TRAINER_ID", "PADDLE_TRAINERS_NUM"
+WORLD = "NLPCTL_WORLD"  # the launcher's variables for the ranks of all nodes, as JSON
 
 
 def rank() -> int:
@@ -39,6 +40,11 @@ def _number(variable: str, default: int) -> int:
 def is_child() -> bool:
     """True in a process that a launcher started as one of several; it must not launch again."""
     return world_size() > 1
+
+
+def on_several_nodes() -> bool:
+    """True in a launched process whose run has processes on other machines too."""
+    return WORLD in os.environ
 
 
 @contextlib.contextmanager

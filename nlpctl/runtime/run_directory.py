@@ -7,7 +7,7 @@
          model/          the best model; any command accepts this folder
          metrics.json    final scores per split
          mistakes.json   the worst errors on dev (or test)
-         tallies/        what each row of dev and test adds to the scores, to compare runs
+         tallies/        what each row of dev and test adds to the scores, to compare runs; slices.json
          report.html     all of this as one page
          logs/           one log per process when there are several; VisualDL
 """
@@ -43,6 +43,7 @@ from nlpctl.layout import (
     MODEL,
     RECIPE,
     REPORT,
+    SLICES,
     TALLIES,
     checkpoints_in,
 )
@@ -80,6 +81,11 @@ class RunDirectory:
     def tallies_file(self, split: str) -> Path:
         """What each row of `split` adds to its scores (tasks/tallies.py)."""
         return self.path / TALLIES / f"{split}.npz"
+
+    @property
+    def slices_file(self) -> Path:
+        """Scores of rows with a label, or of a length (tasks/slices.py)."""
+        return self.path / TALLIES / SLICES
 
     @property
     def mistakes_file(self) -> Path:
@@ -255,16 +261,10 @@ class RunDirectory:
             self._lock = None
 
     def refuse_if_different(self, old: Mapping[str, Any], new: Mapping[str, Any], otherwise: str) -> None:
-        """UserError if a run with the manifest `new`, which goes on from `old`, would see other data or other batches.
+        """UserError if a run with the manifest `new`, which goes on from `old`, would see other data.
 
-        The caller compares the recipe. `otherwise`: for the hint.
+        The caller compares the recipe and the processes. `otherwise`: for the hint.
         """
-        if old["processes"] != new["processes"]:
-            raise UserError(
-                f"the run began with {old['processes']} process(es), not {new['processes']}: the batches would differ",
-                where=str(self.path),
-                hint=f"resume with {old['processes']}, or {otherwise}",
-            )
         changed = [name for name, digest in new["data"].items() if old["data"].get(name) != digest]
         if changed:
             raise UserError(

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TextIO
@@ -46,12 +46,38 @@ class Ended:
         return (1 if self.code is None else 2, self.when, self.rank)
 
 
+class Alone:
+    """The ranks on other nodes, as a Watch asks for them: there are none (runtime/team.py has those that are)."""
+
+    over = False  # the ranks elsewhere are to end, and so are these
+    interrupted = False  # another node was asked to stop
+    failures: Sequence[Ended] = ()  # of ranks elsewhere
+    done = True  # all ranks elsewhere ended well
+    settled = True  # every other node has told how its ranks ended
+
+    def poll(self, ended: Callable[[], list[Ended]]) -> None:
+        """Exchange what is new. `ended`: gives the ranks of this node that ended. RunFailed: a node is lost."""
+
+    def interrupt(self) -> None:
+        """Tell the other nodes to stop."""
+
+
 class Watch:
     """Watches the ranks of one launch; leaving the context stops all that still run."""
 
-    def __init__(self, launcher: subprocess.Popen[Any], nproc: int, exchange: Path, log_dir: Path):
-        self._launcher, self._nproc, self._exchange, self._log_dir = launcher, nproc, exchange, log_dir
-        self._log_starts = [_size(self._log(rank)) for rank in range(nproc)]  # a resumed run appends
+    def __init__(
+        self,
+        launcher: subprocess.Popen[Any],
+        ranks: range,
+        world: int,
+        exchange: Path,
+        log_dir: Path,
+        others: Alone | None = None,
+    ):
+        """`ranks`: those of this node, of `world` in all. `others`: those of the other nodes."""
+        self._launcher, self._ranks, self._world = launcher, ranks, world
+        self._exchange, self._log_dir, self._others = exchange, log_dir, others or Alone()
+        self._log_starts = [_size(self._log(rank)) for rank in range(world)]  # a resumed run appends
         # Opened for writing too: so opening does not block, and the pipe has no end of file when rank 0 exits.
         self._pipe = os.open(exchange / "stdout", os.O_RDWR | os.O_NONBLOCK)
         self._stdout, self._stderr = _Relay(sys.stdout), _Relay(sys.stderr)
@@ -61,6 +87,7 @@ class Watch:
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._others = Alone()  # whatever happens there, the ranks here are ended
         try:
             self._end_all()
         finally:
@@ -72,15 +99,21 @@ class Watch:
             while True:
                 self._relay()
                 ended = self._ended()
-                if any(each.code != 0 for each in ended):
+                if self._others.interrupted:
+                    raise KeyboardInterrupt
+                if self._others.over:
+                    return EXIT_FAILED
+                if self._others.failures or any(each.code != 0 for each in ended):
                     return self._failed()
-                if len(ended) == self._nproc:
+                if len(ended) == len(self._ranks) and self._others.done:
                     self._wait(lambda: not self._running(), TERM_SECONDS)
                     return EXIT_OK
-                if self._launcher.poll() is not None and not self._wait(self._any_failed, SETTLE_SECONDS):
+                stopped = len(ended) < len(self._ranks) and self._launcher.poll() is not None
+                if stopped and not self._wait(self._any_failed, SETTLE_SECONDS):
                     return self._lost()
         except KeyboardInterrupt:
             console.note("interrupted: all processes stop after a common step; Ctrl-C again to stop now")
+            self._others.interrupt()
             for rank in self._running():
                 os.kill(self._process(rank), signal.SIGINT)
             self._wait(lambda: bool(self._ended()), STOP_SECONDS + TERM_SECONDS)
@@ -94,13 +127,14 @@ class Watch:
 
     def _failed(self) -> int:
         """Show the rank that failed first; the rest is ended on leaving the context."""
-        self._wait(lambda: not self._running(), SETTLE_SECONDS)
+        self._wait(lambda: not self._running() and self._others.settled, SETTLE_SECONDS)
         if self.port_taken:  # `launch` starts again
             return EXIT_FAILED
         # The others often fail only because the first one left a collective operation.
-        first = min((each for each in self._ended() if each.code != 0), key=lambda each: each.blame)
+        failed = [*self._others.failures, *(each for each in self._ended() if each.code != 0)]
+        first = min(failed, key=lambda each: each.blame)
         how = f"exit code {first.code}" if first.code is not None else "it was killed or crashed"
-        console.error(Problem(f"process {first.rank} of {self._nproc} failed ({how})", str(self._log(first.rank))))
+        console.error(Problem(f"process {first.rank} of {self._world} failed ({how})", str(self._log(first.rank))))
         if first.rank != 0:  # rank 0's lines were shown as they came
             for line in self._last_lines(first.rank):
                 console.note(line)
@@ -117,7 +151,7 @@ class Watch:
 
     def _ended(self) -> list[Ended]:
         found = []
-        for rank in range(self._nproc):
+        for rank in self._ranks:
             pid, code = self._exchange / f"{rank}.pid", self._exchange / f"{rank}.exit"
             alive = not pid.exists() or is_alive(int(pid.read_text()))  # before the code, which is written first
             if code.exists():
@@ -130,7 +164,7 @@ class Watch:
         return any(each.code != 0 for each in self._ended())
 
     def _running(self) -> list[int]:
-        started = [rank for rank in range(self._nproc) if (self._exchange / f"{rank}.pid").exists()]
+        started = [rank for rank in self._ranks if (self._exchange / f"{rank}.pid").exists()]
         return [rank for rank in started if is_alive(self._process(rank))]
 
     def _process(self, rank: int) -> int:
@@ -160,10 +194,11 @@ class Watch:
 
     def _relay(self) -> None:
         """Pass on what rank 0 wrote since the last time; waits up to POLL_SECONDS for more."""
+        self._others.poll(self._ended)
         if select.select([self._pipe], [], [], POLL_SECONDS)[0]:
             while block := _read(self._pipe):
                 self._stdout.write(block)
-        if self._log(0).exists():
+        if 0 in self._ranks and self._log(0).exists():
             with self._log(0).open("rb") as stream:
                 stream.seek(self._log_read)
                 self._stderr.write(stream.read())

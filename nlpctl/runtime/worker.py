@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import math
 import multiprocessing
 import os
 import pickle
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from multiprocessing import resource_tracker
@@ -24,6 +26,9 @@ from typing import Any
 from nlpctl.errors import Interrupted, NlpctlError, RunFailed, UserError
 
 _PR_SET_PDEATHSIG = 1
+TELLING = 10.0  # seconds between two calls of GoesOn
+
+GoesOn = Callable[[float], None]  # hears how many seconds an answer has taken so far
 
 
 @dataclass(frozen=True)
@@ -104,15 +109,18 @@ class Worker:
     def alive(self) -> bool:
         return self._process.is_alive()
 
-    def ask(self, asked: Any, where: str, hint: str = "", seconds: float | None = None) -> Any:
+    def ask(
+        self, asked: Any, where: str, hint: str = "", seconds: float | None = None, goes_on: GoesOn | None = None
+    ) -> Any:
         """Send a request and return the answer. Errors of the process are raised here; library errors as RunFailed.
 
         `where` and `hint` are for the message if the process dies (ProcessEnded). TimeoutError after `seconds`.
+        `goes_on` is called every TELLING seconds meanwhile.
         """
         with contextlib.suppress(OSError):  # it has ended, and may have sent the reason
             self._connection.send(asked)
         try:
-            in_time = self._connection.poll(seconds)
+            in_time = self._connection.poll(seconds) if goes_on is None else self._awaited(seconds, goes_on)
             answer = self._connection.recv() if in_time else None
         except (EOFError, OSError):
             self._process.join(self._grace)
@@ -120,6 +128,16 @@ class Worker:
         if not in_time:
             raise TimeoutError
         return raised_or_given(answer, where)
+
+    def _awaited(self, seconds: float | None, goes_on: GoesOn) -> bool:
+        """Whether the answer, or the end of the process, comes within `seconds`."""
+        started = time.monotonic()
+        until = math.inf if seconds is None else started + seconds
+        while not self._connection.poll(max(0.0, min(TELLING, until - time.monotonic()))):
+            if time.monotonic() >= until:
+                return False
+            goes_on(time.monotonic() - started)
+        return True
 
     def end(self, interrupt: bool = False) -> None:
         """End the process: after its current request, or with `interrupt` like Ctrl-C; after `grace` by force."""

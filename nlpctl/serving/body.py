@@ -10,9 +10,10 @@ from typing import Any
 from nlpctl.data.examples import ExampleReader
 from nlpctl.data.json_rows import json_reason, json_type, object_row
 from nlpctl.data.kept import KEEP_ALL, KeptRows, with_kept
-from nlpctl.data.row import BadRow
+from nlpctl.data.row import MISSING, BadRow
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import Problem
+from nlpctl.names import listed, nearest
 from nlpctl.serving.refused import SHOWN, Refused, unusable
 
 SOURCE = "body"  # followed by a JSONPath: body:$[3] is the fourth row of a list, body:$ the only one
@@ -71,8 +72,17 @@ class BodyReader:
         if isinstance(value, dict) and len(value) > _KEYS:
             return BadRow(SOURCE, place, f"too many keys: {len(value)}; the limit is {_KEYS}"), {}
         row = object_row(SOURCE, place, value, self._required)
+        if isinstance(row, BadRow) and isinstance(value, dict):
+            row = row._replace(reason=self._missing(value))
         example = self._reader.read(row)
         return example, {} if isinstance(row, BadRow) else KEEP_ALL.of(self._task_rows, row.values, example)
+
+    def _missing(self, row: dict[str, Any]) -> str:
+        """What `missing_key` tells, but the row's key is at fault: the service's names are no choice of the client."""
+        name = next(name for name in self._required if name not in row)
+        guess = nearest(name, row)
+        told = "" if guess is None else f"; write {name!r} in place of {guess!r}"
+        return f"{MISSING} {name!r}: the keys are {listed(row)}{told}"
 
 
 def parse(body: bytes) -> Any:

@@ -218,6 +218,21 @@ class Task(ABC):
         """The answer to every example. Tasks that are faster on many examples at once override it."""
         return [self.answer(example, parts) for example, parts in zip(examples, predictions, strict=True)]
 
+    def labelled_answers(self, examples: Sequence[Any], predictions: Sequence[Sequence[Any]]) -> list[dict[str, Any]]:
+        """The answer to every example of labelled data, in the terms of its labels where these say more."""
+        return self.answers(examples, predictions)
+
+    def probabilities(self, outputs: tuple[np.ndarray, ...], features: Sequence[Any]) -> list[np.ndarray] | None:
+        """Per feature how likely each label is for each of its units, the text or its words: float32 [units, labels].
+
+        None: the task gives no labels.
+        """
+        return None
+
+    def decided(self, probabilities: np.ndarray) -> Any:
+        """The prediction for an example in one part, by `probabilities` [units, labels] of its labels."""
+        raise NotImplementedError(f"{self.name} gives no labels")
+
     def decision(self, example: Any, predictions: Sequence[Any]) -> Any:
         """The decision in an answer, without its scores; two engines agree if their decisions are equal (==)."""
         return without_scores(self.answer(example, predictions))

@@ -7,7 +7,7 @@ questions about one article) are drawn together. It covers the choice of the row
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +33,7 @@ def intervals(tallies: Tallies) -> dict[str, Interval]:
     if tallies.groups is not None and len(np.unique(tallies.groups)) == 1:
         return {}
     units = tallies.rows if tallies.groups is None else len(np.unique(tallies.groups))
-    return {name: _middle(drawn, units) for name, drawn in _drawn_scores([tallies])[0].items()}
+    return {name: middle(drawn, units) for name, drawn in drawn_scores([tallies])[0].items()}
 
 
 def full_report(
@@ -87,14 +87,14 @@ def compare(first: Tallies, second: Tallies) -> Paired:
     from scipy.stats import binomtest
 
     groups = first.groups if first.groups is not None else second.groups
-    drawn = _drawn_scores([replace(each, groups=groups) for each in (first, second)])
+    drawn = drawn_scores([replace(each, groups=groups) for each in (first, second)])
     whole = [each.scores(np.ones(each.rows)) for each in (first, second)]
     scores = {}
     for name in whole[0]:
         if name in whole[1]:
             a, b = float(whole[0][name]), float(whole[1][name])
             differences = drawn[1][name] - drawn[0][name]
-            scores[name] = Comparison(a, b, b - a, _middle(differences), _p(differences))
+            scores[name] = Comparison(a, b, b - a, middle(differences), _p(differences))
     gained = int((second.right & ~first.right).sum())
     lost = int((first.right & ~second.right).sum())
     mcnemar = None
@@ -110,48 +110,13 @@ def difference_quantiles(first: Tallies, second: Tallies, score: str, shares: Se
     """
     if not comparable(first, second):
         return None
-    drawn = _drawn_scores([first, second])
+    drawn = drawn_scores([first, second])
     if any(score not in each for each in drawn):
         return None
     return np.quantile(drawn[1][score] - drawn[0][score], shares)
 
 
-@dataclass(frozen=True)
-class Slice:
-    """Some rows of a split: a score of theirs, and how far it lies above that of all other rows (negative: below)."""
-
-    name: str
-    rows: int
-    score: float
-    interval: Interval  # of the score
-    above: float
-    above_interval: Interval
-
-
-def slices(tallies: Tallies, score: str, members: Mapping[str, np.ndarray]) -> list[Slice]:
-    """The slices of a split, the worst first. `members`: per name bool [rows], with rows inside and outside."""
-    from scipy.sparse import csr_matrix
-
-    found = []
-    for name, chosen in members.items():
-        pair = [tallies.only(chosen), tallies.only(~chosen)]
-        both = np.column_stack([chosen, np.ones(len(chosen))])
-        share = replace(tallies, kind="means", names=("inside",), counts=csr_matrix(both))
-        *drawn, shares = _drawn_scores([*pair, share])
-        whole_draws = (shares["inside"] > 0) & (shares["inside"] < 1)  # others have no score of one side
-        inside, outside = (each[score][whole_draws] for each in drawn)
-        whole, rest = (float(each.scores(np.ones(each.rows))[score]) for each in pair)
-        units = int(chosen.sum()) if tallies.groups is None else len(np.unique(tallies.groups[chosen]))
-        ends = _middle(inside, units)
-        above = _middle(inside - outside)
-        if inside.min() == inside.max():  # its interval is not from the draws
-            low, high = _middle(outside)
-            above = ends[0] - high, ends[1] - low
-        found.append(Slice(name, int(chosen.sum()), whole, ends, whole - rest, above))
-    return sorted(found, key=lambda each: each.above)
-
-
-def _drawn_scores(models: list[Tallies]) -> list[dict[str, np.ndarray]]:
+def drawn_scores(models: list[Tallies]) -> list[dict[str, np.ndarray]]:
     """The scores of each model on the same RESAMPLES splits: float64 [RESAMPLES] by name."""
     generator = np.random.default_rng(_SEED)
     units, count = _units(models[0], generator)
@@ -183,7 +148,7 @@ def _times(generator: np.random.Generator, count: int, splits: int) -> np.ndarra
     return np.bincount(drawn.ravel(), minlength=splits * count).reshape(splits, count).astype(np.float64)
 
 
-def _middle(drawn: np.ndarray, units: int | None = None) -> Interval:
+def middle(drawn: np.ndarray, units: int | None = None) -> Interval:
     """The middle 95 % of the draws.
 
     With `units`, the number of rows or groups, a score that is 0 or 1 in all of them gets the exact binomial limit

@@ -13,7 +13,7 @@ from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.tasks.losses import label_losses
 from nlpctl.tasks.mistakes import Mistake
 from nlpctl.tasks.multi_label_scores import consistent, multi_label_report, tuned_thresholds
-from nlpctl.tasks.sequence_classification import SequenceClassification, asked, rounded, stacked
+from nlpctl.tasks.sequence_classification import LEAST, SequenceClassification, asked, rounded, stacked
 from nlpctl.tasks.tallies import Tallies, tally
 
 if TYPE_CHECKING:
@@ -61,6 +61,15 @@ class MultiLabelClassification(SequenceClassification):
     ) -> tuple[float, ...]:
         gold = gold_array(examples, len(self.labels))
         return tuned_thresholds(_probabilities(predictions), gold, self.labels.names, self.recipe.decode.threshold)
+
+    def probabilities(
+        self, outputs: tuple[np.ndarray, ...], features: Sequence[MultiLabelExample]
+    ) -> list[np.ndarray]:
+        return [_sigmoid(logits)[None] for logits in outputs[0]]
+
+    def decided(self, probabilities: np.ndarray) -> np.ndarray:
+        share = np.clip(probabilities[0].astype(np.float64), LEAST, 1 - 1e-15)
+        return np.log(share) - np.log1p(-share)
 
     def report(
         self, examples: Sequence[MultiLabelExample], predictions: Sequence[Sequence[np.ndarray]]
@@ -122,5 +131,9 @@ def gold_array(examples: Sequence[MultiLabelExample], labels: int) -> np.ndarray
 
 def _probabilities(predictions: Sequence[Sequence[np.ndarray]]) -> np.ndarray:
     """Sigmoids float64 [rows, labels] of the logits, one row each."""
-    logits = stacked(predictions).astype(np.float64)
-    return 1 / (1 + np.exp(-np.clip(logits, -500, 500)))  # exp overflows above 709
+    return _sigmoid(stacked(predictions))
+
+
+def _sigmoid(logits: np.ndarray) -> np.ndarray:
+    """Of each logit, in float64."""
+    return 1 / (1 + np.exp(-np.clip(logits.astype(np.float64), -500, 500)))  # exp overflows above 709

@@ -27,6 +27,9 @@ if TYPE_CHECKING:
     from nlpctl.models.load import LoadedModel
 
 
+LEAST = 1e-30  # probability whose logarithm is still taken
+
+
 class SequenceClassification(Task):
     """Outputs are logits [batch, labels]; labels are int64 [batch]; a prediction is one row of logits."""
 
@@ -82,6 +85,12 @@ class SequenceClassification(Task):
 
     def predictions(self, outputs: tuple[np.ndarray, ...], features: Sequence[TextExample]) -> list[np.ndarray]:
         return list(outputs[0])
+
+    def probabilities(self, outputs: tuple[np.ndarray, ...], features: Sequence[TextExample]) -> list[np.ndarray]:
+        return [softmax(logits)[None] for logits in outputs[0]]
+
+    def decided(self, probabilities: np.ndarray) -> np.ndarray:
+        return np.log(np.maximum(probabilities[0], LEAST))
 
     def report(self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]) -> dict[str, Any]:
         chosen = chosen_labels(_probabilities(predictions), self.thresholds)

@@ -18,10 +18,11 @@ from nlpctl.data.tagged_features import IGNORED, TaggedCollator, TaggedWindow, t
 from nlpctl.data.tagged_rows import TaggedExample
 from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.models.families import Head
-from nlpctl.models.viterbi import viterbi
+from nlpctl.models.viterbi import marginals, viterbi
 from nlpctl.tasks.base import Task
 from nlpctl.tasks.entity_scores import entity_columns, entity_report
 from nlpctl.tasks.mistakes import Mistake
+from nlpctl.tasks.sequence_classification import softmax
 from nlpctl.tasks.tallies import Tallies, tally
 from nlpctl.tasks.terms import TermDictionary
 
@@ -97,6 +98,26 @@ class TokenClassification(Task):
         if self.recipe.model.head == "crf":
             return [path.astype(np.int32) for path in viterbi(chains, outputs[1])]
         return [chain.argmax(-1).astype(np.int32) for chain in chains]
+
+    def probabilities(self, outputs: tuple[np.ndarray, ...], features: Sequence[TaggedWindow]) -> list[np.ndarray]:
+        """With a CRF, those of each word's tag over all paths."""
+        chains = [logits[window.places] for logits, window in zip(outputs[0], features, strict=True)]
+        if self.recipe.model.head == "crf":
+            return marginals(chains, outputs[1])
+        return [softmax(chain) for chain in chains]
+
+    def decided(self, probabilities: np.ndarray) -> np.ndarray:
+        return probabilities.argmax(-1).astype(np.int32)
+
+    def labelled_answers(
+        self, examples: Sequence[TaggedExample], predictions: Sequence[Sequence[np.ndarray]]
+    ) -> list[dict[str, Any]]:
+        """With the tag of every word."""
+        names = self.labels.names
+        return [
+            {"tags": [names[tag] for tag in np.concatenate(parts)], **answer}
+            for parts, answer in zip(predictions, self.answers(examples, predictions), strict=True)
+        ]
 
     def report(self, examples: Sequence[TaggedExample], predictions: Sequence[Sequence[np.ndarray]]) -> dict[str, Any]:
         """Scores of entities, after the term dictionary; accuracy is that of the tags as the network gives them."""

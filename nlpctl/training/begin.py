@@ -15,10 +15,14 @@ from nlpctl.config.schema import Recipe
 from nlpctl.data.functions import part_sums
 from nlpctl.data.splits import TrainingData
 from nlpctl.errors import UserError
+from nlpctl.names import counted
 from nlpctl.runtime.process import library_environment
 from nlpctl.runtime.run_directory import RunDirectory, describe_run
 from nlpctl.runtime.versions import installed_versions
 from nlpctl.training.continuing import FACT, Finished
+from nlpctl.training.oom import Division
+
+PLANNED = "planned_processes"  # in the manifest
 
 
 def begin_run(
@@ -38,18 +42,42 @@ def begin_run(
     that this one continues, which must have seen the same data. UserError as in `RunDirectory.begin`.
     """
     functions = part_sums(recipe)
+    planned = _planned_processes(recipe, run, facts["processes"], origin) if resume or origin else facts["processes"]
     if resume:
         _refuse_changed_functions(run, functions, "the run began", "train again with --overwrite")
     files = [*(data.files if data else ()), *parameter_files(recipe.model)]
     known = describe_run(command, recipe.training.seed, files, installed_versions())
     known["environment"] = library_environment(recipe.runtime, os.environ)
-    manifest = {**facts, **known, "functions": functions, "skipped_rows": data.skipped if data else {}}
+    manifest = {**facts, PLANNED: planned, **known, "functions": functions}
+    manifest["skipped_rows"] = data.skipped if data else {}
     if origin is not None:
         manifest[FACT] = origin.fact()
         otherwise = "start a new run from its model: model.name_or_path"
         _refuse_changed_functions(origin.run, functions, "the finished run", otherwise)
         origin.run.refuse_if_different(origin.run.read_manifest(), manifest, otherwise)
     run.begin(manifest, dump_recipe(recipe), resume=resume, overwrite=overwrite)
+
+
+def planned_processes(manifest: Mapping[str, Any]) -> int:
+    """The processes among which the recipe's batches are divided as it says: those with which the run began."""
+    return int(manifest.get(PLANNED, manifest["processes"]))
+
+
+def _planned_processes(recipe: Recipe, run: RunDirectory, processes: int, origin: Finished | None) -> int:
+    """Those of the run that goes on, or of `origin`. UserError if `processes` cannot make its steps."""
+    before = run if origin is None else origin.run
+    planned = planned_processes(before.read_manifest()) if before.manifest_file.is_file() else processes
+    training, by_tokens = recipe.training, recipe.data.batch_tokens is not None
+    division = Division(training.per_device_train_batch_size, training.gradient_accumulation_steps)
+    if planned != processes and (by_tokens or division.among(planned, processes) is None):
+        rows = "data.batch_tokens" if by_tokens else f"a step of {planned * division.batch_size * division.parts} rows"
+        raise UserError(
+            f"the run began with {counted(planned, 'processes')}, and {counted(processes, 'processes')} cannot divide "
+            f"{rows} evenly",
+            where=str(before.path),
+            hint=f"go on with {planned}, or with another number that divides it",
+        )
+    return planned
 
 
 def _refuse_changed_functions(

@@ -22,7 +22,7 @@ from nlpctl.layout import checkpoint_path, checkpoints_in
 from nlpctl.models.folder import ModelCard, save_model_folder
 from nlpctl.models.load import LoadedModel
 from nlpctl.models.source import WEIGHTS
-from nlpctl.training.sums import SUMS, write_sums
+from nlpctl.training.sums import SUMS, moved_aside, write_sums
 
 MASTER_WEIGHTS = "master_weights"  # in the state of an optimizer of half precision: fp32 copies by parameter
 
@@ -135,15 +135,17 @@ def read_state(checkpoint: Path) -> TrainerState:
 
 
 def rotate_checkpoints(checkpoints: Path, keep: int | None, best: str | None) -> None:
-    """Delete the oldest checkpoints beyond `keep`; the best and the newest always stay.
+    """Delete checkpoints beyond `keep`, the damaged ones that were moved aside first, then the oldest.
 
-    The Trainer's own rotation never runs on one process; see nlpctl/upstream and docs/upstream.md.
+    The best and the newest always stay. The Trainer's own rotation never runs on one process; see nlpctl/upstream and
+    docs/upstream.md.
     """
     if keep is None or keep <= 0:
         return
     found = checkpoints_in(checkpoints)
     # The newest is what a resume needs, the best is what becomes the model.
     protected = {found[-1].name} | ({Path(best).name} if best is not None else set())
-    surplus = len(found) - max(keep, len(protected))
-    for path in [path for path in found if path.name not in protected][: max(surplus, 0)]:
+    aside = moved_aside(checkpoints)
+    surplus = len(aside) + len(found) - max(keep, len(protected))
+    for path in [*aside, *(path for path in found if path.name not in protected)][: max(surplus, 0)]:
         remove_dir(path)

@@ -33,12 +33,14 @@ from nlpctl.models.load import LoadedModel
 from nlpctl.models.network import check_length
 from nlpctl.models.parameters import matching, named, trains
 from nlpctl.models.sums import write_model_sums
+from nlpctl.names import counted
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.interrupt import stops_later
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.base import Task
 from nlpctl.training.arguments import training_arguments
+from nlpctl.training.begin import planned_processes
 from nlpctl.training.callbacks import (
     EarlyStopping,
     EventRecorder,
@@ -49,9 +51,10 @@ from nlpctl.training.callbacks import (
 )
 from nlpctl.training.checkpoints import TRAINING_STATE_FILES, read_state
 from nlpctl.training.diagnosis import diagnosed, not_learning
+from nlpctl.training.fast_cpu import fast_cpu
 from nlpctl.training.guards import BadStep
 from nlpctl.training.learning import LossCourse
-from nlpctl.training.oom import recorded_division
+from nlpctl.training.oom import Division, recorded_division
 from nlpctl.training.optimizer import describe_groups, parameter_report
 from nlpctl.training.own_parts import OwnParts, load_parts, try_parts
 from nlpctl.training.patience import patience_of
@@ -149,7 +152,7 @@ def fine_tune(ready: Ready, run: RunDirectory, checkpoint: Path | None, loss: Tr
     trainer.guard.told = functools.partial(not_learning, trainer)
     shares = [trainer.times.seconds]
     try:
-        state = _train(trainer, data, early, checkpoint)
+        state = _train(trainer, data, early, checkpoint, planned_processes(run.read_manifest()))
         trainer.complete()
         shares = of_all_processes(trainer.times.seconds)
     finally:
@@ -203,14 +206,12 @@ def _record(
 
 
 def _train(
-    trainer: RecipeTrainer, data: TrainingData, early: EarlyStopping | None, checkpoint: Path | None
+    trainer: RecipeTrainer, data: TrainingData, early: EarlyStopping | None, checkpoint: Path | None, planned: int
 ) -> TrainerState:
+    """`planned`: the processes for which the recipe's batches are meant."""
     state = read_state(checkpoint) if checkpoint is not None else None
     events, runtime = trainer.events, trainer.recipe.runtime
-    division = recorded_division(events, 0 if state is None else state.global_step)
-    if division is not None:
-        console.note(f"after out-of-memory: micro-batch {division.batch_size}, accumulation {division.parts}")
-        trainer.divide(division)
+    _divide(trainer, recorded_division(events, 0 if state is None else state.global_step), planned)
     if trainer.is_world_process_zero():
         go_on_recording(events, state)
     if not trains(trainer.loaded.network):
@@ -219,13 +220,28 @@ def _train(
     if early is not None and state is not None and early.exhausted(state):
         return state  # early stopping had ended the run, which was killed before its model was written
     watchdog = watched(trainer.model, runtime.watchdog_minutes, events, lambda: trainer.state.global_step)
-    with parts_blamed(trainer.recipe), lost_worker_told(), stops_later() as stop, watchdog:
+    faster = fast_cpu(trainer.recipe, trainer.args.device, trainer.loaded.network)
+    with parts_blamed(trainer.recipe), lost_worker_told(), stops_later() as stop, watchdog, faster:
         try:
             trainer.run(checkpoint, stop)
         except BadStep as bad:
             parts = trainer.args.gradient_accumulation_steps
             raise diagnosed(bad, trainer, lambda step: trainer.batches.placed(step, parts, data)) from None
     return trainer.state
+
+
+def _divide(trainer: RecipeTrainer, recorded: Division | None, planned: int) -> None:
+    """Divide every update as after an earlier lack of memory (`recorded`), and among the processes that there are."""
+    args = trainer.args
+    given = Division(args.per_device_train_batch_size, args.gradient_accumulation_steps)
+    division, processes = recorded, max(args.dataset_world_size, 1)
+    if processes != planned:
+        division = given.among(planned, processes, None if recorded is None else recorded.batch_size)
+    if division is None or division == given:
+        return
+    why = "after out-of-memory" if processes == planned else f"planned for {counted(planned, 'processes')}"
+    console.note(f"{why}: micro-batch {division.batch_size}, accumulation {division.parts}")
+    trainer.divide(division)
 
 
 def _keep_model(

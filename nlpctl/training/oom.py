@@ -40,6 +40,17 @@ class Division:
         size = next(divisors, None)
         return None if size is None else Division(size, self.parts * (self.batch_size // size))
 
+    def among(self, planned: int, processes: int, largest: int | None = None) -> Division | None:
+        """The same update, planned for `planned` processes, among another number of them; None: it has a remainder.
+
+        The micro-batch is as large as it was, or `largest`, where that divides the rows of a process.
+        """
+        rows, rest = divmod(self.batch_size * self.parts * planned, processes)
+        if rest:
+            return None
+        size = next(size for size in range(min(largest or self.batch_size, rows), 0, -1) if rows % size == 0)
+        return Division(size, rows // size)
+
     def __str__(self) -> str:
         return f"{self.batch_size} x {self.parts}"
 

@@ -57,6 +57,11 @@ def settle_checkpoints(run: RunDirectory, *, keeps_best: bool) -> None:
         os.replace(path, aside)
 
 
+def moved_aside(checkpoints: Path) -> list[Path]:
+    """The damaged checkpoints that `settle_checkpoints` has moved aside."""
+    return sorted(path for path in checkpoints.glob(f"{_ASIDE}*") if path.is_dir())
+
+
 def damage_of(checkpoint: Path) -> str | None:
     """The first damage found in the files of a checkpoint; None if it is intact.
 

@@ -28,6 +28,7 @@ from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.base import Task
 from nlpctl.tasks.intervals import full_report
 from nlpctl.tasks.mistakes import worst
+from nlpctl.tasks.slices import slices_of_run
 from nlpctl.tasks.tallies import save_tallies
 from nlpctl.training.fine_tune import Ready, fine_tune
 from nlpctl.training.optimizer import parameter_report
@@ -71,17 +72,21 @@ def train_and_score(
         finish(run.model)
     model = load_network(ready.recipe, str(run.model))  # opened from disk, so that scores equal those of `nlpctl eval`
     console.note(f"model {run.model} on {ready.setup.device}")
-    metrics = _score(run, ready, model)
+    batch_size = ready.recipe.training.per_device_eval_batch_size
+    metrics = score_run(run, ready.data, model, batch_size)
+    if ready.parts.metrics is not None:
+        for name in metrics:
+            examples = ready.data.dev if name == "dev" else ready.data.test
+            metrics[name][OWN_SCORES] = _own_scores(ready, model, examples, batch_size)
     write_json_atomic(run.metrics_file, metrics)
     return Trained(model, metrics)
 
 
-def _score(run: RunDirectory, ready: Ready, model: TrainedModel) -> dict[str, Any]:
-    """Score on dev and test, and write mistakes.json for the first of them.
+def score_run(run: RunDirectory, data: TrainingData, model: TrainedModel, batch_size: int) -> dict[str, Any]:
+    """Score the model in `run` on dev and test, and write mistakes.json and the slices for the first of them.
 
     Thresholds of the task are tuned on dev first and stored with the model.
     """
-    data, batch_size = ready.data, ready.recipe.training.per_device_eval_batch_size
     splits = {name: examples for name, examples in (("dev", data.dev), ("test", data.test)) if examples is not None}
     if not splits:
         return {}
@@ -97,9 +102,9 @@ def _score(run: RunDirectory, ready: Ready, model: TrainedModel) -> dict[str, An
         reports[name], tallies = full_report(task, examples, predictions[name], data.groups.get(name))
         if tallies is not None:
             save_tallies(run.tallies_file(name), tallies)
-    if ready.parts.metrics is not None:
-        for name, examples in splits.items():
-            reports[name][OWN_SCORES] = _own_scores(ready, model, examples, batch_size)
+            if name == split:
+                found = slices_of_run(task, data.rows, examples, reports[name], tallies)
+                write_json_atomic(run.slices_file, {"split": name, **found})
     return reports
 
 

@@ -97,7 +97,7 @@ def test_a_warning_is_in_it(nlpctl, made, tmp_path) -> None:
         (("runs", "show", "nowhere"), "runs show", 2, "there is no run here"),
         (("eval", "nowhere"), "eval", 2, "no such recipe"),
         (("eval",), "eval", 2, "Missing argument"),
-        (("trian", "x"), "", 2, "there is no command 'trian'"),
+        (("trian", "x"), "trian", 2, "there is no command 'trian'"),
         (("runs",), "runs", 2, "No such option: --json"),
         (("serve", "x"), "serve", 2, "there is no such flag"),
     ],

@@ -70,6 +70,16 @@ def test_columns_are_found_and_the_recipe_is_valid(nlpctl, table, folder: Path) 
     assert again.code == 2 and "the recipe exists" in again.err and "--overwrite" in again.err
 
 
+def test_a_column_that_says_the_same_is_named(nlpctl, table) -> None:
+    names = {"bad": "not to be recommended", "good": "to be recommended"}
+    rows = [(number, text, label, names[label], ("a", "b")[number % 3 > 0]) for number, text, label in labelled()]
+    table("all.tsv", ["id", "review", "label", "label_desc", "source"], rows)
+    ended = nlpctl("new", "all.tsv", "--model", "scratch")
+    assert ended.code == 0 and load_recipe("all.yaml").data.columns.label == "label", ended.err
+    told = "column 'label_desc' says the same as 'label'; in its place: --columns label=label_desc"
+    assert told in ended.err and "'source'" not in ended.err
+
+
 def test_without_a_header_or_dev(nlpctl, table, folder: Path) -> None:
     table("all.tsv", None, [(text, label) for _, text, label in labelled()])
     ended = nlpctl("new", "all.tsv", "--model", "scratch")
@@ -108,6 +118,13 @@ def test_problems_name_the_recipe_and_not_the_file_it_was_checked_in(tmp_path: P
         _write(tmp_path / "my.yaml", "task: sequence_classification\nnonsense: 1\n")
     assert "my.yaml:2" in str(refused.value) and "staging" not in str(refused.value)
     assert not list(tmp_path.iterdir())
+
+
+def test_nothing_is_cut_for_a_recipe_that_cannot_be_written(nlpctl, table, folder: Path) -> None:
+    name = table("all.tsv", ["text", "label"], [(text, label) for _, text, label in labelled()])
+    ended = nlpctl("new", name, "--model", "scratch", "--split", "cut", "-o", f"{name}/my.yaml")
+    assert ended.code == 2 and "name another file" in ended.err, ended.err
+    assert [path.name for path in folder.iterdir()] == [name]
 
 
 PAIR = [{"query": text, "title": f"{text} indeed"} for text in REVIEWS]

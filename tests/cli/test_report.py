@@ -22,6 +22,10 @@ MISTAKES = {
     ],
 }  # fmt: skip
 
+WEAK = {"name": "<neg>", "rows": 12, "score": 0.5, "interval": [0.25, 0.75], "above": -0.125}
+WEAK |= {"above_interval": [-0.5, 0]}
+SLICES = {"split": "dev", "score": "accuracy", "by": {"label": [WEAK]}}
+
 
 def scores(names, confusion):
     figures = {"precision": 0.5, "recall": 0.0, "f1": 0.5, "support": 5}
@@ -68,6 +72,22 @@ def test_the_page_of_a_finished_run(nlpctl, made, tmp_path):
         assert told in page, told
     assert "<b>8</b><span>step of the model, chosen by accuracy on dev</span>" in page
     assert ">·<" in page  # no row of neg was taken for pos
+
+
+def test_slices_stand_in_the_page(nlpctl, made):
+    run = made("sliced", dev=0.75)
+    run.slices_file.parent.mkdir()
+    run.slices_file.write_text(json.dumps(SLICES))
+    assert nlpctl("report", run.path).code == 0
+    page = text_of(run)
+    assert "Slices" in sections(page) and "dev, by label" in page and "The accuracy of some rows of dev" in page
+    for cell in ("&lt;neg&gt;", "0.250 to 0.750", "-0.1250", "-0.5000 to +0.0000"):
+        assert f">{cell}<" in page, cell
+    for damage in ("[", "{}", json.dumps({**SLICES, "by": {"label": [{**WEAK, "rows": float("inf")}]}})):
+        run.slices_file.write_text(damage)
+        ended = nlpctl("report", run.path)
+        assert ended.code == 0 and "slices.json: cannot be read" in ended.err
+        assert "Slices" not in sections(text_of(run))
 
 
 def test_a_run_that_has_only_begun(nlpctl, made):

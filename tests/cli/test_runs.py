@@ -86,6 +86,8 @@ def test_show(nlpctl, made):
 def test_diff(nlpctl, made):
     one = made("one", dev=0.75)
     two = made("two", "training.learning_rate=0.5", "training.seed=9", "model.config.x=1", dev=0.875, data="bb")
+    metrics = json.loads(two.metrics_file.read_text())
+    two.metrics_file.write_text(json.dumps(metrics | {"dev": metrics["dev"] | {"rows": 9}}))
     ended = nlpctl("runs", "diff", one.path, two.path)
     assert ended.code == 0, ended.err
     rows = {row[0]: row[1:] for row in (line.split() for line in ended.out.splitlines()) if row}

@@ -10,6 +10,7 @@ import paddle
 import pytest
 from made_runs import make_run
 
+from nlpctl.compression.networks import qat
 from nlpctl.compression.networks.qat import check, train_qat, watched, write_qat_graph
 from nlpctl.compression.strategies.qat import Qat
 from nlpctl.config.load import load_recipe
@@ -91,6 +92,20 @@ def test_the_engine_decides_as_the_simulated_network(tmp_path, task, architectur
     with pytest.raises(UserError, match="this network simulates int8"):
         export(recipe, str(run.model), Wanted(), output=tmp_path / "elsewhere")
     assert not (tmp_path / "elsewhere").exists()
+
+
+def test_labels_weigh_as_in_the_training_of_the_source(tmp_path, monkeypatch):
+    recipe = make_run(tmp_path, "sequence_classification", "ernie", "linear")
+    recipe = replace(recipe, loss=replace(recipe.loss, class_weights="balanced"))
+    seen = {}
+    monkeypatch.setattr(qat, "train_network", lambda *words, loss: seen.update(task=words[4], data=words[3], loss=loss))
+    train_qat(recipe, str(recipe.run_dir / "model"), RunDirectory(recipe.run_dir / "qat"), set_up_process(recipe))
+    task, rows = seen["task"], seen["data"].train
+    logits, labels = paddle.randn([8, len(task.labels)]), {"labels": paddle.zeros([8], "int64")}
+    plain = float(seen["loss"](None, lambda: logits, {}, labels))
+    task.see_training([row for row in rows if row.label] + [row for row in rows if not row.label][:1])
+    weighted = float(seen["loss"](None, lambda: logits, {}, labels))
+    assert task.weights is not None and weighted == pytest.approx(plain * task.weights[0], rel=1e-5)
 
 
 def test_interrupted_and_continued(tmp_path, monkeypatch):

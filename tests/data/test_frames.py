@@ -8,6 +8,7 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+import nlpctl
 from nlpctl.data.frames import frames_of, with_files, write_frame
 from nlpctl.errors import UserError
 
@@ -38,3 +39,12 @@ def test_frames_are_found_and_replaced(frame: pd.DataFrame) -> None:
     assert frames_of("quickstart", {}) == frames_of({"data": None}, {"data.train": "a.tsv"}) == {}
     with pytest.raises(UserError, match="data.dev: a Series has no columns"):
         frames_of("quickstart", {"data.dev": frame["text"]})
+
+
+def test_no_file_is_written_beside_a_folder_that_training_refuses(frame: pd.DataFrame, tmp_path: Path) -> None:
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "mine.txt").touch()
+    recipe = {"task": "sequence_classification", "data": {"train": frame}, "model": {"from_scratch": {}}}
+    with pytest.raises(UserError, match="not a run directory"):
+        nlpctl.train(recipe, output_dir=str(tmp_path / "run"))
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]

@@ -43,6 +43,8 @@ training:
 runtime: {device: cpu}
 """
 
+FOLDS = ("train", "recipe.yaml", "--folds", "2", "--set", "data.train=noisy.tsv", "--output_dir", "folds")
+
 
 def sentences(count: int, seed: int) -> list[tuple[str, str]]:
     """Sentences of 2 to 9 words whose one telling word decides the label; a tenth are mislabelled."""
@@ -67,6 +69,13 @@ class Workplace:
     # A checkpoint at every third step and no evaluation: for runs that are interrupted.
     stepwise = "--evaluation_strategy no --save_strategy steps --save_steps 3 --no-load_best_model_at_end".split()
 
+    # Without dropout, since every rank draws its own. 61 rows: the last update of an epoch has 5, cut into 3 and 2.
+    plain = (
+        "--set model.config.hidden_dropout_prob=0 --set model.config.attention_probs_dropout_prob=0 "
+        "--num_train_epochs 4 --logging_steps 1 --threads 1"
+    ).split()
+    halves = ("--per_device_train_batch_size", "4")  # for each of two processes
+
     def __init__(self, folder: Path, lines: CommandLines):
         self.folder, self._lines = folder, lines
         self._environment = read_at_import(os.environ)
@@ -88,10 +97,10 @@ class Workplace:
         out, err = process.communicate(stdin, timeout=300)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
-    def start(self, *words: str | Path) -> Started:
-        """A command line that goes on while the test does; signals can be sent to it."""
+    def start(self, *words: str | Path, folder: Path | None = None) -> Started:
+        """A command line that goes on while the test does; signals can be sent to it. `folder`: another one."""
         assert read_at_import(os.environ) == self._environment, "use start_fresh"
-        return self._lines.start(tuple(map(str, words)), self.folder, os.environ)
+        return self._lines.start(tuple(map(str, words)), folder or self.folder, os.environ)
 
     def start_fresh(self, *words: str | Path) -> subprocess.Popen[str]:
         paths = [str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
@@ -147,6 +156,12 @@ def base(work: Workplace) -> Path:
 
 
 @pytest.fixture(scope="session")
+def two(work: Workplace) -> Path:
+    """Batches of 4 in each of two processes. Read only."""
+    return work.train("two", *work.plain, *work.halves, "--nproc", "2")
+
+
+@pytest.fixture(scope="session")
 def stepwise(work: Workplace) -> Path:
     """The run of recipe.yaml with `work.stepwise`, never interrupted. Read only."""
     return work.train("stepwise", *work.stepwise)
@@ -170,3 +185,15 @@ def same_bits(weights: Callable[[Path], dict[str, np.ndarray]]) -> Callable[[Pat
         return all(first[name].tobytes() == second[name].tobytes() for name in first)
 
     return same
+
+
+@pytest.fixture(scope="session")
+def folds(work: Workplace) -> dict[str, Any]:
+    """What --json tells of two folds of recipe.yaml, with more rows: train.tsv, test.tsv, and two that contradict each
+    other. Read only."""
+    rows = (work / "train.tsv").read_text() + (work / "test.tsv").read_text().partition("\n")[2]
+    twins = "clean very clean very clean room a\tneg\nclean very clean very clean room a!\tpos\n"
+    (work / "noisy.tsv").write_text(rows + twins)
+    done = work.nlpctl(*FOLDS, "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["result"]

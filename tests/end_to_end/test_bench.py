@@ -51,6 +51,7 @@ def test_rows_of_one_length(work, exported):
         (("nowhere",), "no such recipe"),
         (("base", "--batch-size", "1,x"), "--batch-size: expected whole numbers"),
         (("base", "--length", "17"), "--length: 17 tokens exceed"),
+        (("ernie-3.0-tiny-micro-v2-zh", "--set", "task=semantic_indexing"), "cannot be downloaded"),
         (("base", "--data", "nothing.tsv"), "nothing.tsv: no such file"),
         (("base", "--engine", "paddle"), "nlpctl export"),
         (("timed-export", "--set", "data.max_seq_length=99"), "exceed the limit of the export"),

@@ -62,7 +62,7 @@ def test_a_model_is_exported_for_the_engine(work, base, texts, expected):
     assert_alike(answers(done), expected)
 
 
-TAKEN = r"auto takes (.*); rows per second, batch size 64, \d+ threads?, timed at export: (.*)"
+TAKEN = r"auto takes (.*); rows per second, batch size \d+, \d+ threads?, timed at export: (.*)"
 
 
 def test_auto_takes_what_was_the_fastest_at_export_and_times_nothing(work, export, texts, expected):
@@ -73,6 +73,9 @@ def test_auto_takes_what_was_the_fastest_at_export_and_times_nothing(work, expor
     assert told[1].startswith(told[0]) and re.findall(TAKEN, second.stderr) == [told]
     assert first.stdout == second.stdout
     assert [each["label"] for each in answers(first)] == [each["label"] for each in expected]
+    for words, stdin, size in ((("-",), "good\nbad\n", 2), ((texts, "--batch-size", "1"), "", 1)):
+        done = work.nlpctl("predict", export, *words, "--set", "inference.min_agreement=1", stdin=stdin)
+        assert done.returncode == 0 and f"batch size {size}, " in done.stderr, done.stderr
     speeds = json.loads((export / "export.json").read_text())["speeds"]
     assert {tuple(by_size) for by_size in speeds["rows_per_second"].values()} == {("1", "8", "32", "64")}
 

@@ -88,6 +88,15 @@ def test_another_model_on_the_same_rows(work, base):
     assert {changed[0]["other"], changed[0]["given"]} & {"right"}
     table = work.nlpctl(*words).stdout
     assert "95 % interval" in table and "McNemar" in table and "\ntest.tsv:2 " in table
+    heads = [line.split() for line in table.splitlines()]
+    assert ["row", "text", "expected", "turned", "base/model"] in heads and str(work) not in table
+    others = [f"{name}-ish" for name in turned]
+    (other / "labels.json").write_text(json.dumps(labels | {"labels": others}))
+    names = {"id2label": dict(enumerate(others)), "label2id": {name: i for i, name in enumerate(others)}}
+    (other / "config.json").write_text(json.dumps(config | names))
+    done = work.nlpctl(*words)
+    told = "only MODEL has neg, pos; only --against has neg-ish, pos-ish"
+    assert done.returncode == 2 and done.stderr.count("error:") == 1 and told in done.stderr, done.stderr
 
 
 def test_runs_are_compared_row_by_row(work, base):

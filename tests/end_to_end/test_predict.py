@@ -83,6 +83,8 @@ def test_what_a_row_holds_is_kept(work, base):
     assert [(answer["id"], answer["date"]) for answer in answers(done.stdout)] == [("7", "may"), ("8", "june")]
     done = work.nlpctl("predict", "base", "more.tsv", "--keep", "idd")
     assert done.returncode == 2 and "there is no 'idd' to keep (did you mean 'id'?)" in done.stderr, done.stderr
+    done = work.nlpctl("predict", "base", "more.tsv", "--keep", "all,id")
+    assert done.returncode == 2 and "all stands alone" in done.stderr and "give --keep all, or" in done.stderr
     done = work.nlpctl("predict", "base", "--keep", "id", stdin="good\n")
     assert done.returncode == 2 and "nothing else to keep" in done.stderr
 

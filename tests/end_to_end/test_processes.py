@@ -14,24 +14,11 @@ import pytest
 from nlpctl.runtime.launch import launch
 from nlpctl.runtime.run_directory import RunDirectory
 
-# Without dropout, since every rank draws its own. 61 rows: the last update of an epoch has 5, cut into 3 and 2.
-PLAIN = (
-    "--set model.config.hidden_dropout_prob=0 --set model.config.attention_probs_dropout_prob=0 "
-    "--num_train_epochs 4 --logging_steps 1 --threads 1"
-).split()
-PARTS = ("--per_device_train_batch_size", "4")
-
 
 @pytest.fixture(scope="session")
 def one(work) -> Path:
     """Batches of 8 in one process."""
-    return work.train("one", *PLAIN)
-
-
-@pytest.fixture(scope="session")
-def two(work) -> Path:
-    """Batches of 4 in each of two processes."""
-    return work.train("two", *PLAIN, *PARTS, "--nproc", "2")
+    return work.train("one", *work.plain)
 
 
 def alike(work, weights, one: Path, other: Path) -> float:
@@ -59,10 +46,33 @@ def test_two_processes_train_as_one(work, weights, one, two):
     assert sorted(path.name for path in (two / "logs").glob("*.log")) == ["rank-0.log", "rank-1.log"]
 
 
+def test_another_number_of_processes_goes_on(work, weights, two):
+    """One process does the steps that were planned for two."""
+    copy = unfinished(work, two, "two-by-one", keep=16)
+    done = work.nlpctl("train", "recipe.yaml", *work.plain, *work.halves, "--output_dir", copy.name, "--resume")
+    assert done.returncode == 0, done.stderr
+    assert "planned for 2 processes: micro-batch 4, accumulation 2" in done.stderr
+    assert alike(work, weights, two, copy) < 1e-5
+    manifest = work.manifest(copy.name)
+    assert (manifest["processes"], manifest["planned_processes"]) == (1, 2)
+
+
+def unfinished(work, run: Path, name: str, keep: int) -> Path:
+    """A copy of `run` as it was after step `keep`."""
+    copy = work / name
+    shutil.copytree(run, copy)
+    shutil.rmtree(copy / "model")
+    (copy / "manifest.json").write_text(json.dumps({**work.manifest(name), "state": "failed"}))
+    for checkpoint in (copy / "checkpoints").iterdir():
+        if int(checkpoint.name.removeprefix("checkpoint-")) > keep:
+            shutil.rmtree(checkpoint)
+    return copy
+
+
 @pytest.fixture(scope="session")
 def sharded(work) -> Path:
     """As `two`, each process with half of the optimizer's state."""
-    return work.train("sharded", *PLAIN, *PARTS, "--nproc", "2", "--sharding", "stage1")
+    return work.train("sharded", *work.plain, *work.halves, "--nproc", "2", "--sharding", "stage1")
 
 
 @pytest.mark.slow
@@ -99,7 +109,7 @@ def state_of(checkpoint: Path) -> dict[str, np.ndarray]:
 
 @pytest.mark.slow
 def test_accumulated_parts_train_as_one(work, weights, one):
-    parts = work.train("parts", *PLAIN, *PARTS, "--gradient_accumulation_steps", "2")
+    parts = work.train("parts", *work.plain, *work.halves, "--gradient_accumulation_steps", "2")
     difference = alike(work, weights, one, parts)
     print(f"largest difference of a weight: {difference:.2e}")
     assert difference < 1e-5
@@ -129,7 +139,8 @@ sys.exit(main())
 def test_all_ranks_end_with_the_same_weights(work, two, weights):
     """Bit by bit; and with those of the command line, so that they are a function of the recipe."""
     (work / "leave_weights.py").write_text(LEAVE_WEIGHTS)
-    words = ["train", str(work / "recipe.yaml"), *PLAIN, *PARTS, "--set", f"training.output_dir={work / 'ranks'}"]
+    place = ("--set", f"training.output_dir={work / 'ranks'}")
+    words = ["train", str(work / "recipe.yaml"), *work.plain, *work.halves, *place]
     begun = RunDirectory(work / "ranks")  # the parent's part
     begun.begin({"data": {}, "processes": 2, "skipped_rows": {}}, "", resume=False, overwrite=False)
     assert launch(words, 2, (), work / "ranks-logs", (str(work / "leave_weights.py"),)) == 0
@@ -160,7 +171,8 @@ def test_a_rank_that_fails_is_shown(work):
 
 @pytest.mark.slow
 def test_stopped_and_resumed(work, weights, two):
-    words = ("train", "recipe.yaml", *PLAIN, *PARTS, "--nproc", "2", "--set", "training.output_dir=two-stopped")
+    place = ("--set", "training.output_dir=two-stopped")
+    words = ("train", "recipe.yaml", *work.plain, *work.halves, "--nproc", "2", *place)
     checkpoint = work / "two-stopped" / "checkpoints" / "checkpoint-8"
     done = work.end(work.start(*words), checkpoint.exists, signal.SIGINT)
     assert done.returncode == 130 and "Traceback" not in done.stderr, done.stderr
@@ -197,7 +209,7 @@ def test_a_rank_that_lacks_memory(work, weights, two):
     """Rank 1 in step 10: all go on from the checkpoint of step 8, with half the rows at a time."""
     (work / "no_memory.py").write_text(NO_MEMORY)
     run = work / "no-memory"
-    settings = (*PLAIN, *PARTS, "--nproc", "2", "--set", "data.reader=no_memory:read")
+    settings = (*work.plain, *work.halves, "--nproc", "2", "--set", "data.reader=no_memory:read")
     done = work.nlpctl("train", "recipe.yaml", *settings, "--set", f"training.output_dir={run.name}")
     assert done.returncode == 0, done.stderr
     assert "process 1 of 2 failed" in done.stderr and "out of memory in step 10, with micro-batch 4" in done.stderr
@@ -212,7 +224,8 @@ def test_a_rank_that_lacks_memory(work, weights, two):
 @pytest.mark.slow
 def test_a_loss_that_is_no_number(work):
     """Each process tells of its own rows, and the parent shows those of the first."""
-    words = ("train", "recipe.yaml", *PLAIN, *PARTS, "--nproc", "2", "--learning_rate", "1e30", "--warmup_ratio", "0")
+    rates = ("--learning_rate", "1e30", "--warmup_ratio", "0")
+    words = ("train", "recipe.yaml", *work.plain, *work.halves, "--nproc", "2", *rates)
     done = work.nlpctl(*words, "--set", "training.output_dir=not-a-number")
     assert done.returncode == 1 and "Traceback" not in done.stderr, done.stderr
     assert "the loss is nan in step 2; the weights were not changed by it" in done.stderr

@@ -25,7 +25,7 @@ def test_files_of_a_run(base):
     checkpoints = {f"checkpoints/checkpoint-{8 * epoch}/" for epoch in range(1, 7)}
     assert files == (
         {"recipe.yaml", "manifest.json", "events.jsonl", "metrics.json", "mistakes.json", "report.html"}
-        | {"tallies/dev.npz", "tallies/test.npz"}
+        | {"tallies/dev.npz", "tallies/test.npz", "tallies/slices.json"}
         | {f"model/{name}" for name in MODEL_FILES}
         | {checkpoint + name for checkpoint in checkpoints for name in MODEL_FILES | TRAINING_STATE}
     )
@@ -49,6 +49,20 @@ def test_visualdl_reads_the_curves_and_the_graph(work, base):
     (graph,) = folder.glob("vdlgraph.*")
     layers = {node["name"].rpartition("/")[2] for node in json.loads(graph.read_text())["nodes"]}
     assert {"Embedding[word_embeddings]", "Linear[classifier]"} <= layers
+
+
+def test_the_slices_of_a_run_are_rows_of_dev(base):
+    found = json.loads((base / "tallies" / "slices.json").read_text(encoding="utf-8"))
+    report = json.loads((base / "metrics.json").read_text())["dev"]
+    assert (found["split"], found["score"]) == ("dev", "accuracy")
+    labels = {each["name"]: each for each in found["by"]["label"]}
+    assert {name: each["rows"] for name, each in labels.items()} == {
+        name: figures["support"] for name, figures in report["labels"].items()
+    }
+    for name, each in labels.items():
+        assert each["score"] == pytest.approx(report["labels"][name]["recall"])
+    above = [each["above"] for each in found["by"]["label"]]
+    assert above == sorted(above) and "<h2>Slices</h2>" in (base / "report.html").read_text(encoding="utf-8")
 
 
 def test_the_mistakes_of_a_run_are_rows_of_dev(base):

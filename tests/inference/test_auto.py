@@ -46,7 +46,7 @@ def taken(monkeypatch):
         found = None if known is None else Known(known, "timed earlier")
         monkeypatch.setattr(choose, "known_speeds", lambda *words: found)
         monkeypatch.setattr(choose, "measured_speeds", lambda *words, gently: Known(later, "timed now"))
-        monkeypatch.setattr(choose, "_seconds", lambda *words: seconds)
+        monkeypatch.setattr(choose, "_seconds", lambda *words: seconds() if callable(seconds) else seconds)
         return open_predictor(Path("export"), manifest, InferenceSection(**inference), SETUP, 8, None, rows)
 
     return run
@@ -84,10 +84,19 @@ def test_long_work_pays_for_timing_first(taken, capsys):
     enough = round(choose.PAYS * choose.LIMIT / 0.01)
     long = taken(None, enough, later, seconds=0.01)
     assert (long.predictor, long.settle) == ("paddle fp32", None)
-    assert taken(None, lambda: enough, later, seconds=0.01).predictor == "paddle fp32"
+    assert taken(None, lambda most: min(most, enough), later, seconds=0.01).predictor == "paddle fp32"
     assert "timing 2 ways to run this export" in capsys.readouterr().err
     short = taken(None, enough - 1, later, seconds=0.01)
     assert short.predictor == "paddle bf16" and short.settle is not None
+    taken(None, 8, later, seconds=pytest.fail)  # of a single batch not even the time is taken
+
+
+def test_fewer_rows_than_a_batch_choose_the_engine(taken, capsys):
+    figures = {"paddle fp32": {1: 9.0, 8: 10.0}, "paddle bf16": {1: 3.0, 8: 12.0}}
+    known = EngineSpeeds(HERE, figures)
+    assert taken(known).predictor == taken(known, 800).predictor == "paddle bf16"
+    assert taken(known, 1).predictor == taken(known, lambda most: min(most, 1)).predictor == "paddle fp32"
+    assert "batch size 1, 2 threads" in capsys.readouterr().err.splitlines()[-3]
 
 
 def test_what_is_named_is_not_timed_but_doubted_aloud(taken, capsys):

@@ -143,6 +143,17 @@ def test_cheap_ones_first_and_every_export_is_scored(compression, tmp_path):
     assert found.best == ["original", "original+ort-dynamic", "width-0.75+ort-dynamic"]  # always the best so far
 
 
+def test_reports_on_the_way_name_what_is_not_made_yet(compression, monkeypatch, capsys):
+    found, told = compression(), []
+    note = {"original+ptq-avg-32x16", "original+ort-dynamic", "width-0.75", "width-0.75+ort-dynamic"}
+    monkeypatch.setattr(compress, "write_reports", lambda result, *_: told.append(result.failures))
+    found.run()
+    assert [{each.name for each in failures} for failures in told[:2]] == [note, note - {"original+ort-dynamic"}]
+    assert all("run the same command again" in each.reason for each in told[0]) and told[-1] == ()
+    said = capsys.readouterr().err
+    assert "making candidates/original+ptq-avg-32x16: 8 bits for Paddle Inference, calibrated" in said
+
+
 def test_what_is_there_is_scored_before_the_best_is_written(compression):
     compression().run()
     again = compression()

@@ -19,7 +19,7 @@ from nlpctl.config.schema import Recipe
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.inference.support import Machine
 from nlpctl.runners.compress import command as compress
-from nlpctl.runners.compress.refusals import check_engines, refuse_missing, warn_unread
+from nlpctl.runners.compress.refusals import check_engines, refuse_early, refuse_missing, warn_unread
 from nlpctl.runners.compress.report import report
 from nlpctl.runners.compress.result import CompressResult
 from nlpctl.runtime.cpu import CpuInfo
@@ -58,6 +58,14 @@ def test_files_that_will_be_read_are_there(recipe, tmp_path):
     with pytest.raises(UserError, match="train.tsv does not exist"):
         fewer = load_recipe(tmp_path / "recipe.yaml", (words,), "apply")
         refuse_missing(fewer, str(tmp_path), strategies(fewer, "ort-dynamic"), False)
+
+
+def test_a_score_of_the_users_own_is_never_sure(recipe, tmp_path):
+    flags = [Override("compression.sure", "0.9", "--sure"), Override("compression.evaluate", "mine:score", "--set")]
+    given = recipe("ort-dynamic", *flags)
+    with pytest.raises(UserError, match="cannot be resampled") as told:
+        refuse_early(given, str(tmp_path), strategies(given))
+    assert told.value.problems[0].where == "--sure (compression.sure)"
 
 
 @pytest.mark.parametrize("part", ["dynabert+ptq", "qat", "ort-static", "bf16"])

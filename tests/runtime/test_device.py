@@ -10,6 +10,8 @@ import pytest
 
 from nlpctl.errors import UserError
 from nlpctl.runtime import device
+from nlpctl.runtime.cuda_code import CudaCode
+from nlpctl.runtime.cuda_libraries import CudaLibraries
 from nlpctl.runtime.device import Driver, Probes, choose_device, paddle_wheel, usable_gpu, visible_devices
 
 TWO_CARDS = Driver("12.2", "", ("Tesla V100", "Tesla V100"))
@@ -17,8 +19,18 @@ NO_DRIVER = Driver("", "libcuda.so.1: cannot open shared object file", ())
 NO_CARD = Driver("12.2", "", ())
 
 
-def machine(*wheels: str, driver: Driver = NO_DRIVER) -> Probes:
-    return Probes(lambda name: "2.6.2" if name in wheels else None, lambda environ: driver)
+CODE = CudaCode(((6, 1), (7, 0), (7, 5), (8, 0), (8, 6)))  # of paddlepaddle-gpu 2.6.2
+COMPLETE = CudaLibraries({}, {})
+
+
+def machine(*wheels: str, driver: Driver = NO_DRIVER, libraries: CudaLibraries = COMPLETE) -> Probes:
+    return Probes(lambda name: "2.6.2" if name in wheels else None, lambda _: driver, lambda: CODE, lambda _: libraries)
+
+
+def cards(*capabilities: tuple[int, int]) -> Probes:
+    """The GPU build on a machine with these cards."""
+    names = tuple(f"Card {major}.{minor}" for major, minor in capabilities)
+    return machine("paddlepaddle-gpu", driver=Driver("12.4", "", names, capabilities))
 
 
 @pytest.mark.parametrize(
@@ -71,6 +83,62 @@ def test_listed_cards_must_exist_and_need_a_gpu():
         choose_device("cpu", (0,), machine("paddlepaddle-gpu", driver=TWO_CARDS))
 
 
+@pytest.mark.parametrize(
+    ("card", "remedy"),
+    [
+        ((9, 0), "install a newer GPU build of Paddle 3.1 by hand: docs/gpu.md, Newer cards"),
+        ((12, 0), "install a newer GPU build of Paddle 3.1 by hand: docs/gpu.md, Newer cards"),
+        ((6, 0), "no Paddle that nlpctl knows serves this card: use another one"),
+        ((5, 2), "no Paddle that nlpctl knows serves this card: use another one"),
+    ],
+)
+def test_a_card_that_the_build_has_no_code_for_is_refused(card, remedy, capsys):
+    with pytest.raises(UserError) as caught:
+        choose_device("gpu", (), cards(card))
+    capability = ".".join(map(str, card))
+    assert str(caught.value) == (
+        f"runtime.device: no usable GPU: Card {capability} is of compute capability {capability}, and "
+        f"paddlepaddle-gpu 2.6.2 has code for 6.1, 7.0, 7.5, 8.0, 8.6\n  -> {remedy}; or use --device cpu"
+    )
+    assert choose_device("auto", (), cards(card)) == "cpu"
+    assert f"the CPU is used, since Card {capability} is of compute" in capsys.readouterr().err
+
+
+def test_code_for_8_6_runs_on_8_9_and_an_unknown_card_is_tried():
+    assert choose_device("gpu", (), cards((8, 9))) == "gpu"
+    assert choose_device("gpu", (), cards((0, 0))) == "gpu"
+
+
+def test_of_several_cards_those_that_are_served_can_be_named():
+    probes = cards((9, 0), (8, 6), (8, 0))
+    assert choose_device("gpu", (1, 2), probes) == "gpu"
+    for wanted in ((), (0, 1)):
+        with pytest.raises(UserError, match=r"devices: Card 9.0 is .*\n  -> use --devices 1,2, or --device cpu"):
+            choose_device("gpu", wanted, probes)
+
+
+def test_a_missing_cuda_library_is_named_with_its_package():
+    remedy = "pip install 'nvidia-cudnn-cu11==8.6.0.163'"
+    lacking = CudaLibraries({}, {}, lacking="libcudnn.so is not found", remedy=remedy)
+    with pytest.raises(UserError) as caught:
+        choose_device("gpu", (), machine("paddlepaddle-gpu", driver=TWO_CARDS, libraries=lacking))
+    assert str(caught.value) == (
+        "runtime.device: no usable GPU: a CUDA library that Paddle needs is missing: libcudnn.so is not found\n  -> "
+        "pip install 'nvidia-cudnn-cu11==8.6.0.163'; or name its folder in LD_LIBRARY_PATH; or use --device cpu"
+    )
+
+
+def test_a_build_of_paddle_3_finds_its_libraries_itself():
+    lacking = CudaLibraries({}, {}, lacking="libcudnn.so is not found")
+    three = Probes(
+        lambda name: "3.1.1" if name == "paddlepaddle-gpu" else None,
+        lambda environ: TWO_CARDS,
+        lambda: None,
+        lambda environ: lacking,
+    )
+    assert choose_device("gpu", (), three) == "gpu"
+
+
 def test_paddle_missing_or_twice():
     with pytest.raises(UserError, match=r"Paddle is not installed\n  -> pip install 'paddlepaddle==2.6.2'"):
         paddle_wheel(machine())
@@ -97,6 +165,12 @@ int cuDeviceGetCount(int *count) {
   return 0;
 }
 int cuDeviceGet(int *device, int index) { *device = index; return 0; }
+int cuDeviceGetAttribute(int *value, int attribute, int device) {
+  const char *capability = getenv("FAKE_CAPABILITY");
+  if (!capability) capability = "86";
+  *value = capability[attribute == 75 ? 0 : 1] - '0';
+  return 0;
+}
 int cuDeviceGetName(char *name, int size, int device) { strncpy(name, "Fake card", size); return 0; }
 """
 
@@ -115,7 +189,8 @@ def fake_driver(tmp_path_factory):
 
 
 def test_the_probe_reads_the_driver(fake_driver):
-    assert device.ask_driver(fake_driver) == Driver("12.2", "", ("Fake card", "Fake card"))
+    assert device.ask_driver(fake_driver) == Driver("12.2", "", ("Fake card", "Fake card"), ((8, 6), (8, 6)))
+    assert device.ask_driver({**fake_driver, "FAKE_CAPABILITY": "90"}).capabilities == ((9, 0), (9, 0))
     assert device.ask_driver({**fake_driver, "CUDA_VISIBLE_DEVICES": "0"}).names == ("Fake card",)
     assert device.ask_driver({**fake_driver, "FAKE_CUINIT": "100"}) == Driver("12.2", "", ())
     assert device.ask_driver({**fake_driver, "FAKE_CUINIT": "999"}).error == "cuInit failed with CUDA error 999"

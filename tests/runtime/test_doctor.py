@@ -12,16 +12,23 @@ import pytest
 from nlpctl.cli import doctor as command
 from nlpctl.runtime import doctor
 from nlpctl.runtime.cpu import CpuInfo
-from nlpctl.runtime.device import Driver, Probes
+from nlpctl.runtime.cuda_libraries import CudaLibraries, Library
+from nlpctl.runtime.device import Driver, GpuReport, Probes
 from nlpctl.runtime.doctor import Check
 
 ZEN5 = CpuInfo("AuthenticAMD", "EPYC", ("avx2", "avx512f"))
 GIB = 2**30
+PACKAGES = "/venv/lib/python3.11/site-packages/nvidia"
+LIBRARIES = CudaLibraries(
+    {"libcudnn.so": Library("8.6.0", f"{PACKAGES}/cudnn/lib"), "libnccl.so": Library("2.19.3", f"{PACKAGES}/nccl/lib")},
+    {"LD_LIBRARY_PATH": "/links"},
+    passed_over="not libcudnn.so 9.1.0 from /opt/cuda",
+)
 
 
 def machine(*wheels: str, cards: tuple[str, ...] = ()) -> Probes:
     driver = Driver("12.2", "", cards) if cards else Driver("", "libcuda.so.1: not found", ())
-    return Probes(lambda name: "2.6.2" if name in wheels else None, lambda environ: driver)
+    return Probes(lambda name: "2.6.2" if name in wheels else None, lambda _: driver, lambda: None, lambda _: LIBRARIES)
 
 
 def test_python_version():
@@ -109,26 +116,42 @@ def test_cache_folder(tmp_path):
 def test_device_without_a_card():
     (check,) = doctor.device_checks(machine("paddlepaddle"))
     assert check.status == "ok" and "CPU build" in check.detail
-    (check,) = doctor.device_checks(machine("paddlepaddle-gpu"))
+    check, libraries = doctor.device_checks(machine("paddlepaddle-gpu"))
     assert check.status == "warning" and "no NVIDIA driver" in check.detail and check.remedy
+    told = f"cudnn 8.6.0, nccl 2.19.3 from {PACKAGES}; not libcudnn.so 9.1.0 from /opt/cuda"
+    assert libraries == Check("CUDA libraries", "ok", told)
     assert doctor.device_checks(machine()) == []
 
 
 def test_cards_are_tried_out(monkeypatch):
     asked = []
-    monkeypatch.setattr(doctor, "cuda_libraries", lambda: Check("CUDA and cuDNN", "ok", "fine"))
+    monkeypatch.setattr(doctor, "cuda_works", lambda *words: asked.append(words) or Check("CUDA", "ok", "fine"))
     monkeypatch.setattr(doctor, "all_reduce", lambda *words: asked.append(words) or Check("NCCL", "ok", "fine"))
     checks = doctor.device_checks(machine("paddlepaddle-gpu", cards=("V100", "V100")))
     assert checks[0] == Check("device", "ok", "gpu, 2 visible: V100, V100; driver for CUDA 12.2")
-    assert asked == [("NCCL all-reduce", 2, (0, 1))]
+    links = LIBRARIES.variables  # the processes that try them out are started with the links
+    assert asked == [(links,), ("NCCL all-reduce", 2, (0, 1), links)]
     checks = doctor.device_checks(machine("paddlepaddle-gpu", cards=("V100",)))
-    assert "skipped" in checks[2].detail and len(asked) == 1
+    assert "skipped" in checks[3].detail and len(asked) == 3
 
 
 def test_unusable_cuda_libraries_are_told(monkeypatch):
     monkeypatch.setattr(doctor, "_CUDA_CODE", "raise OSError('Error: cannot load libcudnn.so')")
-    check = doctor.cuda_libraries()
+    check = doctor.cuda_works({})
     assert check.status == "failure" and "libcudnn" in check.detail and "LD_LIBRARY_PATH" in check.remedy
+
+
+def test_missing_cuda_libraries_are_worth_a_warning():
+    lacking = CudaLibraries(dict(LIBRARIES.found), {}, lacking="libcublas.so is not found", remedy="pip install it")
+    check = doctor.cuda_libraries(lacking)
+    told = f"libcublas.so is not found; cudnn 8.6.0, nccl 2.19.3 from {PACKAGES}"
+    assert check == Check("CUDA libraries", "warning", told, "pip install it")
+
+
+def test_a_card_without_code_among_others_is_worth_a_warning():
+    report = GpuReport(True, "", "", 2, ("H100", "A100"), "12.4", {0: "H100 is of compute capability 9.0"}, {})
+    check = doctor.device("paddlepaddle-gpu", report)
+    assert check.status == "warning" and "H100 is of compute capability 9.0" in check.detail
 
 
 def test_all_reduce_really_runs():

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nlpctl.runtime.interrupt import StopRequest, sigterm_interrupts, stops_later
+from nlpctl.runtime.interrupt import STOP_KNOWN, StopNote, StopRequest, sigterm_interrupts, stops_later
 
 HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGALRM)
 
@@ -70,7 +70,7 @@ def test_data_workers_go_on_at_ctrl_c_and_end_at_sigterm(capfd):
 @pytest.mark.parametrize("ahead", [0, 1])
 def test_all_processes_stop_after_the_same_step(tmp_path: Path, monkeypatch, ahead):
     """Process 1 looks before or after process 0 has decided; both have finished step 5 when the signal comes."""
-    ranks = [StopRequest(tmp_path), StopRequest(tmp_path)]
+    ranks = [StopRequest(StopNote(tmp_path)), StopRequest(StopNote(tmp_path))]
 
     def due(rank: int, step: int) -> bool:
         monkeypatch.setenv("PADDLE_TRAINER_ID", str(rank))
@@ -84,10 +84,23 @@ def test_all_processes_stop_after_the_same_step(tmp_path: Path, monkeypatch, ahe
     assert due(1, 6) and due(0, 6)
 
 
+def test_process_0_waits_until_all_nodes_know(tmp_path: Path):
+    note = StopNote(tmp_path, several_nodes=True)
+    writing = threading.Thread(target=note.write, args=(7,))
+    writing.start()
+    while note.read() is None:
+        time.sleep(0.01)
+    writing.join(0.2)
+    assert note.read() == 7 and writing.is_alive()
+    (tmp_path / STOP_KNOWN).touch()
+    writing.join(10)
+    assert not writing.is_alive()
+
+
 def test_process_0_decides(tmp_path: Path, monkeypatch):
     """A signal that reaches another process alone stops nobody: process 0 would wait for it for ever."""
     monkeypatch.setenv("PADDLE_TRAINER_ID", "1")
-    alone = StopRequest(tmp_path)
+    alone = StopRequest(StopNote(tmp_path))
     alone.asked = True
     assert not any(alone.due(step) for step in range(5)) and not list(tmp_path.iterdir())
 

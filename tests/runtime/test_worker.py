@@ -10,6 +10,7 @@ import time
 import pytest
 
 from nlpctl.errors import RunFailed, UserError
+from nlpctl.runtime import worker as module
 from nlpctl.runtime.worker import Worker, is_alive, listen_for_interrupts, run_python, undisturbed
 
 
@@ -117,6 +118,16 @@ def test_a_worker_that_died_or_could_not_begin(started):
             worker.ask("abort", "here", "try it")
     with pytest.raises(UserError, match="recipe.yaml: no model"):
         started("no model").ask(0, "here")
+
+
+def test_who_waits_hears_that_it_goes_on(started, monkeypatch):
+    monkeypatch.setattr(module, "TELLING", 0.05)
+    worker, heard = started(), []
+    worker.ask(0, "here")
+    worker.ask(0.3, "here", goes_on=heard.append)
+    assert 2 <= len(heard) <= 6 and heard == sorted(heard) and heard[0] >= 0.05
+    with pytest.raises(TimeoutError):
+        worker.ask(60, "here", seconds=0.2, goes_on=heard.append)
 
 
 def test_a_worker_that_takes_too_long_is_interrupted(started):

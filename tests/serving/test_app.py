@@ -39,7 +39,7 @@ REFUSED = {
     "null": (b"null", 422, "body", "null"),
     "no rows": (b"[]", 422, "body", "no rows"),
     "no object": (b'[{"text": "a"}, 3]', 422, "body:$[1]", "a number"),
-    "missing key": (b'{"txet": "a"}', 422, "body:$", "did you mean 'txet'?"),
+    "missing key": (b'{"txet": "a"}', 422, "body:$", "the keys are 'txet'; write 'text' in place of 'txet'"),
     "wrong type": (b'{"text": ["a"]}', 422, "body:$", "text is not a string: got list"),
     "blank": (b'[{"text": "a"}, {"text": " "}]', 422, "body:$[1]", "blank text"),
     "surrogate": (rb'{"text": "\ud800"}', 422, "body:$", "half a surrogate pair"),

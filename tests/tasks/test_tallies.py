@@ -17,8 +17,9 @@ from nlpctl.data.retrieval_rows import RetrievalExample
 from nlpctl.data.text_rows import TextExample
 from nlpctl.errors import UserError
 from nlpctl.tasks import intervals as module
-from nlpctl.tasks.intervals import comparable, compare, full_report, intervals, slices
+from nlpctl.tasks.intervals import comparable, compare, full_report, intervals
 from nlpctl.tasks.sequence_classification import softmax
+from nlpctl.tasks.slices import slices
 from nlpctl.tasks.tallies import KINDS, Tallies, bins, class_columns, load_tallies, save_tallies, tally
 
 ROWS = 200

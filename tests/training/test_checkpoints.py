@@ -47,6 +47,14 @@ def test_a_best_that_is_gone_protects_nothing_else(checkpoints):
     assert {path.name for path in checkpoints.iterdir()} == {"checkpoint-8", "checkpoint-10"}
 
 
+def test_what_was_moved_aside_counts_and_goes_first(checkpoints):
+    (checkpoints / "damaged-checkpoint-8").mkdir()
+    rotate_checkpoints(checkpoints, 6, None)
+    assert (checkpoints / "damaged-checkpoint-8").is_dir()
+    rotate_checkpoints(checkpoints, 5, None)
+    assert {path.name for path in checkpoints.iterdir()} == {f"checkpoint-{step}" for step in (2, 4, 6, 8, 10)}
+
+
 def test_other_names_are_left_alone(checkpoints):
     (checkpoints / "checkpoint-mine").mkdir()
     rotate_checkpoints(checkpoints, 1, None)

@@ -90,7 +90,8 @@ def train_qat(recipe: Recipe, source: str, run: RunDirectory, setup: ProcessSetu
         # Without weight decay, which would pull every bound towards its first value.
         group = GroupSection(match=(f"*.{CLIP}",), learning_rate=CLIP_RATE, weight_decay=0.0)
         own = replace(own, optimizer=replace(own.optimizer, groups=(*own.optimizer.groups, group)))
-    task, loss = make_task(own, data.labels), label_loss(own, make_task(own, data.labels))
+    task = make_task(own, data.labels)
+    loss = label_loss(own, task)  # of this task, which learns the weights of the labels from the training rows
 
     def in_int8(
         network: paddle.nn.Layer,

@@ -6,14 +6,13 @@ network that decides as it does. So a speed-up is what compression adds to what 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from statistics import median, quantiles
 
 from nlpctl.compression.plan.scores import Row
-from nlpctl.files import write_json_atomic
+from nlpctl.files import parse_json, write_json_atomic
 
 FORMAT = 1
 Seconds = Mapping[str, Mapping[int, Sequence[float]]]  # by name of the row and batch size: seconds of every batch
@@ -195,7 +194,7 @@ def write_last_round(file: Path, key: str, last: LastRound) -> None:
 def read_last_round(file: Path, key: str) -> LastRound | None:
     """The stored rounds; None if there are none, the file is damaged, or its key differs."""
     try:
-        content = json.loads(file.read_text(encoding="utf-8"))
+        content = parse_json(file.read_text(encoding="utf-8"))
         if (content["format"], content["key"]) != (FORMAT, key):
             return None
         rounds = tuple(

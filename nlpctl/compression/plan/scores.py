@@ -13,11 +13,11 @@ from typing import Any, TypeVar
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import scores, task_info
 from nlpctl.files import parse_json, write_json_atomic
+from nlpctl.models.export_folder import points_lost, way_name
 
 T = TypeVar("T")
 
 FORMAT = 2
-POINT = 0.01  # points per unit of a score: accuracy 0.88 is 88 points
 OWN = "compression.evaluate"  # key of the user's own scores in a report
 
 
@@ -35,8 +35,7 @@ class Metric:
 
     def drop(self, score: float, reference: float) -> float:
         """By how many points `score` is worse than `reference`; negative if it is better."""
-        worse = reference - score if self.greater_is_better else score - reference
-        return worse / POINT
+        return points_lost(score, reference, falling=not self.greater_is_better)
 
 
 @dataclass(frozen=True)
@@ -137,10 +136,6 @@ class TestScore:
     reference: float
     chosen: float
     agreement: float
-
-
-def way_name(engine: str, precision: str, method: str | None) -> str:
-    return f"{engine} {precision}" + ("" if method is None else f" ({method})")
 
 
 def metric_of(recipe: Recipe) -> Metric:

@@ -9,8 +9,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from nlpctl.compression.plan.one_scale import Paces
-from nlpctl.compression.plan.scores import POINT, Metric, Row
+from nlpctl.compression.plan.scores import Metric, Row
 from nlpctl.compression.strategies.registry import simplicity
+from nlpctl.models.export_folder import POINT
 
 Target = Literal["throughput", "latency", "size"]
 ALIKE = 0.03  # relative difference below which two speeds count as equal, given other load on the machine

@@ -40,7 +40,7 @@ BY_STRATEGY = (KEY, "leave the strategies for ONNX Runtime out")  # who asks for
 NETWORKS: Final = "networks"
 EXPORTS: Final = "exports"
 CANDIDATES: Final = "candidates"
-FP32, INT8 = "fp32", "int8"
+FP32, FP16, INT8 = "fp32", "fp16", "int8"
 ORIGINAL = "original"  # the export of the source itself
 
 START = 10.0  # seconds to start a process, import Paddle and open graphs

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from nlpctl.compression.strategies.base import FP32, INT8, ORIGINAL, Int8Strategy, NetworkStrategy, Strategy
+from nlpctl.compression.strategies.base import FP16, FP32, INT8, ORIGINAL, Int8Strategy, NetworkStrategy, Strategy
 from nlpctl.compression.strategies.bf16 import Bf16
 from nlpctl.compression.strategies.distill import Distill
 from nlpctl.compression.strategies.dynabert import DynaBert
@@ -47,8 +47,8 @@ def int8_of_graphs() -> tuple[Int8Strategy, ...]:
 
 
 def export_precisions() -> tuple[str, ...]:
-    """The values of `nlpctl export --precision`: int8 is every 8-bit method, int8-dynamic one of them."""
-    return tuple(dict.fromkeys([FP32, INT8, *(strategy.precision for strategy in int8_of_graphs())]))
+    """The values of `nlpctl export --precision`: int8 is every 8-bit method; what follows it, one of them."""
+    return tuple(dict.fromkeys([FP32, FP16, INT8, *(strategy.precision for strategy in int8_of_graphs())]))
 
 
 def simplicity(candidate: str) -> tuple[int, int]:

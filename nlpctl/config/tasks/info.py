@@ -48,9 +48,11 @@ class TaskInfo:
     mistakes: str = "are answered wrongly"  # what the rows of mistakes.json do
 
     # -- what can be done with it --
+    by_row: bool = True  # a row is answered by itself and has its own truth, so that rows can be held out
     explainable: bool = False  # its network gives a label to a text as a whole, and `log_odds` of it
     augmentable: bool = False  # a changed text keeps its labels
     vectors: bool = False  # its predictions are vectors of texts
+    pool: str | None = None  # what an ensemble averages (models/networks/ensemble.py): probabilities, odds or scores
     distillable: bool = False  # strategy distill can train a student on its logits
     soft_loss: str | None = None  # compares the outputs of two networks: dynabert; see networks/soft_targets.py
     network_class: str | None = None  # the task of PaddleNLP's XForCLASS where nothing else names one

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from nlpctl.config.tasks.info import TaskInfo
 from nlpctl.config.tasks.starts import RECURRENT, WITH_CRF
+from nlpctl.config.tasks.token_classification import TOKEN_CLASSIFICATION
 
 LEXICAL_ANALYSIS = TaskInfo(
     "lexical_analysis",
@@ -11,19 +12,10 @@ LEXICAL_ANALYSIS = TaskInfo(
     ("f1", "precision", "recall", "macro_f1", "weighted_f1", "entity_f1", "accuracy", "loss"),
     task="nlpctl.tasks.lexical_analysis:LexicalAnalysis",
     rows="nlpctl.data.tagged_rows:LexicalRows",
-    keys=(
-        "model.head",
-        "data.columns.tokens",
-        "data.columns.tags",
-        "data.tag_map",
-        "data.doc_stride",
-        "data.unit",
-        "decode.terms",
-        "decode.replacements",
-        "decode.entity_types",
-    ),
+    keys=(*TOKEN_CLASSIFICATION.keys, "decode.replacements"),
     formats=("conll", "joined"),
     tags=True,
+    pool="probabilities",
     distillable=True,
     soft_loss="nlpctl.compression.networks.soft_targets:tag_loss",
     starts=WITH_CRF,

@@ -13,6 +13,7 @@ MASKED_LANGUAGE_MODEL = TaskInfo(
     rows="nlpctl.data.corpus_rows:CorpusRows",
     keys=("decode.n_best", "masking"),
     labelled=False,
+    by_row=False,
     falling=("perplexity", "loss"),
     mistakes="have hidden tokens that were not predicted",
     augmentable=True,

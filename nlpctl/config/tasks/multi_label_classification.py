@@ -14,6 +14,7 @@ MULTI_LABEL_CLASSIFICATION = TaskInfo(
     keys=("data.columns.label", "data.columns.text_pair", "data.label_separator", "decode.threshold", "loss"),
     explainable=True,
     augmentable=True,
+    pool="odds",
     distillable=True,
     soft_loss="nlpctl.compression.networks.soft_targets:many_label_loss",
     network_class="SequenceClassification",

@@ -23,6 +23,7 @@ QUESTION_ANSWERING = TaskInfo(
     formats=("squad",),
     labelled=False,
     window_frame=4,  # [CLS], two [SEP], and a question of one token; the task looks at the questions themselves
+    pool="scores",
     soft_loss="nlpctl.compression.networks.soft_targets:span_loss",
     network_class="QuestionAnswering",
     starts=(

@@ -13,6 +13,7 @@ SEMANTIC_INDEXING = TaskInfo(
     rows="nlpctl.data.retrieval_rows:RetrievalRows",
     keys=("data.columns.label", "data.columns.text_pair", "data.columns.negative", "retrieval"),
     labelled=False,
+    by_row=False,
     pairs=True,
     mistakes="do not rank the right text first",
     vectors=True,

@@ -14,6 +14,7 @@ SEQUENCE_CLASSIFICATION = TaskInfo(
     keys=("data.columns.label", "data.columns.text_pair", "data.balance", "decode.tune", "loss"),
     explainable=True,
     augmentable=True,
+    pool="probabilities",
     distillable=True,
     soft_loss="nlpctl.compression.networks.soft_targets:label_loss",
     network_class="SequenceClassification",

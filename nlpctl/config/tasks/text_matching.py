@@ -15,6 +15,7 @@ TEXT_MATCHING = TaskInfo(
     pairs=True,
     explainable=True,
     augmentable=True,
+    pool="probabilities",
     distillable=True,
     soft_loss="nlpctl.compression.networks.soft_targets:label_loss",
     from_scratch=TRANSFORMER,

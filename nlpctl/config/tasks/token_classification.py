@@ -23,6 +23,7 @@ TOKEN_CLASSIFICATION = TaskInfo(
     ),
     formats=("conll", "joined"),
     tags=True,
+    pool="probabilities",
     distillable=True,
     soft_loss="nlpctl.compression.networks.soft_targets:tag_loss",
     network_class="TokenClassification",

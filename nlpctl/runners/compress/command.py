@@ -62,6 +62,7 @@ from nlpctl.runtime.process_state import process_kept
 from nlpctl.runtime.run_directory import RunDirectory
 
 SCORES, BEST = "scores", "best"
+UNMADE = "not made yet: run the same command again, and it goes on"
 AT_THE_END = 2  # scorings reserved in the budget: the best and the uncompressed network on test
 
 
@@ -228,7 +229,7 @@ class _Compression:
 
     def _make(self, maker: StepProcess, step: Step, seconds: float | None = None) -> None:
         """Make a folder; a failure is shown and noted, also for every step that needs the folder."""
-        console.note(f"making {step.folder}")
+        console.note(f"making {step.folder}: {step.made_by.help}")
         started = time.monotonic()
         try:
             maker.make(step, seconds)
@@ -306,6 +307,13 @@ class _Compression:
             need = f"{options[0].step.name} would take about {told(options[0].seconds)}"
             console.note(f"no time for {names}: {need}; run the same command with a longer --budget to continue")
 
+    def _unmade(self) -> Iterator[Failure]:
+        """The candidates of which nothing is known yet, for the reports of a command that may be interrupted."""
+        for folder, step in self.steps.items():
+            known = folder in self.rows or folder in self.failures or folder in self.lost
+            if step.scored and not known:
+                yield Failure(step.name, "", UNMADE)
+
     def _on_test(self, scorer: Scorer, best: Row) -> TestScore | None:
         """Score the best on test. A failure on test keeps the table."""
         try:
@@ -328,7 +336,7 @@ class _Compression:
         result = CompressResult(
             folder=self.folder,
             rows=rows,
-            failures=tuple(each for failures in self.failures.values() for each in failures),
+            failures=(*(each for failures in self.failures.values() for each in failures), *self._unmade()),
             metric=self.metric,
             aim=self.aim,
             reference=self.reference,

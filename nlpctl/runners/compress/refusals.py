@@ -34,6 +34,9 @@ from nlpctl.runtime.process import ProcessSetup
 def refuse_early(recipe: Recipe, source: str, strategies: Sequence[Strategy]) -> None:
     """UserError for problems that show without Paddle and without an output folder. `strategies`: all of the
     command."""
+    if recipe.compression.sure is not None and recipe.compression.evaluate is not None:
+        message = "the score of compression.evaluate cannot be resampled, so nothing says how sure a loss in it is"
+        raise UserError(message, recipe.where("compression.sure"), "leave one of the two out")
     check_user_functions(recipe)
     found = resolve_source(source)
     if static_model(recipe) is not None:

@@ -19,6 +19,7 @@ from nlpctl.runners.timing import conditions
 FORMAT = 2
 JSON, MARKDOWN, HTML = "report.json", "report.md", "report.html"
 
+
 def write_reports(result: CompressResult, source: str, task: str) -> None:
     """Write all three into the folder of the compression. `source`: the model, as the user gave it."""
     content = report(result, source, task)

@@ -13,6 +13,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from nlpctl import console
 from nlpctl.compression.strategies.base import Step
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import EXIT_INTERRUPTED, RunFailed
@@ -67,12 +68,15 @@ class StepProcess:
             self._end()
 
     def _asked(self, step: Step, seconds: float | None) -> None:
+        def goes_on(so_far: float) -> None:
+            console.note(f"{step.folder}: {so_far:.0f} s so far")
+
         if self._worker is None or not self._worker.alive:
             self._end()
             self._worker = Worker(_opened, self._temporary.name, *self._arguments, grace=GRACE, daemon=False)
             self._worker.start()
         try:
-            self._worker.ask(step, step.name, seconds=seconds)
+            self._worker.ask(step, step.name, seconds=seconds, goes_on=None if step.trains else goes_on)
         except TimeoutError:
             hint = "run the same command again to continue, with a longer --budget"
             raise TimeIsUp(f"was stopped after {seconds:.0f} s", step.name, hint) from None

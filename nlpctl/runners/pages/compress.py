@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from nlpctl.compression.plan.scores import POINT, Row
+from nlpctl.compression.plan.scores import Row
+from nlpctl.models.export_folder import POINT
 from nlpctl.report.html import Html
 from nlpctl.report.page import Number, Section, figures, page, side_by_side, table, warnings
 from nlpctl.report.plots import Dot, scatter

@@ -25,6 +25,7 @@ from nlpctl.report.page import (
 )
 from nlpctl.report.plots import Point, lines, matrix
 from nlpctl.report.score_tables import score_tables
+from nlpctl.runners.compared import slice_table
 from nlpctl.runners.run_files import DAMAGED
 from nlpctl.runners.runs import RunRecord, facts
 from nlpctl.training.time_shares import advice as time_advice
@@ -37,15 +38,20 @@ OVERFITTED = 1.1  # a dev loss above this multiple of its minimum is reported
 
 
 def run_page(
-    record: RunRecord, recipe_yaml: str, mistakes: Mapping[str, Any] | None, compression: Sequence[Html] = ()
+    record: RunRecord,
+    recipe_yaml: str,
+    mistakes: Mapping[str, Any] | None,
+    slices: Mapping[str, Any] | None = None,
+    compression: Sequence[Html] = (),
 ) -> str:
-    """The text of the page. `mistakes`: the content of mistakes.json; `compression`: the section on compressed
-    models."""
+    """The text of the page. `mistakes`, `slices`: the content of mistakes.json and slices.json; `compression`: the
+    section on compressed models."""
     sections = [
         Section("Summary", [_tiles(record), warnings(list(advice(record)))]),
         Section("Curves", list(_curves(record))),
         Section("Time", list(_time(record))),
         Section("Scores", list(_scores(record))),
+        Section("Slices", list(_slices(slices))),
         Section("Confusions", list(_confusions(record))),
         Section("Worst errors", list(_mistakes(mistakes, record.recipe.task))),
         Section("Compression", compression),
@@ -164,7 +170,7 @@ def _time(record: RunRecord) -> Iterator[Html | str]:
 def _scores(record: RunRecord) -> Iterator[Html]:
     if not record.metrics:
         return
-    first, *_ = score_tables(record.metrics)
+    first = next(score_tables(record.metrics))  # the others are drawn below
     yield table(first.columns, first.rows)
     labels = [_label_table(split, report) for split, report in record.metrics.items() if "labels" in report]
     if labels:
@@ -185,6 +191,18 @@ def _label_table(split: str, report: Mapping[str, Any]) -> Html:
 def _level_table(split: str, report: Mapping[str, Any]) -> Html:
     rows = [[level, each["labels"], each["micro_f1"], each["macro_f1"]] for level, each in report["levels"].items()]
     return table(["level", "labels", "micro_f1", "macro_f1"], rows, f"{split}, per level")
+
+
+def _slices(found: Mapping[str, Any] | None) -> Iterator[Html | str]:
+    if found is None or not found["by"]:
+        return
+    yield (
+        f"The {found['score']} of some rows of {found['split']}, and how far it lies above that of all other rows: the "
+        "weakest first. `nlpctl eval RUN --by COLUMN` slices by a column of the data."
+    )
+    for kind, listed in found["by"].items():
+        told = slice_table(found["split"], kind, listed)
+        yield table(told.columns, told.rows, told.title)
 
 
 def _confusions(record: RunRecord) -> Iterator[Html | str]:

@@ -1,0 +1,136 @@
+"""Findings of an audit: a line of JSON each, to be ticked and applied.
+
+    {"kind": "wrong label", "where": "train.tsv:12", "given": "neg", "proposed": "pos", "given_probability": 0.02,
+     "proposed_probability": 0.98, "text": "...", "apply": null, "edit": {"file": "train.tsv", "row": 10, ...}}
+
+"apply": true accepts a finding, and "proposed" may be changed before. `edit` says where the label is in the file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from nlpctl.data.audit.corrected import FORMATS
+from nlpctl.data.kept import json_line
+from nlpctl.errors import UserError
+from nlpctl.files import parse_json, staged_file
+from nlpctl.outputs import refuse_pipe
+
+WRONG, CONFLICT, OUTLIER = "wrong label", "conflict", "outlier"
+KINDS = (WRONG, CONFLICT, OUTLIER)
+
+
+@dataclass(frozen=True)
+class Target:
+    """The label of a row in its file: `row` counts the file's rows from 0. `word`: the first of some tagged words."""
+
+    file: str
+    row: int
+    format: str
+    header: bool
+    column: str
+    word: int | None = None
+
+
+@dataclass(frozen=True)
+class Finding:
+    """`given` and `proposed`: labels as the file writes them; `proposed` None: there is nothing to put in its place.
+
+    `other`: the place of the row that contradicts this one. `edit` None: the row is in no file that could be changed.
+    `apply`: what a person decided; None: nothing yet.
+    """
+
+    kind: str
+    where: str
+    text: str
+    given: Any = None
+    proposed: Any = None
+    given_probability: float | None = None
+    proposed_probability: float | None = None
+    other: str | None = None
+    other_label: Any = None
+    distance: float | None = None
+    apply: bool | None = None
+    edit: Target | None = None
+    line: int = field(default=0, compare=False)  # in the file of findings
+
+    def to_json(self) -> dict[str, Any]:
+        """Without what is not known, but for what a person may fill in."""
+        values = {name: value for name, value in asdict(self).items() if name != "line"}
+        kept = ("given", "proposed", "apply")
+        return {name: value for name, value in values.items() if value is not None or name in kept}
+
+
+def write_findings(file: Path, findings: Iterable[Finding]) -> None:
+    with staged_file(file) as stream:
+        for finding in findings:
+            stream.write(f"{json_line(finding.to_json())}\n".encode())
+
+
+def read_findings(file: Path) -> list[Finding]:
+    """UserError, with file and line, for what is no finding."""
+    refuse_pipe(file)
+    try:
+        lines = file.read_text(encoding="utf-8").split("\n")
+    except (OSError, ValueError) as error:
+        hint = "name findings.jsonl of nlpctl data audit, or the file that its page saved"
+        raise UserError(f"the findings cannot be read ({error})", str(file), hint) from None
+    found = list(_parsed(file, lines))
+    if not found:
+        raise UserError("there are no findings in this file", str(file), "name findings.jsonl of nlpctl data audit")
+    return found
+
+
+def _parsed(file: Path, lines: Iterable[str]) -> Iterator[Finding]:
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            yield _finding(parse_json(line), number)
+        except (ValueError, TypeError, KeyError) as error:
+            hint = "one finding a line, as nlpctl data audit writes them"
+            raise UserError(f"this is no finding ({error})", f"{file}:{number}", hint) from None
+
+
+def _finding(values: Any, number: int) -> Finding:
+    if not isinstance(values, Mapping) or values.get("kind") not in KINDS:
+        raise ValueError(f"kind is none of {', '.join(KINDS)}")
+    if values.get("apply") not in (None, True, False):
+        raise ValueError("apply is true, false or null")
+    missing = [name for name in ("where", "text") if not isinstance(values.get(name), str)]
+    unknown = sorted(values.keys() - {each.name for each in fields(Finding)})
+    if missing or unknown:
+        raise ValueError(f"{missing[0]} is missing" if missing else f"there is no key {unknown[0]!r}")
+    edit = values.get("edit")
+    target = None if edit is None else _target(edit)
+    if target is not None:
+        _check_target(target, values)
+    return Finding(**{**values, "edit": target, "line": number})
+
+
+def _target(edit: Any) -> Target:
+    names = {each.name for each in fields(Target)}
+    if not isinstance(edit, Mapping) or not names - {"word"} <= edit.keys() <= names:
+        raise ValueError("edit is incomplete")
+    return Target(**edit)
+
+
+def _check_target(target: Target, values: Mapping[str, Any]) -> None:
+    kinds = {"file": str, "row": int, "format": str, "header": bool, "column": str}
+    wrong = [name for name, kind in kinds.items() if not isinstance(getattr(target, name), kind)]
+    if wrong or target.row < 0 or target.format not in FORMATS:
+        raise ValueError(f"edit.{wrong[0] if wrong else 'row'} is wrong")
+    if target.word is not None:
+        if not isinstance(target.word, int) or target.word < 0 or not isinstance(values.get("given"), list):
+            raise ValueError("edit.word is wrong")
+        proposed = values.get("proposed")
+        same = isinstance(proposed, list) and len(proposed) == len(values["given"])
+        if proposed is not None and not (same and all(isinstance(tag, str) for tag in proposed)):
+            raise ValueError("proposed needs a tag for each that is given")
+    elif not isinstance(values.get("proposed"), type(values.get("given"))) and values.get("proposed") is not None:
+        told = json.dumps(values["given"], ensure_ascii=False)
+        raise ValueError(f"proposed is not of the kind of given, {told}")

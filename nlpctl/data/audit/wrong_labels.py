@@ -1,0 +1,126 @@
+"""Labels that are probably wrong, by confident learning (Northcutt, Jiang, Chuang: Confident Learning, 2021).
+
+cleanlab estimates from out-of-fold probabilities how often label i was given in place of j, and picks as many rows of
+each pair, those of which the model is surest.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from nlpctl.data.tag_scheme import Span, TagScheme
+from nlpctl.errors import UserError
+
+
+class WrongLabel(NamedTuple):
+    """A row with the label that it would get. `given`, `proposed`: probabilities of the label it has and of that one.
+
+    For several labels a row, `label` is a tuple of ids: all that the row would have.
+    """
+
+    row: int
+    label: Any
+    given: float
+    proposed: float
+
+
+class WrongTags(NamedTuple):
+    """Words [start, end) of a row whose entities are probably wrong. `given`: the least probability of their tags."""
+
+    row: int
+    start: int
+    end: int
+    given: float
+
+
+def find_issues(gold: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """The rows that are probably labelled wrongly, the surest first. int [rows], float [rows, labels].
+
+    UserError if cleanlab is not installed.
+    """
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            from cleanlab.filter import find_label_issues
+    except ImportError as error:
+        raise UserError(f"cleanlab cannot be imported ({error})", hint="pip install 'cleanlab>=2.9,<3'") from None
+    if len(np.unique(gold)) < 2:
+        return np.zeros(0, np.int64)
+    shares = shares.astype(np.float64)
+    shares = shares / shares.sum(1, keepdims=True)  # float32 does not add up to 1 as closely as cleanlab asks
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        # One process: the work is small, and its processes would be forked from this one.
+        found = find_label_issues(gold, shares, return_indices_ranked_by="self_confidence", n_jobs=1)
+    return np.asarray(found, np.int64)
+
+
+def wrong_classes(gold: np.ndarray, shares: np.ndarray) -> list[WrongLabel]:
+    """For one label a row."""
+    found = []
+    for row in find_issues(gold, shares).tolist():
+        best = int(shares[row].argmax())
+        found.append(WrongLabel(row, best, float(shares[row, gold[row]]), float(shares[row, best])))
+    return found
+
+
+def wrong_label_sets(gold: np.ndarray, shares: np.ndarray) -> list[WrongLabel]:
+    """For any number of labels a row, bool [rows, labels]: each label is a decision by itself."""
+    turned = np.zeros_like(gold)
+    for label in range(gold.shape[1]):
+        yes = shares[:, label]
+        turned[find_issues(gold[:, label].astype(np.int64), np.column_stack([1 - yes, yes])), label] = True
+    right = np.where(gold, shares, 1 - shares)  # the probability of each decision that was given
+    found = []
+    for row in np.flatnonzero(turned.any(1)).tolist():
+        labels = tuple(np.flatnonzero(gold[row] ^ turned[row]).tolist())
+        least = float(right[row, turned[row]].min())
+        found.append(WrongLabel(row, labels, least, 1 - least))
+    return sorted(found, key=lambda each: each.given)
+
+
+def wrong_tags(
+    gold: Sequence[np.ndarray], given: Sequence[np.ndarray], shares: Sequence[np.ndarray], names: Sequence[str],
+    scheme: TagScheme,
+) -> list[WrongTags]:
+    """Stretches of words in which the entities of the labels `gold` and of the predictions `given` differ.
+
+    Per row int [words], int [words], float [words, tags]. A stretch counts if one of its words is an issue by itself;
+    it is corrected as a whole, so that no half of an entity is left.
+    """
+    flat = np.concatenate(gold)
+    issues = np.zeros(len(flat), bool)
+    everything = np.concatenate(shares)
+    issues[find_issues(flat, everything)] = True
+    own = everything[np.arange(len(flat)), flat]
+    found, first = [], 0
+    for row, (tags, answer) in enumerate(zip(gold, given, strict=True)):
+        for start, end in _differing(tags, answer, names, scheme):
+            inside = slice(first + start, first + end)
+            if issues[inside].any():
+                found.append(WrongTags(row, start, end, float(own[inside][issues[inside]].min())))
+        first += len(tags)
+    return sorted(found, key=lambda each: each.given)
+
+
+def _differing(
+    tags: np.ndarray, answer: np.ndarray, names: Sequence[str], scheme: TagScheme
+) -> list[tuple[int, int]]:
+    """The stretches that are covered by entities of one side only; those that overlap are one."""
+    sides = [set(scheme.entities([names[tag] for tag in side])) for side in (tags, answer)]
+    stretches: list[tuple[int, int]] = []
+    for span in sorted(sides[0] ^ sides[1], key=_place):
+        if stretches and span.start < stretches[-1][1]:
+            start, end = stretches[-1]
+            stretches[-1] = start, max(end, span.end)
+        else:
+            stretches.append((span.start, span.end))
+    return stretches
+
+
+def _place(span: Span) -> tuple[int, int]:
+    return span.start, span.end

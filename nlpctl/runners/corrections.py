@@ -1,0 +1,86 @@
+"""`nlpctl data apply`: corrected copies of the files that findings are about. The files themselves stay."""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nlpctl.data.audit.corrected import Edit, corrected
+from nlpctl.data.audit.found import OUTLIER, WRONG, Finding, read_findings
+from nlpctl.errors import UserError
+from nlpctl.files import staged_file, writing
+from nlpctl.outputs import refuse_below_file
+from nlpctl.runners.data import refuse_files
+
+
+@dataclass(frozen=True)
+class Applied:
+    """`files`: each file and its corrected copy."""
+
+    files: dict[str, Path]
+    changed: int  # labels
+    dropped: int  # rows
+
+    def to_json(self) -> dict[str, Any]:
+        return {"files": self.files, "changed": self.changed, "dropped": self.dropped}
+
+
+def apply_findings(
+    file: Path, output: Path, *, everything: bool = False, drop: bool = False, overwrite: bool = False
+) -> Applied:
+    """Write corrected copies of the files that the ticked findings in `file` are about, into the folder `output`.
+
+    `everything`: all wrong labels, ticked or not, but for those that are refused (apply: false). `drop`: leave rows out
+    in place of changing their labels. UserError: nothing is ticked, a file changed since, or a copy exists.
+    """
+    findings = read_findings(file)
+    chosen = [each for each in findings if each.apply or (everything and each.apply is None and each.kind == WRONG)]
+    if not chosen:
+        hint = 'tick findings on the page of the audit, or set "apply": true in their lines; --all takes wrong labels'
+        raise UserError(f"none of {len(findings):,} findings is ticked", str(file), hint)
+    edits: dict[str, dict[int, list[Edit]]] = defaultdict(lambda: defaultdict(list))
+    kinds = {}
+    for finding in chosen:
+        edit = _edit(finding, file, drop)
+        target = finding.edit
+        edits[target.file][target.row].append(edit)
+        kinds[target.file] = target.format, target.header
+    copies = _copies(edits, output)
+    refuse_below_file(output, "-o")
+    refuse_files(list(copies.values()), [Path(name) for name in copies], overwrite)
+    contents = {name: corrected(Path(name), *kinds[name], rows) for name, rows in edits.items()}
+    # All are written to temporary files before the first is renamed.
+    with writing(output, "name another folder: -o"), contextlib.ExitStack() as staged:
+        for name, content in contents.items():
+            staged.enter_context(staged_file(copies[name])).write(content)
+    every = [changes for rows in edits.values() for changes in rows.values()]
+    dropped = sum(any(edit.after is None for edit in changes) for changes in every)
+    changed = sum(len(changes) for changes in every if all(edit.after is not None for edit in changes))
+    return Applied(copies, changed, dropped)
+
+
+def _edit(finding: Finding, file: Path, drop: bool) -> Edit:
+    where = f"{file}:{finding.line}"
+    if finding.edit is None:
+        hint = "rows of a named data set or of a function are corrected there"
+        raise UserError("this row is in no file that could be changed", where, hint)
+    leaves_out = drop or finding.kind == OUTLIER
+    if finding.proposed is None and not leaves_out:
+        hint = 'write the right label as "proposed", or use --drop to leave the row out'
+        raise UserError("this finding proposes no label", where, hint)
+    after = None if leaves_out else finding.proposed
+    return Edit(finding.edit.column, finding.given, after, finding.edit.word)
+
+
+def _copies(names: Sequence[str] | Any, output: Path) -> dict[str, Path]:
+    """File to its copy. UserError if two would have one name."""
+    copies = {name: output / Path(name).name for name in names}
+    twice = [copy for copy, count in Counter(copies.values()).items() if count > 1]
+    if twice:
+        hint = "apply the findings of one folder at a time"
+        raise UserError(f"two files are called {twice[0].name}", where=str(output), hint=hint)
+    return copies

@@ -1,0 +1,194 @@
+"""`nlpctl ensemble`: several trained models as one, whose answers are averaged.
+
+    models of one task, with the same labels and reading -> one network with a vocabulary for all -> a run directory
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nlpctl import console
+from nlpctl.config.load import load_recipe
+from nlpctl.config.schema import Recipe
+from nlpctl.config.tasks import known_tasks, task_info
+from nlpctl.data.splits import TrainingData, read_training_data
+from nlpctl.data.task_rows import task_rows
+from nlpctl.errors import Interrupted, UserError
+from nlpctl.files import staged_dir, write_json_atomic
+from nlpctl.layout import RECIPE
+from nlpctl.models.folder import ModelCard, read_trained_card
+from nlpctl.models.source import resolve_source
+from nlpctl.names import listed
+from nlpctl.runners.many.series import is_series, read_series
+from nlpctl.runners.named_model import named_model
+from nlpctl.runners.open_model import find_model
+from nlpctl.runners.report import write_report
+from nlpctl.runtime.process import set_up_process
+from nlpctl.runtime.run_directory import RunDirectory
+from nlpctl.training.begin import begin_run
+
+if TYPE_CHECKING:
+    from nlpctl.models.load import LoadedModel
+
+LEAST = 2  # models
+_FLAG = "RUN"
+
+
+@dataclass(frozen=True)
+class Ensemble:
+    """`run`: a run directory whose model is the ensemble. `metrics`: its scores by split."""
+
+    run: RunDirectory
+    members: tuple[str, ...]
+    metrics: dict[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        found = {"run": self.run.path, "model": self.run.model, "members": list(self.members)}
+        return {**found, "metrics": self.metrics}
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A trained model: its name, recipe, folder and card."""
+
+    name: str
+    recipe: Recipe
+    folder: Path
+    card: ModelCard
+
+
+def ensemble(
+    models: Sequence[str], output: Path, *, overwrite: bool = False, command: Sequence[str] = ()
+) -> Ensemble:
+    """Make one model of `models`, in the run directory `output`, and score it on dev and test.
+
+    A folder of folds or seeds stands for its runs. UserError: a model cannot be used, or the models differ in their
+    task, their labels, or how they read texts.
+    """
+    parts = [_part(name) for name in _expanded(models)]
+    folders = [part.folder for part in parts]
+    twice = next((part.name for i, part in enumerate(parts) if part.folder in folders[:i]), None)
+    if twice is not None:
+        raise UserError("this model is named twice", twice, "name each model once")
+    if len(parts) < LEAST:
+        hint = "name more, or a folder of nlpctl train --folds"
+        raise UserError("an ensemble needs two models or more", _FLAG, hint)
+    info = task_info(parts[0].recipe.task)
+    if info.pool is None:
+        known = ", ".join(task.name for task in known_tasks() if task.pool is not None)
+        raise UserError(f"answers of {info.name} cannot be averaged", _FLAG, f"it is for {known}")
+    _refuse_unlike(parts)
+    recipe = _recipe(parts, models, output)
+    run = RunDirectory(recipe.run_dir)
+    run.check(resume=False, overwrite=overwrite)
+    setup = set_up_process(recipe)
+    data = _data(recipe)
+    loaded = [_load(part) for part in parts]
+    network, tokenizer = _joined(recipe, parts, loaded)
+    facts = {"device": setup.device, "processes": 1, "made_by": "ensemble", "members": [each.name for each in parts]}
+    begin_run(recipe, run, facts, data, command=command, resume=False, overwrite=overwrite)
+    try:
+        with run.recorded():
+            _write(run, parts[0].card, network, tokenizer)
+            metrics = _score(run, recipe, data)
+            write_json_atomic(run.metrics_file, metrics)
+    except Interrupted as error:
+        hint = "call the same command with --overwrite"
+        raise Interrupted(error.problems[0].message, str(run.path), hint) from None
+    write_report(run.path)
+    return Ensemble(run, tuple(each.name for each in parts), metrics)
+
+
+def _expanded(models: Sequence[str]) -> Iterator[str]:
+    for name in models:
+        folder = Path(name)
+        if is_series(folder):
+            yield from (str(folder / run) for run in read_series(folder)["runs"])
+        else:
+            yield name
+
+
+def _part(name: str) -> _Part:
+    recipe = load_recipe(named_model(name), purpose="apply")
+    found = resolve_source(find_model(recipe))
+    if found.kind != "nlpctl":
+        hint = "name runs, or model folders of nlpctl"
+        raise UserError("this is no model that nlpctl trained, or an export of one", name, hint)
+    if recipe.model.network is not None:
+        raise UserError("networks of a class of your own cannot be joined", name, "leave this model out")
+    return _Part(name, recipe, found.folder, read_trained_card(found.folder))
+
+
+def _refuse_unlike(parts: Sequence[_Part]) -> None:
+    """UserError if the models do not answer the same question in the same terms."""
+    first = parts[0]
+    for other in parts[1:]:
+        if other.card.task != first.card.task:
+            message = f"this model is of {other.card.task}, and {first.name} of {first.card.task}"
+            raise UserError(message, other.name, "name models of one task")
+        if other.card.labels != first.card.labels:
+            message = f"its labels are {listed(other.card.labels)}; those of {first.name} {listed(first.card.labels)}"
+            raise UserError(message, other.name, "train with the same data.labels, in the same order")
+        unlike = [key for key in _values(first.card) if _values(other.card).get(key) != _values(first.card)[key]]
+        if unlike:
+            key = unlike[0]
+            values = f"{_values(other.card).get(key)!r}, not {_values(first.card)[key]!r} as {first.name} has"
+            raise UserError(f"its {key} is {values}", other.name, "train models that read and answer alike")
+
+
+def _values(card: ModelCard) -> dict[str, Any]:
+    """What a card says of reading and answering, by dotted key."""
+    return {f"{section}.{name}": value for section, values in card.recipe.items() for name, value in values.items()}
+
+
+def _recipe(parts: Sequence[_Part], models: Sequence[str], output: Path) -> Recipe:
+    """The recipe of the ensemble: that of all its runs where they are of one series, else of the first one."""
+    own = parts[0].recipe
+    folder = Path(models[0]) if is_series(Path(models[0])) else parts[0].folder.parent.parent
+    if len({part.folder.parent.parent for part in parts}) == 1 and is_series(folder):
+        own = load_recipe(folder / RECIPE, purpose="apply")
+    return replace(own, training=replace(own.training, output_dir=os.path.abspath(output)))
+
+
+def _data(recipe: Recipe) -> TrainingData | None:
+    """The rows that the runs were trained and scored on; None if the models name no data."""
+    if not recipe.data.train and recipe.data.dataset is None and recipe.data.reader is None:
+        return None
+    return read_training_data(task_rows(recipe.task, recipe.data))
+
+
+def _load(part: _Part) -> LoadedModel:
+    from nlpctl.tasks.base import task_class
+
+    return task_class(part.recipe.task).of(part.recipe).load_trained(part.recipe, str(part.folder))
+
+
+def _joined(recipe: Recipe, parts: Sequence[_Part], loaded: Sequence[LoadedModel]) -> tuple[Any, Any]:
+    """The network and its tokenizer."""
+    from nlpctl.models.joined import join
+
+    info = task_info(recipe.task)
+    names = [part.name for part in parts]
+    return join(loaded, names, info.pool, crf=recipe.model.head == "crf")
+
+
+def _write(run: RunDirectory, card: ModelCard, network: Any, tokenizer: Any) -> None:
+    from nlpctl.models.folder import save_model_folder
+
+    with staged_dir(run.model) as staged:
+        save_model_folder(staged, network, tokenizer, card)
+
+
+def _score(run: RunDirectory, recipe: Recipe, data: TrainingData | None) -> dict[str, Any]:
+    from nlpctl.inference.trained import load_network
+    from nlpctl.training.train_and_score import score_run
+
+    model = load_network(recipe, str(run.model))
+    console.note(f"model {run.model}")
+    return {} if data is None else score_run(run, data, model, recipe.training.per_device_eval_batch_size)
+
+

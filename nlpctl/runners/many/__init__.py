@@ -1,0 +1,1 @@
+"""Several trainings of one recipe: folds, seeds, growing shares of the rows."""

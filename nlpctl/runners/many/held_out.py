@@ -1,0 +1,169 @@
+"""Predictions of the rows that a run was not trained on.
+
+    FOLDER/held/NAME/predictions.jsonl    a line per row that run NAME did not see, with its place
+                     probabilities.npz    those of its labels, where the task has labels
+                     scores.json          the scores of these rows
+    FOLDER/predictions.jsonl, probabilities.npz    one prediction for every training row
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from zipfile import BadZipFile
+
+import numpy as np
+
+from nlpctl.data.kept import json_line
+from nlpctl.data.row import place
+from nlpctl.errors import UserError
+from nlpctl.files import parse_json, staged_dir, staged_file, write_json_atomic, writing
+from nlpctl.runners.many.series import Member, Series, TrainingRows
+
+if TYPE_CHECKING:
+    from nlpctl.tasks.base import Task
+
+HELD, PREDICTIONS, PROBABILITIES, SCORES = "held", "predictions.jsonl", "probabilities.npz", "scores.json"
+ROOM = "free disk space, then call the same command with --resume"
+
+
+@dataclass(frozen=True)
+class Shares:
+    """Probabilities of labels: those of the units of row i are values[ends[i - 1]:ends[i]], float32 [units, labels]."""
+
+    values: np.ndarray
+    ends: np.ndarray
+
+    def of_rows(self) -> list[np.ndarray]:
+        """[units, labels] of each row."""
+        return np.split(self.values, self.ends[:-1])
+
+
+def shares_of(rows: Sequence[np.ndarray]) -> Shares:
+    """`rows`: [units, labels] each."""
+    ends = np.cumsum([len(each) for each in rows])
+    return Shares(np.concatenate(rows).astype(np.float32), ends)
+
+
+def write_shares(file: Path, shares: Shares, labels: Sequence[str]) -> None:
+    with staged_file(file) as stream:
+        np.savez_compressed(stream, values=shares.values, ends=shares.ends, labels=np.array(json.dumps(list(labels))))
+
+
+def read_shares(file: Path) -> tuple[Shares, tuple[str, ...]]:
+    """What `write_shares` wrote, and the labels. UserError: the file is missing or damaged."""
+    try:
+        with np.load(file, allow_pickle=False) as found:
+            shares, labels = Shares(found["values"], found["ends"]), tuple(json.loads(str(found["labels"])))
+        if shares.values.ndim != 2 or shares.values.shape[1] != len(labels) or shares.ends[-1] != len(shares.values):
+            raise ValueError("its parts do not fit together")
+        return shares, labels
+    except (OSError, EOFError, ValueError, KeyError, TypeError, IndexError, BadZipFile) as error:
+        hint = "train the folds again with --overwrite"
+        raise UserError(f"the probabilities cannot be read ({error})", str(file), hint) from None
+
+
+def is_predicted(series: Series, member: Member) -> bool:
+    """Whether the rows held out of a run are predicted."""
+    return (series.folder / HELD / member.name / SCORES).is_file()
+
+
+def predict_held_out(series: Series, member: Member, chosen: Sequence[int], fold: int) -> None:
+    """Predict the rows at the indexes `chosen` by the model of a finished run, and score them."""
+    from nlpctl.inference.pipeline import scoring
+    from nlpctl.inference.trained import load_network
+    from nlpctl.runtime.process import set_up_process
+
+    recipe = series.member_recipe(member)
+    set_up_process(recipe)
+    model = load_network(recipe, str(series.run(member).model))
+    task, examples = model.task, series.rows.examples(chosen)
+    features = [task.features(example, model.encoder) for example in examples]
+    found: list[list[Any]] = [[None] * len(parts) for parts in features]
+
+    def watch(places: Sequence[tuple[int, int]], batch: Any, outputs: tuple[np.ndarray, ...]) -> None:
+        shares = task.probabilities(outputs, [features[i][part] for i, part in places])
+        for (i, part), share in zip(places, shares or [None] * len(places), strict=True):
+            found[i][part] = share
+
+    pipeline = scoring(task, model.encoder, model.predictor)
+    predictions = pipeline.predictions(examples, recipe.training.per_device_eval_batch_size, watch)
+    folder = series.folder / HELD / member.name
+    with writing(folder, ROOM), staged_dir(folder) as staged:
+        lines = _lines(series.rows, chosen, task.labelled_answers(examples, predictions), [fold] * len(chosen))
+        _write_lines(staged / PREDICTIONS, lines)
+        if found[0][0] is not None:
+            shares = shares_of([np.concatenate(parts) for parts in found])
+            write_shares(staged / PROBABILITIES, shares, task.labels.names)
+        write_json_atomic(staged / SCORES, task.report(examples, predictions))
+
+
+def fold_name(seed: int, fold: int, seeds: Sequence[int]) -> str:
+    """The name of a run, such as fold-1; `fold` counts from 0."""
+    return f"fold-{fold + 1}" if len(seeds) == 1 else f"seed-{seed}-fold-{fold + 1}"
+
+
+def gather(series: Series, folds: Sequence[Sequence[int]], seeds: Sequence[int]) -> Path:
+    """Write one prediction for every row; with several seeds that of their mean probabilities. Returns the file."""
+    file = series.folder / PREDICTIONS
+    count = len(series.rows)
+    place_of = series.folder / HELD
+    held = [[place_of / fold_name(seed, fold, seeds) for fold in range(len(folds))] for seed in seeds]
+    lines: list[Any] = [None] * count
+    for folder, chosen in zip(held[0], folds, strict=True):
+        for row, line in zip(chosen, read_lines(folder / PREDICTIONS), strict=True):
+            lines[row] = line
+    if (held[0][0] / PROBABILITIES).is_file():
+        labels: tuple[str, ...] = ()
+        means: list[Any] = [0.0] * count
+        for folders in held:
+            for folder, chosen in zip(folders, folds, strict=True):
+                shares, labels = read_shares(folder / PROBABILITIES)
+                for row, share in zip(chosen, shares.of_rows(), strict=True):
+                    means[row] = means[row] + share / len(seeds)
+        with writing(file, ROOM):
+            write_shares(series.folder / PROBABILITIES, shares_of(means), labels)
+        if len(seeds) > 1:
+            lines = list(_decided(series, means, lines))
+    with writing(file, ROOM):
+        _write_lines(file, lines)
+    return file
+
+
+def _decided(series: Series, means: Sequence[np.ndarray], lines: Sequence[Mapping[str, Any]]) -> Iterator[Any]:
+    """The lines with the answers that the mean probabilities give."""
+    from nlpctl.tasks.base import make_task
+
+    task: Task = make_task(series.recipe, series.rows.labels)
+    rows = range(len(lines))
+    examples = series.rows.examples(rows)
+    answers = task.labelled_answers(examples, [[task.decided(share)] for share in means])
+    yield from _lines(series.rows, rows, answers, [line["fold"] for line in lines])
+
+
+def _lines(
+    rows: TrainingRows, chosen: Iterable[int], answers: Sequence[Mapping[str, Any]], folds: Sequence[int]
+) -> Iterator[dict[str, Any]]:
+    """A line per row: its place, fold and texts, its label as the file has it under "given", and the answer."""
+    for i, answer, fold in zip(chosen, answers, folds, strict=True):
+        row = rows.read.rows[i]
+        given = {"given": row.values[rows.rows.label_column]} if len(rows.labels) else {}
+        yield {"where": place(row.source, row.line), "fold": fold, **given, "texts": rows.read.passages[i], **answer}
+
+
+def _write_lines(file: Path, lines: Iterable[Mapping[str, Any]]) -> None:
+    with staged_file(file) as stream:
+        for line in lines:
+            stream.write(f"{json_line(line)}\n".encode())
+
+
+def read_lines(file: Path) -> list[dict[str, Any]]:
+    """UserError: the file is missing or damaged."""
+    try:
+        return [parse_json(line) for line in file.read_text(encoding="utf-8").split("\n")[:-1]]
+    except (OSError, ValueError) as error:
+        hint = "train the folds again with --overwrite"
+        raise UserError(f"the predictions cannot be read ({error})", str(file), hint) from None

@@ -1,0 +1,147 @@
+"""`nlpctl train --folds N --seeds A,B`: one recipe trained several times, and what that says of its scores.
+
+    read the rows -> cut them into folds -> train each run -> predict the rows that it did not see -> one page
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nlpctl import console
+from nlpctl.config.schema import Recipe
+from nlpctl.config.tasks import known_tasks, task_info
+from nlpctl.data.inspect.duplicates import NEAR
+from nlpctl.data.split_rows import fold_rows
+from nlpctl.errors import Interrupted, UserError
+from nlpctl.files import read_json, write_json_atomic, write_text_atomic
+from nlpctl.layout import REPORT
+from nlpctl.runners.many.held_out import (
+    HELD,
+    PREDICTIONS,
+    PROBABILITIES,
+    SCORES,
+    fold_name,
+    gather,
+    is_predicted,
+    predict_held_out,
+)
+from nlpctl.runners.many.series import (
+    AGAIN,
+    Member,
+    Series,
+    TrainingRows,
+    open_series,
+    read_rows,
+    refuse_early,
+    settle,
+)
+from nlpctl.runners.many.spread import Spread, as_json, spreads
+from nlpctl.runners.pages.many import many_page
+from nlpctl.runtime.interrupt import sigterm_interrupts
+
+KIND = "folds"
+SUMMARY = "scores.json"
+OWN = (HELD, PREDICTIONS, PROBABILITIES, SUMMARY, REPORT)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """The folder of all runs, their names, and the spread of their scores by split; "held out": rows of no training.
+
+    `predictions`: one for every training row; None without folds.
+    """
+
+    folder: Path
+    runs: tuple[str, ...]
+    scores: dict[str, dict[str, Spread]]
+    predictions: Path | None
+
+    def to_json(self) -> dict[str, Any]:
+        found = {"folder": self.folder, "runs": list(self.runs), "scores": as_json(self.scores)}
+        return {**found, "predictions": self.predictions, "report": self.folder / REPORT}
+
+
+def train_many(
+    recipe: Recipe,
+    *,
+    folds: int | None,
+    seeds: Sequence[int] = (),
+    resume: bool = False,
+    overwrite: bool = False,
+    command: Sequence[str] = (),
+) -> Trained:
+    """Train `recipe` once per fold and seed, in folders of recipe.run_dir.
+
+    `folds`: how many; None: every run trains on all rows. `seeds`: by default that of the recipe. A row is in one fold,
+    together with its near-duplicates and the rows of its group, and is predicted by the runs that did not see it.
+    UserError as of `train`; also: the task answers no single rows, or there are too few rows. Interrupted: Ctrl-C.
+    """
+    _refuse(recipe, folds, seeds)
+    recipe = settle(recipe)
+    refuse_early(recipe, KIND, resume=resume, overwrite=overwrite)
+    rows = read_rows(recipe)
+    parts = None if folds is None else _folds(recipe, rows, folds)
+    seeds = tuple(seeds) or (recipe.training.seed,)
+    members = _members(parts, seeds, len(rows))
+    plan = {"folds": folds, "seeds": list(seeds), "group": recipe.data.columns.group}
+    flags = {"resume": resume, "overwrite": overwrite, "own": OWN, "one_vocabulary": True}
+    with open_series(recipe, rows, KIND, members, plan, **flags) as series:
+        for member in members:
+            series.train(member, command)
+            if parts is not None and not is_predicted(series, member):
+                _predict(series, member, parts)
+        predictions = None if parts is None else gather(series, parts, seeds)
+        metrics = _metrics(series)
+        found = spreads(metrics)
+        write_json_atomic(series.folder / SUMMARY, as_json(found))
+        sizes = None if parts is None else [len(part) for part in parts]
+        write_text_atomic(series.folder / REPORT, many_page(series, metrics, found, sizes))
+        series.finish()
+    return Trained(series.folder, tuple(member.name for member in members), found, predictions)
+
+
+def _refuse(recipe: Recipe, folds: int | None, seeds: Sequence[int]) -> None:
+    if folds is not None and folds < 2:
+        raise UserError(f"{folds} is no number of folds", "--folds", "ask for 2 or more, such as 5")
+    twice = sorted({seed for seed in seeds if seeds.count(seed) > 1})
+    if twice:
+        raise UserError(f"the seed {twice[0]} is there twice", "--seeds", "name each seed once")
+    if folds is not None and not task_info(recipe.task).by_row:
+        known = ", ".join(task.name for task in known_tasks() if task.by_row)
+        message = f"rows of {recipe.task} are not answered one by one, so none can be held out"
+        raise UserError(message, "--folds", f"use --seeds; folds are for {known}")
+
+
+def _folds(recipe: Recipe, rows: TrainingRows, count: int) -> list[list[int]]:
+    group, together = recipe.data.columns.group, rows.rows.split_together
+    return fold_rows(rows.read, count, recipe.training.seed, together=together, group_by=group, near=NEAR)
+
+
+def _members(parts: Sequence[Sequence[int]] | None, seeds: Sequence[int], count: int) -> list[Member]:
+    if parts is None:
+        return [Member(f"seed-{seed}", seed) for seed in seeds]
+    taken = [tuple(sorted({*range(count)} - {*part})) for part in parts]
+    return [Member(fold_name(seed, fold, seeds), seed, own) for seed in seeds for fold, own in enumerate(taken)]
+
+
+def _predict(series: Series, member: Member, parts: Sequence[Sequence[int]]) -> None:
+    fold = series.members.index(member) % len(parts)
+    console.note(f"{member.name}: predicting the {len(parts[fold]):,} rows that it did not see")
+    try:
+        with sigterm_interrupts():
+            predict_held_out(series, member, parts[fold], fold + 1)
+    except KeyboardInterrupt:
+        raise Interrupted("interrupted", str(series.folder), AGAIN) from None
+
+
+def _metrics(series: Series) -> dict[str, dict[str, Any]]:
+    """Per run its reports by split."""
+    found = {}
+    for member in series.members:
+        held = series.folder / HELD / member.name / SCORES
+        own = {"held out": read_json(held)} if held.is_file() else {}
+        found[member.name] = own | read_json(series.run(member).metrics_file)
+    return found

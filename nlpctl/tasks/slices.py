@@ -1,0 +1,112 @@
+"""Scores of parts of a split: of the rows with a label, of a length, or with a value in a column.
+
+Imports neither Paddle nor, before something is scored, NumPy: the page of a run shows slices that are stored.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from itertools import islice, pairwise
+from typing import TYPE_CHECKING, Any
+
+from nlpctl.config.tasks import scores
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from nlpctl.data.examples import ExampleList
+    from nlpctl.data.task_rows import TaskRows
+    from nlpctl.tasks.base import Task
+    from nlpctl.tasks.tallies import Tallies
+
+LABEL, LENGTH = "label", "length"  # kinds of slices beside the columns of the data
+LEAST_ROWS = 10  # of a slice that is shown
+MOST = 30  # slices, the largest
+MOST_OF_A_RUN = 10  # of each kind
+_NO_LABEL = "none"
+
+Named = Sequence[tuple[str, ...]]  # the slices that each example is in
+
+
+@dataclass(frozen=True)
+class Slice:
+    """Some rows of a split: a score of theirs, and how far it lies above that of all other rows (negative: below)."""
+
+    name: str
+    rows: int
+    score: float
+    interval: tuple[float, float]  # of the score
+    above: float
+    above_interval: tuple[float, float]
+
+
+def by_label(task: Task, rows: TaskRows, examples: ExampleList) -> Named:
+    return [rows.counted(example, task.labels) or (_NO_LABEL,) for example in examples]
+
+
+def by_length(examples: ExampleList) -> Named:
+    """By quarters of the rows, from the shortest to the longest."""
+    import numpy as np
+
+    lengths = examples.lengths()
+    cuts = np.unique(np.quantile(lengths, [0.25, 0.5, 0.75]).astype(np.int64))
+    ends = [0, *cuts.tolist(), int(lengths.max())]
+    told = [f"{low + 1} to {high} bytes" for low, high in pairwise(ends)]
+    return [(told[place],) for place in np.searchsorted(cuts, lengths).tolist()]
+
+
+def main_score(task: Task, report: dict[str, Any]) -> str:
+    """The score that slices are compared by."""
+    return next(name for name in scores(task.name) if name in report)
+
+
+def sliced(score: str, tallies: Tallies, named: Named, most: int = MOST) -> list[Slice]:
+    """The `most` largest slices of LEAST_ROWS or more, the furthest below the rest first."""
+    import numpy as np
+
+    if tallies.of is not None:
+        named = [named[row] for row in tallies.of.tolist()]
+    names = Counter(name for row in named for name in set(row))
+    largest = [name for name, rows in names.most_common(most) if LEAST_ROWS <= rows < tallies.rows]
+    return slices(tallies, score, {name: np.array([name in row for row in named]) for name in largest})
+
+
+def slices_of_run(
+    task: Task, rows: TaskRows, examples: ExampleList, report: dict[str, Any], tallies: Tallies
+) -> dict[str, Any]:
+    """By label and by length, for a run's page: {"score": NAME, "by": {KIND: [slice]}}, without empty kinds."""
+    score = main_score(task, report)
+    kinds = {LABEL: by_label(task, rows, examples), LENGTH: by_length(examples)}
+    found = {kind: sliced(score, tallies, named, MOST_OF_A_RUN) for kind, named in kinds.items()}
+    return {"score": score, "by": {kind: [asdict(each) for each in listed] for kind, listed in found.items() if listed}}
+
+
+def slices(tallies: Tallies, score: str, members: Mapping[str, np.ndarray]) -> list[Slice]:
+    """The slices of a split, the worst first. `members`: per name bool [rows], with rows inside and outside."""
+    import numpy as np
+    from scipy.sparse import csr_matrix
+
+    from nlpctl.tasks.intervals import drawn_scores, middle
+
+    parts = []
+    for chosen in members.values():
+        both = np.column_stack([chosen, np.ones(len(chosen))])
+        share = replace(tallies, kind="means", names=("inside",), counts=csr_matrix(both))
+        parts.append((tallies.only(chosen), tallies.only(~chosen), share))
+    drawn = iter(drawn_scores([each for part in parts for each in part]) if parts else ())
+    found = []
+    for (name, chosen), (*pair, _) in zip(members.items(), parts, strict=True):
+        *both_sides, shares = islice(drawn, 3)
+        whole_draws = (shares["inside"] > 0) & (shares["inside"] < 1)  # others have no score of one side
+        inside, outside = (each[score][whole_draws] for each in both_sides)
+        whole, rest = (float(each.scores(np.ones(each.rows))[score]) for each in pair)
+        units = int(chosen.sum()) if tallies.groups is None else len(np.unique(tallies.groups[chosen]))
+        ends = middle(inside, units)
+        above = middle(inside - outside)
+        if inside.min() == inside.max():  # its interval is not from the draws
+            low, high = middle(outside)
+            above = ends[0] - high, ends[1] - low
+        found.append(Slice(name, int(chosen.sum()), whole, ends, whole - rest, above))
+    return sorted(found, key=lambda each: each.above)

@@ -1,0 +1,93 @@
+"""`nlpctl data audit` and `data apply`: wrong labels found by folds, and corrected copies."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytest.importorskip("cleanlab")
+
+
+@pytest.fixture(scope="session")
+def audited(work, folds):
+    """The findings in rows of which every tenth is labelled wrongly (conftest.py)."""
+    done = work.nlpctl("data", "audit", "folds", "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["result"]
+
+
+def findings(work, audited):
+    return [json.loads(line) for line in (work / audited["findings"]).read_text().splitlines()]
+
+
+def wrong_rows(work):
+    """The rows whose label contradicts their telling word."""
+    found = set()
+    for number, line in enumerate((work / "noisy.tsv").read_text().splitlines()[1:], 2):
+        text, label = line.split("\t")
+        positive = bool({"good", "clean", "clean!"} & set(text.split()))
+        if positive != (label == "pos"):
+            found.add(f"{work / 'noisy.tsv'}:{number}")
+    return found
+
+
+def test_wrong_labels_are_found(work, audited):
+    wrong = [each for each in findings(work, audited) if each["kind"] == "wrong label"]
+    assert audited["found"]["wrong label"] == len(wrong) >= 2
+    right = wrong_rows(work)
+    assert sum(each["where"] in right for each in wrong) >= 0.7 * len(wrong)
+    assert all(each["proposed"] != each["given"] and each["apply"] is None for each in wrong)
+    assert [each["given_probability"] for each in wrong] == sorted(each["given_probability"] for each in wrong)
+
+
+def test_contradictions_are_found(work, audited):
+    pairs = [each for each in findings(work, audited) if "other" in each]
+    last = len((work / "noisy.tsv").read_text().splitlines())
+    places = {each["where"].rpartition(":")[2] for each in pairs}
+    assert places & {str(last), str(last - 1)}
+
+
+def test_the_page_has_a_box_for_each_finding(work, audited):
+    page = (work / audited["page"]).read_text()
+    possible = [each for each in findings(work, audited) if each["proposed"] is not None or each["kind"] == "outlier"]
+    assert page.count('type="checkbox"') == len(possible) and "ticked.jsonl" in page
+    embedded = page.partition('id="findings">')[2].partition("</script>")[0]
+    assert json.loads(embedded) == findings(work, audited)
+
+
+def test_ticked_findings_are_applied_to_a_copy(work, audited):
+    before = (work / "noisy.tsv").read_bytes()
+    lines = findings(work, audited)
+    chosen = next(each for each in lines if each["kind"] == "wrong label")
+    chosen["apply"] = True
+    (work / "ticked.jsonl").write_text("".join(json.dumps(each) + "\n" for each in lines))
+    done = work.nlpctl("data", "apply", "ticked.jsonl", "-o", "corrected", "--json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)["result"]
+    assert (result["changed"], result["dropped"]) == (1, 0) and (work / "noisy.tsv").read_bytes() == before
+    old, new = before.decode().splitlines(), (work / "corrected" / "noisy.tsv").read_text().splitlines()
+    changed = [number for number, pair in enumerate(zip(old, new, strict=True), 1) if pair[0] != pair[1]]
+    assert changed == [int(chosen["where"].rpartition(":")[2])]
+    assert new[changed[0] - 1].endswith(f"\t{chosen['proposed']}")
+    done = work.nlpctl("data", "apply", audited["findings"], "--all", "--drop", "-o", "cleaned", "--json")
+    assert json.loads(done.stdout)["result"]["dropped"] == audited["found"]["wrong label"]
+
+
+def test_what_is_refused(work, base, audited):
+    def refused(*words):
+        done = work.nlpctl("data", *words)
+        assert done.returncode == 2 and "->" in done.stderr, done.stderr
+        return done.stderr
+
+    assert "no runs of folds" in refused("audit", "base")
+    assert "the file exists" in refused("audit", "folds")
+    assert "is ticked" in refused("apply", audited["findings"], "-o", "never")
+    (work / "bad.jsonl").write_text('{"kind": "wrong label", "where": "a:1", "text": "", "apply": true}\n{"kind": 3}\n')
+    assert "bad.jsonl:2" in refused("apply", "bad.jsonl", "-o", "never")
+    lines = findings(work, audited)
+    lines[0] |= {"apply": True, "given": "other", "proposed": "neg"}
+    (work / "stale.jsonl").write_text(json.dumps(lines[0]) + "\n")
+    assert "changed since it was audited" in refused("apply", "stale.jsonl", "-o", "never")
+    assert "input file" in refused("apply", audited["findings"], "--all", "-o", ".", "--overwrite")
+    assert not (work / "never").exists()

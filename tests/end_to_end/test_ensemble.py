@@ -1,0 +1,106 @@
+"""`nlpctl ensemble`: several runs as one model."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import pytest
+
+OWN = "{architecture: bilstm, min_frequency: 1, hidden_size: 8, embedding_size: 8, unit: words, dropout: 0.0}"
+QUICK = ("--max_steps", "8", "--evaluation_strategy", "no", "--save_strategy", "no", "--no-load_best_model_at_end")
+TEXTS = "the room was clean\nbad food and dirty bed\nvery good staff view\na and the\nGOOD Room unheard\n"
+
+
+@pytest.fixture(scope="session")
+def units(work):
+    """Two folds of a network over words, each with the vocabulary of its own rows."""
+    before, _, after = (work / "recipe.yaml").read_text().partition("  from_scratch")
+    (work / "units.yaml").write_text(f"{before}  from_scratch: {OWN}\ndata{after.partition('data')[2]}")
+    rows = (work / "train.tsv").read_text() + "the rare lamp is bad\tneg\nan odd chair is good\tpos\n"
+    (work / "more.tsv").write_text(rows)
+    words = ("train", "units.yaml", "--folds", "2", "--set", "data.train=more.tsv")
+    done = work.nlpctl(*words, "--set", "training.output_dir=units", *QUICK)
+    assert done.returncode == 0, done.stderr
+    return "units"
+
+
+@pytest.fixture(scope="session")
+def ensemble(work, units):
+    done = work.nlpctl("ensemble", units, "-o", "ensemble", "--json")
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)["result"]
+
+
+def probabilities(work, model):
+    done = work.nlpctl("predict", model, stdin=TEXTS)
+    assert done.returncode == 0, done.stderr
+    return np.array([list(json.loads(line)["probabilities"].values()) for line in done.stdout.splitlines()])
+
+
+def test_it_answers_with_the_mean(work, ensemble):
+    """Each member reads the words that it knows."""
+    entries = [(work / "units" / name / "model" / "vocab.txt").read_text() for name in ("fold-1", "fold-2")]
+    assert entries[0] != entries[1]
+    members = [probabilities(work, f"units/{name}") for name in ("fold-1", "fold-2")]
+    assert np.abs(members[0] - members[1]).max() > 1e-3
+    assert np.allclose(probabilities(work, "ensemble"), (members[0] + members[1]) / 2, atol=2e-6)
+
+
+def test_it_is_a_run_like_any_other(work, ensemble):
+    assert ensemble["members"] == ["units/fold-1", "units/fold-2"]
+    scored = json.loads(work.nlpctl("eval", "ensemble", "--json").stdout)["result"]["metrics"]
+    assert scored == ensemble["metrics"] and set(scored) == {"dev", "test"}
+    shown = json.loads(work.nlpctl("runs", "show", "ensemble", "--json").stdout)["result"]
+    assert shown["state"] == "finished" and shown["manifest"]["members"] == ensemble["members"]
+    assert (work / "ensemble" / "report.html").is_file()
+    again = work.nlpctl("ensemble", "units", "-o", "ensemble")
+    assert again.returncode == 2 and "--overwrite" in again.stderr
+
+
+@pytest.mark.slow
+def test_it_is_exported_like_any_other(work, ensemble):
+    """As one graph, which the export compares with the network."""
+    done = work.nlpctl("export", "ensemble", "-o", "ensemble_export", "--timing", "0")
+    assert done.returncode == 0, done.stderr
+    for engine in ("paddle", "onnxruntime"):
+        words = ("predict", "ensemble_export", "--engine", engine, "--precision", "fp32")
+        answers = [json.loads(line) for line in work.nlpctl(*words, stdin=TEXTS).stdout.splitlines()]
+        given = np.array([list(answer["probabilities"].values()) for answer in answers])
+        assert np.allclose(given, probabilities(work, "ensemble"), atol=1e-5), engine
+
+
+@pytest.mark.slow
+def test_it_can_teach(work, ensemble):
+    """What a distillation asks of its teacher: answers, by its graph, and vectors of words."""
+    from nlpctl.compression.networks.teacher import open_teacher
+    from nlpctl.config.recipe_of import recipe_of
+    from nlpctl.data.text_rows import TextExample
+    from nlpctl.runtime.process import set_up_process
+    from nlpctl.tasks.sequence_classification import softmax
+
+    recipe = recipe_of(work / "ensemble")
+    teacher = open_teacher(recipe, str(work / "ensemble" / "model"), set_up_process(recipe))
+    answers = teacher.answers([TextExample(text, None, None) for text in TEXTS.splitlines()], 4)
+    assert np.allclose(softmax(np.concatenate(answers)), probabilities(work, "ensemble"), atol=1e-5)
+    vectors = teacher.word_vectors(["good", "clean", "unheard-of"])
+    assert vectors.shape == (3, 16) and np.abs(vectors[:2]).sum() > 0 and not vectors[2].any()
+
+
+def test_models_that_do_not_fit(work, base, units):
+    shutil.copytree(work / "units" / "fold-1" / "model", work / "short")
+    card = json.loads((work / "short" / "task.json").read_text())
+    card["data"]["max_seq_length"] = 12
+    (work / "short" / "task.json").write_text(json.dumps(card))
+    (work / "short" / "manifest.json").unlink()  # the checksums
+
+    def refused(*models):
+        done = work.nlpctl("ensemble", *models, "-o", "never")
+        assert done.returncode == 2 and "->" in done.stderr and not (work / "never").exists(), done.stderr
+        return done.stderr
+
+    assert "two models or more" in refused("base")
+    assert "data.max_seq_length is 12, not 16" in refused("units/fold-1", "short")
+    assert "in another way" in refused("base", "units/fold-1")
+    assert "nonesuch" in refused("base", "nonesuch")

@@ -1,0 +1,176 @@
+"""Nodes meet, agree and end together; every mistake is one message on all of them. Loopback stands for the network."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+
+import pytest
+
+from nlpctl.errors import Interrupted, RunFailed, UserError
+from nlpctl.runtime import link as link_module
+from nlpctl.runtime.nodes import END, Nodes, meeting
+from nlpctl.runtime.schedulers import Place
+from nlpctl.runtime.team import free_port
+
+FACTS = {"versions": {"nlpctl": "1"}, "processes": 1}
+
+
+@dataclass
+class Cluster:
+    """Starts nodes that meet at one port."""
+
+    threads: ThreadPoolExecutor
+    port: int = field(default_factory=free_port)
+
+    def node(self, rank: int, work: Callable[[Nodes], object], nodes: int = 2, wait: float = 10.0) -> Future:
+        def run() -> object:
+            with meeting(Place(nodes, rank, "127.0.0.1", self.port), wait) as met:
+                return work(met)
+
+        return self.threads.submit(run)
+
+
+@pytest.fixture
+def cluster():
+    with ThreadPoolExecutor(4) as threads:
+        yield Cluster(threads)
+
+
+def agree(nodes: Nodes) -> list[str]:
+    nodes.agree(FACTS, ["versions"])
+    return [member.address for member in nodes.members]
+
+
+def wait_for_end(nodes: Nodes) -> int:
+    agree(nodes)
+    return nodes.expect(END).values["code"]
+
+
+def message(future: Future, kind: type[Exception]) -> str:
+    error = future.exception(timeout=30)
+    assert type(error) is kind, repr(error)
+    return str(error)
+
+
+def test_nodes_meet_in_any_order_and_end_together(cluster):
+    late = cluster.node(2, wait_for_end, nodes=3)
+    others = [cluster.node(rank, work, nodes=3) for rank, work in ((0, agree), (1, wait_for_end))]
+    assert others[0].result(30) == ["127.0.0.1"] * 3
+    assert (others[1].result(30), late.result(30)) == (0, 0)
+
+
+def test_a_difference_is_told_with_the_node_on_all(cluster):
+    head = cluster.node(0, agree)
+
+    def other(nodes: Nodes) -> None:
+        nodes.agree({**FACTS, "versions": {"nlpctl": "2"}}, ["versions"])
+
+    second = cluster.node(1, other)
+    host = socket.gethostname()
+    assert f"node 1 ({host}): differs in its versions: nlpctl is 2, not 1" in message(head, UserError)
+    assert message(second, UserError) == message(head, UserError)
+
+
+def test_an_error_on_one_node_ends_all(cluster):
+    def fails(nodes: Nodes) -> None:
+        raise UserError("no such file", "data.train", "copy it")
+
+    head, second = cluster.node(0, agree), cluster.node(1, fails)
+    assert message(head, UserError).endswith("): data.train: no such file\n  -> copy it")
+    assert message(second, UserError) == "data.train: no such file\n  -> copy it"
+    head, second = cluster.node(0, fails), cluster.node(1, wait_for_end)
+    assert message(second, UserError) == message(head, UserError)
+
+
+def test_ctrl_c_on_one_node_interrupts_all(cluster):
+    def stopped(nodes: Nodes) -> None:
+        raise KeyboardInterrupt
+
+    head, second = cluster.node(0, agree), cluster.node(1, stopped)
+    assert "interrupted" in message(head, Interrupted)
+    assert second.exception(30) is not None
+
+
+@pytest.mark.parametrize("nodes, ranks", [(3, (0, 1, 1)), (2, (0, 0))])
+def test_two_nodes_of_one_number(cluster, nodes, ranks):
+    started = [cluster.node(rank, wait_for_end, nodes=nodes) for rank in ranks]
+    for future in started:
+        assert f"two nodes say that they are node {ranks[-1]}" in message(future, UserError)
+
+
+def test_another_number_of_nodes(cluster):
+    started = [cluster.node(0, agree, nodes=3), cluster.node(1, agree, nodes=2)]
+    for future in started:
+        assert "says 2 nodes, node 0" in message(future, UserError)
+
+
+def test_nobody_comes(cluster):
+    assert "1 node did not come within 0.1 s: 1" in message(cluster.node(0, agree, wait=0.1), UserError)
+
+
+def test_node_0_is_not_there(cluster):
+    told = message(cluster.node(1, agree, wait=0.1), UserError)
+    assert f"--master 127.0.0.1:{cluster.port}: node 0 cannot be reached after 0.1 s: nothing listens there" in told
+    with pytest.raises(UserError, match="the name no.such.host.invalid is not known here"):
+        with meeting(Place(2, 1, "no.such.host.invalid", 1), 0.1):
+            pass
+
+
+@pytest.mark.parametrize("says", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n", b'{"kind": 1}\n'])
+def test_another_program_answers(cluster, says):
+    with socket.create_server(("", cluster.port)) as server:
+        second = cluster.node(1, agree, wait=0.0)
+        connection, _ = server.accept()
+        connection.recv(1 << 16)  # unread, it would make the end a reset
+        connection.sendall(says)
+        connection.close()
+        assert "what answers there is not nlpctl" in message(second, UserError)
+
+
+def test_the_port_is_taken(cluster):
+    with socket.create_server(("", cluster.port)):
+        assert "the port cannot be taken (Address already in use)" in message(cluster.node(0, agree), UserError)
+
+
+def test_strangers_at_the_port_disturb_nobody(cluster):
+    head = cluster.node(0, agree)
+    strangers = []
+    while len(strangers) < 2:
+        try:
+            strangers.append(socket.create_connection(("127.0.0.1", cluster.port)))
+        except ConnectionRefusedError:
+            continue
+    strangers[0].sendall(b"GET / HTTP/1.1\r\n\r\n")  # the other says nothing
+    second = cluster.node(1, wait_for_end)
+    assert head.result(30) and second.result(30) == 0
+    for each in strangers:
+        each.close()
+
+
+def test_a_node_that_is_lost(cluster):
+    """Its connection ends without a word, as when it is killed."""
+
+    def vanishes(nodes: Nodes) -> None:
+        agree(nodes)
+        nodes._ended = True
+        nodes.links[0]._socket.shutdown(socket.SHUT_RDWR)
+
+    head = cluster.node(0, wait_for_end)
+    cluster.node(1, vanishes)
+    assert "is lost: its connection ended" in message(head, RunFailed)
+
+
+def test_a_node_that_is_silent(cluster, monkeypatch):
+    """Its machine stopped, so that no connection ends."""
+    monkeypatch.setattr(link_module, "LOST_SECONDS", 1.0)
+    monkeypatch.setattr(link_module, "BEAT_SECONDS", 60.0)
+
+    def silent(nodes: Nodes) -> None:
+        nodes.links[0]._socket.settimeout(60)  # it hears nothing either, and would be the first to say so
+        wait_for_end(nodes)
+
+    head, _ = cluster.node(0, wait_for_end), cluster.node(1, silent)
+    assert "is lost: no sign of life for 1 s" in message(head, RunFailed)
