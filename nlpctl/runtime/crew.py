@@ -18,6 +18,7 @@ from nlpctl.errors import RunFailed
 from nlpctl.runtime.worker import ProcessEnded, Worker
 
 MOST_LOSSES = 3  # workers that may be lost over one job
+MOST_WAITS = 24  # times that no worker at all can be had
 _GRACE = 5.0  # seconds for a worker to end
 
 _AGAIN = 5.0  # seconds until a worker is asked for again where there was no room
@@ -85,7 +86,7 @@ class Crew:
         self._hands: list[Hand | None] = [None] * size
         self._waiting: SimpleQueue[_Taken | None] = SimpleQueue()
         self._done: SimpleQueue[tuple[int, Any, int]] = SimpleQueue()
-        self._stopped, self._told = threading.Event(), False
+        self._stopped, self._missing = threading.Event(), 0  # how often there was no room since a job was done
         # These threads last as long as the workers, which end with the thread that started them.
         self._threads = [threading.Thread(target=self._serve, args=(number,), daemon=True) for number in range(size)]
 
@@ -140,9 +141,11 @@ class Crew:
                 self._hands[number] = self._hire(number)
             result = self._hands[number].ask(job.work)
         except NoRoom as missing:
-            if not self._told:
-                console.note(f"worker {number}: {missing.problems[0].message}; the others go on")
-            self._told = True
+            if self._missing == 0:
+                console.note(f"worker {number}: {missing.problems[0].message}; it is asked for again")
+            self._missing += 1
+            if self._missing > MOST_WAITS and not any(self._hands):
+                raise
             self._waiting.put(job)  # for a worker that is there
             self._stopped.wait(_AGAIN)
             return
@@ -161,6 +164,7 @@ class Crew:
             console.note(f"worker {number} was lost ({lost.problems[0].message}); another one takes its place")
             self._waiting.put(job)
             return
+        self._missing = 0
         share.jobs += 1
         share.seconds += time.monotonic() - started
         self._done.put((job.number, result, number))

@@ -39,12 +39,15 @@ class RayHand:
 
     def __init__(self, ray: Any, actor: Any):
         self._ray, self._actor = ray, actor
-        with self._losses():
-            begun, _ = ray.wait([version := actor.version.remote()], timeout=_ROOM_SECONDS)
-            there = ray.get(version) if begun else None
+        try:
+            with self._losses():
+                begun, _ = ray.wait([version := actor.version.remote()], timeout=_ROOM_SECONDS)
+                there = ray.get(version) if begun else None
+        except ProcessEnded as error:  # its node is gone, which the cluster may not know yet; or nlpctl is not there
+            raise NoRoom(problems=error.problems) from None
         if there is None:
             self.end(interrupt=True)
-            raise NoRoom("no node has room for another worker")
+            raise NoRoom("no node has room for another worker", _FLAG, "ray status shows what the cluster has left")
         if there != nlpctl.__version__:
             self.end(interrupt=True)
             message = f"a node has nlpctl {there}, and this machine {nlpctl.__version__}"

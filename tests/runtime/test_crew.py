@@ -74,7 +74,8 @@ def test_an_error_is_raised_as_it_is(capfd: pytest.CaptureFixture[str]) -> None:
 
 
 def test_where_there_is_no_room_others_do_the_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_AGAIN", 0.01)
+    monkeypatch.setattr(module, "_AGAIN", 0.02)
+    monkeypatch.setattr(module, "MOST_WAITS", 1000)
 
     def only_one(number: int) -> ProcessHand:
         if number == 0:
@@ -83,3 +84,6 @@ def test_where_there_is_no_room_others_do_the_work(monkeypatch: pytest.MonkeyPat
 
     with Crew(only_one, 2) as crew:
         assert {worker for _, _, worker in crew.results((join, str(i)) for i in range(5))} == {1}
+    monkeypatch.setattr(module, "MOST_WAITS", 3)
+    with pytest.raises(NoRoom, match="none here"), Crew(only_one, 1) as crew:
+        list(crew.results([(join, "x")]))
