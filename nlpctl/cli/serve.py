@@ -66,6 +66,7 @@ def serve(
     with sigterm_waits():  # NumPy's threads begin here, and must not take the signal during Paddle's import
         from nlpctl.runners.serve import ServeSettings
         from nlpctl.runners.serve import serve as run_service
+        from nlpctl.serving.secrets import read_secrets
 
     settings = ServeSettings(
         host=host,
@@ -83,7 +84,8 @@ def serve(
         tls_cert=tls_cert,
         tls_key=tls_key,
     )
+    secrets = read_secrets(settings)
     recipe = load_command_recipe(model, ctx, engine_overrides(engine, precision), purpose="apply")
 
     with located(recipe):
-        run_service(recipe, settings)
+        run_service(recipe, settings, secrets)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import ssl
 import threading
 from collections.abc import Sequence
 from functools import partial
@@ -20,7 +19,7 @@ from nlpctl.runners.predict import answers
 from nlpctl.runtime.interrupt import STOP_SECONDS, sigterm_waits
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.serving.address import bound_socket, url
-from nlpctl.serving.secrets import ApiKeys, read_api_keys, tls_context
+from nlpctl.serving.secrets import Secrets
 from nlpctl.serving.settings import ServeSettings
 from nlpctl.serving.starting import Starting, Stopped, sigterm_stops
 
@@ -31,23 +30,19 @@ if TYPE_CHECKING:
     from nlpctl.serving.server import Server
 
 
-def serve(recipe: Recipe, settings: ServeSettings) -> None:
+def serve(recipe: Recipe, settings: ServeSettings, secrets: Secrets) -> None:
     """Answer requests until SIGTERM or Ctrl-C; then finish the accepted requests and return.
 
     The address is taken first. Until the model is ready every request gets 503; SIGTERM then ends the command.
 
-    Raises UserError if a file of keys cannot be used, the address is not available or there is no trained model;
-    KeyboardInterrupt at the second request to stop.
+    Raises UserError if the address is not available or there is no trained model; KeyboardInterrupt at the second
+    request to stop.
     """
-    access = None if settings.api_key_file is None else read_api_keys(settings.api_key_file)
-    tls = None
-    if settings.tls_cert is not None and settings.tls_key is not None:
-        tls = tls_context(settings.tls_cert, settings.tls_key)
     source = find_model(recipe)
     with bound_socket(settings) as listening:
         try:
             with sigterm_stops():
-                server = _started(recipe, source, settings, listening, access, tls)
+                server = _started(recipe, source, settings, secrets, listening)
                 asyncio.run(server.run_on(listening))
         except Stopped:
             console.note("stopped while starting")
@@ -59,23 +54,18 @@ def serve(recipe: Recipe, settings: ServeSettings) -> None:
 
 
 def _started(
-    recipe: Recipe,
-    source: str,
-    settings: ServeSettings,
-    listening: socket.socket,
-    access: ApiKeys | None,
-    tls: ssl.SSLContext | None,
+    recipe: Recipe, source: str, settings: ServeSettings, secrets: Secrets, listening: socket.socket
 ) -> Server:
     """The server, with its model loaded; meanwhile requests on the same address get 503."""
-    address = url(listening, tls is not None)
-    with Starting(listening, settings, tls) as starting:
+    address = url(listening, secrets.tls is not None)
+    with Starting(listening, settings, secrets.tls) as starting:
         console.note(f"starting on {address}; every request gets 503 until the model is ready")
         starting.stage = "preparing the process"
         with sigterm_waits():
             setup = set_up_to_answer(recipe, source)
         starting.stage = "loading the model and choosing its engine"
         service = make_service(recipe, setup, source, settings)
-        service.access = access
+        service.access = secrets.access
         from nlpctl.serving.app import make_app
         from nlpctl.serving.server import Server
 
@@ -84,7 +74,7 @@ def _started(
             if service.settle is not None:  # a daemon: the end of the service does not wait for it
                 threading.Thread(target=service.settle, name="settle", daemon=True).start()
 
-        return Server(make_app(service), service, STOP_SECONDS, listens, tls)
+        return Server(make_app(service), service, STOP_SECONDS, listens, secrets.tls)
 
 
 def _settle(settle: Settle, engine: Switch) -> None:

@@ -7,12 +7,14 @@ import hmac
 import ssl
 import stat
 from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 from nlpctl import console
 from nlpctl.errors import Problem, UserError, remedy
 from nlpctl.outputs import refuse_pipe
 from nlpctl.serving.refused import Refused
+from nlpctl.serving.settings import ServeSettings
 
 _MOST_BYTES = 1_000_000  # of a file
 _MOST_KEYS = 1000  # each request is compared with all of them
@@ -47,6 +49,22 @@ def _shown(headers: Iterable[tuple[bytes, bytes]]) -> Iterable[bytes]:
             scheme, _, key = value.strip().partition(b" ")
             if scheme.lower() == b"bearer":
                 yield key.strip()
+
+
+@dataclass(frozen=True)
+class Secrets:
+    """What the files of the settings hold; None for what no file is given."""
+
+    access: ApiKeys | None = None
+    tls: ssl.SSLContext | None = None
+
+
+def read_secrets(settings: ServeSettings) -> Secrets:
+    """UserError if a file cannot be used. Call it before anything listens."""
+    access = None if settings.api_key_file is None else read_api_keys(settings.api_key_file)
+    if settings.tls_cert is None or settings.tls_key is None:
+        return Secrets(access)
+    return Secrets(access, tls_context(settings.tls_cert, settings.tls_key))
 
 
 def read_api_keys(file: Path) -> ApiKeys:
