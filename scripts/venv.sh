@@ -59,7 +59,7 @@ prepare() {
     if [ -x "$VENV/bin/python" ] && [ "$(cat "$stamp" 2>/dev/null)" = "$wanted" ]; then
         return
     fi
-    echo "Installing nlpctl[$extras] into $VENV (about 2 GB; a minute or two) ..." >&2
+    echo "Installing nlpctl[$extras] into $VENV (about 2 GB, with gpu 7; a minute or two) ..." >&2
     mkdir -p "$VENV"
     : >"$VENV/install.log"
     [ -x "$VENV/bin/pip" ] ||

@@ -371,8 +371,8 @@ def audit(
         give(found.to_json())
         return
     counts = found.counts
-    rows = [[kind, count, f"{count / found.rows:.2%}"] for kind, count in counts.items()]
-    console.table(f"{found.rows:,} rows", ["finding", "times", "of all rows"], rows)
+    rows = [[kind, count, f"{found.share(kind):.2%}"] for kind, count in counts.items()]
+    console.table(f"{found.rows:,} rows", ["finding", "times", "share of the rows"], rows)
     first = []
     for each in found.findings[:shown]:
         labels = [told(each.given), told(each.proposed)]

@@ -11,7 +11,7 @@ import typer
 
 from nlpctl import console
 from nlpctl.cli.envelope import Json, give
-from nlpctl.cli.options import ModelArgument, RecipeCommand, load_command_recipe
+from nlpctl.cli.options import ClusterOption, ModelArgument, RecipeCommand, WorkersOption, load_command_recipe
 from nlpctl.cli.predict import check_format
 from nlpctl.config.located import located
 from nlpctl.errors import UserError
@@ -38,13 +38,19 @@ app = typer.Typer(
 def build(
     ctx: typer.Context,
     model: ModelArgument,
-    corpus: Annotated[str, typer.Argument(metavar="CORPUS", help="File of the texts; - reads standard input.")],
+    corpus: Annotated[
+        list[str],
+        typer.Argument(metavar="CORPUS...", help="Files of texts, folders, patterns; - reads standard input."),
+    ],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FOLDER", help="Where to write the index.")],
     kind: Annotated[
         str, typer.Option("--kind", help="flat: exact; hnsw: approximate, faster from some 100,000 texts.")
     ] = "flat",
     format: Format = "auto",
     batch_size: BatchSize = 64,
+    workers: WorkersOption = None,
+    cluster: ClusterOption = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Resume an interrupted build by workers.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace an existing index.")] = False,
     json: Json = False,
 ) -> None:
@@ -55,16 +61,24 @@ def build(
       nlpctl index build outputs/pairs corpus.txt -o outputs/pairs_index
 
       nlpctl index build outputs/pairs corpus.jsonl -o outputs/pairs_index --set data.columns.text=title
+
+      nlpctl index build outputs/pairs corpora/*.txt.gz -o outputs/pairs_index --workers 8
     """
     check_format(format)
     if kind not in KINDS:
         raise UserError(f"there is no index kind {kind!r}", where="--kind", hint=f"one of {', '.join(KINDS)}")
+    divided = workers is not None or cluster is not None
+    if resume and not divided:
+        raise UserError("only a build by workers can be resumed", "--resume", "give --workers N, or leave it out")
     recipe = load_command_recipe(model, ctx, purpose="embed")
+    from nlpctl.runners.divide import Division
     from nlpctl.runners.index import build_index, open_texts
 
     with located(recipe):
         source = open_texts(recipe, corpus, format)
-        built = build_index(recipe, source, output, kind=kind, batch_size=batch_size, overwrite=overwrite)
+        division = Division(workers, cluster, resume) if divided else None
+        options = {"kind": kind, "batch_size": batch_size, "overwrite": overwrite, "division": division}
+        built = build_index(recipe, source, output, **options)
     give({"index": output, **dataclasses.asdict(built)})
     told = f", {counted(built.repeated, 'repeated texts')} left out" if built.repeated else ""
     told += f", {counted(built.bad_rows, 'bad rows')} skipped" if built.bad_rows else ""
@@ -94,7 +108,7 @@ def search(
 
     recipe = load_command_recipe(index_recipe(folder), ctx, purpose="apply")
     with located(recipe):
-        windows = search_index(recipe, Path(folder), open_texts(recipe, queries, format), k=k, batch_size=batch_size)
+        windows = search_index(recipe, Path(folder), open_texts(recipe, [queries], format), k=k, batch_size=batch_size)
         if json:
             give({"answers": [answer for window in windows for answer in window]})
             return

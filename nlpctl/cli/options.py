@@ -37,6 +37,15 @@ PrecisionOption = Annotated[
     str | None, typer.Option("--precision", metavar="PRECISION", help="auto, fp32, bf16, fp16 or int8.")
 ]
 
+WorkersOption = Annotated[
+    int | None,
+    typer.Option("--workers", min=1, metavar="N", help="Divide the input among N processes; the result is the same."),
+]
+ClusterOption = Annotated[
+    str | None,
+    typer.Option("--cluster", metavar="ADDRESS", help="Divide it on a Ray cluster: auto, or ray://HOST:PORT."),
+]
+
 
 def engine_overrides(engine: str | None, precision: str | None) -> list[Override]:
     """The values of --engine and --precision, for load_command_recipe's `given`."""

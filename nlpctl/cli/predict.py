@@ -12,7 +12,15 @@ import typer
 
 from nlpctl import console
 from nlpctl.cli.envelope import Json, give
-from nlpctl.cli.options import EngineOption, ModelArgument, PrecisionOption, engine_overrides, load_command_recipe
+from nlpctl.cli.options import (
+    ClusterOption,
+    EngineOption,
+    ModelArgument,
+    PrecisionOption,
+    WorkersOption,
+    engine_overrides,
+    load_command_recipe,
+)
 from nlpctl.config.located import located
 from nlpctl.config.purpose import Purpose
 from nlpctl.config.schema import DataFormat
@@ -20,6 +28,7 @@ from nlpctl.errors import UserError
 from nlpctl.names import counted
 
 FORMATS = (*get_args(DataFormat), "parquet")
+PARTS = ("jsonl", "parquet")
 
 
 def predict(
@@ -58,17 +67,12 @@ def predict(
     ] = False,
     engine: EngineOption = None,
     precision: PrecisionOption = None,
-    workers: Annotated[
-        int | None,
-        typer.Option("--workers", min=1, metavar="N", help="Divide the input among N processes, the same answers."),
-    ] = None,
-    cluster: Annotated[
-        str | None,
-        typer.Option("--cluster", metavar="ADDRESS", help="Divide it on a Ray cluster: auto, or ray://HOST:PORT."),
-    ] = None,
+    workers: WorkersOption = None,
+    cluster: ClusterOption = None,
     parts: Annotated[
-        bool, typer.Option("--parts", help="-o is a folder: of parts in input order, with a manifest.json.")
-    ] = False,
+        str | None,
+        typer.Option("--parts", metavar="jsonl|parquet", help="-o is a folder: files in input order, and their list."),
+    ] = None,
     embeddings: Annotated[
         Path | None,
         typer.Option(
@@ -117,7 +121,8 @@ def predict(
         raise UserError("layer outputs can only be written to a .npz file", where="--layer-outputs", hint=hint)
     if float16 and not layer_outputs:
         raise UserError("applies to --layer-outputs only", where="--float16", hint="leave it out")
-    if embeddings is not None and (resume or output is not None):
+    divided = workers is not None or cluster is not None or parts is not None
+    if embeddings is not None and (output is not None or (resume and not divided)):
         hint = "leave out -o and --resume: vectors replace the JSON lines and cannot be resumed"
         raise UserError("vectors are written to the --embeddings file only", where="--embeddings", hint=hint)
     if flush and (embeddings is not None or layer_outputs):
@@ -125,11 +130,11 @@ def predict(
         raise UserError("--flush applies to JSON lines only", where="--flush", hint=hint)
     if keep is not None and (embeddings is not None or layer_outputs):
         raise UserError("--keep applies to JSON lines only", where="--keep", hint="leave it out")
-    if resume and output is None:
+    if resume and output is None and embeddings is None:
         raise UserError("standard output cannot be resumed", where="--resume", hint="name the output file: -o FILE")
-    divided = workers is not None or cluster is not None or parts
     if divided:
-        _refuse_divided(output, {"--flush": flush, "--embeddings": embeddings, "--layer-outputs": layer_outputs})
+        vectors = {"--embeddings": embeddings} if parts is not None else {}
+        _refuse_divided(output or embeddings, parts, {"--flush": flush, "--layer-outputs": layer_outputs, **vectors})
     purpose: Purpose = "apply" if embeddings is None else "embed"
     purpose = "observe" if layer_outputs else purpose
     recipe = load_command_recipe(model, ctx, engine_overrides(engine, precision), purpose=purpose)
@@ -141,21 +146,24 @@ def predict(
     answers = None
     with located(recipe):
         source = input_of(recipe, input or ["-"], format)
-        if embeddings is not None:
+        if divided:
+            from nlpctl.runners.divide import embed_divided, predict_divided
+
+            options = {"workers": workers, "cluster": cluster, "batch_size": batch_size}
+            options |= {"resume": resume, "overwrite": overwrite}
+            if embeddings is not None:
+                result = embed_divided(recipe, source, embeddings, **options)
+            else:
+                result = predict_divided(recipe, source, output, keep=keep, parts=parts, **options)
+            for each in result.workers:
+                console.note(_told_share(each))
+        elif embeddings is not None:
             result = write_embeddings(recipe, source, embeddings, batch_size=batch_size, overwrite=overwrite)
         elif layer_outputs:
             options = {"batch_size": batch_size, "float16": float16, "overwrite": overwrite}
             result = write_layer_outputs(recipe, source, layer_outputs, output, **options)
             for name, shape in result.shapes.items():
                 console.note(f"  {name}  {' x '.join(map(str, shape))}")
-        elif divided:
-            from nlpctl.runners.divide import predict_divided
-
-            options = {"batch_size": batch_size, "parts": parts, "resume": resume, "overwrite": overwrite}
-            options |= {"workers": workers, "cluster": cluster}
-            result = predict_divided(recipe, source, output, keep=keep, **options)
-            for each in result.workers:
-                console.note(_told_share(each))
         else:
             options = {"batch_size": batch_size, "flush": flush, "resume": resume, "overwrite": overwrite}
             answers = StringIO() if json and output is None else None
@@ -169,8 +177,10 @@ def predict(
         console.warn(f"{result.bad_rows:,} of {counted(result.rows, 'rows')} {were} the reason")
 
 
-def _refuse_divided(output: Path | None, others: dict[str, Any]) -> None:
+def _refuse_divided(output: Path | None, parts: str | None, others: dict[str, Any]) -> None:
     """UserError for what does not go together with --workers, --cluster and --parts."""
+    if parts not in (None, *PARTS):
+        raise UserError(f"there are no parts of {parts!r}", "--parts", f"one of {', '.join(PARTS)}")
     if output is None:
         raise UserError("a divided prediction is written to a file", "--workers", "name it: -o FILE")
     given = next((flag for flag, value in others.items() if value), None)

@@ -24,6 +24,7 @@ from nlpctl.data.lines import MAX_LINE
 from nlpctl.data.parquet_rows import group_rows
 from nlpctl.data.readers import DOCUMENTS
 from nlpctl.data.row import BadRow, BlankLine, Row
+from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import NlpctlError, UserError
 
 RANGE_BYTES = 8 << 20  # read in some tenths of a second, and no more than a thousand ranges for 8 GB
@@ -173,8 +174,11 @@ def with_lines(source: PredictInput, ranges: Sequence[Range], counted: dict[Rang
     return found
 
 
-def scan(source: PredictInput, part: Range, keep: Keep | None) -> Scanned:
-    """Read a range. It ends early at the tenth bad row where bad rows are errors."""
+def scan(source: PredictInput, part: Range, keep: Keep | None, blank_lines: bool = True) -> Scanned:
+    """Read a range. It ends early at the tenth bad row where bad rows are errors.
+
+    `blank_lines`: blank lines of plain text are not bad, as for `PredictInput.check`.
+    """
     file, rows, stops = source.files[part.file], source.task_rows, source.task_rows.data.on_bad_row == "error"
     count, bad, first, marks, good = 0, 0, [], [], False
     unkept = error = None
@@ -190,7 +194,7 @@ def scan(source: PredictInput, part: Range, keep: Keep | None) -> Scanned:
                 if marked and count > MARK_EVERY * (len(marks) + 1):
                     marks.append((count - 1, row.line))
             example, _ = reader.read(row)
-            if isinstance(example, BadRow) and not isinstance(example, BlankLine):
+            if isinstance(example, BadRow) and not (blank_lines and isinstance(example, BlankLine)):
                 bad += 1
                 if len(first) < SHOWN:
                     first.append(example)
@@ -239,8 +243,12 @@ class ShardRows:
     shard: Shard
 
     @property
-    def task_rows(self) -> object:
+    def task_rows(self) -> TaskRows:
         return self.source.task_rows
+
+    def rows(self) -> Iterator[object]:
+        """Examples and bad rows."""
+        return (example for example, _ in self.kept_rows(KEEP_NONE))
 
     def kept_rows(self, keep: Keep | None, skip: int = 0) -> Iterator[tuple[object, dict[str, object]]]:
         """Examples and bad rows, each with what its answer repeats. UserError if the input has become shorter."""

@@ -85,11 +85,12 @@ def fold_rows(
     group_by: str | None = None,
     near: float | None = None,
 ) -> list[list[int]]:
-    """Row indexes per fold, stratified by label; every row is in one fold. What stays together: as for `cut`.
+    """Row indexes per fold, stratified by label; every row is in one fold.
 
+    What stays together: as for `cut`, but `near` compares the texts in the column `together` where there is one.
     UserError if fewer than `count` folds would hold a row.
     """
-    groups = _groups(read, together, group_by, near, "data.columns.group")
+    groups = _groups(read, together, group_by, near, "data.columns.group", compared=together)
     total = len(read.rows)
     if len(groups) < count:
         message = f"{total:,} rows cannot be cut into {count} folds: {len(groups):,} groups of rows stay together"
@@ -118,17 +119,22 @@ def label_counts(read: Readable, chosen: Sequence[int]) -> dict[str, int]:
 
 
 def _groups(
-    read: Readable, together: str | None, group_by: str | None, near: float | None, key: str
+    read: Readable,
+    together: str | None,
+    group_by: str | None,
+    near: float | None,
+    key: str,
+    compared: str | None = None,
 ) -> list[Group]:
-    """`key`: what names the column `group_by`, for messages."""
+    """`key`: what names the column `group_by`, for messages. `compared`: by `near`; by default the first text."""
     keys: list[list[Hashable]] = [
         list(_keys(row, texts, together, group_by, key)) for row, texts in zip(read.rows, read.passages, strict=True)
     ]
     if near is not None:
         from nlpctl.data.inspect.near_duplicates import near_duplicates
 
-        firsts = [letters_form(same_form(next(iter(texts.values())))) for texts in read.passages]
-        for i, j, _ in near_duplicates(firsts, near):
+        chosen = [next(iter(texts.values())) if compared is None else texts[compared] for texts in read.passages]
+        for i, j, _ in near_duplicates([letters_form(same_form(text)) for text in chosen], near):
             # Both rows get the key of the pair; group_rows joins whatever shares a key, also in chains.
             keys[j].append(("near", i))
             keys[i].append(("near", i))

@@ -42,6 +42,7 @@ from nlpctl.tasks.multi_label_scores import consistent
 FOLDER, FINDINGS, PAGE = "audit", "findings.jsonl", "findings.html"
 TEXT = 160  # characters of a text in a finding
 AROUND = 12  # words on either side of those in question
+DOUBTFUL = 0.3  # share of wrong labels beyond which the models have not learned what they judge
 _ELSEWHERE = "name another folder: -o"
 
 
@@ -57,6 +58,12 @@ class Audit:
     def counts(self) -> dict[str, int]:
         """Findings per kind."""
         return dict(Counter(finding.kind for finding in self.findings))
+
+    def share(self, kind: str) -> float:
+        """The share of rows with findings of a kind; a sentence may have several."""
+        chosen = [each for each in self.findings if each.kind == kind]
+        found = {(each.edit.file, each.edit.row) if each.edit else each.where for each in chosen}
+        return len(found) / max(self.rows, 1)
 
     @property
     def changes(self) -> list[tuple[str, str, int]]:
@@ -92,7 +99,7 @@ def audit(folder: Path, output: Path | None = None, *, overwrite: bool = False) 
         raise UserError("the data changed since the folds were trained", changed[0], hint)
     shares, labels = read_shares(folder / PROBABILITIES)
     lines = read_lines(folder / PREDICTIONS)
-    if labels != rows.labels.names or not len(lines) == len(shares.ends) == len(rows):
+    if labels != rows.labels.names or len(shares.ends) != len(rows) or not _fit(lines, rows, shares):
         hint = "train the folds again with --overwrite"
         raise UserError("the predictions are not those of the training rows", str(folder / PREDICTIONS), hint)
     console.note(f"looking for wrong labels in {counted(len(rows), 'rows')}")
@@ -101,7 +108,10 @@ def audit(folder: Path, output: Path | None = None, *, overwrite: bool = False) 
     with writing(target, _ELSEWHERE):
         write_findings(target / FINDINGS, found)
         result = Audit(target, len(rows), found)
-        write_text_atomic(target / PAGE, audit_page(result.findings, result.rows, result.changes, str(folder)))
+        page = audit_page(result.findings, result.rows, result.share(WRONG), result.changes, str(folder))
+        write_text_atomic(target / PAGE, page)
+    if result.share(WRONG) > DOUBTFUL:
+        console.warn("so many rows are called wrong that the models are in doubt, not the labels: see their scores")
     return result
 
 
@@ -119,6 +129,20 @@ def _folds(folder: Path) -> tuple[Recipe, dict[str, Any]]:
         known = ", ".join(task.name for task in known_tasks() if task.labelled)
         raise UserError(f"rows of {recipe.task} have no labels to audit", str(folder), f"it is for {known}")
     return recipe, began
+
+
+def _fit(lines: Sequence[Any], rows: TrainingRows, shares: Shares) -> bool:
+    """Whether the lines of the predictions are those of the rows."""
+    if len(lines) != len(rows):
+        return False
+    places = (place(row.source, row.line) for row in rows.read.rows)
+    units = np.diff(shares.ends, prepend=0).tolist()
+    return all(
+        isinstance(line, dict)
+        and line.get("where") == where
+        and ("tags" not in line or (len(line["tags"]) == count and set(line["tags"]) <= {*rows.labels.names}))
+        for line, where, count in zip(lines, places, units, strict=True)
+    )
 
 
 def _is(path: Path, digest: str) -> bool:

@@ -18,22 +18,25 @@ from typing import Any
 from nlpctl import console
 from nlpctl.config.schema import Recipe
 from nlpctl.data.examples import BadRowLog
+from nlpctl.data.input_files import PARQUET
 from nlpctl.data.input_shards import (
     Range,
     Scanned,
+    Shard,
     countable,
     cut_input,
     cut_shards,
     with_lines,
 )
 from nlpctl.data.inputs import KeptRowReader, PredictInput
-from nlpctl.data.kept import Keep, keep_of
+from nlpctl.data.kept import KEEP_NONE, Keep, keep_of
 from nlpctl.errors import UserError
 from nlpctl.names import counted
 from nlpctl.outputs import refuse_stream
+from nlpctl.runners.embed import require_vectors
 from nlpctl.runners.open_model import find_model
 from nlpctl.runners.predict import WINDOW_BATCHES, PartialOutput, PredictResult, answers_identity, refuse_output
-from nlpctl.runners.shard_folder import ShardFolder, refuse_parts
+from nlpctl.runners.shard_folder import ShardFolder, Sums, refuse_parts
 from nlpctl.runners.shard_worker import Desk, Order, open_desk, open_desk_elsewhere
 from nlpctl.runtime.cpu import physical_cores
 from nlpctl.runtime.crew import Crew, Hand, ProcessHand, Share
@@ -42,9 +45,9 @@ from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import sole_writer
 from nlpctl.runtime.ray_cluster import RayCluster, ray_cluster
 
-SHARD_ROWS = 8192  # at most, but at least a window: enough work to pay for two files
+SHARD_ROWS = 16384  # at most, but at least a window: enough work to pay for two files and a pipeline
 LONG = 16  # ranges; the check of more gets a progress bar
-MOST_SHARDS = 256  # of a shorter input: enough that no worker waits long for the last one
+FEWEST_SHARDS = 128  # of a shorter input, whose shards are smaller: no worker waits long for the last one
 
 
 @dataclass(frozen=True)
@@ -76,11 +79,12 @@ def predict_divided(
     cluster: str | None = None,
     keep: str | None = None,
     batch_size: int = 64,
-    parts: bool = False,
+    parts: str | None = None,
     resume: bool = False,
     overwrite: bool = False,
 ) -> DividedResult:
-    """Answer every row of `source` in `workers` processes; write to the file `output`, or with `parts` to the folder.
+    """Answer every row of `source` in `workers` processes; write to the file `output`, or with `parts`, their
+    format, to the folder.
 
     `cluster`: the address of a Ray cluster, whose nodes do it; by default as many workers as it has cores or cards.
 
@@ -90,28 +94,96 @@ def predict_divided(
     """
     kept = None if keep is None else keep_of(keep)
     model = find_model(recipe)
-    _refuse(source, output, parts, overwrite)
-    folder = ShardFolder(output)
+    _refuse_pipe(source)
+    if parts is not None:
+        refuse_parts(output, overwrite)
+    else:
+        _refuse_file(source, output, overwrite)
     order = Order(recipe, model, source.files, kept, batch_size, output.absolute(), os.getcwd())
-    identity = {**answers_identity(recipe, model, source, kept, batch_size), **source.identity(), "parts": parts}
+    identity = {**answers_identity(recipe, model, source, kept, batch_size), "parts": parts}
+    division = Division(workers, cluster, resume)
+    return _divided(order, source, identity, division, _Work(Desk.answer, _finisher(parts)))
+
+
+def embed_divided(
+    recipe: Recipe,
+    source: PredictInput,
+    output: Path,
+    *,
+    workers: int | None = None,
+    cluster: str | None = None,
+    batch_size: int = 64,
+    resume: bool = False,
+    overwrite: bool = False,
+) -> DividedResult:
+    """Write what `write_embeddings` (runners/embed.py) would write to the .npy file `output`, divided like answers."""
+    require_vectors(recipe)
+    find_model(recipe)
+    _refuse_file(source, output, overwrite)
+    division = Division(workers, cluster, resume)
+    return vectors_divided(recipe, source, output, batch_size, division, ShardFolder.finish_array)
+
+
+@dataclass(frozen=True)
+class Division:
+    """Who does the work: `workers` processes, or the nodes of a `cluster`. `resume`: what was begun goes on."""
+
+    workers: int | None
+    cluster: str | None
+    resume: bool
+
+
+def vectors_divided(
+    recipe: Recipe,
+    source: PredictInput,
+    output: Path,
+    batch_size: int,
+    division: Division,
+    finish: Callable[[ShardFolder, int], None],
+) -> DividedResult:
+    """The vectors of all rows of `source`, of which `finish(folder of parts, their number)` makes `output`."""
+    model = find_model(recipe)
+    _refuse_pipe(source)
+    order = Order(recipe, model, source.files, KEEP_NONE, batch_size, output.absolute(), os.getcwd(), blank_lines=False)
+    identity = {**answers_identity(recipe, model, source, KEEP_NONE, batch_size), "parts": "vectors"}
+    work = _Work(Desk.embed, lambda crew, folder, count, plan: finish(folder, count))
+    return _divided(order, source, identity, division, work)
+
+
+@dataclass(frozen=True)
+class _Work:
+    """What is done with a shard, and with all of them when they are done: (crew, folder, their number, plan)."""
+
+    job: Callable[[Desk, Shard, tuple[str, str]], Sums]
+    finish: Callable[[Crew, ShardFolder, int, dict[str, Any]], None]
+
+
+def _divided(
+    order: Order,
+    source: PredictInput,
+    identity: dict[str, Any],
+    division: Division,
+    work: _Work,
+) -> DividedResult:
+    folder, identity = ShardFolder(order.output), {**identity, **source.identity()}
     with sigterm_interrupts(), sole_writer(folder.folder):
-        plan = _plan_to_resume(folder, identity, recipe) if resume else None
-        with _crew(order, workers, cluster, folder) as crew:
-            cut = _read_input(crew, source, kept) if plan is None else _cut_of(plan)
+        plan = _plan_to_resume(folder, identity, order.recipe) if division.resume else None
+        with _crew(order, division, folder) as crew:
+            cut = _read_input(crew, source, order.keep) if plan is None else _cut_of(plan)
             if plan is None:
                 plan = _begun(crew, folder, identity, cut)
-            return _answered(crew, folder, plan, cut, parts)
+            return _answered(crew, folder, plan, cut, work)
 
 
-def _refuse(source: PredictInput, output: Path, parts: bool, overwrite: bool) -> None:
+def _refuse_pipe(source: PredictInput) -> None:
     if not source.rereadable:
         hint = "give files; a pipe is answered by one process"
         raise UserError("standard input cannot be divided", where="--workers", hint=hint)
-    if parts:
-        refuse_parts(output, overwrite)
-    else:
-        refuse_output(output, source, overwrite)
-        refuse_stream(output, "a divided prediction cannot be written to it", "name a file: -o FILE")
+
+
+def _refuse_file(source: PredictInput, output: Path, overwrite: bool) -> None:
+    refuse_output(output, source, overwrite)
+    refuse_stream(output, "a divided prediction cannot be written to it", "name a file: -o FILE")
 
 
 def _plan_to_resume(folder: ShardFolder, identity: dict[str, Any], recipe: Recipe) -> dict[str, Any] | None:
@@ -135,14 +207,15 @@ def _plan_to_resume(folder: ShardFolder, identity: dict[str, Any], recipe: Recip
 
 
 @contextlib.contextmanager
-def _crew(order: Order, workers: int | None, cluster: str | None, folder: ShardFolder) -> Iterator[Crew]:
+def _crew(order: Order, division: Division, folder: ShardFolder) -> Iterator[Crew]:
     """The workers: processes of this machine, or of the nodes of a cluster."""
-    if cluster is None:
+    workers = division.workers
+    if division.cluster is None:
         count = workers or 1
         with Crew(_processes(order, count, folder), count) as crew:
             yield crew
         return
-    with ray_cluster(cluster) as nodes:
+    with ray_cluster(division.cluster) as nodes:
         hire, room = _on_nodes(order, nodes)
         if not room or (workers or 1) > room:
             hint = "ask for fewer, or for fewer --threads of each"
@@ -226,7 +299,7 @@ def _begun(crew: Crew, folder: ShardFolder, identity: dict[str, Any], cut: _Cut)
     plan = {
         "identity": identity,
         "engine": [engine, precision],
-        "shard_rows": window * max(1, min(SHARD_ROWS // window, windows // MOST_SHARDS)),
+        "shard_rows": window * max(1, min(SHARD_ROWS // window, windows // FEWEST_SHARDS)),
         "ranges": [dataclasses.astuple(each) for each in cut.ranges],
         "scanned": [[each.rows, each.bad, each.marks] for each in cut.scanned],
     }
@@ -240,7 +313,7 @@ def _cut_of(plan: dict[str, Any]) -> _Cut:
     return _Cut([Range(*each) for each in plan["ranges"]], scanned)
 
 
-def _answered(crew: Crew, folder: ShardFolder, plan: dict[str, Any], cut: _Cut, parts: bool) -> DividedResult:
+def _answered(crew: Crew, folder: ShardFolder, plan: dict[str, Any], cut: _Cut, work: _Work) -> DividedResult:
     started = time.monotonic()
     shards = list(cut_shards(cut.ranges, cut.scanned, plan["shard_rows"]))
     kept = folder.kept(shards)
@@ -249,15 +322,32 @@ def _answered(crew: Crew, folder: ShardFolder, plan: dict[str, Any], cut: _Cut, 
     left = [shard for shard in shards if shard.number not in kept]
     console.note(f"{counted(len(crew.shares), 'workers')}, {counted(len(left), 'shards')}: {' '.join(plan['engine'])}")
     bad = sum(each.bad_rows for each in kept.values())
-    jobs = ((Desk.answer, shard, tuple(plan["engine"])) for shard in left)
+    jobs = ((work.job, shard, tuple(plan["engine"])) for shard in left)
     with console.progress(sum(shard.rows for shard in left), "predict") as bar:
         for _, sums, worker in crew.results(jobs):
             crew.shares[worker].rows += sums.rows
             bad += sums.bad_rows
             bar.advance(sums.rows)
-    if parts:
-        folder.finish_folder(len(shards), plan)
-    else:
-        folder.finish_file(len(shards))
+    work.finish(crew, folder, len(shards), plan)
     seconds = time.monotonic() - started
     return DividedResult(cut.rows, bad, seconds, folder.output, len(shards), tuple(crew.shares))
+
+
+def _finisher(parts: str | None) -> Callable[[Crew, ShardFolder, int, dict[str, Any]], None]:
+    """How the answers get the form that `parts` asks for."""
+    if parts is None:
+        return lambda crew, folder, count, plan: folder.finish_file(count)
+    if parts == PARQUET:
+        return lambda crew, folder, count, plan: folder.finish_folder(_as_parquet(crew, count), plan)
+    return lambda crew, folder, count, plan: folder.finish_folder(folder.checked_sums(count), plan)
+
+
+def _as_parquet(crew: Crew, count: int) -> list[Sums]:
+    """All parts as Parquet files of one schema."""
+    from nlpctl.runners.parquet_parts import common_schema
+
+    schemas = {number: found for number, found, _ in crew.results((Desk.schema, number) for number in range(count))}
+    schema = common_schema(schemas[number] for number in range(count))
+    jobs = ((Desk.to_parquet, number, schema) for number in range(count))
+    written = {number: sums for number, sums, _ in crew.results(jobs)}
+    return [written[number] for number in range(count)]

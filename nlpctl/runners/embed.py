@@ -25,6 +25,7 @@ from nlpctl.runtime.interrupt import sigterm_interrupts
 if TYPE_CHECKING:
     import numpy as np
 
+    from nlpctl.data.input_shards import ShardRows
     from nlpctl.inference.pipeline import Pipeline
     from nlpctl.inference.trained import TrainedModel
 
@@ -73,7 +74,7 @@ def write_embeddings(
 
 
 def embedded(
-    recipe: Recipe, model: TrainedModel, source: PredictInput, batch_size: int, total: int | None = None
+    recipe: Recipe, model: TrainedModel, source: PredictInput | ShardRows, batch_size: int, total: int | None = None
 ) -> Iterator[tuple[list[Any], np.ndarray]]:
     """Windows of rows (examples and bad rows), in order, each with float32 vectors [rows, dim]; bad rows have zeros.
 

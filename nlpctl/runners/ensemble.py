@@ -70,6 +70,10 @@ def ensemble(
     task, their labels, or how they read texts.
     """
     parts = [_part(name) for name in _expanded(models)]
+    folders = [part.folder for part in parts]
+    twice = next((part.name for i, part in enumerate(parts) if part.folder in folders[:i]), None)
+    if twice is not None:
+        raise UserError("this model is named twice", twice, "name each model once")
     if len(parts) < LEAST:
         hint = "name more, or a folder of nlpctl train --folds"
         raise UserError("an ensemble needs two models or more", _FLAG, hint)

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nlpctl.config.dump import dump_recipe
 from nlpctl.config.schema import Recipe
-from nlpctl.data.inputs import PredictInput, open_input
+from nlpctl.data.inputs import PredictInput, open_inputs
 from nlpctl.data.readers import no_rows
 from nlpctl.data.row import BadRow
 from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import UserError
-from nlpctl.files import staged_dir
+from nlpctl.files import remove_dir, staged_dir
 from nlpctl.inference.index_folder import (
     IndexManifest,
     Kind,
@@ -28,11 +29,16 @@ from nlpctl.inference.index_folder import (
 )
 from nlpctl.layout import INDEX_TEXTS, INDEX_VECTORS, MANIFEST, RECIPE
 from nlpctl.outputs import refuse_foreign, refuse_part
+from nlpctl.runners.divide import Division, vectors_divided
 from nlpctl.runners.embed import embedded, require_vectors
 from nlpctl.runners.open_model import find_model, open_trained_model, refuse_model, set_up_to_answer
-from nlpctl.runners.predict import bad_answer
+from nlpctl.runners.predict import WINDOW_BATCHES, bad_answer
+from nlpctl.runners.shard_folder import ShardFolder
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import sole_writer
+
+if TYPE_CHECKING:
+    import numpy as np
 
 
 @dataclass(frozen=True)
@@ -44,10 +50,10 @@ class IndexResult:
     bad_rows: int
 
 
-def open_texts(recipe: Recipe, path: str, format: str) -> PredictInput:
-    """The texts or queries in a file ("-": standard input). UserError if the model's task has no text vectors."""
+def open_texts(recipe: Recipe, names: Sequence[str], format: str) -> PredictInput:
+    """The texts or queries in files ("-": standard input). UserError if the model's task has no text vectors."""
     require_vectors(recipe)
-    return open_input(task_rows(recipe.task, recipe.data), path, format)
+    return open_inputs(task_rows(recipe.task, recipe.data), names, format)
 
 
 def build_index(
@@ -58,26 +64,61 @@ def build_index(
     kind: Kind = "flat",
     batch_size: int = 64,
     overwrite: bool = False,
+    division: Division | None = None,
 ) -> IndexResult:
     """Index the distinct texts of `source` in `folder`, which is written atomically.
 
-    Raises UserError for a bad row (by data.on_bad_row) or an existing folder.
+    `division`: the vectors are computed by several workers, and are the same. Raises UserError for a bad row (by
+    data.on_bad_row) or an existing folder.
     """
     with sole_writer(folder):
         _refuse_folder(folder, overwrite)
-        return _build(recipe, source, folder, kind, batch_size)
+        if division is None:
+            return _built(recipe, source, folder, kind, batch_size)
+        return _built_divided(recipe, source, folder, kind, batch_size, division)
 
 
-def _build(recipe: Recipe, source: PredictInput, folder: Path, kind: Kind, batch_size: int) -> IndexResult:
+def _built(recipe: Recipe, source: PredictInput, folder: Path, kind: Kind, batch_size: int) -> IndexResult:
     model_source = find_model(recipe)
     total = source.check() if source.rereadable else None
     model = open_trained_model(recipe, set_up_to_answer(recipe, model_source), model_source, batch_size, total)
+    with sigterm_interrupts():
+        windows = embedded(recipe, model, source, batch_size)
+        return _written(recipe, model_source, source, folder, kind, windows)
+
+
+def _built_divided(
+    recipe: Recipe, source: PredictInput, folder: Path, kind: Kind, batch_size: int, division: Division
+) -> IndexResult:
+    found: list[IndexResult] = []
+
+    def finish(parts: ShardFolder, count: int) -> None:
+        # An approximate index depends on how many vectors are added at a time: as many as in one process.
+        rows, size = source.rows(), batch_size * WINDOW_BATCHES
+        added = (part[i : i + size] for part in parts.vectors(count) for i in range(0, len(part), size))
+        windows = ((list(islice(rows, len(vectors))), vectors) for vectors in added)
+        found.append(_written(recipe, find_model(recipe), source, folder, kind, windows))
+        remove_dir(parts.folder)
+
+    vectors_divided(recipe, source, folder, batch_size, division, finish)
+    return found[0]
+
+
+def _written(
+    recipe: Recipe,
+    model_source: str,
+    source: PredictInput,
+    folder: Path,
+    kind: Kind,
+    windows: Iterable[tuple[list[Any], np.ndarray]],
+) -> IndexResult:
+    """The index of rows and their vectors, given window by window."""
     from nlpctl.inference.index import new_index, save_index
 
     index, seen, repeated, bad = None, set(), 0, 0
-    with sigterm_interrupts(), staged_dir(folder) as staged:
+    with staged_dir(folder) as staged:
         with (staged / INDEX_TEXTS).open("w", encoding="utf-8") as stream:
-            for rows, vectors in embedded(recipe, model, source, batch_size):
+            for rows, vectors in windows:
                 new = []
                 for place, row in enumerate(rows):
                     if isinstance(row, BadRow):

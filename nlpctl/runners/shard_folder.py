@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from nlpctl import outputs
 from nlpctl.data.input_shards import Shard
@@ -23,6 +24,7 @@ from nlpctl.files import (
     parse_json,
     remove_dir,
     remove_leftovers,
+    sha256_of,
     staged_file,
     write_json_atomic,
     writing,
@@ -30,10 +32,14 @@ from nlpctl.files import (
 from nlpctl.layout import MANIFEST
 from nlpctl.runners.predict import shards_of
 
+if TYPE_CHECKING:
+    import numpy as np
+
 PLAN = "plan.json"
 CONTENT = "nlpctl predict --parts"  # in the manifest of a folder of parts
 _ENOUGH = "free disk space, then continue with --resume"
 _BLOCK = 1 << 20
+VECTORS = ".f32"  # the ending of a part of vectors
 
 
 @dataclass(frozen=True)
@@ -104,13 +110,12 @@ class ShardFolder:
         part = self.folder / sums.file
         return part.is_file() and part.stat().st_size == sums.bytes
 
-    def write(self, shard: Shard, parts: Iterable[tuple[str, int]]) -> Sums:
-        """Write the answers of a shard, given as pieces of text, each with the number of bad rows in it."""
+    def write(self, shard: Shard, pieces: Iterable[tuple[bytes, int]], suffix: str = ".jsonl") -> Sums:
+        """Write the answers of a shard, given as pieces of the part, each with the number of bad rows in it."""
         digest, size, bad = hashlib.sha256(), 0, 0
-        name = f"part-{shard.number:06}.jsonl"
+        name = f"part-{shard.number:06}{suffix}"
         with writing(self.folder, _ENOUGH), staged_file(self.folder / name) as stream:
-            for text, bad_rows in parts:
-                raw = text.encode()
+            for raw, bad_rows in pieces:
                 stream.write(raw)
                 digest.update(raw)
                 size += len(raw)
@@ -128,24 +133,56 @@ class ShardFolder:
                     stream.write(block)
         remove_dir(self.folder)
 
-    def finish_folder(self, count: int, plan: Mapping[str, Any]) -> None:
-        """Give the folder of parts its name, with a manifest in place of what was needed while it was made."""
-        parts = []
+    def finish_array(self, count: int) -> None:
+        """Write the vectors in all parts to the output, a .npy file, and remove the folder."""
+        from nlpctl.runners.npy_writer import ArrayFile
+
+        file = None
+        with writing(self.output, _ENOUGH), staged_file(self.output) as stream:
+            for vectors in self.vectors(count):
+                file = ArrayFile(stream, vectors.shape[1:], vectors.dtype) if file is None else file
+                file.append(vectors)
+            file.finish()
+        remove_dir(self.folder)
+
+    def vectors(self, count: int) -> Iterator[np.ndarray]:
+        """The vectors of each part, float32 [rows, dim]. RunFailed if it is damaged."""
+        import numpy as np
+
+        for number in range(count):
+            raw = b"".join(self._checked(number))
+            yield np.frombuffer(raw, np.float32).reshape(self.sums(number).rows, -1)
+
+    def answers(self, number: int) -> list[dict[str, Any]]:
+        """The answers of a part. RunFailed if it is damaged."""
+        return [json.loads(line) for line in b"".join(self._checked(number)).decode().split("\n")[:-1]]
+
+    def rewritten(self, number: int, suffix: str, write: Callable[[BinaryIO], None]) -> Sums:
+        """A part in another format, written by `write`, and what is known of it."""
+        path = self.folder / f"part-{number:06}{suffix}"
+        with writing(self.folder, _ENOUGH), staged_file(path) as stream:
+            write(stream)
+        return replace(self.sums(number), file=path.name, bytes=path.stat().st_size, sha256=sha256_of(path))
+
+    def checked_sums(self, count: int) -> list[Sums]:
+        """What is known of all parts, each of which has been read. RunFailed if one is damaged."""
         for number in range(count):
             for _ in self._checked(number):
                 pass
-            parts.append(asdict(self.sums(number)))
+        return [self.sums(number) for number in range(count)]
+
+    def finish_folder(self, sums: Sequence[Sums], plan: Mapping[str, Any]) -> None:
+        """Give the folder of parts its name, with a manifest in place of what was needed while it was made."""
+        parts = [asdict(each) for each in sums]
         told = {name: plan["identity"][name] for name in ("model", "settings", "keep")}
         total = {"rows": sum(part["rows"] for part in parts), "bad_rows": sum(part["bad_rows"] for part in parts)}
         manifest = {"content": CONTENT, **total, "engine": plan["engine"], **told, "parts": parts}
         with writing(self.output, _ENOUGH):
             write_json_atomic(self.folder / MANIFEST, manifest)
-            kept = {MANIFEST, *(part["file"] for part in parts)}
-            for path in list(self.folder.iterdir()):
-                if path.name not in kept:
-                    path.unlink()
             remove_dir(self.output)
             os.replace(self.folder, self.output)
+            for path in _passing(self.output, {MANIFEST, *(part["file"] for part in parts)}):
+                path.unlink()  # last: until the folder has its name, a killed command can be resumed
 
     def _checked(self, number: int) -> Iterator[bytes]:
         """The bytes of a part. RunFailed, after the last, if they are not those that were written."""
@@ -164,6 +201,12 @@ class ShardFolder:
         return self.folder / f"part-{number:06}.json"
 
 
+def _passing(folder: Path, kept: Collection[str]) -> list[Path]:
+    """The files of a prediction that are needed only while it is made."""
+    patterns = (PLAN, "part-*", "worker-*.log")
+    return [path for name in patterns for path in folder.glob(name) if path.name not in kept]
+
+
 def refuse_parts(output: Path, overwrite: bool) -> None:
     """UserError if `output` cannot become a folder of parts, or is one and must not be replaced."""
     outputs.refuse_part(output)
@@ -173,6 +216,7 @@ def refuse_parts(output: Path, overwrite: bool) -> None:
     try:
         found = parse_json(manifest.read_text(encoding="utf-8"))
         own = {MANIFEST, *(part["file"] for part in found["parts"])} if found["content"] == CONTENT else None
+        own = own and own | {path.name for path in _passing(output, own)}
     except (OSError, ValueError, KeyError, TypeError):
         own = set() if output.is_dir() and not any(output.iterdir()) else None
     if own is None:

@@ -16,11 +16,12 @@ from nlpctl.data.input_files import InputFile
 from nlpctl.data.input_shards import Counted, Range, Scanned, Shard, ShardRows, count_lines, scan
 from nlpctl.data.inputs import PredictInput
 from nlpctl.data.kept import Keep
+from nlpctl.data.row import BadRow
 from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import EXIT_INTERRUPTED, UserError
 from nlpctl.runners.open_model import open_trained_model, set_up_to_answer
 from nlpctl.runners.predict import Answering
-from nlpctl.runners.shard_folder import ShardFolder, Sums
+from nlpctl.runners.shard_folder import VECTORS, ShardFolder, Sums
 from nlpctl.runtime.crew import answering
 from nlpctl.runtime.worker import listen_for_interrupts
 
@@ -39,6 +40,7 @@ class Order:
     batch_size: int
     output: Path
     folder: str
+    blank_lines: bool = True  # whether those of plain text have an answer, and are not bad
 
     def on(self, runtime: RuntimeSection) -> Order:
         """The order for a worker with these cores or this card."""
@@ -58,7 +60,7 @@ class Desk:
         return count_lines(self._order.files[part.file], part)
 
     def scan(self, part: Range) -> Scanned:
-        return scan(self._source, part, self._order.keep)
+        return scan(self._source, part, self._order.keep, self._order.blank_lines)
 
     def engine(self, rows: int) -> tuple[str, str, list[str]]:
         """The engine and precision that the recipe gives for `rows` rows here, and what is to be warned of."""
@@ -72,6 +74,29 @@ class Desk:
         model = self._opened(engine, None)
         work = Answering(order.recipe, model, ShardRows(self._source, shard), order.keep, order.batch_size, False)
         return ShardFolder(order.output).write(shard, _texts(work))
+
+    def embed(self, shard: Shard, engine: tuple[str, str]) -> Sums:
+        """As `answer`, for the vectors of texts: float32, row after row."""
+        from nlpctl.runners.embed import embedded
+
+        order, rows = self._order, ShardRows(self._source, shard)
+        windows = embedded(order.recipe, self._opened(engine, None), rows, order.batch_size)
+        vectors = ((found.tobytes(), sum(isinstance(row, BadRow) for row in read)) for read, found in windows)
+        return ShardFolder(order.output).write(shard, vectors, VECTORS)
+
+    def schema(self, number: int) -> str:
+        """The schema of a finished part (runners/parquet_parts.py)."""
+        from nlpctl.runners.parquet_parts import schema_of
+
+        return schema_of(ShardFolder(self._order.output).answers(number))
+
+    def to_parquet(self, number: int, schema: str) -> Sums:
+        """A finished part, written as Parquet."""
+        from nlpctl.runners.parquet_parts import write_part
+
+        folder = ShardFolder(self._order.output)
+        answers = folder.answers(number)
+        return folder.rewritten(number, ".parquet", lambda stream: write_part(stream, answers, schema))
 
     def _opened(self, engine: tuple[str, str] | None, rows: int | None) -> TrainedModel:
         """The model, opened the first time; `engine`: and its precision, for all workers the same."""
@@ -87,11 +112,11 @@ class Desk:
         return self._model
 
 
-def _texts(work: Answering) -> Iterator[tuple[str, int]]:
+def _texts(work: Answering) -> Iterator[tuple[bytes, int]]:
     for part in work.parts(0):
         if part.error is not None:
             raise part.error
-        yield part.lines, part.bad
+        yield part.lines.encode(), part.bad
 
 
 def open_desk(order: Order, log: Path | None) -> Callable[[Any], Any]:

@@ -244,7 +244,7 @@ class _Door:
             threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
 
     def _answer(self, connection: socket.socket) -> None:
-        with contextlib.suppress(OSError, BadMessage, KeyError):
+        with contextlib.suppress(OSError, BadMessage, KeyError, ValueError, TypeError):
             connection.settimeout(_ANSWER_SECONDS)
             with connection.makefile("rb", buffering=0) as stream:
                 message = read_message(stream)
@@ -288,16 +288,14 @@ def _gather(place: Place, wait: float) -> Nodes:
     try:
         door = _Door(place)
     except UserError:
-        _lead_here(place, "")  # if another node 0 has the port, both of them are told
+        _refuse_rival(place, "")  # if another node 0 has the port, both of them are told
         raise
     links: dict[int, Link] = {}
     begun = told = time.monotonic()
-    tried = False  # whether the way from the address of --master leads here
     console.note(f"node 0 of {place.nodes}: waiting for the others at {place.master}")
     try:
+        _refuse_rival(place, door.token)
         while len(links) < place.nodes - 1:
-            if not tried:
-                tried = _lead_here(place, door.token)
             if door.problem is not None:
                 raise UserError(problems=[door.problem])
             with contextlib.suppress(queue.Empty):
@@ -364,14 +362,13 @@ def _drop_lost(links: dict[int, Link], door: _Door, inbox: queue.Queue[Message])
         inbox.put(message)
 
 
-def _lead_here(place: Place, token: str) -> bool:
-    """Whether the address of --master has been tried from here. UserError: another node answers there."""
+def _refuse_rival(place: Place, token: str) -> None:
+    """UserError if another node 0 answers at the address of --master. Without an answer, the others may have a way."""
     with contextlib.suppress(OSError, BadMessage):
         answer, connection = _hello(place, token, _TRY_SECONDS)
         connection.close()
         if answer.kind == REFUSED:
             raise _error_of(answer, "")
-    return True  # no way from here: perhaps there is one for the others
 
 
 # -- the other nodes -------------------------------------------------------------------------------

@@ -78,6 +78,9 @@ class Team(Alone):
             added[GLOO_INTERFACE] = interface
         return added
 
+    def interrupt(self) -> None:
+        self.nodes.send(INTERRUPT)
+
 
 class Head(Team):
     """The side of node 0."""
@@ -145,8 +148,11 @@ class Head(Team):
     def done(self) -> bool:
         return len(self._done) == self.nodes.place.nodes - 1
 
-    def interrupt(self) -> None:
-        self.nodes.send(INTERRUPT)
+    @property
+    def settled(self) -> bool:
+        failed = {each.rank for each in self._failures}
+        others = range(1, self.nodes.place.nodes)
+        return all(node in self._done or failed & {*ranks_of(self.nodes.members, node)} for node in others)
 
 
 class Follower(Team):
@@ -224,9 +230,6 @@ class Follower(Team):
         self._send_written()
         if code == 0:
             self.nodes.send(DONE, number=self._launch)
-
-    def interrupt(self) -> None:
-        self.nodes.send(INTERRUPT)
 
 
 def _send_file(nodes: Nodes, name: str, path: Path) -> None:

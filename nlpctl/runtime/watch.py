@@ -53,6 +53,7 @@ class Alone:
     interrupted = False  # another node was asked to stop
     failures: Sequence[Ended] = ()  # of ranks elsewhere
     done = True  # all ranks elsewhere ended well
+    settled = True  # every other node has told how its ranks ended
 
     def poll(self, ended: Callable[[], list[Ended]]) -> None:
         """Exchange what is new. `ended`: gives the ranks of this node that ended. RunFailed: a node is lost."""
@@ -126,7 +127,7 @@ class Watch:
 
     def _failed(self) -> int:
         """Show the rank that failed first; the rest is ended on leaving the context."""
-        self._wait(lambda: not self._running(), SETTLE_SECONDS)
+        self._wait(lambda: not self._running() and self._others.settled, SETTLE_SECONDS)
         if self.port_taken:  # `launch` starts again
             return EXIT_FAILED
         # The others often fail only because the first one left a collective operation.

@@ -101,7 +101,7 @@ class Reader:
         overrides = ctx.meta.get("nlpctl.overrides", [])
         if name in ("train", "data inspect", "recipe validate", "recipe show"):
             recipe = load_recipe(params.get("recipe") or params["recipes"][0], overrides)
-            if name == "train" and not params.get("overfit"):  # which writes nothing
+            if name == "train" and not params.get("overfit") and not params.get("node_rank"):  # which write nothing
                 same = params.get("more") and not any(each.key == "training.output_dir" for each in overrides)
                 self.trained(recipe, Path(f"{recipe.training.output_dir}{'-longer' if same else ''}"), fresh)
         elif name == "data split":

@@ -45,7 +45,7 @@ if words[0] == "compress":
     if any(name in " ".join(words) for name in ("dynabert", "distill", "qat")):
         want("--max_steps", "2")
 own = [{python!r}, "-m", "nlpctl", *words]
-if whole or "--resume" in words or words[0] in OWN or words[:2] == ["runs", "board"]:
+if whole or {{"--resume", "--nnodes"}} & {{*words}} or words[0] in OWN or words[:2] == ["runs", "board"]:
     os.execv(own[0], own)
 given = sys.stdin.read()
 with socket.socket(socket.AF_UNIX) as line:

@@ -12,7 +12,10 @@ from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 
+import pyarrow.parquet
 import pytest
+
+from nlpctl.runners.parquet_parts import common_schema, read_part, schema_of, write_part
 
 SKIP = ("--set", "data.on_bad_row=skip")
 
@@ -76,20 +79,47 @@ def test_the_answers_are_those_of_one_process(work, rows, whole):
 
 def test_a_folder_of_parts(work, rows, whole):
     out = work / "divided/parts"
-    done = work.nlpctl(*words(["divided/rows/[ab].*", rows[2]], "divided/parts", "--parts"))
+    done = work.nlpctl(*words(["divided/rows/[ab].*", rows[2]], "divided/parts", "--parts", "jsonl"))
     assert done.returncode == 0, done.stderr
     manifest = json.loads((out / "manifest.json").read_text())
     assert b"".join((out / part["file"]).read_bytes() for part in manifest["parts"]) == whole
     assert [sha256((out / part["file"]).read_bytes()).hexdigest() == part["sha256"] for part in manifest["parts"]]
     assert (manifest["rows"], manifest["bad_rows"]) == (3000, 20)
     assert len(list(out.iterdir())) == len(manifest["parts"]) + 1
-    done = work.nlpctl(*words(rows, "divided/parts", "--parts"))
+    done = work.nlpctl(*words(rows, "divided/parts", "--parts", "jsonl"))
     assert done.returncode == 2 and "--overwrite" in done.stderr
+    done = work.nlpctl(*words(rows, "divided/parts", "--parts", "parquet", "--overwrite"))
+    assert done.returncode == 0, done.stderr
+    listed = json.loads((out / "manifest.json").read_text())["parts"]
+    assert {path.name for path in out.iterdir()} == {"manifest.json", *(part["file"] for part in listed)}
+    found = [row for part in listed for row in read_part(out / part["file"])]
+    told = [json.loads(line) for line in whole.decode().splitlines()]
+    names = list(pyarrow.parquet.read_schema(out / listed[0]["file"]).names)
+    assert sorted(names) == ["error", "id", "label", "probabilities", "text"]
+    assert [list(row) for row in found] == [names] * 3000
+    assert [{name: row[name] for name in one} for row, one in zip(found, told, strict=True)] == told
     (out / "mine.txt").touch()
-    done = work.nlpctl(*words(rows, "divided/parts", "--parts", "--overwrite"))
+    done = work.nlpctl(*words(rows, "divided/parts", "--parts", "jsonl", "--overwrite"))
     assert done.returncode == 2 and "mine.txt" in done.stderr
-    done = work.nlpctl(*words(rows, "divided/rows", "--parts", "--overwrite"))
+    done = work.nlpctl(*words(rows, "divided/rows", "--parts", "jsonl", "--overwrite"))
     assert done.returncode == 2 and "not a folder of parts" in done.stderr
+
+
+def test_columns_of_parquet_hold_what_answers_hold(tmp_path):
+    """Types that differ between parts are one type that holds both, or JSON."""
+    parts = [
+        [{"a": 1, "b": None, "c": {}, "d": [1, "x"], "e": {"x": 1}}, {"a": 2, "f": "only here"}],
+        [{"a": 1.5, "b": ["t"], "c": {"y": 1}, "d": "text", "e": {"z": 2.5}}, {}],
+        [],
+    ]
+    schema = common_schema(map(schema_of, parts))
+    for number, rows in enumerate(parts):
+        write_part(tmp_path / f"{number}.parquet", rows, schema)
+        found = read_part(tmp_path / f"{number}.parquet")
+        assert [{name: row[name] for name in one if name != "e"} for row, one in zip(found, rows, strict=True)] == [
+            {name: value for name, value in one.items() if name != "e"} for one in rows
+        ]
+    assert read_part(tmp_path / "1.parquet")[0]["e"] == {"x": None, "z": 2.5}
 
 
 def test_bad_rows_are_told_as_by_one_process(work, export, rows):

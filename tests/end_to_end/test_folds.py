@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 
 import numpy as np
@@ -91,6 +92,20 @@ def test_killed_and_resumed(work, folds):
     done = work.nlpctl(*words, "--resume")
     assert done.returncode == 0 and weights.stat().st_mtime_ns == written, done.stderr
     assert len(lines(work / "killed" / "predictions.jsonl")) == len(lines(work / "folds" / "predictions.jsonl"))
+
+
+def test_a_damaged_list_of_runs(work, folds):
+    """With --overwrite no run of before is kept, whatever series.json says."""
+    shutil.copytree(work / "folds", work / "damaged")
+    words = (*WORDS[:-1], "damaged", *QUICK)
+    (work / "damaged" / "series.json").write_text("{")
+    refused = work.nlpctl(*words, "--resume")
+    assert refused.returncode == 2 and "series.json" in refused.stderr
+    assert work.nlpctl("data", "audit", "damaged").returncode == 2
+    kept = work / "damaged" / "fold-1" / "mine"
+    kept.touch()
+    done = work.nlpctl(*words, "--overwrite")
+    assert done.returncode == 0 and not kept.exists(), done.stderr
 
 
 def test_seeds(work, folds):

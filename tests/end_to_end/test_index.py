@@ -149,3 +149,27 @@ def test_what_the_index_refuses(work, index, built):
     done = work.nlpctl("index", "search", moved, index / "queries.txt")
     assert done.returncode == 2 and "has changed since this index was built: model_state.pdparams" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_vectors_by_several_workers(work, index):
+    """The array of one process, byte for byte; a blank line is a bad row of zeros."""
+    done = work.nlpctl("export", index / "run", "-o", index / "export", "--format", "onnx", "--precision", "fp32")
+    assert done.returncode == 0, done.stderr
+    texts = (index / "corpus.txt").read_text().splitlines()
+    (index / "many.txt").write_text("".join("\n" if i % 90 == 7 else f"{texts[i % 60]} {i}\n" for i in range(300)))
+    command = ("predict", index / "export", index / "many.txt", "--batch-size", "2", "--embeddings")
+    refused = work.nlpctl(*command, index / "two.npy", "--workers", "2")
+    assert refused.returncode == 2 and "many.txt:8: blank text" in refused.stderr, refused.stderr
+    skip = ("--set", "data.on_bad_row=skip")
+    for name, more in (("one.npy", ()), ("two.npy", ("--workers", "2"))):
+        done = work.nlpctl(*command, index / name, *skip, *more)
+        assert done.returncode == 0 and "300 rows (4 bad)" in done.stderr, done.stderr
+    assert (index / "one.npy").read_bytes() == (index / "two.npy").read_bytes()
+    assert np.load(index / "two.npy").shape[0] == 300 and not list(index.glob("*.shards"))
+
+    command = ("index", "build", index / "export", index / "many.txt", index / "corpus.txt", "--batch-size", "2", *skip)
+    for name, more in (("of_one", ()), ("of_two", ("--workers", "2"))):
+        done = work.nlpctl(*command, "-o", index / name, *more)
+        assert done.returncode == 0 and "4 bad rows" in done.stderr, done.stderr
+    for name in ("index.faiss", "texts.jsonl", "manifest.json"):
+        assert (index / "of_one" / name).read_bytes() == (index / "of_two" / name).read_bytes()

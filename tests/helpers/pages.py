@@ -100,7 +100,7 @@ def pipelines(text: str) -> Iterator[list[list[str]]]:
             pipeline = [[]]
         elif word == "|":
             pipeline.append([])
-        elif word in (">", ">>", "<", "2>", "&"):
+        elif word in (">", ">>", "<", "2>", "&>", "&"):
             skip = word != "&"
         else:
             pipeline[-1].append(word)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
@@ -33,8 +34,9 @@ class TwoNodes:
         self.program = folder / "rank.py"
         self.files: dict[str, Path] = {}
 
-    def run(self, body: str) -> tuple[Future, Future]:
-        """The exit code on node 0, and the end of node 1."""
+    def run(self, body: str, on_node_0: int = 1) -> tuple[Future, Future]:
+        """The exit code on node 0, which starts so many processes, and the end of node 1, which starts one."""
+        self.on_node_0 = on_node_0
         self.program.write_text(RANK + body)
         port = free_port()
         with ThreadPoolExecutor(2) as threads:
@@ -44,12 +46,12 @@ class TwoNodes:
 
     def _node(self, place: Place, work: Callable[[Nodes], object]) -> object:
         with meeting(place, 30) as nodes:
-            nodes.agree({"processes": 1}, ())
+            nodes.agree({"processes": 1 if place.rank else self.on_node_0}, ())
             return work(nodes)
 
     def _lead(self, nodes: Nodes) -> int:
         head = Head(nodes, self.head / "logs", self.head / "events.jsonl", lambda: self.files)
-        code = launch([], 1, (), self.head / "logs", (str(self.program),), head)
+        code = launch([], self.on_node_0, (), self.head / "logs", (str(self.program),), head)
         if code:
             raise (UserError if code == 2 else RunFailed)("ended", str(self.head))
         return code
@@ -69,27 +71,31 @@ def test_processes_know_their_numbers_and_node_0_keeps_the_logs(nodes, tmp_path)
     body = f"""
 told = {{name: os.environ[name] for name in ("PADDLE_MASTER", "PADDLE_CURRENT_ENDPOINT", "PADDLE_TRAINER_ENDPOINTS")}}
 print(json.dumps(told), file=sys.stderr)
-if rank == "1":
+if rank == "2":
     folder = pathlib.Path({str(nodes.other)!r})
     assert (folder / "checkpoints/checkpoint-3/state").stat().st_size == 3_000_000
     (folder / "events.jsonl").write_text('{{"event": "out_of_memory", "step": 3}}\\n')
 """
-    head, other = nodes.run(body)
+    head, other = nodes.run(body, on_node_0=2)
     assert head.result() == 0 and other.result() is None
-    logs = [(nodes.head / "logs" / f"rank-{rank}.log").read_text().splitlines() for rank in range(2)]
-    assert [log[0] for log in logs] == ["rank 0 of 2", "rank 1 of 2"]
-    masters = [log[1].split('"PADDLE_MASTER": ')[1].split(",")[0] for log in logs]
-    assert masters[0] == masters[1] and logs[0][1] != logs[1][1]
+    logs = [(nodes.head / "logs" / f"rank-{rank}.log").read_text().splitlines() for rank in range(3)]
+    assert [log[0] for log in logs] == ["rank 0 of 3", "rank 1 of 3", "rank 2 of 3"]
+    told = [json.loads(log[1]) for log in logs]
+    (endpoints,) = {each["PADDLE_TRAINER_ENDPOINTS"] for each in told}
+    assert [each["PADDLE_CURRENT_ENDPOINT"] for each in told] == endpoints.split(",")
+    assert len({each["PADDLE_MASTER"] for each in told}) == 1
     assert (nodes.head / "events.jsonl").read_text() == '{"event": "out_of_memory", "step": 3}\n'
 
 
 def test_a_failure_elsewhere_is_shown_on_node_0(nodes, capfd):
-    body = """
+    body = f"head = pathlib.Path({str(nodes.head / 'logs')!r})" """
 if rank == "1":
     for number in range(30):
         print("line", number, file=sys.stderr)
     sys.exit(2)
-time.sleep(600)
+while not (head / "rank-1.log").exists() or "line 29" not in (head / "rank-1.log").read_text():
+    time.sleep(0.001)
+raise ConnectionError("lost my peer")
 """
     head, other = nodes.run(body)
     assert isinstance(head.exception(), UserError) and str(other.exception()) == str(head.exception())

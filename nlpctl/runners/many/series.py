@@ -311,11 +311,13 @@ def _begin(
     recipe: Recipe, folder: Path, known: Mapping[str, Any], members: Sequence[Member], own: Sequence[str]
 ) -> None:
     with writing(folder, "choose a writable training.output_dir with free space"):
-        if is_series(folder):  # --overwrite; series.json goes last, so that a killed command can be called again
-            with contextlib.suppress(UserError):
-                _clear(folder, [*read_series(folder)["runs"], *own])
-        remove_leftovers(folder)
         names = [member.name for member in members]
+        if is_series(folder):  # --overwrite; series.json stays to the end, so that a killed command can be called again
+            old = []
+            with contextlib.suppress(UserError):
+                old = read_series(folder)["runs"]
+            _clear(folder, [*old, *names, *own])
+        remove_leftovers(folder)
         write_text_atomic(folder / RECIPE, dump_recipe(recipe))
         write_json_atomic(folder / SERIES, {"format": FORMAT, "state": "running", **known, "runs": names})
 

@@ -45,10 +45,15 @@ document.getElementById("save").onclick = function () {
 """
 
 
-def audit_page(findings: Sequence[Finding], rows: int, changes: Sequence[tuple[str, str, int]], name: str) -> str:
-    """The text of the page. `changes`: given, proposed, how often; `rows`: how many were audited."""
+def audit_page(
+    findings: Sequence[Finding], rows: int, share: float, changes: Sequence[tuple[str, str, int]], name: str
+) -> str:
+    """The text of the page.
+
+    `changes`: given, proposed, how often; `rows`: how many were audited; `share`: of these, those with wrong labels.
+    """
     wrong = sum(finding.kind == WRONG for finding in findings)
-    tiles = {"rows": rows, "probably wrong labels": wrong, "share": percent(wrong / max(rows, 1))}
+    tiles = {"rows": rows, "probably wrong labels": wrong, "share of the rows": percent(share)}
     summary: list[str] = [figures(tiles)]
     if changes:
         summary.append(table(["given", "proposed", "times"], [list(each) for each in changes[:_MOST_CHANGES]]))

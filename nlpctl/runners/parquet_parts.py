@@ -1,0 +1,90 @@
+"""Parts of answers as Parquet: one schema for all, found part by part, and each part rewritten with it."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+from pyarrow import parquet
+
+_JSON = {"nlpctl": "JSON"}  # metadata of a column that Arrow has no type for: its values are JSON texts
+_ERRORS = (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, pyarrow.ArrowNotImplementedError, OverflowError)
+
+
+def schema_of(answers: Sequence[dict[str, Any]]) -> str:
+    """The types of the values in some answers, as text."""
+    names = dict.fromkeys(name for answer in answers for name in answer)
+    fields = [_field(name, [answer.get(name) for answer in answers]) for name in names]
+    return base64.b64encode(pyarrow.schema(fields).serialize().to_pybytes()).decode()
+
+
+def common_schema(told: Iterable[str]) -> str:
+    """The schema that holds what every one of `told`, from `schema_of`, describes."""
+    by_name: dict[str, list[pyarrow.Field]] = {}
+    for text in told:
+        for field in _schema(text):
+            by_name.setdefault(field.name, []).append(field)
+    fields = [_unified(name, fields) for name, fields in by_name.items()]
+    return base64.b64encode(pyarrow.schema(fields).serialize().to_pybytes()).decode()
+
+
+def write_part(path: Any, answers: Sequence[dict[str, Any]], schema: str) -> None:
+    """Write answers to the file or stream `path`, with a schema from `common_schema`."""
+    wanted = _schema(schema)
+    columns = [pyarrow.array(_values(field, answers), field.type) for field in wanted]
+    parquet.write_table(pyarrow.Table.from_arrays(columns, schema=wanted), path)
+
+
+def read_part(path: Path) -> list[dict[str, Any]]:
+    """The answers of a part; what a row has not is None."""
+    table = parquet.read_table(path)
+    coded = [field.name for field in table.schema if _is_json(field)]
+    rows = table.to_pylist()
+    return [row | {name: None if row[name] is None else json.loads(row[name]) for name in coded} for row in rows]
+
+
+def _field(name: str, values: list[Any]) -> pyarrow.Field:
+    try:
+        found = pyarrow.infer_type(values)
+    except _ERRORS:
+        return _json_field(name)
+    return pyarrow.field(name, found) if _can_be_written(found) else _json_field(name)
+
+
+def _unified(name: str, fields: Sequence[pyarrow.Field]) -> pyarrow.Field:
+    if any(map(_is_json, fields)):
+        return _json_field(name)
+    kinds = {field.type for field in fields if field.type != pyarrow.null()} or {pyarrow.string()}
+    try:
+        schemas = [pyarrow.schema([pyarrow.field(name, kind)]) for kind in kinds]
+        return pyarrow.unify_schemas(schemas, promote_options="permissive").field(0)
+    except _ERRORS:
+        return _json_field(name)
+
+
+def _can_be_written(kind: pyarrow.DataType) -> bool:
+    """Whether Parquet has the type: not a struct of nothing, anywhere in it."""
+    if pyarrow.types.is_struct(kind):
+        return kind.num_fields > 0 and all(_can_be_written(kind.field(i).type) for i in range(kind.num_fields))
+    return not pyarrow.types.is_list(kind) or _can_be_written(kind.value_type)
+
+
+def _values(field: pyarrow.Field, answers: Sequence[dict[str, Any]]) -> list[Any]:
+    values = [answer.get(field.name) for answer in answers]
+    return [None if each is None else json.dumps(each) for each in values] if _is_json(field) else values
+
+
+def _json_field(name: str) -> pyarrow.Field:
+    return pyarrow.field(name, pyarrow.string(), metadata=_JSON)
+
+
+def _is_json(field: pyarrow.Field) -> bool:
+    return bool(field.metadata) and field.metadata.get(b"nlpctl") == b"JSON"
+
+
+def _schema(text: str) -> pyarrow.Schema:
+    return pyarrow.ipc.read_schema(pyarrow.py_buffer(base64.b64decode(text)))
