@@ -69,3 +69,18 @@ prepare() {
         run_logged "pip install $package" "$VENV/bin/python" -m pip install --disable-pip-version-check --no-deps "$package"
     printf '%s' "$wanted" >"$stamp"
 }
+
+# tool_venv NAME PACKAGE: afterwards $TOOLS is the bin of an environment of its own that has PACKAGE.
+tool_venv() {
+    VENV=$ROOT/.venv-tools/$1
+    TOOLS=$VENV/bin
+    if [ "$(cat "$VENV/.installed" 2>/dev/null)" = "$2" ]; then
+        return
+    fi
+    PYTHON=$(find_python) || fail "no Python 3.10, 3.11 or 3.12 found" "apt-get install python3.11 python3.11-venv"
+    mkdir -p "$VENV"
+    : >"$VENV/install.log"
+    run_logged "python -m venv (on Debian and Ubuntu it needs the package python3-venv)" "$PYTHON" -m venv "$VENV"
+    run_logged "pip install $2" "$TOOLS/pip" install --disable-pip-version-check "$2"
+    printf '%s' "$2" >"$VENV/.installed"
+}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -28,10 +29,24 @@ def serve(
         float, typer.Option("--max-wait", metavar="SECONDS", help="Requests that would wait longer get 503.")
     ] = 2.0,
     max_rows: Annotated[int, typer.Option("--max-rows", metavar="ROWS", help="Rows per request, at most.")] = 256,
+    max_characters: Annotated[
+        int, typer.Option("--max-characters", metavar="N", help="Characters of all rows of a request, at most.")
+    ] = 200_000,
     max_body: Annotated[int, typer.Option("--max-body", metavar="BYTES", help="Size of a request.")] = 1_000_000,
     drain: Annotated[
         float, typer.Option("--drain", metavar="SECONDS", help="How long to keep listening after SIGTERM.")
     ] = 1.0,
+    max_connections: Annotated[
+        int, typer.Option("--max-connections", metavar="N", help="Open connections, at most; further ones get 503.")
+    ] = 2048,
+    api_key_file: Annotated[
+        Path | None,
+        typer.Option("--api-key-file", metavar="FILE", help="API keys, one per line; clients must send one of them."),
+    ] = None,
+    tls_cert: Annotated[
+        Path | None, typer.Option("--tls-cert", metavar="FILE", help="Certificate with its chain, in PEM form: HTTPS.")
+    ] = None,
+    tls_key: Annotated[Path | None, typer.Option("--tls-key", metavar="FILE", help="Its private key.")] = None,
 ) -> None:
     """Serve a trained model over HTTP: JSON in, JSON out.
 
@@ -43,12 +58,15 @@ def serve(
       nlpctl serve outputs/quickstart/export
 
       nlpctl serve outputs/quickstart/export --host 0.0.0.0 --port 80 --engine onnxruntime --precision int8
+
+      nlpctl serve outputs/quickstart/export --api-key-file keys.txt --tls-cert cert.pem --tls-key key.pem
     """
     from nlpctl.runtime.interrupt import sigterm_waits
 
     with sigterm_waits():  # NumPy's threads begin here, and must not take the signal during Paddle's import
         from nlpctl.runners.serve import ServeSettings
         from nlpctl.runners.serve import serve as run_service
+        from nlpctl.serving.secrets import read_secrets
 
     settings = ServeSettings(
         host=host,
@@ -58,10 +76,16 @@ def serve(
         queue=queue,
         max_wait=max_wait,
         max_rows=max_rows,
+        max_characters=max_characters,
         max_body=max_body,
+        max_connections=max_connections,
         drain=drain,
+        api_key_file=api_key_file,
+        tls_cert=tls_cert,
+        tls_key=tls_key,
     )
+    secrets = read_secrets(settings)
     recipe = load_command_recipe(model, ctx, engine_overrides(engine, precision), purpose="apply")
 
     with located(recipe):
-        run_service(recipe, settings)
+        run_service(recipe, settings, secrets)

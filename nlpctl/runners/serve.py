@@ -19,6 +19,7 @@ from nlpctl.runners.predict import answers
 from nlpctl.runtime.interrupt import STOP_SECONDS, sigterm_waits
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.serving.address import bound_socket, url
+from nlpctl.serving.secrets import Secrets
 from nlpctl.serving.settings import ServeSettings
 from nlpctl.serving.starting import Starting, Stopped, sigterm_stops
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from nlpctl.serving.server import Server
 
 
-def serve(recipe: Recipe, settings: ServeSettings) -> None:
+def serve(recipe: Recipe, settings: ServeSettings, secrets: Secrets) -> None:
     """Answer requests until SIGTERM or Ctrl-C; then finish the accepted requests and return.
 
     The address is taken first. Until the model is ready every request gets 503; SIGTERM then ends the command.
@@ -41,7 +42,7 @@ def serve(recipe: Recipe, settings: ServeSettings) -> None:
     with bound_socket(settings) as listening:
         try:
             with sigterm_stops():
-                server = _started(recipe, source, settings, listening)
+                server = _started(recipe, source, settings, secrets, listening)
                 asyncio.run(server.run_on(listening))
         except Stopped:
             console.note("stopped while starting")
@@ -52,24 +53,28 @@ def serve(recipe: Recipe, settings: ServeSettings) -> None:
     console.note(f"stopped; {subject(rows, 'rows', 'was', 'were')} answered")
 
 
-def _started(recipe: Recipe, source: str, settings: ServeSettings, listening: socket.socket) -> Server:
+def _started(
+    recipe: Recipe, source: str, settings: ServeSettings, secrets: Secrets, listening: socket.socket
+) -> Server:
     """The server, with its model loaded; meanwhile requests on the same address get 503."""
-    with Starting(listening, settings) as starting:
-        console.note(f"starting on {url(listening)}; every request gets 503 until the model is ready")
+    address = url(listening, secrets.tls is not None)
+    with Starting(listening, settings, secrets.tls) as starting:
+        console.note(f"starting on {address}; every request gets 503 until the model is ready")
         starting.stage = "preparing the process"
         with sigterm_waits():
             setup = set_up_to_answer(recipe, source)
         starting.stage = "loading the model and choosing its engine"
         service = make_service(recipe, setup, source, settings)
+        service.access = secrets.access
         from nlpctl.serving.app import make_app
         from nlpctl.serving.server import Server
 
         def listens() -> None:
-            console.note(f"serving {recipe.task} on {url(listening)} (Ctrl-C stops)")
+            console.note(f"serving {recipe.task} on {address} (Ctrl-C stops)")
             if service.settle is not None:  # a daemon: the end of the service does not wait for it
                 threading.Thread(target=service.settle, name="settle", daemon=True).start()
 
-        return Server(make_app(service), service, STOP_SECONDS, listens)
+        return Server(make_app(service), service, STOP_SECONDS, listens, secrets.tls)
 
 
 def _settle(settle: Settle, engine: Switch) -> None:
@@ -110,7 +115,7 @@ def make_service(recipe: Recipe, setup: ProcessSetup, source: str, settings: Ser
         return {"task": recipe.task, "engine": engine.engine, "precision": engine.precision}
 
     return Service(
-        BodyReader(rows, settings.max_rows),
+        BodyReader(rows, settings.max_rows, settings.max_characters),
         Batcher(answer, size, settings, report),
         settings,
         facts,

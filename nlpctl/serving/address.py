@@ -39,7 +39,8 @@ def cannot_listen(error: OSError, settings: ServeSettings) -> UserError:
     return UserError(message, "--host", "use a name or address of this machine, or 0.0.0.0 for all")
 
 
-def url(listening: socket.socket) -> str:
+def url(listening: socket.socket, tls: bool = False) -> str:
     """The URL of the service."""
+    scheme = "https" if tls else "http"
     host, port = listening.getsockname()[:2]
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"

@@ -19,15 +19,18 @@ from nlpctl.serving.batcher import Batcher
 from nlpctl.serving.body import JSON_TYPE, BodyReader, Rows, check_headers
 from nlpctl.serving.metrics import CONTENT_TYPE, SECONDS, Counter, Gauge, Histogram, exposition, process_metrics
 from nlpctl.serving.refused import Refused, failed, full
+from nlpctl.serving.secrets import ApiKeys
 from nlpctl.serving.settings import ServeSettings
+from nlpctl.serving.starting import HEALTH
 
-PATHS = ("/predict", "/health", "/health/ready", "/metrics", "/openapi.json")
+PATHS = ("/predict", *HEALTH, "/metrics", "/openapi.json")
 _LARGE = 64_000  # bytes; a larger body is parsed in a thread, so that the event loop stays free
 _CLIENT_GONE = 499  # for metrics only; never sent
 _REFUSALS = {
     "400": "The body is not JSON",
+    "401": "No API key, or an unknown one (with --api-key-file)",
     "408": "The body did not arrive in time",
-    "413": "Too many rows or bytes",
+    "413": "Too many rows, characters or bytes",
     "415": "Not application/json in UTF-8",
     "422": "A row cannot be used",
     "500": "The service failed",
@@ -53,7 +56,8 @@ _ERROR = {
 class Service:
     """Shared state of the handlers. `facts`: task, engine ... for /health, where the engine may change.
 
-    `settle`: what is left to do, in a thread of its own, once the service answers.
+    `settle`: what is left to do, in a thread of its own, once the service answers. `access`: None opens all paths;
+    those of HEALTH are always open.
     """
 
     reader: BodyReader
@@ -63,6 +67,7 @@ class Service:
     keys: tuple[str, ...]  # keys that a row must have, for /openapi.json
     report: Callable[[BaseException], None]
     settle: Callable[[], None] | None = None
+    access: ApiKeys | None = None
     stopping: bool = False
     arriving: int = 0  # requests whose bodies are being read
     arrived: int = 0  # requests of all paths since the start
@@ -75,10 +80,16 @@ class Service:
         )
     )
 
+    cut: Counter = field(
+        default_factory=lambda: Counter(
+            "nlpctl_connections_cut_total", "Connections that the service ended: too many, or too slow.", ("reason",)
+        )
+    )
+
     def metrics(self) -> str:
         facts = Gauge("nlpctl_info", "The served model.", lambda: 1, {**self.facts(), "version": nlpctl.__version__})
         stopping = Gauge("nlpctl_stopping", "1 after the signal to stop.", lambda: self.stopping)
-        own = (facts, stopping, self.requests, self.seconds)
+        own = (facts, stopping, self.requests, self.seconds, self.cut)
         return exposition([*own, *self.batcher.metrics, *process_metrics()])
 
 
@@ -140,6 +151,8 @@ class _Outermost:
             await send(message)
 
         try:
+            if self._service.access is not None and scope.get("path") not in HEALTH:
+                self._service.access.check(scope.get("headers", ()))
             if scope.get("path") == "/predict" and scope.get("method") == "POST":
                 self._service.batcher.check_room()  # before routing: under overload this answer must be cheap
             await self._app(scope, receive, noted)

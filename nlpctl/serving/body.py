@@ -37,15 +37,15 @@ class Rows:
 class BodyReader:
     """Reads bodies: one row as an object, or several as a list of objects, with the keys of a line of jsonl."""
 
-    def __init__(self, task_rows: TaskRows, max_rows: int):
+    def __init__(self, task_rows: TaskRows, max_rows: int, max_characters: int):
         self._task_rows = task_rows
         self._required = task_rows.required(labelled=False)
         self._skip = task_rows.data.on_bad_row == "skip"
         self._reader = ExampleReader(task_rows, None)
-        self._max_rows = max_rows
+        self._max_rows, self._max_characters = max_rows, max_characters
 
     def read(self, body: bytes) -> Rows:
-        """Refused: 400 if it is not JSON, 413 for too many rows, 422 if a row cannot be used."""
+        """Refused: 400 if it is not JSON, 413 for too many rows or characters, 422 if a row cannot be used."""
         value = parse(body)
         if isinstance(value, dict):
             return Rows(self._examples([("$", value)]), listed=False)
@@ -60,12 +60,21 @@ class BodyReader:
         return Rows(self._examples([(f"$[{index}]", row) for index, row in enumerate(value)]), listed=True)
 
     def _examples(self, values: Sequence[tuple[str, Any]]) -> KeptRows:
+        self._limit_characters(values)
         read = KeptRows([self._example(place, value) for place, value in values])
         bad = [row for row in read if isinstance(row, BadRow)]
         if bad and not (self._skip and len(bad) < len(read)):
             more = f"; {len(bad)} of {len(read)} rows are bad" if len(bad) > SHOWN else ""
             raise unusable([Problem(row.reason + more, row.where) for row in bad])
         return read
+
+    def _limit_characters(self, values: Sequence[tuple[str, Any]]) -> None:
+        total = 0
+        for place, value in values:
+            total += characters(value)
+            if total > self._max_characters:
+                message = f"up to this row the request has {total} characters; the limit is {self._max_characters}"
+                raise Refused(413, Problem(message, f"{SOURCE}:{place}", "send fewer rows at a time, or shorter texts"))
 
     def _example(self, place: str, value: Any) -> tuple[Any, dict[str, Any]]:
         """A row, and what its answer repeats: as for a line of jsonl, every other key."""
@@ -83,6 +92,20 @@ class BodyReader:
         guess = nearest(name, row)
         told = "" if guess is None else f"; write {name!r} in place of {guess!r}"
         return f"{MISSING} {name!r}: the keys are {listed(row)}{told}"
+
+
+def characters(value: Any) -> int:
+    """Characters of all strings in a JSON value, keys of objects aside."""
+    total, left = 0, [value]
+    while left:
+        each = left.pop()
+        if isinstance(each, str):
+            total += len(each)
+        elif isinstance(each, list):
+            left += each
+        elif isinstance(each, dict):
+            left += each.values()
+    return total
 
 
 def parse(body: bytes) -> Any:

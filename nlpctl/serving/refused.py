@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
+from http import HTTPStatus
 from typing import Any
 
 from nlpctl.errors import Problem
@@ -21,6 +23,15 @@ class Refused(Exception):
     def content(self) -> dict[str, Any]:
         """The JSON body: {"errors": [{"message", "where", "hint"}, ...]}; empty fields are left out."""
         return {"errors": [_told(problem) for problem in self.problems[:SHOWN]]}
+
+
+def last_response(refused: Refused) -> bytes:
+    """The whole HTTP response, after which the connection is closed; for where no application answers."""
+    body = json.dumps(refused.content()).encode()
+    headers = {"Content-Type": "application/json", **refused.headers, "Connection": "close"}
+    lines = [f"HTTP/1.1 {refused.status} {HTTPStatus(refused.status).phrase}"]
+    lines += [f"{name}: {value}" for name, value in headers.items()]
+    return "\r\n".join([*lines, f"Content-Length: {len(body)}", "", ""]).encode() + body
 
 
 def full(seconds: int) -> Refused:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import resource
 import socket
+import ssl
 from collections.abc import Awaitable, Callable
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -18,18 +19,16 @@ from nlpctl import console
 from nlpctl.errors import Problem
 from nlpctl.serving.address import cannot_listen
 from nlpctl.serving.app import Service
-from nlpctl.serving.refused import Refused
+from nlpctl.serving.connection import Connection
+from nlpctl.serving.refused import Refused, last_response
 
 KEEP_ALIVE = 75  # seconds; longer than most load balancers keep an idle connection (60), so that they close it
 QUIET = 0.5  # seconds without a request after which open connections count as idle
 FRESH = 5.0  # most seconds to wait for the first request of a connection
 LAST_CALLS = 15.0  # most seconds until open connections are idle; each gets one more answer
 
-_STOPPING = json.dumps(Refused(503, Problem("the service is stopping", hint="use another server")).content()).encode()
-_TURNED_AWAY = (
-    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nRetry-After: 1\r\nConnection: close\r\n"
-    + b"Content-Length: %d\r\n\r\n%s" % (len(_STOPPING), _STOPPING)
-)
+_STOPPING = Problem("the service is stopping", hint="use another server")
+_TURNED_AWAY = last_response(Refused(503, _STOPPING, headers={"Retry-After": "1"}))
 
 
 def allow_many_connections() -> None:
@@ -56,11 +55,12 @@ class Server(uvicorn.Server):
         service: Service,
         stop_seconds: float,
         listens: Callable[[], None] = lambda: None,
+        tls: ssl.SSLContext | None = None,
     ):
-        """`listens` is called once requests and signals are handled."""
+        """`listens` is called once requests and signals are handled. `tls`: HTTPS only."""
         config = uvicorn.Config(
             app,
-            http="h11",
+            http=partial(Connection, service),  # type: ignore[arg-type]
             ws="none",
             loop="asyncio",
             lifespan="off",
@@ -71,12 +71,15 @@ class Server(uvicorn.Server):
             timeout_keep_alive=KEEP_ALIVE,
             timeout_graceful_shutdown=max(1, int(stop_seconds - service.settings.drain - LAST_CALLS)),
         )
+        config.load()
+        config.ssl = tls  # made and checked before the address was bound
         super().__init__(config)
         logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # do not log malformed requests
         self.service, self._listens = service, listens
         self._stopping: asyncio.Task[None] | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listening: socket.socket | None = None
+        self._tls = tls
         self._late: list[asyncio.Task[None]] = []
 
     async def run_on(self, listening: socket.socket) -> None:
@@ -130,7 +133,7 @@ class Server(uvicorn.Server):
         kept = self._listening.dup()
         for server in self.servers:
             server.close()
-        self._late = [asyncio.create_task(turn_away(each, LAST_CALLS)) for each in waiting_connections(kept)]
+        self._late = [asyncio.create_task(turn_away(each, LAST_CALLS, self._tls)) for each in waiting_connections(kept)]
 
     async def _last_calls(self) -> None:
         """Wait until no more requests arrive: a request sent into a closed connection would be lost."""
@@ -161,12 +164,17 @@ def waiting_connections(listening: socket.socket) -> list[socket.socket]:
     return found
 
 
-async def turn_away(connection: socket.socket, seconds: float) -> None:
+async def turn_away(connection: socket.socket, seconds: float, tls: ssl.SSLContext | None = None) -> None:
     """Answer the request of a connection, if it arrives within `seconds`, and wait until the sender has the answer."""
     connection.setblocking(False)
-    reader, writer = await asyncio.open_connection(sock=connection)
-    with contextlib.closing(writer), contextlib.suppress(OSError, ValueError, EOFError, asyncio.TimeoutError):
-        await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), seconds)
-        writer.write(_TURNED_AWAY)
-        while await asyncio.wait_for(reader.read(65536), seconds):  # closing with unread data would reset it
-            pass
+    loop, reader = asyncio.get_running_loop(), asyncio.StreamReader()
+    with contextlib.suppress(OSError, ValueError, EOFError, asyncio.TimeoutError):
+        transport, protocol = await asyncio.wait_for(
+            loop.connect_accepted_socket(lambda: asyncio.StreamReaderProtocol(reader), connection, ssl=tls), seconds
+        )
+        writer = asyncio.StreamWriter(transport, protocol, reader, loop)
+        with contextlib.closing(writer):
+            await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), seconds)
+            writer.write(_TURNED_AWAY)
+            while await asyncio.wait_for(reader.read(65536), seconds):  # closing with unread data would reset it
+                pass

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 
 from nlpctl.errors import Problem, UserError
 
@@ -18,13 +19,20 @@ class ServeSettings:
     queue: int = 512  # rows that may wait; further requests get 503
     max_wait: float = 2.0  # longest expected wait of a request in seconds; above it the request gets 503
     max_rows: int = 256  # rows of a request
+    max_characters: int = 200_000  # characters of all rows of a request
     max_body: int = 1_000_000  # bytes of a request
-    body_seconds: float = 10.0  # seconds in which a request must arrive completely
+    max_connections: int = 2048  # open ones; further ones get 503
+    head_seconds: float = 10.0  # seconds in which the head of a request must arrive
+    body_seconds: float = 10.0  # seconds in which the body of a request must arrive
     drain: float = 1.0  # seconds between the signal to stop and the end of listening
+    api_key_file: Path | None = None  # one key per line; without it every client is answered
+    tls_cert: Path | None = None  # both or none: HTTPS
+    tls_key: Path | None = None
 
     def __post_init__(self) -> None:
         """UserError lists every value that is out of range."""
-        least = {"batch_size": 1, "queue": 1, "max_rows": 1, "max_body": 2, "batch_wait": 0, "max_wait": 0, "drain": 0}
+        least = {"batch_size": 1, "queue": 1, "max_rows": 1, "max_characters": 1, "max_body": 2, "max_connections": 1}
+        least |= {"batch_wait": 0, "max_wait": 0, "drain": 0}
         wrong = [
             Problem(f"{vars(self)[name]} is less than {low}", f"--{name.replace('_', '-')}", f"give {low} or more")
             for name, low in least.items()
@@ -35,5 +43,8 @@ class ServeSettings:
         if self.max_rows > self.queue >= 1:
             message = f"a request of {self.max_rows} rows does not fit into a queue of {self.queue}"
             wrong.append(Problem(message, "--max-rows", "use a larger --queue, or a smaller --max-rows"))
+        if (self.tls_cert is None) != (self.tls_key is None):
+            given, other = ("--tls-cert", "--tls-key") if self.tls_key is None else ("--tls-key", "--tls-cert")
+            wrong.append(Problem(f"it needs {other} too", given, "give both, or neither for HTTP without TLS"))
         if wrong:
             raise UserError(problems=wrong)

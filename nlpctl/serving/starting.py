@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from types import FrameType, TracebackType
@@ -32,9 +33,9 @@ _POLL = 0.1
 class Starting:
     """Answers on a bound socket from its own thread, inside the context. `stage` says what is going on."""
 
-    def __init__(self, listening: socket.socket, settings: ServeSettings):
+    def __init__(self, listening: socket.socket, settings: ServeSettings, tls: ssl.SSLContext | None = None):
         self.stage = "starting"
-        self._listening, self._settings = listening, settings
+        self._listening, self._settings, self._tls = listening, settings, tls
         self._over, self._began = threading.Event(), threading.Event()
         self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()), name="starting", daemon=True)
 
@@ -68,7 +69,8 @@ class Starting:
                 open_requests.discard(task)
 
         # A duplicate: closing the server must not close the socket, in which the next connections wait.
-        server = await asyncio.start_server(answer, sock=self._listening.dup(), limit=_MOST, backlog=_BACKLOG)
+        listening = self._listening.dup()
+        server = await asyncio.start_server(answer, sock=listening, limit=_MOST, backlog=_BACKLOG, ssl=self._tls)
         self._began.set()
         while not self._over.is_set():
             await asyncio.sleep(_POLL)
@@ -85,7 +87,8 @@ class Starting:
         with contextlib.closing(writer), contextlib.suppress(OSError, ValueError, EOFError, asyncio.TimeoutError):
             head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), _SECONDS)
             writer.write(self._response(head.split(b" ", 2)[1].partition(b"?")[0].decode("latin-1")))
-            writer.write_eof()
+            if writer.can_write_eof():  # not with TLS
+                writer.write_eof()
             while await asyncio.wait_for(reader.read(_MOST), _SECONDS):  # closing with unread data would reset it
                 pass
 

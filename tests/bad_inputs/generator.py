@@ -56,7 +56,8 @@ GOOD = {
     "recipe validate": "recipe validate good.yaml",
 }
 NO_FILES = ("recipe ls", "recipe schema", "recipe flags", "completion", "doctor")  # nothing to attack
-READ = ("--data", "--synonyms", "--labels", "--vocabulary")  # flags with a path that is read; all others are written
+# Flags with a path that is read; all others are written.
+READ = ("--data", "--synonyms", "--labels", "--vocabulary", "--api-key-file", "--tls-cert", "--tls-key")
 READERS = {  # folder whose every file is damaged -> the commands that read it
     "outputs/finished/model": ("predict", "params ls"),
     "outputs/finished": ("runs ls", "runs show", "report", "recipe show"),

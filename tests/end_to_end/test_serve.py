@@ -40,16 +40,19 @@ def test_under_load_and_through_a_sigterm(work, base):
 
 
 def test_pairs_and_lists_and_ctrl_c(work, base):
-    process = work.start("serve", "base/model", "--port", "0", "--drain", "0", "--set", "data.on_bad_row=skip")
+    (work / "keys.txt").write_text("# ours\nnot-to-be-shown\n")
+    words = ("serve", "base/model", "--port", "0", "--drain", "0", "--api-key-file", "keys.txt")
+    process = work.start(*words, "--set", "data.on_bad_row=skip")
     log = []
     while not (log and log[-1].startswith("serving ")):
         log.append(process.stderr.readline())
         assert log[-1], "".join(log)
     url = log[-1].split(" on ")[1].split()[0]
 
-    def post(value) -> tuple[int, object]:
+    def post(value, key: str = "not-to-be-shown") -> tuple[int, object]:
         data = json.dumps(value).encode()
-        request = urllib.request.Request(f"{url}/predict", data, {"Content-Type": "application/json"})
+        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
+        request = urllib.request.Request(f"{url}/predict", data, headers)
         try:
             with urllib.request.urlopen(request, timeout=60) as response:
                 return response.status, json.load(response)
@@ -63,6 +66,7 @@ def test_pairs_and_lists_and_ctrl_c(work, base):
     more = {"id": 7, "label": "neg", "half": "\ud800"}  # what a row holds comes back, as from predict
     assert post({"text": "good", **more}) == (200, {**good, "id": 7, "given_label": "neg", "half": "\ud800"})
     assert post({"txt": "good"})[0] == 422
+    assert post({"text": "good"}, "another")[0] == 401
     with urllib.request.urlopen(f"{url}/health", timeout=60) as response:
         health = json.load(response)
     assert health == {"status": "ok", "task": "sequence_classification", "engine": "dygraph", "precision": "fp32"}
@@ -74,6 +78,7 @@ def test_pairs_and_lists_and_ctrl_c(work, base):
     process.send_signal(signal.SIGINT)
     _, rest = process.communicate(timeout=60)
     assert process.returncode == 0 and "stopped; 5 rows were answered" in rest, rest
+    assert "not-to-be-shown" not in "".join(log) + rest
     with socket.socket() as gone:
         assert gone.connect_ex(("127.0.0.1", int(taken))) != 0
 

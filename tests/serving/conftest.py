@@ -86,15 +86,17 @@ def running() -> Callable[..., Any]:
     """`async with running(answer, queue=...) as up`: a service that listens; it is stopped at the end."""
 
     @contextlib.asynccontextmanager
-    async def run(answer: Callable = echo, policy: str = "error", **settings: Any) -> AsyncIterator[Running]:
+    async def run(
+        answer: Callable = echo, policy: str = "error", access: Any = None, tls: Any = None, **settings: Any
+    ) -> AsyncIterator[Running]:
         chosen = dataclasses.replace(SETTINGS, **settings)
         failures: list[BaseException] = []
         rows = TextRows(dataclasses.replace(DataSection(), on_bad_row=policy))
         batcher = Batcher(answer, lambda row: 0, chosen, failures.append)
-        reader = BodyReader(rows, chosen.max_rows)
-        service = Service(reader, batcher, chosen, lambda: {"task": "test"}, ("text",), failures.append)
+        reader = BodyReader(rows, chosen.max_rows, chosen.max_characters)
+        service = Service(reader, batcher, chosen, lambda: {"task": "test"}, ("text",), failures.append, access=access)
         with bound_socket(chosen) as listening:
-            server = Server(make_app(service), service, STOP_SECONDS)
+            server = Server(make_app(service), service, STOP_SECONDS, tls=tls)
             serving = asyncio.create_task(server.run_on(listening))
             while not server.started:
                 await asyncio.sleep(0.01)
