@@ -167,6 +167,7 @@ def _divided(
 ) -> DividedResult:
     folder, identity = ShardFolder(order.output), {**identity, **source.identity()}
     with sigterm_interrupts(), sole_writer(folder.folder):
+        folder.refuse_foreign()
         plan = _plan_to_resume(folder, identity, order.recipe) if division.resume else None
         with _crew(order, division, folder) as crew:
             cut = _read_input(crew, source, order.keep) if plan is None else _cut_of(plan)
