@@ -97,6 +97,7 @@ def predict_divided(
     _refuse_pipe(source)
     if parts is not None:
         refuse_parts(output, overwrite)
+        _refuse_own_input(source, output)
     else:
         _refuse_file(source, output, overwrite)
     order = Order(recipe, model, source.files, kept, batch_size, output.absolute(), os.getcwd())
@@ -185,6 +186,12 @@ def _refuse_pipe(source: PredictInput) -> None:
 def _refuse_file(source: PredictInput, output: Path, overwrite: bool) -> None:
     refuse_output(output, source, overwrite)
     refuse_stream(output, "a divided prediction cannot be written to it", "name a file: -o FILE")
+
+
+def _refuse_own_input(source: PredictInput, output: Path) -> None:
+    """UserError if rows are read from the folder that the answers are to replace."""
+    if any(output.resolve() in path.resolve().parents for path in source.paths):
+        raise UserError("the output folder holds the input", where=str(output), hint="name another folder")
 
 
 def _plan_to_resume(folder: ShardFolder, identity: dict[str, Any], recipe: Recipe) -> dict[str, Any] | None:
