@@ -63,6 +63,7 @@ class ShardFolder:
     def __init__(self, output: Path):
         self.output = output
         self.folder = shards_of(output)
+        self._told: dict[int, Sums] = {}  # by those who wrote the parts
 
     def plan(self) -> dict[str, Any] | None:
         """The plan of an interrupted prediction; None if there is none."""
@@ -116,7 +117,13 @@ class ShardFolder:
                 found[shard.number] = sums
         return found
 
+    def note(self, number: int, sums: Sums) -> None:
+        """What the worker that wrote a part knows of it counts from now on, whatever the folder holds."""
+        self._told[number] = sums
+
     def sums(self, number: int) -> Sums | None:
+        if number in self._told:
+            return self._told[number]
         try:
             return Sums(**parse_json(self._sums(number).read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
