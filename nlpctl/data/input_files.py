@@ -29,6 +29,8 @@ STDIN = "-"
 PACKED = {".gz": "gzip", ".zst": "zstd"}  # ending -> the name of its compression
 CLUSTER = "pip install 'nlpctl[cluster]'"
 
+# What the file systems of fsspec call the mark or the time of a version of a file.
+_VERSIONS = ("ETag", "etag", "mtime", "LastModified", "last_modified", "updated")
 _PIECE = 1 << 16
 
 
@@ -66,16 +68,16 @@ class InputFile:
         if is_url(self.where):
             with _reading(self):
                 told = _file_system(self.where)[0].info(_file_system(self.where)[1])
-            changed = next((str(told[name]) for name in ("ETag", "mtime", "LastModified") if name in told), None)
-            return {"input": self.where, "format": self.format, "size": told["size"], "mtime": changed}
+            changed = next((str(told[name]) for name in _VERSIONS if told.get(name) is not None), None)
+            return {"input": self.where, "format": self.format, "size": told.get("size"), "mtime": changed}
         stat = os.stat(self.where)
         found = {"size": stat.st_size, "mtime": stat.st_mtime}
         return {"input": str(Path(self.where).resolve()), "format": self.format, **found}
 
     @property
     def size(self) -> int:
-        """Bytes on disk."""
-        return int(self.identity()["size"])
+        """Bytes on disk; 0 if a server does not tell them."""
+        return int(self.identity()["size"] or 0)
 
     @contextlib.contextmanager
     def open(self) -> Iterator[BinaryIO]:
@@ -229,7 +231,7 @@ def _counts(name: str, endings: Collection[str] | None) -> bool:
 
 def _found_at(url: str, endings: Collection[str] | None) -> list[str]:
     system, path = _file_system(url)
-    with _reading(InputFile(url, PLAIN)):
+    with _reading(InputFile(url, PLAIN)), _told(url):
         if glob.has_magic(path):
             found = [each for each in system.glob(path) if system.isfile(each)]
         elif system.isdir(path):
@@ -240,6 +242,17 @@ def _found_at(url: str, endings: Collection[str] | None) -> list[str]:
     if not found:
         raise UserError("no such input file", where=url, hint="check the URL")
     return sorted(system.unstrip_protocol(each) for each in found)
+
+
+@contextlib.contextmanager
+def _told(url: str) -> Iterator[None]:
+    """UserError also for the errors of the packages behind fsspec, as for credentials that are missing."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        raise UserError(f"this URL cannot be read: {error}", where=url, hint="check it, and your credentials") from None
 
 
 def _file_system(url: str) -> tuple[Any, str]:
