@@ -31,6 +31,7 @@ CLUSTER = "pip install 'nlpctl[cluster]'"
 
 # What the file systems of fsspec call the mark or the time of a version of a file.
 _VERSIONS = ("ETag", "etag", "mtime", "LastModified", "last_modified", "updated")
+_UNFINISHED = (".partial", ".partial.json")  # what an interrupted prediction has left in a folder of texts
 _PIECE = 1 << 16
 
 
@@ -188,7 +189,7 @@ def found_files(name: str, endings: Collection[str] | None) -> list[str]:
     """The paths or URLs that `name` stands for: itself, the files of a folder, or those that match a pattern.
 
     Sorted by name. Of a folder those with one of `endings` count (None: all), but hidden ones do not, nor those that
-    begin with _, as of Spark. UserError: there is none.
+    begin with _, as of Spark, nor unfinished answers. UserError: there is none.
     """
     if name == STDIN:
         return [name]
@@ -226,7 +227,9 @@ def is_url(where: str) -> bool:
 
 def _counts(name: str, endings: Collection[str] | None) -> bool:
     """Whether a file of a folder is read."""
-    return not name.startswith((".", "_")) and (endings is None or suffix_of(name) in endings)
+    if name.startswith((".", "_")) or name.endswith(_UNFINISHED):
+        return False
+    return endings is None or suffix_of(name) in endings
 
 
 def _found_at(url: str, endings: Collection[str] | None) -> list[str]:
