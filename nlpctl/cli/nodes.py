@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from nlpctl.runtime.device import restart_if_needed
 from nlpctl.runtime.launch import forget_launchers
 from nlpctl.runtime.nodes import Nodes, meeting
 from nlpctl.runtime.schedulers import Place, place_of
@@ -30,6 +31,8 @@ def place_here(nnodes: str | None, master: str | None, node_rank: int | None) ->
     """This node among those of the command; None: it is alone. UserError."""
     place = place_of(nnodes, master, node_rank, os.environ)
     if nnodes is not None:
+        # Now: later the other nodes would take it for the end of this one, and the variables of the scheduler are gone.
+        restart_if_needed()
         forget_launchers()
     return place
 

@@ -29,6 +29,9 @@ STDIN = "-"
 PACKED = {".gz": "gzip", ".zst": "zstd"}  # ending -> the name of its compression
 CLUSTER = "pip install 'nlpctl[cluster]'"
 
+# What the file systems of fsspec call the mark or the time of a version of a file.
+_VERSIONS = ("ETag", "etag", "mtime", "LastModified", "last_modified", "updated")
+_UNFINISHED = (".partial", ".partial.json")  # what an interrupted prediction has left in a folder of texts
 _PIECE = 1 << 16
 
 
@@ -66,16 +69,16 @@ class InputFile:
         if is_url(self.where):
             with _reading(self):
                 told = _file_system(self.where)[0].info(_file_system(self.where)[1])
-            changed = next((str(told[name]) for name in ("ETag", "mtime", "LastModified") if name in told), None)
-            return {"input": self.where, "format": self.format, "size": told["size"], "mtime": changed}
+            changed = next((str(told[name]) for name in _VERSIONS if told.get(name) is not None), None)
+            return {"input": self.where, "format": self.format, "size": told.get("size"), "mtime": changed}
         stat = os.stat(self.where)
         found = {"size": stat.st_size, "mtime": stat.st_mtime}
         return {"input": str(Path(self.where).resolve()), "format": self.format, **found}
 
     @property
     def size(self) -> int:
-        """Bytes on disk."""
-        return int(self.identity()["size"])
+        """Bytes on disk; 0 if a server does not tell them."""
+        return int(self.identity()["size"] or 0)
 
     @contextlib.contextmanager
     def open(self) -> Iterator[BinaryIO]:
@@ -186,7 +189,7 @@ def found_files(name: str, endings: Collection[str] | None) -> list[str]:
     """The paths or URLs that `name` stands for: itself, the files of a folder, or those that match a pattern.
 
     Sorted by name. Of a folder those with one of `endings` count (None: all), but hidden ones do not, nor those that
-    begin with _, as of Spark. UserError: there is none.
+    begin with _, as of Spark, nor unfinished answers. UserError: there is none.
     """
     if name == STDIN:
         return [name]
@@ -224,12 +227,14 @@ def is_url(where: str) -> bool:
 
 def _counts(name: str, endings: Collection[str] | None) -> bool:
     """Whether a file of a folder is read."""
-    return not name.startswith((".", "_")) and (endings is None or suffix_of(name) in endings)
+    if name.startswith((".", "_")) or name.endswith(_UNFINISHED):
+        return False
+    return endings is None or suffix_of(name) in endings
 
 
 def _found_at(url: str, endings: Collection[str] | None) -> list[str]:
     system, path = _file_system(url)
-    with _reading(InputFile(url, PLAIN)):
+    with _reading(InputFile(url, PLAIN)), _told(url):
         if glob.has_magic(path):
             found = [each for each in system.glob(path) if system.isfile(each)]
         elif system.isdir(path):
@@ -240,6 +245,17 @@ def _found_at(url: str, endings: Collection[str] | None) -> list[str]:
     if not found:
         raise UserError("no such input file", where=url, hint="check the URL")
     return sorted(system.unstrip_protocol(each) for each in found)
+
+
+@contextlib.contextmanager
+def _told(url: str) -> Iterator[None]:
+    """UserError also for the errors of the packages behind fsspec, as for credentials that are missing."""
+    try:
+        yield
+    except OSError:
+        raise
+    except Exception as error:
+        raise UserError(f"this URL cannot be read: {error}", where=url, hint="check it, and your credentials") from None
 
 
 def _file_system(url: str) -> tuple[Any, str]:

@@ -97,6 +97,7 @@ def predict_divided(
     _refuse_pipe(source)
     if parts is not None:
         refuse_parts(output, overwrite)
+        _refuse_own_input(source, output)
     else:
         _refuse_file(source, output, overwrite)
     order = Order(recipe, model, source.files, kept, batch_size, output.absolute(), os.getcwd())
@@ -167,12 +168,14 @@ def _divided(
 ) -> DividedResult:
     folder, identity = ShardFolder(order.output), {**identity, **source.identity()}
     with sigterm_interrupts(), sole_writer(folder.folder):
+        folder.refuse_foreign()
         plan = _plan_to_resume(folder, identity, order.recipe) if division.resume else None
+        begun = plan is not None
         with _crew(order, division, folder) as crew:
             cut = _read_input(crew, source, order.keep) if plan is None else _cut_of(plan)
             if plan is None:
                 plan = _begun(crew, folder, identity, cut)
-            return _answered(crew, folder, plan, cut, work)
+            return _answered(crew, folder, plan, cut, work, begun)
 
 
 def _refuse_pipe(source: PredictInput) -> None:
@@ -184,6 +187,12 @@ def _refuse_pipe(source: PredictInput) -> None:
 def _refuse_file(source: PredictInput, output: Path, overwrite: bool) -> None:
     refuse_output(output, source, overwrite)
     refuse_stream(output, "a divided prediction cannot be written to it", "name a file: -o FILE")
+
+
+def _refuse_own_input(source: PredictInput, output: Path) -> None:
+    """UserError if rows are read from the folder that the answers are to replace."""
+    if any(output.resolve() in path.resolve().parents for path in source.paths):
+        raise UserError("the output folder holds the input", where=str(output), hint="name another folder")
 
 
 def _plan_to_resume(folder: ShardFolder, identity: dict[str, Any], recipe: Recipe) -> dict[str, Any] | None:
@@ -313,10 +322,13 @@ def _cut_of(plan: dict[str, Any]) -> _Cut:
     return _Cut([Range(*each) for each in plan["ranges"]], scanned)
 
 
-def _answered(crew: Crew, folder: ShardFolder, plan: dict[str, Any], cut: _Cut, work: _Work) -> DividedResult:
+def _answered(
+    crew: Crew, folder: ShardFolder, plan: dict[str, Any], cut: _Cut, work: _Work, begun: bool
+) -> DividedResult:
+    """`begun`: parts that are there already count. Without it they are of a worker elsewhere that outlived its run."""
     started = time.monotonic()
     shards = list(cut_shards(cut.ranges, cut.scanned, plan["shard_rows"]))
-    kept = folder.kept(shards)
+    kept = folder.kept(shards) if begun else {}
     if kept:
         console.note(f"resuming after {sum(each.rows for each in kept.values()):,} answered rows")
     left = [shard for shard in shards if shard.number not in kept]
@@ -324,7 +336,8 @@ def _answered(crew: Crew, folder: ShardFolder, plan: dict[str, Any], cut: _Cut, 
     bad = sum(each.bad_rows for each in kept.values())
     jobs = ((work.job, shard, tuple(plan["engine"])) for shard in left)
     with console.progress(sum(shard.rows for shard in left), "predict") as bar:
-        for _, sums, worker in crew.results(jobs):
+        for job, sums, worker in crew.results(jobs):
+            folder.note(left[job].number, sums)
             crew.shares[worker].rows += sums.rows
             bad += sums.bad_rows
             bar.advance(sums.rows)

@@ -12,7 +12,8 @@ import pyarrow
 from pyarrow import parquet
 
 _JSON = {"nlpctl": "JSON"}  # metadata of a column that Arrow has no type for: its values are JSON texts
-_ERRORS = (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, pyarrow.ArrowNotImplementedError, OverflowError)
+_ERRORS = (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, pyarrow.ArrowNotImplementedError, OverflowError,
+           UnicodeEncodeError)  # fmt: skip
 
 
 def schema_of(answers: Sequence[dict[str, Any]]) -> str:
@@ -49,7 +50,8 @@ def read_part(path: Path) -> list[dict[str, Any]]:
 
 def _field(name: str, values: list[Any]) -> pyarrow.Field:
     try:
-        found = pyarrow.infer_type(values)
+        # Not infer_type: of 1 and "a" it says int64, which only the conversion refuses.
+        found = pyarrow.array(values).type
     except _ERRORS:
         return _json_field(name)
     return pyarrow.field(name, found) if _can_be_written(found) else _json_field(name)

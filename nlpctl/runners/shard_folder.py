@@ -12,6 +12,7 @@ import contextlib
 import hashlib
 import json
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -21,6 +22,7 @@ from nlpctl import outputs
 from nlpctl.data.input_shards import Shard
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.files import (
+    STAGING_PREFIX,
     parse_json,
     remove_dir,
     remove_leftovers,
@@ -40,6 +42,7 @@ CONTENT = "nlpctl predict --parts"  # in the manifest of a folder of parts
 _ENOUGH = "free disk space, then continue with --resume"
 _BLOCK = 1 << 20
 VECTORS = ".f32"  # the ending of a part of vectors
+_OWN = re.compile(rf"{re.escape(STAGING_PREFIX)}.*|worker-\d+\.log")  # what a folder holds before its plan
 
 
 @dataclass(frozen=True)
@@ -60,6 +63,7 @@ class ShardFolder:
     def __init__(self, output: Path):
         self.output = output
         self.folder = shards_of(output)
+        self._told: dict[int, Sums] = {}  # by those who wrote the parts
 
     def plan(self) -> dict[str, Any] | None:
         """The plan of an interrupted prediction; None if there is none."""
@@ -68,6 +72,19 @@ class ShardFolder:
         except (OSError, ValueError):
             return None
         return found if isinstance(found, dict) else None
+
+    def refuse_foreign(self) -> None:
+        """UserError if what has the name of the folder is not of a divided prediction: it would be removed."""
+        if not os.path.lexists(self.folder):
+            return
+        if self.folder.is_dir() and not self.folder.is_symlink():
+            plan = self.plan()
+            own = plan is not None and "identity" in plan
+            if own or all(_OWN.fullmatch(path.name) for path in self.folder.iterdir()):
+                return
+        hint = f"move {self.folder.name} away, or name another place: -o"
+        message = "a divided prediction keeps its parts under this name, and what is there is not of one"
+        raise UserError(message, where=str(self.folder), hint=hint)
 
     def log(self, number: int) -> Path:
         """Where a worker writes to, once there is a folder."""
@@ -100,7 +117,13 @@ class ShardFolder:
                 found[shard.number] = sums
         return found
 
+    def note(self, number: int, sums: Sums) -> None:
+        """What the worker that wrote a part knows of it counts from now on, whatever the folder holds."""
+        self._told[number] = sums
+
     def sums(self, number: int) -> Sums | None:
+        if number in self._told:
+            return self._told[number]
         try:
             return Sums(**parse_json(self._sums(number).read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):

@@ -139,6 +139,8 @@ class Crew:
         try:
             if self._hands[number] is None:
                 self._hands[number] = self._hire(number)
+                if self._stopped.is_set():  # while it was hired, when nobody could end it
+                    return
             result = self._hands[number].ask(job.work)
         except NoRoom as missing:
             if self._missing == 0:

@@ -190,6 +190,16 @@ def choose_device(wanted: str, cards: tuple[int, ...], probes: Probes | None = N
     return "gpu"
 
 
+def restart_if_needed() -> None:
+    """NeedsRestart as of `choose_device`, whatever the device will be."""
+    try:
+        report = usable_gpu()
+    except UserError:  # told by what needs Paddle
+        return
+    if report.variables:
+        raise _restart(report.variables)
+
+
 def visible_devices(cards: tuple[int, ...], environ: Mapping[str, str]) -> str | None:
     """CUDA_VISIBLE_DEVICES for only `cards`, numbered among the GPUs visible now; None: no change."""
     if not cards:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import nlpctl
-from nlpctl.errors import UserError
+from nlpctl.errors import RunFailed, UserError
 from nlpctl.runtime.crew import NoRoom
 from nlpctl.runtime.worker import ProcessEnded, outcome, raised_or_given
 
@@ -31,7 +31,8 @@ class RayCluster:
     def hire(self, opened: Callable[..., Any], *arguments: Any, cores: int, cards: int) -> RayHand:
         """A worker on any node with as much free; it calls `opened` as `Worker` does. NoRoom: there is none."""
         remote = self._ray.remote(num_cpus=cores, num_gpus=cards, max_restarts=0)(_Served)
-        return RayHand(self._ray, remote.remote(opened, arguments))
+        with _connected():
+            return RayHand(self._ray, remote.remote(opened, arguments))
 
 
 class RayHand:
@@ -54,7 +55,7 @@ class RayHand:
             raise UserError(message, _FLAG, "install the same version on all nodes")
 
     def ask(self, job: Any) -> Any:
-        with self._losses():
+        with _connected(), self._losses():
             answer = self._ray.get(self._actor.answer.remote(job))
         return raised_or_given(answer, "a worker of the cluster")
 
@@ -71,6 +72,16 @@ class RayHand:
             reason = next((line for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__)
             hint = "look at the cluster: ray status, ray list nodes; nlpctl must be installed on every node"
             raise ProcessEnded(reason.strip(), "a worker of the cluster", hint) from None
+
+
+@contextlib.contextmanager
+def _connected() -> Iterator[None]:
+    """RunFailed where Ray Client has lost its connection: no worker can be reached any more."""
+    try:
+        yield
+    except ConnectionError as error:
+        message = f"the connection with the cluster is lost: {error}"
+        raise RunFailed(message, _FLAG, "see whether it is well, then continue with --resume") from None
 
 
 class _Served:

@@ -234,6 +234,8 @@ class Follower(Team):
         self._send_written()
         if code == 0:
             self.nodes.send(DONE, number=self._launch)
+        elif not (self._told or self.over or self.interrupted):  # none of them came to a start
+            self.nodes.send(RANK_FAILED, rank=self.ranks.start, code=code, number=self._launch)
 
 
 def _send_file(nodes: Nodes, name: str, path: Path) -> None:
