@@ -327,7 +327,7 @@ def _begin(
 
 def _clear(folder: Path, names: Iterable[str]) -> None:
     for path in (folder / str(name) for name in (*names, DATA)):
-        if path.parent != folder:  # a damaged series.json
+        if path.parent != folder or path.name == "..":  # a damaged series.json; the parent of folder/.. is folder
             continue
         if path.is_dir():
             remove_dir(path)
