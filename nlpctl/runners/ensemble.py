@@ -96,7 +96,8 @@ def ensemble(
     begin_run(recipe, run, facts, data, command=command, resume=False, overwrite=overwrite)
     try:
         with run.recorded():
-            _write(run, parts[0].card, network, tokenizer)
+            # Thresholds of one member are not those of the mean; the ensemble gets its own where there is dev data.
+            _write(run, replace(parts[0].card, thresholds=None), network, tokenizer)
             metrics = _score(run, recipe, data)
             write_json_atomic(run.metrics_file, metrics)
     except Interrupted as error:
