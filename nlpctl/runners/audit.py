@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -313,8 +315,11 @@ def _alike(name: str, given: Any) -> Any:
     """A label as the file writes it, where it may be a number or a truth value."""
     if isinstance(given, bool):
         return name.lower() == "true"
-    if isinstance(given, int) and name.lstrip("-").isdecimal():
-        return int(name)
+    if isinstance(given, int | float):
+        with contextlib.suppress(ValueError):
+            number = json.loads(name)
+            if isinstance(number, int | float) and str(number) == name:  # labels of numbers are called as Python does
+                return number
     return name
 
 

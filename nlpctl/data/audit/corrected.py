@@ -67,7 +67,9 @@ def _held(value: Any, edit: Edit) -> Any:
 
 def _changed(value: Any, edit: Edit) -> Any:
     if edit.word is None:
-        return edit.after
+        # A browser writes 2.0 as 2, which would be another label.
+        whole = isinstance(value, float) and isinstance(edit.after, int) and not isinstance(edit.after, bool)
+        return float(edit.after) if whole else edit.after
     return [*value[: edit.word], *edit.after, *value[edit.word + len(edit.before) :]]
 
 
