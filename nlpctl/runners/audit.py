@@ -192,11 +192,13 @@ class _Auditor:
             if several:
                 wanted = np.zeros((1, len(names)), bool)
                 wanted[0, list(each.label)] = True
-                labels = [names[i] for i in np.flatnonzero(consistent(wanted, names)[0])]
-                proposed = self._joined(labels, given)
+                chosen = np.flatnonzero(consistent(wanted, names)[0])
+                same = {*chosen.tolist()} == {*self._examples[each.row].labels}
+                proposed = self._joined([names[i] for i in chosen], given)
             else:
+                same = each.label == self._examples[each.row].label
                 proposed = _alike(names[each.label], given)
-            if proposed != given:
+            if not same:  # not by their spelling: "a, b" is "a,b"
                 yield self._finding(WRONG, each.row, given, proposed, each.given, each.proposed)
 
     def _joined(self, labels: list[str], given: Any) -> Any:
