@@ -130,7 +130,7 @@ def _csv(lines: list[bytes], row: Row, edit: Edit) -> list[bytes]:
 def _json_line(lines: list[bytes], row: Row, edit: Edit) -> list[bytes]:
     values = {**row.values, edit.column: _changed(row.values[edit.column], edit)}
     end = b"\r" if lines[0].endswith(b"\r") else b""
-    return [json.dumps(values, ensure_ascii=False).encode() + end, *lines[1:]]
+    return [_json(values) + end, *lines[1:]]
 
 
 def _words(lines: list[bytes], row: Row, edit: Edit) -> list[bytes]:
@@ -162,4 +162,11 @@ def _document(path: Path, edits: Mapping[int, Sequence[Edit]]) -> bytes:
                 rows[place][edit.column] = _changed(rows[place][edit.column], edit)
     gone = {place for place, changes in edits.items() if any(edit.after is None for edit in changes)}
     rows[:] = [row for place, row in enumerate(rows) if place not in gone]
-    return (json.dumps(document, ensure_ascii=False, indent=2) + "\n").encode()
+    return _json(document, indent=2) + b"\n"
+
+
+def _json(value: Any, indent: int | None = None) -> bytes:
+    try:
+        return json.dumps(value, ensure_ascii=False, indent=indent).encode()
+    except UnicodeEncodeError:  # another column holds half a surrogate pair, which only an escape can spell
+        return json.dumps(value, indent=indent).encode()
