@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from nlpctl.data.conll import JOINT, TAGS
+from nlpctl.data.conll import DOCUMENT, JOINT, TAGS
 from nlpctl.data.readers import read_rows
 from nlpctl.data.row import BadRow, Row
 from nlpctl.errors import UserError
@@ -93,7 +93,7 @@ def _by_lines(content: bytes, kind: str, rows: Sequence[Row | BadRow], edits: Ma
 
 def _without(lines: list[bytes], kind: str, row: Row) -> list[bytes]:
     """The lines from a row to the next one, without the row; the end of the file stays."""
-    taken = len(row.values[TAGS]) if kind == "conll" else _record_length(lines, kind)
+    taken = _places(lines, row)[-1] + 1 if kind == "conll" else _record_length(lines, kind)
     if kind == "conll" and len(lines) > taken + 1 and not lines[taken].strip(b" \r"):
         taken += 1  # the blank line behind the sentence
     return lines[taken:]
@@ -135,12 +135,19 @@ def _json_line(lines: list[bytes], row: Row, edit: Edit) -> list[bytes]:
 
 def _words(lines: list[bytes], row: Row, edit: Edit) -> list[bytes]:
     """The last cell of the line of each word."""
-    changed = list(lines)
+    changed, places = list(lines), _places(lines, row)
     for i, tag in enumerate(edit.after, edit.word or 0):
         old = row.values[edit.column][i].encode()
-        head, _, tail = changed[i].rpartition(old)
-        changed[i] = head + str(tag).encode() + tail
+        head, _, tail = changed[places[i]].rpartition(old)
+        changed[places[i]] = head + str(tag).encode() + tail
     return changed
+
+
+def _places(lines: Sequence[bytes], row: Row) -> list[int]:
+    """The place of the line of each word. A mark of documents inside of a sentence is no word."""
+    marks = [DOCUMENT.encode()]
+    words = [i for i, line in enumerate(lines) if line.replace(b"\t", b" ").strip(b"\r").split(b" ")[:1] != marks]
+    return words[: len(row.values[TAGS])]
 
 
 _LINES: Mapping[str, Callable[[list[bytes], Row, Edit], list[bytes]]] = {
