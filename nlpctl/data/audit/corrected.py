@@ -111,16 +111,25 @@ def _record_length(lines: Sequence[bytes], kind: str) -> int:
     return len(lines)
 
 
+def _refuse_twice(cells: Sequence[Any], row: Row) -> None:
+    """UserError if a name of the header stands for several cells: a row holds one of them, so places are not known."""
+    if len(cells) != len(row.values):
+        message = "two columns of the header have one name"
+        raise UserError(message, f"{row.source}:{row.line}", f"rename one of them; then {_AGAIN}")
+
+
 def _table(lines: list[bytes], row: Row, edit: Edit) -> list[bytes]:
     value = _changed(row.values[edit.column], edit)
     cells = lines[0].removesuffix(b"\r").split(b"\t")
     end = lines[0][len(lines[0].removesuffix(b"\r")) :]
+    _refuse_twice(cells, row)
     cells[list(row.values).index(edit.column)] = (JOINT.join(value) if isinstance(value, list) else value).encode()
     return [b"\t".join(cells) + end, *lines[1:]]
 
 
 def _csv(lines: list[bytes], row: Row, edit: Edit) -> list[bytes]:
     count = _record_length(lines, "csv")
+    _refuse_twice(next(csv.reader(f"{line.decode('utf-8-sig')}\n" for line in lines[:count])), row)
     values = {**row.values, edit.column: _changed(row.values[edit.column], edit)}
     stream = io.StringIO()
     csv.writer(stream, lineterminator="\r" if lines[count - 1].endswith(b"\r") else "").writerow(values.values())
