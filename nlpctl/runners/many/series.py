@@ -48,7 +48,7 @@ from nlpctl.files import (
 from nlpctl.layout import RECIPE, is_run
 from nlpctl.models.families import OWN
 from nlpctl.runners.train import FREE_TO_CHANGE, changed_keys, train
-from nlpctl.runtime.device import choose_device
+from nlpctl.runtime.device import choose_device, visible_devices
 from nlpctl.runtime.launch import processes_wanted
 from nlpctl.runtime.lock import take_lock
 from nlpctl.runtime.process import prepare_process, set_up_process
@@ -242,6 +242,10 @@ def settle(recipe: Recipe) -> Recipe:
         raise UserError(message, recipe.where("runtime.nproc"), "use one device: --nproc 1")
     # Before the folder is begun: the command may have to start again (NeedsRestart), and would find it there.
     choose_device(recipe.runtime.device, recipe.runtime.devices)
+    visible = visible_devices(recipe.runtime.devices, os.environ)
+    if visible is not None:  # once for all runs: after the first one the card is the only one, and has another number
+        os.environ["CUDA_VISIBLE_DEVICES"] = visible
+        recipe = replace(recipe, runtime=replace(recipe.runtime, device="gpu", devices=()))
     return settled(recipe)
 
 
