@@ -143,7 +143,9 @@ def _train_many(
 def _seeds(text: str | None) -> list[int]:
     """The numbers of --seeds."""
     words = [word.strip() for word in (text or "").split(",")] if text is not None else []
-    wrong = [word for word in words if not (word.isascii() and word.isdecimal() and int(word) <= LARGEST)]
+    digits = len(str(LARGEST))  # int() refuses thousands of them
+    wrong = [word for word in words if not (word.isascii() and word.isdecimal() and len(word) <= digits)]
+    wrong = wrong or [word for word in words if int(word) > LARGEST]
     if wrong:
         raise UserError(f"{wrong[0]!r} is not a seed", "--seeds", f"whole numbers up to {LARGEST:,}, such as 1,2,3")
     return [int(word) for word in words]

@@ -14,7 +14,7 @@ from nlpctl.errors import UserError
 
 TOKENS, TAGS = "tokens", "tags"  # the keys of a row from a CoNLL file
 JOINT = "\002"
-_DOCUMENT = "-DOCSTART-"
+DOCUMENT = "-DOCSTART-"
 
 
 def conll_rows(lines: Iterable[tuple[int, bytes]], source: str, required: Sequence[str]) -> Iterator[Row | BadRow]:
@@ -38,7 +38,7 @@ def conll_rows(lines: Iterable[tuple[int, bytes]], source: str, required: Sequen
             # Not split(): a word may be U+3000, or hold a no-break space.
             cells = text.split("\t") if "\t" in text else [cell for cell in text.split(" ") if cell]
             # CoNLL-2003 marks documents by such lines; they belong to no sentence.
-            if cells and cells[0] != _DOCUMENT:
+            if cells and cells[0] != DOCUMENT:
                 sentence.append((number, cells, reason))
     yield from _sentence(sentence, source, required)
 

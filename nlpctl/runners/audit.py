@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -190,11 +192,13 @@ class _Auditor:
             if several:
                 wanted = np.zeros((1, len(names)), bool)
                 wanted[0, list(each.label)] = True
-                labels = [names[i] for i in np.flatnonzero(consistent(wanted, names)[0])]
-                proposed = self._joined(labels, given)
+                chosen = np.flatnonzero(consistent(wanted, names)[0])
+                same = {*chosen.tolist()} == {*self._examples[each.row].labels}
+                proposed = self._joined([names[i] for i in chosen], given)
             else:
+                same = each.label == self._examples[each.row].label
                 proposed = _alike(names[each.label], given)
-            if proposed != given:
+            if not same:  # not by their spelling: "a, b" is "a,b"
                 yield self._finding(WRONG, each.row, given, proposed, each.given, each.proposed)
 
     def _joined(self, labels: list[str], given: Any) -> Any:
@@ -313,8 +317,11 @@ def _alike(name: str, given: Any) -> Any:
     """A label as the file writes it, where it may be a number or a truth value."""
     if isinstance(given, bool):
         return name.lower() == "true"
-    if isinstance(given, int) and name.lstrip("-").isdecimal():
-        return int(name)
+    if isinstance(given, int | float):
+        with contextlib.suppress(ValueError):
+            number = json.loads(name)
+            if isinstance(number, int | float) and str(number) == name:  # labels of numbers are called as Python does
+                return number
     return name
 
 

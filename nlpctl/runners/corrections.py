@@ -51,7 +51,8 @@ def apply_findings(
         kinds[target.file] = target.format, target.header
     copies = _copies(edits, output)
     refuse_below_file(output, "-o")
-    refuse_files(list(copies.values()), [Path(name) for name in copies], overwrite)
+    audited = {each.edit.file for each in findings if each.edit is not None}  # also those of which nothing is ticked
+    refuse_files(list(copies.values()), [file, *map(Path, audited)], overwrite)
     contents = {name: corrected(Path(name), *kinds[name], rows) for name, rows in edits.items()}
     # All are written to temporary files before the first is renamed.
     with writing(output, "name another folder: -o"), contextlib.ExitStack() as staged:

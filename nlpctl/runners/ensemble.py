@@ -77,6 +77,9 @@ def ensemble(
     if len(parts) < LEAST:
         hint = "name more, or a folder of nlpctl train --folds"
         raise UserError("an ensemble needs two models or more", _FLAG, hint)
+    replaced = next((part.name for part in parts if part.folder.resolve().is_relative_to(output.resolve())), None)
+    if replaced is not None:
+        raise UserError("the ensemble would replace one of its models", replaced, "name another folder: -o")
     info = task_info(parts[0].recipe.task)
     if info.pool is None:
         known = ", ".join(task.name for task in known_tasks() if task.pool is not None)
@@ -93,7 +96,8 @@ def ensemble(
     begin_run(recipe, run, facts, data, command=command, resume=False, overwrite=overwrite)
     try:
         with run.recorded():
-            _write(run, parts[0].card, network, tokenizer)
+            # Thresholds of one member are not those of the mean; the ensemble gets its own where there is dev data.
+            _write(run, replace(parts[0].card, thresholds=None), network, tokenizer)
             metrics = _score(run, recipe, data)
             write_json_atomic(run.metrics_file, metrics)
     except Interrupted as error:

@@ -14,7 +14,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from nlpctl.data.conll import JOINT, TAGS
+from nlpctl.data.conll import DOCUMENT, JOINT, TAGS
 from nlpctl.data.readers import read_rows
 from nlpctl.data.row import BadRow, Row
 from nlpctl.errors import UserError
@@ -67,7 +67,9 @@ def _held(value: Any, edit: Edit) -> Any:
 
 def _changed(value: Any, edit: Edit) -> Any:
     if edit.word is None:
-        return edit.after
+        # A browser writes 2.0 as 2, which would be another label.
+        whole = isinstance(value, float) and isinstance(edit.after, int) and not isinstance(edit.after, bool)
+        return float(edit.after) if whole else edit.after
     return [*value[: edit.word], *edit.after, *value[edit.word + len(edit.before) :]]
 
 
@@ -91,7 +93,7 @@ def _by_lines(content: bytes, kind: str, rows: Sequence[Row | BadRow], edits: Ma
 
 def _without(lines: list[bytes], kind: str, row: Row) -> list[bytes]:
     """The lines from a row to the next one, without the row; the end of the file stays."""
-    taken = len(row.values[TAGS]) if kind == "conll" else _record_length(lines, kind)
+    taken = _places(lines, row)[-1] + 1 if kind == "conll" else _record_length(lines, kind)
     if kind == "conll" and len(lines) > taken + 1 and not lines[taken].strip(b" \r"):
         taken += 1  # the blank line behind the sentence
     return lines[taken:]
@@ -109,16 +111,25 @@ def _record_length(lines: Sequence[bytes], kind: str) -> int:
     return len(lines)
 
 
+def _refuse_twice(cells: Sequence[Any], row: Row) -> None:
+    """UserError if a name of the header stands for several cells: a row holds one of them, so places are not known."""
+    if len(cells) != len(row.values):
+        message = "two columns of the header have one name"
+        raise UserError(message, f"{row.source}:{row.line}", f"rename one of them; then {_AGAIN}")
+
+
 def _table(lines: list[bytes], row: Row, edit: Edit) -> list[bytes]:
     value = _changed(row.values[edit.column], edit)
     cells = lines[0].removesuffix(b"\r").split(b"\t")
     end = lines[0][len(lines[0].removesuffix(b"\r")) :]
+    _refuse_twice(cells, row)
     cells[list(row.values).index(edit.column)] = (JOINT.join(value) if isinstance(value, list) else value).encode()
     return [b"\t".join(cells) + end, *lines[1:]]
 
 
 def _csv(lines: list[bytes], row: Row, edit: Edit) -> list[bytes]:
     count = _record_length(lines, "csv")
+    _refuse_twice(next(csv.reader(f"{line.decode('utf-8-sig')}\n" for line in lines[:count])), row)
     values = {**row.values, edit.column: _changed(row.values[edit.column], edit)}
     stream = io.StringIO()
     csv.writer(stream, lineterminator="\r" if lines[count - 1].endswith(b"\r") else "").writerow(values.values())
@@ -128,17 +139,24 @@ def _csv(lines: list[bytes], row: Row, edit: Edit) -> list[bytes]:
 def _json_line(lines: list[bytes], row: Row, edit: Edit) -> list[bytes]:
     values = {**row.values, edit.column: _changed(row.values[edit.column], edit)}
     end = b"\r" if lines[0].endswith(b"\r") else b""
-    return [json.dumps(values, ensure_ascii=False).encode() + end, *lines[1:]]
+    return [_json(values) + end, *lines[1:]]
 
 
 def _words(lines: list[bytes], row: Row, edit: Edit) -> list[bytes]:
     """The last cell of the line of each word."""
-    changed = list(lines)
+    changed, places = list(lines), _places(lines, row)
     for i, tag in enumerate(edit.after, edit.word or 0):
         old = row.values[edit.column][i].encode()
-        head, _, tail = changed[i].rpartition(old)
-        changed[i] = head + str(tag).encode() + tail
+        head, _, tail = changed[places[i]].rpartition(old)
+        changed[places[i]] = head + str(tag).encode() + tail
     return changed
+
+
+def _places(lines: Sequence[bytes], row: Row) -> list[int]:
+    """The place of the line of each word. A mark of documents inside of a sentence is no word."""
+    marks = [DOCUMENT.encode()]
+    words = [i for i, line in enumerate(lines) if line.replace(b"\t", b" ").strip(b"\r").split(b" ")[:1] != marks]
+    return words[: len(row.values[TAGS])]
 
 
 _LINES: Mapping[str, Callable[[list[bytes], Row, Edit], list[bytes]]] = {
@@ -160,4 +178,11 @@ def _document(path: Path, edits: Mapping[int, Sequence[Edit]]) -> bytes:
                 rows[place][edit.column] = _changed(rows[place][edit.column], edit)
     gone = {place for place, changes in edits.items() if any(edit.after is None for edit in changes)}
     rows[:] = [row for place, row in enumerate(rows) if place not in gone]
-    return (json.dumps(document, ensure_ascii=False, indent=2) + "\n").encode()
+    return _json(document, indent=2) + b"\n"
+
+
+def _json(value: Any, indent: int | None = None) -> bytes:
+    try:
+        return json.dumps(value, ensure_ascii=False, indent=indent).encode()
+    except UnicodeEncodeError:  # another column holds half a surrogate pair, which only an escape can spell
+        return json.dumps(value, indent=indent).encode()

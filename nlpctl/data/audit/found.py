@@ -131,6 +131,13 @@ def _check_target(target: Target, values: Mapping[str, Any]) -> None:
         same = isinstance(proposed, list) and len(proposed) == len(values["given"])
         if proposed is not None and not (same and all(isinstance(tag, str) for tag in proposed)):
             raise ValueError("proposed needs a tag for each that is given")
-    elif not isinstance(values.get("proposed"), type(values.get("given"))) and values.get("proposed") is not None:
-        told = json.dumps(values["given"], ensure_ascii=False)
+    elif values.get("proposed") is not None and not _fits(values["proposed"], values.get("given"), target.format):
+        told = json.dumps(values.get("given"), ensure_ascii=False)
         raise ValueError(f"proposed is not of the kind of given, {told}")
+
+
+def _fits(proposed: Any, given: Any, format: str) -> bool:
+    """Whether a file can hold `proposed` in place of `given`: in JSON one label may be a number, another a text."""
+    if format in ("json", "jsonl") and not isinstance(given, list):
+        return isinstance(proposed, str | int | float)
+    return isinstance(proposed, type(given))

@@ -9,6 +9,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from nlpctl import console
@@ -57,6 +58,11 @@ def learning_curve(
     sizes = _sizes(shares, len(rows))
     seeds = [recipe.training.seed + i for i in range(repeats)]
     members = [_member(recipe, rows, size, seed) for size in sizes for seed in seeds]
+    by_size = [slice(i, i + repeats) for i in range(0, len(members), repeats)]
+    sizes = [_drawn(members[runs], len(rows)) for runs in by_size]
+    if len(set(sizes)) < LEAST_SIZES:
+        message = f"the draws are of {len(set(sizes))} different sizes only, since rows have to stay together"
+        raise UserError(message, "--shares", "name more shares, or such as lie further apart")
     plan = {"shares": list(shares), "repeats": repeats, "group": recipe.data.columns.group}
     flags = {"resume": resume, "overwrite": overwrite, "own": (RESULT, REPORT)}
     with open_series(recipe, rows, KIND, members, plan, **flags) as series:
@@ -65,7 +71,6 @@ def learning_curve(
         metrics = [read_json(series.run(member).metrics_file)[split] for member in members]
         metric = _metric(recipe, metrics)
         values = [float(figures(report)[metric]) for report in metrics]
-        by_size = [slice(i, i + repeats) for i in range(0, len(values), repeats)]
         curve = fit(sizes, [values[runs] for runs in by_size])
         names = [member.name for member in members]
         scored = [(size, names[runs], values[runs]) for size, runs in zip(sizes, by_size, strict=True)]
@@ -99,6 +104,11 @@ def _member(recipe: Recipe, rows: TrainingRows, size: int, seed: int) -> Member:
     group, together = recipe.data.columns.group, rows.rows.split_together
     drawn = cut(rows.read, {"shares": size}, seed, together=together, group_by=group)
     return Member(name, seed, tuple(drawn["shares"]))
+
+
+def _drawn(members: Sequence[Member], total: int) -> int:
+    """The rows of one share's runs, their mean: where rows stay together, a draw has more or fewer than asked for."""
+    return round(fmean(total if member.rows is None else len(member.rows) for member in members))
 
 
 def _metric(recipe: Recipe, metrics: Sequence[Any]) -> str:

@@ -48,6 +48,7 @@ from nlpctl.files import (
 from nlpctl.layout import RECIPE, is_run
 from nlpctl.models.families import OWN
 from nlpctl.runners.train import FREE_TO_CHANGE, changed_keys, train
+from nlpctl.runtime.device import choose_device, visible_devices
 from nlpctl.runtime.launch import processes_wanted
 from nlpctl.runtime.lock import take_lock
 from nlpctl.runtime.process import prepare_process, set_up_process
@@ -239,6 +240,12 @@ def settle(recipe: Recipe) -> Recipe:
     if is_child() or processes_wanted(recipe.runtime) > 1:
         message = "several runs are trained one after the other, each in one process"
         raise UserError(message, recipe.where("runtime.nproc"), "use one device: --nproc 1")
+    # Before the folder is begun: the command may have to start again (NeedsRestart), and would find it there.
+    choose_device(recipe.runtime.device, recipe.runtime.devices)
+    visible = visible_devices(recipe.runtime.devices, os.environ)
+    if visible is not None:  # once for all runs: after the first one the card is the only one, and has another number
+        os.environ["CUDA_VISIBLE_DEVICES"] = visible
+        recipe = replace(recipe, runtime=replace(recipe.runtime, device="gpu", devices=()))
     return settled(recipe)
 
 
@@ -324,7 +331,7 @@ def _begin(
 
 def _clear(folder: Path, names: Iterable[str]) -> None:
     for path in (folder / str(name) for name in (*names, DATA)):
-        if path.parent != folder:  # a damaged series.json
+        if path.parent != folder or path.name == "..":  # a damaged series.json; the parent of folder/.. is folder
             continue
         if path.is_dir():
             remove_dir(path)
