@@ -29,7 +29,7 @@ def load_tokenizer(folder: Path, family: Family) -> Any:
     missing or damaged.
     """
     config = _config(folder)
-    if family.name in OWN and _has_units(folder):
+    if family.name in OWN and config.get("tokenizer_class", UnitTokenizer.__name__) == UnitTokenizer.__name__:
         return _unit_tokenizer(folder, config)
     tokenizer_class = _tokenizer_class(folder, family, config)
     files = list(tokenizer_class.resource_files_names.values())

@@ -154,7 +154,8 @@ class Worker:
             if self._process.is_alive():
                 self._process.kill()
                 self._process.join()
-            self._connection.close()
+            with contextlib.suppress(OSError):  # two threads of a crew may end it at once
+                self._connection.close()
 
 
 @dataclass(frozen=True)

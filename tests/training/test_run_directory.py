@@ -198,13 +198,6 @@ def test_changed_data_are_refused(run):
     begin(run, overwrite=True, data={"a.tsv": "456"})
 
 
-def test_another_number_of_processes_is_refused(run):
-    begin(run, processes=2)
-    pretend(run, state="interrupted")
-    refused(run, "began with 2 process", resume=True, processes=1)
-    begin(run, resume=True, processes=2)
-
-
 def test_a_damaged_manifest(run):
     begin(run)
     run.manifest_file.write_text('{"state": "fini')
