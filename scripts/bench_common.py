@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from datetime import datetime, timezone
@@ -13,6 +14,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data"
 sys.path.insert(0, str(ROOT))
 
+from nlpctl.console import plain  # noqa: E402
 from nlpctl.runtime.cpu import cpu_info, physical_cores  # noqa: E402
 from nlpctl.runtime.run_directory import git_commit  # noqa: E402
 from nlpctl.runtime.versions import installed_version  # noqa: E402
@@ -25,6 +27,11 @@ def environment() -> dict[str, str]:
     """The environment of a child process: ours, with this checkout's nlpctl first on the path."""
     paths = [str(ROOT), os.environ.get("PYTHONPATH", "")]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
+
+
+def print_json(value: Any) -> None:
+    """Print a result for programs."""
+    print(json.dumps(plain(value), ensure_ascii=False, indent=2))
 
 
 def conditions() -> dict[str, Any]:

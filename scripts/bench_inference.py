@@ -26,7 +26,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench_common import DATA, NLPCTL, ROOT, conditions, conditions_line, environment
+from bench_common import DATA, NLPCTL, ROOT, conditions, conditions_line, environment, print_json
 
 from nlpctl import console
 from nlpctl.config.load import Override, load_recipe
@@ -261,7 +261,7 @@ def _report(found: dict[str, list[Variant]], facts: dict[str, Any], options: arg
         good = good and all(ratio >= target for ratio, target in targets.values())
         told[title] = {"speeds": speeds, "auto": auto, "targets": targets}
     if options.json:
-        console.print_json({"conditions": facts, "networks": told})
+        print_json({"conditions": facts, "networks": told})
         return good
     console.result(conditions_line(facts))
     for title, values in told.items():

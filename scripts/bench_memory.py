@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bench_common import NLPCTL, ROOT, conditions, conditions_line, environment
+from bench_common import NLPCTL, ROOT, conditions, conditions_line, environment, print_json
 
 from nlpctl import console
 
@@ -178,7 +178,7 @@ def report(rows: Sequence[Row], facts: dict[str, Any], arguments: argparse.Names
     more = differences(rows)
     if arguments.json:
         found = {"conditions": facts, "runs": [asdict(row) for row in rows], "more": more}
-        console.print_json({**found, "allowed": arguments.allowed})
+        print_json({**found, "allowed": arguments.allowed})
         return
     console.result(conditions_line(facts))
     console.table(

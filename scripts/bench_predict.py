@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass
 from itertools import zip_longest
 from pathlib import Path
 
-from bench_common import NLPCTL, conditions, conditions_line, environment
+from bench_common import NLPCTL, conditions, conditions_line, environment, print_json
 from bench_memory import QUICKSTART, reviews
 
 from nlpctl import console
@@ -77,7 +77,7 @@ def main() -> int:
     if result.speed_at_end < arguments.slower * result.speed_at_start:
         failures.append(f"slower at the end: {result.speed_at_end:,.0f} rows/s against {result.speed_at_start:,.0f}")
     if arguments.json:
-        console.print_json({"conditions": facts, **asdict(result), "failures": failures})
+        print_json({"conditions": facts, **asdict(result), "failures": failures})
     else:
         console.result(conditions_line(facts))
         columns = ("engine", "rows", "in place", "seconds", "rows/s", "2nd tenth", "last tenth", "MB, 1st tenth", "end")

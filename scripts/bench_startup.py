@@ -24,7 +24,7 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from bench_common import NLPCTL, ROOT, conditions, conditions_line, environment, middle_and_range
+from bench_common import NLPCTL, ROOT, conditions, conditions_line, environment, middle_and_range, print_json
 
 from nlpctl import console
 
@@ -154,7 +154,7 @@ def heavy_modules(command: tuple[str, ...], stdin: str = "") -> list[str]:
 def report(rows: list[Row], bare: Row, facts: dict[str, Any], as_json: bool) -> None:
     if as_json:
         found = [{**asdict(row), "median": median(row.seconds), "good": row.good} for row in rows]
-        console.print_json({"conditions": facts, "bare_python": asdict(bare), "commands": found})
+        print_json({"conditions": facts, "bare_python": asdict(bare), "commands": found})
         return
     console.result(conditions_line(facts))
     console.table(

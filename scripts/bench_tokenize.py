@@ -23,6 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import real_text
+from bench_common import print_json
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -182,7 +183,7 @@ def sweep(tokenizer: Any) -> list[str]:
 def report(rows: Sequence[Row], sweeps: dict[str, list[str]], as_json: bool) -> None:
     if as_json:
         code_points = {label: {"compared": CODE_POINTS, "different": found} for label, found in sweeps.items()}
-        console.print_json({"rows": [asdict(row) for row in rows], "code_points": code_points})
+        print_json({"rows": [asdict(row) for row in rows], "code_points": code_points})
         return
     console.table(
         "Rows per second",

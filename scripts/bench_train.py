@@ -32,7 +32,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench_common import DATA, NLPCTL, ROOT, conditions, conditions_line, environment, middle_and_range
+from bench_common import DATA, NLPCTL, ROOT, conditions, conditions_line, environment, middle_and_range, print_json
 
 from nlpctl import console
 from nlpctl.config.schema import RuntimeSection
@@ -234,7 +234,7 @@ def report(results: dict[str, dict[str, list[float]]], facts: dict[str, Any], as
             }
             for name, speeds in results.items()
         }
-        console.print_json({"conditions": facts, "results": found})
+        print_json({"conditions": facts, "results": found})
         return
     console.result(conditions_line(facts))
     for name, speeds in results.items():

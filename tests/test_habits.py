@@ -11,6 +11,7 @@ import pytest
 import yaml
 
 import nlpctl
+from nlpctl import console
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -56,3 +57,14 @@ def test_yaml_is_checked(tmp_path):
     script = [sys.executable, ROOT / "scripts/check_text.py", "--yaml", "a.yaml"]
     done = subprocess.run(script, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 1 and "a.yaml" in done.stdout and not done.stderr
+
+
+def test_scripts_use_what_the_console_has():
+    """Scripts are not type-checked, and most run only by hand."""
+    missing = {
+        f"{file.name}: console.{name}"
+        for file in sorted((ROOT / "scripts").rglob("*.py"))
+        for name in re.findall(r"\bconsole\.(\w+)", file.read_text(encoding="utf-8"))
+        if not hasattr(console, name)
+    }
+    assert not missing

@@ -33,6 +33,7 @@ from nlpctl.config.schema import Recipe
 LEVELS = 1 << 16  # dropout draws 16 bits per element: its probability is a multiple of 1/65536
 STRIDES = "FLAGS_use_stride_kernel"
 _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4  # of mallopt(3)
+_TRIM_THRESHOLD, _MMAP_MAX = 128 * 1024, 65536  # glibc's defaults
 
 _paddle_linear, _paddle_dropout, _paddle_layer_norm = F.linear, F.dropout, F.layer_norm
 
@@ -43,21 +44,29 @@ def fast_cpu(recipe: Recipe, device: str, network: paddle.nn.Layer) -> Iterator[
     if not recipe.training.fast_cpu or device != "cpu":
         yield
         return
-    keep_freed_memory()
-    with _faster_functions(), _copying_transposes(recipe, network):
+    with _freed_memory_kept(), _faster_functions(), _copying_transposes(recipe, network):
         yield
 
 
-def keep_freed_memory() -> None:
-    """Let this process keep the memory that it frees, so that the next step gets the same pages again.
+@contextlib.contextmanager
+def _freed_memory_kept() -> Iterator[None]:
+    """This process keeps the memory that it frees, so that the next step gets the same pages again.
 
     The C library returns large blocks to the system at once, and new ones arrive as pages of zeros: a tenth of a step.
     Nothing happens where the C library is not glibc.
     """
-    adjust = getattr(ctypes.CDLL(None), "mallopt", None)
-    if adjust is not None:
-        adjust(_M_MMAP_MAX, 0)
-        adjust(_M_TRIM_THRESHOLD, -1)
+    libc = ctypes.CDLL(None)
+    if not hasattr(libc, "mallopt"):
+        yield
+        return
+    libc.mallopt(_M_MMAP_MAX, 0)
+    libc.mallopt(_M_TRIM_THRESHOLD, -1)
+    try:
+        yield
+    finally:
+        libc.mallopt(_M_MMAP_MAX, _MMAP_MAX)
+        libc.mallopt(_M_TRIM_THRESHOLD, _TRIM_THRESHOLD)
+        libc.malloc_trim(0)
 
 
 @contextlib.contextmanager

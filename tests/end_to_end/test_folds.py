@@ -78,6 +78,7 @@ def test_finished_folds_are_kept(work, folds):
     assert again.returncode == 2 and "nothing to resume" in again.stderr
 
 
+@pytest.mark.slow
 def test_killed_and_resumed(work, folds):
     """Killed while the second fold begins, it goes on there; the first one is kept."""
     words = (*WORDS[:-1], "killed", *QUICK)

@@ -151,6 +151,7 @@ def test_what_the_index_refuses(work, index, built):
     assert "Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_vectors_by_several_workers(work, index):
     """The array of one process, byte for byte; a blank line is a bad row of zeros."""
     done = work.nlpctl("export", index / "run", "-o", index / "export", "--format", "onnx", "--precision", "fp32")

@@ -19,7 +19,7 @@ task: grading
 model:
   from_scratch: {architecture: bag_of_embeddings, unit: words, min_frequency: 1, hidden_size: 16, embedding_size: 16}
 data: {train: train.jsonl, dev: dev.jsonl, labels: [bad, fair, good], max_seq_length: 12}
-training: {learning_rate: 2e-1, max_steps: 10, per_device_train_batch_size: 8, evaluation_strategy: steps,
+training: {learning_rate: 2e-1, max_steps: 20, per_device_train_batch_size: 8, evaluation_strategy: steps,
   eval_steps: 2, save_strategy: steps, save_steps: 2, load_best_model_at_end: true}
 runtime: {device: cpu}
 """
