@@ -89,11 +89,11 @@ def test_it_can_teach(work, ensemble):
 
 
 def test_models_that_do_not_fit(work, base, units):
-    shutil.copytree(work / "units" / "fold-1" / "model", work / "cut-short")
-    card = json.loads((work / "cut-short" / "task.json").read_text())
+    shutil.copytree(work / "units" / "fold-1" / "model", work / "of-12-tokens")
+    card = json.loads((work / "of-12-tokens" / "task.json").read_text())
     card["data"]["max_seq_length"] = 12
-    (work / "cut-short" / "task.json").write_text(json.dumps(card))
-    (work / "cut-short" / "manifest.json").unlink()  # the checksums
+    (work / "of-12-tokens" / "task.json").write_text(json.dumps(card))
+    (work / "of-12-tokens" / "manifest.json").unlink()  # the checksums
 
     def refused(*models):
         done = work.nlpctl("ensemble", *models, "-o", "never")
@@ -101,6 +101,6 @@ def test_models_that_do_not_fit(work, base, units):
         return done.stderr
 
     assert "two models or more" in refused("base")
-    assert "data.max_seq_length is 12, not 16" in refused("units/fold-1", "cut-short")
+    assert "data.max_seq_length is 12, not 16" in refused("units/fold-1", "of-12-tokens")
     assert "in another way" in refused("base", "units/fold-1")
     assert "nonesuch" in refused("base", "nonesuch")
