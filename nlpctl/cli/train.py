@@ -82,7 +82,8 @@ def train(
         return
     if folds is not None or seeds is not None:
         for name, other in (("--continue", more), ("--nnodes", nnodes)):
-            _refuse_together(name, {flag: other is not None and given for flag, given in many.items()})
+            if other is not None:
+                _refuse_together(name, many)
         _train_many(recipe, ctx, folds, seeds, resume, overwrite, json)
         return
     with nodes_of(nnodes, master, node_rank, wait) as nodes:
@@ -142,7 +143,7 @@ def _train_many(
 
 def _seeds(text: str | None) -> list[int]:
     """The numbers of --seeds."""
-    words = [word.strip() for word in (text or "").split(",")] if text is not None else []
+    words = [] if text is None else [word.strip() for word in text.split(",")]
     digits = len(str(LARGEST))  # int() refuses thousands of them
     wrong = [word for word in words if not (word.isascii() and word.isdecimal() and len(word) <= digits)]
     wrong = wrong or [word for word in words if int(word) > LARGEST]
