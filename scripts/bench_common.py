@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from statistics import median
@@ -14,6 +16,7 @@ ROOT = Path(__file__).resolve().parents[1]
 DATA = ROOT.parent / "shared" / "data"
 sys.path.insert(0, str(ROOT))
 
+from nlpctl import console  # noqa: E402
 from nlpctl.console import plain  # noqa: E402
 from nlpctl.runtime.cpu import cpu_info, physical_cores  # noqa: E402
 from nlpctl.runtime.run_directory import git_commit  # noqa: E402
@@ -29,9 +32,27 @@ def environment() -> dict[str, str]:
     return {**os.environ, "PYTHONPATH": os.pathsep.join(path for path in paths if path)}
 
 
-def print_json(value: Any) -> None:
-    """Print a result for programs."""
-    print(json.dumps(plain(value), ensure_ascii=False, indent=2))
+@dataclass(frozen=True)
+class Table:
+    """What a benchmark shows; scripts/bench_all.py puts it into docs/benchmarks.md. `notes`: lines below it."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Any]]
+    notes: Sequence[str] = ()
+
+
+def tell(facts: dict[str, Any], tables: Sequence[Table], as_json: bool, **measured: Any) -> None:
+    """Print the tables, or for programs one JSON document of them, the conditions and the bare figures `measured`."""
+    if as_json:
+        shown = [{**vars(table), "rows": [[str(cell) for cell in row] for row in table.rows]} for table in tables]
+        print(json.dumps(plain({"conditions": facts, "tables": shown, **measured}), ensure_ascii=False, indent=2))
+        return
+    console.result(conditions_line(facts))
+    for table in tables:
+        console.table(f"\n{table.title}", table.columns, table.rows)
+        for line in table.notes:
+            console.result(line)
 
 
 def conditions() -> dict[str, Any]:

@@ -15,7 +15,6 @@ Exit 1 if an output differs.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
 import sys
@@ -25,11 +24,9 @@ from dataclasses import asdict, dataclass
 from filecmp import cmp
 from pathlib import Path
 
-from bench_common import NLPCTL, conditions, conditions_line, environment
+from bench_common import NLPCTL, Table, conditions, environment, tell
 from bench_memory import QUICKSTART, reviews
 from bench_predict import high_water, nlpctl
-
-from nlpctl import console
 
 EVERY = 0.1  # seconds between samples
 TICKS = os.sysconf("SC_CLK_TCK")
@@ -60,23 +57,22 @@ def main() -> int:
     facts = conditions()
     with tempfile.TemporaryDirectory(prefix="bench-divided-", dir=arguments.folder) as name:
         found = measure(Path(name), arguments.rows, arguments.workers)
-    if arguments.json:
-        print(json.dumps({"conditions": facts, "measured": [asdict(each) for each in found]}))
-    else:
-        console.result(conditions_line(facts))
-        columns = ("rows", "workers", "seconds", "CPU s", "of workers", "MB", "of a worker", "same")
-        cells = [list(asdict(each).values()) for each in found]
-        console.table("predict --workers, quickstart model, ONNX Runtime, 1 thread each", columns, cells)
-        for each in (each for each in found if each.workers):
-            gains = [(each.own_seconds + each.workers_seconds) / predicted(each, n) for n in PREDICTED]
-            told = ", ".join(f"{n} workers {gain:.1f} times" for n, gain in zip(PREDICTED, gains, strict=True))
-            console.result(f"{each.rows:,} rows, as measured with {each.workers} workers: {told}")
+    gains = [
+        f"{each.rows:,} rows, as measured with {each.workers} workers: "
+        + ", ".join(f"{n} workers {gain(each, n):.1f} times" for n in PREDICTED)
+        for each in found
+        if each.workers
+    ]
+    columns = ("rows", "workers", "seconds", "CPU s", "of workers", "MB", "of a worker", "same")
+    rows = [[f"{each.rows:,}", *list(asdict(each).values())[1:]] for each in found]
+    title = "predict --workers, quickstart model, ONNX Runtime, 1 thread each"
+    tell(facts, [Table(title, columns, rows, gains)], arguments.json, measured=[asdict(each) for each in found])
     return int(not all(each.same for each in found))
 
 
-def predicted(each: Measured, workers: int) -> float:
-    """Seconds with as many free cores, by the serial and the divided processor seconds."""
-    return each.own_seconds + each.workers_seconds / workers
+def gain(each: Measured, workers: int) -> float:
+    """How many times as fast with as many free cores, by the serial and the divided processor seconds."""
+    return (each.own_seconds + each.workers_seconds) / (each.own_seconds + each.workers_seconds / workers)
 
 
 def measure(folder: Path, counts: list[int], workers: list[int]) -> list[Measured]:

@@ -26,7 +26,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench_common import DATA, NLPCTL, ROOT, conditions, conditions_line, environment, print_json
+from bench_common import DATA, NLPCTL, ROOT, Table, conditions, environment, tell
 
 from nlpctl import console
 from nlpctl.config.load import Override, load_recipe
@@ -41,7 +41,7 @@ BATCH_SIZES = (1, 8, 32, 64)
 WIDE_SIZES, WIDE_SHARE = (1, 32), 4  # the larger network answers a quarter of the rows
 PIPELINE, AUTO = "Hugging Face pipeline, PyTorch fp32", "nlpctl auto"
 WIDE = {"hidden_size": 768, "num_hidden_layers": 6, "num_attention_heads": 12, "intermediate_size": 3072}
-TIMES_PIPELINE = 4.0  # target of auto
+TIMES_PIPELINE = 10.0  # target of auto
 TIMES_BY_HAND = 0.95  # nlpctl may add 5 % to the engine's own time
 _LAYER = {
     "self_attn.q_proj": "attention.self.query",
@@ -252,43 +252,42 @@ def _torch_weights(model: Path, file: Path) -> None:
 
 def _report(found: dict[str, list[Variant]], facts: dict[str, Any], options: argparse.Namespace) -> bool:
     """Print the results; return whether every target is met."""
-    good, told = True, {}
+    good, tables, networks = True, [], {}
     for title, variants in found.items():
         speeds = {variant.name: variant.speeds for variant in variants}
         best = {name: max(values.values()) for name, values in speeds.items()}
         auto = max((name for name in best if name.startswith("nlpctl ") and "not for" not in name), key=best.get)
-        targets = _targets(best, auto)
+        targets = _targets(speeds, best, auto)
         good = good and all(ratio >= target for ratio, target in targets.values())
-        told[title] = {"speeds": speeds, "auto": auto, "targets": targets}
-    if options.json:
-        print_json({"conditions": facts, "networks": told})
-        return good
-    console.result(conditions_line(facts))
-    for title, values in told.items():
-        lines = [
-            [name, *(f"{speed:,.0f}" for speed in speeds.values()), f"{max(speeds.values()):,.0f}"]
-            for name, speeds in sorted(values["speeds"].items(), key=lambda entry: -max(entry[1].values()))
+        networks[title] = {"speeds": speeds, "auto": auto, "targets": targets}
+        rows = [[name, *(f"{speed:,.0f}" for speed in speeds[name].values())] for name in sorted(best, key=best.get)]
+        columns = ["variant", *(f"batch {size}" for size in variants[0].sizes)]
+        notes = [f"auto takes {auto}"] + [
+            f"{what}: {ratio:.2f} (target {target}, {'met' if ratio >= target else 'missed'})"
+            for what, (ratio, target) in targets.items()
         ]
-        columns = ["variant", *(f"batch {size}" for size in found[title][0].sizes), "best"]
-        console.table(f"\n{title}: rows per second from text, median of {options.rounds} rounds", columns, lines)
-        console.result(f"auto takes {values['auto']}")
-        for what, (ratio, target) in values["targets"].items():
-            console.result(f"  {what}: {ratio:.2f} (target {target}) {'met' if ratio >= target else 'MISSED'}")
+        told = f"{title}: rows per second from text, {variants[0].rows} sentences, median of {options.rounds} rounds"
+        tables.append(Table(told, columns, rows[::-1], notes))
+    tell(facts, tables, options.json, networks=networks)
     return good
 
 
-def _targets(best: dict[str, float], auto: str) -> dict[str, tuple[float, float]]:
+def _targets(
+    speeds: dict[str, dict[int, float]], best: dict[str, float], auto: str
+) -> dict[str, tuple[float, float]]:
     """What is compared: (ratio, target)."""
     ratios = {}
     if PIPELINE in best:
-        ratios[f"auto, times the {PIPELINE}"] = (best[auto] / best[PIPELINE], TIMES_PIPELINE)
+        ratios[f"auto, times the {PIPELINE}, each at its best"] = (best[auto] / best[PIPELINE], TIMES_PIPELINE)
     for kind, engine in (("ONNX Runtime", "onnxruntime"), ("Paddle Inference", "paddle")):
         for precision in ("fp32", "bf16", "int8"):
-            by_hand = best.get(f"{kind} by hand, {precision}")
+            by_hand = speeds.get(f"{kind} by hand, {precision}")
             method = {"onnxruntime": " (dynamic)", "paddle": " (ptq)"}[engine] if precision == "int8" else ""
-            ours = [speed for name, speed in best.items() if name.startswith(f"nlpctl {engine} {precision}{method}")]
+            ours = [each for name, each in speeds.items() if name.startswith(f"nlpctl {engine} {precision}{method}")]
             if by_hand and ours:
-                ratios[f"nlpctl {engine} {precision}{method}, times by hand"] = (ours[0] / by_hand, TIMES_BY_HAND)
+                what = f"nlpctl {engine} {precision}{method}, times by hand"
+                ratios[f"{what}, batch 1"] = (ours[0][1] / by_hand[1], TIMES_BY_HAND)
+                ratios[f"{what}, best batch"] = (max(ours[0].values()) / max(by_hand.values()), TIMES_BY_HAND)
     return ratios
 
 

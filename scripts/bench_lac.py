@@ -15,7 +15,6 @@ other load.
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import tempfile
 import time
@@ -24,7 +23,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench_common import DATA, NLPCTL, conditions, conditions_line, environment, middle_and_range
+from bench_common import DATA, NLPCTL, Table, conditions, environment, middle_and_range, tell
 from check_lac import SOURCE, read_sentences
 
 from nlpctl.config.load import Override, load_recipe
@@ -80,16 +79,13 @@ def main() -> None:
     for _ in range(options.rounds):
         for variant in variants:
             variant.measure(texts)
-    if options.json:
-        results = [variant.result() for variant in variants]
-        print(json.dumps({"conditions": facts, "sentences": len(texts), "variants": results}, indent=2))
-        return
-    print(conditions_line(facts))
-    print(f"{len(texts):,} sentences, {sum(map(len, texts)):,} characters; words per second, median (range)\n")
-    print("| variant | words | per second | per second of CPU time |\n|---|---|---|---|")
-    for variant in variants:
-        wall, processor = middle_and_range(variant.wall, 0), middle_and_range(variant.processor, 0)
-        print(f"| {variant.name} | {variant.words:,} | {wall} | {processor} |")
+    cells = [
+        (variant.name, f"{variant.words:,}", middle_and_range(variant.wall, 0), middle_and_range(variant.processor, 0))
+        for variant in variants
+    ]
+    title = f"Words per second, median (range); {len(texts):,} sentences, {sum(map(len, texts)):,} characters"
+    table = Table(title, ("variant", "words", "per second", "per second of CPU time"), cells)
+    tell(facts, [table], options.json, sentences=len(texts), variants=[variant.result() for variant in variants])
 
 
 def jieba_words() -> Segment:

@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from bench_common import NLPCTL, ROOT, conditions, conditions_line, environment, print_json
+from bench_common import NLPCTL, ROOT, Table, conditions, conditions_line, environment, tell
 
 from nlpctl import console
 
@@ -176,20 +176,15 @@ def differences(rows: Sequence[Row]) -> dict[str, float]:
 
 def report(rows: Sequence[Row], facts: dict[str, Any], arguments: argparse.Namespace) -> None:
     more = differences(rows)
-    if arguments.json:
-        found = {"conditions": facts, "runs": [asdict(row) for row in rows], "more": more}
-        print_json({**found, "allowed": arguments.allowed})
-        return
-    console.result(conditions_line(facts))
-    console.table(
-        "Peak memory, MB",
-        ("command", "rows", "seconds", "peak", "more", "resident at 10, 30, 50, 70, 90 %"),
-        [
-            (row.command, f"{row.rows:,}", f"{row.seconds:.0f}", f"{row.peak:.0f}",
-             f"{more[row.command]:+.0f}" if i % 2 else "", ", ".join(f"{row.course[t]:.0f}" for t in (1, 3, 5, 7, 9)))
-            for i, row in enumerate(rows)
-        ],
-    )  # fmt: skip
+    columns = ("command", "rows", "seconds", "peak", "more", "resident at 10, 30, 50, 70, 90 %")
+    cells = [
+        (row.command, f"{row.rows:,}", f"{row.seconds:.0f}", f"{row.peak:.0f}",
+         f"{more[row.command]:+.0f}" if i % 2 else "", ", ".join(f"{row.course[t]:.0f}" for t in (1, 3, 5, 7, 9)))
+        for i, row in enumerate(rows)
+    ]  # fmt: skip
+    runs = [asdict(row) for row in rows]
+    table = Table("Peak memory, MB", columns, cells)
+    tell(facts, [table], arguments.json, runs=runs, more=more, allowed=arguments.allowed)
 
 
 if __name__ == "__main__":

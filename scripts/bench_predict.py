@@ -26,7 +26,7 @@ from dataclasses import asdict, dataclass
 from itertools import zip_longest
 from pathlib import Path
 
-from bench_common import NLPCTL, conditions, conditions_line, environment, print_json
+from bench_common import NLPCTL, Table, conditions, conditions_line, environment, tell
 from bench_memory import QUICKSTART, reviews
 
 from nlpctl import console
@@ -76,16 +76,13 @@ def main() -> int:
         failures.append(f"memory grew by {more:.0f} MB; allowed: {arguments.allowed:.0f}")
     if result.speed_at_end < arguments.slower * result.speed_at_start:
         failures.append(f"slower at the end: {result.speed_at_end:,.0f} rows/s against {result.speed_at_start:,.0f}")
-    if arguments.json:
-        print_json({"conditions": facts, **asdict(result), "failures": failures})
-    else:
-        console.result(conditions_line(facts))
-        columns = ("engine", "rows", "in place", "seconds", "rows/s", "2nd tenth", "last tenth", "MB, 1st tenth", "end")
-        speeds = (result.speed, result.speed_at_start, result.speed_at_end)
-        peaks = (result.peak_at_start, result.peak_at_end)
-        cells = (result.engine, *(f"{rows:,}" for rows in (result.rows, result.answered_in_place)))
-        cells += (f"{result.seconds:.0f}", *(f"{speed:,.0f}" for speed in speeds), *(f"{peak:.0f}" for peak in peaks))
-        console.table("predict, quickstart model", columns, [cells])
+    columns = ("engine", "rows", "in place", "seconds", "rows/s", "2nd tenth", "last tenth", "MB, 1st tenth", "end")
+    speeds = (result.speed, result.speed_at_start, result.speed_at_end)
+    peaks = (result.peak_at_start, result.peak_at_end)
+    cells = (result.engine, *(f"{rows:,}" for rows in (result.rows, result.answered_in_place)))
+    cells += (f"{result.seconds:.0f}", *(f"{speed:,.0f}" for speed in speeds), *(f"{peak:.0f}" for peak in peaks))
+    table = Table("predict, quickstart model", columns, [cells])
+    tell(facts, [table], arguments.json, **asdict(result), failures=failures)
     for failure in failures:
         console.warn(failure)
     return 1 if failures else 0

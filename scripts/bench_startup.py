@@ -24,9 +24,7 @@ from dataclasses import asdict, dataclass
 from statistics import median
 from typing import Any
 
-from bench_common import NLPCTL, ROOT, conditions, conditions_line, environment, middle_and_range, print_json
-
-from nlpctl import console
+from bench_common import NLPCTL, ROOT, Table, conditions, environment, middle_and_range, tell
 
 HEAVY = ("paddle", "paddlenlp", "numpy", "tokenizers", "sklearn", "visualdl")
 # The command and its target in seconds.
@@ -152,20 +150,15 @@ def heavy_modules(command: tuple[str, ...], stdin: str = "") -> list[str]:
 
 
 def report(rows: list[Row], bare: Row, facts: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        found = [{**asdict(row), "median": median(row.seconds), "good": row.good} for row in rows]
-        print_json({"conditions": facts, "bare_python": asdict(bare), "commands": found})
-        return
-    console.result(conditions_line(facts))
-    console.table(
-        f"Seconds, median (range) of {len(bare.seconds)} runs",
-        ("command", "wall", "processor", "target", "heavy modules"),
-        [
-            (row.command, middle_and_range(row.seconds, 3), middle_and_range(row.processor_seconds, 2),
-             "-" if row is bare else row.target, ", ".join(row.heavy_modules) or "none")
-            for row in (*rows, bare)
-        ],
-    )  # fmt: skip
+    cells = [
+        (f"`{row.command}`", middle_and_range(row.seconds, 3), middle_and_range(row.processor_seconds, 2),
+         "-" if row is bare else row.target, ", ".join(row.heavy_modules) or "none")
+        for row in (*rows, bare)
+    ]  # fmt: skip
+    title = f"Seconds, median (range) of {len(bare.seconds)} runs"
+    found = [{**asdict(row), "median": median(row.seconds), "good": row.good} for row in rows]
+    table = Table(title, ("command", "wall", "processor", "target", "heavy modules"), cells)
+    tell(facts, [table], as_json, bare_python=asdict(bare), commands=found)
 
 
 if __name__ == "__main__":

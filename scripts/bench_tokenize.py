@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import real_text
-from bench_common import print_json
+from bench_common import Table, conditions, tell
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
@@ -67,6 +67,7 @@ def main() -> int:
     if not (arguments.data / "chnsenticorp").is_dir():
         console.warn(f"no data at {arguments.data}: give the folder that holds chnsenticorp, sst2, msra_ner, ...")
         return 2
+    facts = conditions()
     sets = {name: read(arguments.data) for name, read in real_text.SETS.items()}
     with tempfile.TemporaryDirectory() as folder:
         tokenizers = build_tokenizers(Path(folder), [text for text, _ in sets["chnsenticorp"]])
@@ -78,7 +79,7 @@ def main() -> int:
         sweeps = (
             {label: sweep(tokenizer) for label, tokenizer in tokenizers.items()} if arguments.all_code_points else {}
         )
-    report(rows, sweeps, arguments.json)
+    report(rows, sweeps, facts, arguments.json)
     wrong = sum(row.differences for row in rows) + sum(len(found) for found in sweeps.values())
     return 1 if wrong else 0
 
@@ -180,26 +181,24 @@ def sweep(tokenizer: Any) -> list[str]:
     return different
 
 
-def report(rows: Sequence[Row], sweeps: dict[str, list[str]], as_json: bool) -> None:
-    if as_json:
-        code_points = {label: {"compared": CODE_POINTS, "different": found} for label, found in sweeps.items()}
-        print_json({"rows": [asdict(row) for row in rows], "code_points": code_points})
-        return
-    console.table(
-        "Rows per second",
-        ("data", "tokenizer", "rows", "PaddleNLP", "fast", "ratio", "library 1 thread", "all threads",
-         "compared", "differences", "library's"),
-        [
-            (row.data, row.tokenizer, row.rows, f"{row.paddlenlp:.0f}", f"{row.fast:.0f}", f"{row.ratio:.1f}",
-             f"{row.library_1_thread:.0f}", f"{row.library_all_threads:.0f}", row.compared, row.differences,
-             row.library_differences)
-            for row in rows
-        ],
-    )
-    for label, found in sweeps.items():
-        console.result(f"{label}: {CODE_POINTS} code points compared, {len(found)} differ {found[:20]}")
+def report(rows: Sequence[Row], sweeps: dict[str, list[str]], facts: dict[str, Any], as_json: bool) -> None:
+    columns = ("data", "tokenizer", "rows", "PaddleNLP", "fast", "ratio", "library 1 thread", "all threads",
+               "compared", "differences", "library's")  # fmt: skip
+    cells = [
+        (row.data, row.tokenizer, f"{row.rows:,}", f"{row.paddlenlp:,.0f}", f"{row.fast:,.0f}", f"{row.ratio:.1f}",
+         f"{row.library_1_thread:,.0f}", f"{row.library_all_threads:,.0f}", f"{row.compared:,}", row.differences,
+         f"{row.library_differences:,}")
+        for row in rows
+    ]  # fmt: skip
     compared, differences = sum(row.compared for row in rows), sum(row.differences for row in rows)
-    console.result(f"{compared} encodings compared, {differences} differences; {os.cpu_count()} cores")
+    notes = [f"{compared:,} encodings compared, {differences} differences"]
+    notes += [
+        f"{label}: {CODE_POINTS:,} code points compared, {len(found)} differ {', '.join(found[:20])}".rstrip()
+        for label, found in sweeps.items()
+    ]
+    code_points = {label: {"compared": CODE_POINTS, "different": found} for label, found in sweeps.items()}
+    table = Table("Rows per second, one thread", columns, cells, notes)
+    tell(facts, [table], as_json, measured=[asdict(row) for row in rows], code_points=code_points)
 
 
 if __name__ == "__main__":

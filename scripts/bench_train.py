@@ -32,7 +32,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
-from bench_common import DATA, NLPCTL, ROOT, conditions, conditions_line, environment, middle_and_range, print_json
+from bench_common import DATA, NLPCTL, ROOT, Table, conditions, conditions_line, environment, middle_and_range, tell
 
 from nlpctl import console
 from nlpctl.config.schema import RuntimeSection
@@ -222,36 +222,21 @@ def met(speeds: dict[str, list[float]]) -> bool:
 
 
 def report(results: dict[str, dict[str, list[float]]], facts: dict[str, Any], as_json: bool) -> None:
-    if as_json:
-        found = {
-            name: {
-                "samples_per_second": speeds,
-                "nlpctl_is_times": {
-                    other: {"of_medians": ratio_of_medians(speeds, other), "rounds": ratios(speeds, other)}
-                    for other in speeds
-                    if other != "nlpctl"
-                },
-            }
-            for name, speeds in results.items()
-        }
-        print_json({"conditions": facts, "results": found})
-        return
-    console.result(conditions_line(facts))
+    tables = []
     for name, speeds in results.items():
         rows = []
         for variant, values in speeds.items():
             row = [TITLES[variant], middle_and_range(values), "", "", ""]
             if variant != "nlpctl":
                 least = TARGETS[variant]
-                row[2] = f"{ratio_of_medians(speeds, variant):.3f}"
-                row[3] = middle_and_range(ratios(speeds, variant), 3)
+                row[2] = f"{ratio_of_medians(speeds, variant):.2f}"
+                row[3] = middle_and_range(ratios(speeds, variant), 2)
                 row[4] = "-" if least is None else f"at least {least}"
             rows.append(row)
-        console.table(
-            f"{name}: samples/s, median (range) of {len(speeds['nlpctl'])} rounds",
-            ("variant", "samples/s", "nlpctl is times", "round by round", "target"),
-            rows,
-        )
+        title = f"{name}: samples/s, median (range) of {len(speeds['nlpctl'])} rounds"
+        columns = ("variant", "samples/s", "nlpctl is times", "round by round", "target")
+        tables.append(Table(title, columns, rows))
+    tell(facts, tables, as_json, samples_per_second=results)
 
 
 if __name__ == "__main__":

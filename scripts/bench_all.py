@@ -1,0 +1,193 @@
+"""Runs benchmarks one after the other on an idle machine and puts their tables into docs/benchmarks.md.
+
+    python scripts/bench_all.py --torch-python VENV/bin/python     # all; scripts/bench_all.sh makes VENV
+    python scripts/bench_all.py startup serve                      # these alone
+    python scripts/bench_all.py --write                            # measure nothing, only write the tables again
+
+Each benchmark is its own script, called with --json. What it prints is kept in docs/benchmarks/NAME.json, with the
+commit, the processor and the load; the tables between <!-- NAME --> and <!-- /NAME --> in docs/benchmarks.md are made
+from that file, so no figure there was typed. A benchmark that fails leaves its file as it was; the others still run.
+
+Exit 1 if one failed or missed a target, 2 if the machine is not idle.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench_common import DATA, NLPCTL, ROOT, conditions_line, environment
+
+from nlpctl import console
+from nlpctl.files import write_json_atomic, write_text_atomic
+
+PAGE = ROOT / "docs" / "benchmarks.md"
+RESULTS = ROOT / "docs" / "benchmarks"
+RECIPE = ROOT / "recipes" / "sentiment" / "sst2_minilm.yaml"
+IDLE = 0.05  # share of all cores that others may use
+LOOK = 3.0  # seconds
+
+
+@dataclass(frozen=True)
+class Needs:
+    """What benchmarks are given. `run`: MiniLM trained on SST-2; `export`: its export; `texts`: a sentence per line."""
+
+    run: Path
+    export: Path
+    texts: Path
+    torch: list[str]
+
+
+Words = Callable[[Needs], list[str]]
+
+# Name of the benchmark (scripts/bench_NAME.py, unless the words say otherwise) and its arguments.
+BENCHMARKS: dict[str, Words] = {
+    "startup": lambda needs: ["bench_startup.py", "--json", "--export", str(needs.export)],
+    "tokenize": lambda needs: ["bench_tokenize.py", "--json"],
+    "train": lambda needs: ["bench_train.py", "--json", *needs.torch],
+    "inference": lambda needs: ["bench_inference.py", str(needs.run), "--json", *needs.torch],
+    "serve": lambda needs: ["bench_serve.py", str(needs.export), str(needs.texts), "--json"],
+    "serve_int8": lambda needs: [
+        "bench_serve.py", str(needs.export), str(needs.texts), "--precision", "int8", "--json",
+    ],
+    "lac": lambda needs: ["bench_lac.py", "--json"],
+    "divided": lambda needs: ["bench_divided.py", "--json"],
+    "predict": lambda needs: ["bench_predict.py", "--engine", "paddle", "--json"],
+    "memory": lambda needs: ["bench_memory.py", "--json"],
+}  # fmt: skip
+
+
+def main() -> int:
+    given = options()
+    if given.write:
+        write_page()
+        return 0
+    busy = busy_share(LOOK)
+    if busy > IDLE and not given.busy:
+        console.error(f"other processes use {busy:.0%} of this machine: speeds would be wrong")
+        console.note(f"wait until it is idle (below {IDLE:.0%}), or measure anyway with --busy")
+        return 2
+    needs = prepare(given.folder.resolve(), given.torch_python)
+    failed = [name for name in given.names if not measure(name, needs, busy)]
+    write_page()
+    if failed:
+        console.warn(f"failed, or missed a target: {', '.join(failed)}")
+    return int(bool(failed))
+
+
+def options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", default=list(BENCHMARKS), metavar="NAME", help=", ".join(BENCHMARKS))
+    parser.add_argument("--torch-python", help="a Python with torch, transformers and accelerate, to compare with")
+    parser.add_argument("--folder", type=Path, default=Path("outputs/bench_all"), help="what is trained and exported")
+    parser.add_argument("--busy", action="store_true", help="measure although others use the machine")
+    parser.add_argument("--write", action="store_true", help="measure nothing; write the tables into the page again")
+    given = parser.parse_args()
+    unknown = [name for name in given.names if name not in BENCHMARKS]
+    if unknown:
+        parser.error(f"no benchmark {', '.join(unknown)}; there are {', '.join(BENCHMARKS)}")
+    return given
+
+
+def busy_share(seconds: float) -> float:
+    """The share of all cores that was in use during `seconds`, of the kernel's counters."""
+    first = cpu_times()
+    time.sleep(seconds)
+    spent = [after - before for before, after in zip(first, cpu_times(), strict=True)]
+    return 1 - (spent[3] + spent[4]) / sum(spent)  # idle, and waiting for a disk
+
+
+def cpu_times() -> list[int]:
+    return [int(each) for each in Path("/proc/stat").read_text(encoding="utf-8").splitlines()[0].split()[1:9]]
+
+
+def prepare(folder: Path, torch: str | None) -> Needs:
+    """Train and export what the benchmarks need, unless a former call has."""
+    sst2 = DATA / "sst2"
+    os.environ.setdefault("SST2_DIR", str(sst2))
+    run, export, texts = folder / "sst2_minilm", folder / "export", folder / "texts.txt"
+    folder.mkdir(parents=True, exist_ok=True)
+    if not (run / "metrics.json").is_file():
+        resumed = ["--resume"] if run.is_dir() else []
+        nlpctl("train", str(RECIPE), "--device", "cpu", "--output_dir", str(run), *resumed)
+    if not export.is_dir():
+        nlpctl("export", str(run), "-o", str(export), "--precision", "fp32,int8", "--device", "cpu")
+    rows = (sst2 / "test.tsv").read_text(encoding="utf-8").splitlines()
+    place = rows[0].split("\t").index("text")
+    texts.write_text("".join(f"{row.split(chr(9))[place]}\n" for row in rows[1:]), encoding="utf-8")
+    return Needs(run, export, texts, ["--torch-python", torch] if torch else [])
+
+
+def nlpctl(*words: str) -> None:
+    subprocess.run([*NLPCTL, *words], env=environment(), cwd=ROOT, check=True)
+
+
+def measure(name: str, needs: Needs, busy: float) -> bool:
+    """Run one benchmark and keep what it printed; whether it met its targets."""
+    script, *words = BENCHMARKS[name](needs)
+    shown = f"python scripts/{script} {' '.join(short(word, needs) for word in words)}"
+    console.note(f"\n{shown}")
+    started = time.monotonic()
+    done = subprocess.run(
+        [sys.executable, str(ROOT / "scripts" / script), *words], env=environment(), stdout=subprocess.PIPE, text=True
+    )
+    try:
+        found = json.loads(done.stdout)
+    except json.JSONDecodeError:
+        console.warn(f"{name} ended with {done.returncode} and printed no result")
+        return False
+    minutes = round((time.monotonic() - started) / 60, 1)
+    RESULTS.mkdir(exist_ok=True)
+    write_json_atomic(RESULTS / f"{name}.json", {"command": shown, "minutes": minutes, "busy": round(busy, 3), **found})
+    return done.returncode == 0
+
+
+def short(word: str, needs: Needs) -> str:
+    """An argument as a reader would give it."""
+    names = {str(needs.run): "RUN", str(needs.export): "EXPORT", str(needs.texts): "TEXTS"}
+    if word in needs.torch[1:]:
+        return "VENV/bin/python"
+    return names.get(word, word)
+
+
+def write_page() -> None:
+    """Put the tables of all results into the page."""
+    page = PAGE.read_text(encoding="utf-8")
+    for file in sorted(RESULTS.glob("*.json")):
+        page = with_tables(page, file.stem, json.loads(file.read_text(encoding="utf-8")))
+    write_text_atomic(PAGE, page)
+
+
+def with_tables(page: str, name: str, found: dict[str, Any]) -> str:
+    """`page` with what stands between the marks of `name` replaced. ValueError where it has no such marks."""
+    begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->\n"
+    before, _, rest = page.partition(begin)
+    _, mark, after = rest.partition(end)
+    if not mark:
+        raise ValueError(f"{PAGE} has no place for {name}: {begin.strip()} and {end.strip()}")
+    return f"{before}{begin}{markdown(found)}{end}{after}"
+
+
+def markdown(found: dict[str, Any]) -> str:
+    """The tables of one benchmark, with the command and its conditions."""
+    busy = f"; other processes used {found['busy']:.0%} of the machine" if found["busy"] > IDLE else ""
+    parts = [f"`{found['command']}`, {found['minutes']:g} minutes. {conditions_line(found['conditions'])}{busy}.\n"]
+    for table in found["tables"]:
+        rows = [table["columns"], ["---"] * len(table["columns"]), *table["rows"]]
+        parts.append(f"{table['title']}:\n")
+        parts.append("".join(f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |\n" for row in rows))
+        if table["notes"]:
+            parts.append("".join(f"- {note}\n" for note in table["notes"]))
+    return "\n".join(parts)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
