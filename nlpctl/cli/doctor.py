@@ -69,10 +69,13 @@ def doctor(
 def _between(place: Place, wait: float, recipe: str | None, devices: str | None) -> Iterator[Check]:
     """The checks between nodes, of which this one is at `place`."""
     from nlpctl.runners.several_nodes import doctor_facts
+    from nlpctl.runtime.device import choose_device
     from nlpctl.runtime.nodes_doctor import name_check, nodes_checks
 
     yield name_check(place)
     cards = _cards(devices)
+    if cards:
+        choose_device("auto", cards)  # refuses what is not there or cannot be used, before the others wait
     with meeting(place, wait) as nodes:
         facts = doctor_facts(recipe)
         yield from nodes_checks(nodes, facts, tuple(facts), cards)

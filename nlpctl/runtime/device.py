@@ -168,8 +168,10 @@ def choose_device(wanted: str, cards: tuple[int, ...], probes: Probes | None = N
     report = usable_gpu(probes)
     if not report.usable:
         if wanted == "gpu" or cards:
-            where = "runtime.device" if wanted == "gpu" else "runtime.devices"
-            raise UserError(f"no usable GPU: {report.reason}", where, f"{report.remedy}; or use --device cpu")
+            where, other = "runtime.devices", "leave --devices out"
+            if wanted == "gpu":
+                where, other = "runtime.device", "use --device cpu"
+            raise UserError(f"no usable GPU: {report.reason}", where, f"{report.remedy}; or {other}")
         if report.names:
             _warn_once(f"the CPU is used, since {report.reason}\n  -> {report.remedy}")
         return "cpu"

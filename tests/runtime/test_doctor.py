@@ -181,3 +181,11 @@ def test_whole_run_imports_nothing_heavy_itself():
     assert found["import paddle"]["status"] == found["zlib with paddle"]["status"] == "ok"
     assert sum(report["counts"].values()) == len(report["checks"])
     assert done.stderr.splitlines()[-1] == f"{int(report['counts']['failure'] > 0)} False False"
+
+
+def test_cards_that_cannot_be_used_are_refused_before_the_nodes_meet(run_nlpctl):
+    """The CPU build stands in for any reason."""
+    words = ("--nnodes", "2", "--master", "127.0.0.1:9", "--node_rank", "1", "--devices", "0")
+    done = run_nlpctl("doctor", *words)
+    assert done.returncode == 2, done.stderr
+    assert "no usable GPU: the installed Paddle is the CPU build" in done.stderr and "runtime.devices" in done.stderr
