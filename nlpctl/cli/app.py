@@ -62,6 +62,7 @@ COMMANDS = (
     Command("params", "nlpctl.cli.params:app", "List, change and compare the parameters of a model."),
     Command("convert-static", "nlpctl.cli.convert_static:convert_static", "Turn static-graph parameters into a model."),
     Command("runs", "nlpctl.cli.runs:app", "List, show and compare runs."),
+    Command("ui", "nlpctl.cli.ui:ui", "Show runs in the browser, and try their models."),
     Command("report", "nlpctl.cli.report:report", "Write a run as one HTML page with curves and errors."),
     Command("recipe", "nlpctl.cli.recipe:app", "List, show, copy and check recipes; list the flags."),
     Command("completion", "nlpctl.cli.completion:completion", "Print the script for completion by the shell."),

@@ -13,6 +13,9 @@ _UNSEEN = re.compile(
 )
 
 
+_VOID = ("input", "meta")  # elements without an end
+
+
 class Html(str):
     """Text that is HTML already; any other string is escaped where it is put into a page."""
 
@@ -31,7 +34,7 @@ def escaped(value: Any) -> Html:
     return Html(html.escape(_UNSEEN.sub(lambda found: f"⟨U+{ord(found[0]):04X}⟩", text)))
 
 
-def element(name: str, *children: Any, **attributes: Any) -> Html:
+def element(name: str, /, *children: Any, **attributes: Any) -> Html:
     """<name attributes>children</name>. An underscore in an attribute's name is a hyphen; `class_` is class.
 
     An attribute that is None is left out.
@@ -41,7 +44,7 @@ def element(name: str, *children: Any, **attributes: Any) -> Html:
         for key, value in attributes.items()
         if value is not None
     )
-    return Html(f"<{name}{told}>{joined(*children)}</{name}>")
+    return Html(f"<{name}{told}>" if name in _VOID else f"<{name}{told}>{joined(*children)}</{name}>")
 
 
 def joined(*parts: Any, between: str = "") -> Html:

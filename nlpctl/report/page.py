@@ -40,8 +40,11 @@ def refuse_other_page(path: Path, hint: str) -> None:
         raise UserError("this file was not written by nlpctl, and is not replaced", where=str(path), hint=hint)
 
 
-def page(title: str, lead: str, sections: Sequence[Section]) -> str:
-    """The text of one HTML file that needs nothing else. Sections without parts are left out."""
+def page(title: str, lead: str, sections: Sequence[Section], refresh: int | None = None) -> str:
+    """The text of one HTML file that needs nothing else. Sections without parts are left out.
+
+    `refresh`: seconds after which a browser loads the page again.
+    """
     shown = [section for section in sections if section.parts]
     links = [element("a", section.title, href=f"#s{number}") for number, section in enumerate(shown, 1)]
     body = joined(
@@ -51,6 +54,7 @@ def page(title: str, lead: str, sections: Sequence[Section]) -> str:
     )
     head = joined(
         Html('<meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">'),
+        "" if refresh is None else element("meta", http_equiv="refresh", content=refresh),
         element("title", title),
         Html(f"<style>{STYLE}</style>"),
     )

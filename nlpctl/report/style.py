@@ -52,6 +52,11 @@ td.number,th.number{text-align:right;font-variant-numeric:tabular-nums;white-spa
 table.matrix td,table.matrix thead th{text-align:center;padding:5px 9px;border:1px solid var(--back);min-width:46px;
 font-variant-numeric:tabular-nums}
 table.matrix tbody th{text-align:right;border:0;padding-right:10px;max-width:24ch;white-space:normal}
+label{display:block;color:var(--faint)}
+textarea,button{font:inherit;color:var(--text);background:var(--panel);border:1px solid var(--line);border-radius:6px;
+padding:5px 12px}
+textarea{display:block;width:100%%;max-width:88ch}
+button{cursor:pointer}
 .faint{color:var(--faint);font-weight:400}
 article{margin:0 0 22px}
 h3{font-size:16px;margin:14px 0 4px}

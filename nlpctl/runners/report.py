@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from pathlib import Path
 
 from nlpctl import console
@@ -11,7 +12,7 @@ from nlpctl.files import parse_json, write_text_atomic, writing
 from nlpctl.layout import COMPRESS
 from nlpctl.outputs import refuse_output
 from nlpctl.report.html import Html
-from nlpctl.report.page import refuse_other_page
+from nlpctl.report.page import Section, refuse_other_page
 from nlpctl.runners.compress.report import JSON
 from nlpctl.runners.pages.compress import compression_of_run
 from nlpctl.runners.pages.report import run_page
@@ -33,6 +34,14 @@ def write_report(run: Path, output: Path | None = None, *, overwrite: bool = Fal
         refuse_other_page(file, f"move it away, or name another file: {_OUTPUT}")
     else:
         refuse_output(file, overwrite)
+    page = page_of(record)
+    with writing(file, f"name another file: {_OUTPUT}"):
+        write_text_atomic(file, page)
+    return file
+
+
+def page_of(record: RunRecord, first: Sequence[Section] = (), refresh: int | None = None) -> str:
+    """The page of a run; what cannot be read is left out with a warning. `first` and `refresh`: as of `run_page`."""
     damage = list(record.damage)
     mistakes = sound_mistakes(record.run.mistakes_file, damage)
     slices = sound_slices(record.run.slices_file, damage)
@@ -40,10 +49,7 @@ def write_report(run: Path, output: Path | None = None, *, overwrite: bool = Fal
     for problem in damage:
         console.warn(str(problem))
     recipe = record.run.recipe_file.read_text(encoding="utf-8")
-    page = run_page(record, recipe, mistakes, slices, read_compression(record))
-    with writing(file, f"name another file: {_OUTPUT}"):
-        write_text_atomic(file, page)
-    return file
+    return run_page(record, recipe, mistakes, slices, read_compression(record), first, refresh)
 
 
 def read_compression(record: RunRecord) -> list[Html]:

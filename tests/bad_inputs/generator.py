@@ -50,6 +50,7 @@ GOOD = {
     "runs show": "runs show outputs/finished",
     "runs diff": "runs diff outputs/finished outputs/finished",
     "runs board": "runs board nowhere",
+    "ui": "ui nowhere",
     "report": "report outputs/finished -o new.html",
     "recipe show": "recipe show good.yaml",
     "recipe copy": "recipe copy quickstart new",

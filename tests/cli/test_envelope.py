@@ -21,6 +21,7 @@ from nlpctl.cli.options import RecipeCommand
 ROOT = Path(__file__).resolve().parents[2]
 WITHOUT = {
     "serve": "it answers over HTTP until it is stopped",
+    "ui": "it shows pages until it is stopped",
     "runs board": "it shows a page until it is stopped",
     "completion": "it prints a script for a shell",
     "recipe schema": "what it prints is JSON already, for an editor",

@@ -28,7 +28,7 @@ from nlpctl.config.library import shipped_recipes
 SHIM = """\
 #!{python} -IS
 import json, os, socket, subprocess, sys
-OWN = ("bench", "compress", "doctor", "serve")  # long, or with processes of their own
+OWN = ("bench", "compress", "doctor", "serve", "ui")  # long, or with processes of their own
 words = sys.argv[1:]
 def want(flag, value):
     if flag not in words:
@@ -160,7 +160,7 @@ class Shell:
         folder, _, exported = self.state.read_text().partition("\n")
         whole = "1" if "timeout" in text else ""  # what is stopped early has to be there long enough
         text = f"{exported}WHOLE={whole}; export WHOLE\n{text}{AFTER}"
-        if re.search(r"nlpctl (serve|runs board)", text):
+        if re.search(r"nlpctl (serve|ui|runs board)", text):
             return self.serve(text, folder)
         with open(os.devnull) as nothing:
             return subprocess.run(

@@ -43,10 +43,13 @@ def run_page(
     mistakes: Mapping[str, Any] | None,
     slices: Mapping[str, Any] | None = None,
     compression: Sequence[Html] = (),
+    first: Sequence[Section] = (),
+    refresh: int | None = None,
 ) -> str:
     """The text of the page. `mistakes`, `slices`: the content of mistakes.json and slices.json; `compression`: the
-    section on compressed models."""
+    section on compressed models; `first`: sections before all others; `refresh`: as of `page`."""
     sections = [
+        *first,
         Section("Summary", [_tiles(record), warnings(list(advice(record)))]),
         Section("Curves", list(_curves(record))),
         Section("Time", list(_time(record))),
@@ -59,7 +62,7 @@ def run_page(
         Section("Manifest", list(_manifest(record))),
     ]
     name = record.run.path.resolve().name
-    return page(f"Run {name}", f"{record.recipe.task}, {record.model}: {record.run.path.resolve()}", sections)
+    return page(f"Run {name}", f"{record.recipe.task}, {record.model}: {record.run.path.resolve()}", sections, refresh)
 
 
 # -- summary -------------------------------------------------------------------------------------

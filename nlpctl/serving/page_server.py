@@ -1,0 +1,27 @@
+"""uvicorn for pages: a signal ends it, and the command ends as it should."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Awaitable, Callable
+from types import FrameType
+
+import uvicorn
+
+
+class PageServer(uvicorn.Server):
+    """uvicorn whose `serve` returns at Ctrl-C and SIGTERM; at the second it does not wait for open requests."""
+
+    def __init__(self, app: Callable[..., Awaitable[None]], listens: Callable[[], None]):
+        """`listens` is called once requests are answered."""
+        super().__init__(uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", ws="none"))
+        self._listens = listens
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets=sockets)
+        self._listens()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """The signal handler. uvicorn's own would raise the signal again, after which the command could not end."""
+        self.force_exit = self.should_exit
+        self.should_exit = True

@@ -1,0 +1,125 @@
+"""`nlpctl ui`: the runs of a folder in the browser."""
+
+from __future__ import annotations
+
+import html
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from urllib.parse import urlencode
+
+import pytest
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+def get(address: str, host: str | None = None) -> tuple[int, str]:
+    """Status and page."""
+    request = urllib.request.Request(address, headers={} if host is None else {"Host": host})
+    try:
+        with urllib.request.urlopen(request, timeout=60) as page:
+            return page.status, page.read().decode()
+    except urllib.error.HTTPError as error:
+        return error.code, error.read().decode()
+
+
+@pytest.fixture(scope="session")
+def runs(work, base) -> Path:
+    """A folder of two runs, one that is damaged, and an index. Read only."""
+    folder = work / "ui"
+    for name in ("first", "second", "damaged"):
+        shutil.copytree(base, folder / name)
+    (folder / "damaged" / "recipe.yaml").write_text("task: [")
+    (folder / "second" / "nested").mkdir()
+    return folder
+
+
+@pytest.fixture(scope="session")
+def address(work, runs):
+    process = work.start("ui", runs, "--port", "0")
+    yield re.search(r"http://[^ ]+", process.stderr.readline())[0]
+    process.send_signal(signal.SIGTERM)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 0 and err.strip().endswith("stopped") and "Traceback" not in err
+
+
+def test_the_list_has_all_runs(address):
+    status, page = get(address)
+    assert status == 200 and 'href="/run?run=first"' in page and 'value="second"' in page
+    assert "damaged: recipe.yaml" in page and "http-equiv" not in page
+
+
+def test_the_page_of_a_run_is_its_report(address, runs):
+    status, page = get(f"{address}/run?run=first")
+    assert status == 200 and "<h2>Curves</h2>" in page and "<h2>Manifest</h2>" in page
+    assert '<textarea name="text"' in page and not (runs / "first" / "report.html.new").exists()
+
+
+def test_two_runs_compared(address):
+    status, page = get(f"{address}/compare?run=first&run=second")
+    assert status == 200 and "dev, the same 40 rows" in page and "+0.0000" in page
+    status, page = get(f"{address}/compare?run=first")
+    assert status == 400 and "two runs or more" in page
+
+
+@pytest.mark.parametrize("name", ["gone", "../base", "/etc", "second/nested", ""])
+def test_nothing_but_runs_of_the_folder_is_shown(address, name):
+    status, page = get(f"{address}/run?{urlencode({'run': name})}")
+    assert status == 400 and "there is no run" in page
+
+
+def test_other_paths_and_hosts_are_refused(address):
+    assert get(f"{address}/recipe.yaml")[0] == 404
+    assert get(address, host="evil.example")[0] == 400
+
+
+def test_a_model_is_tried(address):
+    """It is loaded at the first text, and the page asks again until it answers."""
+    asked = f"{address}/run?{urlencode({'run': 'first', 'text': 'a very clean room'})}"
+    ends = time.monotonic() + 240
+    while (page := get(asked)[1]) and "The model is being loaded" in page and time.monotonic() < ends:
+        assert 'http-equiv="refresh"' in page
+        time.sleep(0.5)
+    answer = html.unescape(page.partition("<h2>Answer</h2><pre>")[2].partition("</pre>")[0])
+    assert '"text": "a very clean room"' in answer and '"label": "pos"' in answer and "http-equiv" not in page
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium, which this machine lacks")
+def test_a_browser_shows_the_pages(address):
+    words = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]
+    for path, told in (("", "compare the marked runs"), ("/run?run=first", "Worst errors")):
+        done = subprocess.run([*words, f"{address}{path}"], capture_output=True, text=True, timeout=120)
+        assert told in done.stdout, done.stderr[-2000:]
+
+
+def test_the_page_of_a_running_run_renews_itself(work, base, tmp_path):
+    """A run whose process is alive: that of this test."""
+    import json
+    import os
+
+    from starlette.testclient import TestClient
+
+    from nlpctl.runners.ui import TriedModel, make_ui
+
+    run = shutil.copytree(base, tmp_path / "going")
+    manifest = json.loads((run / "manifest.json").read_text())
+    (run / "manifest.json").write_text(json.dumps({**manifest, "state": "running", "ended": None, "pid": os.getpid()}))
+    shutil.rmtree(run / "model")
+    with TriedModel() as model:
+        client = TestClient(make_ui(tmp_path, model, ["testserver"]))
+        assert 'http-equiv="refresh"' in client.get("/").text
+        page = client.get("/run", params={"run": "going"}).text
+        assert 'http-equiv="refresh"' in page and "There is no model yet" in page
+
+
+def test_refused_early(work, runs):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        ended = work.nlpctl("ui", runs, "--port", str(taken.getsockname()[1]))
+    assert ended.returncode == 2 and "--port: cannot listen" in ended.stderr
+    assert "there is no such folder" in work.nlpctl("ui", work / "gone").stderr
