@@ -51,6 +51,7 @@ GOOD = {
     "runs diff": "runs diff outputs/finished outputs/finished",
     "runs board": "runs board nowhere",
     "report": "report outputs/finished -o new.html",
+    "card": "card outputs/finished -o new.md",
     "recipe show": "recipe show good.yaml",
     "recipe copy": "recipe copy quickstart new",
     "recipe validate": "recipe validate good.yaml",
