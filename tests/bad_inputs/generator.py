@@ -49,6 +49,7 @@ GOOD = {
     "runs ls": "runs ls outputs",
     "runs show": "runs show outputs/finished",
     "runs diff": "runs diff outputs/finished outputs/finished",
+    "runs send": "runs send outputs/finished",
     "runs board": "runs board nowhere",
     "report": "report outputs/finished -o new.html",
     "card": "card outputs/finished -o new.md",
