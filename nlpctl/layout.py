@@ -8,6 +8,7 @@ from pathlib import Path
 # A run directory
 MANIFEST, RECIPE, EVENTS, METRICS = "manifest.json", "recipe.yaml", "events.jsonl", "metrics.json"
 MISTAKES, REPORT = "mistakes.json", "report.html"
+CARD = "README.md"  # the model card beside a run, a model or an export
 TALLIES = "tallies"  # a folder: per split what each row adds to its scores, to compare runs
 SLICES = "slices.json"  # in it: the scores of some rows, by label and by length
 INTERVALS = "intervals"  # in the report of a split, the 95 % interval of each score

@@ -6,12 +6,15 @@ whole machine.
 
 from __future__ import annotations
 
+import hashlib
 import os
+import re
 import stat
 from collections.abc import Collection
 from pathlib import Path
 from typing import BinaryIO
 
+import nlpctl
 from nlpctl.errors import UserError
 from nlpctl.layout import part_of
 from nlpctl.names import and_more
@@ -19,6 +22,7 @@ from nlpctl.names import and_more
 READ_AGAIN = "write its content to a file first, and name that"
 ELSEWHERE = "name another file"
 NO_ARRAYS = ("arrays are not written sequentially", ELSEWHERE)  # for refuse_stream
+_SIGNATURE = re.compile(r"\n<!-- nlpctl \S+, sha256 ([0-9a-f]{16}) -->\n\Z")
 _UNFIT = ((stat.S_ISBLK, "a disk (block device)"), (stat.S_ISSOCK, "a socket"))
 
 
@@ -78,11 +82,33 @@ def refuse_below_file(folder: Path, where: str) -> None:
 
 
 def refuse_foreign(folder: Path, own: Collection[str]) -> None:
-    """UserError if the existing `folder`, which is to be replaced, holds more than the files `own` at its top."""
-    foreign = sorted(path.name for path in folder.iterdir() if path.name not in own)
+    """UserError if the existing `folder`, which is to be replaced, holds more than the files `own` at its top.
+
+    A model card as nlpctl wrote it is its own, too.
+    """
+    foreign = sorted(path.name for path in folder.iterdir() if path.name not in own and not is_signed(path))
     if foreign:
         message = f"is not replaced: it also holds what nlpctl did not write there ({and_more(foreign)})"
         raise UserError(message, where=str(folder), hint=f"move {foreign[0]} away, or name another folder")
+
+
+def signed(text: str) -> str:
+    """Markdown with a last line by which `is_signed` knows it again."""
+    return f"{text}\n<!-- nlpctl {nlpctl.__version__}, sha256 {_digest(text)} -->\n"
+
+
+def is_signed(file: Path) -> bool:
+    """Whether nlpctl wrote this Markdown, and nobody has changed it since."""
+    try:
+        text = file.read_text(encoding="utf-8") if file.is_file() else ""
+    except (OSError, ValueError):
+        return False
+    found = _SIGNATURE.search(text)
+    return found is not None and _digest(text[: found.start()]) == found[1]
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode("utf-8")).hexdigest()[:16]
 
 
 def refuse_stream(path: Path, why: str, hint: str) -> None:

@@ -25,7 +25,7 @@ DEFAULT_OUTPUT_DIR = "outputs/run"  # PaddleNLP requires output_dir; a recipe ma
 # (The enums IntervalStrategy, SchedulerType and OptimizerNames are read, not listed here.)
 CHOICES = {
     "fp16_opt_level": ["O0", "O1", "O2"],
-    "report_to": ["visualdl", "tensorboard", "wandb", "autonlp", "all", "none"],
+    "report_to": ["visualdl", "tensorboard", "wandb", "autonlp", "mlflow", "all", "none"],  # mlflow is nlpctl's own
     "hybrid_parallel_topo_order": ["pp_first", "sharding_first"],
     "input_dtype": ["int32", "int64"],
     "round_type": ["round", "adaround"],
@@ -78,7 +78,7 @@ HELP = {
     "load_best_model_at_end": "After training, go back to the best model seen.",
     "metric_for_best_model": "The score that says which model is best; default: loss.",
     "greater_is_better": "Whether a higher metric_for_best_model is better; default: no for loss, yes for all others.",
-    "report_to": "Where the curves are written; default: visualdl.",
+    "report_to": "Where the curves are written; default: visualdl. mlflow needs the extra mlflow (docs/explain.md).",
     "skip_profile_timer": "Leave the timing of forward, backward and step out of the log.",
     "to_static": "Train the network as a static graph.",
     "force_reshard_pp": "Reshard the pipeline even where the degrees agree.",

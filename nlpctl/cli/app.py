@@ -64,6 +64,7 @@ COMMANDS = (
     Command("runs", "nlpctl.cli.runs:app", "List, show and compare runs."),
     Command("ui", "nlpctl.cli.ui:ui", "Show runs in the browser, and try their models."),
     Command("report", "nlpctl.cli.report:report", "Write a run as one HTML page with curves and errors."),
+    Command("card", "nlpctl.cli.card:card", "Write a model card in the format of the Hugging Face hub."),
     Command("recipe", "nlpctl.cli.recipe:app", "List, show, copy and check recipes; list the flags."),
     Command("completion", "nlpctl.cli.completion:completion", "Print the script for completion by the shell."),
     Command("doctor", "nlpctl.cli.doctor:doctor", "Check this machine: versions, device, threads, disk."),

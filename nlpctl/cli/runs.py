@@ -15,7 +15,7 @@ from nlpctl.cli.envelope import Json, give
 from nlpctl.cli.tables import score_tables
 from nlpctl.cli.tables import show as show_table
 from nlpctl.errors import UserError
-from nlpctl.names import did_you_mean
+from nlpctl.names import counted, did_you_mean
 
 if TYPE_CHECKING:
     from nlpctl.errors import Problem
@@ -158,6 +158,29 @@ def board(
     from nlpctl.runners.board import show_board
 
     show_board(folder, host, port)
+
+
+@app.command("send", context_settings=SETTINGS)
+def send(
+    run: RunArgument,
+    follow: Annotated[bool, typer.Option("--follow", hidden=True, help="Until standard input ends.")] = False,
+    json: Json = False,
+) -> None:
+    """Send a run to MLflow, at MLFLOW_TRACKING_URI; by default to the folder mlruns here.
+
+    What the server has of the run is not sent again. A training with report_to: mlflow does this while it runs.
+
+    Examples:
+
+      nlpctl runs send outputs/quickstart
+
+      MLFLOW_TRACKING_URI=http://tracking:5000 MLFLOW_EXPERIMENT_NAME=reviews nlpctl runs send outputs/quickstart
+    """
+    from nlpctl.runners.tracking import follow_run, send_run
+
+    sent = follow_run(run) if follow else send_run(run)
+    give(asdict(sent))
+    console.result(f"{sent.uri}, run {sent.run_id}: {counted(sent.events, 'events')} sent")
 
 
 def _warn(damage: Sequence[Problem]) -> None:

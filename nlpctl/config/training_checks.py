@@ -9,12 +9,16 @@ from collections.abc import Iterator
 from nlpctl.config.finding import Check, Finding
 from nlpctl.config.schema import Recipe
 
+MLFLOW = "mlflow"  # what training.report_to calls it; PaddleNLP does not know it
+INSTALL_MLFLOW = "pip install 'nlpctl[mlflow]'"
+
 # What training.report_to names -> the packages of which it needs one.
 _REPORTERS = {
     "visualdl": ("visualdl",),
     "tensorboard": ("tensorboardX", "tensorboard"),
     "wandb": ("wandb",),
     "autonlp": ("ray",),
+    MLFLOW: ("mlflow",),
 }
 
 
@@ -28,7 +32,8 @@ def _reporters(recipe: Recipe) -> Iterator[Finding]:
         packages = _REPORTERS.get(name, ())  # "all" and "none" need nothing
         if packages and not any(importlib.util.find_spec(package) for package in packages):
             message = f"training.report_to: {name} is not installed"
-            yield Finding(("training.report_to",), message, f"pip install {packages[0]}, or set it to visualdl or none")
+            install = INSTALL_MLFLOW if name == MLFLOW else f"pip install {packages[0]}"
+            yield Finding(("training.report_to",), message, f"{install}, or set it to visualdl or none")
 
 
 def _evaluation_steps(recipe: Recipe) -> Iterator[Finding]:

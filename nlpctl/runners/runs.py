@@ -15,7 +15,7 @@ from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import scores, task_info
 from nlpctl.errors import Problem, UserError
-from nlpctl.layout import MANIFEST, OWN_SCORES
+from nlpctl.layout import MANIFEST, OWN_SCORES, checkpoint_step
 from nlpctl.names import nearest
 from nlpctl.report.score_tables import figures, without_counts
 from nlpctl.runners.run_files import (
@@ -89,6 +89,14 @@ class RunRecord:
         steps = self.manifest.get("steps")
         total = steps.get("total") if isinstance(steps, Mapping) else None
         return max(logged, total) if isinstance(total, int) else logged
+
+    @property
+    def best_step(self) -> int | None:
+        """The step of the checkpoint that became the model by its score on dev; None: the last one did."""
+        if not self.recipe.training.load_best_model_at_end:
+            return None
+        best = [event["best"] for event in self.events if event["event"] == "save" and event["best"]]
+        return checkpoint_step(Path(best[-1])) if best else None
 
     @property
     def seconds(self) -> float | None:

@@ -30,6 +30,7 @@ from nlpctl.models.source import resolve_source
 from nlpctl.outputs import refuse_below_file
 from nlpctl.runners.report import write_report
 from nlpctl.runners.several_nodes import agree, follow_node_0, head_of, refuse_unnamed_cards
+from nlpctl.runners.tracking import tracked
 from nlpctl.runtime.device import choose_device
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.launch import launch, processes_wanted
@@ -106,20 +107,23 @@ def train(
         return TrainResult(run, {})
     _refuse_early(recipe, run, resume, overwrite, origin)
 
-    def begin(data: TrainingData | None, processes: int) -> None:
-        facts = {"device": device, "processes": processes}
-        choices = {"resume": resume, "overwrite": overwrite, "origin": origin}
-        begin_run(recipe, run, facts, data, command=command, **choices)
+    with tracked(recipe, run) as tell_mlflow:
 
-    if processes > 1 or nodes is not None:
-        data = _checked_data(recipe, processes)
-        world = processes if nodes is None else agree(nodes, recipe, data, processes, device)
-        begin(data, world)
-        head = None if nodes is None else head_of(nodes, run)
-        _train_in_processes(recipe, run, processes, world, resume, head)
-    else:
-        _train_in_this_process(recipe, run, begin, resume)
-    _report(run)
+        def begin(data: TrainingData | None, processes: int) -> None:
+            facts = {"device": device, "processes": processes}
+            choices = {"resume": resume, "overwrite": overwrite, "origin": origin}
+            begin_run(recipe, run, facts, data, command=command, **choices)
+            tell_mlflow()
+
+        if processes > 1 or nodes is not None:
+            data = _checked_data(recipe, processes)
+            world = processes if nodes is None else agree(nodes, recipe, data, processes, device)
+            begin(data, world)
+            head = None if nodes is None else head_of(nodes, run)
+            _train_in_processes(recipe, run, processes, world, resume, head)
+        else:
+            _train_in_this_process(recipe, run, begin, resume)
+        _report(run)
     _tell_time(recipe, run, device)
     return TrainResult(run, json.loads(run.metrics_file.read_text(encoding="utf-8")))
 

@@ -34,6 +34,7 @@ from nlpctl.files import (
     write_text_atomic,
 )
 from nlpctl.layout import (
+    CARD,
     CHECKPOINTS,
     EVENTS,
     LOGS,
@@ -47,6 +48,7 @@ from nlpctl.layout import (
     TALLIES,
     checkpoints_in,
 )
+from nlpctl.outputs import is_signed
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import take_lock
 
@@ -285,6 +287,8 @@ class RunDirectory:
         remove_dir(self.path / TALLIES)
         for file in (self.events_file, self.metrics_file, self.mistakes_file, self.report_file):
             file.unlink(missing_ok=True)
+        if is_signed(self.path / CARD):
+            (self.path / CARD).unlink()
 
     # -- during the run ---------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from paddlenlp.trainer import TrainingArguments
 
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import task_info
+from nlpctl.config.training_checks import MLFLOW
 from nlpctl.config.training_keys import TrainingKeys
 from nlpctl.runtime.ranks import meeting
 from nlpctl.runtime.run_directory import RunDirectory
@@ -22,7 +23,7 @@ def training_arguments(recipe: Recipe, run: RunDirectory, device: str) -> Traini
     - output_dir: the Trainer writes into the run's checkpoints/
     - device: already chosen, "cpu" or "gpu:N"
     - logging_dir: logs/visualdl in the run, unless the recipe says otherwise
-    - report_to: VisualDL, unless the recipe says otherwise
+    - report_to: VisualDL, unless the recipe says otherwise; MLflow is nlpctl's own (runners/tracking.py)
     - disable_tqdm: nlpctl shows progress itself (training/callbacks.py)
     - load_best_model_at_end: obeyed by fine_tune.py, so off for the Trainer
     """
@@ -35,6 +36,7 @@ def training_arguments(recipe: Recipe, run: RunDirectory, device: str) -> Traini
     values["logging_dir"] = str(logging_dir(recipe, run))
     if values["report_to"] is None:
         values["report_to"] = list(DEFAULT_REPORT)
+    values["report_to"] = [name for name in values["report_to"] if name != MLFLOW]
     values["disable_tqdm"] = True
     metric = values["metric_for_best_model"]
     if metric is not None and values["greater_is_better"] is None:  # PaddleNLP derives it for the loss only

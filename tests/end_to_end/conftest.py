@@ -156,6 +156,14 @@ def base(work: Workplace) -> Path:
 
 
 @pytest.fixture(scope="session")
+def exported(work: Workplace, base: Path) -> Path:
+    """The export of `base`. Read only."""
+    done = work.nlpctl("export", "base", "-o", "timed-export")
+    assert done.returncode == 0, done.stderr
+    return work / "timed-export"
+
+
+@pytest.fixture(scope="session")
 def two(work: Workplace) -> Path:
     """Batches of 4 in each of two processes. Read only."""
     return work.train("two", *work.plain, *work.halves, "--nproc", "2")

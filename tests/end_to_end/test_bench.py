@@ -7,13 +7,6 @@ import json
 import pytest
 
 
-@pytest.fixture(scope="session")
-def exported(work, base):
-    done = work.nlpctl("export", "base", "-o", "timed-export")
-    assert done.returncode == 0, done.stderr
-    return work / "timed-export"
-
-
 @pytest.mark.slow
 def test_a_model_and_its_export_side_by_side(work, exported):
     words = ("--batch-size", "1,8", "--rows", "24", "--rounds", "2", "--threads", "1", "--precision", "fp32")

@@ -32,6 +32,7 @@ class TaskInfo:
     metrics: tuple[str, ...]  # scores that can select the best model, the most telling first
     task: str  # its subclass of nlpctl.tasks.base.Task
     rows: str  # its subclass of nlpctl.data.task_rows.TaskRows
+    pipeline: str | None = None  # what the Hugging Face hub calls such a task (pipeline_tag), for model cards
 
     # -- what it reads of a recipe --
     keys: tuple[str, ...] = ()  # those of TASK_KEYS (config/task_checks.py) that it reads, or whole sections

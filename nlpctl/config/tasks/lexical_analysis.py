@@ -12,6 +12,7 @@ LEXICAL_ANALYSIS = TaskInfo(
     ("f1", "precision", "recall", "macro_f1", "weighted_f1", "entity_f1", "accuracy", "loss"),
     task="nlpctl.tasks.lexical_analysis:LexicalAnalysis",
     rows="nlpctl.data.tagged_rows:LexicalRows",
+    pipeline="token-classification",
     keys=(*TOKEN_CLASSIFICATION.keys, "decode.replacements"),
     formats=("conll", "joined"),
     tags=True,

@@ -11,6 +11,7 @@ MASKED_LANGUAGE_MODEL = TaskInfo(
     ("perplexity", "masked_accuracy", "loss"),
     task="nlpctl.tasks.masked_language_model:MaskedLanguageModel",
     rows="nlpctl.data.corpus_rows:CorpusRows",
+    pipeline="fill-mask",
     keys=("decode.n_best", "masking"),
     labelled=False,
     by_row=False,

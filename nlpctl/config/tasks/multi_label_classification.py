@@ -11,6 +11,7 @@ MULTI_LABEL_CLASSIFICATION = TaskInfo(
     ("micro_f1", "macro_f1", "weighted_f1", "exact_match", "loss"),
     task="nlpctl.tasks.multi_label_classification:MultiLabelClassification",
     rows="nlpctl.data.multi_label_rows:MultiLabelRows",
+    pipeline="text-classification",
     keys=("data.columns.label", "data.columns.text_pair", "data.label_separator", "decode.threshold", "loss"),
     explainable=True,
     augmentable=True,

@@ -11,6 +11,7 @@ QUESTION_ANSWERING = TaskInfo(
     ("em", "f1", "loss"),
     task="nlpctl.tasks.question_answering:QuestionAnswering",
     rows="nlpctl.data.question_rows:QuestionRows",
+    pipeline="question-answering",
     keys=(
         "data.columns.question",
         "data.columns.context",

@@ -11,6 +11,7 @@ SEMANTIC_INDEXING = TaskInfo(
     ("recall@1", "recall@5", "recall@10", "recall@50", "mrr", "loss"),
     task="nlpctl.tasks.semantic_indexing:SemanticIndexing",
     rows="nlpctl.data.retrieval_rows:RetrievalRows",
+    pipeline="sentence-similarity",
     keys=("data.columns.label", "data.columns.text_pair", "data.columns.negative", "retrieval"),
     labelled=False,
     by_row=False,

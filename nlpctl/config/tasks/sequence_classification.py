@@ -11,6 +11,7 @@ SEQUENCE_CLASSIFICATION = TaskInfo(
     ("accuracy", "macro_f1", "micro_f1", "weighted_f1", "loss"),
     task="nlpctl.tasks.sequence_classification:SequenceClassification",
     rows="nlpctl.data.text_rows:TextRows",
+    pipeline="text-classification",
     keys=("data.columns.label", "data.columns.text_pair", "data.balance", "decode.tune", "loss"),
     explainable=True,
     augmentable=True,

@@ -11,6 +11,7 @@ TEXT_MATCHING = TaskInfo(
     ("accuracy", "f1", "auc", "macro_f1", "loss"),
     task="nlpctl.tasks.text_matching:TextMatching",
     rows="nlpctl.data.matching_rows:MatchingRows",
+    pipeline="text-classification",
     keys=("data.columns.label", "data.columns.text_pair", "data.balance", "decode.tune", "loss"),
     pairs=True,
     explainable=True,

@@ -11,6 +11,7 @@ TOKEN_CLASSIFICATION = TaskInfo(
     ("f1", "precision", "recall", "macro_f1", "weighted_f1", "accuracy", "loss"),
     task="nlpctl.tasks.token_classification:TokenClassification",
     rows="nlpctl.data.tagged_rows:TaggedRows",
+    pipeline="token-classification",
     keys=(
         "model.head",
         "data.columns.tokens",

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.config.tasks import scores, task_info
-from nlpctl.layout import checkpoint_step
 from nlpctl.report.html import Html, element
 from nlpctl.report.page import (
     Section,
@@ -74,8 +73,8 @@ def _tiles(record: RunRecord) -> Html:
         score = record.score(split, record.metric)
         if score is not None:
             tiles[f"{record.metric} on {split}"] = score
-    for step in _best_step(record).values():
-        tiles[f"step of the model, chosen by {record.metric} on dev"] = step
+    if record.best_step is not None:
+        tiles[f"step of the model, chosen by {record.metric} on dev"] = record.best_step
     tiles["last step"] = record.step
     if record.duration is not None:
         tiles["time"] = record.duration
@@ -124,7 +123,8 @@ def series(record: RunRecord, event: str, figure: str) -> list[Point]:
 
 def _curves(record: RunRecord) -> Iterator[Html]:
     known = scores(record.recipe.task)
-    names, marks = (*known, *(name for name in record.own_scores if name not in known)), _best_step(record)
+    names = (*known, *(name for name in record.own_scores if name not in known))
+    marks = {} if record.best_step is None else {"best": record.best_step}
     falling = [name for name in names if not task_info(record.recipe.task).greater_is_better(name)]
     curves = {"loss": {"train": series(record, "log", "loss"), "dev": series(record, "evaluate", "eval_loss")}}
     rising = [name for name in names if name not in falling]
@@ -144,14 +144,6 @@ def _curves(record: RunRecord) -> Iterator[Html]:
 
 def _dev(record: RunRecord, name: str) -> list[Point]:
     return series(record, "evaluate", f"eval_{name}")
-
-
-def _best_step(record: RunRecord) -> dict[str, float]:
-    """The step of the checkpoint that became the model."""
-    if not record.recipe.training.load_best_model_at_end:
-        return {}
-    best = [event["best"] for event in record.events if event["event"] == "save" and event["best"]]
-    return {"best": checkpoint_step(Path(best[-1]))} if best else {}
 
 
 # -- time ----------------------------------------------------------------------------------------

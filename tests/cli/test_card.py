@@ -1,0 +1,129 @@
+"""`nlpctl card`: what the files of a run say, in the format of the Hugging Face hub."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+import yaml
+from huggingface_hub import ModelCard
+
+from nlpctl.outputs import is_signed
+from nlpctl.runners.pages.card_words import LANGUAGES, words
+from nlpctl.runtime.event_log import EventLog
+
+FIGURES = {"precision": 0.5, "recall": 0.5, "f1": 0.5, "support": 5}
+REPORT = {
+    "rows": 10, "accuracy": 0.75, "labels": {"good|<b>": FIGURES, "bad": {**FIGURES, "recall": 0.0}},
+    "intervals": {"accuracy": [0.5, 0.9]},
+}  # fmt: skip
+WEAK = {"name": "12 to 40 bytes", "rows": 12, "score": 0.5, "interval": [0.25, 0.7], "above": -0.25}
+FAIR = {**WEAK, "name": "fair", "above_interval": [-0.5, 0.1]}
+SLICES = {"split": "dev", "score": "accuracy", "by": {"length": [{**WEAK, "above_interval": [-0.4, -0.1]}, FAIR]}}
+BEST = tuple(
+    f"training.{each}"
+    for each in ("evaluation_strategy=epoch", "save_strategy=epoch", "load_best_model_at_end=true",
+                 "metric_for_best_model=accuracy")
+)  # fmt: skip
+
+
+@pytest.fixture
+def run(made, tmp_path):
+    """A run with all that a card tells of."""
+    run = made("first", *BEST, f"data.dev={tmp_path}/train.tsv", dev=0.75)
+    run.metrics_file.write_text(json.dumps({"dev": REPORT}))
+    EventLog(run.events_file).append("save", 8, checkpoint="checkpoint-8", best="checkpoint-4")
+    EventLog(run.events_file).append("out_of_memory", 5, batch_size=2)
+    run.slices_file.parent.mkdir()
+    run.slices_file.write_text(json.dumps(SLICES))
+    run.model.mkdir()
+    (run.model / "task.json").write_text("{}")
+    (run.model / "labels.json").write_text('{"labels": ["good|<b>", "bad"]}')
+    steps = {"examples": 100, "epochs": 2.0, "global_batch": 8}
+    run.update_manifest(skipped_rows={"train": {"total": 3}}, parameters={"total": 1234}, steps=steps)
+    return run
+
+
+def front_of(text: str) -> dict:
+    return yaml.safe_load(text.split("---\n")[1])
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_card_of_a_run(nlpctl, run, language):
+    ended = nlpctl("card", run.path, "--language", language, "--license", "mit", "--text-language", "zh,no")
+    file = run.path / "README.md"
+    assert (ended.code, ended.out, ended.err) == (0, f"{file}\n", "")
+    text = file.read_text(encoding="utf-8")
+    say = words(language)
+    assert f"## {say['slices']}" in text and "12 to 40 bytes" in text and "| fair" not in text
+    told = ("1,234", "2.6.2", "train.tsv | `aa`", "| train | 100 |", "good\\|\\<b\\> (5)", "out of memory")
+    for each in (*told, say["no_test"], say["ends"].format("0.5000", "0.9000"), say["kept_by"].format(4, "`accuracy`")):
+        assert each in text, each
+    assert "/data" not in text and str(run.path) not in text  # folders of the machine are nobody's business
+    assert set(re.findall(r"^## (.*)", text, flags=re.M)) == {
+        say[name] for name in ("does", "labels", "data", "procedure", "scores", "slices", "limits", "run", "reproduce")
+    }
+
+
+def test_the_hub_reads_it(nlpctl, run):
+    assert nlpctl("card", run.path, "--license", "mit", "--text-language", "zh,no").code == 0
+    text = (run.path / "README.md").read_text(encoding="utf-8")
+    data = ModelCard(text).data
+    assert (data.language, data.license, data.library_name) == (["zh", "no"], "mit", "paddlenlp")
+    (result,) = data.eval_results
+    assert (result.task_type, result.dataset_split, result.metric_value) == ("text-classification", "dev", 0.75)
+    assert result.metric_args == {"confidence_level": 0.95, "confidence_interval": [0.5, 0.9]}
+    again = yaml.safe_load(data.to_yaml())
+    assert again["model-index"] == front_of(text)["model-index"]
+    assert "datasets" not in again  # files have no name on the hub
+
+
+def test_what_is_not_known_is_left_out(nlpctl, made):
+    run = made("bare", dev=0.5)
+    run.metrics_file.unlink()
+    assert nlpctl("card", run.path).code == 0
+    text = (run.path / "README.md").read_text(encoding="utf-8")
+    assert front_of(text).keys() == {"library_name", "pipeline_tag", "tags"}
+    say = words("en")
+    assert say["not_scored"] in text and say["no_languages"] in text and "None" not in text
+
+
+def test_a_card_of_somebody_else_stays(nlpctl, run, tmp_path):
+    file = run.path / "README.md"
+    file.write_text("my own\n")
+    ended = nlpctl("card", run.path)
+    assert ended.code == 2 and f"{file}: this file was not written by nlpctl" in ended.err
+    assert nlpctl("card", run.path, "--overwrite").code == 0
+    assert is_signed(file) and nlpctl("card", run.path, "--language", "zh").code == 0  # its own it replaces
+    file.write_text(file.read_text(encoding="utf-8").replace("accuracy", "luck"))
+    assert nlpctl("card", run.path).code == 2  # changed by hand
+    ended = nlpctl("card", run.path, "-o", run.path / "metrics.json", "--overwrite")
+    assert ended.code == 2 and json.loads(run.metrics_file.read_text())["dev"]
+
+
+def test_training_again_removes_the_card(nlpctl, run):
+    assert nlpctl("card", run.path).code == 0
+    run.begin(run.read_manifest() | {"state": "running"}, run.recipe_file.read_text(), resume=False, overwrite=True)
+    assert not (run.path / "README.md").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--language", "fr"), "--language: there are no cards in 'fr'"),
+        (("--license", "my own"), "--license: 'my own' is no name of a license"),
+        (("--text-language", "Chinese"), "--text-language: 'Chinese' is no code of a language"),
+    ],
+)
+def test_wrong_words_are_refused(nlpctl, run, words, told):
+    ended = nlpctl("card", run.path, *words)
+    assert ended.code == 2 and told in ended.err and not (run.path / "README.md").exists()
+
+
+def test_only_of_a_finished_run(nlpctl, made, tmp_path):
+    run = made("half")
+    ended = nlpctl("card", run.path)
+    assert ended.code == 2 and "a card is of a finished one" in ended.err
+    ended = nlpctl("card", tmp_path / "outputs" / "hal")
+    assert ended.code == 2 and "did you mean" in ended.err and "outputs/half" in ended.err
