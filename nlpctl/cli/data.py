@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from nlpctl import console
+from nlpctl.cli import labelling
 from nlpctl.cli.envelope import Json, give
 from nlpctl.cli.options import RecipeCommand, load_command_recipe
 from nlpctl.config.load import Override
@@ -33,12 +34,15 @@ FileArgument = Annotated[
 
 app = typer.Typer(
     name="data",
-    help="Inspect data, show its tokens, split, augment and retag it; find wrong labels; tell what more would bring.",
+    help="Inspect data, show its tokens, split, augment and retag it; find wrong labels; tell what to label next.",
     no_args_is_help=True,
     rich_markup_mode=None,
     add_completion=False,
     context_settings=SETTINGS,
 )
+
+
+app.command("next", cls=RecipeCommand, context_settings=SETTINGS)(labelling.next_rows)
 
 
 def load_data_recipe(recipe: str, file: str | None, ctx: typer.Context) -> Recipe:

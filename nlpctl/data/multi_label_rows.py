@@ -77,6 +77,9 @@ class MultiLabelRows(TextRows):
     def _label_names(self, value: Any) -> list[str]:
         return row_labels(value, self.data.label_separator)
 
+    def to_label(self, example: MultiLabelExample) -> dict[str, Any]:
+        return {}  # an empty column would say that the text has no label
+
     def counted(self, example: MultiLabelExample, labels: LabelSet) -> tuple[str, ...]:
         return tuple(labels.name(i) for i in example.labels)
 

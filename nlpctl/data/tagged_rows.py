@@ -151,6 +151,9 @@ class TaggedRows(TaskRows):
             tag, before = [*tags, "the end"][broken], ["the beginning", *tags][broken]
             yield f"tags break their scheme: {tag} after {before}, at word {broken + 1}"
 
+    def to_label(self, example: TaggedExample) -> dict[str, Any]:
+        return {self.data.columns.tokens: example.words(), self.data.columns.tags: None}
+
     def answered(self, example: TaggedExample) -> dict[str, Any]:
         words = {self.data.columns.tokens: example.words()} if example.in_words else {}
         return {**words, self.data.columns.text: example.text}

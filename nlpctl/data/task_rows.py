@@ -92,6 +92,10 @@ class TaskRows(ABC):
     def answered(self, example: Any) -> dict[str, Any]:
         """The input columns that predict repeats before the answer: column -> JSON-ready value."""
 
+    def to_label(self, example: Any) -> dict[str, Any]:
+        """The columns that a person fills in to label an example, None where the label belongs."""
+        return {self.label_column: None}
+
     def collect_labels(self, source: RowSource) -> LabelSet:
         """The label set of the training rows. Bad rows are skipped; they are reported when the examples are read."""
         return LabelSet(())

@@ -1,0 +1,84 @@
+"""`nlpctl data next`: what to label; cli/data.py has the other commands about data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nlpctl import console
+from nlpctl.cli.envelope import Json, give
+from nlpctl.cli.options import ModelArgument, load_command_recipe
+from nlpctl.cli.predict import check_format
+from nlpctl.config.located import located
+from nlpctl.config.positions import display
+from nlpctl.errors import UserError
+from nlpctl.names import counted
+
+MEASURES = ("margin", "entropy")
+SHOWN = 10  # rows of the table
+TEXT_WIDTH = 60  # characters of a text in it
+
+
+def next_rows(
+    ctx: typer.Context,
+    model: ModelArgument,
+    input: Annotated[list[str], typer.Argument(metavar="UNLABELLED...", help="Files of rows without labels.")],
+    count: Annotated[int, typer.Option("-n", "--rows", min=1, metavar="N", help="How many rows to choose.")] = 200,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE", help="File of the chosen rows.")
+    ] = None,
+    measure: Annotated[str, typer.Option("--by", metavar="margin|entropy", help="How doubt is measured.")] = "margin",
+    pool: Annotated[
+        int | None,
+        typer.Option(
+            "--pool",
+            min=1,
+            metavar="N",
+            help="Choose rows unlike each other among the N most uncertain ones; default: 10 times -n.",
+        ),
+    ] = None,
+    format: Annotated[str, typer.Option("--format", help="Format of UNLABELLED, as in predict.")] = "auto",
+    batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Rows per batch.")] = 64,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
+    json: Json = False,
+) -> None:
+    """Choose the rows whose labels would teach the model most.
+
+    Of the rows that the model is most unsure of, those are chosen that are unlike each other, by the vectors with which
+    the network decides. Rows that are in the labelled data already are left out. The file has the rows with an empty
+    column for the label: fill it in, and add the file to data.train.
+
+    Examples:
+
+      nlpctl data next outputs/quickstart reviews.txt -n 100 -o to_label.jsonl
+
+      nlpctl data next outputs/quickstart reviews/*.jsonl.gz -n 100 --by entropy --pool 100
+    """
+    check_format(format)
+    if measure not in MEASURES:
+        raise UserError(f"there is no measure {measure!r}", where="--by", hint=f"one of {', '.join(MEASURES)}")
+    recipe = load_command_recipe(model, ctx, purpose="apply")
+    from nlpctl.runners.labelling import next_rows as choose
+    from nlpctl.runners.predict import input_of
+
+    with located(recipe):
+        source = input_of(recipe, input, format)
+        options = {"measure": measure, "pool": pool, "batch_size": batch_size, "overwrite": overwrite}
+        found = choose(recipe, source, count, output, **options)
+    give(found.to_json())
+    told = [f"{counted(found.rows, 'rows')} read"]
+    told += [f"{found.known:,} left out, which are labelled already"] if found.known else []
+    told += [f"{found.bad:,} bad"] if found.bad else []
+    console.note(", ".join(told))
+    rows = [
+        [display(row.where), row.text[:TEXT_WIDTH], row.told[:TEXT_WIDTH], row.confidence, row.stands_for]
+        for row in found.chosen[:SHOWN]
+    ]
+    if rows:
+        console.table("", ["row", "text", "predicted", "confidence", "stands for"], rows)
+    if len(found.chosen) < count:
+        console.warn(f"only {counted(len(found.chosen), 'rows')} to choose from")
+    if output is not None:
+        console.note(f"{counted(len(found.chosen), 'rows')} to label: {output}")

@@ -1,0 +1,287 @@
+"""`nlpctl data next`: the rows whose labels would teach a model most.
+
+    unlabelled rows --network--> how unsure it is, and vectors --> the most uncertain --k-centre--> rows to label
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nlpctl import console
+from nlpctl.config.schema import Recipe
+from nlpctl.config.tasks import known_tasks, task_info
+from nlpctl.data.examples import ExampleReader
+from nlpctl.data.input_files import Place, rows_at
+from nlpctl.data.inputs import PredictInput
+from nlpctl.data.inspect.normalise import row_key
+from nlpctl.data.inspect.profile import shortened
+from nlpctl.data.kept import json_line
+from nlpctl.data.open_split import SPLITS, has_split, open_split
+from nlpctl.data.row import BadRow, BlankLine, Row, place
+from nlpctl.data.task_rows import TaskRows
+from nlpctl.errors import UserError
+from nlpctl.files import staged_file, writing
+from nlpctl.models.source import resolve_source
+from nlpctl.runners.open_model import find_model
+from nlpctl.runners.predict import check_bad_row, refuse_output
+from nlpctl.runtime.interrupt import sigterm_interrupts
+from nlpctl.runtime.process import set_up_process
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from nlpctl.inference.trained import TrainedModel
+    from nlpctl.inference.uncertain import Doubt
+
+POOL = 10  # uncertain rows among which diversity chooses, per row that is wanted
+WINDOW = 2048  # rows answered together, sorted by length
+CHOSEN = "chosen"  # the key that tells of a row why it was chosen
+
+
+@dataclass(frozen=True)
+class ChosenRow:
+    """A row to label. `values`: its keys as the file has them, with the columns to fill in.
+
+    `predicted`: the answer of the model; `stands_for`: how many of the uncertain rows are nearest to this one.
+    """
+
+    where: str
+    text: str
+    values: Mapping[str, Any]
+    example: Any = field(repr=False)
+    predicted: Mapping[str, Any]
+    confidence: float
+    uncertainty: float
+    stands_for: int
+
+    @property
+    def told(self) -> str:
+        """The answer of the model, for people."""
+        found = next(self.predicted[key] for key in ("label", "labels", "entities", "words") if key in self.predicted)
+        if not isinstance(found, list):
+            return str(found)
+        return ", ".join(
+            f"{each['text']}/{each.get('type', each.get('tag'))}" if isinstance(each, dict) else each for each in found
+        )
+
+    def line(self) -> dict[str, Any]:
+        """The row as it is written, ready to be labelled."""
+        told = {"where": self.where, "predicted": self.predicted, "confidence": self.confidence}
+        return {**self.values, CHOSEN: {**told, "uncertainty": self.uncertainty, "stands_for": self.stands_for}}
+
+
+@dataclass(frozen=True)
+class NextRows:
+    """`rows`: how many were read, `bad` ones among them; `known`: left out, since they are in the labelled data."""
+
+    rows: int
+    bad: int
+    known: int
+    chosen: list[ChosenRow]
+    output: Path | None
+
+    def to_json(self) -> dict[str, Any]:
+        counts = {"rows": self.rows, "bad_rows": self.bad, "known": self.known}
+        return {**counts, CHOSEN: [each.line() for each in self.chosen], "output": self.output}
+
+
+def next_rows(
+    recipe: Recipe,
+    source: PredictInput,
+    count: int,
+    output: Path | None = None,
+    *,
+    measure: str = "margin",
+    pool: int | None = None,
+    batch_size: int = 64,
+    overwrite: bool = False,
+) -> NextRows:
+    """Choose `count` rows of `source` to label, and write them to `output`, if one is named.
+
+    `measure`: how doubt is measured (MEASURES of inference/uncertain.py). `pool`: the most uncertain rows among which
+    those are chosen that are unlike each other; `count` of them: by doubt alone. Memory holds these, not all rows. The
+    same input and model give the same rows. UserError: the task has no labels, the model is an export, a bad row.
+    """
+    pool = POOL * count if pool is None else pool
+    if pool < count:
+        raise UserError(f"{pool} rows are too few to choose {count} from", "--pool", "give -n or more")
+    _refuse_task(recipe)
+    model_source = find_model(recipe)
+    if resolve_source(model_source).kind == "export":
+        hint = "name the run or the model folder that was exported"
+        raise UserError("an export gives answers, but not the vectors of texts", model_source, hint)
+    if output is not None:
+        refuse_output(output, source, overwrite)
+    total = source.check() if source.rereadable else None  # finds a bad row in the last line before an hour of work
+    known = known_texts(recipe, source.task_rows)
+    setup = set_up_process(recipe)
+    from nlpctl.inference.trained import open_network
+
+    model = open_network(recipe, setup, model_source)
+    search = _Search(recipe, model, source, known, measure, pool, batch_size)
+    with sigterm_interrupts():
+        candidates = search.run(total)
+    if not candidates:
+        message = f"there is no row to choose: {search.known:,} of {search.rows:,} are in the labelled data"
+        raise UserError(message, source.name, "give rows without labels, of the kind that the model reads")
+    chosen = search.choose(candidates, count)
+    if output is not None:
+        with writing(output, "name another file: -o FILE"), staged_file(output) as stream:
+            stream.writelines(f"{json_line(row.line())}\n".encode() for row in chosen)
+    return NextRows(search.rows, search.bad, search.known, chosen, output)
+
+
+def _refuse_task(recipe: Recipe) -> None:
+    """UserError for a task whose rows have no labels."""
+    if not task_info(recipe.task).labelled:
+        fitting = ", ".join(task.name for task in known_tasks() if task.labelled)
+        raise UserError(f"rows of {recipe.task} have no labels", recipe.where("task"), f"it is for {fitting}")
+
+
+def known_texts(recipe: Recipe, rows: TaskRows) -> set[bytes]:
+    """The keys of the labelled rows of the recipe: train, dev and test. What cannot be read is told, and left out."""
+    found: set[bytes] = set()
+    reader = ExampleReader(rows, None)
+    for split in SPLITS:
+        if not has_split(recipe.data, split):
+            continue
+        try:
+            for row in open_split(rows, split, labelled=False):
+                example = reader.read(row)
+                if not isinstance(example, BadRow):
+                    found.add(_key(rows, example))
+        except UserError as error:
+            reason = error.problems[0].message
+            console.warn(f"rows of the {split} data are not left out, since they cannot be read: {reason}")
+    return found
+
+
+def _key(rows: TaskRows, example: Any) -> bytes:
+    return row_key(list(rows.passages(example).values()))
+
+
+@dataclass(frozen=True)
+class _Candidate:
+    """An uncertain row. `number`: its place in the input; `predictions`: those of its parts."""
+
+    number: int
+    row: Row
+    example: Any
+    predictions: list[Any]
+    doubt: Doubt
+    vector: np.ndarray
+
+
+class _Search:
+    """Reads the rows, and keeps the `pool` most uncertain ones."""
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        model: TrainedModel,
+        source: PredictInput,
+        known: set[bytes],
+        measure: str,
+        pool: int,
+        batch_size: int,
+    ):
+        self._recipe, self._model, self._source = recipe, model, source
+        self._known_keys, self._measure, self._pool, self._batch_size = known, measure, pool, batch_size
+        self.rows = self.bad = self.known = 0
+
+    def run(self, total: int | None) -> list[_Candidate]:
+        """The most uncertain rows, the most uncertain first."""
+        from nlpctl.inference.head_vectors import HeadVectors
+        from nlpctl.inference.pipeline import answering, windows
+
+        model, kept = self._model, []
+        pipeline = answering(model.task, model.encoder, model.predictor)
+        with console.progress(total, "next") as bar, HeadVectors(model.predictor.network) as vectors:
+            for window in windows(self._read(), WINDOW):
+                kept += self._doubted(window, pipeline, vectors)
+                kept = self._most_uncertain(kept)
+                bar.advance(len(window))
+        return kept
+
+    def choose(self, candidates: Sequence[_Candidate], count: int) -> list[ChosenRow]:
+        """`count` of the candidates that are unlike each other."""
+        import numpy as np
+
+        from nlpctl.inference.uncertain import spread_out
+
+        doubts = [each.doubt.uncertainty for each in candidates]
+        spread = spread_out(np.stack([each.vector for each in candidates]), doubts, count)
+        chosen = [candidates[place] for place in spread.chosen]
+        answers = self._model.task.labelled_answers(
+            [each.example for each in chosen], [each.predictions for each in chosen]
+        )
+        return [
+            ChosenRow(
+                place(each.row.source, each.row.line),
+                shortened(" ∥ ".join(self._source.task_rows.passages(each.example).values())),
+                self._to_label(each),
+                each.example,
+                answer,
+                round(each.doubt.confidence, 6),
+                round(each.doubt.uncertainty, 6),
+                count,
+            )
+            for each, answer, count in zip(chosen, answers, spread.stands_for, strict=True)
+        ]
+
+    def _to_label(self, row: _Candidate) -> dict[str, Any]:
+        """The values of a row and the columns of its labels, empty unless the row has them already."""
+        own = {name: value for name, value in row.row.values.items() if name != CHOSEN}
+        to_fill = self._source.task_rows.to_label(row.example)
+        return own | {name: value for name, value in to_fill.items() if name not in own}
+
+    def _read(self) -> Iterator[tuple[int, Row, Any]]:
+        """Place, row and example of the good rows that are not labelled yet."""
+        rows = self._source.task_rows
+        reader = ExampleReader(rows, None)
+        for file in self._source.files:
+            for row in rows_at(file, rows, Place()):
+                self.rows += 1
+                example = reader.read(row)
+                if isinstance(example, BadRow):
+                    if not isinstance(example, BlankLine):
+                        check_bad_row(example, self._recipe.data.on_bad_row)
+                    self.bad += 1
+                elif _key(rows, example) in self._known_keys:
+                    self.known += 1
+                else:
+                    yield self.rows, row, example
+
+    def _doubted(
+        self, window: Sequence[tuple[int, Row, Any]], pipeline: Any, vectors: Any
+    ) -> Iterator[_Candidate]:
+        import numpy as np
+
+        from nlpctl.inference.uncertain import doubt
+
+        task, examples = self._model.task, [example for _, _, example in window]
+        features = [task.features(example, self._model.encoder) for example in examples]
+        shares: list[list[Any]] = [[None] * len(parts) for parts in features]
+        caught: list[list[Any]] = [[None] * len(parts) for parts in features]
+
+        def watch(places: Sequence[tuple[int, int]], batch: Any, outputs: tuple[np.ndarray, ...]) -> None:
+            found = task.probabilities(outputs, [features[i][part] for i, part in places])
+            for (i, part), share, vector in zip(places, found, vectors.of(batch), strict=True):
+                shares[i][part], caught[i][part] = share, vector
+
+        predictions = pipeline.predictions(examples, self._batch_size, watch)
+        for i, (number, row, example) in enumerate(window):
+            unsure = doubt(task, np.concatenate(shares[i]), self._measure)
+            yield _Candidate(number, row, example, predictions[i], unsure, np.mean(caught[i], axis=0))
+
+    def _most_uncertain(self, rows: Sequence[_Candidate]) -> list[_Candidate]:
+        """The `pool` most uncertain rows, of those with the same texts the first."""
+        found: dict[bytes, _Candidate] = {}
+        for each in sorted(rows, key=lambda row: (-row.doubt.uncertainty, row.number)):
+            if len(found) == self._pool:
+                break
+            found.setdefault(_key(self._source.task_rows, each.example), each)
+        return list(found.values())
