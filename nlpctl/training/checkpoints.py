@@ -6,7 +6,9 @@ under the file names that PaddleNLP's Trainer reads.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from paddlenlp.trainer.trainer import OPTIMIZER_NAME, SCALER_NAME, SCHEDULER_NAM
 from paddlenlp.trainer.trainer_callback import TrainerState
 
 from nlpctl.errors import UserError
-from nlpctl.files import remove_dir, staged_dir
+from nlpctl.files import read_json, remove_dir, staged_dir, write_json_atomic
 from nlpctl.formats.safe_pickle import load_pdparams, load_state
 from nlpctl.layout import checkpoint_path, checkpoints_in
 from nlpctl.models.folder import ModelCard, save_model_folder
@@ -26,8 +28,18 @@ from nlpctl.training.sums import SUMS, moved_aside, write_sums
 
 MASTER_WEIGHTS = "master_weights"  # in the state of an optimizer of half precision: fp32 copies by parameter
 
+UNLOGGED = "unlogged_loss.json"
+
 # The files of a checkpoint besides the model folder.
-TRAINING_STATE_FILES = frozenset({OPTIMIZER_NAME, SCHEDULER_NAME, SCALER_NAME, TRAINER_STATE_NAME, SUMS})
+TRAINING_STATE_FILES = frozenset({OPTIMIZER_NAME, SCHEDULER_NAME, SCALER_NAME, TRAINER_STATE_NAME, UNLOGGED, SUMS})
+
+
+@dataclass(frozen=True)
+class UnloggedLoss:
+    """The losses of the steps since the last line of the log: their `sum`, and the `step` of that line."""
+
+    sum: float
+    step: int
 
 
 def save_checkpoint(
@@ -38,8 +50,12 @@ def save_checkpoint(
     optimizer_state: Mapping[str, Any] | None,
     scheduler: paddle.optimizer.lr.LRScheduler | None,
     scaler: paddle.amp.GradScaler | None,
+    unlogged: UnloggedLoss | None = None,
 ) -> Path:
-    """Write checkpoint-N atomically. `optimizer_state`: of `whole_state`; None leaves the training state out."""
+    """Write checkpoint-N atomically. `optimizer_state`: of `whole_state`; None leaves the training state out.
+
+    `unlogged`: None if this step was logged.
+    """
     final = checkpoint_path(checkpoints, state.global_step)
     # A killed process leaves a staged folder, never half a checkpoint under its final name.
     with staged_dir(final) as folder:
@@ -50,6 +66,8 @@ def save_checkpoint(
         if scaler is not None:
             paddle.save(scaler.state_dict(), str(folder / SCALER_NAME))
         state.save_to_json(str(folder / TRAINER_STATE_NAME))
+        if unlogged is not None:
+            write_json_atomic(folder / UNLOGGED, dataclasses.asdict(unlogged))
         write_sums(folder)
     return final
 
@@ -132,6 +150,12 @@ def _tensors(state: dict[str, Any]) -> dict[str, Any]:
 def read_state(checkpoint: Path) -> TrainerState:
     """The trainer state of a checkpoint: step, epoch, log of losses and evaluations, best so far."""
     return TrainerState.load_from_json(str(checkpoint / TRAINER_STATE_NAME))
+
+
+def read_unlogged(checkpoint: Path) -> UnloggedLoss | None:
+    """What `save_checkpoint` was given; None also for a checkpoint of an older release."""
+    file = checkpoint / UNLOGGED
+    return UnloggedLoss(**read_json(file)) if file.is_file() else None
 
 
 def rotate_checkpoints(checkpoints: Path, keep: int | None, best: str | None) -> None:

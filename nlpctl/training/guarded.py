@@ -21,7 +21,7 @@ from nlpctl.layout import checkpoint_path, checkpoint_step, checkpoints_in
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.interrupt import StopRequest
 from nlpctl.runtime.run_directory import RunDirectory
-from nlpctl.training.checkpoints import read_state
+from nlpctl.training.checkpoints import UnloggedLoss, read_state, read_unlogged
 from nlpctl.training.guards import StepGuard
 from nlpctl.training.oom import Division, OutOfMemory, is_out_of_memory, record_division
 from nlpctl.training.time_shares import TimeShares
@@ -43,6 +43,8 @@ class GuardedTrainer(Trainer):
     events: EventLog
     times: TimeShares
     _stop: StopRequest
+    _loss_sum: paddle.Tensor | None = None  # the stock loop's, of the steps since the last line of the log
+    _carried: UnloggedLoss | None = None  # of the checkpoint, until the first step adds it
     _ended_step = -1  # the step that ended an epoch or the training and was seen once already
 
     def run(self, checkpoint: Path | None, stop: StopRequest) -> None:
@@ -67,7 +69,20 @@ class GuardedTrainer(Trainer):
                 raise
             raise OutOfMemory(str(error)) from error
         self.guard.end_part(loss)
-        return loss
+        return loss if self._carried is None else self._with_carried(loss)
+
+    def _with_carried(self, loss: paddle.Tensor) -> paddle.Tensor:
+        """`loss`, to which the stock loop's empty sum is added, with what the checkpoint had in this sum."""
+        carried, self._carried = self._carried, None
+        self._globalstep_last_logged = carried.step
+        return loss + carried.sum
+
+    def unlogged(self) -> UnloggedLoss | None:
+        """For a checkpoint of this step, so that a resumed run logs what an uninterrupted one does. All processes must
+        call it."""
+        if self._loss_sum is None or self._globalstep_last_logged == self.state.global_step:
+            return None
+        return UnloggedLoss(self._nested_gather(self._loss_sum).mean().item(), self._globalstep_last_logged)
 
     def divide(self, division: Division) -> None:
         """Cut every further update by `division`."""
@@ -80,6 +95,7 @@ class GuardedTrainer(Trainer):
         done = 0
         if checkpoint is not None:
             state = read_state(Path(checkpoint))
+            self._carried = read_unlogged(Path(checkpoint))
             done = state.global_step
             if done >= max_steps:  # complete but killed after its last checkpoint; the stock loop would add a step
                 self.state = state
@@ -141,6 +157,7 @@ class GuardedTrainer(Trainer):
     # -- stopping ----------------------------------------------------------------------------
 
     def _maybe_log_save_evaluate(self, tr_loss, model, epoch, ignore_keys_for_eval, **kwargs) -> None:
+        self._loss_sum = tr_loss
         super()._maybe_log_save_evaluate(tr_loss, model, epoch, ignore_keys_for_eval, **kwargs)
         if self._nothing_due() and self._stop.due(self.state.global_step):
             if not checkpoint_path(Path(self.args.output_dir), self.state.global_step).exists():

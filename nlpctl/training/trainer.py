@@ -246,6 +246,7 @@ class RecipeTrainer(GuardedTrainer):
         self.complete()
         training_state = not self.args.ignore_save_lr_and_optim
         state = whole_state(self.optimizer, bool(self.args.sharding)) if training_state else None
+        unlogged = self.unlogged()
         if self.args.should_save:
             save_checkpoint(
                 checkpoints,
@@ -255,6 +256,7 @@ class RecipeTrainer(GuardedTrainer):
                 optimizer_state=state,
                 scheduler=self.lr_scheduler if training_state else None,
                 scaler=self.scaler if self.do_grad_scaling else None,
+                unlogged=unlogged,
             )
             rotate_checkpoints(checkpoints, self.args.save_total_limit, self.state.best_model_checkpoint)
         if self.args.world_size > 1:

@@ -18,6 +18,7 @@ from nlpctl.training import checkpoints
 
 EPOCHS = ("training.evaluation_strategy=epoch", "training.save_strategy=epoch", "training.load_best_model_at_end=true")
 PARTS = ("training.per_device_train_batch_size=4", "training.gradient_accumulation_steps=2")
+LOGGED = ("training.logging_steps=3",)
 SHORT = (*EPOCHS, "training.max_steps=9")  # it ends within an epoch; evaluation and save are due nevertheless
 
 
@@ -46,6 +47,10 @@ def events(run) -> list[tuple[str, int]]:
     return [(event["event"], event["step"]) for event in EventLog(run.events_file).read()]
 
 
+def losses(run) -> list[tuple[int, float]]:
+    return [(event["step"], event["loss"]) for event in EventLog(run.events_file).read() if "loss" in event]
+
+
 def steps_saved(run) -> list[int]:
     return [checkpoint_step(path) for path in checkpoints_in(run.checkpoints)]
 
@@ -55,6 +60,7 @@ def steps_saved(run) -> list[int]:
     [
         ((), {"training": 1}, [1]),
         ((), {"training": 3}, [3]),
+        (LOGGED, {"training": 4}, [4]),  # the last line of the log was at step 3, the next is at 6
         ((), {"training": 6}, [6]),  # evaluation and save are due after it
         ((), {"scoring": True}, [6]),  # it ends what it does
         ((), {"training": 7}, [6, 7]),
@@ -83,6 +89,7 @@ def test_resumed_with_the_same_bits(tiny, signal_at, monkeypatch, difference, se
     assert difference(run.model, whole.model) == 0.0
     extra = [("save", step) for step in saved if step not in steps_saved(whole)]
     assert [event for event in events(run) if event not in extra] == events(whole)
+    assert losses(run) == losses(whole)
     assert run.metrics_file.read_text() == whole.metrics_file.read_text()
 
 
