@@ -236,7 +236,7 @@ class Model:
 
         labels = self._trained.task.labels
         with located(self._recipe):
-            require_scorable(self._trained)
+            require_scorable(self._trained.task, self._trained.predictor.engine)
             if data is None or isinstance(data, str | os.PathLike):
                 rows, split = (self._rows, _checked_split(split)) if data is None else (self._rows_of(data), "test")
                 examples, _, _ = read_labelled_split(rows, split, labels)

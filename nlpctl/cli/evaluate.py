@@ -9,8 +9,16 @@ import typer
 
 from nlpctl import console
 from nlpctl.cli.envelope import Json, give
-from nlpctl.cli.options import EngineOption, ModelArgument, PrecisionOption, engine_overrides, load_command_recipe
-from nlpctl.cli.tables import fitted, score_tables, show
+from nlpctl.cli.options import (
+    ClusterOption,
+    EngineOption,
+    ModelArgument,
+    PrecisionOption,
+    WorkersOption,
+    engine_overrides,
+    load_command_recipe,
+)
+from nlpctl.cli.tables import fitted, score_tables, show, tell_shares
 from nlpctl.config.load import Override
 from nlpctl.config.located import located
 from nlpctl.config.positions import display
@@ -34,6 +42,8 @@ def evaluate(
     by: Annotated[
         str | None, typer.Option("--by", metavar="COLUMN", help="Slice the rows by a column, or by label or length.")
     ] = None,
+    workers: WorkersOption = None,
+    cluster: ClusterOption = None,
     json: Json = False,
 ) -> None:
     """Score a trained model on labelled data, with 95 % intervals.
@@ -50,21 +60,28 @@ def evaluate(
       nlpctl eval outputs/new --against outputs/old
 
       nlpctl eval outputs/quickstart --by length
+
+      nlpctl eval outputs/quickstart large.tsv --workers 8
     """
     if data is not None and split:
         raise UserError("--split does not apply to a file", "--split", "leave one of them out")
     given = () if data is None else (Override("data.test", data, "FILE"), Override("data.dataset", "null", "FILE"))
     recipe = load_command_recipe(model, ctx, [*given, *engine_overrides(engine, precision)], purpose="apply")
     from nlpctl.runners.compared import changed_rows, comparison_table, slice_table
+    from nlpctl.runners.desks import Division
     from nlpctl.runners.evaluate import evaluate as run_evaluation
 
     other = None if against is None else load_command_recipe(against, ctx, purpose="apply")
+    division = None if workers is None and cluster is None else Division(workers, cluster)
     with located(recipe):
-        result = run_evaluation(recipe, ("test",) if data is not None else tuple(split or ()), other, by)
+        result = run_evaluation(recipe, ("test",) if data is not None else tuple(split or ()), other, by, division)
+    tell_shares(result.workers)
     if json:
         more: dict[str, Any] = {} if result.against is None else {"against": asdict(result.against)}
         if result.slices:
             more["slices"] = {name: [asdict(each) for each in listed] for name, listed in result.slices.items()}
+        if division is not None:
+            more["workers"] = [asdict(each) for each in result.workers]
         give({"model": result.model, "metrics": result.metrics, **more})
         return
     score_tables(result.metrics)

@@ -21,6 +21,7 @@ from nlpctl.cli.options import (
     engine_overrides,
     load_command_recipe,
 )
+from nlpctl.cli.tables import tell_shares
 from nlpctl.config.located import located
 from nlpctl.config.purpose import Purpose
 from nlpctl.config.schema import DataFormat
@@ -155,8 +156,7 @@ def predict(
                 result = embed_divided(recipe, source, embeddings, **options)
             else:
                 result = predict_divided(recipe, source, output, keep=keep, parts=parts, **options)
-            for each in result.workers:
-                console.note(_told_share(each))
+            tell_shares(result.workers)
         elif embeddings is not None:
             result = write_embeddings(recipe, source, embeddings, batch_size=batch_size, overwrite=overwrite)
         elif layer_outputs:
@@ -187,13 +187,6 @@ def _refuse_divided(output: Path | None, parts: str | None, others: dict[str, An
     if given is not None:
         hint = "leave it out, or leave out --workers, --cluster and --parts"
         raise UserError("cannot be divided among workers", given, hint)
-
-
-def _told_share(share: Any) -> str:
-    """What a worker did, for people."""
-    speed = f" ({share.rows / share.seconds:,.0f} rows/s)" if share.seconds else ""
-    lost = f", lost {counted(share.losses, 'times')}" if share.losses else ""
-    return f"  worker {share.worker}: {counted(share.rows, 'rows')} in {share.seconds:.1f} s{speed}{lost}"
 
 
 def check_format(format: str) -> None:

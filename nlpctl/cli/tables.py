@@ -8,8 +8,10 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from nlpctl import console
+from nlpctl.names import counted
 from nlpctl.report import score_tables as tables
 from nlpctl.report.score_tables import ScoreTable
+from nlpctl.runtime.crew import Share
 
 _NARROWEST = 12  # columns wide; a text is not cut to less
 
@@ -43,3 +45,11 @@ def fitted(columns: Sequence[str], rows: Sequence[Sequence[Any]], texts: Collect
         widths[i] = min(widths[i], max(_NARROWEST, room // left))  # what a narrow column leaves is for the wider ones
         room -= widths[i]
     return [[console.shortened(cell, width) for cell, width in zip(line, widths, strict=True)] for line in cells]
+
+
+def tell_shares(workers: Sequence[Share]) -> None:
+    """What each worker did, a line each."""
+    for each in workers:
+        speed = f" ({each.rows / each.seconds:,.0f} rows/s)" if each.seconds else ""
+        lost = f", lost {counted(each.losses, 'times')}" if each.losses else ""
+        console.note(f"  worker {each.worker}: {counted(each.rows, 'rows')} in {each.seconds:.1f} s{speed}{lost}")

@@ -33,6 +33,7 @@ AHEAD = 32  # batches prepared ahead of the engine
 WINDOW = 16_384  # examples of a labelled split sorted by length together
 ALONE = 8  # rows of a batch up to which one thread does everything: handing a batch over costs half a millisecond
 BEHIND = 8  # computed batches whose predictions are not read yet
+_ALL = slice(None)
 
 Run = Callable[[Batch], tuple[np.ndarray, ...]]
 Watch = Callable[[Sequence[tuple[int, int]], Batch, tuple[np.ndarray, ...]], None]
@@ -44,6 +45,11 @@ def windows(rows: Iterable[T], size: int) -> Iterator[list[T]]:
     stream = iter(rows)
     while window := list(islice(stream, size)):
         yield window
+
+
+def window_of(batch_size: int) -> int:
+    """How many examples of a labelled split are sorted by length together."""
+    return max(WINDOW, batch_size)
 
 
 @dataclass(frozen=True)
@@ -77,15 +83,21 @@ class Pipeline:
         return (step.batch for step in self._prepared(_Window(examples), batch_size))
 
     def stream(
-        self, windows: Iterable[Rows], batch_size: int, finish: Callable[[Rows, Predictions], T]
+        self,
+        windows: Iterable[Rows],
+        batch_size: int,
+        finish: Callable[[Rows, Predictions], T],
+        share: slice = _ALL,
     ) -> Generator[T, None, None]:
         """The results of `finish(window, predictions of its good rows)`, in order.
+
+        `share`: the batches of a window that are computed; the predictions of the others are None.
 
         A window is a list of examples and bad rows; batches are formed within it, as in `predictions`. Reading,
         tokenising and `finish` run in threads next to the engine, unless the batches are small. If one fails, earlier
         windows are yielded first.
         """
-        read = self._steps(windows, batch_size)
+        read = self._steps(windows, batch_size, share)
         if batch_size <= ALONE:
             with gc_frozen(), closing(read):
                 for step in read:
@@ -114,15 +126,17 @@ class Pipeline:
                 raise
             yield from behind.results(0)
 
-    def _steps(self, windows: Iterable[Sequence[Any]], batch_size: int) -> Generator[_Step | _Window, None, None]:
+    def _steps(
+        self, windows: Iterable[Sequence[Any]], batch_size: int, share: slice
+    ) -> Generator[_Step | _Window, None, None]:
         """The batches of each window, then the window."""
         for rows in windows:
             window = _Window(rows)
-            yield from self._prepared(window, batch_size)
+            yield from self._prepared(window, batch_size, share)
             yield window
 
-    def _prepared(self, window: _Window, batch_size: int) -> Iterator[_Step]:
-        """Batches of a window's features, the shortest first."""
+    def _prepared(self, window: _Window, batch_size: int, share: slice = _ALL) -> Iterator[_Step]:
+        """Batches of a window's features, the shortest first; `share`: which of them."""
         with failures_told():
             examples = [row for row in window.rows if not isinstance(row, BadRow)]
             parts = [self.task.features(example, self.encoder) for example in examples]
@@ -134,7 +148,7 @@ class Pipeline:
             encodings = self.collate.encodings(features)
             # By length in tokens and not by byte_length, since the encodings are known here.
             order = sorted(range(len(features)), key=[len(each.input_ids) for each in encodings].__getitem__)
-        for start in range(0, len(order), batch_size):
+        for start in range(0, len(order), batch_size)[share]:
             chosen = order[start : start + batch_size]
             rows = [features[i] for i in chosen]
             with failures_told():

@@ -18,7 +18,7 @@ from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.errors import UserError
 from nlpctl.inference.auto import Rows, Settle, open_predictor
 from nlpctl.inference.engine import DygraphPredictor, Predictor
-from nlpctl.inference.pipeline import WINDOW, scoring, windows
+from nlpctl.inference.pipeline import scoring, window_of, windows
 from nlpctl.inference.samples import read_description
 from nlpctl.models.export_folder import read_checked_manifest
 from nlpctl.models.find import check_export
@@ -35,10 +35,13 @@ class TrainedModel:
     predictor: Predictor
     settle: Settle | None = None  # see Opened (inference/auto.py)
 
-    def predictions(self, examples: Sequence[Any], batch_size: int) -> list[list[Any]]:
-        """The predictions for labelled examples, in order; per example, one prediction per feature."""
+    def predictions(self, examples: Sequence[Any], batch_size: int, share: slice = slice(None)) -> list[list[Any]]:
+        """The predictions for labelled examples, in order; per example, one prediction per feature.
+
+        `share`: the batches of each window that are computed; the predictions of the others are None.
+        """
         pipeline = scoring(self.task, self.encoder, self.predictor)
-        parts = pipeline.stream(windows(examples, max(WINDOW, batch_size)), batch_size, lambda _, found: found)
+        parts = pipeline.stream(windows(examples, window_of(batch_size)), batch_size, lambda _, found: found, share)
         return [predictions for part in parts for predictions in part]
 
 

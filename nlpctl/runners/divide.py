@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,17 +33,15 @@ from nlpctl.data.kept import KEEP_NONE, Keep, keep_of
 from nlpctl.errors import UserError
 from nlpctl.names import counted
 from nlpctl.outputs import refuse_stream
+from nlpctl.runners.desks import Division, desks
 from nlpctl.runners.embed import require_vectors
 from nlpctl.runners.open_model import find_model
 from nlpctl.runners.predict import WINDOW_BATCHES, PartialOutput, PredictResult, answers_identity, refuse_output
 from nlpctl.runners.shard_folder import ShardFolder, Sums, refuse_parts
-from nlpctl.runners.shard_worker import Desk, Order, open_desk, open_desk_elsewhere
-from nlpctl.runtime.cpu import physical_cores
-from nlpctl.runtime.crew import Crew, Hand, ProcessHand, Share
-from nlpctl.runtime.device import choose_device, usable_gpu
+from nlpctl.runners.shard_worker import Desk, Order
+from nlpctl.runtime.crew import Crew, Share
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import sole_writer
-from nlpctl.runtime.ray_cluster import RayCluster, ray_cluster
 
 SHARD_ROWS = 16384  # at most, but at least a window: enough work to pay for two files and a pipeline
 LONG = 16  # ranges; the check of more gets a progress bar
@@ -125,15 +123,6 @@ def embed_divided(
     return vectors_divided(recipe, source, output, batch_size, division, ShardFolder.finish_array)
 
 
-@dataclass(frozen=True)
-class Division:
-    """Who does the work: `workers` processes, or the nodes of a `cluster`. `resume`: what was begun goes on."""
-
-    workers: int | None
-    cluster: str | None
-    resume: bool
-
-
 def vectors_divided(
     recipe: Recipe,
     source: PredictInput,
@@ -171,7 +160,7 @@ def _divided(
         folder.refuse_foreign()
         plan = _plan_to_resume(folder, identity, order.recipe) if division.resume else None
         begun = plan is not None
-        with _crew(order, division, folder) as crew:
+        with desks(order, division, folder.log) as crew:
             cut = _read_input(crew, source, order.keep) if plan is None else _cut_of(plan)
             if plan is None:
                 plan = _begun(crew, folder, identity, cut)
@@ -213,51 +202,6 @@ def _plan_to_resume(folder: ShardFolder, identity: dict[str, Any], recipe: Recip
         hint = f"leave out --engine and --precision, which continues in them; or {over}"
         raise UserError(f"the interrupted prediction was computed by {began}", where=str(folder.folder), hint=hint)
     return plan
-
-
-@contextlib.contextmanager
-def _crew(order: Order, division: Division, folder: ShardFolder) -> Iterator[Crew]:
-    """The workers: processes of this machine, or of the nodes of a cluster."""
-    workers = division.workers
-    if division.cluster is None:
-        count = workers or 1
-        with Crew(_processes(order, count, folder), count) as crew:
-            yield crew
-        return
-    with ray_cluster(division.cluster) as nodes:
-        hire, room = _on_nodes(order, nodes)
-        if not room or (workers or 1) > room:
-            hint = "ask for fewer, or for fewer --threads of each"
-            message = f"the cluster has {counted(nodes.cores, 'cores')} and {counted(nodes.cards, 'cards')}, "
-            raise UserError(f"{message}room for {counted(room, 'workers')}", where="--workers", hint=hint)
-        with Crew(hire, workers or room) as crew:
-            yield crew
-
-
-def _processes(order: Order, workers: int, folder: ShardFolder) -> Callable[[int], Hand]:
-    """Starts worker i of this machine, with its share of the cores, or its card."""
-    runtime = order.recipe.runtime
-    if choose_device(runtime.device, runtime.devices) == "gpu":
-        cards = runtime.devices or tuple(range(usable_gpu().count))
-        own_cards = [cards[number % len(cards)] for number in range(workers)]
-        runtimes = [dataclasses.replace(runtime, device="gpu", devices=(card,)) for card in own_cards]
-    else:
-        threads = runtime.threads
-        if threads is None and "OMP_NUM_THREADS" not in os.environ:
-            threads = max(1, physical_cores() // workers)
-        runtimes = [dataclasses.replace(runtime, device="cpu", threads=threads)] * workers
-    return lambda number: ProcessHand(open_desk, order.on(runtimes[number]), folder.log(number))
-
-
-def _on_nodes(order: Order, nodes: RayCluster) -> tuple[Callable[[int], Hand], int]:
-    """Starts a worker anywhere in a cluster; and how many of them it has room for. A worker has a card, or a core."""
-    runtime = order.recipe.runtime
-    if runtime.device == "gpu" or (runtime.device == "auto" and nodes.cards):
-        own = order.on(dataclasses.replace(runtime, devices=()))
-        return lambda _: nodes.hire(open_desk_elsewhere, own, cores=1, cards=1), min(nodes.cores, nodes.cards)
-    threads = runtime.threads or 1
-    own = order.on(dataclasses.replace(runtime, device="cpu", threads=threads))
-    return lambda _: nodes.hire(open_desk_elsewhere, own, cores=threads, cards=0), nodes.cores // threads
 
 
 def _read_input(crew: Crew, source: PredictInput, keep: Keep | None) -> _Cut:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
@@ -20,7 +21,10 @@ from nlpctl.layout import LABELS
 from nlpctl.models.folder import read_labels
 from nlpctl.models.source import resolve_source
 from nlpctl.names import and_more
+from nlpctl.runners.desks import Division
+from nlpctl.runners.divided_scores import DividedModel, divided_model
 from nlpctl.runners.open_model import find_model, open_trained_model, set_up_to_answer
+from nlpctl.runtime.crew import Share
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.tasks.intervals import Paired, comparable, compare, full_report
 from nlpctl.tasks.slices import LABEL, LENGTH, Slice, by_label, by_length, main_score, sliced
@@ -45,6 +49,7 @@ class EvalResult:
     metrics: dict[str, Any]
     against: Against | None = None
     slices: dict[str, list[Slice]] = field(default_factory=dict)
+    workers: tuple[Share, ...] = ()  # what each did for this model
 
 
 @dataclass(frozen=True)
@@ -81,32 +86,38 @@ class _Scored:
 
 
 def evaluate(
-    recipe: Recipe, splits: Sequence[str] = (), against: Recipe | None = None, by: str | None = None
+    recipe: Recipe,
+    splits: Sequence[str] = (),
+    against: Recipe | None = None,
+    by: str | None = None,
+    division: Division | None = None,
 ) -> EvalResult:
     """Score the recipe's trained model on `splits`; by default on dev and test, if they exist.
 
     `against`: the recipe of another model, which is scored on the same data and compared row by row. `by`: "label",
-    "length" or a column of the data, by which the rows are sliced.
+    "length" or a column of the data, by which the rows are sliced. `division`: several workers compute the predictions,
+    which are the same.
     Raises UserError for an unknown split, a missing model or data, a bad row (by data.on_bad_row), models that cannot
     be compared, and an unknown column.
     """
     if against is None:
-        source, scored = _scored(recipe, splits, compared=False)
+        source, scored, workers = _scored(recipe, splits, division, compared=False)
         other = None
     else:
         if recipe.task != against.task:
             message = f"the models do different things: {recipe.task} and {against.task}"
             raise UserError(message, "--against", "name a model of the same task")
         try:
-            first = _scored(replace(against, data=with_reading(recipe.data, against.data)), splits, compared=True)
+            other_recipe = replace(against, data=with_reading(recipe.data, against.data))
+            first = _scored(other_recipe, splits, division, compared=True)
         except UserError:
             _refuse_other_labels(recipe, against)  # in place of a line per row whose label is not known
             raise
-        source, scored = _scored(recipe, splits, compared=True)  # one model in memory at a time
-        other = _compared(first, scored)
+        source, scored, workers = _scored(recipe, splits, division, compared=True)  # one model in memory at a time
+        other = _compared(*first[:2], scored)
     reports = {split: each.report for split, each in scored.items()}
     parts = {} if by is None else {split: _slices(split, each, by) for split, each in scored.items()}
-    return EvalResult(source, reports, other, parts)
+    return EvalResult(source, reports, other, parts, workers)
 
 
 def _refuse_other_labels(recipe: Recipe, against: Recipe) -> None:
@@ -131,11 +142,13 @@ def _labels(recipe: Recipe) -> set[str] | None:
     return set(read_labels(folder)[0])
 
 
-def _scored(recipe: Recipe, splits: Sequence[str], *, compared: bool) -> tuple[str, dict[str, _Scored]]:
-    """The recipe's model, and its splits; where they are `compared` also their mistakes."""
-    source, rows, model, wanted = _opened(recipe, splits)
+def _scored(
+    recipe: Recipe, splits: Sequence[str], division: Division | None, *, compared: bool
+) -> tuple[str, dict[str, _Scored], tuple[Share, ...]]:
+    """The recipe's model, its splits, and what the workers did; where splits are `compared` also their mistakes."""
+    source, rows, wanted = _checked(recipe, splits)
     found = {}
-    with sigterm_interrupts():
+    with _opened(recipe, source, rows, wanted, division) as model, sigterm_interrupts():
         for split in wanted:
             examples, _, _ = read_labelled_split(rows, split, model.task.labels)
             predictions = model.predictions(examples, recipe.training.per_device_eval_batch_size)
@@ -144,11 +157,11 @@ def _scored(recipe: Recipe, splits: Sequence[str], *, compared: bool) -> tuple[s
             wrong = model.task.mistakes(examples, predictions) if compared else []
             mistakes = {mistake.row: mistake for mistake in wrong}
             found[split] = _Scored(report, tallies, model.task, rows, examples, mistakes)
-    return source, found
+        workers = model.shares if isinstance(model, DividedModel) else ()
+    return source, found, workers
 
 
-def _compared(first: tuple[str, dict[str, _Scored]], second: dict[str, _Scored]) -> Against:
-    name, theirs = first
+def _compared(name: str, theirs: dict[str, _Scored], second: dict[str, _Scored]) -> Against:
     pairs, changed = {}, {}
     for split, mine in second.items():
         tallies = theirs[split].tallies, mine.tallies
@@ -191,8 +204,8 @@ def _slices(split: str, scored: _Scored, by: str) -> list[Slice]:
     return sliced(main_score(task, scored.report), scored.tallies, named)
 
 
-def _opened(recipe: Recipe, splits: Sequence[str]) -> tuple[str, TaskRows, TrainedModel, tuple[str, ...]]:
-    """The recipe's model and its folder, its rows, and the splits to score, all checked."""
+def _checked(recipe: Recipe, splits: Sequence[str]) -> tuple[str, TaskRows, tuple[str, ...]]:
+    """The recipe's model, its rows, and the splits to score, all checked."""
     for name in splits:
         if name not in SPLITS:
             raise UserError(f"there is no split {name!r}", where="--split", hint=f"one of {', '.join(SPLITS)}")
@@ -207,22 +220,35 @@ def _opened(recipe: Recipe, splits: Sequence[str]) -> tuple[str, TaskRows, Train
     if recipe.data.dataset is None:  # a named data set may import Paddle
         for split in wanted:
             open_split(rows, split)  # reports a missing file before Paddle is imported
-    batch_size, count = recipe.training.per_device_eval_batch_size, partial(_count, rows, wanted)
-    model = open_trained_model(recipe, set_up_to_answer(recipe, source), source, batch_size, count)
-    require_scorable(model)
-    return source, rows, model, wanted
+    return source, rows, wanted
 
 
-def _count(rows: TaskRows, splits: Sequence[str], most: int) -> int:
+@contextlib.contextmanager
+def _opened(
+    recipe: Recipe, source: str, rows: TaskRows, splits: Sequence[str], division: Division | None
+) -> Iterator[TrainedModel | DividedModel]:
+    """The model, in this process or in several workers. UserError if its outputs do not suffice for scores."""
+    batch_size, count = recipe.training.per_device_eval_batch_size, partial(_count, rows, splits)
+    if division is None:
+        model = open_trained_model(recipe, set_up_to_answer(recipe, source), source, batch_size, count)
+        require_scorable(model.task, model.predictor.engine)
+        yield model
+        return
+    with divided_model(recipe, source, batch_size, division, count) as divided:
+        require_scorable(divided.task, divided.engine)
+        yield divided
+
+
+def _count(rows: TaskRows, splits: Sequence[str], most: int | None = None) -> int:
     """How many rows the splits have, or `most` if there are more."""
     return sum(1 for _ in islice((row for split in splits for row in open_split(rows, split)), most))
 
 
-def require_scorable(model: TrainedModel) -> None:
+def require_scorable(task: Task, engine: str) -> None:
     """UserError for an engine whose outputs do not suffice for the task's scores."""
-    if model.predictor.engine != "dygraph" and not model.task.graph_scores:
+    if engine != "dygraph" and not task.graph_scores:
         hint = "score the model folder with --engine dygraph"
-        raise UserError(f"a graph of {model.task.name} gives predictions that cannot be scored", "--engine", hint)
+        raise UserError(f"a graph of {task.name} gives predictions that cannot be scored", "--engine", hint)
 
 
 def score(

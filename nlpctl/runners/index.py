@@ -29,7 +29,8 @@ from nlpctl.inference.index_folder import (
 )
 from nlpctl.layout import INDEX_TEXTS, INDEX_VECTORS, MANIFEST, RECIPE
 from nlpctl.outputs import refuse_foreign, refuse_part
-from nlpctl.runners.divide import Division, vectors_divided
+from nlpctl.runners.desks import Division
+from nlpctl.runners.divide import vectors_divided
 from nlpctl.runners.embed import embedded, require_vectors
 from nlpctl.runners.open_model import find_model, open_trained_model, refuse_model, set_up_to_answer
 from nlpctl.runners.predict import WINDOW_BATCHES, bad_answer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -16,6 +16,7 @@ from nlpctl.data.input_files import InputFile
 from nlpctl.data.input_shards import Counted, Range, Scanned, Shard, ShardRows, count_lines, scan
 from nlpctl.data.inputs import PredictInput
 from nlpctl.data.kept import Keep
+from nlpctl.data.labels import LabelSet
 from nlpctl.data.row import BadRow
 from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import EXIT_INTERRUPTED, UserError
@@ -47,6 +48,16 @@ class Order:
         return dataclasses.replace(self, recipe=dataclasses.replace(self.recipe, runtime=runtime))
 
 
+@dataclass(frozen=True)
+class Described:
+    """What a task needs to know of a trained model to score its predictions; `engine`: and its precision."""
+
+    labels: LabelSet
+    thresholds: tuple[float, ...] | None
+    engine: tuple[str, str]
+    warnings: list[str]
+
+
 class Desk:
     """A worker's state: the input, and the model once it is needed. Its methods are the jobs."""
 
@@ -67,6 +78,16 @@ class Desk:
         with console.for_a_program() as warnings:
             model = self._opened(None, rows)
         return model.predictor.engine, model.predictor.precision, warnings
+
+    def described(self, rows: int) -> Described:
+        """The model, opened as `engine` does; and what is to be warned of."""
+        engine, precision, warnings = self.engine(rows)
+        task = self._opened(None, rows).task
+        return Described(task.labels, task.thresholds, (engine, precision), warnings)
+
+    def score(self, examples: Sequence[Any], share: slice, engine: tuple[str, str]) -> list[list[Any]]:
+        """The predictions for labelled examples; `share`: for these of the batches that one process makes of them."""
+        return self._opened(engine, None).predictions(examples, self._order.batch_size, share)
 
     def answer(self, shard: Shard, engine: tuple[str, str]) -> Sums:
         """Answer a shard and write its part. UserError for a bad row where data.on_bad_row is "error"."""

@@ -251,7 +251,39 @@ def test_on_a_ray_cluster(work, export, rows, whole, tmp_path):
         done = work.fresh(*words(rows, "divided/ray.jsonl", "--cluster", cluster.address))
         assert done.returncode == 0, done.stderr
         assert (work / "divided/ray.jsonl").read_bytes() == whole and "worker 1:" in done.stderr
+        scored = [work.fresh("eval", "divided/export", "test.tsv", "--json", *more)
+                  for more in ((), ("--cluster", cluster.address))]  # fmt: skip
+        one, two = (json.loads(each.stdout)["result"]["metrics"] for each in scored)
+        assert one == two and "worker 1:" in scored[1].stderr, scored[1].stderr
         done = work.fresh(*words(rows, "divided/ray2.jsonl", "--cluster", cluster.address, "--workers", "3"))
         assert done.returncode == 2 and "room for 2 workers" in done.stderr, done.stderr
     finally:
         cluster.shutdown()
+
+
+def test_scores_are_those_of_one_process(work, export):
+    """More rows than are sorted by length together, bad ones among them; a worker is killed on the way."""
+    chance, words = random.Random(3), "the room bed was staff view food very a and good bad clean dirty".split()
+    with (work / "divided/labelled.tsv").open("w") as stream:
+        stream.write("text\tlabel\n")
+        for number in range(17_000):
+            text, label = " ".join(chance.choices(words, k=chance.randint(1, 9))), chance.choice(("neg", "pos"))
+            stream.write("no tab\n" if number % 1000 == 7 else f"{text}\t{label}\n")
+    command = ("eval", "divided/export", "divided/labelled.tsv", *SKIP, "--json")
+    one = work.nlpctl(*command)
+    assert one.returncode == 0, one.stderr
+    expected = json.loads(one.stdout)["result"]
+    assert expected["metrics"]["test"]["rows"] == 16_983 and expected["metrics"]["test"]["intervals"]
+    started = work.start(*command, "--workers", "2")
+    wait(started, lambda: children(started.pid))
+    os.kill(children(started.pid)[0], signal.SIGKILL)
+    out, err = started.communicate(timeout=120)
+    assert started.returncode == 0 and "another one takes its place" in err, err
+    found = json.loads(out)["result"]
+    workers = found.pop("workers")
+    assert found == expected
+    assert sum(each["rows"] for each in workers) == 16_983 and sum(each["losses"] for each in workers) == 1
+    (work / "divided/wrong.tsv").write_text("text\tlabel\ngood\tpos\nbad\tnone\n")
+    one, two = (work.nlpctl("eval", "divided/export", "divided/wrong.tsv", *more) for more in ((), ("--workers", "2")))
+    assert one.returncode == two.returncode == 2 and "wrong.tsv:3" in two.stderr
+    assert two.stderr.splitlines()[-2:] == one.stderr.splitlines()[-2:]

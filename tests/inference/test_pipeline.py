@@ -16,6 +16,7 @@ from nlpctl.errors import RunFailed, UserError
 from nlpctl.inference import pipeline as pipelines
 from nlpctl.inference.engine import DygraphPredictor
 from nlpctl.inference.pipeline import AHEAD, answering, scoring, windows
+from nlpctl.runners.divided_scores import merged
 from nlpctl.tasks.base import Task
 
 
@@ -140,6 +141,21 @@ def test_a_stream_answers_as_predictions_do_and_leaves_bad_rows_out(either):
     assert found == [joined(window, pipeline.predictions(window, 4)) for window in windows(rows, 10)]
     assert [row for window in found for row, _ in window] == rows
     assert streaming.batches == alone.batches
+
+
+@pytest.mark.parametrize("count", [1, 3, 40])
+def test_shares_of_the_batches_are_the_batches_of_one_process(either, count):
+    rows = [f"{'a' * (i % 7 + 1)} {'b' * (i % 3)} c" for i in range(50)]
+    whole = Lengths()
+    expected = scoring(Words(), None, whole).predictions(rows, 4)
+    found, batches = [[] for _ in rows], []
+    for number in range(count):
+        engine = Lengths()
+        stream = scoring(Words(), None, engine).stream([rows], 4, lambda _, each: each, slice(number, None, count))
+        found = [merged(one, two) for one, two in zip(found, next(stream), strict=True)]
+        stream.close()
+        batches += engine.batches
+    assert found == expected and sorted(map(str, batches)) == sorted(map(str, whole.batches))
 
 
 def test_reading_goes_on_while_the_engine_works_but_not_for_ever(monkeypatch):

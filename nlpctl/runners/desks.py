@@ -1,0 +1,71 @@
+"""Who does divided work: processes of this machine, each with its cores or its card, or nodes of a Ray cluster."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from nlpctl.config.schema import RuntimeSection
+from nlpctl.errors import UserError
+from nlpctl.names import counted
+from nlpctl.runners.shard_worker import Order, open_desk, open_desk_elsewhere
+from nlpctl.runtime.cpu import physical_cores
+from nlpctl.runtime.crew import Crew, Hand, ProcessHand
+from nlpctl.runtime.device import choose_device, usable_gpu
+from nlpctl.runtime.ray_cluster import RayCluster, ray_cluster
+
+
+@dataclass(frozen=True)
+class Division:
+    """Who does the work: `workers` processes, or the nodes of a `cluster`. `resume`: what was begun goes on."""
+
+    workers: int | None
+    cluster: str | None
+    resume: bool = False
+
+
+@contextlib.contextmanager
+def desks(order: Order, division: Division, log: Callable[[int], Path]) -> Iterator[Crew]:
+    """Workers with a Desk each. `log`: the file that worker i of this machine writes to once it opens the model."""
+    workers = division.workers
+    if division.cluster is None:
+        count = workers or 1
+        runtimes = shares(order.recipe.runtime, count)
+        with Crew(lambda number: ProcessHand(open_desk, order.on(runtimes[number]), log(number)), count) as crew:
+            yield crew
+        return
+    with ray_cluster(division.cluster) as nodes:
+        hire, room = _on_nodes(order, nodes)
+        if not room or (workers or 1) > room:
+            hint = "ask for fewer, or for fewer --threads of each"
+            message = f"the cluster has {counted(nodes.cores, 'cores')} and {counted(nodes.cards, 'cards')}, "
+            raise UserError(f"{message}room for {counted(room, 'workers')}", where="--workers", hint=hint)
+        with Crew(hire, workers or room) as crew:
+            yield crew
+
+
+def shares(runtime: RuntimeSection, workers: int) -> list[RuntimeSection]:
+    """What each of `workers` processes of this machine has: its card, or its part of the cores."""
+    if choose_device(runtime.device, runtime.devices) == "gpu":
+        cards = runtime.devices or tuple(range(usable_gpu().count))
+        own_cards = [cards[number % len(cards)] for number in range(workers)]
+        return [dataclasses.replace(runtime, device="gpu", devices=(card,)) for card in own_cards]
+    threads = runtime.threads
+    if threads is None and "OMP_NUM_THREADS" not in os.environ:
+        threads = max(1, physical_cores() // workers)
+    return [dataclasses.replace(runtime, device="cpu", threads=threads)] * workers
+
+
+def _on_nodes(order: Order, nodes: RayCluster) -> tuple[Callable[[int], Hand], int]:
+    """Starts a worker anywhere in a cluster; and how many of them it has room for. A worker has a card, or a core."""
+    runtime = order.recipe.runtime
+    if runtime.device == "gpu" or (runtime.device == "auto" and nodes.cards):
+        own = order.on(dataclasses.replace(runtime, devices=()))
+        return lambda _: nodes.hire(open_desk_elsewhere, own, cores=1, cards=1), min(nodes.cores, nodes.cards)
+    threads = runtime.threads or 1
+    own = order.on(dataclasses.replace(runtime, device="cpu", threads=threads))
+    return lambda _: nodes.hire(open_desk_elsewhere, own, cores=threads, cards=0), nodes.cores // threads
