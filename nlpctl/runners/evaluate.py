@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nlpctl.config.recipe_of import with_reading
@@ -21,6 +22,7 @@ from nlpctl.models.folder import read_labels
 from nlpctl.models.source import resolve_source
 from nlpctl.names import and_more
 from nlpctl.runners.open_model import find_model, open_trained_model, set_up_to_answer
+from nlpctl.runners.seen_rows import members_of, warn_of_seen_rows
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.tasks.intervals import Paired, comparable, compare, full_report
 from nlpctl.tasks.slices import LABEL, LENGTH, Slice, by_label, by_length, main_score, sliced
@@ -144,6 +146,9 @@ def _scored(recipe: Recipe, splits: Sequence[str], *, compared: bool) -> tuple[s
             wrong = model.task.mistakes(examples, predictions) if compared else []
             mistakes = {mistake.row: mistake for mistake in wrong}
             found[split] = _Scored(report, tallies, model.task, rows, examples, mistakes)
+    members = members_of(Path(source))
+    if members:
+        warn_of_seen_rows(members, rows, {split: each.examples for split, each in found.items()})
     return source, found
 
 
