@@ -16,7 +16,7 @@ from typing import BinaryIO
 
 import nlpctl
 from nlpctl.errors import UserError
-from nlpctl.layout import part_of
+from nlpctl.layout import CARD, part_of
 from nlpctl.names import and_more
 
 READ_AGAIN = "write its content to a file first, and name that"
@@ -86,7 +86,7 @@ def refuse_foreign(folder: Path, own: Collection[str]) -> None:
 
     A model card as nlpctl wrote it is its own, too.
     """
-    foreign = sorted(path.name for path in folder.iterdir() if path.name not in own and not is_signed(path))
+    foreign = sorted(path.name for path in folder.iterdir() if path.name not in own and not _is_card(path))
     if foreign:
         message = f"is not replaced: it also holds what nlpctl did not write there ({and_more(foreign)})"
         raise UserError(message, where=str(folder), hint=f"move {foreign[0]} away, or name another folder")
@@ -105,6 +105,10 @@ def is_signed(file: Path) -> bool:
         return False
     found = _SIGNATURE.search(text)
     return found is not None and _digest(text[: found.start()]) == found[1]
+
+
+def _is_card(path: Path) -> bool:
+    return path.name == CARD and is_signed(path)
 
 
 def _digest(text: str) -> str:

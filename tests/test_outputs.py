@@ -11,7 +11,7 @@ import pytest
 
 from nlpctl.errors import UserError
 from nlpctl.files import staged_dir, staged_file, write_text_atomic, writing
-from nlpctl.outputs import is_stream, refuse_output, refuse_stream
+from nlpctl.outputs import is_stream, refuse_foreign, refuse_output, refuse_stream, signed
 
 
 def names(folder) -> list[str]:
@@ -103,3 +103,12 @@ def test_neither_arrays_nor_folders_are_streams(tmp_path):
     with pytest.raises(NotADirectoryError), staged_dir(tmp_path / "a.npz"):
         pass
     assert names(tmp_path) == ["a.npz"] and stat.S_ISFIFO((tmp_path / "a.npz").stat().st_mode)
+
+
+def test_a_card_as_nlpctl_wrote_it_is_no_foreign_file(tmp_path):
+    (tmp_path / "README.md").write_text(signed("# a card\n"))
+    refuse_foreign(tmp_path, ())
+    with (tmp_path / "README.md").open("a") as card:
+        card.write("a line of my own\n")
+    with pytest.raises(UserError, match="README.md"):
+        refuse_foreign(tmp_path, ())

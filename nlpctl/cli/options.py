@@ -132,10 +132,10 @@ def _shared_options() -> tuple[Any, ...]:
     """Typer options that only appear in the help; take_overrides reads their values."""
     metavars = {"device": "cpu|gpu|auto", "devices": "0,1,...", "nproc": "N", "threads": "N", "cache_dir": "FOLDER"}
     metavars["labels"] = "NAMES"
-    shown = [
-        _shown(f"--{name}", str if name in metavars else bool, metavars.get(name), all_keys()[dotted].help)
-        for name, dotted in SHORTHANDS.items()
-    ]
+    shown = []
+    for name, dotted in SHORTHANDS.items():
+        flag, kind = f"--{name.replace('_', '-')}", str if name in metavars else bool
+        shown.append(_shown(flag, kind, metavars.get(name), all_keys()[dotted].help))
     help = "A ready model instead of MODEL, such as lexical_analysis; docs/tasks.md lists them."
     shown.append(_shown(TASK_FLAG, str, "NAME", help))
     return (*shown, _shown("--set", str, "KEY=VALUE", "Any other key of the recipe; may be repeated."))

@@ -63,7 +63,7 @@ def ls(
 
       nlpctl params ls outputs/quickstart --match 'classifier.*' --json
 
-      nlpctl params ls recipes/faq/freeze_encoder.yaml
+      nlpctl params ls freeze_encoder
     """
     from nlpctl.runners.params import list_parameters, list_parameters_to_train
 

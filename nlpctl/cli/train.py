@@ -61,7 +61,7 @@ def train(
 
     Examples:
 
-      nlpctl train recipes/quickstart/quickstart.yaml
+      nlpctl train quickstart
 
       nlpctl train my.yaml --device gpu --learning_rate 3e-5 --set data.max_seq_length=256
 

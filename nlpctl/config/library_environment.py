@@ -55,7 +55,7 @@ _OTHER_KEYS = {
     "OMP_NUM_THREADS": "runtime.threads (--threads)",
     "MKL_NUM_THREADS": "runtime.threads (--threads)",
     "MKL_DEBUG_CPU_TYPE": "runtime.amd_fast_math",
-    "PPNLP_HOME": "runtime.cache_dir (--cache_dir)",
+    "PPNLP_HOME": "runtime.cache_dir (--cache-dir)",
     "PYTHONHASHSEED": "training.seed",
 }
 

@@ -67,7 +67,7 @@ this example and most shipped recipes extend, sets `evaluation_strategy: epoch`,
   `nlpctl recipe flags [PATTERN]` lists the flags, and `eval "$(nlpctl completion bash)"` lets bash complete them,
   the keys of `--set`, commands, recipes and runs (`nlpctl completion --help`: zsh, fish).
   `--device`, `--devices`, `--nproc`, `--threads`,
-  `--deterministic`, `--cache_dir` and `--trust-edits` are short for `runtime.*`, `--labels` for `data.labels`.
+  `--deterministic`, `--cache-dir` and `--trust-edits` are short for `runtime.*`, `--labels` for `data.labels`.
 - **Types**: a value is read by the type of its key. `5e-5` and `3/4` are numbers where a number is wanted,
   `no` is a text where a text is wanted, and one value will do for a list.
 - **Paths**: inputs are relative to the file that names them; `training.output_dir`, `training.logging_dir`,

@@ -19,7 +19,7 @@ from nlpctl.data.splits import TrainingData, read_training_data
 from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import Interrupted, UserError
 from nlpctl.files import staged_dir, write_json_atomic
-from nlpctl.layout import RECIPE
+from nlpctl.layout import RECIPE, is_run
 from nlpctl.models.folder import ModelCard, read_trained_card
 from nlpctl.models.source import resolve_source
 from nlpctl.names import listed
@@ -27,6 +27,7 @@ from nlpctl.runners.many.series import is_series, read_series
 from nlpctl.runners.named_model import named_model
 from nlpctl.runners.open_model import find_model
 from nlpctl.runners.report import write_report
+from nlpctl.runners.seen_rows import MEMBER_RUNS, warn_of_seen_rows
 from nlpctl.runtime.process import set_up_process
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.training.begin import begin_run
@@ -93,12 +94,13 @@ def ensemble(
     loaded = [_load(part) for part in parts]
     network, tokenizer = _joined(recipe, parts, loaded)
     facts = {"device": setup.device, "processes": 1, "made_by": "ensemble", "members": [each.name for each in parts]}
+    facts[MEMBER_RUNS] = runs = [str(part.folder.parent) for part in parts if is_run(part.folder.parent)]
     begin_run(recipe, run, facts, data, command=command, resume=False, overwrite=overwrite)
     try:
         with run.recorded():
             # Thresholds of one member are not those of the mean; the ensemble gets its own where there is dev data.
             _write(run, replace(parts[0].card, thresholds=None), network, tokenizer)
-            metrics = _score(run, recipe, data)
+            metrics = _score(run, recipe, data, runs)
             write_json_atomic(run.metrics_file, metrics)
     except Interrupted as error:
         hint = "call the same command with --overwrite"
@@ -187,12 +189,18 @@ def _write(run: RunDirectory, card: ModelCard, network: Any, tokenizer: Any) -> 
         save_model_folder(staged, network, tokenizer, card)
 
 
-def _score(run: RunDirectory, recipe: Recipe, data: TrainingData | None) -> dict[str, Any]:
+def _score(
+    run: RunDirectory, recipe: Recipe, data: TrainingData | None, members: Sequence[str]
+) -> dict[str, Any]:
     from nlpctl.inference.trained import load_network
     from nlpctl.training.train_and_score import score_run
 
     model = load_network(recipe, str(run.model))
     console.note(f"model {run.model}")
-    return {} if data is None else score_run(run, data, model, recipe.training.per_device_eval_batch_size)
+    if data is None:
+        return {}
+    splits = {"dev": data.dev, "test": data.test}
+    warn_of_seen_rows(members, data.rows, {name: each for name, each in splits.items() if each is not None})
+    return score_run(run, data, model, recipe.training.per_device_eval_batch_size)
 
 

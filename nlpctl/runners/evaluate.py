@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import islice
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nlpctl.config.recipe_of import with_reading
@@ -24,6 +25,7 @@ from nlpctl.names import and_more
 from nlpctl.runners.desks import Division
 from nlpctl.runners.divided_scores import DividedModel, divided_model
 from nlpctl.runners.open_model import find_model, open_trained_model, set_up_to_answer
+from nlpctl.runners.seen_rows import members_of, warn_of_seen_rows
 from nlpctl.runtime.crew import Share
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.tasks.intervals import Paired, comparable, compare, full_report
@@ -158,6 +160,9 @@ def _scored(
             mistakes = {mistake.row: mistake for mistake in wrong}
             found[split] = _Scored(report, tallies, model.task, rows, examples, mistakes)
         workers = model.shares if isinstance(model, DividedModel) else ()
+    members = members_of(Path(source))
+    if members:
+        warn_of_seen_rows(members, rows, {split: each.examples for split, each in found.items()})
     return source, found, workers
 
 

@@ -151,7 +151,7 @@ def follow_run(path: Path) -> Sent:
     while True:
         last = bool(select.select([sys.stdin], [], [], _EVERY)[0]) or os.getppid() != parent
         try:
-            sent = sender.send()
+            sent = sender.send(last)
             told = ""
         except RunFailed as error:
             if last:
@@ -166,7 +166,7 @@ def follow_run(path: Path) -> Sent:
 def send_run(path: Path) -> Sent:
     """Send what the server does not have yet. UserError: no run, or no MLflow; RunFailed: the server refuses it."""
     open_run(path)
-    return _Sender(path, tracking_uri()).send()
+    return _Sender(path, tracking_uri()).send(last=True)
 
 
 # -- what is sent --------------------------------------------------------------------------------
@@ -177,7 +177,7 @@ class _Sender:
 
     def __init__(self, path: Path, uri: str):
         if importlib.util.find_spec("mlflow") is None:
-            raise UserError("mlflow is not installed", where="mlflow", hint=INSTALL_MLFLOW)
+            raise UserError("mlflow is not installed", hint=INSTALL_MLFLOW)
         for name, value in _CLIENT.items():
             os.environ.setdefault(name, value)
         self.path, self.uri, self.shown = path, uri, _without_password(uri)
@@ -185,10 +185,12 @@ class _Sender:
         self._run_id = ""
         self._has: dict[str, set[int]] | None = None  # the steps that the server has, by kind of event
 
-    def send(self) -> Sent:
-        """Send the rest. RunFailed if the server does not take it; what it took is known the next time."""
+    def send(self, last: bool) -> Sent:
+        """Send the rest, of a run that has ended also its scores and pages if this is the `last` call: the training
+        writes its page after its end. RunFailed if the server does not take it; what it took is known the next time.
+        """
         try:
-            return self._send()
+            return self._send(last)
         except (UserError, KeyboardInterrupt):
             raise
         except Exception as error:  # whatever its client, or the libraries below it, raise
@@ -197,7 +199,7 @@ class _Sender:
             hint = f"`nlpctl runs send {self.path}` sends the rest when it is there again"
             raise RunFailed(f"MLflow did not take the run: {reason}", self.shown, hint) from error
 
-    def _send(self) -> Sent:
+    def _send(self, last: bool) -> Sent:
         if self._client is None:
             from mlflow.tracking import MlflowClient
 
@@ -208,7 +210,7 @@ class _Sender:
             self._has = {kind: self._steps(_name(kind, marker)) for kind, (_, marker) in _KINDS.items()}
         events = self._send_events(EventLog(record.run.events_file).read())
         status = _STATUS.get(record.state, "FAILED")
-        ended = status != "RUNNING"
+        ended = last and status != "RUNNING"
         if ended:
             self._finish(record, status)
         return Sent(self.shown, self._run_id, events, ended)

@@ -44,7 +44,7 @@ from nlpctl.training.continuing import Finished, take_over
 from nlpctl.training.oom import recorded_division
 from nlpctl.training.own_imports import check_imports
 from nlpctl.training.sums import settle_checkpoints
-from nlpctl.training.time_shares import advice, is_sound, rows_of
+from nlpctl.training.time_shares import advice, is_sound, rows_of, total_of
 from nlpctl.upstream.parameter_names import fresh_parameter_names
 
 if TYPE_CHECKING:
@@ -142,6 +142,7 @@ def _tell_time(recipe: Recipe, run: RunDirectory, device: str) -> None:
     if not is_sound(found):
         return
     cells = [[title, f"{seconds:.1f}", f"{share:.0%}"] for title, seconds, share in rows_of(found)]
+    cells.append(["total", f"{total_of(found):.1f}", "100%"])
     console.note(console.plain_table("", ["time of the training", "seconds", "share"], cells).rstrip("\n"))
     for line in advice(found, recipe, device):
         console.note(line)

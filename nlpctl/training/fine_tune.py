@@ -26,7 +26,7 @@ from nlpctl.data.streaming import StreamingExamples
 from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.files import staged_dir
-from nlpctl.layout import MANIFEST
+from nlpctl.layout import MANIFEST, checkpoint_step
 from nlpctl.models.changes import describe_changes
 from nlpctl.models.folder import ModelCard, make_card, save_model_folder
 from nlpctl.models.load import LoadedModel
@@ -250,6 +250,7 @@ def _keep_model(
     """Write run.model: the files of the best checkpoint if one was chosen, otherwise the current network."""
     best = state.best_model_checkpoint if recipe.training.load_best_model_at_end else None
     with staged_dir(run.model) as folder:
+        console.note(_kept(recipe, state))
         if best is None:
             save_model_folder(folder, model.network, model.tokenizer, card)
         else:
@@ -263,6 +264,15 @@ def _keep_model(
                     shutil.copyfile(file, folder / file.name)
             if not (folder / MANIFEST).is_file():  # checkpoints of older versions have none
                 write_model_sums(folder)
+
+
+def _kept(recipe: Recipe, state: TrainerState) -> str:
+    """Which step the model is of, and why."""
+    if not recipe.training.load_best_model_at_end or state.best_model_checkpoint is None:
+        return f"kept: the model of the last step, {state.global_step:,}"
+    metric = (recipe.training.metric_for_best_model or "loss").removeprefix("eval_")
+    step = checkpoint_step(Path(state.best_model_checkpoint))
+    return f"kept: the model of step {step:,}, the best by {metric} on dev ({state.best_metric:.4f})"
 
 
 def _train_features(

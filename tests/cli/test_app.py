@@ -130,7 +130,8 @@ def test_usage_errors_exit_2(nlpctl, words: list[str], message: str) -> None:
 def test_help_of_a_recipe_command(nlpctl) -> None:
     ended = nlpctl("probe", "--help")
     assert ended.code == 0
-    for flag in ("--seed", "--device", "--devices", "--nproc", "--threads", "--deterministic", "--cache_dir", "--set"):
+    runtime = ("--device", "--devices", "--nproc", "--threads", "--deterministic", "--cache-dir", "--trust-edits")
+    for flag in ("--seed", *runtime, "--set"):
         assert f"{flag} " in ended.out
     text = " ".join(ended.out.split())
     assert text.endswith("is a flag too (--learning_rate 3e-5, --no-fp16): `nlpctl recipe flags [PATTERN]` lists them.")

@@ -59,6 +59,14 @@ def test_it_is_a_run_like_any_other(work, ensemble):
     assert again.returncode == 2 and "--overwrite" in again.stderr
 
 
+def test_scores_of_rows_that_a_member_knows_are_told(work, ensemble):
+    done = work.nlpctl("eval", "ensemble", "dev.tsv", "--json")
+    assert done.returncode == 0 and json.loads(done.stdout)["warnings"] == [], done.stderr
+    done = work.nlpctl("eval", "ensemble", "more.tsv", "--json")
+    (warning,) = json.loads(done.stdout)["warnings"]
+    assert "members were trained on 63 of these 63 rows" in warning and "units/scores.json (held)" in warning
+
+
 @pytest.mark.slow
 def test_it_is_exported_like_any_other(work, ensemble):
     """As one graph, which the export compares with the network."""
@@ -86,6 +94,21 @@ def test_it_can_teach(work, ensemble):
     assert np.allclose(softmax(np.concatenate(answers)), probabilities(work, "ensemble"), atol=1e-5)
     vectors = teacher.word_vectors(["good", "clean", "unheard-of"])
     assert vectors.shape == (3, 16) and np.abs(vectors[:2]).sum() > 0 and not vectors[2].any()
+
+
+@pytest.mark.slow
+def test_a_student_is_taught_by_it(work, ensemble):
+    words = ("--set", f"distillation.model.from_scratch={OWN}", "--max_steps", "8", "--batch_sizes", "2")
+    done = work.nlpctl("compress", "ensemble", "--strategy", "distill", *words, "-o", "taught", "--json")
+    assert done.returncode == 0, done.stderr
+    rows = {row["candidate"]: row for row in json.loads(done.stdout)["result"]["rows"]}
+    assert set(rows) == {"original", "student"} and rows["student"]["score"] is not None
+    assert work.nlpctl("predict", "taught/best", stdin=TEXTS).returncode == 0
+
+
+def test_it_has_no_layers_to_take(work, ensemble):
+    done = work.nlpctl("compress", "ensemble", "--strategy", "distill", "-o", "never")
+    assert done.returncode == 2 and "distillation.model.from_scratch" in done.stderr, done.stderr
 
 
 def test_models_that_do_not_fit(work, base, units):

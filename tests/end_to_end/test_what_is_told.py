@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -28,7 +29,8 @@ def test_steps_and_time(work, base):
     done = work.nlpctl("train", "recipe.yaml", "--num_train_epochs", "1", "--set", "training.output_dir=told")
     assert done.returncode == 0, done.stderr
     assert "61 rows: 8 steps an epoch (the last of 5 rows); 1 epoch: 8 steps, no warm-up" in done.stderr
-    assert "time of the training" in done.stderr
+    assert "time of the training" in done.stderr and re.search(r"^total +\d+\.\d +100%$", done.stderr, flags=re.M)
+    assert "kept: the model of step 8, the best by accuracy on dev (0." in done.stderr
     manifest = work.manifest("told")
     assert manifest["steps"]["per_epoch"] == manifest["steps"]["total"] == manifest["time"]["steps"] == 8
     seconds = manifest["time"]["seconds"]

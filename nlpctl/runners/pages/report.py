@@ -28,7 +28,7 @@ from nlpctl.runners.compared import slice_table
 from nlpctl.runners.run_files import DAMAGED
 from nlpctl.runners.runs import RunRecord, facts
 from nlpctl.training.time_shares import advice as time_advice
-from nlpctl.training.time_shares import is_sound, rows_of
+from nlpctl.training.time_shares import is_sound, rows_of, total_of
 
 LARGEST_MATRIX = 25  # labels; with more, the most frequent confusions are listed
 MOST_CONFUSIONS = 40
@@ -155,6 +155,7 @@ def _time(record: RunRecord) -> Iterator[Html | str]:
     if not is_sound(found):
         return
     rows = [[title, f"{seconds:.1f}", percent(share)] for title, seconds, share in rows_of(found)]
+    rows.append(["total", f"{total_of(found):.1f}", percent(1.0)])
     yield table(["what", "seconds", "share"], rows, f"{found['steps']:,} steps")
     yield from time_advice(found, record.recipe, record.manifest["device"])
 
