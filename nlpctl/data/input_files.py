@@ -23,6 +23,7 @@ from nlpctl.data.parquet_rows import parquet_rows
 from nlpctl.data.readers import DELIMITED, DOCUMENTS, file_lines, parse_lines, plain_rows
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import UserError
+from nlpctl.layout import MANIFEST, PARTS
 
 PLAIN, PARQUET = "text", "parquet"
 STDIN = "-"
@@ -197,7 +198,8 @@ def found_files(name: str, endings: Collection[str] | None) -> list[str]:
         return _found_at(name, endings)
     path = Path(name)
     if path.is_dir():
-        found = sorted(str(each) for each in path.iterdir() if each.is_file() and _counts(each.name, endings))
+        names = (str(each) for each in path.iterdir() if each.is_file() and _counts(each.name, endings))
+        found = sorted(each for each in names if not _is_list_of_parts(each))
         if not found:
             hint = "give a file, or say with --format what the files are"
             raise UserError("this folder holds no file of texts, by their endings", where=name, hint=hint)
@@ -232,6 +234,14 @@ def _counts(name: str, endings: Collection[str] | None) -> bool:
     return endings is None or suffix_of(name) in endings
 
 
+def _is_list_of_parts(where: str) -> bool:
+    """Whether this is no file of texts, but what `predict --parts` wrote beside its answers."""
+    if PurePosixPath(where).name != MANIFEST:
+        return False
+    with InputFile(where, PLAIN).open() as stream:
+        return PARTS.encode() in stream.read(_PIECE)
+
+
 def _found_at(url: str, endings: Collection[str] | None) -> list[str]:
     system, path = _file_system(url)
     with _reading(InputFile(url, PLAIN)), _told(url):
@@ -239,7 +249,8 @@ def _found_at(url: str, endings: Collection[str] | None) -> list[str]:
             found = [each for each in system.glob(path) if system.isfile(each)]
         elif system.isdir(path):
             below = (each for each in system.ls(path, detail=False) if system.isfile(each))
-            found = [each for each in below if _counts(PurePosixPath(each).name, endings)]
+            counting = (each for each in below if _counts(PurePosixPath(each).name, endings))
+            found = [each for each in counting if not _is_list_of_parts(system.unstrip_protocol(each))]
         else:
             found = [path] if system.exists(path) else []
     if not found:

@@ -31,14 +31,13 @@ from nlpctl.files import (
     write_json_atomic,
     writing,
 )
-from nlpctl.layout import MANIFEST
+from nlpctl.layout import MANIFEST, PARTS
 from nlpctl.runners.predict import shards_of
 
 if TYPE_CHECKING:
     import numpy as np
 
 PLAN = "plan.json"
-CONTENT = "nlpctl predict --parts"  # in the manifest of a folder of parts
 _ENOUGH = "free disk space, then continue with --resume"
 _BLOCK = 1 << 20
 VECTORS = ".f32"  # the ending of a part of vectors
@@ -199,7 +198,7 @@ class ShardFolder:
         parts = [asdict(each) for each in sums]
         told = {name: plan["identity"][name] for name in ("model", "settings", "keep")}
         total = {"rows": sum(part["rows"] for part in parts), "bad_rows": sum(part["bad_rows"] for part in parts)}
-        manifest = {"content": CONTENT, **total, "engine": plan["engine"], **told, "parts": parts}
+        manifest = {"content": PARTS, **total, "engine": plan["engine"], **told, "parts": parts}
         with writing(self.output, _ENOUGH):
             write_json_atomic(self.folder / MANIFEST, manifest)
             remove_dir(self.output)
@@ -238,7 +237,7 @@ def refuse_parts(output: Path, overwrite: bool) -> None:
     manifest = output / MANIFEST
     try:
         found = parse_json(manifest.read_text(encoding="utf-8"))
-        own = {MANIFEST, *(part["file"] for part in found["parts"])} if found["content"] == CONTENT else None
+        own = {MANIFEST, *(part["file"] for part in found["parts"])} if found["content"] == PARTS else None
         own = own and own | {path.name for path in _passing(output, own)}
     except (OSError, ValueError, KeyError, TypeError):
         own = set() if output.is_dir() and not any(output.iterdir()) else None

@@ -98,6 +98,8 @@ def test_a_folder_of_parts(work, rows, whole):
     assert sorted(names) == ["error", "id", "label", "probabilities", "text"]
     assert [list(row) for row in found] == [names] * 3000
     assert [{name: row[name] for name in one} for row, one in zip(found, told, strict=True)] == told
+    again = work.nlpctl("predict", "divided/export", "divided/parts", "-o", "divided/again.jsonl", *SKIP)
+    assert again.returncode == 0 and "3,000 rows" in again.stderr, again.stderr  # none of them is manifest.json
     (out / "mine.txt").touch()
     done = work.nlpctl(*words(rows, "divided/parts", "--parts", "jsonl", "--overwrite"))
     assert done.returncode == 2 and "mine.txt" in done.stderr
@@ -108,8 +110,8 @@ def test_a_folder_of_parts(work, rows, whole):
 def test_columns_of_parquet_hold_what_answers_hold(tmp_path):
     """Types that differ between parts are one type that holds both, or JSON."""
     parts = [
-        [{"a": 1, "b": None, "c": {}, "d": [1, "x"], "e": {"x": 1}}, {"a": 2, "f": "only here"}],
-        [{"a": 1.5, "b": ["t"], "c": {"y": 1}, "d": "text", "e": {"z": 2.5}}, {}],
+        [{"a": 1, "b": None, "c": {}, "d": [1, "x"], "e": {"x": 1}}, {"a": 2, "f": "only here", "g": 2**53 + 1}],
+        [{"a": 1.5, "b": ["t"], "c": {"y": 1}, "d": "text", "e": {"z": 2.5}, "g": 0.5, "h": [2**60 + 1]}, {"h": [1]}],
         [],
     ]
     schema = common_schema(map(schema_of, parts))
