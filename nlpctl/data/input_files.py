@@ -13,7 +13,7 @@ import os
 import sys
 import zlib
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice, takewhile
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
@@ -34,14 +34,19 @@ CLUSTER = "pip install 'nlpctl[cluster]'"
 _VERSIONS = ("ETag", "etag", "mtime", "LastModified", "last_modified", "updated")
 _UNFINISHED = (".partial", ".partial.json")  # what an interrupted prediction has left in a folder of texts
 _PIECE = 1 << 16
+_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
 class InputFile:
-    """One file. `where`: a path, a URL, or - for standard input; `format`: text, parquet or one of data.format."""
+    """One file. `where`: a path, a URL, or - for standard input; `format`: text, parquet or one of data.format.
+
+    `unpacked`: a copy of a packed file that is read in its place, and anywhere in it.
+    """
 
     where: str
     format: str
+    unpacked: str | None = None
 
     @property
     def name(self) -> str:
@@ -61,7 +66,9 @@ class InputFile:
     @property
     def divisible(self) -> bool:
         """Whether it can be read from the middle: a row group of Parquet, or a line of what is not packed."""
-        return self.rereadable and not packing(self.where) and self.format not in DOCUMENTS
+        if packing(self.where) and self.unpacked is None:
+            return False
+        return self.rereadable and self.format not in DOCUMENTS
 
     def identity(self) -> dict[str, Any]:
         """What a resumed prediction must find again. UserError if it cannot be read again."""
@@ -79,14 +86,16 @@ class InputFile:
     @property
     def size(self) -> int:
         """Bytes on disk; 0 if a server does not tell them."""
+        if self.unpacked is not None:
+            return os.stat(self.unpacked).st_size
         return int(self.identity()["size"] or 0)
 
     @contextlib.contextmanager
     def open(self) -> Iterator[BinaryIO]:
         """Its bytes, unpacked. UserError if it cannot be read, also for a failure in the body to read on."""
         with _reading(self), contextlib.ExitStack() as stack:
-            stream = stack.enter_context(_opened(self.where))
-            kind = packing(self.where)
+            stream = stack.enter_context(_opened(self.unpacked or self.where))
+            kind = None if self.unpacked else packing(self.where)
             if kind == "gzip":
                 stream = stack.enter_context(gzip.GzipFile(fileobj=stream))
             elif kind is not None:
@@ -94,6 +103,13 @@ class InputFile:
 
                 stream = stack.enter_context(pyarrow.input_stream(stream, compression=kind))
             yield stream
+
+
+    def unpack(self) -> Iterator[bytes]:
+        """The bytes of the packed file itself. UserError as of `open`."""
+        with replace(self, unpacked=None).open() as stream:
+            while piece := stream.read(_BLOCK):
+                yield piece
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The answers of a divided prediction: a folder of parts while it runs, then one file or a folder that is kept.
 
     OUTPUT.shards/plan.json            what the answers depend on, and how the input was cut
+    OUTPUT.shards/input-0              a copy of a large packed file, which can be read from its middle
     OUTPUT.shards/part-000000.jsonl    the answers of a shard
     OUTPUT.shards/part-000000.json     its rows and its SHA-256: written last, so a part without it does not count
     OUTPUT.shards/worker-0.log         what a worker wrote to standard error
@@ -41,7 +42,7 @@ PLAN = "plan.json"
 _ENOUGH = "free disk space, then continue with --resume"
 _BLOCK = 1 << 20
 VECTORS = ".f32"  # the ending of a part of vectors
-_OWN = re.compile(rf"{re.escape(STAGING_PREFIX)}.*|worker-\d+\.log")  # what a folder holds before its plan
+_OWN = re.compile(rf"{re.escape(STAGING_PREFIX)}.*|worker-\d+\.log|input-\d+")  # what a folder holds before its plan
 
 
 @dataclass(frozen=True)
@@ -88,6 +89,15 @@ class ShardFolder:
     def log(self, number: int) -> Path:
         """Where a worker writes to, once there is a folder."""
         return self.folder / f"worker-{number}.log"
+
+    def copy(self, number: int) -> Path:
+        """Where the unpacked copy of a file of the input is."""
+        return self.folder / f"input-{number}"
+
+    def keep_copy(self, number: int, pieces: Iterable[bytes]) -> None:
+        """Write such a copy."""
+        with writing(self.folder, _ENOUGH), staged_file(self.copy(number)) as stream:
+            stream.writelines(pieces)
 
     @contextlib.contextmanager
     def begun(self) -> Iterator[None]:
@@ -225,7 +235,7 @@ class ShardFolder:
 
 def _passing(folder: Path, kept: Collection[str]) -> list[Path]:
     """The files of a prediction that are needed only while it is made."""
-    patterns = (PLAN, "part-*", "worker-*.log")
+    patterns = (PLAN, "part-*", "worker-*.log", "input-*")
     return [path for name in patterns for path in folder.glob(name) if path.name not in kept]
 
 
