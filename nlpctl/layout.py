@@ -5,6 +5,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+# A folder of answers
+PARTS = "nlpctl predict --parts"  # `content` of its manifest
+
 # A run directory
 MANIFEST, RECIPE, EVENTS, METRICS = "manifest.json", "recipe.yaml", "events.jsonl", "metrics.json"
 MISTAKES, REPORT = "mistakes.json", "report.html"

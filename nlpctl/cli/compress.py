@@ -55,6 +55,9 @@ def compress(
     output: Annotated[
         Path | None, typer.Option("-o", "--output", metavar="FOLDER", help="Where to write; default: RUN/compress.")
     ] = None,
+    workers: Annotated[
+        int, typer.Option("--workers", min=1, metavar="N", help="Make N candidates at a time; timed they are alone.")
+    ] = 1,
     json: Json = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Discard existing results.")] = False,
 ) -> None:
@@ -71,6 +74,8 @@ def compress(
 
       nlpctl compress outputs/quickstart --strategy dynabert+ptq --width_mult_list 3/4 1/2
 
+      nlpctl compress outputs/quickstart --strategy distill,ptq --workers 2
+
       nlpctl compress outputs/quickstart/export -o small --strategy ort-dynamic --set data.dev=dev.tsv
     """
     given = {"strategy": strategy, "max_drop": max_drop, "sure": sure, "target": target, "budget": budget}
@@ -84,7 +89,8 @@ def compress(
     from nlpctl.runners.compress.command import compress as run_compression
 
     with located(recipe):
-        result = run_compression(recipe, find_trained_model(recipe), output=output, overwrite=overwrite)
+        source = find_trained_model(recipe)
+        result = run_compression(recipe, source, output=output, overwrite=overwrite, workers=workers)
     _show(result, json)
 
 

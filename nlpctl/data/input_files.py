@@ -13,7 +13,7 @@ import os
 import sys
 import zlib
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice, takewhile
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
@@ -23,6 +23,7 @@ from nlpctl.data.parquet_rows import parquet_rows
 from nlpctl.data.readers import DELIMITED, DOCUMENTS, file_lines, parse_lines, plain_rows
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import UserError
+from nlpctl.layout import MANIFEST, PARTS
 
 PLAIN, PARQUET = "text", "parquet"
 STDIN = "-"
@@ -33,14 +34,19 @@ CLUSTER = "pip install 'nlpctl[cluster]'"
 _VERSIONS = ("ETag", "etag", "mtime", "LastModified", "last_modified", "updated")
 _UNFINISHED = (".partial", ".partial.json")  # what an interrupted prediction has left in a folder of texts
 _PIECE = 1 << 16
+_BLOCK = 1 << 20
 
 
 @dataclass(frozen=True)
 class InputFile:
-    """One file. `where`: a path, a URL, or - for standard input; `format`: text, parquet or one of data.format."""
+    """One file. `where`: a path, a URL, or - for standard input; `format`: text, parquet or one of data.format.
+
+    `unpacked`: a copy of a packed file that is read in its place, and anywhere in it.
+    """
 
     where: str
     format: str
+    unpacked: str | None = None
 
     @property
     def name(self) -> str:
@@ -60,7 +66,9 @@ class InputFile:
     @property
     def divisible(self) -> bool:
         """Whether it can be read from the middle: a row group of Parquet, or a line of what is not packed."""
-        return self.rereadable and not packing(self.where) and self.format not in DOCUMENTS
+        if packing(self.where) and self.unpacked is None:
+            return False
+        return self.rereadable and self.format not in DOCUMENTS
 
     def identity(self) -> dict[str, Any]:
         """What a resumed prediction must find again. UserError if it cannot be read again."""
@@ -78,14 +86,16 @@ class InputFile:
     @property
     def size(self) -> int:
         """Bytes on disk; 0 if a server does not tell them."""
+        if self.unpacked is not None:
+            return os.stat(self.unpacked).st_size
         return int(self.identity()["size"] or 0)
 
     @contextlib.contextmanager
     def open(self) -> Iterator[BinaryIO]:
         """Its bytes, unpacked. UserError if it cannot be read, also for a failure in the body to read on."""
         with _reading(self), contextlib.ExitStack() as stack:
-            stream = stack.enter_context(_opened(self.where))
-            kind = packing(self.where)
+            stream = stack.enter_context(_opened(self.unpacked or self.where))
+            kind = None if self.unpacked else packing(self.where)
             if kind == "gzip":
                 stream = stack.enter_context(gzip.GzipFile(fileobj=stream))
             elif kind is not None:
@@ -93,6 +103,13 @@ class InputFile:
 
                 stream = stack.enter_context(pyarrow.input_stream(stream, compression=kind))
             yield stream
+
+
+    def unpack(self) -> Iterator[bytes]:
+        """The bytes of the packed file itself. UserError as of `open`."""
+        with replace(self, unpacked=None).open() as stream:
+            while piece := stream.read(_BLOCK):
+                yield piece
 
 
 @dataclass(frozen=True)
@@ -197,7 +214,8 @@ def found_files(name: str, endings: Collection[str] | None) -> list[str]:
         return _found_at(name, endings)
     path = Path(name)
     if path.is_dir():
-        found = sorted(str(each) for each in path.iterdir() if each.is_file() and _counts(each.name, endings))
+        names = (str(each) for each in path.iterdir() if each.is_file() and _counts(each.name, endings))
+        found = sorted(each for each in names if not _is_list_of_parts(each))
         if not found:
             hint = "give a file, or say with --format what the files are"
             raise UserError("this folder holds no file of texts, by their endings", where=name, hint=hint)
@@ -232,6 +250,14 @@ def _counts(name: str, endings: Collection[str] | None) -> bool:
     return endings is None or suffix_of(name) in endings
 
 
+def _is_list_of_parts(where: str) -> bool:
+    """Whether this is no file of texts, but what `predict --parts` wrote beside its answers."""
+    if PurePosixPath(where).name != MANIFEST:
+        return False
+    with InputFile(where, PLAIN).open() as stream:
+        return PARTS.encode() in stream.read(_PIECE)
+
+
 def _found_at(url: str, endings: Collection[str] | None) -> list[str]:
     system, path = _file_system(url)
     with _reading(InputFile(url, PLAIN)), _told(url):
@@ -239,7 +265,8 @@ def _found_at(url: str, endings: Collection[str] | None) -> list[str]:
             found = [each for each in system.glob(path) if system.isfile(each)]
         elif system.isdir(path):
             below = (each for each in system.ls(path, detail=False) if system.isfile(each))
-            found = [each for each in below if _counts(PurePosixPath(each).name, endings)]
+            counting = (each for each in below if _counts(PurePosixPath(each).name, endings))
+            found = [each for each in counting if not _is_list_of_parts(system.unstrip_protocol(each))]
         else:
             found = [path] if system.exists(path) else []
     if not found:

@@ -47,8 +47,16 @@ def write_onednn_program(simulated: Path, out: Path) -> tuple[str, ...]:
         desc, arrays = read_parameters(made)
     int8 = _mend_scales(desc, arrays, weights)
     _restore(desc, arrays, [each for name, each in weights.items() if np.array_equal(arrays.get(name), each.values)])
+    _sort_variables(desc.blocks[0])
     write_parameters(out, desc, arrays)
     return int8
+
+
+def _sort_variables(block: Any) -> None:
+    """Paddle Inference writes them in an order that changes from process to process."""
+    variables = sorted(map(copied, block.vars), key=lambda variable: variable.name)
+    del block.vars[:]
+    block.vars.extend(variables)
 
 
 def _multiplied_out(

@@ -18,7 +18,7 @@ from typing import Any
 from nlpctl import console
 from nlpctl.config.schema import Recipe
 from nlpctl.data.examples import BadRowLog
-from nlpctl.data.input_files import PARQUET
+from nlpctl.data.input_files import PARQUET, InputFile, packing
 from nlpctl.data.input_shards import (
     Range,
     Scanned,
@@ -30,6 +30,7 @@ from nlpctl.data.input_shards import (
 )
 from nlpctl.data.inputs import KeptRowReader, PredictInput
 from nlpctl.data.kept import KEEP_NONE, Keep, keep_of
+from nlpctl.data.readers import DOCUMENTS
 from nlpctl.errors import UserError
 from nlpctl.names import counted
 from nlpctl.outputs import refuse_stream
@@ -44,6 +45,7 @@ from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import sole_writer
 
 SHARD_ROWS = 16384  # at most, but at least a window: enough work to pay for two files and a pipeline
+LARGE_PACKED = 4 << 20  # bytes; a smaller file is unpacked again for each of its shards, which costs less than a copy
 LONG = 16  # ranges; the check of more gets a progress bar
 FEWEST_SHARDS = 128  # of a shorter input, whose shards are smaller: no worker waits long for the last one
 
@@ -156,15 +158,43 @@ def _divided(
     work: _Work,
 ) -> DividedResult:
     folder, identity = ShardFolder(order.output), {**identity, **source.identity()}
+    source = _with_copies(source, folder)
+    order = dataclasses.replace(order, files=source.files)
     with sigterm_interrupts(), sole_writer(folder.folder):
         folder.refuse_foreign()
         plan = _plan_to_resume(folder, identity, order.recipe) if division.resume else None
         begun = plan is not None
         with desks(order, division, folder.log) as crew:
-            cut = _read_input(crew, source, order.keep) if plan is None else _cut_of(plan)
             if plan is None:
-                plan = _begun(crew, folder, identity, cut)
+                with folder.begun():
+                    _unpack(crew, source)
+                    cut = _read_input(crew, source, order.keep)
+                    plan = _begun(crew, folder, identity, cut)
+            else:
+                _unpack(crew, source)
+                cut = _cut_of(plan)
             return _answered(crew, folder, plan, cut, work, begun)
+
+
+def _with_copies(source: PredictInput, folder: ShardFolder) -> PredictInput:
+    """The input, with places for copies of packed files. Without one, each shard is reached from a file's beginning."""
+
+    def large(file: InputFile) -> bool:
+        return packing(file.where) is not None and file.format not in DOCUMENTS and file.size >= LARGE_PACKED
+
+    copied = (str(folder.copy(number)) if large(file) else None for number, file in enumerate(source.files))
+    files = (dataclasses.replace(file, unpacked=copy) for file, copy in zip(source.files, copied, strict=True))
+    return dataclasses.replace(source, files=tuple(files))
+
+
+def _unpack(crew: Crew, source: PredictInput) -> None:
+    """Write the copies that are not there."""
+    copies = ((number, file.unpacked) for number, file in enumerate(source.files))
+    missing = [number for number, copy in copies if copy is not None and not Path(copy).exists()]
+    if missing:
+        console.note(f"unpacking {counted(len(missing), 'files')}")
+    for _ in crew.results((Desk.unpack, number) for number in missing):
+        pass
 
 
 def _refuse_pipe(source: PredictInput) -> None:
@@ -242,9 +272,8 @@ def _refuse_rows(source: PredictInput, cut: _Cut, keep: Keep | None) -> None:
 
 
 def _begun(crew: Crew, folder: ShardFolder, identity: dict[str, Any], cut: _Cut) -> dict[str, Any]:
-    """A plan, written to the folder. One worker chooses the engine for all."""
-    with folder.begun():
-        ((_, (engine, precision, warnings), _),) = crew.results([(Desk.engine, cut.rows // len(crew.shares))])
+    """A plan, written to the folder, which is there. One worker chooses the engine for all."""
+    ((_, (engine, precision, warnings), _),) = crew.results([(Desk.engine, cut.rows // len(crew.shares))])
     for warning in warnings:
         console.warn(warning)
     window = identity["batch_size"] * WINDOW_BATCHES

@@ -12,6 +12,7 @@ import pyarrow
 from pyarrow import parquet
 
 _JSON = {"nlpctl": "JSON"}  # metadata of a column that Arrow has no type for: its values are JSON texts
+_WIDE = {"nlpctl": "wide"}  # metadata of a part's column with integers that no float64 holds
 _ERRORS = (pyarrow.ArrowInvalid, pyarrow.ArrowTypeError, pyarrow.ArrowNotImplementedError, OverflowError,
            UnicodeEncodeError)  # fmt: skip
 
@@ -54,7 +55,13 @@ def _field(name: str, values: list[Any]) -> pyarrow.Field:
         found = pyarrow.array(values).type
     except _ERRORS:
         return _json_field(name)
-    return pyarrow.field(name, found) if _can_be_written(found) else _json_field(name)
+    if not _can_be_written(found):
+        return _json_field(name)
+    try:
+        pyarrow.array(values, _in_floats(found))
+    except _ERRORS:
+        return pyarrow.field(name, found, metadata=_WIDE)
+    return pyarrow.field(name, found)
 
 
 def _unified(name: str, fields: Sequence[pyarrow.Field]) -> pyarrow.Field:
@@ -63,9 +70,21 @@ def _unified(name: str, fields: Sequence[pyarrow.Field]) -> pyarrow.Field:
     kinds = {field.type for field in fields if field.type != pyarrow.null()} or {pyarrow.string()}
     try:
         schemas = [pyarrow.schema([pyarrow.field(name, kind)]) for kind in kinds]
-        return pyarrow.unify_schemas(schemas, promote_options="permissive").field(0)
+        found = pyarrow.unify_schemas(schemas, promote_options="permissive").field(0)
     except _ERRORS:
         return _json_field(name)
+    # Another part has floats, and with them integers would be floats too.
+    changed = any(field.metadata and field.type != found.type for field in fields)
+    return _json_field(name) if changed else found
+
+
+def _in_floats(kind: pyarrow.DataType) -> pyarrow.DataType:
+    """A type with floats in place of its integers."""
+    if pyarrow.types.is_struct(kind):
+        return pyarrow.struct([(kind.field(i).name, _in_floats(kind.field(i).type)) for i in range(kind.num_fields)])
+    if pyarrow.types.is_list(kind):
+        return pyarrow.list_(_in_floats(kind.value_type))
+    return pyarrow.float64() if pyarrow.types.is_integer(kind) else kind
 
 
 def _can_be_written(kind: pyarrow.DataType) -> bool:

@@ -1,6 +1,7 @@
 """The answers of a divided prediction: a folder of parts while it runs, then one file or a folder that is kept.
 
     OUTPUT.shards/plan.json            what the answers depend on, and how the input was cut
+    OUTPUT.shards/input-0              a copy of a large packed file, which can be read from its middle
     OUTPUT.shards/part-000000.jsonl    the answers of a shard
     OUTPUT.shards/part-000000.json     its rows and its SHA-256: written last, so a part without it does not count
     OUTPUT.shards/worker-0.log         what a worker wrote to standard error
@@ -31,18 +32,17 @@ from nlpctl.files import (
     write_json_atomic,
     writing,
 )
-from nlpctl.layout import MANIFEST
+from nlpctl.layout import MANIFEST, PARTS
 from nlpctl.runners.predict import shards_of
 
 if TYPE_CHECKING:
     import numpy as np
 
 PLAN = "plan.json"
-CONTENT = "nlpctl predict --parts"  # in the manifest of a folder of parts
 _ENOUGH = "free disk space, then continue with --resume"
 _BLOCK = 1 << 20
 VECTORS = ".f32"  # the ending of a part of vectors
-_OWN = re.compile(rf"{re.escape(STAGING_PREFIX)}.*|worker-\d+\.log")  # what a folder holds before its plan
+_OWN = re.compile(rf"{re.escape(STAGING_PREFIX)}.*|worker-\d+\.log|input-\d+")  # what a folder holds before its plan
 
 
 @dataclass(frozen=True)
@@ -89,6 +89,15 @@ class ShardFolder:
     def log(self, number: int) -> Path:
         """Where a worker writes to, once there is a folder."""
         return self.folder / f"worker-{number}.log"
+
+    def copy(self, number: int) -> Path:
+        """Where the unpacked copy of a file of the input is."""
+        return self.folder / f"input-{number}"
+
+    def keep_copy(self, number: int, pieces: Iterable[bytes]) -> None:
+        """Write such a copy."""
+        with writing(self.folder, _ENOUGH), staged_file(self.copy(number)) as stream:
+            stream.writelines(pieces)
 
     @contextlib.contextmanager
     def begun(self) -> Iterator[None]:
@@ -199,7 +208,7 @@ class ShardFolder:
         parts = [asdict(each) for each in sums]
         told = {name: plan["identity"][name] for name in ("model", "settings", "keep")}
         total = {"rows": sum(part["rows"] for part in parts), "bad_rows": sum(part["bad_rows"] for part in parts)}
-        manifest = {"content": CONTENT, **total, "engine": plan["engine"], **told, "parts": parts}
+        manifest = {"content": PARTS, **total, "engine": plan["engine"], **told, "parts": parts}
         with writing(self.output, _ENOUGH):
             write_json_atomic(self.folder / MANIFEST, manifest)
             remove_dir(self.output)
@@ -226,7 +235,7 @@ class ShardFolder:
 
 def _passing(folder: Path, kept: Collection[str]) -> list[Path]:
     """The files of a prediction that are needed only while it is made."""
-    patterns = (PLAN, "part-*", "worker-*.log")
+    patterns = (PLAN, "part-*", "worker-*.log", "input-*")
     return [path for name in patterns for path in folder.glob(name) if path.name not in kept]
 
 
@@ -238,7 +247,7 @@ def refuse_parts(output: Path, overwrite: bool) -> None:
     manifest = output / MANIFEST
     try:
         found = parse_json(manifest.read_text(encoding="utf-8"))
-        own = {MANIFEST, *(part["file"] for part in found["parts"])} if found["content"] == CONTENT else None
+        own = {MANIFEST, *(part["file"] for part in found["parts"])} if found["content"] == PARTS else None
         own = own and own | {path.name for path in _passing(output, own)}
     except (OSError, ValueError, KeyError, TypeError):
         own = set() if output.is_dir() and not any(output.iterdir()) else None

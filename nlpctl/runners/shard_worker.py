@@ -70,6 +70,10 @@ class Desk:
     def count(self, part: Range) -> Counted:
         return count_lines(self._order.files[part.file], part)
 
+    def unpack(self, number: int) -> None:
+        """Write the unpacked copy of a file of the input."""
+        ShardFolder(self._order.output).keep_copy(number, self._order.files[number].unpack())
+
     def scan(self, part: Range) -> Scanned:
         return scan(self._source, part, self._order.keep, self._order.blank_lines)
 

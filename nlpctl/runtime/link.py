@@ -11,12 +11,15 @@ import json
 import queue
 import socket
 import threading
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, BinaryIO
 
 BEAT_SECONDS = 2.0
 LOST_SECONDS = 20.0
+ALIVE_SECONDS = 8.0  # in which a node that runs gives several signs of life
+_TICK = 0.05
 CHUNK = 1 << 20  # bytes of a file per message
 _LONGEST_LINE = 8 << 20
 _LARGEST = 16 << 20
@@ -47,6 +50,8 @@ class Link:
         self._socket, self._inbox = connection, inbox
         self._sending = threading.Lock()
         self._closed = threading.Event()
+        self.dropped = False
+        self.heard = time.monotonic()  # when the last sign of life came
         connection.settimeout(LOST_SECONDS)
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
@@ -69,6 +74,23 @@ class Link:
             return False
         return True
 
+    def goes_on(self) -> bool:
+        """Whether a sign of life comes within ALIVE_SECONDS; that of a node that runs comes every BEAT_SECONDS."""
+        asked = time.monotonic()
+        while time.monotonic() < asked + ALIVE_SECONDS:
+            if self._closed.wait(_TICK):
+                return False
+            if self.heard > asked:
+                return True
+        return False
+
+    def drop(self) -> None:
+        """End the connection, as if the other node had; LOST is in the inbox then."""
+        self.dropped = True
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+        self._closed.wait()
+
     def close(self) -> None:
         """End the connection; what was sent still arrives."""
         self._closed.set()
@@ -80,6 +102,7 @@ class Link:
         try:
             with self._socket.makefile("rb") as stream:
                 while (message := read_message(stream)) is not None:
+                    self.heard = time.monotonic()
                     if message.kind != BEAT:
                         self._inbox.put(Message(message.kind, message.values, message.payload, self.rank))
         except TimeoutError:

@@ -12,10 +12,9 @@ the same message.
 from __future__ import annotations
 
 import contextlib
-import os
+import math
 import queue
 import socket
-import threading
 import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,19 +34,19 @@ from nlpctl.errors import (
     UserError,
 )
 from nlpctl.names import counted
+from nlpctl.runtime.door import ANSWER_SECONDS, HELLO, REFUSED, WELCOME, Door, twice
 from nlpctl.runtime.link import LOST, BadMessage, Link, Message, read_message, write_message
 from nlpctl.runtime.schedulers import Place
 
 WAIT_SECONDS = 600.0  # for the other nodes: a cluster may start them one after the other
 TOLD_SECONDS = 30.0  # between two notes on who is missing
 FIREWALL = "let TCP through from every node to every other, at all ports: Paddle takes free ones for its gradients"
-_ANSWER_SECONDS = 10.0
 _TRY_SECONDS = 2.0  # for what may never answer
 _AGAIN_SECONDS = 0.5
 _SHOWN = 5  # differences per node
 _CODES: Mapping[int, type[NlpctlError]] = {EXIT_USER: UserError, EXIT_INTERRUPTED: Interrupted}
 
-HELLO, WELCOME, REFUSED, FACTS, AGREED, FAILED, END = "hello", "welcome", "refused", "facts", "agreed", "failed", "end"
+FACTS, AGREED, FAILED, END = "facts", "agreed", "failed", "end"
 
 
 @dataclass(frozen=True)
@@ -67,9 +66,15 @@ class Nodes:
     """The other nodes, as this one reaches them: node 0 all of them, the others node 0 alone."""
 
     def __init__(
-        self, place: Place, links: Mapping[int, Link], inbox: queue.Queue[Message], door: _Door | None = None
+        self,
+        place: Place,
+        links: Mapping[int, Link],
+        inbox: queue.Queue[Message],
+        door: Door | None = None,
+        wait: float = WAIT_SECONDS,
     ):
-        self.place, self.links = place, dict(links)
+        """`wait`: seconds in which another node has to say what all are waiting for."""
+        self.place, self.links, self.wait = place, dict(links), wait
         self.members: list[Member] = []  # all nodes in their order, once they agree
         self._inbox, self._door = inbox, door
         self._ended = False  # the others know how this one ends
@@ -96,14 +101,17 @@ class Nodes:
             return None
 
     def expect(self, kind: str) -> Message:
-        """Wait for a message of `kind`. Raises what ends the run meanwhile."""
-        while True:
-            message = self.receive(_AGAIN_SECONDS)
+        """Wait for a message of `kind`. Raises what ends the run meanwhile, and UserError if it takes too long."""
+        until = time.monotonic() + self.wait
+        while time.monotonic() < until:
+            message = self.receive(min(_AGAIN_SECONDS, self.wait))
             if message is None:
                 continue
             if message.kind == kind:
                 return message
             self.raise_if_over(message)
+        message = f"the other nodes are there, but did not say within {self.wait:g} s what is awaited of them ({kind})"
+        raise UserError(message, "--wait", "see what they are doing; give more seconds where they read slowly")
 
     def raise_if_over(self, message: Message) -> None:
         """Raise the error that `message` brings, if it ends the run: a node failed, is lost, or ended it."""
@@ -195,6 +203,8 @@ def meeting(place: Place, wait: float = WAIT_SECONDS) -> Iterator[Nodes]:
 
     UserError if they cannot meet within `wait` seconds, or contradict each other.
     """
+    if not 0 <= wait < math.inf:
+        raise UserError(f"{wait:g} is no number of seconds to wait", "--wait", "give 0 or more")
     nodes = _gather(place, wait) if place.rank == 0 else _join(place, wait)
     try:
         yield nodes
@@ -216,77 +226,11 @@ def meeting(place: Place, wait: float = WAIT_SECONDS) -> Iterator[Nodes]:
 # -- node 0 --------------------------------------------------------------------------------------
 
 
-class _Door:
-    """The port of node 0. Answers whoever comes, to the end of the run; those who belong here go to `arrived`."""
-
-    def __init__(self, place: Place):
-        """UserError if the port is taken."""
-        self.place = place
-        self.token = uuid.uuid4().hex
-        self.arrived: queue.Queue[tuple[socket.socket, Message]] = queue.Queue()
-        self.present: dict[int, str] = {}  # hosts by number
-        self.problem: Problem | None = None  # why somebody was refused: with it, the nodes never are complete
-        hint = "another run has it, or another node 0 on this machine: name another port, the same on every node"
-        try:
-            self._server = socket.create_server(("", place.port))
-        except OSError as error:
-            why = f"the port cannot be taken ({os.strerror(error.errno or 0)})"
-            raise UserError(why, f"--master {place.master}", hint) from None
-        threading.Thread(target=self._answer_all, daemon=True, name="door").start()
-
-    def _answer_all(self) -> None:
-        while True:
-            try:
-                connection, _ = self._server.accept()
-            except OSError:  # closed
-                return
-            # One that connects and says nothing, such as a scanner of ports, keeps nobody waiting.
-            threading.Thread(target=self._answer, args=(connection,), daemon=True).start()
-
-    def _answer(self, connection: socket.socket) -> None:
-        with contextlib.suppress(OSError, BadMessage, KeyError, ValueError, TypeError):
-            connection.settimeout(_ANSWER_SECONDS)
-            with connection.makefile("rb", buffering=0) as stream:
-                message = read_message(stream)
-            if message is not None and message.kind == HELLO:
-                if problem := self._objection(message.values):
-                    self.problem = problem
-                    told = {"message": problem.message, "where": problem.where, "hint": problem.hint}
-                    write_message(connection, Message(REFUSED, {"problems": [told], "code": EXIT_USER}))
-                else:
-                    write_message(connection, Message(WELCOME, {"host": socket.gethostname()}))
-                    if message.values["rank"] != 0:
-                        self.arrived.put((connection, message))
-                        return
-        connection.close()
-
-    def _objection(self, values: Mapping[str, Any]) -> Problem | None:
-        """Why the node that says hello cannot take part."""
-        rank, nodes, host = int(values["rank"]), int(values["nodes"]), str(values["host"])
-        if rank == 0:
-            if values["token"] == self.token:  # this node, which tries its own address
-                return None
-            return _twice(0, socket.gethostname(), host)
-        if nodes != self.place.nodes:
-            message = f"node {rank} ({host}) says {nodes} nodes, node 0 ({socket.gethostname()}) {self.place.nodes}"
-            return Problem(message, "--nnodes", "run the same command on every node")
-        if not 0 < rank < nodes:
-            return Problem(f"{rank} is not one of {nodes} nodes", "--node_rank", f"nodes count from 0 to {nodes - 1}")
-        if rank in self.present:
-            return _twice(rank, self.present[rank], host)
-        return None
-
-    def close(self) -> None:
-        with contextlib.suppress(OSError):
-            self._server.shutdown(socket.SHUT_RDWR)  # wakes the thread, without which the port would stay taken
-        self._server.close()
-
-
 def _gather(place: Place, wait: float) -> Nodes:
     """Node 0: wait until all others are here."""
     inbox: queue.Queue[Message] = queue.Queue()
     try:
-        door = _Door(place)
+        door = Door(place)
     except UserError:
         _refuse_rival(place, "")  # if another node 0 has the port, both of them are told
         raise
@@ -295,9 +239,11 @@ def _gather(place: Place, wait: float) -> Nodes:
     console.note(f"node 0 of {place.nodes}: waiting for the others at {place.master}")
     try:
         _refuse_rival(place, door.token)
-        while len(links) < place.nodes - 1:
+        doubts = 1
+        while len(links) < place.nodes - 1 or doubts or door.doubts:
             if door.problem is not None:
                 raise UserError(problems=[door.problem])
+            doubts = door.doubts  # before those who were found to be gone are dropped
             with contextlib.suppress(queue.Empty):
                 connection, hello = door.arrived.get(timeout=_AGAIN_SECONDS)
                 _take_in(connection, hello, links, door, inbox)
@@ -314,12 +260,8 @@ def _gather(place: Place, wait: float) -> Nodes:
             nodes.tell_end(error.exit_code, error.problems)
         nodes.close()
         raise
-    return Nodes(place, links, inbox, door)
-
-
-def _twice(rank: int, first: str, second: str) -> Problem:
-    hint = "give every node a number of its own, from 0 on"
-    return Problem(f"two nodes say that they are node {rank}: {first} and {second}", "--node_rank", hint)
+    door.gathering = False
+    return Nodes(place, links, inbox, door, wait)
 
 
 def _missing(place: Place, missing: Sequence[str], wait: float) -> UserError:
@@ -329,20 +271,22 @@ def _missing(place: Place, missing: Sequence[str], wait: float) -> UserError:
 
 
 def _take_in(
-    connection: socket.socket, hello: Message, links: dict[int, Link], door: _Door, inbox: queue.Queue[Message]
+    connection: socket.socket, hello: Message, links: dict[int, Link], door: Door, inbox: queue.Queue[Message]
 ) -> None:
     rank, host = int(hello.values["rank"]), str(hello.values["host"])
     link = Link(connection, rank, host, inbox)
+    if rank in links and links[rank].dropped:  # this one was started in its place
+        _drop_lost(links, door, inbox)
     if rank in links:  # it knocked before the other was taken in
-        problem = _twice(rank, links[rank].host, host)
+        problem = twice(rank, links[rank].host, host)
         link.send(END, code=EXIT_USER, problems=[vars(problem)])
         link.close()
         raise UserError(problems=[problem])
-    links[rank], door.present[rank] = link, host
+    links[rank], door.present[rank] = link, (link, str(hello.values["process"]))
     link.start()
 
 
-def _drop_lost(links: dict[int, Link], door: _Door, inbox: queue.Queue[Message]) -> None:
+def _drop_lost(links: dict[int, Link], door: Door, inbox: queue.Queue[Message]) -> None:
     """Forget nodes that left before the meeting was over: they may come again. Others' messages stay."""
     kept: list[Message] = []
     while True:
@@ -365,7 +309,7 @@ def _drop_lost(links: dict[int, Link], door: _Door, inbox: queue.Queue[Message])
 def _refuse_rival(place: Place, token: str) -> None:
     """UserError if another node 0 answers at the address of --master. Without an answer, the others may have a way."""
     with contextlib.suppress(OSError, BadMessage):
-        answer, connection = _hello(place, token, _TRY_SECONDS)
+        answer, connection = _hello(place, token, seconds=_TRY_SECONDS)
         connection.close()
         if answer.kind == REFUSED:
             raise _error_of(answer, "")
@@ -377,9 +321,10 @@ def _refuse_rival(place: Place, token: str) -> None:
 def _join(place: Place, wait: float) -> Nodes:
     """Any other node: connect to node 0. UserError if it is not there within `wait` seconds."""
     begun = told = time.monotonic()
+    process = uuid.uuid4().hex
     while True:
         try:
-            answer, connection = _hello(place)
+            answer, connection = _hello(place, process=process)
         except OSError as error:
             why = _why_not(place, error)
         except BadMessage as error:
@@ -397,16 +342,20 @@ def _join(place: Place, wait: float) -> Nodes:
     inbox: queue.Queue[Message] = queue.Queue()
     link = Link(connection, 0, str(answer.values["host"]), inbox)
     link.start()
-    return Nodes(place, {0: link}, inbox)
+    return Nodes(place, {0: link}, inbox, wait=wait)
 
 
-def _hello(place: Place, token: str = "", seconds: float = _ANSWER_SECONDS) -> tuple[Message, socket.socket]:
-    """The answer of node 0, and the connection. OSError, BadMessage."""
+def _hello(
+    place: Place, token: str = "", process: str = "", seconds: float = ANSWER_SECONDS
+) -> tuple[Message, socket.socket]:
+    """The answer of node 0, and the connection. `process` tells this one from another of its number. OSError,
+    BadMessage."""
     # IPv4 alone, since Paddle splits addresses at their colon.
     address = socket.getaddrinfo(place.host, place.port, socket.AF_INET, socket.SOCK_STREAM)[0][4]
     connection = socket.create_connection(address, timeout=seconds)
     try:
         values = {"rank": place.rank, "nodes": place.nodes, "host": socket.gethostname(), "token": token}
+        values["process"] = process
         write_message(connection, Message(HELLO, values))
         with connection.makefile("rb", buffering=0) as stream:
             answer = read_message(stream)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import platform
 import re
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import nlpctl
-from nlpctl.errors import RunFailed, UserError
+from nlpctl.errors import NeedsRestart, RunFailed, UserError
 from nlpctl.runtime.crew import NoRoom
 from nlpctl.runtime.worker import ProcessEnded, outcome, raised_or_given
 
@@ -89,13 +90,23 @@ class _Served:
 
     def __init__(self, opened: Callable[..., Any], arguments: tuple[Any, ...]):
         # An error is an answer, as in a process of this machine: Ray would wrap it, and lose what it says.
-        self._opened = outcome(opened, *arguments)
+        self._opened = outcome(_told_of_node, opened, *arguments)
 
     def version(self) -> str:
         return nlpctl.__version__
 
     def answer(self, job: Any) -> Any:
-        return outcome(self._opened, job) if callable(self._opened) else self._opened
+        return outcome(_told_of_node, self._opened, job) if callable(self._opened) else self._opened
+
+
+def _told_of_node(call: Callable[..., Any], *arguments: Any) -> Any:
+    """The result of `call`; what has to be mended on this node names it."""
+    try:
+        return call(*arguments)
+    except NeedsRestart as needed:
+        told = ", ".join(f"{name}={value}" for name, value in needed.variables.items())
+        hint = f"stop Ray on that node, and start it there with {told}"
+        raise UserError(needed.problems[0].message, f"node {platform.node()}", hint) from None
 
 
 @contextlib.contextmanager

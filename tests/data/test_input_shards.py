@@ -148,6 +148,18 @@ def test_tables_without_a_header(tmp_path: Path) -> None:
         assert divided(source, size, rows)[0] == whole
 
 
+@pytest.mark.parametrize("name", ["a.jsonl.gz", "a.jsonl.zst"])
+def test_a_packed_file_with_a_copy_is_read_from_its_middle(tmp_path: Path, name: str) -> None:
+    source = opened(tmp_path, [name])
+    whole, told = list(source.kept_rows(None)), source.identity()
+    copy = tmp_path / "input-0"
+    copy.write_bytes(b"".join(source.files[0].unpack()))
+    source = dataclasses.replace(source, files=(dataclasses.replace(source.files[0], unpacked=str(copy)),))
+    found, ranges = divided(source, 500, 64)
+    assert found == whole and ranges > 3
+    assert source.identity() == told and source.files[0].name == str(tmp_path / name)
+
+
 def test_several_files_are_one_input(tmp_path: Path) -> None:
     names = ["a.jsonl", "a.txt", "late.csv", "a.parquet", "a.jsonl.gz"]
     source = opened(tmp_path, names)

@@ -102,6 +102,20 @@ def test_the_same_command_makes_nothing_anew(run, whole, capsys):
     assert json.loads((run / "compress" / "report.json").read_text())["best"] == whole["best"]
 
 
+def test_two_workers_make_the_same_files(run, whole, tmp_path, capsys):
+    """Scores are kept by the checksums of what was scored: nothing is scored anew."""
+    other = shutil.copytree(run, tmp_path / "run")
+    _move(other, run)
+    shutil.rmtree(other / "compress" / CANDIDATES)
+    capsys.readouterr()
+    report = compressed(other, *GRID, "--workers", "2")
+    told = capsys.readouterr().err
+    assert "2 steps at a time" in told and told.count("making ") == 3 and "scoring " not in told
+    assert table(report) == table(whole)
+    for folder in (run / "compress" / CANDIDATES).iterdir():
+        assert sums(other / "compress" / CANDIDATES / folder.name) == sums(folder)
+
+
 def test_no_time(run, whole, tmp_path, capsys):
     """Without time for anything new the best of what is there is given."""
     other = shutil.copytree(run, tmp_path / "run")

@@ -98,6 +98,8 @@ def test_a_folder_of_parts(work, rows, whole):
     assert sorted(names) == ["error", "id", "label", "probabilities", "text"]
     assert [list(row) for row in found] == [names] * 3000
     assert [{name: row[name] for name in one} for row, one in zip(found, told, strict=True)] == told
+    again = work.nlpctl("predict", "divided/export", "divided/parts", "-o", "divided/again.jsonl", *SKIP)
+    assert again.returncode == 0 and "3,000 rows" in again.stderr, again.stderr  # none of them is manifest.json
     (out / "mine.txt").touch()
     done = work.nlpctl(*words(rows, "divided/parts", "--parts", "jsonl", "--overwrite"))
     assert done.returncode == 2 and "mine.txt" in done.stderr
@@ -108,8 +110,8 @@ def test_a_folder_of_parts(work, rows, whole):
 def test_columns_of_parquet_hold_what_answers_hold(tmp_path):
     """Types that differ between parts are one type that holds both, or JSON."""
     parts = [
-        [{"a": 1, "b": None, "c": {}, "d": [1, "x"], "e": {"x": 1}}, {"a": 2, "f": "only here"}],
-        [{"a": 1.5, "b": ["t"], "c": {"y": 1}, "d": "text", "e": {"z": 2.5}}, {}],
+        [{"a": 1, "b": None, "c": {}, "d": [1, "x"], "e": {"x": 1}}, {"a": 2, "f": "only here", "g": 2**53 + 1}],
+        [{"a": 1.5, "b": ["t"], "c": {"y": 1}, "d": "text", "e": {"z": 2.5}, "g": 0.5, "h": [2**60 + 1]}, {"h": [1]}],
         [],
     ]
     schema = common_schema(map(schema_of, parts))
@@ -120,6 +122,25 @@ def test_columns_of_parquet_hold_what_answers_hold(tmp_path):
             {name: value for name, value in one.items() if name != "e"} for one in rows
         ]
     assert read_part(tmp_path / "1.parquet")[0]["e"] == {"x": None, "z": 2.5}
+
+
+def test_a_large_packed_file_is_unpacked_once(work, export):
+    """Its rows are long, so that it is large enough, and stays in the folder as long as shards need it."""
+    chance = random.Random(4)
+    lines = [json.dumps({"id": chance.randbytes(3000).hex(), "text": "a good room"}) for _ in range(1500)]
+    lines[700] = "{broken"
+    (work / "divided/large.jsonl.gz").write_bytes(gzip.compress("\n".join(lines).encode(), 1))
+    command = ("predict", "divided/export", "divided/large.jsonl.gz", "--batch-size", "2", *SKIP)
+    one = work.nlpctl(*command, "-o", "divided/large1.jsonl")
+    assert one.returncode == 0, one.stderr
+    started = work.start(*command, "-o", "divided/large2.jsonl", "--workers", "1")
+    work.end(started, lambda: finished(work, "divided/large2.jsonl") > 3, signal.SIGKILL)
+    (work / "divided/large2.jsonl.shards/input-0").unlink()
+    two = work.nlpctl(*command, "-o", "divided/large2.jsonl", "--workers", "2", "--resume")
+    assert two.returncode == 0 and "unpacking 1 file\n" in two.stderr and "resuming after" in two.stderr, two.stderr
+    assert (work / "divided/large2.jsonl").read_bytes() == (work / "divided/large1.jsonl").read_bytes()
+    assert "large.jsonl.gz:701: not JSON" in (work / "divided/large2.jsonl").read_text()
+    assert not list((work / "divided").glob("large*.shards"))
 
 
 def test_bad_rows_are_told_as_by_one_process(work, export, rows):

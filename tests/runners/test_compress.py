@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 import re
+import shutil
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -20,6 +22,7 @@ from nlpctl.compression.strategies.base import Step
 from nlpctl.config.load import Override, load_recipe
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.runners.compress import command as compress
+from nlpctl.runners.compress import makers
 from nlpctl.runners.compress.refusals import refuse_output, warn_unread
 from nlpctl.runners.compress.turns import Timing
 from nlpctl.runners.compress.worker import TimeIsUp
@@ -105,7 +108,7 @@ class Bench:
 def compression(tmp_path, monkeypatch):
     """A compression into tmp_path, with its bench."""
 
-    def make(strategy: str = STRATEGY, budget: float | None = None, breaks: tuple[str, ...] = ()):
+    def make(strategy: str = STRATEGY, budget: float | None = None, breaks: tuple[str, ...] = (), workers: int = 1):
         (tmp_path / "train.tsv").write_text("text\tlabel\n" + "a\tx\nb\ty\n" * 1500)
         (tmp_path / "recipe.yaml").write_text("task: sequence_classification\ndata: {train: train.tsv}\n")
         recipe = load_recipe(tmp_path / "recipe.yaml", (), "apply")
@@ -113,13 +116,14 @@ def compression(tmp_path, monkeypatch):
         recipe = dataclasses.replace(recipe, compression=section)
         bench = Bench(tmp_path, breaks)
         best: list[str] = []
-        for name in ("StepProcess", "Scorer"):
-            monkeypatch.setattr(compress, name, bench)
+        monkeypatch.setattr(makers, "StepProcess", bench)
+        monkeypatch.setattr(compress, "Scorer", bench)
+        monkeypatch.setattr(makers, "time", SimpleNamespace(monotonic=lambda: bench.now))
         monkeypatch.setattr(compress, "write_best", lambda row, folder: best.append(row.candidate))
         monkeypatch.setattr(compress, "write_reports", lambda *_: None)
         steps = {step.folder: step for step in plan_steps(parse_strategy(strategy), section)}
-        call = compress._Compression(recipe, SETUP, "model", tmp_path, steps, Clock(budget, lambda: bench.now))
-        monkeypatch.setattr(compress, "time", SimpleNamespace(monotonic=lambda: bench.now))
+        clock, runtimes = Clock(budget, lambda: bench.now), [recipe.runtime] * workers
+        call = compress._Compression(recipe, SETUP, "model", tmp_path, steps, clock, runtimes)
         return SimpleNamespace(run=call.run, bench=bench, best=best)
 
     return make
@@ -141,6 +145,58 @@ def test_cheap_ones_first_and_every_export_is_scored(compression, tmp_path):
     assert result.best.candidate == "width-0.75+ort-dynamic"
     assert result.best.folder == str(tmp_path / "candidates" / "width-0.75+ort-dynamic")
     assert found.best == ["original", "original+ort-dynamic", "width-0.75+ort-dynamic"]  # always the best so far
+
+
+def test_two_are_made_side_by_side_and_scored_while_none_is_made(compression, monkeypatch):
+    alone = compression().run()
+    for kind in ("networks", "exports", "candidates"):
+        shutil.rmtree(alone.folder / kind)
+    found = compression(workers=2)
+    bench, make, active = found.bench, found.bench.make, set()
+    together = threading.Barrier(2, timeout=10)
+
+    def watched(step: Step, seconds: float | None = None) -> None:
+        active.add(step.folder)
+        if step.folder.startswith("candidates/original"):  # both have begun before one ends
+            together.wait()
+        make(step, seconds)
+        active.remove(step.folder)
+
+    score = bench.score
+    monkeypatch.setattr(bench, "make", watched)
+    monkeypatch.setattr(bench, "score", lambda folder: score(folder) if not active else pytest.fail(str(active)))
+    result = found.run()
+    assert {row.name for row in result.rows} == {row.name for row in alone.rows} and not result.failures
+    assert len(bench.made) == len(set(bench.made)) == 6
+    assert bench.made.index("networks/width-0.75") < bench.made.index("exports/width-0.75")
+
+
+def test_a_budget_is_of_the_clock_and_leaves_time_to_score_one_by_one(compression):
+    """Of two trainings side by side, each takes twice as long; the scoring of both has to fit behind them."""
+    found = compression(budget=70.0, workers=2)
+    result = found.run()
+    assert not any(name.startswith("networks") for name in found.bench.made) and found.bench.now <= 70.0
+    assert {failure.name for failure in result.failures} >= {"width-0.75", "width-0.75+ort-dynamic"}
+
+
+def test_an_error_ends_what_is_made_beside_it(compression, monkeypatch):
+    found, ended = compression("ort-dynamic,ptq", workers=2), threading.Event()
+    make = found.bench.make
+
+    def waits(step: Step, seconds: float | None = None) -> None:
+        if "ptq" in step.name:
+            assert ended.wait(10)
+            raise KeyboardInterrupt
+        if "ort" in step.name:
+            raise ZeroDivisionError  # none of nlpctl's
+        make(step, seconds)
+
+    monkeypatch.setattr(found.bench, "make", waits)
+    monkeypatch.setattr(found.bench, "interrupt", ended.set, raising=False)
+    monkeypatch.setattr(found.bench, "kill", lambda: None, raising=False)
+    with pytest.raises(ZeroDivisionError):
+        found.run()
+    assert ended.is_set()
 
 
 def test_reports_on_the_way_name_what_is_not_made_yet(compression, monkeypatch, capsys):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import threading
+import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -11,6 +13,7 @@ import pytest
 
 from nlpctl.errors import Interrupted, RunFailed, UserError
 from nlpctl.runtime import link as link_module
+from nlpctl.runtime import nodes as nodes_module
 from nlpctl.runtime.nodes import END, Nodes, meeting
 from nlpctl.runtime.schedulers import Place
 from nlpctl.runtime.team import free_port
@@ -99,6 +102,43 @@ def test_two_nodes_of_one_number(cluster, nodes, ranks):
     started = [cluster.node(rank, wait_for_end, nodes=nodes) for rank in ranks]
     for future in started:
         assert f"two nodes say that they are node {ranks[-1]}" in message(future, UserError)
+
+
+def test_a_node_that_is_started_again_is_no_twin(cluster, monkeypatch):
+    """The machine of the first one lost its power: its connection stays, but it says nothing any more."""
+    monkeypatch.setattr(link_module, "ALIVE_SECONDS", 0.3)
+    monkeypatch.setattr(link_module, "BEAT_SECONDS", 0.1)
+    head = cluster.node(0, agree, nodes=3)
+    place = Place(3, 1, "127.0.0.1", cluster.port)
+    while True:
+        try:
+            _, connection = nodes_module._hello(place, process="lost")
+            break
+        except ConnectionRefusedError:
+            time.sleep(0.01)
+    doubted, goes_on = threading.Event(), link_module.Link.goes_on
+    monkeypatch.setattr(link_module.Link, "goes_on", lambda link: doubted.set() or goes_on(link))
+    again = cluster.node(1, wait_for_end, nodes=3)
+    assert doubted.wait(10)
+    other = cluster.node(2, wait_for_end, nodes=3)
+    assert len(head.result(30)) == 3 and again.result(30) == other.result(30) == 0
+    connection.close()
+
+
+def test_nothing_is_awaited_for_ever(cluster):
+    """The other node is alive, and never says what it has."""
+    over = threading.Event()
+    head, second = cluster.node(0, agree, wait=1.0), cluster.node(1, lambda nodes: over.wait(20), wait=10.0)
+    told = message(head, UserError)
+    over.set()
+    assert "did not say within 1 s what is awaited of them (facts)" in told and "--wait" in told
+    second.result(30)
+
+
+@pytest.mark.parametrize("wait", [float("nan"), float("inf"), -1.0])
+def test_how_long_to_wait_is_a_number(wait):
+    with pytest.raises(UserError, match="is no number of seconds to wait"), meeting(Place(2, 1, "127.0.0.1", 1), wait):
+        pass
 
 
 def test_another_number_of_nodes(cluster):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import platform
 import sys
 from types import SimpleNamespace
 
 import pytest
 
-from nlpctl.errors import UserError
-from nlpctl.runtime.ray_cluster import ray_cluster
+from nlpctl.errors import NeedsRestart, UserError
+from nlpctl.runtime.ray_cluster import _Served, ray_cluster
 
 
 @pytest.mark.parametrize("address", ["", "nowhere", "http://host:1", "ray://host", "auto "])
@@ -28,6 +29,18 @@ def test_another_ray(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
     monkeypatch.setitem(sys.modules, "ray", SimpleNamespace(__version__=version))
     with pytest.raises(UserError, match=f"Ray {version} is installed"), ray_cluster("auto"):
         pass
+
+
+def test_a_node_that_lacks_a_variable_is_named() -> None:
+    """The command restarts itself on its own machine; on a node somebody has to."""
+
+    def lacks(*_: object) -> None:
+        raise NeedsRestart("no CUDA libraries", "runtime.device", "start Python with A=b", {"A": "b"})
+
+    for served in (_Served(lacks, ()), _Served(lambda: lacks, ())):
+        error = served.answer(None)
+        assert type(error) is UserError and str(error).startswith(f"node {platform.node()}: no CUDA libraries")
+        assert "start it there with A=b" in str(error)
 
 
 def test_no_cluster() -> None:

@@ -37,7 +37,8 @@ class Costs:
     `speed`: samples per second of the uncompressed network in fp32, at the largest batch size. `rows`: rows read by a
     training in all epochs, by strategy, or by Step.work for a smaller form. `scoring`: seconds to score one engine and
     precision of a folder; `turns`: seconds of one in the last round. `measured`: seconds by Step.work. `factors`: by
-    how much longer than estimated each strategy took.
+    how much longer than estimated each strategy took. `slowdown`: by how much longer a step takes than alone, because
+    others are made beside it.
     """
 
     speed: float
@@ -46,15 +47,19 @@ class Costs:
     turns: float = 0.0
     measured: dict[str, float] = field(default_factory=dict)
     factors: dict[str, float] = field(default_factory=dict)
+    slowdown: float = 1.0
 
     def of(self, step: Step) -> float:
         """Seconds to make the folder of a step, and to score it."""
+        return self.making(step) + self.to_score(step)
+
+    def making(self, step: Step) -> float:
         made = self.measured.get(step.work)
-        if made is None:
-            made = self._estimated(step) * self.factors.get(step.method, 1.0)
-        if not step.scored:
-            return made
-        return made + WAYS[step.kind] * self.scoring + FINALISTS[step.kind] * self.turns
+        return self._estimated(step) * self.factors.get(step.method, 1.0) if made is None else made
+
+    def to_score(self, step: Step) -> float:
+        """Seconds, also in the last round; nothing else runs meanwhile."""
+        return WAYS[step.kind] * self.scoring + FINALISTS[step.kind] * self.turns if step.scored else 0.0
 
     def learn(self, step: Step, seconds: float) -> None:
         """Remember how long a step took, also to correct the estimate of other forms of it."""
@@ -63,7 +68,7 @@ class Costs:
 
     def _estimated(self, step: Step) -> float:
         rows = self.rows.get(step.work, self.rows.get(step.method, 0.0))
-        return step.made_by.seconds(step, self.speed, rows)
+        return step.made_by.seconds(step, self.speed / self.slowdown, rows)
 
 
 def row_counter(recipe: Recipe) -> Callable[[], int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ _OF_CANDIDATES = (
     "Speeds are of the engine alone, on dev rows batched by length. Disk: the graph, in MB of 1024 x 1024 bytes. "
     "Alike: the share of dev rows with the same decision as the uncompressed model."
 )
+_OF_THE_MACHINE = "Timed on {}, one after the other, while no candidate was made."
 _OF_PARTS = (
     "engine x precision x compression. Engine: the uncompressed fp32 graph in the engine of the row. Compression: the "
     "row's network, pruned or distilled, in fp32 against the uncompressed one. Precision: its graph in 8 bits or bf16 "
@@ -56,7 +58,7 @@ def tables(result: CompressResult) -> tuple[Table, ...]:
             "All candidates",
             [result.metric.name, "points", *speeds, "disk MB", "alike"],
             _cells,
-            f"{_OF_CANDIDATES} {_of_times(result)}",
+            f"{_OF_CANDIDATES} {_OF_THE_MACHINE.format(platform.node())} {_of_times(result)}",
         ),
         table("Where the speed comes from", parts, _split_cells, f"Times {result.reference.way} = {_OF_PARTS}"),
         table(

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import os
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +21,7 @@ from nlpctl.compression.plan.costs import (
     trained_rows,
     write_times,
 )
+from nlpctl.compression.plan.course import Course
 from nlpctl.compression.plan.explore import SAFETY, Explorer, Option
 from nlpctl.compression.plan.one_scale import LastRound, paces_of
 from nlpctl.compression.plan.plan_file import carried_over, has_learned, make_plan, write_plan
@@ -34,12 +34,13 @@ from nlpctl.config.checks import refuse_half_precision_on_cpu
 from nlpctl.config.compression_keys import parse_budget
 from nlpctl.config.dump import flat, recipe_values
 from nlpctl.config.recipe_of import with_settings, with_student
-from nlpctl.config.schema import Recipe
+from nlpctl.config.schema import Recipe, RuntimeSection
 from nlpctl.errors import Interrupted, NlpctlError, RunFailed, UserError
 from nlpctl.files import remove_dir, remove_leftovers, writing
 from nlpctl.models.source import read_config, resolve_source
 from nlpctl.runners.compress.columns import line
 from nlpctl.runners.compress.last_round import Field, field_of
+from nlpctl.runners.compress.makers import Made, Makers, log_of, slowdown
 from nlpctl.runners.compress.refusals import (
     check_engines,
     check_strategies,
@@ -53,7 +54,8 @@ from nlpctl.runners.compress.report import write_reports
 from nlpctl.runners.compress.result import CompressResult
 from nlpctl.runners.compress.scorer import Scorer, Timing, check_scorable
 from nlpctl.runners.compress.source import static_model
-from nlpctl.runners.compress.worker import FREE_SPACE, StepProcess, TimeIsUp
+from nlpctl.runners.compress.worker import FREE_SPACE, TimeIsUp
+from nlpctl.runners.desks import shares
 from nlpctl.runners.export import ELSEWHERE
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import take_lock
@@ -66,18 +68,21 @@ UNMADE = "not made yet: run the same command again, and it goes on"
 AT_THE_END = 2  # scorings reserved in the budget: the best and the uncompressed network on test
 
 
-def compress(recipe: Recipe, source: str, *, output: Path | None = None, overwrite: bool = False) -> CompressResult:
+def compress(
+    recipe: Recipe, source: str, *, output: Path | None = None, overwrite: bool = False, workers: int = 1
+) -> CompressResult:
     """Make and score every candidate that recipe.compression names, from the model folder or export `source`.
 
+    `workers`: how many are made at a time, each with its part of the cores, or its card; scored they are one by one.
     Folders and scores of an earlier call are reused. A failing candidate does not stop the others. Device and random
     states of this process do not change. UserError, before anything is made, if a strategy cannot work with this model,
     task or machine; Interrupted after Ctrl-C: the same call continues.
     """
     with process_kept():
-        return _compress(recipe, source, output, overwrite)
+        return _compress(recipe, source, output, overwrite, workers)
 
 
-def _compress(recipe: Recipe, source: str, output: Path | None, overwrite: bool) -> CompressResult:
+def _compress(recipe: Recipe, source: str, output: Path | None, overwrite: bool, workers: int) -> CompressResult:
     recipe = with_student(recipe)
     budget = recipe.compression.budget
     clock = Clock(None if budget is None else parse_budget(budget))
@@ -98,10 +103,12 @@ def _compress(recipe: Recipe, source: str, output: Path | None, overwrite: bool)
     check_engines(setup, strategies)
     if training and setup.device == "cpu":
         refuse_half_precision_on_cpu(recipe)
-    recipe = dataclasses.replace(recipe, runtime=one_process(recipe.runtime))
+    alone = one_process(recipe.runtime)
+    runtimes = [alone] if workers == 1 else shares(recipe.runtime, workers)
+    recipe = dataclasses.replace(recipe, runtime=alone)
     with _taken(folder, overwrite, plan), sigterm_interrupts():
         try:
-            return _Compression(recipe, setup, source, folder, steps, clock).run()
+            return _Compression(recipe, setup, source, folder, steps, clock, runtimes).run()
         except KeyboardInterrupt:
             hint = "run the same command again to continue"
             raise Interrupted("interrupted", where=str(folder), hint=hint) from None
@@ -117,6 +124,7 @@ class _Compression:
     folder: Path
     steps: dict[str, Step]
     clock: Clock
+    runtimes: Sequence[RuntimeSection]  # of the processes that make steps
     rows: dict[str, tuple[Row, ...]] = field(default_factory=dict)  # key: the folder of a candidate
     failures: dict[str, tuple[Failure, ...]] = field(default_factory=dict)
     lost: dict[str, NlpctlError] = field(default_factory=dict)  # folders that could not be made
@@ -134,9 +142,12 @@ class _Compression:
         section = self.recipe.compression
         aim = Aim(section.max_drop, section.target, section.batch_sizes, section.sure)
         first = next(iter(self.steps.values()))  # the uncompressed network: everything is compared with it
-        with StepProcess(self.recipe, self.source, self.folder) as maker:
+        with Makers(self.recipe, self.source, self.folder, self.runtimes) as makers:
+            if makers.size > 1:
+                console.note(f"{makers.size} steps at a time; they write to {log_of(self.folder, 0)} and so on")
             if not is_made(self.folder, first):
-                self._make(maker, first)
+                self._begin(makers, first)
+                self._take(makers.wait())
             if self.lost:
                 raise self.lost[first.folder]
             timing = Timing(batch_sizes=section.batch_sizes)
@@ -153,7 +164,7 @@ class _Compression:
                     self._score(scorer, folder)
                 self.last = scorer.stored_round(self._field())
                 self._settle(None)
-                self._explore(maker, scorer)
+                self._explore(makers, scorer)
                 self._play_last_round(scorer)
                 result = self._settle(scorer)
         asked = [self.lost.get(folder) for folder, step in self.steps.items() if step.scored and step != first]
@@ -161,37 +172,56 @@ class _Compression:
             raise next(iter(self.lost.values()))
         return result
 
-    def _explore(self, maker: StepProcess, scorer: Scorer) -> None:
+    def _explore(self, makers: Makers, scorer: Scorer) -> None:
+        """Make what is missing, as many steps at a time as there are processes, and score it while none is made.
+
+        A process goes through the steps of an option one after the other.
+        """
         costs = self._costs(scorer.timing.rows)
         explorer = Explorer(self.steps, self.reference, self.metric, self.aim, costs)
+        course = Course(makers.size, costs)
         while True:
+            if not makers.running:
+                for step in course.taken_to_score():
+                    self._score(scorer, step.folder)
+                    self._settle(None)
             reserve = AT_THE_END * costs.scoring + self._field().seconds(scorer.timing.rows)
-            made = {step.folder for step in self.steps.values() if is_made(self.folder, step)}
-            options = explorer.options(made, set(self.lost), self._table())
-            left = self.clock.left()
-            option = next((each for each in options if left is None or each.seconds + reserve <= left), None)
-            if option is None:
+            options = self._begin_steps(makers, scorer, explorer, course, reserve)
+            if not makers.running:
+                left = self.clock.left()
                 if left is not None and self._shrink(explorer, options, left - reserve):
                     continue
                 self._tell_untried(options, left)
                 return
-            for step in option.missing:
-                left = self.clock.left()
-                if left is not None and left <= reserve:  # an earlier step took longer than expected
-                    break
-                if step.trains:
-                    scorer.release()
-                started, goes_on = time.monotonic(), (self.folder / step.folder).exists()
-                self._make(maker, step, None if left is None else left - reserve)
-                if step.folder in self.lost:
-                    break
-                if not goes_on:  # the remaining part of a resumed training is no estimate of a full one
-                    costs.learn(step, time.monotonic() - started)
-                    with writing(self.folder, FREE_SPACE):
-                        write_times(self.folder, costs.measured)
-                if step.scored:
-                    self._score(scorer, step.folder)
-                    self._settle(None)
+            made = makers.wait()
+            self._take(made)
+            if made.step.folder in self.lost:
+                course.drop(made.step)
+                continue
+            course.done(made.step)
+            if not made.goes_on:  # the remaining part of a resumed training is no estimate of a full one
+                costs.learn(made.step, made.seconds)
+                with writing(self.folder, FREE_SPACE):
+                    write_times(self.folder, costs.measured)
+
+    def _begin_steps(
+        self, makers: Makers, scorer: Scorer, explorer: Explorer, course: Course, reserve: float
+    ) -> list[Option]:
+        """Begin as many steps as there are idle processes, those of begun options first. The options that are left."""
+        while True:
+            made = {step.folder for step in self.steps.values() if is_made(self.folder, step)}
+            options = explorer.options(made, set(self.lost), self._table())
+            step = course.next_step(options, self.clock.left(), reserve)
+            if step is None:
+                return options
+            left = self.clock.left()
+            limit = None if left is None else left - reserve - course.others_to_score(step)
+            if limit is not None and limit <= 0:  # an earlier step took longer than expected
+                course.drop(step)
+                continue
+            if step.trains:
+                scorer.release()
+            self._begin(makers, step, limit)
 
     def _shrink(self, explorer: Explorer, options: Sequence[Option], seconds: float) -> bool:
         """Add a smaller form of a step, which fits into `seconds`, to the steps, and tell so; False if none does."""
@@ -220,26 +250,28 @@ class _Compression:
         strategies = {step.made_by for step in self.steps.values()}
         rows = {} if self.clock.left() is None else trained_rows(self.recipe, strategies, self.count)
         turns = Field((self.reference,), ()).seconds(samples)
-        return Costs(speed, rows, self.reference.seconds, turns, read_times(self.folder))
+        measured = read_times(self.folder)
+        return Costs(speed, rows, self.reference.seconds, turns, measured, slowdown=slowdown(self.runtimes))
 
     def _finished(self) -> list[str]:
         """The complete folders of the table, of earlier calls too; the uncompressed network comes first."""
         found = [path for kind in (EXPORTS, CANDIDATES) for path in (self.folder / kind).glob("*") if path.is_dir()]
         return [f"{path.parent.name}/{path.name}" for path in found if not path.name.startswith(".")]
 
-    def _make(self, maker: StepProcess, step: Step, seconds: float | None = None) -> None:
-        """Make a folder; a failure is shown and noted, also for every step that needs the folder."""
+    def _begin(self, makers: Makers, step: Step, seconds: float | None = None) -> None:
         console.note(f"making {step.folder}: {step.made_by.help}")
-        started = time.monotonic()
-        try:
-            maker.make(step, seconds)
-            if not is_made(self.folder, step):
-                raise RunFailed("nothing was made", step.folder, "this is a bug in nlpctl")
-        except NlpctlError as error:
+        makers.begin(step, seconds)
+
+    def _take(self, made: Made) -> None:
+        """A step has ended; a failure is shown and noted, also for every step that needs the folder."""
+        step, error = made.step, made.error
+        if error is None and not is_made(self.folder, step):
+            error = RunFailed("nothing was made", step.folder, "this is a bug in nlpctl")
+        if error is not None:
             console.warn(f"{step.name}: {error}")
             self._lose(step, error)
         else:
-            console.note(f"{step.folder} made in {time.monotonic() - started:.0f} s")
+            console.note(f"{step.folder} made in {made.seconds:.0f} s")
 
     def _lose(self, step: Step, error: NlpctlError) -> None:
         """Note that a folder, and every step that needs it, cannot be made or not in time."""

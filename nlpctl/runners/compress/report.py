@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import platform
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ def report(result: CompressResult, source: str, task: str) -> dict[str, Any]:
         "rows": [_entry(row, result) for row in ordered(result.rows, result.aim, result.paces)],
         "failures": [asdict(failure) for failure in result.failures],
         "test": None if result.test is None else asdict(result.test),
-        "conditions": conditions(),
+        "conditions": {**conditions(), "machine": platform.node()},
     }
 
 

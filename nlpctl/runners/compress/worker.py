@@ -6,7 +6,9 @@ isolates all of this. After a failed step the process is discarded, and the next
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
@@ -17,7 +19,7 @@ from nlpctl import console
 from nlpctl.compression.strategies.base import Step
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import EXIT_INTERRUPTED, RunFailed
-from nlpctl.files import STAGING_PREFIX, remove_leftovers, writing
+from nlpctl.files import STAGING_PREFIX, remove_leftovers_of, writing
 from nlpctl.runners.compress.workbench import Workbench
 from nlpctl.runtime.interrupt import STOP_SECONDS
 from nlpctl.runtime.process import set_up_process
@@ -34,10 +36,12 @@ class TimeIsUp(RunFailed):
 class StepProcess:
     """Makes steps in another process. Use it as a context."""
 
-    def __init__(self, recipe: Recipe, source: str, output: Path):
-        self._arguments = (recipe, source, output)
-        self._output = output
+    def __init__(self, recipe: Recipe, source: str, output: Path, log: Path | None = None):
+        """`log`: where standard error goes; None: where that of this process goes."""
+        self._arguments = (recipe, source, output, log)
+        self._output, self._log = output, log
         self._worker: Worker | None = None
+        self._stopped = False
 
     def __enter__(self) -> StepProcess:
         prefix = f"{STAGING_PREFIX}temporary-"  # if this command is killed, the next one removes it
@@ -62,7 +66,7 @@ class StepProcess:
             self._asked(step, seconds)
         except BaseException:
             self._end(interrupt=True)
-            remove_leftovers(self._output / step.kind)  # leftovers of a process that could not clean up itself
+            remove_leftovers_of(self._output / step.folder)  # of a process that could not clean up itself
             raise
         if step.trains:
             self._end()
@@ -75,11 +79,29 @@ class StepProcess:
             self._end()
             self._worker = Worker(_opened, self._temporary.name, *self._arguments, grace=GRACE, daemon=False)
             self._worker.start()
+        if self._stopped:  # before there was a process to interrupt
+            raise KeyboardInterrupt
+        silent = step.trains and self._log is None  # it tells its progress itself
         try:
-            self._worker.ask(step, step.name, seconds=seconds, goes_on=None if step.trains else goes_on)
+            self._worker.ask(step, step.name, seconds=seconds, goes_on=None if silent else goes_on)
         except TimeoutError:
             hint = "run the same command again to continue, with a longer --budget"
             raise TimeIsUp(f"was stopped after {seconds:.0f} s", step.name, hint) from None
+
+    def interrupt(self) -> None:
+        """Have the step that another thread makes end like Ctrl-C: `make` raises there."""
+        self._signal(signal.SIGINT)
+
+    def kill(self) -> None:
+        """The same, at once."""
+        self._signal(signal.SIGKILL)
+
+    def _signal(self, number: signal.Signals) -> None:
+        self._stopped = True
+        worker = self._worker
+        if worker is not None and worker.pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(worker.pid, number)
 
     def _end(self, interrupt: bool = False) -> None:
         worker, self._worker = self._worker, None
@@ -87,8 +109,13 @@ class StepProcess:
             worker.end(interrupt)
 
 
-def _opened(temporary: str, recipe: Recipe, source: str, output: Path) -> Callable[[Step], None]:
+def _opened(
+    temporary: str, recipe: Recipe, source: str, output: Path, log: Path | None = None
+) -> Callable[[Step], None]:
     """Runs in the process: makes the steps."""
+    if log is not None:
+        os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666), 2)
+        os.dup2(2, 1)
     tempfile.tempdir = temporary
     os.setsid()  # a terminal's Ctrl-C must reach only the parent, which passes it on once
     listen_for_interrupts(_leave)
