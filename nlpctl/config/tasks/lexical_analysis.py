@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nlpctl.config.tasks.info import TaskInfo
+from nlpctl.config.tasks.info import ANNOTATED, TaskInfo
 from nlpctl.config.tasks.starts import RECURRENT, WITH_CRF
 from nlpctl.config.tasks.token_classification import TOKEN_CLASSIFICATION
 
@@ -13,7 +13,7 @@ LEXICAL_ANALYSIS = TaskInfo(
     task="nlpctl.tasks.lexical_analysis:LexicalAnalysis",
     rows="nlpctl.data.tagged_rows:LexicalRows",
     keys=(*TOKEN_CLASSIFICATION.keys, "decode.replacements"),
-    formats=("conll", "joined"),
+    formats=("conll", "joined", *ANNOTATED),
     tags=True,
     pool="probabilities",
     distillable=True,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nlpctl.config.tasks.info import TaskInfo
+from nlpctl.config.tasks.info import ANNOTATED, TaskInfo
 from nlpctl.config.tasks.starts import TRANSFORMER
 
 TEXT_MATCHING = TaskInfo(
@@ -12,6 +12,7 @@ TEXT_MATCHING = TaskInfo(
     task="nlpctl.tasks.text_matching:TextMatching",
     rows="nlpctl.data.matching_rows:MatchingRows",
     keys=("data.columns.label", "data.columns.text_pair", "data.balance", "decode.tune", "loss"),
+    formats=ANNOTATED,
     pairs=True,
     explainable=True,
     augmentable=True,
