@@ -87,6 +87,8 @@ def next_rows(
         console.warn(f"only {counted(len(found.chosen), 'rows')} to choose from")
     if output is not None:
         console.note(f"{counted(len(found.chosen), 'rows')} to label: {output}")
+    if found.interface is not None:
+        console.note(f"labelling interface: {display(found.interface)}")
 
 
 def convert(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 
@@ -33,7 +33,7 @@ class Annotated:
     labelled: bool = False
     labels: tuple[str, ...] = ()
     marks: tuple[Mark, ...] = ()
-    marked: str | None = field(default=None)
+    marked: str | None = None
 
 
 def with_text(record: Annotated, column: str) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from nlpctl.data.splits import resolve_labels
 from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import UserError
 from nlpctl.files import staged_file, writing
-from nlpctl.outputs import refuse_output
+from nlpctl.outputs import is_stream, refuse_output
 from nlpctl.runners.data import prepare_to_read, refuse_files
 
 
@@ -76,8 +76,8 @@ def refuse_kind(recipe: Recipe, kind: str) -> None:
 
 
 def interface_of(output: Path, kind: str) -> Path | None:
-    """The file of the labelling interface beside `output`; None where there is none."""
-    return output.with_suffix(INTERFACE) if kind == LABEL_STUDIO else None
+    """The file of the labelling interface beside `output`; None where there is none, as beside a pipe."""
+    return output.with_suffix(INTERFACE) if kind == LABEL_STUDIO and not is_stream(output) else None
 
 
 def refuse_outputs(output: Path, kind: str, overwrite: bool) -> None:

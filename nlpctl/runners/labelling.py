@@ -25,7 +25,7 @@ from nlpctl.data.row import BadRow, BlankLine, Row, place
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import UserError
 from nlpctl.models.source import resolve_source
-from nlpctl.runners.annotations import refuse_kind, refuse_outputs, write_records
+from nlpctl.runners.annotations import interface_of, refuse_kind, refuse_outputs, write_records
 from nlpctl.runners.open_model import find_model
 from nlpctl.runners.predict import check_bad_row, refuse_output
 from nlpctl.runtime.interrupt import sigterm_interrupts
@@ -76,17 +76,22 @@ class ChosenRow:
 
 @dataclass(frozen=True)
 class NextRows:
-    """`rows`: how many were read, `bad` ones among them; `known`: left out, since they are in the labelled data."""
+    """`rows`: how many were read, `bad` ones among them; `known`: left out, since they are in the labelled data.
+
+    `interface`: the labelling interface beside tasks of Label Studio.
+    """
 
     rows: int
     bad: int
     known: int
     chosen: list[ChosenRow]
     output: Path | None
+    interface: Path | None = None
 
     def to_json(self) -> dict[str, Any]:
         counts = {"rows": self.rows, "bad_rows": self.bad, "known": self.known}
-        return {**counts, CHOSEN: [each.line() for each in self.chosen], "output": self.output}
+        files = {"output": self.output, "interface": self.interface}
+        return {**counts, CHOSEN: [each.line() for each in self.chosen], **files}
 
 
 def next_rows(
@@ -137,7 +142,8 @@ def next_rows(
         writer = AnnotationWriter(kind, source.task_rows, model.task.labels.names)
         name = display(model_source)
         write_records(output, writer, [_record(writer, row, name) for row in chosen], chosen[0].example)
-    return NextRows(search.rows, search.bad, search.known, chosen, output)
+    interface = None if output is None else interface_of(output, kind)
+    return NextRows(search.rows, search.bad, search.known, chosen, output, interface)
 
 
 def _record(writer: AnnotationWriter, row: ChosenRow, model: str) -> Mapping[str, Any]:

@@ -136,6 +136,7 @@ def test_every_kind_of_label(work, task, rows, columns, text, to_fill):
 def test_tasks_for_label_studio(work, pool):
     """They begin with what the model answers, and are read again once a person has answered."""
     found = chosen(work, "base", "pool.jsonl", "-n", "3", "-o", "tasks.json", "--to", "label_studio")
+    assert found["interface"] == "tasks.xml"
     tasks = json.loads((work / "tasks.json").read_text())
     assert [task["data"] for task in tasks] == [{"id": row["id"], "text": row["text"]} for row in found["chosen"]]
     for task, row in zip(tasks, found["chosen"], strict=True):
