@@ -12,11 +12,9 @@ import typer
 from nlpctl import console
 from nlpctl.cli import labelling
 from nlpctl.cli.envelope import Json, give
-from nlpctl.cli.options import RecipeCommand, load_command_recipe
-from nlpctl.config.load import Override
+from nlpctl.cli.options import RecipeCommand, load_command_recipe, load_data_recipe
 from nlpctl.config.located import located
 from nlpctl.config.positions import display
-from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
 from nlpctl.names import counted
 
@@ -43,15 +41,7 @@ app = typer.Typer(
 
 
 app.command("next", cls=RecipeCommand, context_settings=SETTINGS)(labelling.next_rows)
-
-
-def load_data_recipe(recipe: str, file: str | None, ctx: typer.Context) -> Recipe:
-    """The recipe, with its data replaced by `file` if one is given."""
-    if file is None:
-        return load_command_recipe(recipe, ctx, purpose="apply")
-    given = [Override("data.train", file, "FILE")]
-    given += [Override(f"data.{key}", "null", "FILE") for key in ("dev", "test", "dataset")]
-    return load_command_recipe(recipe, ctx, given, purpose="apply")
+app.command("convert", cls=RecipeCommand, context_settings=SETTINGS)(labelling.convert)
 
 
 @app.command("inspect", cls=RecipeCommand, context_settings=SETTINGS)

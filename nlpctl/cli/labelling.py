@@ -1,4 +1,4 @@
-"""`nlpctl data next`: what to label; cli/data.py has the other commands about data."""
+"""`nlpctl data next` and `convert`: what to label, and the formats of labelling programs."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import typer
 
 from nlpctl import console
 from nlpctl.cli.envelope import Json, give
-from nlpctl.cli.options import ModelArgument, load_command_recipe
+from nlpctl.cli.options import ModelArgument, load_command_recipe, load_data_recipe
 from nlpctl.cli.predict import check_format
 from nlpctl.config.located import located
 from nlpctl.config.positions import display
@@ -17,6 +17,7 @@ from nlpctl.errors import UserError
 from nlpctl.names import counted
 
 MEASURES = ("margin", "entropy")
+ToOption = typer.Option("--to", metavar="FORMAT", help="Format of FILE: jsonl, label_studio or doccano.")
 SHOWN = 10  # rows of the table
 TEXT_WIDTH = 60  # characters of a text in it
 
@@ -40,6 +41,7 @@ def next_rows(
         ),
     ] = None,
     format: Annotated[str, typer.Option("--format", help="Format of UNLABELLED, as in predict.")] = "auto",
+    to: Annotated[str, ToOption] = "jsonl",
     batch_size: Annotated[int, typer.Option("--batch-size", min=1, help="Rows per batch.")] = 64,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
     json: Json = False,
@@ -48,13 +50,16 @@ def next_rows(
 
     Of the rows that the model is most unsure of, those are chosen that are unlike each other, by the vectors with which
     the network decides. Rows that are in the labelled data already are left out. The file has the rows with an empty
-    column for the label: fill it in, and add the file to data.train.
+    column for the label: fill it in, and add the file to data.train. Tasks for Label Studio begin with what the model
+    answers, and come with a labelling interface (.xml).
 
     Examples:
 
       nlpctl data next outputs/quickstart reviews.txt -n 100 -o to_label.jsonl
 
       nlpctl data next outputs/quickstart reviews/*.jsonl.gz -n 100 --by entropy --pool 100
+
+      nlpctl data next outputs/quickstart reviews.txt -n 100 -o tasks.json --to label_studio
     """
     check_format(format)
     if measure not in MEASURES:
@@ -65,7 +70,7 @@ def next_rows(
 
     with located(recipe):
         source = input_of(recipe, input, format)
-        options = {"measure": measure, "pool": pool, "batch_size": batch_size, "overwrite": overwrite}
+        options = {"kind": to, "measure": measure, "pool": pool, "batch_size": batch_size, "overwrite": overwrite}
         found = choose(recipe, source, count, output, **options)
     give(found.to_json())
     told = [f"{counted(found.rows, 'rows')} read"]
@@ -82,3 +87,38 @@ def next_rows(
         console.warn(f"only {counted(len(found.chosen), 'rows')} to choose from")
     if output is not None:
         console.note(f"{counted(len(found.chosen), 'rows')} to label: {output}")
+    if found.interface is not None:
+        console.note(f"labelling interface: {display(found.interface)}")
+
+
+def convert(
+    ctx: typer.Context,
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="Recipe, run, or the name of a shipped recipe.")],
+    file: Annotated[
+        str | None, typer.Argument(metavar="[FILE]", help="A data file, used instead of the recipe's data.")
+    ] = None,
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE", help="File to write.")] = ...,
+    to: Annotated[str, ToOption] = "jsonl",
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the file.")] = False,
+    json: Json = False,
+) -> None:
+    """Write labelled rows for Label Studio or doccano, or what these export as jsonl.
+
+    The training rows, or those of FILE, with their labels as annotations. Beside tasks for Label Studio stands the
+    labelling interface (.xml) that they are for.
+
+    Examples:
+
+      nlpctl data convert my.yaml -o tasks.json --to label_studio
+
+      nlpctl data convert my.yaml exported.json -o rows.jsonl
+    """
+    resolved = load_data_recipe(recipe, file, ctx)
+    from nlpctl.runners.annotations import convert as write
+
+    with located(resolved):
+        done = write(resolved, output, to, overwrite=overwrite)
+    give(done.to_json())
+    console.note(f"{counted(done.rows, 'rows')}: {display(done.output)}")
+    if done.interface is not None:
+        console.note(f"labelling interface: {display(done.interface)}")

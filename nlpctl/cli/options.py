@@ -68,6 +68,15 @@ def load_command_recipe(
     return load_recipe(named_model(source, str(caches[-1]) if caches else None), overrides, purpose)
 
 
+def load_data_recipe(recipe: str, file: str | None, ctx: typer.Context) -> Recipe:
+    """The recipe, with its data replaced by `file` if one is given."""
+    if file is None:
+        return load_command_recipe(recipe, ctx, purpose="apply")
+    given = [Override("data.train", file, "FILE")]
+    given += [Override(f"data.{key}", "null", "FILE") for key in ("dev", "test", "dataset")]
+    return load_command_recipe(recipe, ctx, given, purpose="apply")
+
+
 class RecipeCommand(TyperCommand):
     """A command that accepts any recipe field as a flag, before or after its own arguments."""
 

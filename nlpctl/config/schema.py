@@ -31,7 +31,9 @@ from nlpctl.config.task_sections import (
 )
 from nlpctl.config.training_keys import TrainingKeys
 
-DataFormat = Literal["auto", "tsv", "csv", "jsonl", "json", "text", "conll", "joined", "squad"]
+DataFormat = Literal[
+    "auto", "tsv", "csv", "jsonl", "json", "text", "conll", "joined", "squad", "label_studio", "doccano"
+]
 
 
 @dataclass(frozen=True)
@@ -107,7 +109,8 @@ class DataSection:
     format: DataFormat = key(
         "auto",
         "File format; auto: by the file's ending and the task. text: a text per line; conll: a token and its tag "
-        "per line; joined: two columns whose parts are joined by \\002; squad: SQuAD or CMRC json.",
+        "per line; joined: two columns whose parts are joined by \\002; squad: SQuAD or CMRC json; label_studio, "
+        "doccano: what these programs export.",
     )
     header: bool = key(True, "Whether tsv and csv files start with a line of column names.")
     columns: ColumnsSection = field(default_factory=ColumnsSection, metadata={"help": "Names of the columns."})

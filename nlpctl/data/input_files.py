@@ -130,7 +130,7 @@ class Place:
 
 def rows_at(file: InputFile, rows: TaskRows, place: Place, columns: Sequence[str] | None = None) -> Iterator[Any]:
     """The rows, good and bad, of `file` from `place` on. `columns`: those that are wanted of a Parquet file."""
-    required, header = rows.required(labelled=False), rows.data.header
+    required, header, convert = rows.required(labelled=False), rows.data.header, rows.of_annotation
     with file.open() as stream:
         if file.format == PARQUET:
             parts = (place.begin, place.end, place.first_line)
@@ -144,7 +144,8 @@ def rows_at(file: InputFile, rows: TaskRows, place: Place, columns: Sequence[str
             head = _head(file, place, header)
             # Without a header line the first good row tells the number of columns; it is not a row of this part.
             extra = int(bool(head) and not header)
-            found = islice(parse_lines(chain(head, lines), file.name, file.format, header, required), extra, None)
+            read = parse_lines(chain(head, lines), file.name, file.format, header, required, convert)
+            found = islice(read, extra, None)
         yield from islice(found, place.skip, None)
 
 

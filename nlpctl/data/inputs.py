@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nlpctl.data.annotation_rows import recognised_format
 from nlpctl.data.examples import BadRowLog, ExampleReader
 from nlpctl.data.input_files import (
     PARQUET,
@@ -150,6 +151,8 @@ def _input_file(rows: TaskRows, where: str, format: str) -> InputFile:
     if format == "auto":
         suffix = "" if where == STDIN else suffix_of(where)
         format = _ENDINGS.get(suffix) or rows.endings.get(suffix, PLAIN)
+        if rows.annotation is not None and (path := InputFile(where, format).path) is not None:
+            format = recognised_format(path, one_label=False) or format
         # For training a .txt file of a tagger is CoNLL, for predict it is plain text: both readings are common.
         if suffix == ".txt" and rows.endings.get(suffix) == "conll":
             _refuse_conll(InputFile(where, format))

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nlpctl.data.annotation_rows import ANNOTATED
 from nlpctl.data.readers import OBJECTS
 from nlpctl.data.row import BadRow
 from nlpctl.data.task_rows import TaskRows
@@ -52,7 +53,7 @@ KEEP_ALL, KEEP_NONE = Keep(None), Keep(())
 
 def keep_by_default(format: str) -> Keep:
     """Everything of rows that are objects, and nothing of tables, whose columns may be many and long."""
-    return KEEP_ALL if format in OBJECTS else KEEP_NONE
+    return KEEP_ALL if format in (*OBJECTS, *ANNOTATED) else KEEP_NONE
 
 
 def keep_of(names: str | Iterable[str]) -> Keep:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nlpctl.config.tasks.info import Start
+from nlpctl.data.annotated import Annotated, with_text
 from nlpctl.data.first_look import NAMES, Fit, Look, few_values
 from nlpctl.data.label_tree import ancestors, tidy, with_ancestors
 from nlpctl.data.labels import LabelSet, known_label, label_name
@@ -36,6 +37,8 @@ class MultiLabelRows(TextRows):
 
     A label a##b implies its parent a. Parents are added to the label set and to the labels of each row.
     """
+
+    annotation = "labels"
 
     @classmethod
     def recognised(cls, look: Look, given: Mapping[str, str]) -> Fit | None:
@@ -76,6 +79,10 @@ class MultiLabelRows(TextRows):
 
     def _label_names(self, value: Any) -> list[str]:
         return row_labels(value, self.data.label_separator)
+
+    def of_annotation(self, record: Annotated) -> Mapping[str, Any]:
+        labels = {self.data.columns.label: list(record.labels)} if record.labelled else {}
+        return with_text(record, self.data.columns.text) | labels
 
     def to_label(self, example: MultiLabelExample) -> dict[str, Any]:
         return {}  # an empty column would say that the text has no label

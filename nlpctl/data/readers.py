@@ -1,6 +1,6 @@
 """Reads local files into rows. Every row, good or bad, knows its file and line.
 
-All formats but json and squad are read in constant memory.
+All formats but those of DOCUMENTS are read in constant memory.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
+from nlpctl.data.annotation_rows import ANNOTATED, Convert, annotation_rows
 from nlpctl.data.conll import conll_rows, joined_rows
 from nlpctl.data.delimited import csv_records, table_rows, tsv_records
 from nlpctl.data.json_rows import json_rows, jsonl_rows
@@ -19,7 +20,7 @@ from nlpctl.errors import UserError
 
 OBJECTS = ("jsonl", "json")  # formats whose rows are objects, not lines of a table
 DELIMITED = ("tsv", "csv", "joined")  # formats with one set of columns for all rows
-DOCUMENTS = ("json", "squad")  # formats of which a file is one text, read as a whole
+DOCUMENTS = ("json", "squad", *ANNOTATED)  # formats of which a file is one text, read as a whole
 
 
 def file_format(path: Path, declared: str, endings: Mapping[str, str]) -> str:
@@ -38,22 +39,27 @@ def file_format(path: Path, declared: str, endings: Mapping[str, str]) -> str:
     return endings[path.suffix.lower()]
 
 
-def read_rows(path: Path, kind: str, header: bool, required: Sequence[str]) -> Iterator[Row | BadRow]:
-    """Rows of one file of the format `kind`, in file order. UserError: the file as a whole cannot be used."""
+def read_rows(
+    path: Path, kind: str, header: bool, required: Sequence[str], convert: Convert | None = None
+) -> Iterator[Row | BadRow]:
+    """Rows of one file of the format `kind`, in file order. UserError: the file as a whole cannot be used.
+
+    `convert`: makes columns of the records of ANNOTATED formats; None: they have their texts alone.
+    """
     try:
         with open(path, "rb") as stream:
-            yield from parse_rows(stream, str(path), kind, header, required)
+            yield from parse_rows(stream, str(path), kind, header, required, convert)
     except OSError as error:
         message = f"cannot read the file: {error.strerror or error}"
         raise UserError(message, where=str(path), hint="check the path and its rights") from None
 
 
 def parse_rows(
-    stream: BinaryIO, source: str, kind: str, header: bool, required: Sequence[str]
+    stream: BinaryIO, source: str, kind: str, header: bool, required: Sequence[str], convert: Convert | None = None
 ) -> Iterator[Row | BadRow]:
     """Like `read_rows`, from an open binary stream such as standard input; `source` is its name in messages."""
     empty = True
-    for row in parse_lines(file_lines(stream, source, kind), source, kind, header, required):
+    for row in parse_lines(file_lines(stream, source, kind), source, kind, header, required, convert):
         empty = False
         yield row
     if empty:
@@ -68,7 +74,12 @@ def file_lines(stream: BinaryIO, source: str, kind: str, first: int = 1) -> Iter
 
 
 def parse_lines(
-    lines: Iterator[tuple[int, bytes]], source: str, kind: str, header: bool, required: Sequence[str]
+    lines: Iterator[tuple[int, bytes]],
+    source: str,
+    kind: str,
+    header: bool,
+    required: Sequence[str],
+    convert: Convert | None = None,
 ) -> Iterator[Row | BadRow]:
     """Rows of the numbered lines of a file; there may be none."""
     if kind == "jsonl":
@@ -77,6 +88,8 @@ def parse_lines(
         return json_rows(lines, source, required)
     if kind == "squad":
         return squad_rows(lines, source, required)
+    if kind in ANNOTATED:
+        return annotation_rows(lines, source, kind, required, convert)
     if kind == "text":
         # Blank lines part the documents of a corpus.
         return plain_rows((line for line in lines if line[1].strip()), source, required[0])

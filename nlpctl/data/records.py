@@ -10,6 +10,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from nlpctl.data.annotation_rows import ANNOTATED, annotated_content
 from nlpctl.data.open_split import FileRows
 from nlpctl.data.row import Row, RowSource
 from nlpctl.errors import UserError
@@ -54,6 +55,8 @@ class Records:
         if self._kind == "json":
             objects = ",\n".join(json.dumps(self._rows[i].values, ensure_ascii=False) for i in chosen)
             return f"[\n{objects}\n]\n".encode()
+        if self._kind in ANNOTATED:
+            return annotated_content([self._rows[i] for i in chosen], self.suffix)
         if self._kind == "values":
             return b"".join(_json_line(self._rows[i]) for i in chosen)
         return self._header + b"".join(self._lines[i] for i in chosen)

@@ -13,6 +13,7 @@ from typing import Any
 from nlpctl import console
 from nlpctl.config.schema import DataSection
 from nlpctl.config.tasks.info import Start
+from nlpctl.data.annotated import Annotated, Mark, tags_of, with_text
 from nlpctl.data.first_look import Fit, Look, tagged_columns
 from nlpctl.data.labels import LabelSet, known_label, label_name
 from nlpctl.data.row import BadWord, Row, RowSource, place
@@ -65,6 +66,7 @@ class TaggedRows(TaskRows):
 
     roles = ("tokens", "tags")
     in_windows = True
+    annotation = "spans"
     endings = {**TABLES, ".tsv": "joined", ".txt": "conll", ".conll": "conll", ".bio": "conll", ".bmes": "conll"}
 
     @classmethod
@@ -150,6 +152,25 @@ class TaggedRows(TaskRows):
         if broken is not None:
             tag, before = [*tags, "the end"][broken], ["the beginning", *tags][broken]
             yield f"tags break their scheme: {tag} after {before}, at word {broken + 1}"
+
+    def of_annotation(self, record: Annotated) -> Mapping[str, Any]:
+        columns = self.data.columns
+        values = with_text(record, columns.text)
+        if record.marked is not None:
+            values[columns.text] = record.values[record.marked]
+        text = values.get(columns.text)
+        if not record.labelled or not isinstance(text, str):
+            return values
+        cut = character_spans if self.data.unit == "characters" else word_spans
+        words, tags = tags_of(text, record.marks, cut)
+        return {**values, columns.tokens: words, columns.tags: tags}
+
+    def annotation_of(
+        self, row: Mapping[str, Any], example: TaggedExample, labels: LabelSet
+    ) -> tuple[list[str], list[Mark]]:
+        spans = detect_scheme(labels.names, "the tags").entities([labels.name(i) for i in example.tags])
+        bounds = example.bounds
+        return [], [Mark(bounds[2 * span.start], bounds[2 * span.end - 1], span.type) for span in spans]
 
     def to_label(self, example: TaggedExample) -> dict[str, Any]:
         return {self.data.columns.tokens: example.words(), self.data.columns.tags: None}

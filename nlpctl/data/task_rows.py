@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from nlpctl.config.schema import DataSection
 from nlpctl.config.tasks import task_info
 from nlpctl.config.tasks.info import load_class
+from nlpctl.data.annotated import Annotated, Mark
 from nlpctl.data.first_look import Fit, Look
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.row import RowSource
@@ -37,6 +38,7 @@ class TaskRows(ABC):
     plain_column: str | None = None  # what a line of plain text is for predict; None if a row needs more
     in_windows: bool = False  # True: what is longer than data.max_seq_length is read in windows, not cut
     together: bool = True  # False: the texts of a row are read apart from each other, not as one sequence
+    annotation: Literal["label", "labels", "spans"] | None = None  # what an annotator gives a text; None: not read
     roles: tuple[str, ...] = ("text",)  # the columns (of data.columns) that a labelled row must have
 
     def __init__(self, data: DataSection):
@@ -91,6 +93,14 @@ class TaskRows(ABC):
     @abstractmethod
     def answered(self, example: Any) -> dict[str, Any]:
         """The input columns that predict repeats before the answer: column -> JSON-ready value."""
+
+    def of_annotation(self, record: Annotated) -> Mapping[str, Any]:
+        """The columns of a text that was annotated elsewhere. ValueError("kind: details"): it does not fit the task."""
+        raise ValueError("annotations: this task reads none")
+
+    def annotation_of(self, row: Mapping[str, Any], example: Any, labels: LabelSet) -> tuple[list[str], list[Mark]]:
+        """What a labelled row would be in such a file: the labels of its text, or the marks in it."""
+        raise NotImplementedError
 
     def to_label(self, example: Any) -> dict[str, Any]:
         """The columns that a person fills in to label an example, None where the label belongs."""

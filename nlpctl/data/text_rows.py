@@ -6,6 +6,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass
 from typing import Any
 
+from nlpctl.data.annotated import Annotated, Mark, with_text
 from nlpctl.data.examples import BadRowLog
 from nlpctl.data.first_look import Fit, Look
 from nlpctl.data.labels import LabelSet, known_label, label_name
@@ -37,6 +38,7 @@ class TextRows(TaskRows):
     """Rows of sequence classification."""
 
     roles = ("text", "label")
+    annotation = "label"
 
     @classmethod
     def recognised(cls, look: Look, given: Mapping[str, str]) -> Fit | None:
@@ -76,6 +78,15 @@ class TextRows(TaskRows):
         pair = None if columns.text_pair is None else checked_text(values[columns.text_pair], "second text")
         label = None if labels is None else known_label(values[columns.label], labels)
         return TextExample(text, pair, label)
+
+    def of_annotation(self, record: Annotated) -> Mapping[str, Any]:
+        values = with_text(record, self.data.columns.text)
+        if len(record.labels) > 1:
+            raise ValueError(f"several labels: {', '.join(record.labels)}; a text has one")
+        return values | ({self.data.columns.label: record.labels[0]} if record.labels else {})
+
+    def annotation_of(self, row: Mapping[str, Any], example: Any, labels: LabelSet) -> tuple[list[str], list[Mark]]:
+        return self._label_names(row[self.data.columns.label]), []
 
     def check_training(self, examples: Sequence[Any], labels: LabelSet, where: str) -> None:
         """UserError if all examples have one label."""

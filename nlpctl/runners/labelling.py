@@ -11,20 +11,21 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nlpctl import console
+from nlpctl.config.positions import display
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import known_tasks, task_info
+from nlpctl.data.annotation_files import JSONL, AnnotationWriter, Guess, answer_of
 from nlpctl.data.examples import ExampleReader
 from nlpctl.data.input_files import Place, rows_at
 from nlpctl.data.inputs import PredictInput
 from nlpctl.data.inspect.normalise import row_key
 from nlpctl.data.inspect.profile import shortened
-from nlpctl.data.kept import json_line
 from nlpctl.data.open_split import SPLITS, has_split, open_split
 from nlpctl.data.row import BadRow, BlankLine, Row, place
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import UserError
-from nlpctl.files import staged_file, writing
 from nlpctl.models.source import resolve_source
+from nlpctl.runners.annotations import interface_of, refuse_kind, refuse_outputs, write_records
 from nlpctl.runners.open_model import find_model
 from nlpctl.runners.predict import check_bad_row, refuse_output
 from nlpctl.runtime.interrupt import sigterm_interrupts
@@ -75,17 +76,22 @@ class ChosenRow:
 
 @dataclass(frozen=True)
 class NextRows:
-    """`rows`: how many were read, `bad` ones among them; `known`: left out, since they are in the labelled data."""
+    """`rows`: how many were read, `bad` ones among them; `known`: left out, since they are in the labelled data.
+
+    `interface`: the labelling interface beside tasks of Label Studio.
+    """
 
     rows: int
     bad: int
     known: int
     chosen: list[ChosenRow]
     output: Path | None
+    interface: Path | None = None
 
     def to_json(self) -> dict[str, Any]:
         counts = {"rows": self.rows, "bad_rows": self.bad, "known": self.known}
-        return {**counts, CHOSEN: [each.line() for each in self.chosen], "output": self.output}
+        files = {"output": self.output, "interface": self.interface}
+        return {**counts, CHOSEN: [each.line() for each in self.chosen], **files}
 
 
 def next_rows(
@@ -94,6 +100,7 @@ def next_rows(
     count: int,
     output: Path | None = None,
     *,
+    kind: str = JSONL,
     measure: str = "margin",
     pool: int | None = None,
     batch_size: int = 64,
@@ -101,6 +108,7 @@ def next_rows(
 ) -> NextRows:
     """Choose `count` rows of `source` to label, and write them to `output`, if one is named.
 
+    `kind`: the format of `output`, one of WRITTEN; tasks of Label Studio hold what the model answers as predictions.
     `measure`: how doubt is measured (MEASURES of inference/uncertain.py). `pool`: the most uncertain rows among which
     those are chosen that are unlike each other; `count` of them: by doubt alone. Memory holds these, not all rows. The
     same input and model give the same rows. UserError: the task has no labels, the model is an export, a bad row.
@@ -109,12 +117,14 @@ def next_rows(
     if pool < count:
         raise UserError(f"{pool} rows are too few to choose {count} from", "--pool", "give -n or more")
     _refuse_task(recipe)
+    refuse_kind(recipe, kind)
     model_source = find_model(recipe)
     if resolve_source(model_source).kind == "export":
         hint = "name the run or the model folder that was exported"
         raise UserError("an export gives answers, but not the vectors of texts", model_source, hint)
     if output is not None:
         refuse_output(output, source, overwrite)
+        refuse_outputs(output, kind, overwrite)
     total = source.check() if source.rereadable else None  # finds a bad row in the last line before an hour of work
     known = known_texts(recipe, source.task_rows)
     setup = set_up_process(recipe)
@@ -129,9 +139,17 @@ def next_rows(
         raise UserError(message, source.name, "give rows without labels, of the kind that the model reads")
     chosen = search.choose(candidates, count)
     if output is not None:
-        with writing(output, "name another file: -o FILE"), staged_file(output) as stream:
-            stream.writelines(f"{json_line(row.line())}\n".encode() for row in chosen)
-    return NextRows(search.rows, search.bad, search.known, chosen, output)
+        writer = AnnotationWriter(kind, source.task_rows, model.task.labels.names)
+        name = display(model_source)
+        write_records(output, writer, [_record(writer, row, name) for row in chosen], chosen[0].example)
+    interface = None if output is None else interface_of(output, kind)
+    return NextRows(search.rows, search.bad, search.known, chosen, output, interface)
+
+
+def _record(writer: AnnotationWriter, row: ChosenRow, model: str) -> Mapping[str, Any]:
+    if writer.kind == JSONL:
+        return row.line()
+    return writer.record(row.values, row.example, guess=Guess(answer_of(row.predicted), row.confidence, model))
 
 
 def _refuse_task(recipe: Recipe) -> None:

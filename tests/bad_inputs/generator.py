@@ -40,6 +40,7 @@ GOOD = {
     "data curve": "data curve good.yaml -o new --shares 2",
     "data audit": "data audit outputs/finished",
     "data apply": "data apply hostile.jsonl -o new",
+    "data convert": "data convert good.yaml train.tsv -o new.jsonl --to doccano",
     "data next": "data next outputs/finished texts.txt -n 2 -o new.jsonl",
     "params ls": "params ls outputs/finished",
     "params export": "params export outputs/finished -o new.npz",

@@ -133,6 +133,26 @@ def test_every_kind_of_label(work, task, rows, columns, text, to_fill):
         assert task != "token_classification" or row["tokens"] == row["text"].split()
 
 
+def test_tasks_for_label_studio(work, pool):
+    """They begin with what the model answers, and are read again once a person has answered."""
+    found = chosen(work, "base", "pool.jsonl", "-n", "3", "-o", "tasks.json", "--to", "label_studio")
+    assert found["interface"] == "tasks.xml"
+    tasks = json.loads((work / "tasks.json").read_text())
+    assert [task["data"] for task in tasks] == [{"id": row["id"], "text": row["text"]} for row in found["chosen"]]
+    for task, row in zip(tasks, found["chosen"], strict=True):
+        (guess,) = task["predictions"]
+        assert guess["score"] == row["chosen"]["confidence"] and guess["model_version"].startswith("base")
+        assert guess["result"][0]["value"]["choices"] == [row["chosen"]["predicted"]["label"]]
+        task["annotations"] = [{"result": guess["result"], "was_cancelled": False}]
+    assert '<Choice value="neg"/>' in (work / "tasks.xml").read_text()
+    (work / "annotated.json").write_text(json.dumps(tasks))
+    done = work.nlpctl("eval", "base", "annotated.json", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["result"]["metrics"]["test"]["accuracy"] == 1
+    assert chosen(work, "base", "tasks.json", "-n", "3", "-o", "rows.jsonl", "--to", "doccano")["rows"] == 3
+    assert all(row["label"] == [] for row in lines_of(work / "rows.jsonl"))  # a guess would count as a label
+
+
 def test_what_it_refuses(work, pool):
     def refused(*words):
         done = work.nlpctl("data", "next", *words)
@@ -142,4 +162,5 @@ def test_what_it_refuses(work, pool):
     assert "labelled data" in refused("base", "train.tsv")
     assert "margin, entropy" in refused("base", pool, "--by", "guess")
     assert "--pool" in refused("base", pool, "-n", "5", "--pool", "4")
+    assert "jsonl, label_studio, doccano" in refused("base", pool, "--to", "xml")
     assert "the output file is the input" in refused("base", "pool.jsonl", "-o", "pool.jsonl", "--overwrite")

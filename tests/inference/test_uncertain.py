@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from nlpctl.cli import labelling
 from nlpctl.config.load import load_recipe
 from nlpctl.data.labels import LabelSet
 from nlpctl.inference.uncertain import MEASURES, doubt, spread_out
@@ -16,6 +17,11 @@ TAGS = ("O", "B-PER", "I-PER", "B-LOC")
 def task(name, labels):
     recipe = {"task": name, "model": {"from_scratch": {}}, "data": {}, "training": {"output_dir": "y"}}
     return make_task(load_recipe(recipe, purpose="apply"), LabelSet(labels))
+
+
+def test_the_command_line_offers_every_measure():
+    """It imports no NumPy, so it has a list of its own."""
+    assert labelling.MEASURES == tuple(MEASURES)
 
 
 def test_doubt_of_a_label():

@@ -8,7 +8,7 @@ from nlpctl.config.finding import Finding, value_of
 from nlpctl.config.keys import find_key
 from nlpctl.config.prompt_template import parse_template
 from nlpctl.config.schema import Recipe
-from nlpctl.config.tasks.info import Start, TaskInfo
+from nlpctl.config.tasks.info import ANNOTATED, Start, TaskInfo
 from nlpctl.config.tasks.starts import TRANSFORMER
 
 _EXAMPLE = "such as prompt.template: \"{'text': 'text'} It was {'mask'}.\""
@@ -84,6 +84,7 @@ FEW_SHOT_CLASSIFICATION = TaskInfo(
     rows="nlpctl.data.text_rows:TextRows",
     pipeline="text-classification",
     keys=("data.columns.label", "data.columns.text_pair", "data.balance", "decode.tune", "few_shot", "loss", "prompt"),
+    formats=ANNOTATED,
     checks=(_template, _words_for_labels, _keys_of_the_other_method, _own_loss_of_pairs, _pairs_are_drawn_from_memory),
     settle="nlpctl.models.few_shot_method:settled",
     explainable=True,

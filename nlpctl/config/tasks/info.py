@@ -8,6 +8,8 @@ from typing import Any
 
 from nlpctl.config.finding import Check
 
+ANNOTATED = ("label_studio", "doccano")  # values of data.format: labels, or spans, that people gave elsewhere
+
 
 @dataclass(frozen=True)
 class Start:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nlpctl.config.tasks.info import Start, TaskInfo
+from nlpctl.config.tasks.info import ANNOTATED, Start, TaskInfo
 from nlpctl.config.tasks.starts import CONVOLUTION
 
 MULTI_LABEL_CLASSIFICATION = TaskInfo(
@@ -13,6 +13,7 @@ MULTI_LABEL_CLASSIFICATION = TaskInfo(
     rows="nlpctl.data.multi_label_rows:MultiLabelRows",
     pipeline="text-classification",
     keys=("data.columns.label", "data.columns.text_pair", "data.label_separator", "decode.threshold", "loss"),
+    formats=ANNOTATED,
     explainable=True,
     augmentable=True,
     pool="odds",

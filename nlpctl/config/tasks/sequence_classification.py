@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nlpctl.config.tasks.info import TaskInfo
+from nlpctl.config.tasks.info import ANNOTATED, TaskInfo
 from nlpctl.config.tasks.starts import CONVOLUTION
 
 SEQUENCE_CLASSIFICATION = TaskInfo(
@@ -13,6 +13,7 @@ SEQUENCE_CLASSIFICATION = TaskInfo(
     rows="nlpctl.data.text_rows:TextRows",
     pipeline="text-classification",
     keys=("data.columns.label", "data.columns.text_pair", "data.balance", "decode.tune", "loss"),
+    formats=ANNOTATED,
     explainable=True,
     augmentable=True,
     pool="probabilities",

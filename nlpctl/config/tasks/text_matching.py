@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nlpctl.config.tasks.info import TaskInfo
+from nlpctl.config.tasks.info import ANNOTATED, TaskInfo
 from nlpctl.config.tasks.starts import TRANSFORMER
 
 TEXT_MATCHING = TaskInfo(
@@ -13,6 +13,7 @@ TEXT_MATCHING = TaskInfo(
     rows="nlpctl.data.matching_rows:MatchingRows",
     pipeline="text-classification",
     keys=("data.columns.label", "data.columns.text_pair", "data.balance", "decode.tune", "loss"),
+    formats=ANNOTATED,
     pairs=True,
     explainable=True,
     augmentable=True,

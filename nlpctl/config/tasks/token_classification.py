@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nlpctl.config.tasks.info import TaskInfo
+from nlpctl.config.tasks.info import ANNOTATED, TaskInfo
 from nlpctl.config.tasks.starts import RECURRENT, WITH_CRF
 
 TOKEN_CLASSIFICATION = TaskInfo(
@@ -22,7 +22,7 @@ TOKEN_CLASSIFICATION = TaskInfo(
         "decode.terms",
         "decode.entity_types",
     ),
-    formats=("conll", "joined"),
+    formats=("conll", "joined", *ANNOTATED),
     tags=True,
     pool="probabilities",
     distillable=True,

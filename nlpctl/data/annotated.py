@@ -1,0 +1,132 @@
+"""Texts that people annotated elsewhere: the records of Label Studio and doccano, as reader and writer share them.
+
+    file --label_studio.py, doccano.py--> Annotated --TaskRows.of_annotation--> the columns of a task
+
+Marks are positions in code points, as Python counts them, whatever the file counts.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+
+class Mark(NamedTuple):
+    """An annotated span of a text: text[start:end], and its label."""
+
+    start: int
+    end: int
+    label: str
+
+
+@dataclass(frozen=True)
+class Annotated:
+    """One record. `values`: its texts and whatever else it holds; `labelled`: whether a person has annotated it.
+
+    `labels`: those of the whole text, `marks`: those of spans, of the field `marked`. Both may be empty where a person
+    found none.
+    """
+
+    values: Mapping[str, Any]
+    labelled: bool = False
+    labels: tuple[str, ...] = ()
+    marks: tuple[Mark, ...] = ()
+    marked: str | None = None
+
+
+def with_text(record: Annotated, column: str) -> dict[str, Any]:
+    """The values of a record, with its text, which these programs call "text", under the name of a recipe, too."""
+    values = dict(record.values)
+    if column not in values and "text" in values:
+        values[column] = values["text"]
+    return values
+
+
+def tags_of(
+    text: str, marks: Sequence[Mark], cut: Callable[[str], Sequence[tuple[int, int]]]
+) -> tuple[list[str], list[str]]:
+    """The words of `text` and their tags (BIO). `cut` gives the bounds of the words; a mark cuts them further.
+
+    ValueError: marks overlap, or one covers no word.
+    """
+    marks = sorted(set(marks))
+    for one, other in zip(marks, marks[1:], strict=False):
+        if other.start < one.end:
+            told = " and ".join(f"{mark.label} {text[mark.start : mark.end]!r}" for mark in (one, other))
+            raise ValueError(f"overlapping spans: {told}; a word has one tag")
+    borders = {place for mark in marks for place in (mark.start, mark.end)}
+    words: list[str] = []
+    tags: list[str] = []
+    waiting, inside = list(reversed(marks)), False
+    for start, end in _cut_at(cut(text), borders):
+        while waiting and waiting[-1].end <= start:
+            if not inside:
+                raise _empty(text, waiting[-1])
+            waiting.pop()
+            inside = False
+        mark = waiting[-1] if waiting and waiting[-1].start <= start else None
+        words.append(text[start:end])
+        tags.append("O" if mark is None else f"{'I' if inside else 'B'}-{mark.label}")
+        inside = mark is not None
+    if len(waiting) > int(inside):
+        raise _empty(text, waiting[-1 - int(inside)])
+    return words, tags
+
+
+def _empty(text: str, mark: Mark) -> ValueError:
+    return ValueError(f"empty span: {mark.label} at {mark.start} to {mark.end} covers no word")
+
+
+def _cut_at(bounds: Iterable[tuple[int, int]], borders: set[int]) -> Iterator[tuple[int, int]]:
+    """`bounds`, those cut in which a border lies."""
+    for start, end in bounds:
+        places = [start, *sorted(place for place in borders if start < place < end), end]
+        yield from zip(places, places[1:], strict=False)
+
+
+def checked_mark(text: str, start: Any, end: Any, label: Any) -> Mark:
+    """ValueError if the span is not one of `text`."""
+    if not all(isinstance(place, int) and not isinstance(place, bool) for place in (start, end)):
+        raise ValueError(f"bad span: {start!r} to {end!r} are not positions")
+    if not isinstance(label, str) or not label.strip():
+        raise ValueError(f"bad span: {label!r} is no label")
+    if not 0 <= start < end <= len(text):
+        raise ValueError(f"bad span: {start} to {end} of a text of {len(text)} characters")
+    return Mark(start, end, label.strip())
+
+
+def from_units(text: str) -> Callable[[int], int]:
+    """From a position in UTF-16 units, which JavaScript counts, to one in code points.
+
+    ValueError for the middle of a character of two units, such as an emoji.
+    """
+    if text.isascii() or max(text) <= "\uffff":
+        return lambda place: place
+    places: dict[int, int] = {}
+    units = 0
+    for number, character in enumerate(text):
+        places[units] = number
+        units += 1 + (character > "\uffff")
+    places[units] = len(text)
+
+    def point(place: int) -> int:
+        if place in places:
+            return places[place]
+        if place > units:
+            return len(text) + place - units  # beyond the end, which is refused as such
+        raise ValueError(f"bad span: position {place} is in the middle of a character, by UTF-16 units")
+
+    return point
+
+
+def units_of(text: str, place: int) -> int:
+    """The position in UTF-16 units of one in code points."""
+    return place + sum(character > "\uffff" for character in text[:place])
+
+
+def agreed(answers: Sequence[Any]) -> Any:
+    """The answer that most annotators gave; of equally frequent ones the first. `answers` must be hashable."""
+    counts = Counter(answers)
+    return max(answers, key=counts.__getitem__)  # max gives the first of equals

@@ -1,0 +1,150 @@
+"""Rows of files in which people annotated texts: Label Studio's and doccano's."""
+
+from __future__ import annotations
+
+import functools
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+from nlpctl import console
+from nlpctl.data import doccano, label_studio
+from nlpctl.data.annotated import Annotated
+from nlpctl.data.json_rows import json_errors_told, json_rows, jsonl_rows, object_row, whole_document
+from nlpctl.data.lines import MAX_DOCUMENT, numbered_lines
+from nlpctl.data.row import BadRow, Row, missing_key
+from nlpctl.errors import UserError
+from nlpctl.names import counted
+
+LABEL_STUDIO, DOCCANO = "label_studio", "doccano"
+_READERS: Mapping[str, Callable[[Mapping[str, Any]], Annotated]] = {
+    LABEL_STUDIO: label_studio.annotated,
+    DOCCANO: doccano.annotated,
+}
+ANNOTATED = tuple(_READERS)  # values of data.format
+_BEGINNING = 1 << 20  # bytes of a file that tell what wrote it
+_LOOKED_AT = 20  # records; the first may have no label
+
+Convert = Callable[[Annotated], Mapping[str, Any]]  # from a record to the columns of a task
+
+
+def annotation_rows(
+    lines: Iterable[tuple[int, bytes]], source: str, kind: str, required: Sequence[str], convert: Convert | None
+) -> Iterator[Row | BadRow]:
+    """The rows of a file of the format `kind`. What nobody gave a label is left out where labels are required.
+
+    `convert` None: the texts alone. UserError: nothing is annotated.
+    """
+    kept = left_out = 0
+    for row in record_rows(lines, source):
+        if isinstance(row, Row):
+            try:
+                record = _READERS[kind](row.values)
+                row = row._replace(values=record.values if convert is None else convert(record))
+                reason = missing_key(row.values, required)
+                if reason is not None and not (record.labels or record.marks):
+                    left_out += 1
+                    continue
+                row = row if reason is None else BadRow(row.source, row.line, reason)
+            except ValueError as error:
+                row = BadRow(row.source, row.line, str(error))
+        kept += 1
+        yield row
+    if left_out and not kept:
+        hint = "annotate it, and export it again; rows without labels are for predict and data next"
+        raise UserError(f"none of {left_out:,} texts is annotated", where=source, hint=hint)
+    if left_out:
+        _tell(source, left_out)
+
+
+@functools.cache
+def _tell(source: str, left_out: int) -> None:
+    """Once, however often the file is read."""
+    console.note(f"{source}: {counted(left_out, 'texts')} without annotation left out")
+
+
+def record_rows(lines: Iterable[tuple[int, bytes]], source: str) -> Iterator[Row | BadRow]:
+    """The objects of a file as they stand there: of an array, of lines, or one after the other.
+
+    Those of an array are called by their place, [0] and so on, since exports stand on one line.
+    """
+    lines = iter(lines)
+    first = next((line for line in lines if line[1].strip()), None)
+    if first is None:
+        return
+    lines = chain([first], lines)
+    if first[1].lstrip().startswith(b"["):
+        for number, row in enumerate(json_rows(lines, source, ())):
+            yield row._replace(line=f"[{number}]")
+    elif _is_whole(first[1]):
+        yield from jsonl_rows(lines, source, ())
+    else:
+        yield from _objects(whole_document(lines, source), source, first[0])
+
+
+def annotated_content(rows: Sequence[Row], suffix: str) -> bytes:
+    """A file with the objects that `rows` were made of, as their files have them; .jsonl: an object per line."""
+    found: dict[tuple[str, Any], Any] = {}
+    for source in {row.source for row in rows}:
+        with open(source, "rb") as stream:
+            lines = numbered_lines(stream, source, MAX_DOCUMENT)
+            found |= {(source, row.line): row.values for row in record_rows(lines, source) if isinstance(row, Row)}
+    objects = [json.dumps(found[row.source, row.line], ensure_ascii=False) for row in rows]
+    if suffix == ".jsonl":
+        return "".join(f"{line}\n" for line in objects).encode()
+    return ("[\n" + ",\n".join(objects) + "\n]\n").encode()
+
+
+def _is_whole(line: bytes) -> bool:
+    """Whether a line is a JSON value."""
+    try:
+        json.loads(line)
+        return True
+    except (ValueError, RecursionError):
+        return False
+
+
+def _objects(document: str, source: str, line: int) -> Iterator[Row | BadRow]:
+    """Objects over several lines; `line` is that of the first."""
+    decoder, position = json.JSONDecoder(), 0
+    with json_errors_told(source):
+        while rest := document[position:].lstrip():
+            begin = len(document) - len(rest)
+            value, position = decoder.raw_decode(document, begin)
+            yield object_row(source, line + document.count("\n", 0, begin), value, ())
+
+
+def recognised_format(path: Path, one_label: bool) -> str | None:
+    """The format of a .json or .jsonl file that Label Studio or doccano wrote; None for any other.
+
+    `one_label`: a list of labels can only be doccano's, since the task has one per text.
+    """
+    if path.suffix.lower() not in (".json", ".jsonl") or not path.is_file():
+        return None
+    try:
+        with path.open("rb") as stream:
+            text = stream.read(_BEGINNING).decode("utf-8-sig", "replace")
+    except OSError:
+        return None  # reading tells
+    for value in islice(_beginning(text), _LOOKED_AT):
+        if label_studio.is_record(value):
+            return LABEL_STUDIO
+        if doccano.is_record(value) or (one_label and doccano.has_label_list(value)):
+            return DOCCANO
+    return None
+
+
+def _beginning(text: str) -> Iterator[Any]:
+    """The values at the beginning of a JSON array, or of lines."""
+    decoder, text = json.JSONDecoder(), text.lstrip()
+    position = int(text.startswith("["))
+    while True:
+        while text[position : position + 1] in tuple(" \t\r\n,"):
+            position += 1
+        try:
+            value, position = decoder.raw_decode(text, position)
+        except (ValueError, RecursionError):  # the end, or a value that is cut off
+            return
+        yield value

@@ -1,0 +1,92 @@
+"""doccano's JSON and JSONL: a text and its labels per record.
+
+    {"text": "...", "label": ["positive"]}                     of the text
+    {"text": "...", "label": [[0, 5, "PER"]]}                  of spans; also "labels"
+    {"text": "...", "entities": [{"start_offset": 0, "end_offset": 5, "label": "PER"}], "relations": []}
+    {"text": "...", "annotations": [{"start_offset": 0, "end_offset": 5, "label_name": "PER"}]}     older
+
+Spans are counted in UTF-16 units, as its editor counts them. A project that counts grapheme clusters cannot be told
+from one that does not; they differ in texts with emoji and combining marks alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nlpctl.data.annotated import Annotated, Mark, checked_mark, from_units, units_of
+
+TEXT = "text"
+_LABELS = ("label", "labels", "entities", "annotations", "cats")
+_DROPPED = ("relations", "Comments", "comments", "annotation_approver")
+
+
+def is_record(value: Any) -> bool:
+    """Whether an object holds spans, which no other file writes like this."""
+    if not isinstance(value, dict) or not isinstance(value.get(TEXT), str):
+        return False
+    return any(_spans(value.get(key)) for key in _LABELS)
+
+
+def has_label_list(value: Any) -> bool:
+    """Whether an object holds a list of labels of its text."""
+    labels = value.get("label") if isinstance(value, dict) and isinstance(value.get(TEXT), str) else None
+    return isinstance(labels, list) and bool(labels) and all(isinstance(each, str) for each in labels)
+
+
+def _spans(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(_is_span(each) for each in value)
+
+
+def _is_span(value: Any) -> bool:
+    if isinstance(value, dict):
+        return "start_offset" in value and "end_offset" in value
+    return isinstance(value, list) and len(value) == 3 and isinstance(value[0], int) and isinstance(value[2], str)
+
+
+def annotated(value: Mapping[str, Any]) -> Annotated:
+    """ValueError says what is wrong."""
+    text = value.get(TEXT)
+    if not isinstance(text, str):
+        raise ValueError(f"not a record of doccano: no {TEXT!r}")
+    values = {name: found for name, found in value.items() if name not in (*_LABELS, *_DROPPED)}
+    point = from_units(text)
+    labels: list[str] = []
+    marks: list[Mark] = []
+    given = [value[key] for key in _LABELS if key in value]
+    for each in given:
+        if not isinstance(each, list):
+            each = [each]  # the label column of a table
+        for found in each:
+            if _is_span(found):
+                marks.append(_mark(text, point, found))
+            elif isinstance(found, str):
+                labels.append(found)
+            elif isinstance(found, dict) and isinstance(found.get("label_name"), str):  # an older classification
+                labels.append(found["label_name"])
+            elif found is not None:
+                raise ValueError(f"bad label: {found!r} is neither a label nor [start, end, label]")
+    return Annotated(values, bool(given), tuple(dict.fromkeys(labels)), tuple(sorted(set(marks))), TEXT)
+
+
+def _mark(text: str, point: Any, found: Any) -> Mark:
+    if isinstance(found, dict):
+        start, end, label = found["start_offset"], found["end_offset"], found.get("label_name", found.get("label"))
+    else:
+        start, end, label = found
+    if isinstance(start, int) and isinstance(end, int):
+        start, end = point(start), point(end)
+    return checked_mark(text, start, end, label)
+
+
+def record_of(
+    data: Mapping[str, Any], text: str, labels: Sequence[str] | None, marks: Sequence[Mark]
+) -> dict[str, Any]:
+    """A record to import. `labels` None: it has spans."""
+    others = {name: value for name, value in data.items() if name not in (*_LABELS, *_DROPPED, TEXT)}
+    found: list[Any]
+    if labels is None:
+        found = [[units_of(text, start), units_of(text, end), label] for start, end, label in marks]
+    else:
+        found = list(labels)
+    return {**others, TEXT: text, "label": found}

@@ -1,0 +1,178 @@
+"""Label Studio's JSON and JSON_MIN: a list of tasks, each with its data, annotations and predictions.
+
+The labels of a text are those of `choices`, those of spans of `labels`. Spans are counted in code points since about
+2022, and in UTF-16 units before; the text that a span has beside it tells which.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nlpctl.data.annotated import Annotated, Mark, agreed, checked_mark, from_units
+from nlpctl.data.json_rows import json_type
+
+ANNOTATIONS = ("annotations", "completions")  # the second until version 1.0
+TO_NAME, CHOICES, LABELS = "text", "label", "label"  # names in the labelling interface that tasks are written for
+_OF_TASKS = ("annotations", "completions", "predictions", "drafts")
+_OWN = ("annotator", "annotation_id", "created_at", "updated_at", "lead_time")  # of JSON_MIN, beside the data
+
+
+def is_record(value: Any) -> bool:
+    """Whether an object is a task."""
+    return isinstance(value, dict) and isinstance(value.get("data"), dict) and any(key in value for key in _OF_TASKS)
+
+
+def annotated(value: Mapping[str, Any]) -> Annotated:
+    """The record in a task, or in an object of JSON_MIN. ValueError says what is wrong."""
+    if "data" not in value:
+        return _minimal(value)
+    if not isinstance(value["data"], dict):
+        raise ValueError(f"not a task of Label Studio: data is {json_type(value['data'])}")
+    values = {**({"id": value["id"]} if "id" in value else {}), **value["data"]}
+    given = next((value[key] for key in ANNOTATIONS if value.get(key)), [])
+    if not isinstance(given, list) or not all(isinstance(each, dict) for each in given):
+        raise ValueError("not a task of Label Studio: annotations are no list of objects")
+    kept = [each for each in given if not each.get("was_cancelled") and not each.get("skipped")]
+    if not kept:
+        return Annotated(values)
+    true = [each for each in kept if each.get("ground_truth")]  # what a reviewer declared to be right
+    labels, marks, marked = agreed([_answer(values, each) for each in true or kept])
+    return Annotated(values, True, labels, marks, marked)
+
+
+def _answer(values: Mapping[str, Any], annotation: Mapping[str, Any]) -> tuple[Any, ...]:
+    """(labels, marks, the field with the marks) of one annotator."""
+    results = annotation.get("result")
+    if not isinstance(results, list):
+        raise ValueError("not a task of Label Studio: an annotation has no list of results")
+    labels: list[str] = []
+    marks: list[Mark] = []
+    marked = None
+    for result in results:
+        value = result.get("value") if isinstance(result, dict) else None
+        if not isinstance(value, dict):
+            continue  # a relation between results
+        if "choices" in value:
+            labels += _strings(value["choices"])
+        elif "labels" in value and "start" in value:
+            marked = _field(values, value, marked)
+            marks += _marks(values[marked], value)
+    return tuple(dict.fromkeys(labels)), tuple(sorted(set(marks))), marked
+
+
+def _strings(value: Any) -> list[str]:
+    found = value if isinstance(value, list) else [value]
+    if not all(isinstance(each, str) for each in found):
+        raise ValueError("bad label: choices are no list of texts")
+    return found
+
+
+def _field(values: Mapping[str, Any], value: Mapping[str, Any], known: str | None) -> str:
+    """The field that a span is of: `text`, or the only one, or that where its text stands."""
+    if known is not None:
+        return known
+    texts = [name for name, text in values.items() if isinstance(text, str)]
+    if "text" in texts:
+        return "text"
+    if isinstance(value.get("text"), str):
+        texts = [name for name in texts if value["text"] in values[name]] or texts
+    if not texts:
+        raise ValueError("no text: the data of the task holds none")
+    return max(texts, key=lambda name: len(values[name]))
+
+
+def _marks(text: str, value: Mapping[str, Any]) -> list[Mark]:
+    start, end = value.get("start"), value.get("end")
+    if not isinstance(start, int) or not isinstance(end, int):
+        raise ValueError("bad span: of HTML; export plain text (Text in place of HyperText)")
+    said = value.get("text")
+    labels = _strings(value["labels"])
+    spans: list[tuple[int, int]] = [(start, end)]
+    if isinstance(said, str):
+        point = from_units(text)
+        try:
+            spans.append((point(start), point(end)))
+        except ValueError:
+            pass
+        spans = [span for span in spans if _same(text[slice(*span)], said)]
+        if not spans:
+            raise ValueError(f"bad span: {start} to {end} is {text[start:end]!r}, not {said!r}")
+    return [checked_mark(text, *spans[0], label) for label in labels]
+
+
+def _same(covered: str, said: str) -> bool:
+    """Whether a span covers what its task says. Line ends are written in several ways."""
+    return "".join(covered.split()) == "".join(said.replace("\\n", "\n").split())
+
+
+def _minimal(value: Mapping[str, Any]) -> Annotated:
+    """An object of JSON_MIN: the data, and of each control its answer, under its name."""
+    values = dict(value)
+    labels: list[str] = []
+    marks: list[Mark] = []
+    marked, answered = None, False
+    for name, found in value.items():
+        if isinstance(found, dict) and "choices" in found:
+            labels += _strings(found["choices"])
+        elif isinstance(found, list) and found and all(isinstance(each, dict) and "labels" in each for each in found):
+            for each in found:
+                marked = _field(value, each, marked)
+                marks += _marks(value[marked], each)
+        else:
+            continue
+        answered = True
+        del values[name]
+    labelled = answered or "annotation_id" in value
+    return Annotated(
+        {name: each for name, each in values.items() if name not in _OWN},
+        labelled,
+        tuple(dict.fromkeys(labels)),
+        tuple(sorted(set(marks))),
+        marked,
+    )
+
+
+# -- writing -----------------------------------------------------------------------------------------------------
+
+
+def task_of(data: Mapping[str, Any], answer: Sequence[dict[str, Any]] | None, guess: dict[str, Any] | None) -> Any:
+    """A task to import. `answer`: the results of a person; `guess`: what `prediction` gives."""
+    return {
+        "data": dict(data),
+        **({} if answer is None else {"annotations": [{"result": list(answer)}]}),
+        **({} if guess is None else {"predictions": [guess]}),
+    }
+
+
+def prediction(results: Sequence[dict[str, Any]], score: float, version: str) -> dict[str, Any]:
+    """What a model says of a task, shown to the annotator as a beginning."""
+    return {"model_version": version, "score": score, "result": list(results)}
+
+
+def results_of(text: str, labels: Sequence[str] | None, marks: Sequence[Mark], to_name: str) -> list[dict[str, Any]]:
+    """Labels of a text, None where it has spans instead, as results."""
+    if labels is not None:
+        if not labels:
+            return []
+        value: dict[str, Any] = {"choices": list(labels)}
+        return [{"id": "choice", "from_name": CHOICES, "to_name": to_name, "type": "choices", "value": value}]
+    found = []
+    for number, (start, end, label) in enumerate(marks):
+        value = {"start": start, "end": end, "text": text[start:end], "labels": [label]}
+        found.append(
+            {"id": f"span{number}", "from_name": LABELS, "to_name": to_name, "type": "labels", "value": value}
+        )
+    return found
+
+
+def interface(fields: Sequence[str], labels: Sequence[str], *, spans: bool, several: bool) -> str:
+    """The labelling interface that the tasks are for, to be pasted into the settings of a project."""
+    from xml.sax.saxutils import quoteattr
+
+    texts = [f"  <Text name={quoteattr(name)} value={quoteattr('$' + name)}/>" for name in fields]
+    tag, each = ("Labels", "Label") if spans else ("Choices", "Choice")
+    choice = "" if spans else f' choice="{"multiple" if several else "single"}"'
+    names = [f"    <{each} value={quoteattr(label)}/>" for label in labels]
+    control = [f'  <{tag} name="{LABELS}" toName={quoteattr(fields[0])}{choice}>', *names, f"  </{tag}>"]
+    return "\n".join(["<View>", *texts, *control, "</View>", ""])

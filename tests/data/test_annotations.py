@@ -1,0 +1,238 @@
+"""Label Studio's and doccano's files: read into labels and tags, written, and read again."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nlpctl.config.load import load_recipe
+from nlpctl.data.annotated import Mark, from_units, tags_of, units_of
+from nlpctl.data.inputs import open_inputs
+from nlpctl.data.open_split import open_split
+from nlpctl.data.row import BadRow
+from nlpctl.data.splits import read_training_data
+from nlpctl.data.task_rows import task_rows
+from nlpctl.data.word_spans import character_spans, word_spans
+from nlpctl.errors import UserError
+from nlpctl.runners.annotations import convert
+
+EMOJI = "💩👍 他住在北京。"  # two characters of two UTF-16 units
+ANNOTATION = {"completed_by": 1, "was_cancelled": False, "ground_truth": False, "lead_time": 8.4, "result_count": 0}
+
+
+def recipe_of(folder: Path, task: str, file: str, **data: Any) -> Any:
+    content = {"task": task, "model": {"from_scratch": {}}, "data": {"train": file, **data}}
+    (folder / "recipe.yaml").write_text(json.dumps(content))
+    return load_recipe(folder / "recipe.yaml")
+
+
+def rows_of(recipe: Any) -> list[Any]:
+    return list(open_split(task_rows(recipe.task, recipe.data), "train"))
+
+
+def choice(*labels: str) -> dict[str, Any]:
+    value = {"choices": list(labels)}
+    return {"id": "a1", "type": "choices", "origin": "manual", "from_name": "x", "to_name": "y", "value": value}
+
+
+def span(start: int, end: int, text: str | None, label: str) -> dict[str, Any]:
+    said = {} if text is None else {"text": text}
+    value = {"start": start, "end": end, "labels": [label], **said}
+    return {"id": "b2", "type": "labels", "from_name": "x", "to_name": "y", "origin": "manual", "value": value}
+
+
+def studio(*tasks: tuple[Any, list[Any]]) -> str:
+    """An export: `tasks` are a text, or the data, and the results of each annotator."""
+    made = []
+    for number, (data, answers) in enumerate(tasks):
+        data = {"text": data} if isinstance(data, str) else data
+        given = [{"id": i, **ANNOTATION, **answer} for i, answer in enumerate(answers)]
+        made.append({"id": number, "annotations": given, "drafts": [], "predictions": [], "data": data, "meta": {}})
+    return json.dumps(made, ensure_ascii=False)  # on one line, as Label Studio exports
+
+
+def test_one_label_of_several_annotators(tmp_path):
+    """The majority; of equals the first; what a reviewer declared right; never what was cancelled."""
+    a, b = {"result": [choice("a")]}, {"result": [choice("b")]}
+    tasks = [
+        ("one", [a]),
+        ("majority", [a, b, b]),
+        ("tie", [b, a]),
+        ("cancelled", [{**a, "was_cancelled": True}, b]),
+        ("reviewed", [b, b, {**a, "ground_truth": True}]),
+        ("skipped", [{"result": [], "was_cancelled": True}]),
+        ("nobody", []),
+    ]
+    (tmp_path / "labelled.json").write_text(studio(*tasks))
+    recipe = recipe_of(tmp_path, "sequence_classification", "labelled.json")  # recognised
+    rows = rows_of(recipe)
+    assert [row.values["label"] for row in rows] == ["a", "b", "b", "b", "a"]
+    assert rows[1].line == "[1]" and rows[1].values["id"] == 1
+    assert len(read_training_data(task_rows(recipe.task, recipe.data)).train) == 5
+    unlabelled = open_inputs(task_rows(recipe.task, recipe.data), [str(tmp_path / "labelled.json")], "auto")
+    assert [row.text for row in unlabelled.rows()] == [text for text, _ in tasks]
+
+
+def test_several_labels(tmp_path):
+    results = [choice("a, b")], [choice("a, b", "c")], []
+    (tmp_path / "labelled.json").write_text(studio(*(("x", [{"result": result}]) for result in results)))
+    recipe = recipe_of(tmp_path, "multi_label_classification", "labelled.json")
+    assert [row.values["label"] for row in rows_of(recipe)] == [["a, b"], ["a, b", "c"], []]
+    single = recipe_of(tmp_path, "sequence_classification", "labelled.json")
+    bad = [row for row in rows_of(single) if isinstance(row, BadRow)]
+    assert [row.where.rpartition("/")[2] for row in bad] == ["labelled.json[1]"] and bad[0].kind == "several labels"
+
+
+@pytest.mark.parametrize(("start", "end"), [(6, 8), (8, 10)], ids=["code points", "UTF-16 units"])
+def test_the_text_of_a_span_tells_how_positions_are_counted(tmp_path, start, end):
+    (tmp_path / "labelled.json").write_text(studio((EMOJI, [{"result": [span(start, end, "北京", "LOC")]}])))
+    (row,) = rows_of(recipe_of(tmp_path, "token_classification", "labelled.json", unit="characters"))
+    tagged = [(word, tag) for word, tag in zip(row.values["tokens"], row.values["tags"], strict=True) if tag != "O"]
+    assert tagged == [("北", "B-LOC"), ("京", "I-LOC")]
+
+
+def test_spans_that_cannot_be_tags(tmp_path):
+    cases = {
+        "overlapping spans": [span(0, 9, None, "ORG"), span(4, 12, None, "LOC")],
+        "bad span": [span(0, 99, None, "ORG")],
+        "bad span ": [span(0, 3, "elsewhere", "ORG")],
+        "empty span": [span(3, 4, None, "ORG")],
+    }
+    for kind, results in cases.items():
+        (tmp_path / "labelled.json").write_text(studio(("New York City", [{"result": results}])))
+        (row,) = rows_of(recipe_of(tmp_path, "token_classification", "labelled.json"))
+        assert isinstance(row, BadRow) and row.kind == kind.strip(), row
+
+
+def test_json_min(tmp_path):
+    rows = [
+        {"text": "New York", "id": 1, "ner": [{"start": 0, "end": 8, "text": "New York", "labels": ["LOC"]}]},
+        {"text": "no", "id": 2, "annotator": 1, "annotation_id": 5, "lead_time": 2.0},
+        {"text": "not yet", "id": 3},
+    ]
+    (tmp_path / "min.json").write_text(json.dumps(rows))
+    recipe = recipe_of(tmp_path, "token_classification", "min.json", format="label_studio")
+    assert [row.values["tags"] for row in rows_of(recipe)] == [["B-LOC", "I-LOC"], ["O"]]
+    several = [{"text": "x", "topics": {"choices": ["a", "b"]}}]
+    (tmp_path / "min.json").write_text(json.dumps(several))
+    recipe = recipe_of(tmp_path, "multi_label_classification", "min.json", format="label_studio")
+    assert rows_of(recipe)[0].values["label"] == ["a", "b"]
+
+
+DOCCANO = {
+    "label": {"id": 1, "text": EMOJI, "label": [[8, 10, "LOC"]]},
+    "labels": {"id": 1, "text": EMOJI, "labels": [[8, 10, "LOC"]]},
+    "entities": {
+        "text": EMOJI,
+        "entities": [{"id": 7, "label": "LOC", "start_offset": 8, "end_offset": 10}],
+        "relations": [{"id": 1, "from_id": 7, "to_id": 7, "type": "x"}],
+    },
+    "annotations": {
+        "text": EMOJI,
+        "annotations": [{"label": 2, "label_name": "LOC", "start_offset": 8, "end_offset": 10, "user": 1}],
+        "meta": {},
+    },
+}
+
+
+@pytest.mark.parametrize("name", DOCCANO)
+@pytest.mark.parametrize("layout", ["lines", "array", "indented"])
+def test_spans_of_doccano(tmp_path, name, layout):
+    """Positions are UTF-16 units."""
+    records = [DOCCANO[name], DOCCANO[name]]
+    text = {
+        "lines": "".join(json.dumps(record) + "\n" for record in records),
+        "array": json.dumps(records),
+        "indented": "".join(json.dumps(record, indent=4) + "\n" for record in records),
+    }[layout]
+    (tmp_path / "export.jsonl").write_text(text)
+    rows = rows_of(recipe_of(tmp_path, "token_classification", "export.jsonl", unit="characters"))
+    assert len(rows) == 2
+    for row in rows:
+        assert "".join(row.values["tokens"]) == EMOJI.replace(" ", "")
+        assert [tag for tag in row.values["tags"] if tag != "O"] == ["B-LOC", "I-LOC"]
+        assert row.values["tokens"][row.values["tags"].index("B-LOC")] == "北"
+
+
+def test_labels_of_doccano(tmp_path):
+    rows = [{"text": "good", "label": ["pos"]}, {"text": "bad", "label": ["neg"]}, {"text": "?", "label": []}]
+    (tmp_path / "export.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "old.tsv").write_text("text\tlabel\nfine\tpos\n")
+    recipe = recipe_of(tmp_path, "sequence_classification", ["old.tsv", "export.jsonl"])  # other files beside it
+    assert [row.values["label"] for row in rows_of(recipe)] == ["pos", "pos", "neg"]
+    recipe = recipe_of(tmp_path, "multi_label_classification", "export.jsonl", format="doccano")
+    assert [row.values["label"] for row in rows_of(recipe)] == [["pos"], ["neg"], []]
+
+
+def test_what_nobody_annotated(tmp_path):
+    (tmp_path / "labelled.json").write_text(studio(("one", []), ("two", [])))
+    recipe = recipe_of(tmp_path, "sequence_classification", "labelled.json")
+    with pytest.raises(UserError, match="none of 2 texts is annotated"):
+        rows_of(recipe)
+    (tmp_path / "broken.json").write_text('[{"data": {"text": "a"}, "annotations": [{"result": 3}]}, 7]')
+    recipe = recipe_of(tmp_path, "sequence_classification", "broken.json", format="label_studio")
+    assert [row.kind for row in rows_of(recipe)] == ["not a task of Label Studio", "not a JSON object"]
+
+
+TAGGED = [
+    {"tokens": list("💩👍他住在北京。"), "tags": ["O"] * 5 + ["B-LOC", "I-LOC", "O"]},
+    {"tokens": list("张三来"), "tags": ["B-PER", "I-PER", "O"]},
+]
+LABELLED = {
+    "sequence_classification": [{"id": 1, "text": EMOJI, "label": "好, 评"}, {"id": 2, "text": "b", "label": "neg"}],
+    "multi_label_classification": [{"text": "a", "label": ["x", "y"]}, {"text": EMOJI, "label": []}],
+    "text_matching": [{"text": "a", "text_pair": EMOJI, "label": "1"}, {"text": "b", "text_pair": "c", "label": "0"}],
+    "token_classification": TAGGED,
+    "lexical_analysis": TAGGED,
+}
+
+
+@pytest.mark.parametrize("task", LABELLED)
+@pytest.mark.parametrize("kind", ["label_studio", "doccano"])
+def test_there_and_back(tmp_path, task, kind):
+    """Every label and tag comes back, also in texts with emoji, and so do the other keys of a row."""
+    rows = LABELLED[task]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    more = {"columns": {"text_pair": "text_pair"}} if task == "text_matching" else {}
+    more |= {"unit": "characters"} if rows is TAGGED else {}
+    made = convert(recipe_of(tmp_path, task, "rows.jsonl", **more), tmp_path / "there.json", kind)
+    assert made.rows == 2
+    if kind == "label_studio":
+        interface = made.interface.read_text()
+        names = {"LOC", "PER"} if rows is TAGGED else {label for row in rows for label in _listed(row["label"])}
+        assert all(f'value="{name}"' in interface for name in names) and 'toName="text"' in interface
+    else:
+        assert made.interface is None
+    recipe = recipe_of(tmp_path, task, "there.json", format=kind, **more)
+    convert(recipe, tmp_path / "back.jsonl", "jsonl")
+    back = [json.loads(line) for line in (tmp_path / "back.jsonl").read_text().splitlines()]
+    assert [{key: row[key] for key in given} for given, row in zip(rows, back, strict=True)] == rows
+
+
+def _listed(label: Any) -> list[str]:
+    return label if isinstance(label, list) else [label]
+
+
+def test_parts_of_an_export_keep_its_format(tmp_path):
+    from nlpctl.runners.data import split_data
+
+    tasks = [(f"text {i}", [{"result": [choice("ab"[i % 2])]}]) for i in range(20)]
+    (tmp_path / "labelled.json").write_text(studio(*tasks))
+    recipe = recipe_of(tmp_path, "sequence_classification", "labelled.json")
+    made = split_data(recipe, tmp_path / "parts", {"dev": 5, "test": 5})
+    for part, file in made.files.items():
+        assert all(set(task) >= {"annotations", "data"} for task in json.loads(file.read_text()))
+        assert len(rows_of(recipe_of(tmp_path, "sequence_classification", str(file)))) == made.rows[part]
+
+
+def test_positions():
+    point = from_units(EMOJI)
+    assert [point(units_of(EMOJI, i)) for i in range(len(EMOJI) + 1)] == list(range(len(EMOJI) + 1))
+    with pytest.raises(ValueError, match="middle of a character"):
+        point(1)
+    assert tags_of("unbelievable", [Mark(2, 9, "X")], word_spans) == (["un", "believa", "ble"], ["O", "B-X", "O"])
+    two = [Mark(0, 2, "PER"), Mark(2, 4, "PER")]
+    assert tags_of("张三李四", two, character_spans)[1] == ["B-PER", "I-PER"] * 2
