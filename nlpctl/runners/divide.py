@@ -43,6 +43,7 @@ from nlpctl.runtime.crew import Crew, Hand, ProcessHand, Share
 from nlpctl.runtime.device import choose_device, usable_gpu
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import sole_writer
+from nlpctl.runtime.memory import refuse_processes
 from nlpctl.runtime.ray_cluster import RayCluster, ray_cluster
 
 SHARD_ROWS = 16384  # at most, but at least a window: enough work to pay for two files and a pipeline
@@ -166,6 +167,8 @@ def _divided(
     division: Division,
     work: _Work,
 ) -> DividedResult:
+    if division.cluster is None:
+        refuse_processes(division.workers or 1, "--workers")
     folder, identity = ShardFolder(order.output), {**identity, **source.identity()}
     with sigterm_interrupts(), sole_writer(folder.folder):
         folder.refuse_foreign()
