@@ -23,6 +23,7 @@ from nlpctl.names import counted
 
 PLAIN_PROGRESS_SECONDS = 10.0
 JSON_PROGRESS_SECONDS = 1.0
+MOST_PROBLEMS = 20  # shown; a list of thousands of wrong entries has as many
 PROGRESS = "NLPCTL_PROGRESS"  # "json": a program reads standard error
 
 _RED, _YELLOW, _RESET = "\033[31m", "\033[33m", "\033[0m"
@@ -100,10 +101,12 @@ def warn(message: str) -> None:
 
 
 def error(problem: NlpctlError | Problem | str) -> None:
-    """Write errors to stderr: one block per problem."""
+    """Write errors to stderr: one block per problem, the first MOST_PROBLEMS of them."""
     problems = problem.problems if isinstance(problem, NlpctlError) else (problem,)
-    for each in problems:
+    for each in problems[:MOST_PROBLEMS]:
         _tell("error", str(each), f"{_paint('error:', _RED)} {each}")
+    if len(problems) > MOST_PROBLEMS:
+        note(f"and {len(problems) - MOST_PROBLEMS:,} more problems")
 
 
 _warnings: list[str] | None = None  # of this process, while somebody keeps them

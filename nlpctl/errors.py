@@ -50,7 +50,7 @@ class NlpctlError(Exception):
     exit_code = EXIT_FAILED
 
     def __init__(self, message: str = "", where: str = "", hint: str = "", *, problems: Sequence[Problem] = ()):
-        self.problems = tuple(problems) or (Problem(message, where, hint),)
+        self.problems = tuple(dict.fromkeys(problems)) or (Problem(message, where, hint),)  # the same is told once
         super().__init__("\n".join(str(problem) for problem in self.problems))
 
 

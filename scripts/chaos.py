@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import argparse
 import collections
-import contextlib
 import dataclasses
 import json
 import os
@@ -24,7 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,19 +32,15 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers"), str(ROOT / "scripts")]
 
 import command_lines  # noqa: E402
-from check_resume import different_values  # noqa: E402
+from chaos_differences import differences, readable  # noqa: E402
 from command_lines import CommandLines, Ended  # noqa: E402
 
 SIGNALS = {"SIGKILL": signal.SIGKILL, "SIGTERM": signal.SIGTERM, "SIGINT": signal.SIGINT}
 FAULTS = {"ENOSPC": 28, "EIO": 5}  # the first lasts to the end of the process, the second hits one write
 HARMS = (*SIGNALS, *FAULTS)
-CLOCKS = {"time", "seconds", "started", "ended", "pid", "resumed", "command", "train_runtime", "eval_runtime"}
-CLOCKS |= {"eval_samples_per_second", "eval_steps_per_second", "interval_samples_per_second", "interval_runtime"}
-CLOCKS |= {"interval_steps_per_second", "train_samples_per_second", "train_steps_per_second", "source", "output_dir"}
-# The first is found out by training steps: a run killed after the last one has lost it. The order in the second varies.
-CLOCKS |= {"unreached", "model.pdiparams.info", "speeds"}
 STAGING = ".staging-"
 UNFINISHED = (".partial", ".partial.json")
+IN_PROGRESS = ("checkpoints/", "logs/", ".shards/")  # folders whose files are not final
 
 # Loaded before libc: from a moment on, writes into regular files fail. A process is told by CHAOS_FAULT="ERRNO TIME".
 SHIM = r"""
@@ -112,6 +107,7 @@ class Scenario:
     """One command. `words`: what is typed; `more`: what is added when an earlier try left something at `begun`.
 
     `output`: the file or folder that it writes; `grows`: names in it that are whole only at the end of the command.
+    `state`: the file in it that says when all is finished.
     """
 
     name: str
@@ -120,13 +116,15 @@ class Scenario:
     begun: str = ""
     more: tuple[str, ...] = ()
     grows: tuple[str, ...] = ()
+    state: str = ""
     share: int = 1  # of the kills
 
 
 SCENARIOS = (
     Scenario(
         "train", ("train", "recipe.yaml"), "out/run", "out/run/manifest.json", ("--resume",),
-        ("manifest.json", "events.jsonl", "recipe.yaml", "metrics.json", "mistakes.json", "report.html"), share=4,
+        ("manifest.json", "events.jsonl", "recipe.yaml", "metrics.json", "mistakes.json", "report.html"),
+        "manifest.json", share=4,
     ),
     Scenario("predict", ("predict", "base", "texts.txt", "-o", "out/a.jsonl", "--batch-size", "4"), "out/a.jsonl",
              "out/a.jsonl.partial.json", ("--resume",), share=3),
@@ -134,6 +132,20 @@ SCENARIOS = (
     Scenario("compress", ("compress", "base", "-o", "out/small", "--strategy", "ort-dynamic"), "out/small",
              grows=("plan.json", "times.json")),
     Scenario("index", ("index", "build", "base_pairs", "texts.txt", "-o", "out/index"), "out/index", share=2),
+    Scenario("workers", ("predict", "base", "texts.txt", "-o", "out/w.jsonl", "--batch-size", "4", "--workers", "2"),
+             "out/w.jsonl", "out/w.jsonl.shards/plan.json", ("--resume",)),
+    Scenario(
+        "folds", ("train", "recipe.yaml", "--folds", "2", "--output_dir", "out/folds"), "out/folds",
+        "out/folds/series.json", ("--resume",),
+        ("manifest.json", "events.jsonl", "recipe.yaml", "metrics.json", "mistakes.json", "report.html", "series.json",
+         "scores.json", "timings.json", "train-fold-1.tsv", "train-fold-2.tsv", "vocab.txt"),
+        "series.json",
+    ),
+    Scenario("ensemble", ("ensemble", "base", "other", "-o", "out/both"), "out/both", "out/both", ("--overwrite",),
+             ("manifest.json", "recipe.yaml", "metrics.json", "mistakes.json", "report.html"),
+             "manifest.json", share=2),
+    Scenario("apply", ("data", "apply", "folds/audit/findings.jsonl", "--all", "-o", "out/corrected"), "out/corrected",
+             "out/corrected", ("--overwrite",), share=2),
     Scenario("split", ("data", "split", "recipe.yaml", "-o", "out/data"), "out/data",
              "out/data", ("--overwrite",), share=2),
 )  # fmt: skip
@@ -230,7 +242,12 @@ class Chaos:
         shutil.rmtree(self.start, ignore_errors=True)
         self.start.mkdir()
         write_data(self.start)
-        for words in (["train", "recipe.yaml", "--output_dir", "base"], ["train", "pairs.yaml"]):
+        prepared = [["train", "recipe.yaml", "--output_dir", "base"], ["train", "pairs.yaml"]]
+        if "ensemble" in {each.name for each in scenarios}:
+            prepared.append(["train", "recipe.yaml", "--output_dir", "other", "--seed", "7"])
+        if "apply" in {each.name for each in scenarios}:
+            prepared += [["train", "recipe.yaml", "--folds", "2", "--output_dir", "folds"], ["data", "audit", "folds"]]
+        for words in prepared:
             self._require(self.lines.run(words, self.start))
         for scenario in scenarios:
             self._begin()
@@ -277,9 +294,9 @@ class Chaos:
     def _finished(self, scenario: Scenario) -> bool:
         """Whether an earlier try came to its end."""
         output = self.here / scenario.output
-        if scenario.name == "train":
-            manifest = output / "manifest.json"
-            return manifest.exists() and json.loads(manifest.read_text())["state"] == "finished"
+        state = output / scenario.state
+        if scenario.state:
+            return state.exists() and json.loads(state.read_text())["state"] == "finished"
         if output.is_dir():
             reference = self.folder / "reference" / scenario.name / scenario.output
             return names_in(output) >= names_in(reference)
@@ -319,7 +336,7 @@ class Chaos:
         found = []
         for file in files_in(out):
             name = str(file.relative_to(out))
-            if file.name.endswith(UNFINISHED) or "checkpoints/" in name or "logs/" in name:
+            if file.name.endswith(UNFINISHED) or any(map(name.count, IN_PROGRESS)):
                 continue
             if file.name in scenario.grows:
                 if file.suffix == ".json" and not readable(file):
@@ -328,7 +345,7 @@ class Chaos:
                 found.append(f"{name} is not of an uninterrupted command")
             else:
                 found += [f"{name}: {each}" for each in differences(reference / name, file)]
-        for checkpoint in out.glob("*/checkpoints/checkpoint-*"):
+        for checkpoint in out.rglob("checkpoints/checkpoint-*"):
             damage = damage_of(checkpoint)
             found += [] if damage is None else [f"{checkpoint.name}: {damage}"]
         return found
@@ -360,53 +377,6 @@ def files_in(folder: Path) -> list[Path]:
     """The files below `folder` that are not being written."""
     found = (path for path in folder.rglob("*") if path.is_file())
     return sorted(path for path in found if f"/{STAGING}" not in f"/{path.relative_to(folder)}")
-
-
-def readable(file: Path) -> bool:
-    with contextlib.suppress(ValueError):
-        json.loads(file.read_text(encoding="utf-8"))
-        return True
-    return False
-
-
-def without_clocks(value: Any) -> Any:
-    """`value` without what differs: times, speeds, process numbers."""
-    if isinstance(value, dict):
-        return {name: without_clocks(each) for name, each in value.items() if name not in CLOCKS}
-    return [without_clocks(each) for each in value] if isinstance(value, list) else value
-
-
-def differences(reference: Path, file: Path) -> list[str]:
-    """How two files differ in what they say; times do not count."""
-    if file.suffix in (".pdparams", ".pdopt"):
-        return different_values(reference, file)
-    if file.name in READ:
-        one, other = (READ[file.name](each) for each in (reference, file))
-        return [] if one == other else ["differs"]
-    if file.suffix == ".json":
-        one, other = (without_clocks(json.loads(each.read_text(encoding="utf-8"))) for each in (reference, file))
-        return [] if one == other else [f"differs in {', '.join(sorted(changed(one, other)))}"]
-    return [] if reference.read_bytes() == file.read_bytes() else ["differs"]
-
-
-def changed(one: Any, other: Any, place: str = "") -> set[str]:
-    if isinstance(one, dict) and isinstance(other, dict):
-        names = one.keys() | other.keys()
-        return {at for name in names for at in changed(one.get(name), other.get(name), f"{place}.{name}")}
-    return set() if one == other else {place or "all"}
-
-
-def _events(file: Path) -> Any:
-    events = [without_clocks(json.loads(line)) for line in file.read_text(encoding="utf-8").splitlines()]
-    return [event for event in events if event["event"] != "save"]  # a run that is stopped saves once more
-
-
-READ: dict[str, Callable[[Path], Any]] = {  # files that hold times outside JSON
-    "events.jsonl": _events,
-    # The sum of a checkpoint's state, which holds times, is compared by what the state says.
-    "checksums.json": lambda file: {**json.loads(file.read_text()), "trainer_state.json": None},
-    **dict.fromkeys(("report.html", "report.md", "model.pdiparams.info"), lambda file: None),
-}
 
 
 def write_data(folder: Path) -> None:

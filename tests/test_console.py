@@ -29,6 +29,14 @@ def test_every_problem_of_an_error_is_shown(capsys):
     assert capsys.readouterr().err == "error: one\nerror: two\n"
 
 
+def test_a_thousand_problems_are_counted(capsys):
+    """And the same one is told once."""
+    problems = [Problem(f"bad entry {i // 2}", where="a.yaml:1") for i in range(2000)]
+    console.error(UserError(problems=problems))
+    told = capsys.readouterr().err.splitlines()
+    assert len(told) == console.MOST_PROBLEMS + 1 and told[-1] == "and 980 more problems"
+
+
 def test_other_ranks_stay_quiet_but_warn(capsys, monkeypatch):
     monkeypatch.setenv("PADDLE_TRAINER_ID", "1")
     console.result("x")

@@ -21,7 +21,7 @@ import nlpctl
 from nlpctl import console
 from nlpctl.cli import ASKED
 from nlpctl.cli.envelope import FLAG, kept
-from nlpctl.cli.numbers import bound_numbers
+from nlpctl.cli.values import check_values
 from nlpctl.errors import (
     EXIT_FAILED,
     EXIT_INTERRUPTED,
@@ -99,7 +99,7 @@ class LazyGroup(TyperGroup):
             hint = f"did you mean `nlpctl {near}`?" if near else "`nlpctl --help` lists the commands"
             raise UserError(f"there is no command {args[0]!r}", hint=hint)
         command = _load(found)
-        bound_numbers(command)
+        check_values(command)
         if ctx.resilient_parsing:  # a shell asks what could be typed next
             from nlpctl.cli.completion import with_candidates
 

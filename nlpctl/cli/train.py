@@ -11,9 +11,9 @@ import typer
 from nlpctl import console
 from nlpctl.cli.envelope import Json, give
 from nlpctl.cli.nodes import MasterOption, NnodesOption, NodeRankOption, WaitOption, nodes_of
-from nlpctl.cli.numbers import LARGEST
 from nlpctl.cli.options import load_command_recipe
 from nlpctl.cli.tables import score_tables, show
+from nlpctl.cli.values import LARGEST
 from nlpctl.config.located import located
 from nlpctl.config.positions import display
 from nlpctl.errors import UserError

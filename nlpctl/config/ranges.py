@@ -125,5 +125,5 @@ RANGES: Mapping[str, Range] = {
     "runtime.devices": NOT_NEGATIVE,  # each of them
     "runtime.nproc": PROCESSES,
     "runtime.threads": THREADS,
-    "runtime.watchdog_minutes": POSITIVE,
+    "runtime.watchdog_minutes": Range(0, 525_600, above=True),  # a year; the system's clock ends somewhere
 }

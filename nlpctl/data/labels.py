@@ -19,7 +19,7 @@ from nlpctl.names import nearest
 
 MAX_COLLECTED = 10_000  # more distinct labels than this means that the column holds something else
 
-SHOWN = 10  # known labels that a message lists
+SHOWN = 10  # known labels, or wrong lines, that a message lists
 
 _UNSEEN = ("Cc", "Cf")  # categories of characters that are not seen
 
@@ -176,7 +176,7 @@ def _distinct(names: Iterable[tuple[str, str]], where: str) -> list[str]:
         else:
             first[name] = place
     if problems:
-        raise UserError(problems=problems)
+        raise UserError(problems=problems[:SHOWN])
     if len(first) < 2:
         raise UserError(
             f"{len(first)} labels given; a classifier needs at least two", where=where, hint="name every label"

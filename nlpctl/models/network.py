@@ -14,12 +14,15 @@ from nlpctl.models.pruned import KEY, read_shape, shrink
 from nlpctl.models.simulated_int8 import KEY as SIMULATED_KEY
 from nlpctl.models.simulated_int8 import read_simulation, simulate
 from nlpctl.names import nearest
+from nlpctl.runtime.memory import memory_sizes
 from nlpctl.upstream.parameter_names import fresh_parameter_names
 from nlpctl.upstream.use_cache import without_use_cache
 
 # Set by nlpctl from the labels, the weights and what compression did; an override would contradict them.
 _NOT_OVERRIDABLE = ("num_labels", "num_classes", "id2label", "label2id", "architectures", "model_type", "dtype", KEY,
                     SIMULATED_KEY, OWN_KEY)  # fmt: skip
+
+LEAST_LAYER = 2_500  # numbers: the objects of the narrowest layer take some 10 kB
 
 
 def make_config(
@@ -51,6 +54,9 @@ def build_network(family: Family, head: Head, config: Any, where: str) -> Any:
     """
     import paddle
 
+    if head.own is None:
+        _refuse_too_large(config, where)
+        _check_shares(config, where)
     activation = config.hidden_act if "hidden_act" in vars(config) else "gelu"
     # Paddle looks the activation up by getattr, deep inside a layer, where the message names no key.
     if activation not in vars(paddle.nn.functional):
@@ -86,6 +92,30 @@ def build_layers(family: Family, head: Head, config: Any, where: str) -> Any:
     return network
 
 
+def _refuse_too_large(config: Any, where: str) -> None:
+    """UserError if the memory of this machine is too small for the weights alone, by the sizes that most configs have.
+
+    An estimate that is never too high: a network that is refused here cannot be built.
+    """
+    names = ("hidden_size", "num_hidden_layers", "intermediate_size", "vocab_size", "max_position_embeddings")
+    width, layers, inner, words, positions = (_size(config, name) for name in names)
+    shared = _size(config, "num_hidden_groups")  # ALBERT's layers share their weights
+    layer = max(4 * width * width + 2 * width * inner, LEAST_LAYER)
+    numbers = (min(layers, shared) if shared else layers) * layer
+    numbers += words * (_size(config, "embedding_size") or width) + positions * width
+    sizes = memory_sizes()
+    if sizes is not None and 4 * numbers > sizes["MemTotal"]:
+        message = f"this network has some {numbers:,} weights, {4 * numbers / 1e9:,.0f} GB"
+        hint = f"this machine has {sizes['MemTotal'] / 1e9:,.0f} GB: make {', '.join(names[:-1])} smaller"
+        raise UserError(message, where=where, hint=hint)
+
+
+def _size(config: Any, name: str) -> int:
+    """A whole number above 0 in a config; 0 if it has none, or something else there."""
+    value = vars(config).get(name)
+    return value if type(value) is int and value > 0 else 0
+
+
 def _build_own(network_class: Any, name: str, config: Any) -> Any:
     """A network of the user's own class. UserError if it cannot be made."""
     stamp(config, name)
@@ -115,8 +145,20 @@ def _without_label_count(values: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in values.items() if key not in dropped}
 
 
-def _is_share(value: Any) -> bool:
-    return value is None or (isinstance(value, int | float) and 0 <= value <= 1)
+def _is_no_share(key: str, value: Any) -> bool:
+    """Whether a config has no probability where one belongs."""
+    if not key.endswith(("_prob", "dropout")) or value is None:
+        return False
+    return not (isinstance(value, int | float) and 0 <= value <= 1)
+
+
+def _check_shares(config: Any, where: str) -> None:
+    """UserError for a dropout that is no probability: Paddle's layers say so at the first batch only."""
+    wrong = {key: value for key, value in vars(config).items() if _is_no_share(key, value)}
+    hint = "correct it in config.json: a number from 0 to 1"
+    problems = [Problem(f"{key} {value!r} is not a probability", where, hint) for key, value in wrong.items()]
+    if problems:
+        raise UserError(problems=problems)
 
 
 def _check_overrides(config: Any, overrides: Mapping[str, Any], own: bool) -> None:
@@ -130,7 +172,7 @@ def _check_overrides(config: Any, overrides: Mapping[str, Any], own: bool) -> No
             near = nearest(key, known)
             hint = f"did you mean {near}?" if near else f"keys are those of PaddleNLP's {type(config).__name__}"
             problems.append(Problem("no such key in this network's config", where, hint))
-        elif key.endswith(("_prob", "dropout")) and not _is_share(value):  # Paddle's layers say so at the first batch
+        elif _is_no_share(key, value):
             problems.append(Problem(f"{value!r} is not a probability", where, "give a number from 0 to 1"))
     if problems:
         raise UserError(problems=problems)

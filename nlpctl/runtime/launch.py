@@ -26,6 +26,7 @@ from nlpctl.errors import EXIT_FAILED, RunFailed, UserError
 from nlpctl.runtime.cpu import physical_cores
 from nlpctl.runtime.device import choose_device, visible_devices
 from nlpctl.runtime.interrupt import sigterm_interrupts
+from nlpctl.runtime.memory import refuse_processes
 from nlpctl.runtime.ranks import is_child
 from nlpctl.runtime.team import Follower, Head, Team
 from nlpctl.runtime.watch import Watch
@@ -57,7 +58,7 @@ def forget_launchers() -> None:
 def processes_wanted(runtime: RuntimeSection) -> int:
     """The number of processes to launch for this recipe; 1: run in this process (always 1 in a launched process).
 
-    Raises UserError if device, devices and nproc contradict each other.
+    Raises UserError if device, devices and nproc contradict each other, or memory cannot hold as many processes.
     """
     if is_child():
         return 1
@@ -71,6 +72,7 @@ def processes_wanted(runtime: RuntimeSection) -> int:
         raise UserError(
             "nproc starts processes on CPU, but the device is gpu", "runtime.nproc", "list the cards: --devices 0,1"
         )
+    refuse_processes(runtime.nproc, "runtime.nproc")
     return max(len(runtime.devices), runtime.nproc)
 
 

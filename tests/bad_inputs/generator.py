@@ -7,79 +7,128 @@ of the folder of conftest.py. A new command needs a line in GOOD, which a test d
 from __future__ import annotations
 
 import functools
-import os
-import stat
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
+
+from hostile import FILES, PIPE, device, put
 
 from nlpctl.cli.app import COMMANDS, _load
-from nlpctl.config.keys import Key, all_keys
+from nlpctl.cli.options import RecipeCommand
+from nlpctl.config.keys import Key, all_keys, keys_of
+from nlpctl.config.model_section import ScratchSection
 from nlpctl.config.paths import INPUT_PATHS, TEXT_PATHS
+from nlpctl.config.schema import DataFormat
+from nlpctl.data.input_files import PACKED
 
-# A command line of each command that is right, or refused for its model alone; its paths and numbers are replaced.
-GOOD = {
-    "new": "new train.tsv --dev dev.tsv --model scratch --yes -o new.yaml",
-    "train": "train good.yaml --max_steps 1",
-    "eval": "eval outputs/finished dev.tsv",
-    "predict": "predict outputs/finished texts.txt",
-    "ensemble": "ensemble outputs/finished -o new",
-    "export": "export outputs/finished -o new --format onnx",
-    "compress": "compress outputs/finished --strategy nonesuch",
-    "bench": "bench exported --rounds 1 --rows 2 --batch-size 1 --engine onnxruntime",
-    "serve": "serve nowhere",
-    "explain": "explain outputs/finished texts.txt",
-    "index build": "index build outputs/finished texts.txt -o new",
-    "index search": "index search exported texts.txt",
-    "data inspect": "data inspect good.yaml train.tsv",
-    "data show": "data show good.yaml train.tsv",
-    "data split": "data split good.yaml train.tsv -o new --dev 1 --test 0",
-    "data retag": "data retag outputs/finished train.tsv -o new.txt",
-    "data augment": "data augment good.yaml train.tsv -o new.jsonl --method delete",
-    "data curve": "data curve good.yaml -o new --shares 2",
-    "data audit": "data audit outputs/finished",
-    "data apply": "data apply hostile.jsonl -o new",
-    "data convert": "data convert good.yaml train.tsv -o new.jsonl --to doccano",
-    "data next": "data next outputs/finished texts.txt -n 2 -o new.jsonl",
-    "params ls": "params ls outputs/finished",
-    "params export": "params export outputs/finished -o new.npz",
-    "params set": "params set outputs/finished --value classifier.bias=0 -o new",
-    "params add": "params add outputs/finished --name w --shape 2 --value 0 -o new",
-    "params diff": "params diff outputs/finished outputs/finished/model",
-    "convert-static": "convert-static exported -o new --to huggingface",
-    "runs ls": "runs ls outputs",
-    "runs show": "runs show outputs/finished",
-    "runs diff": "runs diff outputs/finished outputs/finished",
-    "runs send": "runs send outputs/finished",
-    "runs board": "runs board nowhere",
-    "ui": "ui nowhere",
-    "report": "report outputs/finished -o new.html",
-    "card": "card outputs/finished -o new.md",
-    "recipe show": "recipe show good.yaml",
-    "recipe copy": "recipe copy quickstart new",
-    "recipe validate": "recipe validate good.yaml",
+NOT_OURS = "192.0.2.1"  # no machine has this address: a service that is told to listen there ends at once
+
+# Command lines of each command that are right, or refused for their model alone; their paths and numbers are replaced.
+# Each option is given to the first.
+GOOD: dict[str, tuple[str, ...]] = {
+    "new": ("new train.tsv --dev dev.tsv --model scratch --yes -o new.yaml",),
+    "train": (
+        "train good.yaml --max_steps 1",
+        "train good.yaml --max_steps 1 --folds 2",
+        "train good.yaml --max_steps 1 --seeds 1,2",
+        "train good.yaml --max_steps 1 --nnodes 2 --master 127.0.0.1:9 --node_rank 1 --wait 0.1",
+        "train outputs/finished --continue 1 --max_steps 1",
+    ),
+    "eval": ("eval outputs/finished dev.tsv", "eval outputs/finished dev.tsv --against exported --by length"),
+    "predict": (
+        "predict outputs/finished texts.txt",
+        "predict outputs/finished texts.txt dev.tsv -o new.jsonl --workers 2",
+        "predict outputs/finished texts.txt -o new --parts parquet --resume",
+        "predict outputs/pairs texts.txt --embeddings new.npy",
+        "predict outputs/finished texts.txt --layer-outputs * -o new.npz",
+    ),
+    "ensemble": ("ensemble outputs/finished outputs/other -o new", "ensemble outputs/folds -o new"),
+    "export": (
+        "export outputs/finished -o new --format onnx --timing 0",
+        "export outputs/finished -o new --format onnx --precision fp16 --timing 0",
+    ),
+    "compress": ("compress outputs/finished --strategy nonesuch",),
+    "bench": ("bench exported --rounds 1 --rows 2 --batch-size 1 --engine onnxruntime",),
+    "serve": (
+        "serve nowhere",
+        f"serve exported --host {NOT_OURS} --api-key-file keys.txt",
+        f"serve exported --host {NOT_OURS} --tls-cert cert.pem --tls-key key.pem",
+    ),
+    "explain": ("explain outputs/finished texts.txt",),
+    "index build": (
+        "index build outputs/pairs texts.txt -o new",
+        "index build outputs/pairs texts.txt -o new --workers 2",
+    ),
+    "index search": ("index search outputs/index texts.txt",),
+    "data inspect": ("data inspect good.yaml train.tsv",),
+    "data show": ("data show good.yaml train.tsv",),
+    "data split": ("data split good.yaml train.tsv -o new --dev 1 --test 0",),
+    "data retag": ("data retag outputs/finished train.tsv -o new.txt",),
+    "data augment": ("data augment good.yaml train.tsv -o new.jsonl --method delete",),
+    "data curve": ("data curve good.yaml -o new --shares 2",),
+    "data audit": ("data audit outputs/folds -o new",),
+    "data apply": (
+        "data apply ticked.jsonl -o new",
+        "data apply outputs/folds/audit/findings.jsonl -o new --all --drop",
+    ),
+    "data convert": ("data convert good.yaml train.tsv -o new.jsonl --to doccano",),
+    "data next": ("data next outputs/finished texts.txt -n 2 -o new.jsonl",),
+    "params ls": ("params ls outputs/finished",),
+    "params export": ("params export outputs/finished -o new.npz",),
+    "params set": ("params set outputs/finished --value classifier.bias=0 -o new",),
+    "params add": ("params add outputs/finished --name w --shape 2 --value 0 -o new",),
+    "params diff": ("params diff outputs/finished outputs/finished/model",),
+    "convert-static": ("convert-static exported -o new --to huggingface",),
+    "runs ls": ("runs ls outputs",),
+    "runs show": ("runs show outputs/finished",),
+    "runs diff": ("runs diff outputs/finished outputs/finished",),
+    "runs send": ("runs send outputs/finished",),
+    "ui": (f"ui outputs --host {NOT_OURS}",),
+    "runs board": (f"runs board outputs --host {NOT_OURS}",),
+    "report": ("report outputs/finished -o new.html",),
+    "card": ("card outputs/finished -o new.md",),
+    "recipe show": ("recipe show good.yaml",),
+    "recipe copy": ("recipe copy quickstart new",),
+    "recipe validate": ("recipe validate good.yaml",),
+    "recipe flags": ("recipe flags learning_rate",),
+    "doctor": ("doctor --recipe good.yaml", "doctor --nnodes 2 --master 127.0.0.1:9 --node_rank 1 --wait 0.1"),
 }
-NO_FILES = ("recipe ls", "recipe schema", "recipe flags", "completion", "doctor")  # nothing to attack
+NO_FILES = ("recipe ls", "recipe schema", "completion")  # nothing to attack
 # Flags with a path that is read; all others are written.
 READ = ("--data", "--synonyms", "--labels", "--vocabulary", "--api-key-file", "--tls-cert", "--tls-key")
+WRITTEN = ("new --split",)  # a text, and a folder that is written
+REPLACED = ("mine.html", "train.tsv", "huggingface", "dangling")  # by --overwrite, where nothing else forbids it
+TAKE_PIPES = ("predict", "explain", "index build", "index search")
 READERS = {  # folder whose every file is damaged -> the commands that read it
     "outputs/finished/model": ("predict", "params ls"),
     "outputs/finished": ("runs ls", "runs show", "report", "recipe show"),
     "exported": ("bench",),
+    "outputs/index": ("index search",),
+    "outputs/folds": ("data audit", "ensemble", "runs ls"),
+    "outputs/folds/fold-1": ("data audit", "ensemble", "runs ls"),
+    "outputs/folds/audit": ("data apply",),
 }
 
 LONG = "n" * 300
-DEEP = "[" * 100_000 + "]" * 100_000
-NUMBERS = ("-1", "0", "1" + "0" * 25, "1e400", "nan", "-inf", "1.5", "x", "")
+MANY = "9" * 25  # more than any machine has of anything, or can count to
+NUMBERS = ("-1", "0", MANY, "1e400", "nan", "-inf", "1.5", "x", "")
+CROWD = "99999"  # processes, threads, rows: right as a number, and too many of some things
+TEXTS = ("", LONG, "../" * 60 + "x", "\udcff", "\u200b", "a,b\nc", "=", ",", "-", "*", "${x}", "x" + ",x" * 5000)
+TEXTS += ("0", "-1", MANY, "nan")
+ENDLESS = ("--wait", "--rounds", "--timing", "--max-wait", "--drain")  # as long as the user says
+FIXED = ("--host",)  # with another one it would serve
+SHARED = ("--device", "--devices", "--nproc", "--threads", "--labels", "--set")  # of commands that take a recipe
 VALUES: dict[Any, tuple[str, ...]] = {
-    int: ("-1", "0", "1" + "0" * 25, "1.5", ".nan", ".inf", "x", "true", "[]", "{}", "[1, 2]"),
-    float: ("-1", "1e400", ".nan", "-.inf", "x", "true", "[]", "{}", "1" + "0" * 25),
+    int: ("-1", "0", MANY, "1.5", ".nan", ".inf", "x", "true", "[]", "{}", "[1, 2]"),
+    float: ("-1", "1e400", ".nan", "-.inf", "x", "true", "[]", "{}", MANY),
     bool: ("perhaps", "2", "[]", "{}", "null"),
     str: ('""', '"\\0"', LONG, "[[]]", "{a: {b: c}}", '"\\ud800"', "../" * 50 + "x", "${x}", "!!python/name:os x"),
     list: ("x", "[[[]]]", "[null]", "{}", "[-1]", "[" + "a," * 5000 + "]"),
     dict: ("x", "[]", "{1: 2}", "{? [a] : b}", "{a: " * 40 + "}" * 40),
 }
+LARGE = {int: "1000000000", float: "1e30"}  # right as numbers; whoever makes room for as many must ask first
 
 
 @dataclass(frozen=True)
@@ -91,61 +140,6 @@ class Attack:
     words: tuple[str, ...]
     prepare: Callable[[Path], None] = lambda folder: None
     writes: str | None = None
-
-
-# -- hostile files -----------------------------------------------------------------------------------------------
-
-
-def _put(content: bytes) -> Callable[[Path], None]:
-    return lambda path: _fresh(path).write_bytes(content) and None
-
-
-def _fresh(path: Path) -> Path:
-    if path.is_symlink() or path.exists():
-        path.unlink()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    return path
-
-
-def _halved(path: Path) -> None:
-    content = path.read_bytes() if path.is_file() else b"a,b\n"
-    _put(content[: len(content) // 2])(path)
-
-
-def _sparse(path: Path) -> None:
-    with _fresh(path).open("wb") as stream:
-        stream.truncate(3 << 30)
-
-
-def _null(path: Path) -> None:
-    try:
-        os.mknod(_fresh(path), stat.S_IFCHR | 0o666, os.makedev(1, 3))
-    except PermissionError:  # devices are made by root alone
-        os.symlink(os.devnull, path)
-
-
-FILES: dict[str, Callable[[Path], None]] = {
-    "missing": lambda path: _fresh(path) and None,
-    "empty": _put(b""),
-    "cut": _halved,
-    "random": _put(bytes((i * 197 + i // 7) % 256 for i in range(3000))),
-    "NUL": _put(b"\0" * 3000),
-    "deep": _put(DEEP.encode()),
-    "a list": _put(b"[1, 2]\n"),
-    "a number": _put(b"7\n"),
-    "no keys": _put(b"{}\n"),
-    "NaN": _put(b"NaN\n"),
-    "UTF-16": _put("text\tlabel\n好\tpos\n".encode("utf-16")),
-    "GBK": _put("text\tlabel\n好\tpos\n".encode("gbk")),
-    "one long line": _put(b"a" * 2_000_000),
-    "sparse": _sparse,
-    "a folder": lambda path: _fresh(path).mkdir(),
-    "a device": _null,
-    "a circle of links": lambda path: _fresh(path).symlink_to(path.name),
-    "a dangling link": lambda path: _fresh(path).symlink_to("nowhere"),
-}
-PIPE = {"a pipe": lambda path: os.mkfifo(_fresh(path))}  # waits for a writer, which is right where a pipe is taken
-TAKE_PIPES = ("predict", "explain", "index build", "index search")
 
 
 # -- the attacks -------------------------------------------------------------------------------------------------
@@ -164,24 +158,41 @@ def commands() -> dict[str, Any]:
 
 def attacks() -> list[Attack]:
     """All of them, in a fixed order; names are unique."""
-    made = [*_keys(), *_inputs(), *_numbers(), *_outputs()]
-    assert len({(each.family, each.name) for each in made}) == len(made)
+    made = [*_keys(), *_large(), *_named_files(), *_inputs(), *_endings(), *_numbers(), *_texts(), *_outputs()]
+    twice = [name for name, count in Counter((each.family, each.name) for each in made).items() if count > 1]
+    assert not twice, twice[:5]
     return made
 
 
+def _lines() -> Iterator[tuple[str, list[str], str]]:
+    """Each command, each of its right lines in words, and what tells the line from the first."""
+    for command, lines in GOOD.items():
+        for number, line in enumerate(lines):
+            yield command, line.split(), f" ({number})" if number else ""
+
+
 def _keys() -> Iterator[Attack]:
+    """Every key of a recipe, with values of the wrong type, and extremes of the right one."""
     for dotted, key in all_keys().items():
         for value in _values_for(key):
-            section, _, name = dotted.rpartition(".")
+            words = ("recipe", "validate", "attack.yaml")
+            yield Attack("keys", f"{dotted}: {value[:40]}", words, _recipe(dotted, value))
+
+
+def _large() -> Iterator[Attack]:
+    """Every number of a recipe, far beyond what a machine can hold: in a training, not a check of the recipe alone."""
+    for dotted, key in all_keys().items():
+        number = LARGE.get(key.scalar or key.item)  # type: ignore[arg-type]
+        if number is not None and dotted != "training.max_steps":  # trains as long as the user says
+            value = "[" + f"{number}, " * 10_000 + "]" if key.item else number
             yield Attack(
-                "keys", f"{dotted}: {value[:40]}", ("recipe", "validate", "attack.yaml"), _recipe(section, name, value)
+                "large numbers", dotted, ("train", "attack.yaml", "--max_steps", "1"), _recipe(dotted, value)
             )
-    for dotted in (*INPUT_PATHS, *TEXT_PATHS):
-        for kind, make in {**FILES, **PIPE}.items():
-            section, _, name = dotted.rpartition(".")
+    for name, key in keys_of(ScratchSection, "model.config").items():
+        if key.scalar is int:  # model.config has free names; these are those of most networks
             yield Attack(
-                "named files", f"{dotted}: {kind}", ("data", "inspect", "attack.yaml", "--estimate"),
-                _both(_recipe(section, name, "hostile"), _making(make, "hostile")),
+                "large numbers", f"model.config.{name}", ("train", "attack.yaml", "--max_steps", "1"),
+                _recipe(f"model.config.{name}", LARGE[int]),
             )  # fmt: skip
 
 
@@ -193,12 +204,12 @@ def _values_for(key: Key) -> tuple[str, ...]:
     return VALUES[key.scalar or str]
 
 
-def _recipe(section: str, name: str, value: str) -> Callable[[Path], None]:
+def _recipe(dotted: str, value: str) -> Callable[[Path], None]:
     """attack.yaml: good.yaml with one other value."""
-    text = f"{name}: {value}"
-    for part in reversed(section.split(".") if section else []):
-        text = f"{part}: {{{text}}}"
-    return lambda folder: (folder / "attack.yaml").write_text(f"extends: good.yaml\n{text}\n") and None
+    text = value
+    for part in reversed(dotted.split(".")):
+        text = f"{{{part}: {text}}}"
+    return lambda folder: (folder / "attack.yaml").write_text(f"extends: good.yaml\n{text[1:-1]}\n") and None
 
 
 def _making(make: Callable[[Path], None], name: str) -> Callable[[Path], None]:
@@ -209,41 +220,71 @@ def _both(first: Callable[[Path], None], second: Callable[[Path], None]) -> Call
     return lambda folder: (first(folder), second(folder)) and None
 
 
+def _named_files() -> Iterator[Attack]:
+    """Every file that a recipe names."""
+    for dotted in (*INPUT_PATHS, *TEXT_PATHS):
+        for kind, make in {**FILES, **PIPE}.items():
+            yield Attack(
+                "named files", f"{dotted}: {kind}", ("data", "inspect", "attack.yaml", "--estimate"),
+                _both(_recipe(dotted, "hostile"), _making(make, "hostile")),
+            )  # fmt: skip
+
+
 def _inputs() -> Iterator[Attack]:
-    """Every path of a command line, every flag that reads a file, and every file of the folders that are read."""
-    for command, line in GOOD.items():
-        words = line.split()
+    """Every path of a command line, and every flag that reads a file."""
+    for command, words, mark in _lines():
         kinds = FILES if command in TAKE_PIPES else {**FILES, **PIPE}
         output = _output_of(words)
         for place, word in enumerate(words):
-            if "." in word or "/" in word or word == "exported":
-                if words[place - 1].startswith("-"):
-                    continue
+            if ("." in word or "/" in word or word == "exported") and not _is_value(words, place):
                 for kind, make in kinds.items():
-                    suffix = Path(word).suffix or ".txt"
+                    hostile = f"hostile{Path(word).suffix or '.txt'}"
                     yield Attack(
-                        "inputs", f"{command}, {word} {place}: {kind}",
-                        (*words[:place], f"hostile{suffix}", *words[place + 1 :]), _making(make, f"hostile{suffix}"),
-                        output,
+                        "inputs", f"{command}{mark}, {word} {place}: {kind}",
+                        (*words[:place], hostile, *words[place + 1 :]), _making(make, hostile), output,
                     )  # fmt: skip
         for flag in _flags(command, "Path"):
-            if flag in READ:
+            if flag in READ and (flag in words or not mark):
                 for kind, make in {**FILES, **PIPE}.items():
                     yield Attack(
-                        "inputs", f"{command} {flag}: {kind}", (*words, flag, "hostile.txt"),
+                        "inputs", f"{command}{mark} {flag}: {kind}", (*words, flag, "hostile.txt"),
                         _making(make, "hostile.txt"), output,
                     )  # fmt: skip
+
+
+def _is_value(words: list[str], place: int) -> bool:
+    """Whether the word at `place` belongs to a flag before it."""
+    before = words[place - 1]
+    return before.startswith("-") and before not in ("--all", "--drop", "--yes", "--resume")
+
+
+def _endings() -> Iterator[Attack]:
+    """What the ending of an input promises and its content does not hold."""
+    formats = [f".{each}" for each in get_args(DataFormat) if each != "auto"]
+    for ending in [".txt", ".parquet", *formats, *(f".jsonl{packed}" for packed in PACKED)]:
+        for kind in ("empty", "cut", "random", "NUL", "deep", "a number", "UTF-16", "one long line", "gzip, cut",
+                     "gzip, one line of 100 MB", "a folder", "an endless device"):  # fmt: skip
+            name = f"hostile{ending}"
+            for words in (["predict", "outputs/finished", name], ["index", "build", "outputs/pairs", name, "-o", "new"],
+                          ["eval", "outputs/finished", name], ["data", "inspect", "good.yaml", name]):  # fmt: skip
+                command = " ".join(words[: 2 if words[0] in ("index", "data") else 1])
+                yield Attack(
+                    "endings", f"{command} {name}: {kind}", tuple(words), _making(FILES[kind], name), _output_of(words)
+                )
+    for url in ("http://127.0.0.1:9/a.txt", "nonesuch://a/b.txt", "memory://a.jsonl", "file:///nonesuch.txt", "s3://"):
+        yield Attack("endings", f"predict {url}", ("predict", "outputs/finished", url))
 
 
 def folder_attacks(start: Path) -> Iterator[Attack]:
     """Damage to each file that lies in a folder which commands read; `start` holds these folders."""
     for folder, readers in READERS.items():
-        for file in sorted(path for path in (start / folder).iterdir() if path.is_file()):
+        files = (path for path in (start / folder).iterdir() if path.is_file()) if (start / folder).is_dir() else ()
+        for file in sorted(files):
             for kind, make in {**FILES, **PIPE}.items():
                 for command in readers:
-                    words = GOOD[command].split()
-                    if command == "recipe show":
-                        words = ["recipe", "show", folder]
+                    words = ["recipe", "show", folder] if command == "recipe show" else GOOD[command][-1].split()
+                    if command not in ("data apply", "ensemble"):
+                        words = GOOD[command][0].split() if command != "recipe show" else words
                     name = f"{folder}/{file.name}"
                     yield Attack(
                         "folders", f"{command}, {name}: {kind}", tuple(words), _making(make, name), _output_of(words)
@@ -251,53 +292,81 @@ def folder_attacks(start: Path) -> Iterator[Attack]:
 
 
 def _numbers() -> Iterator[Attack]:
-    for command, line in GOOD.items():
-        for flag in (*_flags(command, "int"), *_flags(command, "float")):
-            for value in NUMBERS:
-                if (flag, value) == ("--port", "0"):
-                    continue
-                words = line.split()
+    """Every option that takes a number, and those for numbers of a recipe."""
+    for command, words, mark in _lines():
+        shared = ("--nproc", "--threads") if _takes_recipe(command) and not mark else ()
+        for flag in dict.fromkeys((*_flags(command, "int"), *_flags(command, "float"), *shared)):
+            for value in (*NUMBERS, *(() if flag in ENDLESS else (CROWD,))):
                 yield Attack(
-                    "numbers", f"{command} {flag} {value[:9]}", (*words, f"{flag}={value}"), writes=_output_of(words)
-                )
+                    "numbers", f"{command}{mark} {flag} {value[:9]}", (*words, f"{flag}={value}"),
+                    writes=_output_of(words),
+                )  # fmt: skip
+
+
+def _texts() -> Iterator[Attack]:
+    """Every option that takes a text or a list of texts."""
+    for command, words, mark in _lines():
+        if mark and command != "train":  # its flags depend on each other
+            continue
+        shared = SHARED if _takes_recipe(command) and not mark else ()
+        for flag in dict.fromkeys((*_flags(command, "str"), *_flags(command, "list"), *shared)):
+            if flag in FIXED or f"{command} {flag}" in WRITTEN:
+                continue
+            for value in TEXTS:
+                yield Attack(
+                    "texts", f"{command}{mark} {flag} {value[:9]!r} {len(value)}", (*words, f"{flag}={value}"),
+                    writes=_output_of(words),
+                )  # fmt: skip
 
 
 def _outputs() -> Iterator[Attack]:
     """Places where no output may be written, or that must stay whatever happens."""
     places: dict[str, Callable[[Path], None]] = {
-        "mine.html": _making(_put(b"<!doctype html>my own thesis"), "mine.html"),
+        "mine.html": _making(put(b"<!doctype html>my own thesis"), "mine.html"),
+        "mine": _making(put(b"my own thesis"), "mine/thesis.txt"),
         "train.tsv": lambda folder: None,
         "train.tsv/below": lambda folder: None,
+        "outputs": lambda folder: None,
+        "outputs/finished": lambda folder: None,
+        "outputs/finished/model": lambda folder: None,
         "outputs/finished/model/config.json": lambda folder: None,
         "outputs/finished/model/sub/x.npz": lambda folder: None,
         "outputs/finished/manifest.json": lambda folder: None,
+        "exported": lambda folder: None,
         "exported/model.onnx": lambda folder: None,
         "huggingface": lambda folder: None,
         ".": lambda folder: None,
+        "/": lambda folder: None,
+        "-": lambda folder: None,
         LONG: lambda folder: None,
         "circle": lambda folder: (folder / "circle").symlink_to("circle"),
+        "dangling": lambda folder: (folder / "dangling").symlink_to("nowhere/at/all"),
+        "null": _making(device(3, "/dev/null"), "null"),
+        "full": _making(device(7, "/dev/full"), "full"),
+        "null/below": _making(device(3, "/dev/null"), "null"),
     }
-    for command, line in GOOD.items():
-        words = line.split()
-        flags = [flag for flag in _flags(command, "Path") if flag not in READ]
+    for command, words, mark in _lines():
+        flags = [flag for flag in _flags(command, "Path") if flag not in READ and (flag in words or not mark)]
         for flag in [*flags, *(["new"] if command == "recipe copy" else [])]:
             begun = words[: words.index(flag)] if flag in words else words
+            after = words[words.index(flag) + (1 if flag == "new" else 2) :] if flag in words else []
             for place, prepare in places.items():
+                target = (place,) if flag == "new" else (flag, place)
                 for more in ((), ("--overwrite",)) if _has(command, "--overwrite") else ((),):
                     # What --overwrite is for: what is neither read nor a part of something is replaced.
-                    told = more and place in ("mine.html", "huggingface", "train.tsv") and place not in words
-                    name = f"{command} {flag} {place[:40]}{' --overwrite' if more else ''}"
-                    target = (place,) if flag == "new" else (flag, place)
-                    after = words[words.index(flag) + (1 if flag == "new" else 2) :] if flag in words else []
-                    yield Attack(
-                        "outputs", name, (*begun, *target, *after, *more), prepare, place if told else None
-                    )
+                    told = more and place in REPLACED and place not in words
+                    name = f"{command}{mark} {flag} {place[:40]}{' --overwrite' if more else ''}"
+                    yield Attack("outputs", name, (*begun, *target, *after, *more), prepare, place if told else None)
 
 
 def _flags(command: str, kind: str) -> list[str]:
     """The options of a command that take a value of this type, by their first names."""
     options = [each for each in commands()[command].params if each.param_type_name == "option"]
-    return [each.opts[0] for each in options if kind in _type_name(each)]
+    return [each.opts[0] for each in options if kind in _type_name(each) and not each.is_flag]
+
+
+def _takes_recipe(command: str) -> bool:
+    return isinstance(commands()[command], RecipeCommand)
 
 
 def _type_name(param: Any) -> str:
@@ -312,4 +381,5 @@ def _has(command: str, flag: str) -> bool:
 def _output_of(words: list[str]) -> str | None:
     if words[:2] == ["recipe", "copy"]:
         return "new"
-    return words[words.index("-o") + 1] if "-o" in words else None
+    given = [words[words.index(flag) + 1] for flag in ("-o", "--embeddings") if flag in words]
+    return given[0] if given else None

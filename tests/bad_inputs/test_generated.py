@@ -1,31 +1,67 @@
 """Whatever is declared is attacked: generator.py makes the attacks, and all must end in the same few ways.
 
-A sample runs always, the same one each time; NLPCTL_SLOW=1 runs all.
+A sample runs always, the same one each time; NLPCTL_SLOW=1 runs all, and with NLPCTL_ATTACKS=0.1:7 a random tenth of
+them, that of seed 7. NLPCTL_ATTACKS_LOG=FILE gets a line of JSON per attack.
 """
 
 from __future__ import annotations
 
 import hashlib
+import json
+import os
+import re
 import shutil
 import subprocess
+import time
+from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
 import generator
 import pytest
-from command_lines import CommandLines
+from command_lines import CommandLines, Ended
 from generator import Attack, attacks, folder_attacks
 
-SECONDS, MEMORY, LINES = 30, 2 << 30, 40
+SECONDS, MEMORY = 30, 2 << 30
+PLACES = 11  # ten, and what they have in common
+PLACE = re.compile(r"error: \S.*(: |`)", re.DOTALL)  # `where: message`, or the command line itself
+FAMILIES = ("keys", "large numbers", "named files", "inputs", "endings", "numbers", "texts", "outputs", "folders")
+LIBRARIES = (".ses",)  # what ONNX Runtime leaves
 SAMPLE = 3  # attacks of each family
+PAIRS = """\
+extends: good.yaml
+task: semantic_indexing
+data: {train: pairs.tsv, dev: pairs.tsv, columns: {text: a, text_pair: b}}
+training: {output_dir: outputs/pairs}
+"""
 
 
 @pytest.fixture(scope="module")
-def top(start: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """`start` with what the command lines of the generator name."""
+def top(start: Path, tmp_path_factory: pytest.TempPathFactory, with_paddle: CommandLines) -> Path:
+    """`start` with what the command lines of the generator name; the runs that take longer for all attacks alone."""
     folder = Path(shutil.copytree(start, tmp_path_factory.mktemp("generated") / "start"))
     (folder / "texts.txt").write_text("a clean room\nnoise\n", encoding="utf-8")
+    (folder / "keys.txt").write_text("a-secret-of-some-length-0123456789\n", encoding="utf-8")
+    shutil.copytree(folder / "outputs" / "finished", folder / "outputs" / "other")
+    if "NLPCTL_SLOW" in os.environ:
+        (folder / "pairs.tsv").write_text("a\tb\na clean room\ttidy\nnoise\tloud\n", encoding="utf-8")
+        (folder / "pairs.yaml").write_text(PAIRS, encoding="utf-8")
+        for line in PREPARED:
+            ended = with_paddle.run(line.split(), folder)
+            assert ended.code == 0, f"{line}\n{ended.err}"
+        shutil.copy(folder / "outputs/folds/audit/findings.jsonl", folder / "ticked.jsonl")
+        certificate = ["-keyout", "key.pem", "-out", "cert.pem", "-subj", "/CN=localhost", "-days", "2"]
+        words = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", *certificate]
+        subprocess.run(words, cwd=folder, check=True, capture_output=True)
     return folder
+
+
+PREPARED = (
+    "train pairs.yaml",
+    "index build outputs/pairs texts.txt -o outputs/index",
+    "train good.yaml --folds 2 --output_dir outputs/folds",
+    "data audit outputs/folds",
+)
 
 
 def fingerprint(folder: Path) -> dict[str, str]:
@@ -44,21 +80,19 @@ def fingerprint(folder: Path) -> dict[str, str]:
 
 def wrong(attack: Attack, top: Path, here: Path, lines: CommandLines) -> list[str]:
     """What the command did that it must not do."""
-    shutil.rmtree(here, ignore_errors=True)
-    shutil.copytree(top, here)
+    temporary = here.parent / "temporary"
+    for folder in (here, temporary):
+        shutil.rmtree(folder, ignore_errors=True)
+    shutil.copytree(top, here, symlinks=True)
+    temporary.mkdir()
     attack.prepare(here)
     before = fingerprint(here)
+    began = time.monotonic()
     try:
-        ended = lines.run(attack.words, here, timeout=180)
+        ended = lines.run(attack.words, here, env={"TMPDIR": str(temporary)}, timeout=180)
     except subprocess.TimeoutExpired:
         return ["it hangs"]
-    found = []
-    if ended.code not in (0, 2):
-        found.append(f"exit {ended.code}")
-    found += [word for word in ("Traceback", "internal error", "bug in nlpctl") if word in ended.err]
-    told = [line for line in ended.err.splitlines() if line.startswith(("error:", "  "))]
-    if ended.code == 2 and (not told or len(told) > LINES):
-        found.append(f"{len(told)} lines of messages")
+    found = _said_wrong(ended)
     if ended.seconds > SECONDS or ended.peak > MEMORY:
         found.append(f"{ended.seconds:.0f} s, {ended.peak >> 20} MB")
     after = fingerprint(here)
@@ -69,7 +103,35 @@ def wrong(attack: Attack, top: Path, here: Path, lines: CommandLines) -> list[st
         harmed = [name for name in harmed if not name.startswith("outputs/new")]
     if harmed:
         found.append(f"changed {', '.join(harmed[:4])}")
+    left = sorted(path.name for path in temporary.iterdir() if path.name not in LIBRARIES)
+    if left:
+        found.append(f"left in the folder for temporary files: {', '.join(left[:4])}")
+    _log(attack, ended, time.monotonic() - began, found)
     return [f"{problem}\n{ended.err[-500:]}" for problem in found[:1]] + found[1:]
+
+
+def _said_wrong(ended: Ended) -> list[str]:
+    """What is wrong with its exit code and messages."""
+    found = [] if ended.code in (0, 2) else [f"exit {ended.code}"]
+    found += [word for word in ("Traceback", "internal error", "bug in nlpctl") if word in ended.err]
+    if ended.code != 2:
+        return found
+    told = [line for line in ended.err.splitlines() if line.startswith(("error:", "  "))]
+    if not 0 < sum(line.startswith("error:") for line in told) <= PLACES:
+        found.append(f"{len(told)} lines of messages")
+    if not PLACE.search(ended.err):
+        found.append("no place")
+    if not any(line.startswith("  -> ") for line in told):
+        found.append("no remedy")
+    return found
+
+
+def _log(attack: Attack, ended: Ended, seconds: float, found: list[str]) -> None:
+    if file := os.environ.get("NLPCTL_ATTACKS_LOG"):
+        told = {"family": attack.family, "name": attack.name, "words": attack.words, "code": ended.code}
+        told |= {"cpu": ended.seconds, "seconds": round(seconds, 2), "peak": ended.peak >> 20, "wrong": found}
+        with Path(file).open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(told | {"err": ended.err[-600:] if found else ended.err[:150]}) + "\n")
 
 
 def sampled(made: Iterable[Attack]) -> list[Attack]:
@@ -77,8 +139,7 @@ def sampled(made: Iterable[Attack]) -> list[Attack]:
     families: dict[str, list[Attack]] = {}
     for attack in made:
         families.setdefault(attack.family, []).append(attack)
-    spread = [sorted(each, key=lambda one: hashlib.md5(one.name.encode()).digest()) for each in families.values()]
-    return [attack for each in spread for attack in each[:SAMPLE]]
+    return [attack for each in families.values() for attack in sorted(each, key=_digest)[:SAMPLE]]
 
 
 def check(chosen: list[Attack], top: Path, tmp_path: Path, lines: CommandLines) -> None:
@@ -96,10 +157,21 @@ def test_a_sample(top: Path, tmp_path: Path, with_paddle: CommandLines) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("family", ["keys", "named files", "inputs", "numbers", "outputs", "folders"])
+@pytest.mark.parametrize("family", FAMILIES)
 def test_all(family: str, top: Path, tmp_path: Path, with_paddle: CommandLines) -> None:
-    made = [*attacks(), *folder_attacks(top)]
-    check([attack for attack in made if attack.family == family], top, tmp_path, with_paddle)
+    made = [attack for attack in (*attacks(), *folder_attacks(top)) if attack.family == family and drawn(attack)]
+    check(made, top, tmp_path, with_paddle)
+
+
+def drawn(attack: Attack) -> bool:
+    """Whether it is in the share of NLPCTL_ATTACKS."""
+    share, _, seed = os.environ.get("NLPCTL_ATTACKS", "1").partition(":")
+    return int.from_bytes(_digest(attack, seed)[:4], "big") < float(share) * 2**32
+
+
+def _digest(attack: Attack, seed: str = "") -> bytes:
+    """A random number that each attack has in every run."""
+    return hashlib.md5(f"{seed}{attack.family}: {attack.name}".encode("utf-8", "replace")).digest()
 
 
 def test_every_command_is_attacked() -> None:
@@ -108,5 +180,5 @@ def test_every_command_is_attacked() -> None:
 
 
 def test_there_are_many() -> None:
-    made = attacks()
-    assert len(made) > 3000 and len({attack.family for attack in made}) == 5
+    counts = Counter(attack.family for attack in attacks())
+    assert set(counts) | {"folders"} == set(FAMILIES) and sum(counts.values()) > 8000, counts
