@@ -16,16 +16,24 @@ from nlpctl.runners.shard_worker import Order, open_desk, open_desk_elsewhere
 from nlpctl.runtime.cpu import physical_cores
 from nlpctl.runtime.crew import Crew, Hand, ProcessHand
 from nlpctl.runtime.device import choose_device, usable_gpu
+from nlpctl.runtime.memory import refuse_processes
 from nlpctl.runtime.ray_cluster import RayCluster, ray_cluster
 
 
 @dataclass(frozen=True)
 class Division:
-    """Who does the work: `workers` processes, or the nodes of a `cluster`. `resume`: what was begun goes on."""
+    """Who does the work: `workers` processes, or the nodes of a `cluster`. `resume`: what was begun goes on.
+
+    UserError if this machine cannot hold so many processes.
+    """
 
     workers: int | None
     cluster: str | None
     resume: bool = False
+
+    def __post_init__(self) -> None:
+        if self.cluster is None:
+            refuse_processes(self.workers or 1, "--workers")
 
 
 @contextlib.contextmanager

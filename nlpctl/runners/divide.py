@@ -43,7 +43,6 @@ from nlpctl.runners.shard_worker import Desk, Order
 from nlpctl.runtime.crew import Crew, Share
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import sole_writer
-from nlpctl.runtime.memory import refuse_processes
 
 SHARD_ROWS = 16384  # at most, but at least a window: enough work to pay for two files and a pipeline
 LARGE_PACKED = 4 << 20  # bytes; a smaller file is unpacked again for each of its shards, which costs less than a copy
@@ -158,8 +157,6 @@ def _divided(
     division: Division,
     work: _Work,
 ) -> DividedResult:
-    if division.cluster is None:
-        refuse_processes(division.workers or 1, "--workers")
     folder, identity = ShardFolder(order.output), {**identity, **source.identity()}
     source = _with_copies(source, folder)
     order = dataclasses.replace(order, files=source.files)

@@ -59,6 +59,7 @@ from nlpctl.runners.desks import shares
 from nlpctl.runners.export import ELSEWHERE
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import take_lock
+from nlpctl.runtime.memory import refuse_processes
 from nlpctl.runtime.process import ProcessSetup, one_process, set_up_process
 from nlpctl.runtime.process_state import process_kept
 from nlpctl.runtime.run_directory import RunDirectory
@@ -104,6 +105,7 @@ def _compress(recipe: Recipe, source: str, output: Path | None, overwrite: bool,
     if training and setup.device == "cpu":
         refuse_half_precision_on_cpu(recipe)
     alone = one_process(recipe.runtime)
+    refuse_processes(workers, "--workers")
     runtimes = [alone] if workers == 1 else shares(recipe.runtime, workers)
     recipe = dataclasses.replace(recipe, runtime=alone)
     with _taken(folder, overwrite, plan), sigterm_interrupts():
