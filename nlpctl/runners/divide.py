@@ -38,12 +38,11 @@ from nlpctl.runners.open_model import find_model
 from nlpctl.runners.predict import WINDOW_BATCHES, PartialOutput, PredictResult, answers_identity, refuse_output
 from nlpctl.runners.shard_folder import ShardFolder, Sums, refuse_parts
 from nlpctl.runners.shard_worker import Desk, Order, open_desk, open_desk_elsewhere
-from nlpctl.runtime.cpu import physical_cores
 from nlpctl.runtime.crew import Crew, Hand, ProcessHand, Share
-from nlpctl.runtime.device import choose_device, usable_gpu
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import sole_writer
 from nlpctl.runtime.ray_cluster import RayCluster, ray_cluster
+from nlpctl.runtime.shares import shares
 
 SHARD_ROWS = 16384  # at most, but at least a window: enough work to pay for two files and a pipeline
 LONG = 16  # ranges; the check of more gets a progress bar
@@ -236,16 +235,7 @@ def _crew(order: Order, division: Division, folder: ShardFolder) -> Iterator[Cre
 
 def _processes(order: Order, workers: int, folder: ShardFolder) -> Callable[[int], Hand]:
     """Starts worker i of this machine, with its share of the cores, or its card."""
-    runtime = order.recipe.runtime
-    if choose_device(runtime.device, runtime.devices) == "gpu":
-        cards = runtime.devices or tuple(range(usable_gpu().count))
-        own_cards = [cards[number % len(cards)] for number in range(workers)]
-        runtimes = [dataclasses.replace(runtime, device="gpu", devices=(card,)) for card in own_cards]
-    else:
-        threads = runtime.threads
-        if threads is None and "OMP_NUM_THREADS" not in os.environ:
-            threads = max(1, physical_cores() // workers)
-        runtimes = [dataclasses.replace(runtime, device="cpu", threads=threads)] * workers
+    runtimes = shares(order.recipe.runtime, workers)
     return lambda number: ProcessHand(open_desk, order.on(runtimes[number]), folder.log(number))
 
 
