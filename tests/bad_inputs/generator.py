@@ -22,6 +22,7 @@ from nlpctl.config.paths import INPUT_PATHS, TEXT_PATHS
 GOOD = {
     "new": "new train.tsv --dev dev.tsv --model scratch --yes -o new.yaml",
     "train": "train good.yaml --max_steps 1",
+    "sweep": 'sweep good.yaml -o new --trials 1 --set search.space={"training.seed":[1,2]}',
     "eval": "eval outputs/finished dev.tsv",
     "predict": "predict outputs/finished texts.txt",
     "ensemble": "ensemble outputs/finished -o new",
@@ -181,7 +182,7 @@ def _keys() -> Iterator[Attack]:
 
 
 def _values_for(key: Key) -> tuple[str, ...]:
-    if key.section or key.free or key.entry:
+    if key.section or key.free or key.entry or key.axes:
         return VALUES[dict]
     if key.item or key.lists:
         return VALUES[list]
