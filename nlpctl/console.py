@@ -87,6 +87,20 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> 
     sys.stdout.flush()
 
 
+def table_again(columns: Sequence[str], rows: Callable[[], Sequence[Sequence[Any]]], seconds: float) -> None:
+    """Draw a table of what `rows` says in place, every `seconds`, until Ctrl-C; where stdout is no terminal, once."""
+    if not sys.stdout.isatty():
+        table("", columns, rows())
+        return
+    from rich.console import Console
+    from rich.live import Live
+
+    with contextlib.suppress(KeyboardInterrupt), Live(console=Console(file=sys.stdout), auto_refresh=False) as live:
+        while True:
+            live.update(_drawn("", columns, [[_cell(value) for value in row] for row in rows()]), refresh=True)
+            time.sleep(seconds)
+
+
 def note(message: str) -> None:
     """Write a progress note to stderr (rank 0 only)."""
     if is_main_rank():
@@ -308,6 +322,11 @@ def _paint(text: str, colour: str) -> str:
 
 def _rich_table(title: str, columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
     from rich.console import Console  # importing rich takes 50 ms, so only for terminals
+
+    Console(file=sys.stdout).print(_drawn(title, columns, cells))
+
+
+def _drawn(title: str, columns: Sequence[str], cells: Sequence[Sequence[str]]) -> Any:
     from rich.table import Table
     from rich.text import Text
 
@@ -316,7 +335,7 @@ def _rich_table(title: str, columns: Sequence[str], cells: Sequence[Sequence[str
         drawn.add_column(Text(column), overflow="fold")
     for row in cells:
         drawn.add_row(*[Text(cell) for cell in row])  # Text: "[x]" in a cell must not be read as markup
-    Console(file=sys.stdout).print(drawn)
+    return drawn
 
 
 class _RichBar:

@@ -75,6 +75,10 @@ class RunFailed(NlpctlError):
     exit_code = EXIT_FAILED
 
 
+class Pruned(RunFailed):
+    """A trial of a sweep was stopped, since others did better."""
+
+
 class Interrupted(NlpctlError):
     """The user stopped the run (Ctrl-C or SIGTERM). Exit 130."""
 

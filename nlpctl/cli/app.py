@@ -49,6 +49,7 @@ class Command:
 COMMANDS = (
     Command("new", "nlpctl.cli.new:new", "Write a recipe for data files of your own."),
     Command("train", "nlpctl.cli.train:train", "Train a model, keep the best, score it on dev and test.", True),
+    Command("sweep", "nlpctl.cli.sweep:sweep", "Find the best values of a recipe's keys by many trainings.", True),
     Command("eval", "nlpctl.cli.evaluate:evaluate", "Score a trained model on labelled data.", True),
     Command("predict", "nlpctl.cli.predict:predict", "Label a file or stdin with a trained model.", True),
     Command("ensemble", "nlpctl.cli.ensemble:ensemble", "Make one model of several, whose answers are averaged."),

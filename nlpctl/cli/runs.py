@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import socket
 from collections.abc import Sequence
 from dataclasses import asdict
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,10 +21,12 @@ from nlpctl.names import counted, did_you_mean
 
 if TYPE_CHECKING:
     from nlpctl.errors import Problem
+    from nlpctl.runners.live_runs import LiveRun
     from nlpctl.runners.runs import Difference, RunRecord
 
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 SORTS = ("name", "started", "dev", "test")
+WATCH_SECONDS = 2.0
 WIDTH = 60  # characters of a value in a table
 RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Run directory.")]
 
@@ -40,6 +44,9 @@ app = typer.Typer(
 def ls(
     folder: Annotated[Path, typer.Argument(metavar="[FOLDER]", help="Folder to search for runs.")] = Path("outputs"),
     sort: Annotated[str, typer.Option("--sort", help=f"Sort by {', '.join(SORTS)} (best score first).")] = "started",
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show what trains now, again and again until Ctrl-C; in a pipe once.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """List the runs in a folder: state, task, model, duration, scores.
@@ -52,10 +59,15 @@ def ls(
       nlpctl runs ls
 
       nlpctl runs ls experiments --sort dev
+
+      nlpctl runs ls --watch
     """
     if sort not in SORTS:
         hint = f"one of {', '.join(SORTS)}"
         raise UserError(f"there is no order {sort!r}{did_you_mean(sort, SORTS)}", where="--sort", hint=hint)
+    if watch:
+        _watch(folder, json)
+        return
     from nlpctl.runners.runs import open_all
 
     records, unreadable = open_all(folder)
@@ -71,6 +83,28 @@ def ls(
         unknown = [None] * (len(columns) - 2)
         lines += [[os.path.relpath(each.path, folder), each.shown_state, *unknown] for each in unreadable]
         console.table("", columns, lines)
+
+
+def _watch(folder: Path, json: bool) -> None:
+    """The runs in progress, with those that end meanwhile."""
+    from nlpctl.runners.live_runs import LiveRuns
+
+    runs = LiveRuns(folder)
+    if json:
+        give([each.to_json() for each in runs.now()])
+        return
+    columns = ["run", "state", "step", "done", "loss", "metric", "dev", "left"]
+    console.table_again(columns, lambda: [_watched(each, folder) for each in runs.now()], WATCH_SECONDS)
+
+
+def _watched(run: LiveRun, folder: Path) -> list[Any]:
+    elsewhere = "" if run.host in (None, socket.gethostname()) else f" on {run.host}"
+    step, done = f"{run.step}", None
+    if run.total:
+        step, done = f"{run.step}/{run.total}", f"{run.step / run.total:.0%}"
+    left = None if run.left is None else str(timedelta(seconds=round(run.left)))
+    name = os.path.relpath(run.path, folder)
+    return [name, f"{run.state}{elsewhere}", step, done, run.loss, run.metric, run.score, left]
 
 
 @app.command("show", context_settings=SETTINGS)

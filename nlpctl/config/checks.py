@@ -25,6 +25,7 @@ from nlpctl.config.positions import display
 from nlpctl.config.purpose import Purpose
 from nlpctl.config.ranges import RANGES
 from nlpctl.config.schema import Recipe
+from nlpctl.config.search_checks import SEARCH_CHECKS
 from nlpctl.config.task_checks import TASK_CHECKS
 from nlpctl.config.tasks import task_info
 from nlpctl.config.training_checks import TRAINING_CHECKS
@@ -34,7 +35,7 @@ from nlpctl.outputs import READ_AGAIN, is_pipe
 
 def check(recipe: Recipe, purpose: Purpose, broken: Collection[str] = ()) -> list[Problem]:
     """All problems of `recipe`, except those about keys in `broken`."""
-    always = (*CHECKS, *NETWORK_CHECKS, *COMPRESSION_CHECKS, *DISTILLATION_CHECKS)
+    always = (*CHECKS, *NETWORK_CHECKS, *COMPRESSION_CHECKS, *DISTILLATION_CHECKS, *SEARCH_CHECKS)
     to_train = (*PROCESS_CHECKS, *PART_CHECKS, *TASK_CHECKS, *TRAINING_CHECKS, *DATA_CHECKS, *PARAMETER_CHECKS)
     checks = (*always, *to_train, *DISTILLATION_FILES) if purpose == "train" else always
     findings = [finding for each in checks for finding in each(recipe)]

@@ -12,6 +12,7 @@ from nlpctl.config.keys import SECTIONS, Key, keys_of, nearest_key
 from nlpctl.config.load_log import LoadLog
 from nlpctl.config.positions import ListNode, Node, ScalarNode, TableNode
 from nlpctl.config.schema import Origin, Scalar
+from nlpctl.config.search_space import read_space
 from nlpctl.errors import Problem
 from nlpctl.names import nearest
 
@@ -101,9 +102,11 @@ def _leaf(key: Key, node: Node, log: LoadLog) -> Any:
             return None
         if key.is_list:
             return ()
-        if key.free:
+        if key.free or key.axes:
             return {}
         raise Mismatch("has no value, and null is not allowed")
+    if key.axes:
+        return read_space(node, key.dotted, log, _inner, Mismatch)
     if key.free:
         return _free_mapping(key, node, log)
     if key.entry:
@@ -121,6 +124,15 @@ def _leaf(key: Key, node: Node, log: LoadLog) -> Any:
             return tuple(_one(key, key.item, item) for item in node.items)
         return _one(key, key.scalar, node) if key.scalar else (_one(key, key.item, node),)
     return _one(key, key.scalar or str, node)
+
+
+def _inner(key: Key, node: Node, log: LoadLog) -> Any:
+    """The value of `key`, or of a name in the mapping that `key` is."""
+    if not key.free:
+        return _leaf(key, node, log)
+    if not isinstance(node, ScalarNode):
+        raise Mismatch("expected single values")
+    return resolve_scalar(node) if key.scalar is None else node.text
 
 
 def _one(key: Key, kind: type, node: Node) -> Any:

@@ -71,9 +71,15 @@ def _plain(value: Any) -> Any:
     if isinstance(value, tuple):
         return [_plain(item) for item in value]
     if dataclasses.is_dataclass(value):  # an entry of a list: what differs from its defaults
-        entry = {field.name: (field.default, vars(value)[field.name]) for field in dataclasses.fields(value)}
-        return {name: _plain(given) for name, (default, given) in entry.items() if given != default}
-    return dict(value) if isinstance(value, Mapping) else value
+        written = [field for field in dataclasses.fields(value) if field.metadata.get("written", True)]
+        given = {field.name: vars(value)[field.name] for field in written if not _is_default(field, value)}
+        return {name: _plain(each) for name, each in given.items()}
+    return {name: _plain(each) for name, each in value.items()} if isinstance(value, Mapping) else value
+
+
+def _is_default(field: dataclasses.Field, value: Any) -> bool:
+    factory = field.default_factory
+    return vars(value)[field.name] == (field.default if factory is dataclasses.MISSING else factory())
 
 
 class _Dumper(yaml.SafeDumper):

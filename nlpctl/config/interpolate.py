@@ -93,13 +93,14 @@ class _Interpolator:
             self.cycles.add(frozenset(cycle))
             chain = " -> ".join((*cycle, name))
             self._fail(node, dotted, f"the reference is circular: {chain}", "write one of the values out")
+        self.log.referenced.add(name)
         found = self._lookup(name)
         if isinstance(found, TableNode):
             self._fail(node, dotted, f"${{{name}}} is a section, not a value", "name a key inside it")
         if found is not None:
             return self.node(found, name, open)
         key = all_keys().get(name)
-        if key is None or key.section or key.free:
+        if key is None or key.section or key.free or key.axes:
             near = nearest_key(name)
             hint = f"did you mean ${{{near}}}?" if near else "write ${section.key}"
             self._fail(node, dotted, f"${{{name}}} names no value", hint)

@@ -56,6 +56,8 @@ def _property(key: Key) -> dict[str, Any]:
         return _section(key.section, key.dotted, nullable=True) | {"description": key.help}
     help = f"Refused: {UNSUPPORTED[key.dotted]}." if key.dotted in UNSUPPORTED else key.help
     described = {"description": help, "default": _json_default(key.default)}
+    if key.axes:
+        return described | {"type": ["object", "null"], "additionalProperties": {"type": ["object", "array"]}}
     if key.free:
         return described | {"type": ["object", "null"], "additionalProperties": {"type": _SCALARS}}
     if key.entry:

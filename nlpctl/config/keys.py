@@ -25,6 +25,7 @@ from nlpctl.config.schema import (
     RuntimeSection,
     TrainingSection,
 )
+from nlpctl.config.search_section import Axis, SearchSection
 from nlpctl.config.task_sections import (
     DecodeSection,
     FewShotSection,
@@ -50,6 +51,7 @@ SECTIONS: Mapping[str, type] = {
     "optimizer": OptimizerSection,
     "early_stopping": EarlyStoppingSection,
     "guards": GuardsSection,
+    "search": SearchSection,
     "compression": CompressionSection,
     "distillation": DistillationSection,
     "inference": InferenceSection,
@@ -59,7 +61,7 @@ SECTIONS: Mapping[str, type] = {
 
 @dataclass(frozen=True)
 class Key:
-    """One key of a recipe. Exactly one of `scalar`, `item`, `section`, `free`, `entry`, `lists` says what it
+    """One key of a recipe. Exactly one of `scalar`, `item`, `section`, `free`, `entry`, `lists`, `axes` says what it
     holds; `item` and `scalar` together mean a list or a single string (data.labels), `free` and `scalar` free names
     for texts as they are written (runtime.env)."""
 
@@ -74,6 +76,7 @@ class Key:
     free: bool  # free names -> scalars (model.config, runtime.flags) or texts (runtime.env)
     entry: type | None  # a list of sections (optimizer.groups)
     lists: bool  # a list of lists of text (model.tie)
+    axes: bool  # keys -> what is tried of each (search.space)
     all_item: bool  # None is an entry of the list, written `all` or None (compression.batch_num_list)
 
     @property
@@ -89,7 +92,7 @@ class Key:
     def type_text(self) -> str:
         """The type as people read it: `number or null`, `list of text`, `one of auto, gpu, cpu`."""
         words: dict[type | None, str] = {str: "text", int: "whole number", float: "number", bool: "true/false"}
-        if self.section or self.free:
+        if self.section or self.free or self.axes:
             text = "section" if self.section else "mapping"
         elif self.entry or self.lists:
             text = "list of mappings" if self.entry else "list of lists of text"
@@ -173,7 +176,7 @@ def _key(dotted: str, annotation: Any, field: dataclasses.Field) -> Key:
     item: type | None = None
     section: type | None = None
     entry: type | None = None
-    free = lists = all_item = False
+    free = lists = axes = all_item = False
     for kind in kinds:
         origin = typing.get_origin(kind)
         if origin is Literal:
@@ -192,13 +195,16 @@ def _key(dotted: str, annotation: Any, field: dataclasses.Field) -> Key:
             section = kind
         elif kind in (str, int, float, bool):
             scalar = kind
+        elif typing.get_args(kind)[1] is Axis:
+            axes = True
         else:
             free = True
             scalar = str if typing.get_args(kind)[1] is str else None
     default = field.default if field.default_factory is dataclasses.MISSING else field.default_factory()
     optional = len(kinds) < len(parts)
+    help = field.metadata["help"]
     return Key(
-        dotted, default, field.metadata["help"], choices, optional, scalar, item, section, free, entry, lists, all_item
+        dotted, default, help, choices, optional, scalar, item, section, free, entry, lists, axes, all_item
     )
 
 

@@ -121,7 +121,7 @@ def _command_line_node(override: Override, origin: Origin, folder: Path, log: Lo
     """Words as typed -> a node. Lists split at commas; `[a, b]` and `{a: 1}` are read as YAML."""
     key = find_key(override.key)
     texts = (override.text,) if isinstance(override.text, str) else override.text
-    structured = key is None or key.is_list or key.section or (key.free and key.dotted == override.key)
+    structured = key is None or key.is_list or key.section or key.axes or (key.free and key.dotted == override.key)
     if structured and len(texts) == 1 and texts[0][:1] in ("[", "{"):
         try:
             node = parse_yaml(texts[0], override.flag, folder, log.problems)

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from nlpctl.config.own_parts import named_parts
+from nlpctl.config.own_parts import PARTS, named_parts
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
 from nlpctl.layout import whole_folder
@@ -31,10 +31,21 @@ def module_file(name: str) -> Path | None:
 def refuse_code_of(folder: Path, recipe: Recipe) -> None:
     """UserError if a function or class that `recipe` names lies in the run or model that `folder` is of."""
     named = [(part.key, name) for part, name in named_parts(recipe)]
+    for part in PARTS:
+        tried = recipe.search.space.get(part.key)
+        named += [(f"search.space.{part.key}", name) for name in _names(tried.choices if tried else ())]
     named += [(f"compression.{key}", getattr(recipe.compression, key)) for key in _OF_COMPRESSION]
     for key, name in named:
         if name is not None:
             refuse_code_inside(folder, key, name)
+
+
+def _names(choices: object) -> Iterator[str]:
+    """The texts in what is tried of a key, one by one or in lists."""
+    if isinstance(choices, str):
+        yield choices
+    for each in choices if isinstance(choices, tuple) else ():
+        yield from _names(each)
 
 
 def refuse_code_inside(folder: Path, key: str, name: str) -> None:

@@ -59,7 +59,23 @@ def resolve_paths(tree: TableNode) -> TableNode:
     """`tree` with every path absolute."""
     for dotted in (*INPUT_PATHS, *TEXT_PATHS, *VALUE_PATHS, *OUTPUT_PATHS, *NAMES):
         tree = _rewrite(tree, dotted.split("."), dotted)
+    search = tree.entries.get("search")
+    if isinstance(search, TableNode) and "space" in search.entries:
+        tried = {"space": _tried(search.entries["space"], "")}
+        search = dataclasses.replace(search, entries=search.entries | tried)
+        tree = dataclasses.replace(tree, entries=tree.entries | {"search": search})
     return tree
+
+
+def _tried(node: Node, dotted: str) -> Node:
+    """The values that search.space names for the key `dotted`, or for keys inside it, with every path absolute."""
+    if isinstance(node, TableNode):
+        names = {name: dotted if name == "choices" else f"{dotted}.{name}".lstrip(".") for name in node.entries}
+        entries = {name: _tried(entry, names[name]) for name, entry in node.entries.items()}
+        return dataclasses.replace(node, entries=entries)
+    if isinstance(node, ListNode):
+        return dataclasses.replace(node, items=tuple(_tried(item, dotted) for item in node.items))
+    return _resolve(node, dotted) if dotted in (*INPUT_PATHS, *TEXT_PATHS, *NAMES) else node
 
 
 def _rewrite(table: TableNode, parts: list[str], dotted: str) -> TableNode:

@@ -119,6 +119,7 @@ RANGES: Mapping[str, Range] = {
     "distillation.generate.fragment": SHARE,
     "distillation.generate.cross": SHARE,
     "guards.loss_factor": Range(1, above=True),
+    "search.trials": Range(1, 100_000),
     "guards.gradient_factor": Range(1, above=True),
     "inference.max_drop": NOT_NEGATIVE,
     "inference.min_agreement": SHARE,

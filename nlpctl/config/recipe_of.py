@@ -57,8 +57,8 @@ def with_student(recipe: Recipe) -> Recipe:
 
 
 def with_settings(recipe: Recipe, settings: Mapping[str, Any]) -> Recipe:
-    """`recipe` with other values of some keys, such as training.max_steps or, of a student's own recipe,
-    student.training.max_steps."""
+    """`recipe` with other values of some keys, such as training.max_steps, a name in a mapping such as model.config,
+    or of a student's own recipe, student.training.max_steps."""
     for key, value in settings.items():
         recipe = _with(recipe, key.split("."), value)
     return recipe
@@ -66,4 +66,6 @@ def with_settings(recipe: Recipe, settings: Mapping[str, Any]) -> Recipe:
 
 def _with(section: Any, names: Sequence[str], value: Any) -> Any:
     first, *rest = names
+    if isinstance(section, Mapping):
+        return {**section, first: value}
     return dataclasses.replace(section, **{first: _with(getattr(section, first), rest, value) if rest else value})

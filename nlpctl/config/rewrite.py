@@ -10,6 +10,7 @@ from pathlib import Path
 
 import yaml
 
+from nlpctl.config.changed_text import edited
 from nlpctl.config.library import shipped_root
 from nlpctl.config.positions import display
 from nlpctl.config.schema import Recipe
@@ -74,7 +75,7 @@ def with_data(text: str, values: Mapping[str, str]) -> str | None:
     if any((wanted.get("data") or {}).get(key) is not None for key in _OTHER_SOURCES):
         return None
     wanted["data"] = {**(wanted.get("data") or {}), **values}
-    changed = _edited(text, {key: as_yaml(value) for key, value in values.items()})
+    changed = edited(text, ("data",), {key: as_yaml(value) for key, value in values.items()})
     try:
         found = None if changed is None else yaml.safe_load(changed)
     except yaml.YAMLError:
@@ -83,44 +84,6 @@ def with_data(text: str, values: Mapping[str, str]) -> str | None:
         return None
     found["data"] |= {key: values[key] for key in values if found["data"].get(key) == [values[key]]}
     return changed if found == wanted else None
-
-
-def _edited(text: str, values: Mapping[str, str]) -> str | None:
-    """`text` with `values`, which are YAML; None if section data is written in a way that this does not know."""
-    end = "\r\n" if "\r\n" in text else "\n"
-    root = yaml.compose(text, Loader=yaml.SafeLoader)
-    sections = {key.value: node for key, node in root.value}
-    block = "".join(f"{end}  {key}: {value}" for key, value in values.items())
-    if "data" not in sections:
-        return f"{text.rstrip()}{end}data:{block}{end}"
-    data = sections["data"]
-    if not isinstance(data, yaml.MappingNode):
-        place = data.end_mark.index
-        return text[:place] + block + text[place:] if not data.value else None
-    known = {key.value: node for key, node in data.value}
-    edits = [(*_span(known[key]), value) for key, value in values.items() if key in known]
-    new = [f"{key}: {value}" for key, value in values.items() if key not in known]
-    if new:
-        edits.append(_insertion(text, data, new, end))
-    for start, stop, put in sorted(edits, reverse=True):
-        text = text[:start] + put + text[stop:]
-    return text
-
-
-def _span(node: yaml.Node) -> tuple[int, int]:
-    """Where the value stands; of a list of lines its items, which become one."""
-    if isinstance(node, yaml.SequenceNode) and not node.flow_style and node.value:
-        return node.value[0].start_mark.index, node.value[-1].end_mark.index
-    return node.start_mark.index, node.end_mark.index
-
-
-def _insertion(text: str, data: yaml.MappingNode, new: list[str], end: str) -> tuple[int, int, str]:
-    """The edit that adds the entries `new` at the beginning of the section, or at its end where it has braces."""
-    if not data.value or data.flow_style:
-        place = data.end_mark.index - 1
-        return place, place, (", " if data.value else "") + ", ".join(new)
-    first = data.value[0][0].start_mark
-    return first.index, first.index, "".join(f"{entry}{end}{' ' * first.column}" for entry in new)
 
 
 def _own_file(recipe: Recipe) -> Path | None:

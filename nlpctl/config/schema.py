@@ -1,8 +1,8 @@
 """The recipe: every key that may appear in a recipe file, its type, default and meaning.
 
-This module and the modules of sections that it imports (model_section.py, task_sections.py, distillation_section.py,
-compression_keys.py) are the single definition. The loader coerces by these types. The JSON Schema and docs/recipes.md
-are generated from them. The rest of nlpctl receives checked values.
+This module and the modules of sections that it imports (model_section.py, task_sections.py, search_section.py,
+distillation_section.py, compression_keys.py) are the single definition. The loader coerces by these types. The JSON
+Schema and docs/recipes.md are generated from them. The rest of nlpctl receives checked values.
 
 `training` and `compression` also hold the fields of PaddleNLP's TrainingArguments and CompressionArguments. Those
 classes import Paddle, so their fields come from the catalogue (catalogue.py).
@@ -21,6 +21,7 @@ from nlpctl.config.compression_keys import CompressionKeys
 from nlpctl.config.declare import Scalar, key, mapping_key
 from nlpctl.config.distillation_section import DistillationSection
 from nlpctl.config.model_section import ModelSection
+from nlpctl.config.search_section import SearchSection
 from nlpctl.config.task_sections import (
     DecodeSection,
     FewShotSection,
@@ -341,6 +342,7 @@ class Recipe:
     optimizer: OptimizerSection
     early_stopping: EarlyStoppingSection
     guards: GuardsSection
+    search: SearchSection
     compression: Any  # CompressionSection
     distillation: DistillationSection
     inference: InferenceSection

@@ -36,7 +36,8 @@ from nlpctl.layout import RECIPE
 from nlpctl.names import counted
 from nlpctl.outputs import refuse_below_file, refuse_output
 from nlpctl.runners.many.held_out import PREDICTIONS, PROBABILITIES, Shares, read_lines, read_shares
-from nlpctl.runners.many.series import TrainingRows, read_rows, read_series
+from nlpctl.runners.many.series import TrainingRows, read_rows
+from nlpctl.runners.many.series_folder import read_series
 from nlpctl.runners.pages.audit import audit_page
 from nlpctl.tasks.base import task_class
 from nlpctl.tasks.multi_label_scores import consistent

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from nlpctl.config.schema import RuntimeSection
 from nlpctl.errors import UserError
 from nlpctl.names import counted
 from nlpctl.runners.shard_worker import Order, open_desk, open_desk_elsewhere
-from nlpctl.runtime.cpu import physical_cores
 from nlpctl.runtime.crew import Crew, Hand, ProcessHand
-from nlpctl.runtime.device import choose_device, usable_gpu
 from nlpctl.runtime.memory import refuse_processes
 from nlpctl.runtime.ray_cluster import RayCluster, ray_cluster
+from nlpctl.runtime.shares import shares
 
 
 @dataclass(frozen=True)
@@ -54,18 +51,6 @@ def desks(order: Order, division: Division, log: Callable[[int], Path]) -> Itera
             raise UserError(f"{message}room for {counted(room, 'workers')}", where="--workers", hint=hint)
         with Crew(hire, workers or room) as crew:
             yield crew
-
-
-def shares(runtime: RuntimeSection, workers: int) -> list[RuntimeSection]:
-    """What each of `workers` processes of this machine has: its card, or its part of the cores."""
-    if choose_device(runtime.device, runtime.devices) == "gpu":
-        cards = runtime.devices or tuple(range(usable_gpu().count))
-        own_cards = [cards[number % len(cards)] for number in range(workers)]
-        return [dataclasses.replace(runtime, device="gpu", devices=(card,)) for card in own_cards]
-    threads = runtime.threads
-    if threads is None and "OMP_NUM_THREADS" not in os.environ:
-        threads = max(1, physical_cores() // workers)
-    return [dataclasses.replace(runtime, device="cpu", threads=threads)] * workers
 
 
 def _on_nodes(order: Order, nodes: RayCluster) -> tuple[Callable[[int], Hand], int]:

@@ -23,7 +23,7 @@ from nlpctl.layout import RECIPE, is_run
 from nlpctl.models.folder import ModelCard, read_trained_card
 from nlpctl.models.source import resolve_source
 from nlpctl.names import listed
-from nlpctl.runners.many.series import is_series, read_series
+from nlpctl.runners.many.series_folder import is_series, read_series
 from nlpctl.runners.named_model import named_model
 from nlpctl.runners.open_model import find_model
 from nlpctl.runners.report import write_report

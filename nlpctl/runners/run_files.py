@@ -29,7 +29,7 @@ from nlpctl.runtime.run_directory import FORMAT
 from nlpctl.tasks.slices import Slice
 
 DAMAGED = "damaged"  # the state of a run whose files cannot all be read
-STATES = ("running", "finished", "failed", "interrupted")
+STATES = ("running", "finished", "failed", "interrupted", "pruned")
 Damage = list[Problem]
 
 _LABEL = ("precision", "recall", "f1", "support")

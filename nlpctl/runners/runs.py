@@ -67,7 +67,7 @@ class RunRecord:
 
     @property
     def state(self) -> str:
-        """finished, failed, interrupted, running, KILLED, or DAMAGED if the manifest has no valid state."""
+        """finished, failed, interrupted, pruned, running, KILLED, or DAMAGED if the manifest has no valid state."""
         state, here = self.manifest["state"], self.manifest["host"] == socket.gethostname()
         return KILLED if state == "running" and here and not is_alive(self.manifest["pid"] or 0) else state
 

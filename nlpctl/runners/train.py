@@ -41,6 +41,7 @@ from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.runtime.team import Head
 from nlpctl.training.begin import begin_run
 from nlpctl.training.continuing import Finished, take_over
+from nlpctl.training.judging import Judging
 from nlpctl.training.oom import recorded_division
 from nlpctl.training.own_imports import check_imports
 from nlpctl.training.sums import settle_checkpoints
@@ -82,9 +83,11 @@ def train(
     origin: Finished | None = None,
     command: Sequence[str] = (),
     nodes: Nodes | None = None,
+    judging: Judging | None = None,
 ) -> TrainResult:
     """Train as `recipe` says; the result is on disk in `recipe.run_dir`. `origin`: the finished run to go on from.
     `nodes`: the other nodes of a training on several; on any but node 0, nothing is written and there are no scores.
+    `judging`: of a training in this process alone; Pruned if it says that it is not worth going on.
 
     Raises UserError for mistakes in recipe or data, before anything is written; RunFailed when the training itself
     fails; Interrupted after Ctrl-C. In the last two cases `resume=True` goes on from the last checkpoint to the same
@@ -122,7 +125,7 @@ def train(
             head = None if nodes is None else head_of(nodes, run)
             _train_in_processes(recipe, run, processes, world, resume, head)
         else:
-            _train_in_this_process(recipe, run, begin, resume)
+            _train_in_this_process(recipe, run, begin, resume, judging)
         _report(run)
     _tell_time(recipe, run, device)
     return TrainResult(run, json.loads(run.metrics_file.read_text(encoding="utf-8")))
@@ -151,7 +154,9 @@ def _tell_time(recipe: Recipe, run: RunDirectory, device: str) -> None:
 # -- in one process --------------------------------------------------------------------------
 
 
-def _train_in_this_process(recipe: Recipe, run: RunDirectory, begin: Begin, resume: bool) -> None:
+def _train_in_this_process(
+    recipe: Recipe, run: RunDirectory, begin: Begin, resume: bool, judging: Judging | None
+) -> None:
     setup = prepare_process(recipe.runtime, recipe.training.seed)  # before the data: a named set imports Paddle
     data = _read_data(recipe, processes=1)
     configure_paddle(setup, recipe.training.seed)
@@ -160,7 +165,7 @@ def _train_in_this_process(recipe: Recipe, run: RunDirectory, begin: Begin, resu
         begin(data, 1)
         with run.recorded():
             _settle(recipe, run, resume)
-            _train(ready, run, take_over(run) or resume)
+            _train(ready, run, take_over(run) or resume, judging)
 
 
 def _read_data(recipe: Recipe, processes: int) -> TrainingData:
@@ -183,13 +188,13 @@ def _make_ready(recipe: Recipe, setup: ProcessSetup, data: TrainingData) -> Read
     return make_ready(recipe, setup, make_task(recipe, data.labels), data)
 
 
-def _train(ready: Ready, run: RunDirectory, resume: bool) -> None:
+def _train(ready: Ready, run: RunDirectory, resume: bool, judging: Judging | None = None) -> None:
     """Train in this process and, in process 0, score the model and draw the network."""
     from nlpctl.training.train_and_score import train_and_score
 
     if resume and run.last_checkpoint() is None:
         console.note(f"no checkpoint in {run.path}: starting from the beginning")
-    trained = train_and_score(ready, run, from_checkpoint=resume)
+    trained = train_and_score(ready, run, from_checkpoint=resume, judging=judging)
     if trained is not None:
         _draw_graph(ready, run, trained)
 

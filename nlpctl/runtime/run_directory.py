@@ -23,7 +23,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-from nlpctl.errors import Interrupted, NlpctlError, RunFailed, UserError, remedy
+from nlpctl.errors import Interrupted, NlpctlError, Pruned, RunFailed, UserError, remedy
 from nlpctl.files import (
     STAGING_PREFIX,
     parse_json,
@@ -294,13 +294,16 @@ class RunDirectory:
 
     @contextlib.contextmanager
     def recorded(self) -> Iterator[None]:
-        """At the end of the context, the manifest says finished, failed or interrupted, in any case."""
+        """At the end of the context, the manifest says finished, failed, pruned or interrupted, in any case."""
         try:
             with sigterm_interrupts():
                 yield
         except KeyboardInterrupt:
             self._end_badly("interrupted", "stopped by a signal")
             raise Interrupted("interrupted", where=str(self.path), hint=self._resume_hint()) from None
+        except Pruned as error:
+            self._end("pruned", error.problems[0].message)
+            raise
         except BaseException as error:
             self._end_badly("failed", f"{type(error).__name__}: {error}")
             # Full disks and memory are nobody's bug; other exceptions keep their traceback.

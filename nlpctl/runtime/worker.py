@@ -110,18 +110,28 @@ class Worker:
         return self._process.is_alive()
 
     def ask(
-        self, asked: Any, where: str, hint: str = "", seconds: float | None = None, goes_on: GoesOn | None = None
+        self,
+        asked: Any,
+        where: str,
+        hint: str = "",
+        seconds: float | None = None,
+        goes_on: GoesOn | None = None,
+        counsel: Callable[[Any], Any] | None = None,
     ) -> Any:
         """Send a request and return the answer. Errors of the process are raised here; library errors as RunFailed.
 
         `where` and `hint` are for the message if the process dies (ProcessEnded). TimeoutError after `seconds`.
-        `goes_on` is called every TELLING seconds meanwhile.
+        `goes_on` is called every TELLING seconds meanwhile; `counsel` answers what the process asks back (`ask_back`).
         """
         with contextlib.suppress(OSError):  # it has ended, and may have sent the reason
             self._connection.send(asked)
         try:
-            in_time = self._connection.poll(seconds) if goes_on is None else self._awaited(seconds, goes_on)
-            answer = self._connection.recv() if in_time else None
+            while True:
+                in_time = self._connection.poll(seconds) if goes_on is None else self._awaited(seconds, goes_on)
+                answer = self._connection.recv() if in_time else None
+                if counsel is None or not isinstance(answer, _Question):
+                    break
+                self._connection.send(counsel(answer.content))
         except (EOFError, OSError):
             self._process.join(self._grace)
             raise ProcessEnded(f"its process ended ({how_ended(self._process.exitcode)})", where, hint) from None
@@ -165,8 +175,27 @@ class _Failed:
     reason: str
 
 
+@dataclass(frozen=True)
+class _Question:
+    """What the process asks in the middle of a request."""
+
+    content: Any
+
+
+_to_parent: Connection | None = None  # of this process, if it is a worker's
+
+
+def ask_back(content: Any) -> Any:
+    """In the process of a worker: what the `counsel` of the current request says; None when the process is to end."""
+    assert _to_parent is not None
+    _to_parent.send(_Question(content))
+    return _to_parent.recv()
+
+
 def _serve(connection: Connection, parent: int, opened: Callable[..., Any], arguments: tuple[Any, ...]) -> None:
     """The main function of the process."""
+    global _to_parent
+    _to_parent = connection
     die_with_parent(parent)
     os.dup2(2, 1)  # output of user functions must not mix with results on stdout
     try:

@@ -13,10 +13,12 @@ from paddlenlp.trainer.trainer_callback import TrainerControl, TrainerState
 
 from nlpctl import console
 from nlpctl.data.token_batches import TokenBatchSampler
+from nlpctl.errors import Pruned, UserError
 from nlpctl.layout import checkpoint_path
-from nlpctl.names import counted
+from nlpctl.names import counted, listed
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.run_directory import RunDirectory
+from nlpctl.training.judging import Judging
 from nlpctl.training.learning import LossCourse
 from nlpctl.training.patience import Patience
 from nlpctl.training.step_count import StepCount
@@ -172,6 +174,26 @@ class EarlyStopping(TrainerCallback):
     def exhausted(self, state: TrainerState) -> bool:
         """Whether the last `patience` evaluations in the state's log brought no improvement."""
         return self.patience.exhausted(state.log_history)
+
+
+class Judged(TrainerCallback):
+    """Raises Pruned after an evaluation that says that the training is not worth going on with.
+
+    The last evaluation is told only: nothing would be saved any more.
+    """
+
+    def __init__(self, judging: Judging):
+        self.judging, self.metric = judging, f"eval_{judging.metric}"
+
+    def on_evaluate(self, args, state, control, metrics=None, **kwargs):
+        if self.metric not in metrics:
+            known = listed(name[5:] for name in metrics if name.startswith("eval_") and name not in _NOT_SCORES)
+            raise UserError(f"there is no score {self.judging.metric!r}", "search.metric", f"the scores are {known}")
+        number = sum(self.metric in entry for entry in state.log_history)  # a checkpoint keeps this list
+        worth = self.judging.worth(number, float(metrics[self.metric]))
+        if not worth and state.global_step < state.max_steps:
+            score = f"{self.judging.metric} {metrics[self.metric]:.4f} at step {state.global_step}"
+            raise Pruned(f"{score} is worse than the median of other trials", hint="it is not continued")
 
 
 def _duration(seconds: float) -> str:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from paddlenlp.trainer.trainer_callback import TrainerState
+from paddlenlp.trainer.trainer_callback import TrainerCallback, TrainerState
 
 from nlpctl import console
 from nlpctl.config.schema import OptimizerSection, Recipe
@@ -44,6 +44,7 @@ from nlpctl.training.begin import planned_processes
 from nlpctl.training.callbacks import (
     EarlyStopping,
     EventRecorder,
+    Judged,
     ProgressLines,
     StepsTold,
     go_on_recording,
@@ -53,6 +54,7 @@ from nlpctl.training.checkpoints import TRAINING_STATE_FILES, read_state
 from nlpctl.training.diagnosis import diagnosed, not_learning
 from nlpctl.training.fast_cpu import fast_cpu
 from nlpctl.training.guards import BadStep
+from nlpctl.training.judging import Judging
 from nlpctl.training.learning import LossCourse
 from nlpctl.training.oom import Division, recorded_division
 from nlpctl.training.optimizer import describe_groups, parameter_report
@@ -120,10 +122,17 @@ def _training_rows(recipe: Recipe, task: Task, data: TrainingData) -> TrainingDa
     return replace(data, train=drawn)
 
 
-def fine_tune(ready: Ready, run: RunDirectory, checkpoint: Path | None, loss: TrainingLoss | None = None) -> None:
+def fine_tune(
+    ready: Ready,
+    run: RunDirectory,
+    checkpoint: Path | None,
+    loss: TrainingLoss | None = None,
+    judging: Judging | None = None,
+) -> None:
     """Train from `checkpoint`, or from the start when it is None; `run.model` then holds the best model.
 
-    Every process of a multi-process run calls this; process 0 writes. `loss`: replaces the task's own.
+    Every process of a multi-process run calls this; process 0 writes. `loss`: replaces the task's own. Pruned if
+    `judging` says that it is not worth going on.
     """
     recipe, setup, task, data, model = ready.recipe, ready.setup, ready.task, ready.data, ready.model
     card = make_card(recipe, task.labels.names)
@@ -133,6 +142,9 @@ def fine_tune(ready: Ready, run: RunDirectory, checkpoint: Path | None, loss: Tr
     events = EventLog(run.events_file)
     course = None if run.is_of_compress else _course(ready, checkpoint, loss)
     steps = StepsTold(run, None if data.train is None else len(data.train), course)
+    told: list[TrainerCallback] = [EventRecorder(events), ProgressLines(scores(task.name)), steps]
+    told += [early] if early else []
+    told += [Judged(judging)] if judging else []
     trainer = RecipeTrainer(
         recipe,
         training_arguments(recipe, run, setup.device),
@@ -144,7 +156,7 @@ def fine_tune(ready: Ready, run: RunDirectory, checkpoint: Path | None, loss: Tr
         encoder,
         train=_train_features(recipe, setup, data, task, encoder, own_loss=loss is None),
         dev=data.dev,
-        callbacks=[EventRecorder(events), ProgressLines(scores(task.name)), steps, *([early] if early else [])],
+        callbacks=told,
         events=events,
         course=course,
     )

@@ -31,6 +31,7 @@ from nlpctl.tasks.mistakes import worst
 from nlpctl.tasks.slices import slices_of_run
 from nlpctl.tasks.tallies import save_tallies
 from nlpctl.training.fine_tune import Ready, fine_tune
+from nlpctl.training.judging import Judging
 from nlpctl.training.optimizer import parameter_report
 from nlpctl.training.own_metrics import told_scores
 from nlpctl.training.trainer import TrainingLoss
@@ -54,18 +55,19 @@ def train_and_score(
     *,
     loss: TrainingLoss | None = None,
     finish: Callable[[Path], None] | None = None,
+    judging: Judging | None = None,
 ) -> Trained | None:
     """Train in this process and, in process 0, score the best model. None in the other processes of a run.
 
     `from_checkpoint`: resume from the last checkpoint if there is one. `loss`: replaces the task's own. `finish`:
-    called with the folder of the best model before it is scored.
+    called with the folder of the best model before it is scored. `judging`: as for fine_tune.
     """
     if ready.setup.rank == 0:
         run.update_manifest(parameters=parameter_report(ready.model, ready.recipe))
     checkpoint = run.last_checkpoint() if from_checkpoint else None
     if checkpoint is not None:
         console.note(f"resuming from {checkpoint}")
-    fine_tune(ready, run, checkpoint, loss)
+    fine_tune(ready, run, checkpoint, loss, judging)
     if ready.setup.rank != 0:
         return None
     if finish is not None:

@@ -36,6 +36,7 @@ GOOD: dict[str, tuple[str, ...]] = {
         "train good.yaml --max_steps 1 --nnodes 2 --master 127.0.0.1:9 --node_rank 1 --wait 0.1",
         "train outputs/finished --continue 1 --max_steps 1",
     ),
+    "sweep": ('sweep good.yaml -o new --trials 1 --set search.space={"training.seed":[1,2]}',),
     "eval": ("eval outputs/finished dev.tsv", "eval outputs/finished dev.tsv --against exported --by length"),
     "predict": (
         "predict outputs/finished texts.txt",
@@ -197,7 +198,7 @@ def _large() -> Iterator[Attack]:
 
 
 def _values_for(key: Key) -> tuple[str, ...]:
-    if key.section or key.free or key.entry:
+    if key.section or key.free or key.entry or key.axes:
         return VALUES[dict]
     if key.item or key.lists:
         return VALUES[list]

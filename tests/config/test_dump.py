@@ -30,6 +30,10 @@ TEXTS = {
     "  add_tokens: words.txt, set_parameters: {'*.bias': 1e-3, a.b: values.npy, c: 2,\n"
     "  d: 'normal(0, 0.02)'}}\ndata: {train: train.tsv}\n"
     "optimizer: {layer_decay: 0.9, groups: [{match: [a, '*.b'], learning_rate: 1e-5}, {match: c, weight_decay: 0}]}\n",
+    "a search": "model: {from_scratch: {}}\ndata: {train: train.tsv}\nsearch: {trials: 7, budget: 8h, space: {\n"
+    "  model.freeze: [[], [a, b]], training.seed: {int: [1, 9], step: 2, when: {model.freeze: []}},\n"
+    "  training.learning_rate: {log: [1e-5, 1/3]}, data.unit: [words, characters], model.config.x: [1, no, 'no', ~],\n"
+    "  training.weight_decay: {uniform: [0, 1], when: {data.unit: words, model.freeze: [[a, b], []]}}}}\n",
     "lines": 'model: {name_or_path: x}\ndata: {train: train.tsv}\ntraining: {run_name: "a\\nb\\n\\n c\\t"}\n',
 }
 

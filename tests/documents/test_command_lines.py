@@ -104,6 +104,12 @@ class Reader:
             if name == "train" and not params.get("overfit") and not params.get("node_rank"):  # which write nothing
                 same = params.get("more") and not any(each.key == "training.output_dir" for each in overrides)
                 self.trained(recipe, Path(f"{recipe.training.output_dir}{'-longer' if same else ''}"), fresh)
+        elif name == "sweep":
+            recipe = load_recipe(params["recipe"], overrides)
+            folder = Path(params["output"] or f"{recipe.training.output_dir}-sweep")
+            self.trained(recipe, folder / "trials" / "000", fresh)
+            text = to_yaml(recipe_values(recipe, everything=False)).replace("outputs/", "outputs/best-of-")
+            (folder / "best.yaml").write_text(text, encoding="utf-8")
         elif name == "data split":
             ending = Path(load_recipe(params["recipe"], overrides).data.train[0]).suffix
             for part in ("train", "dev", "test"):

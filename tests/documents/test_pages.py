@@ -34,7 +34,7 @@ def want(flag, value):
     if flag not in words:
         words.extend([flag, value])
 whole = bool(os.environ.get("WHOLE"))
-trains = words[0] == "train" or words[:2] == ["data", "curve"]
+trains = words[0] in ("train", "sweep") or words[:2] == ["data", "curve"]
 if trains and not whole and not {{"--resume", "--continue", "--overfit-batch"}} & {{*words}}:
     want("--max_steps", "2")
 if words[0] in ("export", "bench"):

@@ -11,7 +11,7 @@ import pytest
 
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.runtime import worker as module
-from nlpctl.runtime.worker import Worker, is_alive, listen_for_interrupts, run_python, undisturbed
+from nlpctl.runtime.worker import Worker, ask_back, is_alive, listen_for_interrupts, run_python, undisturbed
 
 
 def _serve(connection) -> None:
@@ -78,6 +78,8 @@ def _answering(fault=""):
             raise EOFError("a library's own")
         if asked == "abort":
             os.abort()
+        if asked == "back":
+            return [ask_back(number) for number in range(3)]
         time.sleep(asked)
         return os.getpid()
 
@@ -118,6 +120,15 @@ def test_a_worker_that_died_or_could_not_begin(started):
             worker.ask("abort", "here", "try it")
     with pytest.raises(UserError, match="recipe.yaml: no model"):
         started("no model").ask(0, "here")
+
+
+def test_a_worker_asks_back(started):
+    """In the middle of a request, as often as it likes; an error of the counsel is that of who asked."""
+    worker = started()
+    assert worker.ask("back", "here", counsel=lambda asked: asked * 10) == [0, 10, 20]
+    assert worker.ask(0, "here") == worker.pid
+    with pytest.raises(ZeroDivisionError):
+        worker.ask("back", "here", counsel=lambda asked: 1 // asked)
 
 
 def test_who_waits_hears_that_it_goes_on(started, monkeypatch):

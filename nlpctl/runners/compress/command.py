@@ -55,7 +55,6 @@ from nlpctl.runners.compress.result import CompressResult
 from nlpctl.runners.compress.scorer import Scorer, Timing, check_scorable
 from nlpctl.runners.compress.source import static_model
 from nlpctl.runners.compress.worker import FREE_SPACE, TimeIsUp
-from nlpctl.runners.desks import shares
 from nlpctl.runners.export import ELSEWHERE
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import take_lock
@@ -63,6 +62,7 @@ from nlpctl.runtime.memory import refuse_processes
 from nlpctl.runtime.process import ProcessSetup, one_process, set_up_process
 from nlpctl.runtime.process_state import process_kept
 from nlpctl.runtime.run_directory import RunDirectory
+from nlpctl.runtime.shares import shares
 
 SCORES, BEST = "scores", "best"
 UNMADE = "not made yet: run the same command again, and it goes on"

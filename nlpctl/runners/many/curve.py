@@ -24,7 +24,8 @@ from nlpctl.names import listed
 from nlpctl.report.score_tables import figures
 from nlpctl.runners.many.learned import Learned, learned
 from nlpctl.runners.many.power_law import LEAST_SIZES, fit
-from nlpctl.runners.many.series import Member, TrainingRows, open_series, read_rows, refuse_early, settle
+from nlpctl.runners.many.series import Member, TrainingRows, open_series, read_rows, settle
+from nlpctl.runners.many.series_folder import refuse_early
 from nlpctl.runners.pages.curve import curve_page
 
 KIND = "curve"

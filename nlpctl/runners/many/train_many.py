@@ -28,16 +28,8 @@ from nlpctl.runners.many.held_out import (
     is_predicted,
     predict_held_out,
 )
-from nlpctl.runners.many.series import (
-    AGAIN,
-    Member,
-    Series,
-    TrainingRows,
-    open_series,
-    read_rows,
-    refuse_early,
-    settle,
-)
+from nlpctl.runners.many.series import Member, Series, TrainingRows, open_series, read_rows, settle
+from nlpctl.runners.many.series_folder import AGAIN, refuse_early
 from nlpctl.runners.many.spread import Spread, as_json, spreads
 from nlpctl.runners.pages.many import many_page
 from nlpctl.runtime.interrupt import sigterm_interrupts

@@ -1,0 +1,87 @@
+"""`nlpctl sweep`."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from nlpctl import console
+from nlpctl.cli.envelope import Json, give
+from nlpctl.cli.options import load_command_recipe
+from nlpctl.config.load import Override
+from nlpctl.config.located import located
+from nlpctl.config.positions import display
+from nlpctl.layout import REPORT
+
+if TYPE_CHECKING:
+    from nlpctl.runners.many.outcome import Swept
+
+SHOWN = 5  # trials in the table
+
+
+def sweep(
+    ctx: typer.Context,
+    recipe: Annotated[str, typer.Argument(metavar="RECIPE", help="Recipe with a section search.")],
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FOLDER", help="For the trials; default: OUTPUT_DIR-sweep.")
+    ] = None,
+    trials: Annotated[
+        str | None, typer.Option("--trials", metavar="N", help="How many trials, in place of search.trials.")
+    ] = None,
+    budget: Annotated[
+        str | None, typer.Option("--budget", metavar="TIME", help="Time budget, such as 30m or 8h.")
+    ] = None,
+    workers: Annotated[
+        int, typer.Option("--workers", min=1, max=256, metavar="N", help="Trials side by side, a card or cores each.")
+    ] = 1,
+    resume: Annotated[bool, typer.Option("--resume", help="Keep what has ended and go on.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the existing sweep.")] = False,
+    json: Json = False,
+) -> None:
+    """Train with other values of some keys, and find the best: learning rate, batch size, anything in the recipe.
+
+    The section search of the recipe says what is tried (docs/sweep.md). Each trial is an ordinary run; one that does
+    worse than the others is stopped. FOLDER/best.yaml is the best recipe, FOLDER/report.html the page.
+
+    Examples:
+
+      nlpctl sweep my.yaml --trials 30
+
+      nlpctl sweep my.yaml --budget 8h --workers 4 --devices 0,1,2,3
+
+      nlpctl sweep my.yaml --resume --trials 60
+    """
+    given = {"trials": trials, "budget": budget}
+    overrides = [Override(f"search.{name}", text, f"--{name}") for name, text in given.items() if text is not None]
+    resolved = load_command_recipe(recipe, ctx, overrides)
+    from nlpctl.runners.many.sweep import sweep as run_sweep
+
+    with located(resolved):
+        flags = {"workers": workers, "resume": resume, "overwrite": overwrite}
+        found = run_sweep(resolved, output, **flags, command=sys.argv)
+    if json:
+        give(found.to_json())
+    else:
+        _show(found)
+
+
+def _show(found: Swept) -> None:
+    from nlpctl.config.recipe_text import value_text
+    from nlpctl.report.score_tables import figures
+
+    keys = list(found.space.space)
+    rows = [
+        [each.name, each.score, *(value_text(each.values[key]) if key in each.values else "" for key in keys)]
+        for each in found.ranking[:SHOWN]
+    ]
+    console.table("", ["trial", f"{found.metric} on dev", *(key.rpartition(".")[2] for key in keys)], rows)
+    console.result(found.told)
+    if found.test is not None:
+        console.result(f"on test: {found.metric} {figures(found.test)[found.metric]:.4f}")
+    for name, share in found.importance.items():
+        console.note(f"importance {share:.0%}: {name}")
+    console.note(f"the best recipe: {display(found.folder / 'best.yaml')}")
+    console.note(f"report: {display(found.folder / REPORT)}")

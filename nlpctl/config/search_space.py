@@ -1,0 +1,234 @@
+"""Reading search.space: the notation of each axis, its values by the type of their key, and what cannot be tried."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from nlpctl.config.keys import SECTIONS, Key, all_keys, find_key, nearest_key
+from nlpctl.config.load_log import LoadLog
+from nlpctl.config.managed import REFUSED
+from nlpctl.config.positions import ListNode, Node, TableNode
+from nlpctl.config.ranges import RANGES as ALLOWED
+from nlpctl.config.search_section import RANGES, Axis, applies, in_circle
+
+CHOICES, STEP, WHEN = "choices", "step", "when"
+_FORMS = "a list of values, {log: [LOW, HIGH]}, {uniform: [LOW, HIGH]} or {int: [LOW, HIGH]}"
+_MOST_CHOICES = 1_000
+
+# Sections and keys that no trial can have of its own, and why. A section ends with a point.
+_FIXED: Mapping[str, str] = {
+    "search.": "it says how the others are tried",
+    "compression.": "a training does not read it",
+    "distillation.": "a training does not read it",
+    "inference.": "a training does not read it",
+    "runtime.": "it belongs to the machine, not to the model",
+    "decode.": "trials are compared by the same answers; a threshold is tuned on dev by itself (decode.tune)",
+    "data.dev": "trials are compared on the same rows of dev",
+    "data.test": "the test split is read once, for the best",
+    "data.dataset": "trials are compared on the same rows of dev",
+    "data.splits": "trials are compared on the same rows of dev",
+    "data.by_split": "trials are compared on the same rows of dev",
+    "data.columns": "trials are compared on the same rows of dev",
+    "data.format": "trials are compared on the same rows of dev",
+    "data.header": "trials are compared on the same rows of dev",
+    "data.reader": "trials are compared on the same rows of dev",
+    "data.map": "trials are compared on the same rows of dev",
+    "data.filter": "trials are compared on the same rows of dev",
+    "data.labels": "trials are compared by the same labels",
+    "data.label_separator": "trials are compared by the same labels",
+    "data.on_bad_row": "trials are compared on the same rows of dev",
+    "training.output_dir": "every trial has a folder of its own",
+    "training.logging_dir": "every trial has a folder of its own",
+    "training.metric_for_best_model": "trials are compared by the same score",
+    "training.greater_is_better": "trials are compared by the same score",
+    "training.compute_metrics": "trials are compared by the same score",
+    "training.evaluation_strategy": "trials are compared at the same evaluations",
+    "training.eval_steps": "trials are compared at the same evaluations",
+    "training.max_evaluate_steps": "trials are compared on the same rows of dev",
+    "training.save_strategy": "trials are compared at the same evaluations",
+    "training.load_best_model_at_end": "trials are compared at the same evaluations",
+}
+
+# Reads the value of a key; raises Mismatch.
+ReadValue = Callable[[Key, Node, LoadLog], Any]
+
+
+class Wrong(Exception):
+    """What is wrong with an axis, and the next step."""
+
+    def __init__(self, message: str, hint: str):
+        super().__init__(message)
+        self.hint = hint
+
+
+def read_space(node: Node, prefix: str, log: LoadLog, read: ReadValue, mismatch: type[Exception]) -> dict[str, Axis]:
+    """The axes in `node`, the value of `prefix`. A wrong one is reported, and left out. `read` raises `mismatch`."""
+    if not isinstance(node, TableNode):
+        raise mismatch("expected a mapping of keys to what is tried")
+    space: dict[str, Axis] = {}
+    nodes = _unfolded(node)
+    for dotted, entry in nodes.items():
+        place = f"{prefix}.{dotted}"
+        log.origins[place] = entry.origin
+        try:
+            space[dotted] = _axis(_searchable(dotted, log), entry, log, read, mismatch)
+        except Wrong as wrong:
+            log.report(place, entry.origin, str(wrong), wrong.hint)
+        except mismatch as error:
+            log.report(place, entry.origin, str(error), f"write {_FORMS}")
+    if len(space) == len(nodes):
+        space = _with_conditions(space, nodes, prefix, log, read, mismatch)
+    return space
+
+
+def _unfolded(table: TableNode, prefix: str = "") -> dict[str, Node]:
+    """The axes by their dotted keys: `training: {learning_rate: ...}` is `training.learning_rate: ...`, too."""
+    found: dict[str, Node] = {}
+    for name, node in table.entries.items():
+        dotted = f"{prefix}{name}"
+        key = all_keys().get(dotted)
+        section = "." not in dotted or (key is not None and (key.section or key.free))
+        if isinstance(node, TableNode) and section and not node.entries.keys() & {*RANGES, CHOICES}:
+            found |= _unfolded(node, f"{dotted}.")
+        else:
+            found[dotted] = node
+    return found
+
+
+def _searchable(dotted: str, log: LoadLog) -> Key:
+    """The key, if it can be tried. Raises Wrong."""
+    if dotted in SECTIONS:
+        raise Wrong("it is a section, not a value", "name a key inside it")
+    key = find_key(dotted)
+    if key is None:
+        near = nearest_key(dotted)
+        raise Wrong(
+            "there is no such key", f"did you mean {near}?" if near else "`nlpctl recipe schema` lists the keys"
+        )
+    reason = REFUSED.get(dotted) or next(
+        (why for name, why in _FIXED.items() if dotted == name or dotted.startswith(f"{name.rstrip('.')}.")), None
+    )
+    if reason is not None:
+        raise Wrong(f"it cannot be tried: {reason}", "leave it out")
+    if key.section or key.entry or key.axes or (key.free and key.dotted == dotted):
+        raise Wrong("it is a section, not a value", "name a key inside it")
+    if dotted in log.referenced:
+        message = f"${{{dotted}}} is used elsewhere in the recipe, and a trial changes the key alone"
+        raise Wrong(message, "write the value out there, or try both keys")
+    return key
+
+
+def _axis(key: Key, node: Node, log: LoadLog, read: ReadValue, mismatch: type[Exception]) -> Axis:
+    """What is tried of `key`, without its condition."""
+    if isinstance(node, ListNode):
+        return _choices(key, node, log, read)
+    if not isinstance(node, TableNode):
+        raise mismatch("expected what is to be tried, found a single value")
+    forms = [name for name in (*RANGES, CHOICES) if name in node.entries]
+    unknown = node.entries.keys() - {*RANGES, CHOICES, STEP, WHEN}
+    if unknown or len(forms) != 1:
+        told = f"{min(unknown)!r} means nothing here" if unknown else "expected one of log, uniform, int and choices"
+        raise Wrong(told, f"write {_FORMS}")
+    form, entry = forms[0], node.entries[forms[0]]
+    if form == CHOICES:
+        if STEP in node.entries or not isinstance(entry, ListNode):
+            raise Wrong("choices are a list, without a step", "write {choices: [a, b]}")
+        return _choices(key, entry, log, read)
+    return _range(key, form, entry, node.entries.get(STEP), log, read)
+
+
+def _choices(key: Key, node: ListNode, log: LoadLog, read: ReadValue) -> Axis:
+    values = tuple(read(key, item, log) for item in node.items)
+    if len(values) < 2:
+        raise Wrong(f"{len(values)} values leave nothing to try", "name two or more, or set the key itself")
+    if len(values) > _MOST_CHOICES:
+        raise Wrong(f"{len(values):,} values are too many", "name fewer, or give a range")
+    twice = [value for place, value in enumerate(values) if value in values[:place]]
+    if twice:
+        raise Wrong(f"{twice[0]!r} is there twice", "name each value once")
+    for value in values:
+        _refuse_outside(key, value)
+    return Axis(choices=values)
+
+
+def _range(key: Key, form: str, node: Node, step: Node | None, log: LoadLog, read: ReadValue) -> Axis:
+    whole = key.scalar is int
+    if not key.free and (key.scalar not in (int, float) or key.item):
+        raise Wrong(f"a range is for numbers, and it takes {key.type_text}", "name the values: [a, b]")
+    if form == "uniform" and whole:
+        raise Wrong("it takes whole numbers", "write {int: [LOW, HIGH]}, or log")
+    number = dataclasses.replace(key, scalar=int if whole or form == "int" else float, optional=False, free=False)
+    if not isinstance(node, ListNode) or len(node.items) != 2:
+        raise Wrong(f"{form} takes the least and the greatest value", f"write {{{form}: [LOW, HIGH]}}")
+    low, high = (read(number, item, log) for item in node.items)
+    if low >= high:
+        raise Wrong(f"the range from {low:g} to {high:g} is empty", "write the least value first")
+    if form == "log" and low <= 0:
+        raise Wrong(f"a logarithmic range cannot begin at {low:g}", "begin above 0, or write uniform")
+    for value in (low, high):
+        _refuse_outside(key, value)
+    by = None
+    if step is not None:
+        if form == "log":
+            raise Wrong("a logarithmic range has no step", "leave step out, or name the values")
+        by = float(read(number, step, log))
+        if not 0 < by <= high - low:
+            raise Wrong(f"the step {by:g} does not fit the range", f"write one up to {high - low:g}")
+    ends: dict[str, Any] = {form: (low, high)}
+    return Axis(step=by, whole=whole or form == "int", **ends)
+
+
+def _refuse_outside(key: Key, value: Any) -> None:
+    allowed = ALLOWED.get(key.dotted)
+    for each in value if isinstance(value, tuple) else (value,):
+        if allowed is not None and each is not None and each not in allowed:
+            raise Wrong(f"{each} cannot be tried", f"{key.dotted} {allowed}")
+
+
+def _with_conditions(
+    space: dict[str, Axis], nodes: Mapping[str, Node], prefix: str, log: LoadLog, read: ReadValue,
+    mismatch: type[Exception],
+) -> dict[str, Axis]:
+    """The axes with what their `when` says; each names keys that are tried themselves."""
+    found = dict(space)
+    for dotted, node in nodes.items():
+        entry = node.entries.get(WHEN) if isinstance(node, TableNode) else None
+        if entry is None:
+            continue
+        try:
+            found[dotted] = dataclasses.replace(space[dotted], when=_condition(space, entry, log, read))
+        except Wrong as wrong:
+            log.report(f"{prefix}.{dotted}", entry.origin, str(wrong), wrong.hint)
+        except mismatch as error:
+            log.report(f"{prefix}.{dotted}", entry.origin, f"when: {error}", "write when: {KEY: value}")
+    for dotted in in_circle(found):
+        message = "its condition depends on itself, or on a key whose condition does"
+        log.report(f"{prefix}.{dotted}", nodes[dotted].origin, message, "leave one `when` out")
+    return found
+
+
+def _holds_lists(node: ListNode) -> bool:
+    return bool(node.items) and all(isinstance(item, ListNode) for item in node.items)
+
+
+def _condition(space: Mapping[str, Axis], node: Node, log: LoadLog, read: ReadValue) -> dict[str, tuple[Any, ...]]:
+    if not isinstance(node, TableNode) or not node.entries:
+        raise Wrong("when names a key and its value", "write when: {KEY: value}")
+    found: dict[str, tuple[Any, ...]] = {}
+    for name, wanted in _unfolded(node).items():
+        axis, key = space.get(name), find_key(name)
+        if axis is None or key is None:
+            raise Wrong(f"when: {name} is not tried", "name a key of search.space; else the key needs no condition")
+        items: tuple[Node, ...] = (wanted,)
+        if isinstance(wanted, ListNode) and (not key.is_list or _holds_lists(wanted)):
+            items = wanted.items
+        values = tuple(read(key, item, log) for item in items)
+        if axis.points is None:
+            raise Wrong(f"when: {name} is tried in a range", "depend on a key with single values")
+        missing = [value for value in values if not applies(Axis(when={name: axis.points}), {name: value})]
+        if missing:
+            raise Wrong(f"when: {name} never is {missing[0]!r}", f"it is {axis.told}")
+        found[name] = values
+    return found

@@ -1,0 +1,172 @@
+"""The folder of several trainings of one recipe: series.json, what may be written there, and what a resumed one must
+have in common with the one that began."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nlpctl.config.dump import dump_recipe
+from nlpctl.config.load import load_recipe
+from nlpctl.config.positions import display
+from nlpctl.config.schema import Recipe
+from nlpctl.errors import UserError
+from nlpctl.files import (
+    STAGING_PREFIX,
+    parse_json,
+    remove_dir,
+    remove_leftovers,
+    sha256_of,
+    write_json_atomic,
+    write_text_atomic,
+    writing,
+)
+from nlpctl.layout import RECIPE, is_run
+from nlpctl.runners.train import FREE_TO_CHANGE, changed_keys
+from nlpctl.runtime.lock import take_lock
+
+SERIES, DATA = "series.json", "data"
+FORMAT = 1
+AGAIN = "the same command with --resume goes on; finished runs are kept"
+ELSEWHERE = "use another training.output_dir"
+
+
+def read_series(folder: Path) -> dict[str, Any]:
+    """The content of series.json. UserError: there is none, or it is damaged."""
+    file = folder / SERIES
+    try:
+        content = parse_json(file.read_text(encoding="utf-8"))
+        if not isinstance(content, dict) or content.get("format") != FORMAT:
+            raise ValueError("it is not of this version of nlpctl")
+        kinds = {"kind": str, "state": str, "runs": list, "data": dict, "plan": dict}
+        wrong = [name for name, kind in kinds.items() if not isinstance(content.get(name), kind)]
+        if wrong:
+            raise ValueError(f"{wrong[0]} is missing")
+        return content
+    except FileNotFoundError:
+        hint = "name the folder that holds all runs"
+        raise UserError("there are no runs of folds or seeds here", str(folder), hint) from None
+    except (OSError, ValueError) as error:
+        hint = "train again with --overwrite, or use another training.output_dir"
+        raise UserError(f"the list of the runs cannot be read ({error})", str(file), hint) from None
+
+
+def is_series(folder: Path) -> bool:
+    """Whether `folder` holds several trainings of one recipe."""
+    return (folder / SERIES).is_file()
+
+
+def refuse_early(recipe: Recipe, kind: str, *, resume: bool, overwrite: bool, grows: bool = False) -> None:
+    """UserError if the folder must not be written. Called before the data is read. `grows`: a finished series may go
+    on."""
+    folder = recipe.run_dir
+    if resume and overwrite:
+        raise UserError("--resume and --overwrite cannot be combined", where="--resume", hint="keep one of them")
+    if is_series(folder):
+        content = {} if overwrite else read_series(folder)
+        if content and content["kind"] != kind:
+            hint = f"{ELSEWHERE}, or --overwrite to replace it"
+            raise UserError(f"the folder was written by another command ({content['kind']})", str(folder), hint)
+        if content and resume and content["state"] == "finished" and not grows:
+            message = "all runs are finished; there is nothing to resume"
+            raise UserError(message, str(folder), "use --overwrite to train again")
+        if content and not resume:
+            what = "finished" if content["state"] == "finished" else "unfinished"
+            hint = f"use {'' if what == 'finished' else '--resume to continue, '}--overwrite to train again, "
+            raise UserError(f"the folder holds {what} runs", str(folder), f"{hint}or {ELSEWHERE.removeprefix('use ')}")
+    elif is_run(folder):
+        hint = f"{ELSEWHERE}, such as --output_dir {display(folder)}-{kind}"
+        raise UserError("the folder holds a single run, which is not replaced", str(folder), hint)
+    elif folder.is_dir() and any(not path.name.startswith(STAGING_PREFIX) for path in folder.iterdir()):
+        message = "the folder is not empty and was not written by this command; nlpctl does not write into it"
+        raise UserError(message, where=str(folder), hint=ELSEWHERE)
+    elif folder.exists() and not folder.is_dir():
+        raise UserError(f"{folder} is a file, not a folder", "training.output_dir", "name another folder")
+
+
+@contextlib.contextmanager
+def open_folder(
+    recipe: Recipe,
+    files: Sequence[Path],
+    kind: str,
+    names: Sequence[str],
+    plan: Mapping[str, Any],
+    *,
+    resume: bool,
+    overwrite: bool,
+    own: Sequence[str] = (),
+    free: Sequence[str] = (),
+) -> Iterator[Path]:
+    """The folder recipe.run_dir, begun or gone on with, and locked in the context.
+
+    `files`: of the data; `names`: of the runs. `kind` and `plan`, which is JSON-ready: what a resumed series must have
+    in common with the one that began. `own`: further files and folders that the command writes there. `free`: keys of
+    the recipe that may change.
+    UserError: the folder is in use or holds something else; the recipe, the plan or the data changed.
+    """
+    refuse_early(recipe, kind, resume=resume, overwrite=overwrite, grows=bool(free))
+    folder = Path(os.path.abspath(recipe.run_dir))
+    with writing(folder, "choose a writable training.output_dir with free space"):
+        folder.mkdir(parents=True, exist_ok=True)
+        lock = take_lock(folder)
+    if lock is None:
+        raise UserError("another command is writing here", str(folder), f"wait for it, or {ELSEWHERE}")
+    try:
+        # now that nobody else can change it
+        refuse_early(recipe, kind, resume=resume, overwrite=overwrite, grows=bool(free))
+        known = {"kind": kind, "plan": dict(plan), "data": {str(path): sha256_of(path) for path in files}}
+        if resume and is_series(folder):
+            _refuse_changes(recipe, folder, known, free)
+        else:
+            _begin(recipe, folder, known, names, own)
+        yield folder
+    finally:
+        os.close(lock)
+
+
+def finish(folder: Path, **facts: Any) -> None:
+    """Say in series.json that all is done, and `facts`."""
+    write_json_atomic(folder / SERIES, {**read_series(folder), "state": "finished", **facts})
+
+
+def _begin(recipe: Recipe, folder: Path, known: Mapping[str, Any], names: Sequence[str], own: Sequence[str]) -> None:
+    with writing(folder, "choose a writable training.output_dir with free space"):
+        if is_series(folder):  # --overwrite; series.json stays to the end, so that a killed command can be called again
+            old = []
+            with contextlib.suppress(UserError):
+                old = read_series(folder)["runs"]
+            _clear(folder, [*old, *names, *own])
+        remove_leftovers(folder)
+        write_text_atomic(folder / RECIPE, dump_recipe(recipe))
+        write_json_atomic(folder / SERIES, {"format": FORMAT, "state": "running", **known, "runs": list(names)})
+
+
+def _clear(folder: Path, names: Iterable[str]) -> None:
+    for path in (folder / str(name) for name in (*names, DATA)):
+        if path.parent != folder or path.name == "..":  # a damaged series.json; the parent of folder/.. is folder
+            continue
+        if path.is_dir():
+            remove_dir(path)
+        else:
+            path.unlink(missing_ok=True)
+
+
+def _refuse_changes(recipe: Recipe, folder: Path, known: Mapping[str, Any], free: Sequence[str]) -> None:
+    """UserError if runs that are there already were made of something else."""
+    began = read_series(folder)
+    again = "train again with --overwrite"
+    before = load_recipe(folder / RECIPE, purpose="apply")
+    changed = changed_keys(before, recipe, (*FREE_TO_CHANGE, *free))
+    if changed:
+        message = f"the recipe changed since the first run began: {', '.join(changed)}"
+        raise UserError(message, recipe.where(changed[0]), f"restore it, or {again}")
+    if began["plan"] != known["plan"]:
+        told = ", ".join(f"{name} {value}" for name, value in began["plan"].items())
+        raise UserError(f"the runs began with {told}", str(folder), f"resume with the same flags, or {again}")
+    files = sorted(name for name, digest in known["data"].items() if began["data"].get(name) != digest)
+    if files:
+        message = f"the data changed since the first run began: {', '.join(files)}"
+        raise UserError(message, str(folder), f"restore the files, or {again}")

@@ -1,0 +1,162 @@
+"""`nlpctl sweep`: trainings of one recipe with other values, and what they say of the values.
+
+    FOLDER/trials/000, ...    each trial, an ordinary run
+           study.journal      Optuna's record of them
+           best.yaml          the recipe of the best one, ready to train
+           sweep.json         all trials, the best, how sure that is
+           report.html        the same as a page
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from nlpctl import console
+from nlpctl.compression.plan.costs import Clock
+from nlpctl.config.best_text import best_text
+from nlpctl.config.compression_keys import parse_budget
+from nlpctl.config.recipe_of import recipe_of
+from nlpctl.config.schema import Recipe
+from nlpctl.config.search_section import trials_wanted
+from nlpctl.config.tasks import task_info
+from nlpctl.data.open_split import has_split, open_split
+from nlpctl.data.task_rows import task_rows
+from nlpctl.errors import RunFailed, UserError
+from nlpctl.files import parse_json, write_json_atomic, write_text_atomic
+from nlpctl.layout import RECIPE, REPORT
+from nlpctl.names import counted
+from nlpctl.runners.many.outcome import BEST, TRIALS, Swept
+from nlpctl.runners.many.series import data_files, settle
+from nlpctl.runners.many.series_folder import finish, open_folder, refuse_early
+from nlpctl.runners.many.study import RUNNING, Study, Told, require_optuna
+from nlpctl.runners.many.trials import LOGS, Trials, ranking, watched_metric
+from nlpctl.runners.pages.sweep import sweep_page
+from nlpctl.runners.runs import open_run, paired
+from nlpctl.runtime.process import prepare_process
+from nlpctl.runtime.shares import shares
+
+KIND = "sweep"
+JOURNAL, RESULT = "study.journal", "sweep.json"
+OWN = (TRIALS, LOGS, JOURNAL, f"{JOURNAL}.lock", RESULT, BEST, REPORT)
+GROWS = ("search.trials", "search.budget")  # may change when a sweep goes on
+EVALUATES_NEVER = "no"
+
+
+def sweep(
+    recipe: Recipe,
+    output: Path | None = None,
+    *,
+    workers: int = 1,
+    resume: bool = False,
+    overwrite: bool = False,
+    command: Sequence[str] = (),
+) -> Swept:
+    """Try what recipe.search says, by default below the recipe's folder + "-sweep", with `workers` trials side by side.
+
+    A trial that fails is recorded, and the sweep goes on. `resume` keeps what has ended, goes on with what had begun,
+    and may ask for more trials.
+    UserError as of `train`; also: nothing to try, no dev rows to compare by, no Optuna. Interrupted: Ctrl-C.
+    """
+    original = recipe
+    folder = os.path.abspath(f"{recipe.run_dir}-{KIND}" if output is None else output)
+    recipe = replace(recipe, training=replace(recipe.training, output_dir=folder))
+    _refuse(recipe, workers)
+    require_optuna()
+    runtimes = shares(recipe.runtime, workers) if workers > 1 else []
+    if runtimes:  # each worker has its own card
+        recipe = replace(recipe, runtime=replace(recipe.runtime, devices=()))
+    recipe = settle(recipe)
+    refuse_early(recipe, KIND, resume=resume, overwrite=overwrite, grows=True)
+    section, metric = recipe.search, watched_metric(recipe)
+    better, wanted = task_info(recipe.task).greater_is_better(metric), trials_wanted(section)
+    flags = {"resume": resume, "overwrite": overwrite, "own": OWN, "free": GROWS}
+    with open_folder(recipe, _files(recipe), KIND, (), {"metric": metric}, **flags) as place:
+        study = Study(section, place / JOURNAL, recipe.training.seed, better)
+        _refuse_done(study, place, wanted)
+        if section.pruner != "none" and recipe.training.evaluation_strategy == EVALUATES_NEVER:
+            console.note("no trial is stopped early: training.evaluation_strategy is no, so nothing is compared")
+        clock = Clock(None if section.budget is None else parse_budget(section.budget))
+        trials = Trials(recipe, place, study, wanted, clock, metric, command)
+        if runtimes:
+            trials.train_side_by_side(runtimes)
+        else:
+            trials.train_here()
+        found = _swept(recipe, place, study, metric, better)
+        text = best_text(original, found.best.values, _comments(found), place / BEST, Path(f"{folder}-best"))
+        write_text_atomic(place / BEST, text)
+        write_json_atomic(place / RESULT, console.plain(found.to_json()))
+        write_text_atomic(place / REPORT, sweep_page(found, text, (place / RECIPE).read_text(encoding="utf-8")))
+        finish(place, runs=[f"{TRIALS}/{each.name}" for each in found.ranking])
+    return found
+
+
+def _refuse(recipe: Recipe, workers: int) -> None:
+    if not recipe.search.space:
+        hint = "write search: {space: {training.learning_rate: {log: [1e-5, 1e-4]}}} in the recipe (docs/sweep.md)"
+        raise UserError("the recipe says nothing to try", recipe.where("search.space"), hint)
+    if not has_split(recipe.data, "dev"):
+        raise UserError("there is no dev data to compare trials by", recipe.where("data.dev"), "set data.dev: FILE")
+    if len(recipe.runtime.devices) > 1 and workers == 1:
+        hint = f"use --workers {len(recipe.runtime.devices)}: a trial on each card; or name one card"
+        raise UserError("a trial is trained on one card", recipe.where("runtime.devices"), hint)
+
+
+def _files(recipe: Recipe) -> tuple[Path, ...]:
+    """The data files; a missing one is told before anything is written."""
+    if recipe.data.dataset is not None:  # may import Paddle
+        prepare_process(recipe.runtime, recipe.training.seed)
+    rows = task_rows(recipe.task, recipe.data)
+    return data_files(recipe, rows, open_split(rows, "train"))
+
+
+def _refuse_done(study: Study, folder: Path, wanted: int | None) -> None:
+    """UserError if there is nothing left to do."""
+    told = study.trials()
+    ended = sum(each.state != RUNNING for each in told)
+    if (folder / REPORT).exists() and wanted is not None and len(told) == ended >= wanted:
+        hint = f"ask for more: --trials {2 * ended}; or use --overwrite to begin again"
+        raise UserError(f"all {counted(ended, 'trials')} are done; there is nothing to resume", str(folder), hint)
+
+
+def _swept(recipe: Recipe, folder: Path, study: Study, metric: str, better: bool) -> Swept:
+    """What is found, once all trials have ended. RunFailed if none finished."""
+    told = study.trials()
+    ranked = ranking(told, better)
+    if not ranked:
+        reasons = [each.reason for each in told if each.reason]
+        reason = f", the last one: {reasons[-1]}" if reasons else ""
+        raise RunFailed(f"none of {counted(len(told), 'trials')} finished{reason}", str(folder), "try other values")
+    second = None
+    if len(ranked) > 1:
+        first, other = (open_run(folder / TRIALS / each.name) for each in ranked[:2])
+        pair = paired(other, first).get("dev")
+        second = pair.scores.get(metric) if pair is not None and not isinstance(pair, str) else None
+    test = _on_test(recipe, folder, ranked[0])
+    importance = study.importance()
+    return Swept(folder, metric, better, recipe.search, tuple(told), tuple(ranked), importance, second, test)
+
+
+def _on_test(recipe: Recipe, folder: Path, best: Told) -> dict[str, Any] | None:
+    """The report of the best trial on the test split, which is read for no other; None without such a split."""
+    if not has_split(recipe.data, "test"):
+        return None
+    if (folder / RESULT).exists():  # from before more trials were asked for
+        before = parse_json((folder / RESULT).read_text(encoding="utf-8"))
+        if before.get("best") == best.name and before.get("test"):
+            return before["test"]
+    from nlpctl.runners.evaluate import evaluate
+
+    own = recipe_of(folder / TRIALS / best.name)
+    data = replace(own.data, test=recipe.data.test, splits=recipe.data.splits)
+    console.note(f"scoring the best, trial {best.name}, on test")
+    return evaluate(replace(own, data=data, runtime=recipe.runtime), ("test",)).metrics["test"]
+
+
+def _comments(found: Swept) -> dict[str, str]:
+    """Where each value of the best recipe came from, by key."""
+    of = f"best of {counted(len(found.trials), 'trials')}, trial {found.best.name}"
+    return {key: f"sweep: {of}; tried {found.space.space[key].told}" for key in found.best.values}

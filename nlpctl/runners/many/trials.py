@@ -1,0 +1,261 @@
+"""Training the trials of a sweep: one after the other in this process, or side by side in processes of their own."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from statistics import median
+from types import FrameType
+from typing import Any
+
+from nlpctl import console
+from nlpctl.compression.plan.costs import Clock
+from nlpctl.config.checks import check
+from nlpctl.config.recipe_of import with_settings
+from nlpctl.config.recipe_text import value_text
+from nlpctl.config.schema import Origin, Recipe, RuntimeSection
+from nlpctl.config.search_section import SearchSection
+from nlpctl.config.tasks import scores, task_info
+from nlpctl.errors import EXIT_INTERRUPTED, Interrupted, NlpctlError, Pruned, RunFailed
+from nlpctl.files import read_json
+from nlpctl.report.score_tables import figures
+from nlpctl.runners.many.outcome import TRIALS
+from nlpctl.runners.many.series_folder import AGAIN
+from nlpctl.runners.many.study import FAILED, FINISHED, PRUNED, Study, Told, Trial, elapsed
+from nlpctl.runners.train import train
+from nlpctl.runtime.crew import MOST_LOSSES, Crew
+from nlpctl.runtime.interrupt import STOP_SECONDS, sigterm_interrupts
+from nlpctl.runtime.run_directory import RunDirectory
+from nlpctl.runtime.worker import ProcessEnded, Worker, ask_back, listen_for_interrupts
+from nlpctl.training.judging import Judging
+
+LOGS = "logs"
+MOST_FAILURES = 5  # in a row: then the recipe is wrong rather than the values
+_GRACE = STOP_SECONDS + 5.0  # a training saves a checkpoint when it is asked to stop
+
+
+def watched_metric(recipe: Recipe) -> str:
+    """The score on dev that trials are compared by."""
+    named = recipe.search.metric or recipe.training.metric_for_best_model or scores(recipe.task)[0]
+    return named.removeprefix("eval_")
+
+
+def trial_recipe(recipe: Recipe, folder: Path, trial: Trial) -> Recipe:
+    """The recipe of an ordinary run, without the test split. UserError if its values do not go together."""
+    changed = with_settings(recipe, trial.values)
+    run = folder / TRIALS / trial.name
+    logs = recipe.training.logging_dir
+    logging_dir = None if logs is None else str(Path(logs) / trial.name)
+    return replace(
+        changed,
+        data=replace(changed.data, test=(), splits=replace(changed.data.splits, test=None)),
+        training=replace(changed.training, output_dir=str(run), logging_dir=logging_dir),
+        search=SearchSection(),
+        origins={**recipe.origins, **{key: Origin(f"trial {trial.name}") for key in trial.values}},
+    )
+
+
+@dataclass
+class Trials:
+    """The trials of one call, which any thread may take. `wanted`: how many in all; None: as the clock allows."""
+
+    recipe: Recipe
+    folder: Path
+    study: Study
+    wanted: int | None
+    clock: Clock
+    metric: str
+    command: Sequence[str]
+    _lock: threading.RLock = field(default_factory=threading.RLock)
+    _failures: int = 0
+
+    def __post_init__(self) -> None:
+        self._left = self.study.unfinished()
+        self._better = task_info(self.recipe.task).greater_is_better(self.metric)
+
+    def take(self) -> tuple[Trial, Recipe] | None:
+        """The next trial, an unfinished one first, with its recipe; None: there are enough, or the time is up."""
+        with self._lock:
+            while (trial := self._left.pop(0) if self._left else self._new()) is not None:
+                recipe = trial_recipe(self.recipe, self.folder, trial)
+                problems = check(recipe, "train")
+                if not problems:
+                    return trial, recipe
+                self.done(trial, FAILED, str(problems[0]))
+            return None
+
+    def _new(self) -> Trial | None:
+        told, left = self.study.trials(), self.clock.left()
+        usual = [each.seconds for each in told if each.seconds]
+        if self.wanted is not None and len(told) >= self.wanted:
+            return None
+        if left is not None and told and left < (median(usual) if usual else 0.0):
+            return None
+        return self.study.draw()
+
+    def worth(self, trial: Trial, evaluation: int, score: float) -> bool:
+        return self.study.worth(trial.number, evaluation, score)
+
+    def done(self, trial: Trial, state: str, reason: str) -> None:
+        """Record how a trial ended. RunFailed after too many failures in a row."""
+        run, score = RunDirectory(self.folder / TRIALS / trial.name), None
+        if state == FINISHED:
+            score = figures(read_json(run.metrics_file).get("dev", {})).get(self.metric)
+        with self._lock:
+            self.study.tell(trial.number, state, score, _seconds(run), reason)
+            told = self.study.trials()
+            self._tell(told, told[trial.number])
+            self._failures = self._failures + 1 if told[trial.number].state == FAILED else 0
+            if self._failures == MOST_FAILURES:
+                hint = "mend the recipe, or leave out what cannot work; --resume goes on with other values"
+                raise RunFailed(f"{MOST_FAILURES} trials in a row failed, the last one: {reason}", str(run.path), hint)
+
+    def _tell(self, told: Sequence[Told], trial: Told) -> None:
+        """A line on the trial."""
+        best = best_of(told, self._better)
+        what = f"{self.metric} {trial.score:.4f}" if trial.score is not None else trial.reason.split("\n")[0]
+        so_far = f" (best {best.score:.4f}, trial {best.name})" if best is not None else ""
+        values = ", ".join(f"{key.rpartition('.')[2]} {value_text(value)}" for key, value in trial.values.items())
+        ended = sum(each.state in (FINISHED, PRUNED, FAILED) for each in told)
+        of_all = f"{ended} of {self.wanted}" if self.wanted is not None else f"{ended}"
+        console.note(f"trial {trial.name} {trial.state}, {of_all}: {what}{so_far}; {values}")
+
+    # -- who trains -----------------------------------------------------------------------------
+
+    def train_here(self) -> None:
+        """All of them, one after the other. Interrupted: Ctrl-C."""
+        try:
+            with sigterm_interrupts():
+                while (taken := self.take()) is not None:
+                    trial, recipe = taken
+                    self.done(trial, *train_trial(recipe, self.metric, partial(self.worth, trial), self.command))
+        except (KeyboardInterrupt, Interrupted):
+            raise Interrupted("interrupted", str(self.folder), AGAIN) from None
+
+    def train_side_by_side(self, runtimes: Sequence[RuntimeSection]) -> None:
+        """One at a time in a process for each of `runtimes`. Interrupted: Ctrl-C."""
+        logs = self.folder / LOGS
+        logs.mkdir(exist_ok=True)
+
+        def hire(number: int) -> _Hand:
+            return _Hand(self, runtimes[number], logs / f"{number}.log")
+
+        try:
+            with sigterm_interrupts(), Crew(hire, len(runtimes)) as crew:
+                list(crew.results([(_all_that_is_left,)] * len(runtimes)))
+        except KeyboardInterrupt:
+            raise Interrupted("interrupted", str(self.folder), AGAIN) from None
+
+
+def _all_that_is_left() -> None:
+    """The job of each worker, which its hand knows how to do."""
+
+
+class _Hand:
+    """A worker of the crew: a process that trains, led by a thread of this one, which takes the trials."""
+
+    def __init__(self, trials: Trials, runtime: RuntimeSection, log: Path):
+        self._trials, self._runtime, self._log = trials, runtime, log
+        self._worker: Worker | None = None
+        self._ended = False
+
+    def ask(self, job: Any) -> None:
+        """Train until nothing is left."""
+        while not self._ended and (taken := self._trials.take()) is not None:
+            trial, recipe = taken
+            self._trials.done(trial, *self._trained(trial, replace(recipe, runtime=self._runtime)))
+
+    def _trained(self, trial: Trial, recipe: Recipe) -> tuple[str, str]:
+        job, reason = (recipe, self._trials.metric, self._trials.command), ""
+
+        def counsel(asked: tuple[int, float]) -> bool:
+            return self._trials.worth(trial, *asked)
+
+        for _ in range(MOST_LOSSES):
+            try:
+                if self._worker is None:
+                    self._worker = Worker(_opened, self._log, grace=_GRACE, daemon=False)
+                    self._worker.start()
+                return self._worker.ask(job, str(self._log), "out of memory? use fewer --workers", counsel=counsel)
+            except ProcessEnded as lost:
+                if self._ended:
+                    raise
+                self._worker = None
+                reason = str(lost.problems[0])
+                console.note(f"trial {trial.name}: {lost.problems[0].message}; another process goes on")
+        return FAILED, f"{MOST_LOSSES} processes were lost over it, the last one: {reason}"
+
+    def end(self, interrupt: bool) -> None:
+        self._ended = self._ended or interrupt
+        if self._worker is not None:
+            self._worker.end(interrupt)
+
+
+def _opened(log: Path) -> Callable[[Any], Any]:
+    """Runs in the process: what trains."""
+    os.setsid()  # a terminal's Ctrl-C must reach only the parent, which passes it on once
+    listen_for_interrupts(_leave)
+    os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666), 2)
+
+    def answer(job: tuple[Recipe, str, Sequence[str]]) -> tuple[str, str]:
+        recipe, metric, command = job
+        return train_trial(recipe, metric, _worth_there, command)
+
+    return answer
+
+
+def _worth_there(evaluation: int, score: float) -> bool:
+    """What the parent says; where it ends this process, the training goes on until the signal stops it."""
+    return ask_back((evaluation, score)) is not False
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    """Ctrl-C outside a training loop; inside, a checkpoint is saved. An exception would be one in C++."""
+    os._exit(EXIT_INTERRUPTED)
+
+
+def train_trial(
+    recipe: Recipe, metric: str, worth: Callable[[int, float], bool], command: Sequence[str]
+) -> tuple[str, str]:
+    """Train a trial, or go on with it: its state, FINISHED, PRUNED or FAILED, and the reason. Interrupted: Ctrl-C."""
+    run = RunDirectory(recipe.run_dir)
+    if run.manifest_file.exists():  # killed after the training had ended, and before that was recorded
+        manifest = run.read_manifest()
+        if run.is_finished or manifest["state"] in (PRUNED, FAILED):
+            return manifest["state"], manifest["error"] or ""
+    console.note(f"trial {run.path.name}: {run.path}")
+    try:
+        train(recipe, resume=run.manifest_file.exists(), command=command, judging=Judging(metric, worth))
+    except Interrupted:
+        raise
+    except Pruned as pruned:
+        return PRUNED, pruned.problems[0].message
+    except NlpctlError as error:
+        return FAILED, str(error.problems[0])
+    except Exception as error:  # a library's, at values that nobody tried before; the others may work
+        return FAILED, f"{type(error).__name__}: {error}"
+    return FINISHED, ""
+
+
+def _seconds(run: RunDirectory) -> float | None:
+    """From the first start of a run to its end, pauses included."""
+    if not run.manifest_file.exists():
+        return None
+    manifest = run.read_manifest()
+    return elapsed(manifest["started"], manifest["ended"])
+
+
+def best_of(told: Sequence[Told], greater_is_better: bool) -> Told | None:
+    """The finished trial with the best score, the first of several; None: none is finished."""
+    ranked = ranking(told, greater_is_better)
+    return ranked[0] if ranked else None
+
+
+def ranking(told: Sequence[Told], greater_is_better: bool) -> list[Told]:
+    """The finished trials, the best first."""
+    finished = [each for each in told if each.state == FINISHED and each.score is not None]
+    return sorted(finished, key=lambda each: -each.score if greater_is_better else each.score)
