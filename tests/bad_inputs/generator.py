@@ -24,6 +24,7 @@ GOOD = {
     "train": "train good.yaml --max_steps 1",
     "eval": "eval outputs/finished dev.tsv",
     "predict": "predict outputs/finished texts.txt",
+    "calibrate": "calibrate outputs/finished dev.tsv",
     "ensemble": "ensemble outputs/finished -o new",
     "export": "export outputs/finished -o new --format onnx",
     "compress": "compress outputs/finished --strategy nonesuch",

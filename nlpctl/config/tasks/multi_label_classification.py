@@ -11,7 +11,10 @@ MULTI_LABEL_CLASSIFICATION = TaskInfo(
     ("micro_f1", "macro_f1", "weighted_f1", "exact_match", "loss"),
     task="nlpctl.tasks.multi_label_classification:MultiLabelClassification",
     rows="nlpctl.data.multi_label_rows:MultiLabelRows",
-    keys=("data.columns.label", "data.columns.text_pair", "data.label_separator", "decode.threshold", "loss"),
+    keys=(
+        "data.columns.label", "data.columns.text_pair", "data.label_separator", "decode.threshold", "loss",
+        "inference.min_confidence",
+    ),
     explainable=True,
     augmentable=True,
     pool="odds",

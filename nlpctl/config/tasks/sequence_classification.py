@@ -11,7 +11,10 @@ SEQUENCE_CLASSIFICATION = TaskInfo(
     ("accuracy", "macro_f1", "micro_f1", "weighted_f1", "loss"),
     task="nlpctl.tasks.sequence_classification:SequenceClassification",
     rows="nlpctl.data.text_rows:TextRows",
-    keys=("data.columns.label", "data.columns.text_pair", "data.balance", "decode.tune", "loss"),
+    keys=(
+        "data.columns.label", "data.columns.text_pair", "data.balance", "decode.tune", "loss",
+        "inference.min_confidence",
+    ),
     explainable=True,
     augmentable=True,
     pool="probabilities",

@@ -11,7 +11,10 @@ TEXT_MATCHING = TaskInfo(
     ("accuracy", "f1", "auc", "macro_f1", "loss"),
     task="nlpctl.tasks.text_matching:TextMatching",
     rows="nlpctl.data.matching_rows:MatchingRows",
-    keys=("data.columns.label", "data.columns.text_pair", "data.balance", "decode.tune", "loss"),
+    keys=(
+        "data.columns.label", "data.columns.text_pair", "data.balance", "decode.tune", "loss",
+        "inference.min_confidence",
+    ),
     pairs=True,
     explainable=True,
     augmentable=True,

@@ -20,6 +20,7 @@ TOKEN_CLASSIFICATION = TaskInfo(
         "data.unit",
         "decode.terms",
         "decode.entity_types",
+        "inference.min_confidence",
     ),
     formats=("conll", "joined"),
     tags=True,
