@@ -43,6 +43,7 @@ def load(
     precision: str = "auto",
     threads: int | None = None,
     batch_size: int = 64,
+    min_confidence: float | None = None,
     set: Mapping[str, Any] | None = None,
     **overrides: Any,
 ) -> Model:
@@ -54,8 +55,9 @@ def load(
 
     `device` (cpu, gpu), `engine` (dygraph, paddle, onnxruntime) and `precision` (fp32, bf16, fp16, int8): auto takes
     the recipe's value, or the best of this machine if the recipe has none. `threads` must be given before Paddle is
-    imported; afterwards the model uses the threads and flags of the process. `batch_size`: rows per batch. `set` and
-    `overrides` change the recipe as in `train`.
+    imported; afterwards the model uses the threads and flags of the process. `batch_size`: rows per batch.
+    `min_confidence`: what is less probable is withheld, as by `nlpctl predict --min-confidence`. `set` and `overrides`
+    change the recipe as in `train`.
 
     Imports Paddle and seeds Python's, NumPy's and Paddle's random numbers. Raises UserError.
     """
@@ -65,6 +67,8 @@ def load(
     changes = overrides_of(set, overrides | {name: value for name, value in chosen.items() if value != "auto"})
     for name, value in (("engine", engine), ("precision", precision)):
         changes += [Override(f"inference.{name}", str(value), name)] if value != "auto" else []
+    if min_confidence is not None:
+        changes.append(Override("inference.min_confidence", str(min_confidence), "min_confidence"))
     from nlpctl.runners.named_model import named_model
 
     given = [change.text for change in changes if change.key == "runtime.cache_dir"]

@@ -15,6 +15,7 @@ CARD = "README.md"  # the model card beside a run, a model or an export
 TALLIES = "tallies"  # a folder: per split what each row adds to its scores, to compare runs
 SLICES = "slices.json"  # in it: the scores of some rows, by label and by length
 INTERVALS = "intervals"  # in the report of a split, the 95 % interval of each score
+ECE, CONFIDENCE = "ece", "confidence"  # the same: the calibration error, and what stands behind it
 OWN_SCORES = "compute_metrics"  # in the report of a split, what the user's own function scored
 CHECKPOINTS, MODEL, LOGS = "checkpoints", "model", "logs"
 
@@ -23,6 +24,7 @@ CONFIG_FILES = ("config.json", "model_config.json")
 
 # What nlpctl adds to a model folder
 LABELS, TASK = "labels.json", "task.json"
+CALIBRATION = "calibration.json"  # also in exports: how probable the answers really are
 
 # What nlpctl adds to an export
 EXPORT, EXPORT_MANIFEST, EXPORT_REPORT = "export", "export.json", "report.json"

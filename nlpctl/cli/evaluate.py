@@ -42,6 +42,12 @@ def evaluate(
     by: Annotated[
         str | None, typer.Option("--by", metavar="COLUMN", help="Slice the rows by a column, or by label or length.")
     ] = None,
+    target_precision: Annotated[
+        float | None,
+        typer.Option(
+            "--target-precision", metavar="P", help="Find on dev the --min-confidence that gives it, such as 0.95."
+        ),
+    ] = None,
     workers: WorkersOption = None,
     cluster: ClusterOption = None,
     json: Json = False,
@@ -49,7 +55,8 @@ def evaluate(
     """Score a trained model on labelled data, with 95 % intervals.
 
     --against compares with another model row by row: the differences with their intervals, and rows that changed.
-    --by shows where a model is weak: scores of slices, the worst first.
+    --by shows where a model is weak: scores of slices, the worst first. The last tables show how many answers are as
+    sure as some least confidence, and how many of these are right; --target-precision finds the one that is needed.
 
     Examples:
 
@@ -62,19 +69,22 @@ def evaluate(
       nlpctl eval outputs/quickstart --by length
 
       nlpctl eval outputs/quickstart large.tsv --workers 8
+      nlpctl eval outputs/quickstart --target-precision 0.95
     """
     if data is not None and split:
         raise UserError("--split does not apply to a file", "--split", "leave one of them out")
     given = () if data is None else (Override("data.test", data, "FILE"), Override("data.dataset", "null", "FILE"))
     recipe = load_command_recipe(model, ctx, [*given, *engine_overrides(engine, precision)], purpose="apply")
-    from nlpctl.runners.compared import changed_rows, comparison_table, slice_table
+    from nlpctl.report.score_tables import confidence_tables
+    from nlpctl.runners.compared import changed_rows, comparison_table, slice_table, told_target
     from nlpctl.runners.desks import Division
     from nlpctl.runners.evaluate import evaluate as run_evaluation
 
     other = None if against is None else load_command_recipe(against, ctx, purpose="apply")
     division = None if workers is None and cluster is None else Division(workers, cluster)
     with located(recipe):
-        result = run_evaluation(recipe, ("test",) if data is not None else tuple(split or ()), other, by, division)
+        splits = ("test",) if data is not None else tuple(split or ())
+        result = run_evaluation(recipe, splits, other, by, target_precision, division)
     tell_shares(result.workers)
     if json:
         more: dict[str, Any] = {} if result.against is None else {"against": asdict(result.against)}
@@ -82,9 +92,15 @@ def evaluate(
             more["slices"] = {name: [asdict(each) for each in listed] for name, listed in result.slices.items()}
         if division is not None:
             more["workers"] = [asdict(each) for each in result.workers]
+        if result.target is not None:
+            more["target"] = asdict(result.target)
         give({"model": result.model, "metrics": result.metrics, **more})
         return
     score_tables(result.metrics)
+    for each in confidence_tables(result.metrics):
+        show(each)
+    if result.target is not None:
+        console.result(f"\n{told_target(result.target)}")
     for name, listed in result.slices.items():
         if listed:
             show(slice_table(name, by or "", listed))

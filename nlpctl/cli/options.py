@@ -37,6 +37,13 @@ PrecisionOption = Annotated[
     str | None, typer.Option("--precision", metavar="PRECISION", help="auto, fp32, bf16, fp16 or int8.")
 ]
 
+MinConfidenceOption = Annotated[
+    str | None,
+    typer.Option(
+        "--min-confidence", metavar="P", help="Withhold what is less probable, such as 0.9: null labels, no entities."
+    ),
+]
+
 WorkersOption = Annotated[
     int | None,
     typer.Option("--workers", min=1, metavar="N", help="Divide the input among N processes; the result is the same."),
@@ -47,10 +54,14 @@ ClusterOption = Annotated[
 ]
 
 
-def engine_overrides(engine: str | None, precision: str | None) -> list[Override]:
-    """The values of --engine and --precision, for load_command_recipe's `given`."""
-    given = {"engine": engine, "precision": precision}
-    return [Override(f"inference.{name}", text, f"--{name}") for name, text in given.items() if text is not None]
+def engine_overrides(engine: str | None, precision: str | None, min_confidence: str | None = None) -> list[Override]:
+    """The values of --engine, --precision and --min-confidence, for load_command_recipe's `given`."""
+    given = {"engine": engine, "precision": precision, "min_confidence": min_confidence}
+    return [
+        Override(f"inference.{name}", text, f"--{name.replace('_', '-')}")
+        for name, text in given.items()
+        if text is not None
+    ]
 
 
 def load_command_recipe(

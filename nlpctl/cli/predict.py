@@ -15,6 +15,7 @@ from nlpctl.cli.envelope import Json, give
 from nlpctl.cli.options import (
     ClusterOption,
     EngineOption,
+    MinConfidenceOption,
     ModelArgument,
     PrecisionOption,
     WorkersOption,
@@ -68,6 +69,7 @@ def predict(
     ] = False,
     engine: EngineOption = None,
     precision: PrecisionOption = None,
+    min_confidence: MinConfidenceOption = None,
     workers: WorkersOption = None,
     cluster: ClusterOption = None,
     parts: Annotated[
@@ -105,6 +107,8 @@ def predict(
 
       nlpctl predict outputs/quickstart reviews/*.jsonl.gz -o labelled.jsonl --workers 8
 
+      nlpctl predict outputs/quickstart reviews.txt --min-confidence 0.9
+
       echo 房间很干净 | nlpctl predict outputs/quickstart
 
       nlpctl predict --task lexical_analysis texts.txt
@@ -138,7 +142,7 @@ def predict(
         _refuse_divided(output or embeddings, parts, {"--flush": flush, "--layer-outputs": layer_outputs, **vectors})
     purpose: Purpose = "apply" if embeddings is None else "embed"
     purpose = "observe" if layer_outputs else purpose
-    recipe = load_command_recipe(model, ctx, engine_overrides(engine, precision), purpose=purpose)
+    recipe = load_command_recipe(model, ctx, engine_overrides(engine, precision, min_confidence), purpose=purpose)
     from nlpctl.runners.embed import write_embeddings
     from nlpctl.runners.layer_outputs import write_layer_outputs
     from nlpctl.runners.predict import input_of

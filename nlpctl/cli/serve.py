@@ -7,7 +7,14 @@ from typing import Annotated
 
 import typer
 
-from nlpctl.cli.options import EngineOption, ModelArgument, PrecisionOption, engine_overrides, load_command_recipe
+from nlpctl.cli.options import (
+    EngineOption,
+    MinConfidenceOption,
+    ModelArgument,
+    PrecisionOption,
+    engine_overrides,
+    load_command_recipe,
+)
 from nlpctl.config.located import located
 
 
@@ -18,6 +25,7 @@ def serve(
     port: Annotated[int, typer.Option("--port", help="Port to listen on; 0: any free port.")] = 8000,
     engine: EngineOption = None,
     precision: PrecisionOption = None,
+    min_confidence: MinConfidenceOption = None,
     batch_size: Annotated[int, typer.Option("--batch-size", help="Rows per batch, at most.")] = 32,
     batch_wait: Annotated[
         float, typer.Option("--batch-wait", metavar="MS", help="How long an idle engine waits for a batch to fill.")
@@ -85,7 +93,7 @@ def serve(
         tls_key=tls_key,
     )
     secrets = read_secrets(settings)
-    recipe = load_command_recipe(model, ctx, engine_overrides(engine, precision), purpose="apply")
+    recipe = load_command_recipe(model, ctx, engine_overrides(engine, precision, min_confidence), purpose="apply")
 
     with located(recipe):
         run_service(recipe, settings, secrets)

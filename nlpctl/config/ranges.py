@@ -123,6 +123,7 @@ RANGES: Mapping[str, Range] = {
     "guards.gradient_factor": Range(1, above=True),
     "inference.max_drop": NOT_NEGATIVE,
     "inference.min_agreement": SHARE,
+    "inference.min_confidence": SHARE,
     "runtime.devices": NOT_NEGATIVE,  # each of them
     "runtime.nproc": PROCESSES,
     "runtime.threads": THREADS,

@@ -281,6 +281,11 @@ class InferenceSection:
         "Least share of rows with the same decision as fp32 at export for auto to use a precision; for exports without "
         "dev scores.",
     )
+    min_confidence: float | None = key(
+        None,
+        "Answers that are less probable than this are withheld, such as 0.9 (docs/decisions.md): the label is null, "
+        "entities and labels of several are left out.",
+    )
     tensorrt: bool = key(False, "Paddle Inference on GPU: run the graph with TensorRT.")
 
 

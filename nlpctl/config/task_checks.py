@@ -56,6 +56,7 @@ TASK_KEYS = (
     "retrieval.embedding_size",
     "retrieval.scale",
     "retrieval.margin",
+    "inference.min_confidence",
 )
 
 

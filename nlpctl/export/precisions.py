@@ -1,4 +1,4 @@
-"""The scores of an export's lower precisions on dev, by which "auto" accepts them."""
+"""The scores of an export's lower precisions on dev, by which "auto" accepts them, and how honest they are there."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from nlpctl.errors import Interrupted, UserError
 from nlpctl.inference.auto import choices, open_choice
 from nlpctl.inference.choice import Choice
 from nlpctl.inference.trained import TrainedModel
+from nlpctl.models.confidence import Calibration
 from nlpctl.models.export_folder import DevScores, ExportManifest
 from nlpctl.runtime.process import ProcessSetup
 from nlpctl.tasks.base import Task
+from nlpctl.tasks.calibrate import recalibrated
+from nlpctl.tasks.confidence import ece
 
 MOST_ROWS = 1000  # the first of dev
 BATCH = 32
@@ -29,28 +32,38 @@ def dev_scores(
     encoder: TextEncoder,
     metric: str,
     falling: bool,
-) -> DevScores | None:
-    """The scores of every precision below fp32 that this machine runs, beside that of fp32.
+) -> tuple[DevScores | None, dict[str, Calibration]]:
+    """The scores of every precision below fp32 that this machine runs, beside that of fp32; and by their names the
+    calibrations of those that need one of their own.
 
     `metric`: a score of the task's report; `falling`: less of it is better.
     A choice whose engine fails on these rows is left out, with a warning.
-    None if there is no such precision, or no labelled dev data, as next to a copied model.
+    None and nothing if there is no such precision, or no labelled dev data, as next to a copied model.
     """
     ways = choices(manifest, setup)
     exact = next((choice for choice in ways if choice.precision == "fp32"), None)
     lower = [choice for choice in ways if choice.precision != "fp32"]
     if exact is None or not lower or not task.graph_scores or not has_split(task.data, "dev"):
-        return None
+        return None, {}
     try:
         examples, _, _ = read_labelled_split(task_rows(task.name, task.data), "dev", task.labels)
     except UserError:  # the files are gone, or of another task
-        return None
+        return None, {}
     rows = [examples[row] for row in range(min(len(examples), MOST_ROWS))]
 
     def score(choice: Choice) -> float:
         model = TrainedModel(task, encoder, open_choice(folder, manifest, choice, setup, BATCH))
-        return float(task.report(rows, model.predictions(rows, BATCH))[metric])
+        predictions = model.predictions(rows, BATCH)
+        judged = task.judged(rows, predictions)
+        if judged is not None and len(judged.right):
+            errors[choice.name] = ece(judged)
+        own = recalibrated(task, rows, predictions, "dev", errors.get(exact.name)).calibration
+        if choice is not exact and own is not None and own is not task.calibration:
+            ways[choice.name] = own
+        return float(task.report(rows, predictions)[metric])
 
+    ways: dict[str, Calibration] = {}
+    errors: dict[str, float] = {}  # of the probabilities
     found: dict[str, float] = {}
     for choice in [exact, *lower]:
         try:
@@ -60,4 +73,6 @@ def dev_scores(
         except Exception as error:  # engines raise what they like
             console.warn(f"{choice.name} has no score on dev: {' '.join(str(error).split())[:200]}")
     fp32 = found.pop(exact.name, None)
-    return DevScores(metric, len(rows), falling, fp32, found) if fp32 is not None and found else None
+    if fp32 is None or not found:
+        return None, ways
+    return DevScores(metric, len(rows), falling, fp32, found), ways

@@ -29,18 +29,21 @@ TENSORRT_ROWS = 4  # synthetic batches for collecting TensorRT's shapes
 PAYS = 5  # timing engines pays if the work takes this many times as long
 
 Rows = int | Callable[[int], int] | None  # a function: as many as it is told, or fewer if there are no more
-Settle = Callable[[], Predictor | None]
+Settle = Callable[[], "Opened | None"]
 
 
 @dataclass(frozen=True)
 class Opened:
-    """An engine that "auto" has opened. `settle`: what is left to do if it had to guess, for whoever has time.
+    """An engine that "auto" has opened, and `way`, the name of its choice.
+
+    `settle`: what is left to do if it had to guess, for whoever has time.
 
     `settle` times the engines, keeps the figures, and gives a faster engine, warmed up, or None if this one is the
     fastest.
     """
 
     predictor: Predictor
+    way: str
     settle: Settle | None = None
 
 
@@ -89,18 +92,18 @@ def open_predictor(
     export = _Export(folder, manifest, inference, setup, batch_size, own)
     found = candidates(manifest, inference, this_machine(setup))
     if len(found.choices) == 1:
-        return Opened(export.opened(found.choices[0]))
+        return Opened(export.opened(found.choices[0]), found.choices[0].name)
     size = batch_size if rows is None else max(1, _at_most(rows, batch_size))
     known = known_speeds(folder, manifest, found.choices, setup)
     if known is not None:
         chosen = fastest(found.choices, known.speeds, size)
         console.note(_why(chosen, found, known, size))
-        return Opened(export.opened(chosen))
+        return Opened(export.opened(chosen), chosen.name)
     guessed = usual_speeds(manifest, found.choices, setup)
     chosen = fastest(found.choices, guessed.speeds, size)
     predictor = export.opened(chosen)
 
-    def settle(*, gently: bool = True) -> Predictor | None:
+    def settle(*, gently: bool = True) -> Opened | None:
         known = measured_speeds(folder, found.choices, setup, gently=gently)
         best = fastest(found.choices, known.speeds, size) if known.speeds.rows_per_second else chosen
         console.note(_why(best, found, known, size))
@@ -108,13 +111,13 @@ def open_predictor(
             return None
         faster = export.opened(best)
         _seconds(faster, export)
-        return faster
+        return Opened(faster, best.name)
 
     if rows is not None and _pays(rows, predictor, export):
         console.note(f"auto: timing {len(found.choices)} ways to run this export, once on this machine")
-        return Opened(settle(gently=False) or predictor)
+        return settle(gently=False) or Opened(predictor, chosen.name)
     console.note(_why(chosen, found, guessed, size))
-    return Opened(predictor, settle)
+    return Opened(predictor, chosen.name, settle)
 
 
 def _at_most(rows: int | Callable[[int], int], most: int) -> int:

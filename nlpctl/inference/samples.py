@@ -25,7 +25,7 @@ def read_description(folder: Path, recipe: Recipe) -> tuple[Task, TextEncoder]:
     """The task and the text encoder of an export. UserError if a file is damaged."""
     card = read_trained_card(folder)
     tokenizer = export_tokenizer(folder, recipe.data.tokenizer)
-    task = make_task(recipe, LabelSet(card.labels), card.thresholds)
+    task = make_task(recipe, LabelSet(card.labels), card.thresholds, card.calibration)
     return task, build_encoder(task.reading(recipe, tokenizer), recipe.data.tokenizer)
 
 

@@ -5,7 +5,7 @@ models/find.py finds it. The process must be set up before (runtime/process.py).
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from nlpctl.data.encoders import build_encoder
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.errors import UserError
-from nlpctl.inference.auto import Rows, Settle, open_predictor
+from nlpctl.inference.auto import Opened, Rows, open_predictor
 from nlpctl.inference.engine import DygraphPredictor, Predictor
 from nlpctl.inference.pipeline import scoring, window_of, windows
 from nlpctl.inference.samples import read_description
@@ -33,14 +33,14 @@ class TrainedModel:
     task: Task
     encoder: TextEncoder
     predictor: Predictor
-    settle: Settle | None = None  # see Opened (inference/auto.py)
+    settle: Callable[[], TrainedModel | None] | None = None  # see Opened (inference/auto.py)
 
     def predictions(self, examples: Sequence[Any], batch_size: int, share: slice = slice(None)) -> list[list[Any]]:
-        """The predictions for labelled examples, in order; per example, one prediction per feature.
+        """The predictions for labelled examples, in order, of the `measured` task; one per feature of an example.
 
         `share`: the batches of each window that are computed; the predictions of the others are None.
         """
-        pipeline = scoring(self.task, self.encoder, self.predictor)
+        pipeline = scoring(self.task.measured(), self.encoder, self.predictor)
         parts = pipeline.stream(windows(examples, window_of(batch_size)), batch_size, lambda _, found: found, share)
         return [predictions for part in parts for predictions in part]
 
@@ -62,7 +62,7 @@ def load_network(recipe: Recipe, source: str) -> TrainedModel:
 
     model = task_class(recipe.task).of(recipe).load_trained(recipe, source)
     check_length(model.network, recipe.data.max_seq_length, recipe.where("data.max_seq_length"))
-    task = make_task(recipe, LabelSet(model.labels), model.thresholds)
+    task = make_task(recipe, LabelSet(model.labels), model.thresholds, model.calibration)
     encoder = build_encoder(model.tokenizer, recipe.data.tokenizer)
     return TrainedModel(task, encoder, DygraphPredictor(model.network))
 
@@ -82,4 +82,17 @@ def open_export(
     opened = open_predictor(folder, manifest, recipe.inference, setup, batch_size, own, rows)
     predictor = opened.predictor
     console.note(f"export {folder} on {setup.device}: {predictor.engine} {predictor.precision}")
-    return TrainedModel(task, encoder, predictor, opened.settle)
+    return _run_by(opened, task, encoder)
+
+
+def _run_by(opened: Opened, task: Task, encoder: TextEncoder) -> TrainedModel:
+    """The model with an opened engine, and the calibration of this engine."""
+    if task.calibration is not None:
+        task = task.calibrated(task.calibration.of(opened.way))
+    settle = opened.settle
+
+    def settled() -> TrainedModel | None:
+        faster = settle() if settle is not None else None
+        return None if faster is None else _run_by(faster, task, encoder)
+
+    return TrainedModel(task, encoder, opened.predictor, None if settle is None else settled)

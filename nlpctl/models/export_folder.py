@@ -5,7 +5,7 @@
     model.fp16.onnx                      the same in fp16, for cards
     model.int8.onnx ...                  the same, quantised
     config.json vocab.txt ...            the network's config and the tokenizer
-    labels.json task.json                as in a model folder
+    labels.json task.json ...            as in a model folder, calibration.json too
     export.json                          what is in it: inputs in feeding order, graphs, versions, checksums
     report.json report.md                how far the graphs are from the network they were made of
 
@@ -132,10 +132,10 @@ class ExportManifest:
     dev: DevScores | None = None
 
 
-def write_manifest(folder: Path, manifest: ExportManifest) -> None:
-    """Write export.json with the checksums of all other files of `folder`; write everything else first."""
+def write_manifest(folder: Path, manifest: ExportManifest, unlisted: Collection[str] = ()) -> None:
+    """Write export.json with the checksums of all other files of `folder` but `unlisted`; write these files first."""
     # Reports are left out: people may edit or delete them.
-    sums = sums_of(folder, (path.name for path in folder.iterdir() if _counts(path)))
+    sums = sums_of(folder, (path.name for path in folder.iterdir() if _counts(path) and path.name not in unlisted))
     write_json_atomic(folder / EXPORT_MANIFEST, {"format": FORMAT, **asdict(manifest), "sha256": sums})
 
 

@@ -4,6 +4,7 @@
     vocab.txt tokenizer_config.json ...  the tokenizer
     labels.json                          {"labels": ["neg", "pos"]}, index = id
     task.json                            the task, and how text was turned into input
+    calibration.json                     how probable its answers really are (models/confidence.py), where that is known
     manifest.json                        size and SHA-256 of all of these (models/sums.py)
 
 Checkpoints are model folders too. config/ reads task.json by itself, since it may not import this.
@@ -22,7 +23,8 @@ from typing import Any
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
 from nlpctl.files import read_json, write_json_atomic
-from nlpctl.layout import LABELS, TASK
+from nlpctl.layout import CALIBRATION, LABELS, TASK
+from nlpctl.models.confidence import Calibration, read_calibration, write_calibration
 from nlpctl.models.source import CONFIG_FILES, read_config
 from nlpctl.models.sums import changing, write_model_sums
 
@@ -58,7 +60,8 @@ class ModelCard:
     """labels.json and task.json: the model's task and labels, and its text encoding.
 
     `recipe`: the sections of the recipe with the values that are KEPT, JSON-ready. `thresholds`: one per label, where
-    the task tunes some. `files`: what is copied into the folder next to the model, name to path.
+    the task tunes some. `calibration`: how probable its answers are. `files`: what is copied into the folder next to
+    the model, name to path.
     """
 
     task: str
@@ -67,10 +70,14 @@ class ModelCard:
     thresholds: tuple[float, ...] | None = None
     trained: bool = True
     files: Mapping[str, str] = field(default_factory=dict, compare=False)
+    calibration: Calibration | None = None
 
 
 def make_card(
-    recipe: Recipe, labels: tuple[str, ...], thresholds: tuple[float, ...] | None = None
+    recipe: Recipe,
+    labels: tuple[str, ...],
+    thresholds: tuple[float, ...] | None = None,
+    calibration: Calibration | None = None,
 ) -> ModelCard:
     """The card of a model trained as `recipe` says."""
     kept = kept_values(recipe)
@@ -81,7 +88,7 @@ def make_card(
             # The card names the copy by its bare file name; config/ reads it relative to the folder.
             kept[section][name] = copied
             files[copied] = path
-    return ModelCard(recipe.task, tuple(labels), kept, thresholds, files=files)
+    return ModelCard(recipe.task, tuple(labels), kept, thresholds, files=files, calibration=calibration)
 
 
 def kept_values(recipe: Recipe) -> dict[str, dict[str, Any]]:
@@ -110,6 +117,8 @@ def save_description(folder: Path, tokenizer: Any, card: ModelCard) -> None:
     for name, path in card.files.items():
         shutil.copyfile(path, folder / name)
     write_labels(folder, card.labels, card.thresholds)
+    if card.calibration is not None:
+        write_calibration(folder, card.calibration)
     write_json_atomic(
         folder / TASK, {"format": FORMAT, "task": card.task, "trained": card.trained, **card.recipe}
     )
@@ -127,8 +136,17 @@ def tune_labels(folder: Path, labels: tuple[str, ...], thresholds: tuple[float, 
         write_labels(folder, labels, thresholds)
 
 
+def calibrate_model(folder: Path, calibration: Calibration) -> None:
+    """`write_calibration` in a model folder that is whole already: its manifest goes with it."""
+    with changing(folder, CALIBRATION):
+        write_calibration(folder, calibration)
+
+
 def read_card(folder: Path) -> ModelCard:
-    """Read labels.json and task.json. Raises UserError when one is missing, damaged or from a newer nlpctl."""
+    """Read labels.json, task.json and, if there is one, calibration.json.
+
+    Raises UserError when one is missing, damaged or from a newer nlpctl.
+    """
     task_file = folder / TASK
     task = _read(task_file)
     if task.get("format") != FORMAT:
@@ -145,7 +163,8 @@ def read_card(folder: Path) -> ModelCard:
         raise UserError(f"is incomplete or damaged ({wrong[0]})", where=str(task_file), hint=_AGAIN)
     labels, thresholds = read_labels(folder)
     _compare_names(folder, labels)
-    return ModelCard(task["task"], labels, sections, thresholds, task["trained"])
+    calibration = read_calibration(folder)
+    return ModelCard(task["task"], labels, sections, thresholds, task["trained"], calibration=calibration)
 
 
 def read_trained_card(folder: Path) -> ModelCard:

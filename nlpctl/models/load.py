@@ -23,6 +23,7 @@ from nlpctl.models.add_tokens import (
 )
 from nlpctl.models.assign import Rules, assign, with_prefix
 from nlpctl.models.changes import Changes, change_parameters
+from nlpctl.models.confidence import Calibration
 from nlpctl.models.crf import CRF_SUFFIX
 from nlpctl.models.extend import Extension, extend_head
 from nlpctl.models.families import Family, Head, family_of_config
@@ -58,7 +59,7 @@ class LoadedModel:
     not used (a language-model head, an old task head). `source` is None for from_scratch.
     `thresholds`: one per label, where the model has been given some. `extension`: what was carried over
     from a head with other labels. `changes`: what the recipe changed. `head_note`: what became of the head of a model
-    that PaddleNLP or Transformers saved, for people.
+    that PaddleNLP or Transformers saved, for people. `calibration`: what is known of its probabilities.
     """
 
     network: Any
@@ -71,6 +72,7 @@ class LoadedModel:
     extension: Extension | None = None
     changes: Changes = field(default_factory=Changes)
     head_note: str | None = None
+    calibration: Calibration | None = None
 
 
 @dataclass(frozen=True)
@@ -83,6 +85,7 @@ class _Parts:
     tokenizer: Any
     labels: tuple[str, ...] | None  # of the head in the file, where they are known
     thresholds: tuple[float, ...] | None
+    calibration: Calibration | None = None
 
 
 def load_to_train(
@@ -307,6 +310,7 @@ def _load(
         parts.thresholds if extension is None else None,  # thresholds go with the labels
         extension,
         Changes(added),
+        calibration=parts.calibration if extension is None else None,
     )
 
 
@@ -376,4 +380,5 @@ def _parts(source: ModelSource, head: Head) -> _Parts:
         load_tokenizer(folder, family),
         card.labels if card is not None else config_labels(config),
         card.thresholds if card is not None else None,
+        card.calibration if card is not None else None,
     )

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+_LEAST = 1e-30  # probability whose logarithm is still taken
+
 
 def viterbi(chains: Sequence[np.ndarray], transitions: np.ndarray) -> list[np.ndarray]:
     """The best tag path (Viterbi) of each chain of emissions, float [words, n]: int64 [words].
@@ -69,6 +71,59 @@ def marginals(chains: Sequence[np.ndarray], transitions: np.ndarray) -> list[np.
     for i, row in enumerate(order):
         found[row] = shares[: lengths[i], i]
     return found
+
+
+def path_steps(
+    chains: Sequence[np.ndarray], transitions: np.ndarray, paths: Sequence[np.ndarray], follows: np.ndarray
+) -> list[np.ndarray]:
+    """How probable the parts of a path are, of all paths: float64 [words, 3], logarithms, per chain.
+
+    Of each word (1) the tag that it has on the path, (2) that tag if the word before it has its tag of the path, and
+    (3) any tag that does not follow that tag, by `follows` (bool [n, n], from and to). Products of these are the
+    probabilities of stretches of the path, since a tag depends on the one before it alone. The first word, which has
+    none before it, has 1 for 2 and 0 for 3.
+    """
+    n = transitions.shape[0] - 2
+    order = sorted(range(len(chains)), key=lambda row: -len(chains[row]))  # as in `viterbi`
+    lengths = np.array([len(chains[row]) for row in order])
+    # As products of matrices, scaled word by word: several times as fast as sums of logarithms.
+    weights = np.zeros((lengths[0], len(chains), n))
+    for i, row in enumerate(order):
+        emissions = chains[row].astype(np.float64)
+        weights[: lengths[i], i] = np.exp(emissions - emissions.max(-1, keepdims=True))
+    inner = transitions[:n, :n].astype(np.float64)
+    steps = np.exp(inner - inner.max())
+    starts, ends = (np.exp(each - each.max()) for each in transitions[[n + 1, n], :n].astype(np.float64))
+    forward, backward = np.zeros_like(weights), np.zeros_like(weights)
+    forward[0] = _shares(starts * weights[0])
+    for step in range(1, lengths[0]):
+        rows = int((lengths > step).sum())
+        forward[step, :rows] = _shares((forward[step - 1, :rows] @ steps) * weights[step, :rows])
+    backward[lengths - 1, np.arange(len(chains))] = ends
+    for step in range(lengths[0] - 2, -1, -1):
+        rows = int((lengths > step + 1).sum())
+        backward[step, :rows] = _shares((weights[step + 1, :rows] * backward[step + 1, :rows]) @ steps.T)
+    found: list[np.ndarray] = [np.zeros((0, 3))] * len(chains)
+    for i, row in enumerate(order):
+        words, path = np.arange(lengths[i]), paths[row]
+        first = _shares(forward[: lengths[i], i] * backward[: lengths[i], i])[words, path]
+        after = _shares(steps[path[:-1]] * weights[1 : lengths[i], i] * backward[1 : lengths[i], i])
+        then = after[words[:-1], path[1:]]
+        on = (after * follows[path[:-1]]).sum(-1)
+        found[row] = logarithms(first, then, on)
+    return found
+
+
+def logarithms(first: np.ndarray, then: np.ndarray, on: np.ndarray) -> np.ndarray:
+    """float64 [words, 3] as of `path_steps`, from probabilities: of each word's tag [words], of the same after the tag
+    before it and of a tag that follows that one [words - 1]."""
+    parts = np.stack([first, np.append(first[:1], then), np.append(np.ones(len(first[:1])), 1 - on)], axis=-1)
+    return np.log(np.clip(parts, _LEAST, 1))
+
+
+def _shares(weights: np.ndarray) -> np.ndarray:
+    """Weights [..., n] as shares of their sum."""
+    return weights / np.maximum(weights.sum(-1, keepdims=True), 1e-300)
 
 
 def _log_sum(values: np.ndarray, axis: int) -> np.ndarray:

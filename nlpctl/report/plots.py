@@ -59,6 +59,28 @@ def lines(
     return svg(frame.width, frame.height, f"{y_label} over {x_label}", *parts)
 
 
+def reliability(series: Mapping[str, Sequence[Sequence[float]]]) -> Html:
+    """Reliability diagrams over each other: name -> [mean confidence, share of right decisions, decisions] of bins.
+
+    The larger a dot, the more decisions; the dashed diagonal is honest.
+    """
+    names, above = legend(list(series), Frame.left, 380)
+    top = above + 14
+    frame = Frame((0.0, 1.0), (0.0, 1.0), top=top, width=380, height=310 + top)
+    ends = {"x1": frame.x(0), "y1": frame.y(0), "x2": frame.x(1), "y2": frame.y(1)}
+    parts = [frame.axes("confidence", "share right", short_number, short_number), names]
+    parts.append(element("line", **ends, class_="mark"))
+    for number, (name, bins) in enumerate(series.items()):
+        points = [(sure, right) for sure, right, _ in bins]
+        parts.append(element("path", d=_path(points, frame), class_=f"line {colour(number)}"))
+        total = sum(count for *_, count in bins) or 1
+        for sure, right, count in bins:
+            told = element("title", f"{name}: {right:.1%} of {count:,} right at confidence {sure:.1%}")
+            size = round(2.5 + 6 * math.sqrt(count / total), 2)
+            parts.append(element("circle", told, cx=frame.x(sure), cy=frame.y(right), r=size, class_=colour(number)))
+    return svg(frame.width, frame.height, "share right over confidence", *parts)
+
+
 @dataclass(frozen=True)
 class Dot:
     """One point of `scatter`. `name`: what it says when pointed at; `label`: what stands next to it, or ""."""

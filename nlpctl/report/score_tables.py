@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from nlpctl.layout import INTERVALS, OWN_SCORES
+from nlpctl.layout import CONFIDENCE, ECE, INTERVALS, OWN_SCORES
 
 
 class ScoreTable(NamedTuple):
@@ -41,6 +41,29 @@ def without_counts(report: Mapping[str, Any]) -> dict[str, float]:
     """`figures` without the numbers of rows, words and texts, which are no scores."""
     own = report.get(OWN_SCORES, {})
     return {name: value for name, value in figures(report).items() if name in own or not isinstance(value, int)}
+
+
+def confidence_tables(metrics: Mapping[str, Mapping[str, Any]]) -> Iterator[ScoreTable]:
+    """Per split how many decisions are as sure as some least confidence, and how many of these are right."""
+    for split, report in metrics.items():
+        found = report.get(CONFIDENCE)
+        if not found:
+            continue
+        rows = [
+            [each["min_confidence"], _share(each["coverage"]), _share(each["precision"])] for each in found["coverage"]
+        ]
+        title = f"{split}, {found['of']} by confidence; {told_ece(report)}"
+        yield ScoreTable(title, ["confidence from", f"{found['of']} kept", "of these right"], rows)
+
+
+def told_ece(report: Mapping[str, Any]) -> str:
+    """The calibration error of a report, for people."""
+    before = report[CONFIDENCE].get("before")
+    return f"ECE {report[ECE]:.4f}" + (" (not calibrated)" if before is None else f", {before[ECE]:.4f} uncalibrated")
+
+
+def _share(share: float | None) -> str | None:
+    return None if share is None else f"{share:.1%}".replace("%", " %")
 
 
 def _scores(metrics: Mapping[str, Mapping[str, Any]]) -> ScoreTable:

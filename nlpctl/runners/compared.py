@@ -9,7 +9,8 @@ from nlpctl.report.score_tables import ScoreTable
 from nlpctl.tasks.slices import Slice
 
 if TYPE_CHECKING:
-    from nlpctl.tasks.intervals import Paired
+    from nlpctl.runners.evaluate import Target
+    from nlpctl.tasks.intervals import Interval, Paired
 
 
 def comparison_table(split: str, names: Sequence[str], paired: Paired) -> ScoreTable:
@@ -30,6 +31,23 @@ def changed_rows(paired: Paired) -> str:
     """How many rows only one of the models answers right."""
     told = f"right in the second only: {paired.gained:,}; in the first only: {paired.lost:,}"
     return told if paired.mcnemar is None else f"{told} (McNemar p {_p(paired.mcnemar)})"
+
+
+def told_target(target: Target) -> str:
+    """The confidence that a precision needs, and what it keeps."""
+    if target.min_confidence is None:
+        return f"no least confidence gives {target.precision:.1%} right answers on dev"
+    lines = [f"--min-confidence {target.min_confidence:.4f} gives {target.precision:.1%} right answers on dev"]
+    for split, kept in target.kept.items():
+        parts = [f"{kept.coverage:.1%} of {kept.decisions:,} kept{_ends(kept.coverage_interval)}"]
+        if kept.precision is not None:
+            parts.append(f"of these {kept.precision:.1%} right{_ends(kept.precision_interval)}")
+        lines.append(f"  {split}: {', '.join(parts)}")
+    return "\n".join(lines)
+
+
+def _ends(interval: Interval | None) -> str:
+    return "" if interval is None else " ({:.1%} to {:.1%})".format(*interval)
 
 
 def slice_table(split: str, by: str, slices: Sequence[Slice]) -> ScoreTable:

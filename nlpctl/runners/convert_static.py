@@ -191,7 +191,7 @@ def _with_files(target: Target, labels: Path | None, vocabulary: Path | None) ->
         if not target.head.labelled:
             raise UserError("this network has no labels", "--labels", "leave it out, or name another --class")
         names = tuple(LabelSet.from_file(labels).names)
-        card = target.card and dataclasses.replace(target.card, labels=names, thresholds=None)
+        card = target.card and dataclasses.replace(target.card, labels=names, thresholds=None, calibration=None)
         target = dataclasses.replace(target, labels=names, labels_known=True, card=card)
     if vocabulary is not None:
         target = dataclasses.replace(target, tokenizer=tokenizer_from(vocabulary, target.family))

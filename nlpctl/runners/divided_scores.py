@@ -84,4 +84,5 @@ def divided_model(
         for warning in model.warnings:
             console.warn(warning)
         console.note(f"model {source}: {counted(len(crew.shares), 'workers')}, {' '.join(model.engine)}")
-        yield DividedModel(make_task(recipe, model.labels, model.thresholds), *model.engine, crew)
+        task = make_task(recipe, model.labels, model.thresholds, model.calibration)
+        yield DividedModel(task, *model.engine, crew)

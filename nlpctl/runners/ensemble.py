@@ -98,8 +98,9 @@ def ensemble(
     begin_run(recipe, run, facts, data, command=command, resume=False, overwrite=overwrite)
     try:
         with run.recorded():
-            # Thresholds of one member are not those of the mean; the ensemble gets its own where there is dev data.
-            _write(run, replace(parts[0].card, thresholds=None), network, tokenizer)
+            # Thresholds and calibration of a member are not those of the mean, which gets its own where there is dev.
+            card = replace(parts[0].card, thresholds=None, calibration=None)
+            _write(run, card, network, tokenizer)
             metrics = _score(run, recipe, data, runs)
             write_json_atomic(run.metrics_file, metrics)
     except Interrupted as error:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from nlpctl.config.recipe_of import with_reading
 from nlpctl.config.schema import Recipe
+from nlpctl.config.tasks import task_info
 from nlpctl.data.examples import ExampleList, ExampleReader
 from nlpctl.data.open_split import SPLITS, has_split, open_split
 from nlpctl.data.places import places
@@ -28,6 +29,8 @@ from nlpctl.runners.open_model import find_model, open_trained_model, set_up_to_
 from nlpctl.runners.seen_rows import members_of, warn_of_seen_rows
 from nlpctl.runtime.crew import Share
 from nlpctl.runtime.interrupt import sigterm_interrupts
+from nlpctl.tasks.confidence import Judged
+from nlpctl.tasks.coverage import Kept, kept_at, least_confidence
 from nlpctl.tasks.intervals import Paired, comparable, compare, full_report
 from nlpctl.tasks.slices import LABEL, LENGTH, Slice, by_label, by_length, main_score, sliced
 from nlpctl.tasks.tallies import Tallies
@@ -51,6 +54,7 @@ class EvalResult:
     metrics: dict[str, Any]
     against: Against | None = None
     slices: dict[str, list[Slice]] = field(default_factory=dict)
+    target: Target | None = None
     workers: tuple[Share, ...] = ()  # what each did for this model
 
 
@@ -62,6 +66,16 @@ class Against:
     metrics: dict[str, Any]
     paired: dict[str, Paired]
     changed: dict[str, list[Changed]]
+
+
+@dataclass(frozen=True)
+class Target:
+    """The least confidence with which at least a share `precision` of the decisions on dev is right, and what it keeps
+    of each split; None: there is none."""
+
+    precision: float
+    min_confidence: float | None
+    kept: dict[str, Kept]
 
 
 @dataclass(frozen=True)
@@ -85,6 +99,7 @@ class _Scored:
     rows: TaskRows
     examples: ExampleList
     mistakes: Mapping[int, Mistake]
+    judged: Judged | None
 
 
 def evaluate(
@@ -92,18 +107,20 @@ def evaluate(
     splits: Sequence[str] = (),
     against: Recipe | None = None,
     by: str | None = None,
+    target_precision: float | None = None,
     division: Division | None = None,
 ) -> EvalResult:
     """Score the recipe's trained model on `splits`; by default on dev and test, if they exist.
 
     `against`: the recipe of another model, which is scored on the same data and compared row by row. `by`: "label",
-    "length" or a column of the data, by which the rows are sliced. `division`: several workers compute the predictions,
-    which are the same.
+    "length" or a column of the data, by which the rows are sliced. `target_precision`: look on dev for the least
+    confidence that gives it. `division`: several workers compute the predictions, which are the same.
     Raises UserError for an unknown split, a missing model or data, a bad row (by data.on_bad_row), models that cannot
     be compared, and an unknown column.
     """
+    more = () if target_precision is None else _splits_for_target(recipe, target_precision)
     if against is None:
-        source, scored, workers = _scored(recipe, splits, division, compared=False)
+        source, scored, workers = _scored(recipe, splits, division, compared=False, more=more)
         other = None
     else:
         if recipe.task != against.task:
@@ -115,11 +132,43 @@ def evaluate(
         except UserError:
             _refuse_other_labels(recipe, against)  # in place of a line per row whose label is not known
             raise
-        source, scored, workers = _scored(recipe, splits, division, compared=True)  # one model in memory at a time
-        other = _compared(*first[:2], scored)
+        # One model in memory at a time.
+        source, scored, workers = _scored(recipe, splits, division, compared=True, more=more)
+        other = _compared(*first[:2], {split: scored[split] for split in first[1]})
+    target = None if target_precision is None else _target(target_precision, scored)
+    for split in more:
+        if splits and split not in splits:
+            scored.pop(split)  # only the threshold comes from it
     reports = {split: each.report for split, each in scored.items()}
     parts = {} if by is None else {split: _slices(split, each, by) for split, each in scored.items()}
-    return EvalResult(source, reports, other, parts, workers)
+    return EvalResult(source, reports, other, parts, target, workers)
+
+
+def _splits_for_target(recipe: Recipe, precision: float) -> tuple[str, ...]:
+    """The split on which the threshold is found. UserError: there is none, or the task has no confidence."""
+    where = "--target-precision"
+    if not 0 < precision <= 1:
+        raise UserError(f"{precision} is no share of right answers", where, "give one above 0, at most 1, such as 0.95")
+    info = task_info(recipe.task)
+    if not info.reads("inference.min_confidence"):
+        raise UserError(f"answers of {recipe.task} have no confidence", where, "leave it out")
+    if not has_split(recipe.data, "dev"):
+        hint = "give it: --set data.dev=FILE"
+        raise UserError("the threshold is found on dev, and there is no dev data", where, hint)
+    return ("dev",)
+
+
+def _target(precision: float, scored: Mapping[str, _Scored]) -> Target:
+    dev = scored["dev"].judged
+    least = None if dev is None else least_confidence(dev, precision)
+    if least is None:
+        return Target(precision, None, {})
+    kept = {
+        split: kept_at(each.judged, least, None if each.tallies is None else each.tallies.groups)
+        for split, each in scored.items()
+        if each.judged is not None and len(each.judged.right)
+    }
+    return Target(precision, least, kept)
 
 
 def _refuse_other_labels(recipe: Recipe, against: Recipe) -> None:
@@ -145,10 +194,11 @@ def _labels(recipe: Recipe) -> set[str] | None:
 
 
 def _scored(
-    recipe: Recipe, splits: Sequence[str], division: Division | None, *, compared: bool
+    recipe: Recipe, splits: Sequence[str], division: Division | None, *, compared: bool, more: Sequence[str] = ()
 ) -> tuple[str, dict[str, _Scored], tuple[Share, ...]]:
-    """The recipe's model, its splits, and what the workers did; where splits are `compared` also their mistakes."""
+    """The recipe's model, its splits with `more` of them, and what the workers did; if `compared` also its mistakes."""
     source, rows, wanted = _checked(recipe, splits)
+    wanted = tuple(dict.fromkeys((*wanted, *more)))
     found = {}
     with _opened(recipe, source, rows, wanted, division) as model, sigterm_interrupts():
         for split in wanted:
@@ -158,7 +208,8 @@ def _scored(
             report, tallies = full_report(model.task, examples, predictions, groups)
             wrong = model.task.mistakes(examples, predictions) if compared else []
             mistakes = {mistake.row: mistake for mistake in wrong}
-            found[split] = _Scored(report, tallies, model.task, rows, examples, mistakes)
+            judged = model.task.judged(examples, predictions)
+            found[split] = _Scored(report, tallies, model.task, rows, examples, mistakes, judged)
         workers = model.shares if isinstance(model, DividedModel) else ()
     members = members_of(Path(source))
     if members:

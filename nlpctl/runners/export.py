@@ -24,6 +24,7 @@ from nlpctl.export.plan import BY_FORMAT, Plan, check_names
 from nlpctl.files import staged_dir, writing
 from nlpctl.graphs.graph_files import OWN_GRAPHS
 from nlpctl.layout import EXPORT, EXPORT_MANIFEST, MODEL, RECIPE, real_path
+from nlpctl.models.confidence import write_calibration
 from nlpctl.models.export_folder import ExportManifest, read_checked_manifest, refuse_foreign_files, write_manifest
 from nlpctl.models.folder import make_card, save_description
 from nlpctl.models.source import resolve_source
@@ -243,8 +244,9 @@ def write_export(
         return batches_of(task, encoder, examples, CALIBRATION_BATCH)
 
     batch = parity.cases[0].batch
+    card = make_card(recipe, task.labels.names, task.thresholds, task.calibration)
     with writing(final, ELSEWHERE):
-        save_description(folder, tokenizer, make_card(recipe, task.labels.names, task.thresholds))
+        save_description(folder, tokenizer, card)
         if not task.needs_tokenizer:
             store_tokenizer(folder, encoder)
         network.config.architectures = [type(network).__name__]
@@ -266,7 +268,10 @@ def write_export(
     if wanted.scored:
         metric = scores(recipe.task)[0]
         falling = metric in task_info(recipe.task).falling
-        scored = dev_scores(folder, manifest, setup, task, encoder, metric, falling)
+        scored, ways = dev_scores(folder, manifest, setup, task, encoder, metric, falling)
+        if ways:
+            with writing(final, ELSEWHERE):
+                write_calibration(folder, dataclasses.replace(task.calibration, ways=ways))
         manifest = dataclasses.replace(manifest, dev=scored)
     if wanted.timing:
         batches = timing_batches(task, encoder, rows.examples, SIZES)

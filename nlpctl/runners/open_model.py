@@ -6,6 +6,7 @@ import dataclasses
 import sys
 from typing import TYPE_CHECKING
 
+from nlpctl import console
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import UserError
@@ -67,9 +68,17 @@ def open_trained_model(
 
     `batch_size`: rows per batch, since the fastest engine depends on it. `rows`: how many are to be answered, or a
     function that counts them, if that is known: where nothing was timed on this machine, many rows pay for doing it.
-    Raises UserError when its task head was never trained, data.max_seq_length exceeds its limit, or this machine cannot
+    A warning if answers are to be withheld by probabilities that were never calibrated. Raises UserError when its task
+    head was never trained, data.max_seq_length exceeds its limit, or this machine cannot
     run the engine or precision.
     """
+    model = _opened(recipe, setup, source, batch_size, rows)
+    if recipe.inference.min_confidence is not None and model.task.calibration is None:
+        console.warn("the probabilities of this model were never compared with data: fit them with nlpctl calibrate")
+    return model
+
+
+def _opened(recipe: Recipe, setup: ProcessSetup, source: str, batch_size: int, rows: Rows) -> TrainedModel:
     from nlpctl.inference.auto import this_machine
     from nlpctl.inference.choice import check_engine
     from nlpctl.inference.trained import open_export, open_network

@@ -16,7 +16,7 @@ from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe, RuntimeSection
 from nlpctl.errors import UserError
 from nlpctl.files import read_json, staged_dir, staged_file, writing
-from nlpctl.layout import MANIFEST, RECIPE, real_path, runs_around
+from nlpctl.layout import CALIBRATION, MANIFEST, RECIPE, real_path, runs_around
 from nlpctl.models.initial_values import value_for
 from nlpctl.models.parameters import matching, select
 from nlpctl.models.source import HUGGINGFACE_WEIGHTS, PADDLE_WEIGHTS, WEIGHTS, ModelSource, weights_file
@@ -252,7 +252,7 @@ def _fill_copy(folder: Path, source: Path, arrays: Mapping[str, np.ndarray]) -> 
 
     from nlpctl.training.checkpoints import TRAINING_STATE_FILES
 
-    left_out = _WEIGHTS_FILES | TRAINING_STATE_FILES | _shards(source) | {MANIFEST}
+    left_out = _WEIGHTS_FILES | TRAINING_STATE_FILES | _shards(source) | {MANIFEST, CALIBRATION}
     for file in source.iterdir():
         if file.is_file() and file.name not in left_out:
             shutil.copyfile(file, folder / file.name)

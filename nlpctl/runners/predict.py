@@ -131,7 +131,9 @@ def check_bad_row(row: BadRow, policy: str) -> None:
 
 def answer_settings(recipe: Recipe) -> dict[str, Any]:
     """The settings that determine how a given model reads and answers a row."""
-    return {**kept_values(recipe), "on_bad_row": recipe.data.on_bad_row}
+    least = recipe.inference.min_confidence
+    own = {} if least is None else {"min_confidence": least}  # notes of older versions do not have it
+    return {**kept_values(recipe), "on_bad_row": recipe.data.on_bad_row, **own}
 
 
 def _is_typed(source: PredictInput) -> bool:
@@ -262,9 +264,13 @@ def bad_answer(row: BadRow) -> dict[str, Any]:
 
 
 def answers(rows: TaskRows, task: Task, read: Sequence[Any], predictions: list[list[Any]]) -> list[dict[str, Any]]:
-    """The answer to each row, in order; `predictions` belong to the good rows. That to a blank line is null."""
-    good = [row for row in read if not isinstance(row, BadRow)]
-    found = iter(task.answers(good, predictions))
+    """The answer to each row, in order; `predictions` belong to the good rows. That to a blank line is null.
+
+    What is less sure than inference.min_confidence is withheld.
+    """
+    good, least = [row for row in read if not isinstance(row, BadRow)], task.recipe.inference.min_confidence
+    told = task.answers(good, predictions)
+    found = iter(told if least is None else [task.abstained(answer, least) for answer in told])
 
     def answer(row: Any) -> dict[str, Any]:
         if isinstance(row, BlankLine):

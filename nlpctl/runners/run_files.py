@@ -12,6 +12,8 @@ from typing import Any
 from nlpctl.errors import Problem, UserError
 from nlpctl.layout import (
     CHECKPOINTS,
+    CONFIDENCE,
+    ECE,
     EVENTS,
     EXPORT_MANIFEST,
     INDEX_TEXTS,
@@ -266,9 +268,26 @@ def _is_score(name: str, value: Any, report: Mapping[str, Any]) -> bool:
         return isinstance(value, dict) and all(each is None or _is_number(each) for each in value.values())
     if name == INTERVALS:
         return isinstance(value, dict) and all(_list_of(_is_number)(ends) and len(ends) == 2 for ends in value.values())
+    if name == CONFIDENCE:
+        before = value.get("before") if isinstance(value, dict) else None
+        whole = _is_number(report.get(ECE)) and _is_confidence(value)
+        return whole and (before is None or _is_confidence(before, ECE))
     if name in ("labels", "levels"):
         return _is_table(value, _LABEL if name == "labels" else _LEVEL)
     return _is_number(value)
+
+
+def _is_confidence(value: Any, *names: str) -> bool:
+    """Whether the bins of a reliability diagram are whole, and what stands beside them; `names`: numbers."""
+    bins = value.get("reliability") if isinstance(value, dict) else None
+    whole = isinstance(bins, list) and all(_list_of(_is_number)(each) and len(each) == 3 for each in bins)
+    if names:
+        return whole and _has_number(value, *names)
+    kept = value.get("coverage") if whole else None
+    least = ("min_confidence", "coverage")
+    return isinstance(kept, list) and _is_text(value.get("of")) and all(
+        _has_number(each, *least) and _or_none(_is_number)(each.get("precision")) for each in kept
+    )
 
 
 def _is_table(value: Any, columns: tuple[str, ...]) -> bool:

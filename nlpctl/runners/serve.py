@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -24,10 +24,11 @@ from nlpctl.serving.settings import ServeSettings
 from nlpctl.serving.starting import Starting, Stopped, sigterm_stops
 
 if TYPE_CHECKING:
-    from nlpctl.inference.auto import Settle
     from nlpctl.inference.switch import Switch
+    from nlpctl.inference.trained import TrainedModel
     from nlpctl.serving.app import Service
     from nlpctl.serving.server import Server
+    from nlpctl.tasks.base import Task
 
 
 def serve(recipe: Recipe, settings: ServeSettings, secrets: Secrets) -> None:
@@ -77,16 +78,17 @@ def _started(
         return Server(make_app(service), service, STOP_SECONDS, listens, secrets.tls)
 
 
-def _settle(settle: Settle, engine: Switch) -> None:
-    """Time the engines next to the service, and go over to the fastest."""
+def _settle(settle: Callable[[], TrainedModel | None], engine: Switch, read: Callable[[Task], None]) -> None:
+    """Time the engines next to the service, and go over to the fastest. `read`: takes the task that reads it."""
     try:
         faster = settle()
     except Exception as error:  # the service goes on as it is
         console.warn(f"auto: timing the engines failed: {error}")
         return
     if faster is not None:
-        engine.use(faster)
-        console.note(f"now answering with {faster.engine} {faster.precision}")
+        engine.use(faster.predictor)
+        read(faster.task)
+        console.note(f"now answering with {engine.engine} {engine.precision}")
 
 
 def make_service(recipe: Recipe, setup: ProcessSetup, source: str, settings: ServeSettings) -> Service:
@@ -102,8 +104,14 @@ def make_service(recipe: Recipe, setup: ProcessSetup, source: str, settings: Ser
     pipeline = answering(model.task, model.encoder, engine)
     rows = task_rows(recipe.task, recipe.data)
 
+    task = model.task
+
+    def read_by(other: Task) -> None:
+        nonlocal task
+        task = other
+
     def answer(read: Sequence[Any]) -> list[dict[str, Any]]:
-        return answers(rows, model.task, read, pipeline.predictions(read, settings.batch_size))
+        return answers(rows, task, read, pipeline.predictions(read, settings.batch_size))
 
     def size(row: Any) -> int:
         return 0 if isinstance(row, BadRow) else row.byte_length
@@ -121,5 +129,5 @@ def make_service(recipe: Recipe, setup: ProcessSetup, source: str, settings: Ser
         facts,
         rows.required(labelled=False),
         report,
-        settle=None if model.settle is None else partial(_settle, model.settle, engine),
+        settle=None if model.settle is None else partial(_settle, model.settle, engine, read_by),
     )

@@ -20,6 +20,7 @@ from nlpctl.data.labels import LabelSet
 from nlpctl.data.row import BadRow
 from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import EXIT_INTERRUPTED, UserError
+from nlpctl.models.confidence import Calibration
 from nlpctl.runners.open_model import open_trained_model, set_up_to_answer
 from nlpctl.runners.predict import Answering
 from nlpctl.runners.shard_folder import VECTORS, ShardFolder, Sums
@@ -54,6 +55,7 @@ class Described:
 
     labels: LabelSet
     thresholds: tuple[float, ...] | None
+    calibration: Calibration | None
     engine: tuple[str, str]
     warnings: list[str]
 
@@ -87,7 +89,7 @@ class Desk:
         """The model, opened as `engine` does; and what is to be warned of."""
         engine, precision, warnings = self.engine(rows)
         task = self._opened(None, rows).task
-        return Described(task.labels, task.thresholds, (engine, precision), warnings)
+        return Described(task.labels, task.thresholds, task.calibration, (engine, precision), warnings)
 
     def score(self, examples: Sequence[Any], share: slice, engine: tuple[str, str]) -> list[list[Any]]:
         """The predictions for labelled examples; `share`: for these of the batches that one process makes of them."""

@@ -208,4 +208,6 @@ def _model(candidate: Candidate, setup: ProcessSetup, batch_size: int) -> Traine
     task, encoder = read_description(folder, recipe)
     tensorrt = recipe_of(folder) if recipe.inference.tensorrt else None
     predictor = open_choice(folder, read_manifest(folder), candidate.choice, setup, batch_size, tensorrt=tensorrt)
+    if task.calibration is not None:
+        task = task.calibrated(task.calibration.of(candidate.choice.name))
     return TrainedModel(task, encoder, predictor)

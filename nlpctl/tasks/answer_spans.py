@@ -146,11 +146,11 @@ def _joined(windows: Sequence[WindowScores], longest: int) -> Iterator[tuple[tup
         yield (int(firsts[i, 1]), int(lasts[j, 1])), float(first_scores[i] + last_scores[j])
 
 
-def probabilities(candidates: Sequence[Candidate]) -> list[float]:
-    """Softmax of the scores: the probabilities of the candidates."""
+def probabilities(candidates: Sequence[Candidate], scale: float = 1.0) -> list[float]:
+    """Softmax of the scores times `scale`: the probabilities of the candidates."""
     if not candidates:
         return []
     # float64, and relative to the largest: exp of a logit beyond 709 overflows.
     scores = np.array([candidate.score for candidate in candidates], np.float64)
-    shares = np.exp(scores - scores.max())
+    shares = np.exp((scores - scores.max()) * scale)
     return (shares / shares.sum()).tolist()

@@ -6,12 +6,13 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -23,8 +24,10 @@ from nlpctl.data.labels import LabelSet
 from nlpctl.data.places import FeatureList
 from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.errors import UserError
+from nlpctl.models.confidence import Calibration
 from nlpctl.models.families import Head
 from nlpctl.models.head_labels import wanted_labels
+from nlpctl.tasks.confidence import Judged
 from nlpctl.tasks.mistakes import Mistake
 from nlpctl.tasks.tallies import Tallies
 
@@ -53,6 +56,8 @@ class Task(ABC):
     independent: bool = False  # whether the labels of a text are decided one by one
     graph_tolerance: float = 1e-4  # most that an fp32 graph's outputs may differ; a share of them where above 1
     int8_agreement: float = 0.9  # least share of rows on which an int8 graph must decide like the network
+    calibration: Calibration | None = None  # how probable its answers are; no decision depends on it
+    measures: bool = False  # whether predictions keep what `judged` needs
 
     def __init__(self, recipe: Recipe, labels: LabelSet, thresholds: tuple[float, ...] | None = None):
         """`thresholds`: what `tune` found for this model, one per label."""
@@ -70,6 +75,18 @@ class Task(ABC):
     def of(cls, recipe: Recipe) -> type[Task]:
         """The class that does what `recipe` asks for, where a task has several methods."""
         return cls
+
+    def calibrated(self, calibration: Calibration | None) -> Self:
+        """This task with the probabilities of another calibration, or with those of the network."""
+        other = copy.copy(self)
+        other.calibration = calibration
+        return other
+
+    def measured(self) -> Self:
+        """This task with predictions that can be `judged`."""
+        other = copy.copy(self)
+        other.measures = True
+        return other
 
     # -- the network -------------------------------------------------------------------------
 
@@ -252,6 +269,28 @@ class Task(ABC):
         """The outputs for a labelled batch, from an engine whose inputs are those of batches without labels."""
         return run({name: array for name, array in batch.items() if name not in self.label_names})
 
+    # -- how probable answers are ------------------------------------------------------------
+
+    def judged(self, examples: Sequence[Any], predictions: Sequence[Sequence[Any]]) -> Judged | None:
+        """The decisions for labelled examples, with their confidence in answers.
+
+        `predictions` are of a `measured` task. None: it has no decisions that are right or wrong, with a probability.
+        """
+        return None
+
+    def fit_calibration(self, examples: Sequence[Any], predictions: Sequence[Sequence[Any]]) -> Calibration | None:
+        """What makes the confidence of this task honest on the examples. None: they are too few, or `judged` is None.
+
+        `predictions` as for `judged`; the task's own calibration does not count.
+        """
+        return None
+
+    def abstained(self, answer: dict[str, Any], least: float) -> dict[str, Any]:
+        """`answer` without the decisions that are less sure than `least`; for tasks with TaskInfo.confident."""
+        raise NotImplementedError(f"answers of {self.name} have no confidence")
+
+    # -- what dev decides --------------------------------------------------------------------
+
     def tune(self, examples: Sequence[Any], predictions: Sequence[Sequence[Any]]) -> tuple[float, ...] | None:
         """The thresholds per label with the best score on the dev examples; None for tasks without thresholds."""
         return None
@@ -267,9 +306,14 @@ def task_class(name: str) -> type[Task]:
     return load_class(task_info(name).task)
 
 
-def make_task(recipe: Recipe, labels: LabelSet, thresholds: tuple[float, ...] | None = None) -> Task:
+def make_task(
+    recipe: Recipe,
+    labels: LabelSet,
+    thresholds: tuple[float, ...] | None = None,
+    calibration: Calibration | None = None,
+) -> Task:
     """The task that `recipe` names."""
-    return task_class(recipe.task).of(recipe)(recipe, labels, thresholds)
+    return task_class(recipe.task).of(recipe)(recipe, labels, thresholds).calibrated(calibration)
 
 
 def as_tuple(outputs: paddle.Tensor | tuple[paddle.Tensor, ...]) -> tuple[paddle.Tensor, ...]:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nlpctl.layout import INTERVALS
+from nlpctl.tasks.confidence import confidence_report
 from nlpctl.tasks.tallies import Tallies
 
 if TYPE_CHECKING:
@@ -39,11 +40,14 @@ def intervals(tallies: Tallies) -> dict[str, Interval]:
 def full_report(
     task: Task, examples: Sequence[Any], predictions: Sequence[Sequence[Any]], groups: Sequence[Any] | None = None
 ) -> tuple[dict[str, Any], Tallies | None]:
-    """The task's report of a split with the interval of each score, and the tallies that these come from.
+    """The task's report of a split with the interval of each score and what is known of its confidence, and the tallies
+    that the intervals come from.
 
     `groups`: examples with equal values (data.columns.group) depend on each other; None: as the task says.
     """
     report, tallies = task.report(examples, predictions), task.tallies(examples, predictions)
+    before = None if task.calibration is None else task.calibrated(None).judged(examples, predictions)
+    report.update(confidence_report(task.judged(examples, predictions), before))
     if tallies is not None:
         if groups is not None:
             numbers: dict[str, int] = {}

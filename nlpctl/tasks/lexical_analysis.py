@@ -14,7 +14,7 @@ from nlpctl.data.units import UnitTokenizer
 from nlpctl.errors import UserError
 from nlpctl.tasks.entity_scores import entity_report
 from nlpctl.tasks.tallies import Tallies
-from nlpctl.tasks.token_classification import TokenClassification
+from nlpctl.tasks.token_classification import TokenClassification, tags_of
 
 
 class LexicalAnalysis(TokenClassification):
@@ -40,7 +40,7 @@ class LexicalAnalysis(TokenClassification):
         kinds = set(self.entity_types)
         gold = [[span for span in self._tagged(each, each.tags) if span.type in kinds] for each in examples]
         found = [
-            [span for span in self._entities(example, np.concatenate(parts)) if span.type in kinds]
+            [span for span in self._entities(example, tags_of(parts)) if span.type in kinds]
             for example, parts in zip(examples, predictions, strict=True)
         ]
         return {**report, "entity_f1": entity_report(gold, found)["f1"], "labels": labels}

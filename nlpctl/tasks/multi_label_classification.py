@@ -10,6 +10,8 @@ import numpy as np
 from nlpctl.data.collate import Batch, Collator
 from nlpctl.data.multi_label_rows import MultiLabelExample
 from nlpctl.data.text_encoder import TextEncoder
+from nlpctl.models.confidence import Calibration
+from nlpctl.tasks.confidence import Judged, numbers, sigmoid
 from nlpctl.tasks.losses import label_losses
 from nlpctl.tasks.mistakes import Mistake
 from nlpctl.tasks.multi_label_scores import consistent, multi_label_report, tuned_thresholds
@@ -65,7 +67,7 @@ class MultiLabelClassification(SequenceClassification):
     def probabilities(
         self, outputs: tuple[np.ndarray, ...], features: Sequence[MultiLabelExample]
     ) -> list[np.ndarray]:
-        return [_sigmoid(logits)[None] for logits in outputs[0]]
+        return [sigmoid(logits)[None] for logits in outputs[0]]
 
     def decided(self, probabilities: np.ndarray) -> np.ndarray:
         share = np.clip(probabilities[0].astype(np.float64), LEAST, 1 - 1e-15)
@@ -87,8 +89,8 @@ class MultiLabelClassification(SequenceClassification):
         self, examples: Sequence[MultiLabelExample], predictions: Sequence[Sequence[np.ndarray]]
     ) -> list[Mistake]:
         """Rows that lack a label or have one too many; the size adds up how far each of those probabilities is off."""
-        gold, probabilities = gold_array(examples, len(self.labels)), _probabilities(predictions)
-        chosen = self._chosen(probabilities)
+        gold, probabilities = gold_array(examples, len(self.labels)), self._told(predictions)
+        chosen = self._chosen(_probabilities(predictions))
 
         def told(row: int, labels: np.ndarray) -> str:
             names = [f"{self.labels.names[i]} ({probabilities[row, i]:.3f})" for i in np.flatnonzero(labels)]
@@ -108,12 +110,38 @@ class MultiLabelClassification(SequenceClassification):
     ) -> list[dict[str, Any]]:
         if not predictions:
             return []
-        names, probabilities = self.labels.names, _probabilities(predictions)
-        chosen = self._chosen(probabilities)
+        names, chosen = self.labels.names, self._chosen(_probabilities(predictions))
+        probabilities = self._told(predictions)
         return [
             {"labels": [names[label] for label in np.flatnonzero(given)], "probabilities": shown}
             for given, shown in zip(chosen, rounded(names, probabilities), strict=True)
         ]
+
+    def judged(self, examples: Sequence[MultiLabelExample], predictions: Sequence[Sequence[np.ndarray]]) -> Judged:
+        """The labels that are given, each with its probability."""
+        gold, chosen = gold_array(examples, len(self.labels)), self._chosen(_probabilities(predictions))
+        rows, labels = np.nonzero(chosen)
+        return Judged("labels", self._told(predictions)[rows, labels], gold[rows, labels], rows)
+
+    def fit_calibration(
+        self, examples: Sequence[MultiLabelExample], predictions: Sequence[Sequence[np.ndarray]]
+    ) -> Calibration | None:
+        """Of all decisions, for and against a label."""
+        from nlpctl.tasks.fit_confidence import fit_logistic
+
+        gold, logits = gold_array(examples, len(self.labels)), stacked(predictions)
+        groups = np.broadcast_to(np.arange(len(self.labels)), gold.shape)
+        return fit_logistic(logits.ravel(), gold.ravel(), groups.ravel(), self.labels.names)
+
+    def abstained(self, answer: dict[str, Any], least: float) -> dict[str, Any]:
+        """The labels that are sure enough; all probabilities stay."""
+        return {**answer, "labels": [name for name in answer["labels"] if answer["probabilities"][name] >= least]}
+
+    def _told(self, predictions: Sequence[Sequence[np.ndarray]]) -> np.ndarray:
+        if self.calibration is None:
+            return _probabilities(predictions)
+        scales, shifts = numbers(self.calibration, self.labels.names)
+        return sigmoid(stacked(predictions) * scales + shifts)
 
     def _chosen(self, probabilities: np.ndarray) -> np.ndarray:
         default = (self.recipe.decode.threshold,) * len(self.labels)
@@ -131,9 +159,6 @@ def gold_array(examples: Sequence[MultiLabelExample], labels: int) -> np.ndarray
 
 def _probabilities(predictions: Sequence[Sequence[np.ndarray]]) -> np.ndarray:
     """Sigmoids float64 [rows, labels] of the logits, one row each."""
-    return _sigmoid(stacked(predictions))
+    return sigmoid(stacked(predictions))
 
 
-def _sigmoid(logits: np.ndarray) -> np.ndarray:
-    """Of each logit, in float64."""
-    return 1 / (1 + np.exp(-np.clip(logits.astype(np.float64), -500, 500)))  # exp overflows above 709

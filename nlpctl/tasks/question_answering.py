@@ -15,9 +15,11 @@ from nlpctl.data.piece_spans import Pieces, read_pieces
 from nlpctl.data.question_features import Window, WindowCollator, check_stride, free_window, question_windows
 from nlpctl.data.question_rows import QuestionExample
 from nlpctl.data.text_encoder import TextEncoder
+from nlpctl.models.confidence import Calibration
 from nlpctl.models.families import Head
 from nlpctl.tasks.answer_spans import Candidate, WindowScores, best_answers, probabilities, window_scores
 from nlpctl.tasks.base import Task
+from nlpctl.tasks.confidence import Judged
 from nlpctl.tasks.mistakes import Mistake
 from nlpctl.tasks.squad_scores import Judgement, score, squad_report
 from nlpctl.tasks.tallies import Tallies, tally
@@ -143,10 +145,36 @@ class QuestionAnswering(Task):
         candidates = self._best(predictions)
         told = [
             {"answer": _text(example, one), "start": one.start, "end": one.end, "score": round(share, 6)}
-            for one, share in zip(candidates, probabilities(candidates), strict=True)
+            for one, share in zip(candidates, self._shares(candidates), strict=True)
         ]
         first = told[0] if told else {"answer": None, "start": None, "end": None, "score": 0.0}
         return {**first, "n_best": told}
+
+    def _shares(self, candidates: Sequence[Candidate]) -> list[float]:
+        """Their probabilities, calibrated if the task is."""
+        return probabilities(candidates, 1.0 if self.calibration is None else self.calibration.scales[0])
+
+    def judged(
+        self, examples: Sequence[QuestionExample], predictions: Sequence[Sequence[WindowScores]]
+    ) -> Judged:
+        """The answer to each question, with its probability among the candidates; right is an exact match."""
+        shares = [next(iter(self._shares(self._best(windows))), 0.0) for windows in predictions]
+        right = [score(judged)[0] == 1 for judged in self._judged(examples, predictions)]
+        return Judged("answers", np.array(shares, np.float64), np.array(right, bool), np.arange(len(examples)))
+
+    def fit_calibration(
+        self, examples: Sequence[QuestionExample], predictions: Sequence[Sequence[WindowScores]]
+    ) -> Calibration | None:
+        """A temperature for the scores of the candidates, by whether the first of them is right."""
+        from nlpctl.tasks.fit_confidence import fit_first
+
+        right = self.calibrated(None).judged(examples, predictions).right
+        found = [[candidate.score for candidate in self._best(windows)] for windows in predictions]
+        return fit_first(found, right)
+
+    def abstained(self, answer: dict[str, Any], least: float) -> dict[str, Any]:
+        """The answer null; its score, which tells this from a question without an answer, and n_best stay."""
+        return answer if answer["score"] >= least else {**answer, "answer": None, "start": None, "end": None}
 
     def decision(self, example: QuestionExample, predictions: Sequence[WindowScores]) -> str | None:
         """The answer's text; the order of the candidates behind it does not count."""

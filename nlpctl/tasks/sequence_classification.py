@@ -13,8 +13,10 @@ from nlpctl.data.collate import Batch, Collator
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.data.text_rows import TextExample
+from nlpctl.models.confidence import Calibration
 from nlpctl.models.families import Head
 from nlpctl.tasks.base import Task, Texts
+from nlpctl.tasks.confidence import Judged, tempered
 from nlpctl.tasks.losses import balanced_weights, class_losses, given_weights, require_two_labels
 from nlpctl.tasks.mistakes import Mistake
 from nlpctl.tasks.scores import classification_report
@@ -93,18 +95,17 @@ class SequenceClassification(Task):
         return np.log(np.maximum(probabilities[0], LEAST))
 
     def report(self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]) -> dict[str, Any]:
-        chosen = chosen_labels(_probabilities(predictions), self.thresholds)
-        return classification_report(_gold(examples), chosen, self.labels.names)
+        return classification_report(_gold(examples), self._given(predictions), self.labels.names)
 
     def tallies(self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]) -> Tallies:
-        gold, chosen = _gold(examples), chosen_labels(_probabilities(predictions), self.thresholds)
+        gold, chosen = _gold(examples), self._given(predictions)
         columns = class_columns(gold, chosen, len(self.labels))
         return tally("classes", self.labels.names, columns, gold == chosen, asked(examples))
 
     def mistakes(self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]) -> list[Mistake]:
         """The misclassified rows. The size of a mistake is 1 minus the probability of the true label."""
-        probabilities = _probabilities(predictions)
-        gold, chosen = _gold(examples), chosen_labels(probabilities, self.thresholds)
+        probabilities = self._told(predictions)
+        gold, chosen = _gold(examples), self._given(predictions)
 
         def told(row: int, label: int) -> str:
             return f"{self.labels.names[label]} ({probabilities[row, label]:.3f})"
@@ -138,12 +139,39 @@ class SequenceClassification(Task):
     ) -> list[dict[str, Any]]:
         if not predictions:
             return []
-        names, probabilities = self.labels.names, _probabilities(predictions)
-        chosen = chosen_labels(probabilities, self.thresholds).tolist()
+        names, chosen = self.labels.names, self._given(predictions).tolist()
+        probabilities = self._told(predictions)
         return [
             {"label": names[best], "probabilities": shown}
             for best, shown in zip(chosen, rounded(names, probabilities), strict=True)
         ]
+
+
+    def judged(self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]) -> Judged:
+        """The label of each row, with its probability."""
+        chosen, rows = self._given(predictions), np.arange(len(examples))
+        return Judged("rows", self._told(predictions)[rows, chosen], chosen == _gold(examples), rows)
+
+    def fit_calibration(
+        self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]
+    ) -> Calibration | None:
+        from nlpctl.tasks.fit_confidence import fit_temperature
+
+        return fit_temperature(stacked(predictions), _gold(examples), self.labels.names)
+
+    def abstained(self, answer: dict[str, Any], least: float) -> dict[str, Any]:
+        """The label null; the probabilities stay."""
+        return answer if answer["probabilities"][answer["label"]] >= least else {**answer, "label": None}
+
+    def _given(self, predictions: Sequence[Sequence[np.ndarray]]) -> np.ndarray:
+        """int [rows]: the labels given. Calibration has no say in them."""
+        return chosen_labels(_probabilities(predictions), self.thresholds)
+
+    def _told(self, predictions: Sequence[Sequence[np.ndarray]]) -> np.ndarray:
+        """float64 [rows, labels]: the probabilities in answers, calibrated if the task is."""
+        if self.calibration is None:
+            return _probabilities(predictions)
+        return softmax(tempered(stacked(predictions), self.calibration, self.labels.names))
 
 
 def asked(examples: Sequence[TextExample]) -> list[str]:

@@ -184,6 +184,11 @@ def _means(sums: np.ndarray, names: Sequence[str]) -> Scores:
     return {name: _ratio(sums[..., i], sums[..., -1]) for i, name in enumerate(names)}
 
 
+def _kept(sums: np.ndarray, names: Sequence[str]) -> Scores:
+    """Columns: decisions that are sure enough and right, sure enough, all."""
+    return {"coverage": _ratio(sums[..., 1], sums[..., 2]), "precision": _ratio(sums[..., 0], sums[..., 1])}
+
+
 def _hidden_words(sums: np.ndarray, names: Sequence[str]) -> Scores:
     """Columns: summed loss of the hidden tokens, those guessed right, all of them."""
     loss = _ratio(sums[..., 0], sums[..., 2])
@@ -198,6 +203,7 @@ KINDS: Mapping[str, Callable[[np.ndarray, Sequence[str]], Scores]] = {
     "entities": _entities,
     "words": _words,
     "means": _means,
+    "kept": _kept,
     "hidden_words": _hidden_words,
 }
 

@@ -41,6 +41,11 @@ class TextMatching(SequenceClassification):
         ranked = one_hot([places + count * (1 - gold)], 2 * count)
         return replace(classes, kind="matches", counts=hstack([classes.counts, ranked], "csr"))
 
+    def abstained(self, answer: dict[str, Any], least: float) -> dict[str, Any]:
+        """The label null; the score, the probability of a match, stays."""
+        share = answer["score"] if answer["label"] == self.labels.names[1] else 1 - answer["score"]
+        return answer if share >= least else {**answer, "label": None}
+
     def answers(
         self, examples: Sequence[TextExample], predictions: Sequence[Sequence[np.ndarray]]
     ) -> list[dict[str, Any]]:

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from nlpctl.config.schema import Recipe
 from nlpctl.data.collate import Batch
 from nlpctl.data.labels import LabelSet
-from nlpctl.data.tag_scheme import OUTSIDE, UNTYPED, Span, detect_scheme
+from nlpctl.data.tag_scheme import OUTSIDE, UNTYPED, Span, TagScheme, detect_scheme
 from nlpctl.data.tag_types import answers_words, wanted_entities
 from nlpctl.data.tagged_features import IGNORED, TaggedCollator, TaggedWindow, tagged_windows
 from nlpctl.data.tagged_rows import TaggedExample
 from nlpctl.data.text_encoder import TextEncoder
+from nlpctl.models.confidence import Calibration
 from nlpctl.models.families import Head
-from nlpctl.models.viterbi import marginals, viterbi
+from nlpctl.models.viterbi import logarithms, marginals, path_steps, viterbi
 from nlpctl.tasks.base import Task
+from nlpctl.tasks.confidence import Judged, log_odds, numbers, sigmoid
 from nlpctl.tasks.entity_scores import entity_columns, entity_report
 from nlpctl.tasks.mistakes import Mistake
 from nlpctl.tasks.sequence_classification import softmax
@@ -30,10 +32,18 @@ if TYPE_CHECKING:
     import paddle
 
 
+class TagPath(NamedTuple):
+    """`tags` int32 [words], and how probable its parts are, float32 [words, 3], as `path_steps` (models/viterbi.py)."""
+
+    tags: np.ndarray
+    steps: np.ndarray
+
+
 class TokenClassification(Task):
     """Outputs are logits [batch, length, tags], with a CRF also its transitions.
 
-    A prediction is int32 [words], the tags of the words that a window answers for. The tags decide what the answer
+    A prediction is int32 [words], the tags of the words that a window answers for; where confidence is asked for, a
+    TagPath. The tags decide what the answer
     holds (data/tag_types.py): the entities of a text, or all its words.
     """
 
@@ -52,6 +62,7 @@ class TokenClassification(Task):
         self.answer_keys = ("words",) if self.in_words else ("entities",)
         terms = recipe.decode.terms
         self.terms = None if terms is None else TermDictionary.from_file(Path(terms))
+        self._follows = follows(self.scheme, labels.names)
 
     @staticmethod
     def head(recipe: Recipe) -> Head:
@@ -93,11 +104,28 @@ class TokenClassification(Task):
         shares = shares[shares > 0] / shares.sum()
         return float(-(shares * np.log(shares)).sum())
 
-    def predictions(self, outputs: tuple[np.ndarray, ...], features: Sequence[TaggedWindow]) -> list[np.ndarray]:
+    def predictions(
+        self, outputs: tuple[np.ndarray, ...], features: Sequence[TaggedWindow]
+    ) -> list[np.ndarray] | list[TagPath]:
         chains = [logits[window.places] for logits, window in zip(outputs[0], features, strict=True)]
-        if self.recipe.model.head == "crf":
-            return [path.astype(np.int32) for path in viterbi(chains, outputs[1])]
-        return [chain.argmax(-1).astype(np.int32) for chain in chains]
+        crf = self.recipe.model.head == "crf"
+        paths = viterbi(chains, outputs[1]) if crf else [chain.argmax(-1) for chain in chains]
+        tags = [path.astype(np.int32) for path in paths]
+        if not (self.measures or self._tells):
+            return tags
+        steps = path_steps(chains, outputs[1], paths, self._follows) if crf else map(self._steps, chains, paths)
+        return [TagPath(path, parts.astype(np.float32)) for path, parts in zip(tags, steps, strict=True)]
+
+    @property
+    def _tells(self) -> bool:
+        """Whether answers give the confidence of an entity."""
+        return self.calibration is not None or self.recipe.inference.min_confidence is not None
+
+    def _steps(self, chain: np.ndarray, path: np.ndarray) -> np.ndarray:
+        """As `path_steps`, of words that are tagged one by one."""
+        shares = softmax(chain)
+        first = shares[np.arange(len(path)), path]
+        return logarithms(first, first[1:], (shares[1:] * self._follows[path[:-1]]).sum(-1))
 
     def probabilities(self, outputs: tuple[np.ndarray, ...], features: Sequence[TaggedWindow]) -> list[np.ndarray]:
         """With a CRF, those of each word's tag over all paths."""
@@ -122,7 +150,7 @@ class TokenClassification(Task):
         """With the tag of every word."""
         names = self.labels.names
         return [
-            {"tags": [names[tag] for tag in np.concatenate(parts)], **answer}
+            {"tags": [names[tag] for tag in tags_of(parts)], **answer}
             for parts, answer in zip(predictions, self.answers(examples, predictions), strict=True)
         ]
 
@@ -130,7 +158,7 @@ class TokenClassification(Task):
         """Scores of entities, after the term dictionary; accuracy is that of the tags as the network gives them."""
         gold, found, right, words = [], [], 0, 0
         for example, parts in zip(examples, predictions, strict=True):
-            tags = np.concatenate(parts)
+            tags = tags_of(parts)
             gold.append(self._tagged(example, example.tags))
             found.append(self._entities(example, tags))
             right += int((tags == np.array(example.tags)).sum())
@@ -142,7 +170,7 @@ class TokenClassification(Task):
     def tallies(self, examples: Sequence[TaggedExample], predictions: Sequence[Sequence[np.ndarray]]) -> Tallies:
         rows, right = [], []
         for example, parts in zip(examples, predictions, strict=True):
-            tags = np.concatenate(parts)
+            tags = tags_of(parts)
             gold, given = self._tagged(example, example.tags), self._entities(example, tags)
             rows.append((gold, given, int((tags == np.array(example.tags)).sum()), len(tags)))
             right.append(set(gold) == set(given))
@@ -154,7 +182,7 @@ class TokenClassification(Task):
         found = []
         for row, (example, parts) in enumerate(zip(examples, predictions, strict=True)):
             gold = set(self._tagged(example, example.tags))
-            given = set(self._entities(example, np.concatenate(parts)))
+            given = set(self._entities(example, tags_of(parts)))
             if gold != given:
                 missed, wrong = _told(example, gold - given), _told(example, given - gold)
                 found.append(Mistake(row, float(len(gold ^ given)), missed, wrong))
@@ -168,18 +196,92 @@ class TokenClassification(Task):
         tag null. An entity or word that is a term of decode.terms also has what the file says of it: id, link, and the
         term itself where an alias is written.
         """
-        text, spans = example.text, self._entities(example, np.concatenate(predictions))
+        text, spans = example.text, self._entities(example, tags_of(predictions))
+        sure = self._sure(example, predictions) if self._tells else None
         if self.in_words:
-            return {"words": [self._word(text, span) for span in with_outside(spans, example)]}
-        return {"entities": [self._entity(text, span) for span in spans]}
+            return {"words": [self._word(text, span, sure) for span in with_outside(spans, example)]}
+        return {"entities": [self._entity(text, span, sure) for span in spans]}
 
-    def _entity(self, text: str, span: Span) -> dict[str, Any]:
+    def _entity(self, text: str, span: Span, sure: Mapping[Span, float] | None) -> dict[str, Any]:
         covered = text[span.start : span.end]
-        return {"type": span.type, **_place(span), "text": covered, **self._known(text, span)}
+        return {"type": span.type, **_place(span), "text": covered, **_sure_of(span, sure), **self._known(text, span)}
 
-    def _word(self, text: str, span: Span) -> dict[str, Any]:
+    def _word(self, text: str, span: Span, sure: Mapping[Span, float] | None) -> dict[str, Any]:
         tag = None if span.type == UNTYPED else span.type
-        return {"text": text[span.start : span.end], "tag": tag, **_place(span), **self._known(text, span)}
+        known = {**_sure_of(span, sure), **self._known(text, span)}
+        return {"text": text[span.start : span.end], "tag": tag, **_place(span), **known}
+
+    def abstained(self, answer: dict[str, Any], least: float) -> dict[str, Any]:
+        """Without the entities that are less sure. Words all stay, since they cover the text, with the tag null.
+
+        A term of decode.terms is sure: whoever wrote the file says so.
+        """
+        (key,) = self.answer_keys
+        if not self.in_words:
+            return {key: [each for each in answer[key] if _is_sure(each, least)]}
+        return {key: [each if _is_sure(each, least) else {**each, "tag": None} for each in answer[key]]}
+
+    def judged(self, examples: Sequence[TaggedExample], predictions: Sequence[Sequence[Any]]) -> Judged | None:
+        """The entities found, or the words with a tag other than O; right are those in the same place and of the same
+        type. Terms of decode.terms are not among them."""
+        if predictions and not isinstance(predictions[0][0], TagPath):
+            return None
+        found = [
+            (sure, span in gold, row)
+            for row, (example, parts) in enumerate(zip(examples, predictions, strict=True))
+            for gold in [set(self._tagged(example, example.tags))]
+            for span, sure in self._sure(example, parts, outside=False).items()
+        ]
+        sure, right, rows = zip(*found, strict=True) if found else ((), (), ())
+        kinds = np.float64, bool, np.int64
+        arrays = [np.array(each, kind) for each, kind in zip((sure, right, rows), kinds, strict=True)]
+        return Judged("words" if self.in_words else "entities", *arrays)
+
+    def fit_calibration(
+        self, examples: Sequence[TaggedExample], predictions: Sequence[Sequence[Any]]
+    ) -> Calibration | None:
+        """Of the probability that an entity is right, by its type."""
+        from nlpctl.tasks.fit_confidence import fit_logistic
+
+        plain, types = self.calibrated(None), self._types()
+        judged = plain.judged(examples, predictions)
+        if judged is None:
+            return None
+        kinds = [span.type for example, parts in zip(examples, predictions, strict=True)
+                 for span in plain._sure(example, parts, outside=False)]  # fmt: skip
+        groups = np.array([types.index(kind) for kind in kinds], np.int64)
+        return fit_logistic(log_odds(judged.confidence), judged.right, groups, types)
+
+    def _types(self) -> list[str]:
+        """The types of the tag set, in the order of the labels."""
+        return list(dict.fromkeys(kind for mark, kind in map(self.scheme.split, self.labels.names) if mark != OUTSIDE))
+
+    def _sure(
+        self, example: TaggedExample, predictions: Sequence[TagPath], *, outside: bool = True
+    ) -> dict[Span, float]:
+        """How probable each entity of the tags is, and with `outside` each stretch outside of them.
+
+        That an entity is there, of this type and from this first word to this last one: the product of what the words
+        need for it, and of the next word not going on with it. Where windows meet, their words count as independent.
+        """
+        steps = np.concatenate([part.steps for part in predictions]).astype(np.float64)
+        spans = self._tagged(example, tags_of(predictions))
+        given = with_outside(spans, example) if outside and self.in_words else spans
+        if not given:
+            return {}
+        bounds = np.asarray(example.bounds)
+        starts = np.searchsorted(bounds[::2], [span.start for span in given])
+        ends = np.searchsorted(bounds[1::2], [span.end for span in given])  # the last word of each
+        sums = np.array([0.0, *accumulate(steps[:, 1].tolist())])
+        last = np.append(steps[1:, 2], 0.0)[ends]
+        odds = np.exp(np.minimum(steps[starts, 0] + sums[ends + 1] - sums[starts + 1] + last, 0.0))
+        if self.calibration is not None:
+            types = self._types()
+            scales, shifts = numbers(self.calibration, types)
+            kinds = np.array([types.index(span.type) if span.type in types else -1 for span in given])
+            known = kinds >= 0  # what lies outside was not fitted
+            odds[known] = sigmoid(log_odds(odds[known]) * scales[kinds[known]] + shifts[kinds[known]])
+        return dict(zip(given, odds.tolist(), strict=True))
 
     def _known(self, text: str, span: Span) -> dict[str, Any]:
         """What the term dictionary says of an entity besides its type."""
@@ -197,6 +299,17 @@ class TokenClassification(Task):
         return [Span(kind, bounds[2 * start], bounds[2 * end - 1]) for kind, start, end in spans]
 
 
+def tags_of(predictions: Sequence[np.ndarray] | Sequence[TagPath]) -> np.ndarray:
+    """int32 [words]: the tags of an example, from the predictions for its windows."""
+    return np.concatenate([part.tags if isinstance(part, TagPath) else part for part in predictions])
+
+
+def follows(scheme: TagScheme, names: Sequence[str]) -> np.ndarray:
+    """bool [tags, tags]: whether the second tag goes on with the entity of the first one."""
+    split = [scheme.split(name) for name in names]
+    return np.array([[m in "IE" and before in "BI" and kind == other for m, kind in split] for before, other in split])
+
+
 def with_outside(tagged: Sequence[Span], example: TaggedExample) -> list[Span]:
     """`tagged` (in order, in characters of the text) and what lies between, where units touch joined under O."""
     covered = {i for span in tagged for i in range(span.start, span.end)}
@@ -209,6 +322,17 @@ def with_outside(tagged: Sequence[Span], example: TaggedExample) -> list[Span]:
 
 def _place(span: Span) -> dict[str, Any]:
     return {"start": span.start, "end": span.end}
+
+
+def _sure_of(span: Span, sure: Mapping[Span, float] | None) -> dict[str, Any]:
+    """The confidence of an entity as an answer has it; null for what the tags do not say, such as a term."""
+    if sure is None:
+        return {}
+    return {"confidence": round(sure[span], 6) if span in sure else None}
+
+
+def _is_sure(told: Mapping[str, Any], least: float) -> bool:
+    return told["confidence"] is None or told["confidence"] >= least
 
 
 def _told(example: TaggedExample, spans: set[Span]) -> str:

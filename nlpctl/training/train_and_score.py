@@ -23,9 +23,10 @@ from nlpctl.files import write_json_atomic
 from nlpctl.inference.pipeline import scoring
 from nlpctl.inference.trained import TrainedModel, load_network
 from nlpctl.layout import OWN_SCORES
-from nlpctl.models.folder import tune_labels
+from nlpctl.models.folder import calibrate_model, tune_labels
 from nlpctl.runtime.run_directory import RunDirectory
 from nlpctl.tasks.base import Task
+from nlpctl.tasks.calibrate import calibrated
 from nlpctl.tasks.intervals import full_report
 from nlpctl.tasks.mistakes import worst
 from nlpctl.tasks.slices import slices_of_run
@@ -87,7 +88,7 @@ def train_and_score(
 def score_run(run: RunDirectory, data: TrainingData, model: TrainedModel, batch_size: int) -> dict[str, Any]:
     """Score the model in `run` on dev and test, and write mistakes.json and the slices for the first of them.
 
-    Thresholds of the task are tuned on dev first and stored with the model.
+    Thresholds of the task are tuned on dev first, and its probabilities calibrated, and both are stored with the model.
     """
     splits = {name: examples for name, examples in (("dev", data.dev), ("test", data.test)) if examples is not None}
     if not splits:
@@ -97,6 +98,10 @@ def score_run(run: RunDirectory, data: TrainingData, model: TrainedModel, batch_
     if data.dev is not None:
         task = task.tuned(data.dev, predictions["dev"])
         tune_labels(run.model, task.labels.names, task.thresholds)
+        if task.recipe.training.calibrate:
+            task = calibrated(task, data.dev, predictions["dev"], "dev")
+        if task.calibration is not None:
+            calibrate_model(run.model, task.calibration)
     split = next(iter(splits))
     write_json_atomic(run.mistakes_file, describe_mistakes(task, data, split, splits[split], predictions[split]))
     reports = {}

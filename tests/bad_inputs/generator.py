@@ -45,6 +45,7 @@ GOOD: dict[str, tuple[str, ...]] = {
         "predict outputs/pairs texts.txt --embeddings new.npy",
         "predict outputs/finished texts.txt --layer-outputs * -o new.npz",
     ),
+    "calibrate": ("calibrate outputs/finished dev.tsv",),
     "ensemble": ("ensemble outputs/finished outputs/other -o new", "ensemble outputs/folds -o new"),
     "export": (
         "export outputs/finished -o new --format onnx --timing 0",

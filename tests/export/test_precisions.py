@@ -18,7 +18,8 @@ def test_an_engine_that_fails_is_left_out(failing, expected, monkeypatch, tmp_pa
 
     ways = [SimpleNamespace(name=each, precision=each) for each in ("fp32", "bf16", "int8")]
     report = lambda rows, found: {"accuracy": 0.8}  # noqa: E731
-    task = SimpleNamespace(name="any", data=None, labels=(), graph_scores=True, report=report)
+    task = SimpleNamespace(name="any", data=None, labels=(), graph_scores=True, report=report, calibration=None)
+    task.judged = lambda *_: None
     for name, value in {
         "choices": lambda *_: ways,
         "has_split": lambda *_: True,
@@ -28,6 +29,6 @@ def test_an_engine_that_fails_is_left_out(failing, expected, monkeypatch, tmp_pa
         "TrainedModel": lambda *_: SimpleNamespace(predictions=lambda *_: []),
     }.items():
         monkeypatch.setattr(precisions, name, value)
-    found = precisions.dev_scores(tmp_path, None, None, task, None, "accuracy", False)
+    found, _ = precisions.dev_scores(tmp_path, None, None, task, None, "accuracy", False)
     assert (found and found.scores) == expected
     assert f"{failing} has no score on dev: no kernel" in capsys.readouterr().err

@@ -73,7 +73,7 @@ def test_where_nothing_was_timed_the_usual_one_answers_at_once(taken, capsys):
     opened = taken(None, later=speeds_of({"paddle fp32": 2.0, "paddle bf16": 1.0}))
     assert opened.predictor == "paddle bf16"
     assert "not timed here yet; another network made: paddle bf16" in capsys.readouterr().err
-    assert opened.settle() == "paddle fp32"
+    assert opened.settle().predictor == "paddle fp32"
     assert "auto takes paddle fp32" in capsys.readouterr().err
     assert taken(None, later=speeds_of({"paddle bf16": 1.0, "paddle fp32": 0.5})).settle() is None
     assert taken(None, later=speeds_of({}, {"paddle bf16": "exit 1"})).settle() is None

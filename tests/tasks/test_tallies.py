@@ -108,6 +108,7 @@ def task_scores(task):
 def test_the_questions_of_a_context_are_drawn_together(make_task_of, chance, monkeypatch):
     task = make_task_of("question_answering")
     monkeypatch.setattr(type(task), "_best", lambda self, windows: windows)
+    monkeypatch.setattr(type(task), "_shares", lambda self, candidates: [1.0])
     monkeypatch.setattr("nlpctl.tasks.question_answering._text", lambda example, candidate: candidate)
     rows, given = [], []
     for article in range(20):

@@ -70,7 +70,8 @@ def prune_vocabulary(recipe: Recipe, source: str, run: RunDirectory, setup: Proc
         task, encoder = make_task(own, data.labels), build_encoder(model.tokenizer, own.data.tokenizer)
         small = with_words(model, used_ids(task, encoder, data), task, source)
         with staged_dir(run.model) as folder:
-            save_model_folder(folder, small.network, small.tokenizer, make_card(own, small.labels, small.thresholds))
+            card = make_card(own, small.labels, small.thresholds, small.calibration)
+            save_model_folder(folder, small.network, small.tokenizer, card)
     return run.model
 
 
@@ -113,7 +114,8 @@ def with_words(model: LoadedModel, used: Collection[int], task: Task, source: st
     if len(rows) == len(tokenizer):
         console.warn("the training texts use the whole vocabulary: prune_embeddings has no effect")
     network = _with_rows(model.network, rows, task, source)
-    return LoadedModel(network, small, model.labels, (), (), model.source, model.thresholds)
+    kept = {"thresholds": model.thresholds, "calibration": model.calibration}
+    return LoadedModel(network, small, model.labels, (), (), model.source, **kept)
 
 
 def _words(tokenizer: Any, source: str) -> list[str]:

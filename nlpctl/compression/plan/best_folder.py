@@ -9,6 +9,7 @@ from pathlib import Path
 from nlpctl.compression.plan.scores import Row
 from nlpctl.files import staged_dir
 from nlpctl.layout import EXPORT_MANIFEST
+from nlpctl.models.confidence import Calibration, write_calibration
 from nlpctl.models.export_folder import REPORTS, Check, Chosen, ExportManifest, Graph, read_manifest, write_manifest
 
 
@@ -28,6 +29,8 @@ def write_best(row: Row, best: Path) -> None:
         for path in folder.iterdir():
             if path.is_file() and path.name not in left_out:
                 shutil.copyfile(path, staged / path.name)
+        if row.calibration is not None:
+            write_calibration(staged, Calibration.from_json(row.calibration))
         chosen = Chosen(row.engine, row.precision)
         write_manifest(staged, dataclasses.replace(manifest, graphs=(checked,), rows=row.rows, chosen=chosen))
 

@@ -62,7 +62,7 @@ class Row:
     if the two encode text differently. `agreement`: share of dev rows with the same decision as the reference.
     `size_mb`: graph files; `peak_mb`: of the process, Paddle included; MB of 1024 x 1024 bytes. `seconds`: time of
     scoring. `drops`: quantiles, evenly spaced from 0 to 1, of the drop in points on resampled dev rows; None where the
-    score cannot be resampled.
+    score cannot be resampled. `calibration`: what best/ gets in place of that of the network (models/confidence.py).
     """
 
     candidate: str
@@ -80,6 +80,7 @@ class Row:
     speeds: tuple[Speed, ...]
     seconds: float
     drops: tuple[float, ...] | None = None
+    calibration: Mapping[str, Any] | None = None
 
     def likely_drop(self, share: float) -> float:
         """The drop in points that is not exceeded in this `share` of resampled dev splits. `drops` must be known."""

@@ -83,7 +83,10 @@ FEW_SHOT_CLASSIFICATION = TaskInfo(
     task="nlpctl.tasks.few_shot_classification:FewShotClassification",
     rows="nlpctl.data.text_rows:TextRows",
     pipeline="text-classification",
-    keys=("data.columns.label", "data.columns.text_pair", "data.balance", "decode.tune", "few_shot", "loss", "prompt"),
+    keys=(
+        "data.columns.label", "data.columns.text_pair", "data.balance", "decode.tune", "few_shot", "loss", "prompt",
+        "inference.min_confidence",
+    ),
     formats=ANNOTATED,
     checks=(_template, _words_for_labels, _keys_of_the_other_method, _own_loss_of_pairs, _pairs_are_drawn_from_memory),
     settle="nlpctl.models.few_shot_method:settled",

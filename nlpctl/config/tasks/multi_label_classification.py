@@ -12,7 +12,10 @@ MULTI_LABEL_CLASSIFICATION = TaskInfo(
     task="nlpctl.tasks.multi_label_classification:MultiLabelClassification",
     rows="nlpctl.data.multi_label_rows:MultiLabelRows",
     pipeline="text-classification",
-    keys=("data.columns.label", "data.columns.text_pair", "data.label_separator", "decode.threshold", "loss"),
+    keys=(
+        "data.columns.label", "data.columns.text_pair", "data.label_separator", "decode.threshold", "loss",
+        "inference.min_confidence",
+    ),
     formats=ANNOTATED,
     explainable=True,
     augmentable=True,

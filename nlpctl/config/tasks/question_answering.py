@@ -20,6 +20,7 @@ QUESTION_ANSWERING = TaskInfo(
         "decode.n_best",
         "decode.max_answer_length",
         "decode.null_threshold",
+        "inference.min_confidence",
     ),
     formats=("squad",),
     labelled=False,

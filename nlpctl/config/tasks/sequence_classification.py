@@ -12,7 +12,10 @@ SEQUENCE_CLASSIFICATION = TaskInfo(
     task="nlpctl.tasks.sequence_classification:SequenceClassification",
     rows="nlpctl.data.text_rows:TextRows",
     pipeline="text-classification",
-    keys=("data.columns.label", "data.columns.text_pair", "data.balance", "decode.tune", "loss"),
+    keys=(
+        "data.columns.label", "data.columns.text_pair", "data.balance", "decode.tune", "loss",
+        "inference.min_confidence",
+    ),
     formats=ANNOTATED,
     explainable=True,
     augmentable=True,

@@ -12,7 +12,10 @@ TEXT_MATCHING = TaskInfo(
     task="nlpctl.tasks.text_matching:TextMatching",
     rows="nlpctl.data.matching_rows:MatchingRows",
     pipeline="text-classification",
-    keys=("data.columns.label", "data.columns.text_pair", "data.balance", "decode.tune", "loss"),
+    keys=(
+        "data.columns.label", "data.columns.text_pair", "data.balance", "decode.tune", "loss",
+        "inference.min_confidence",
+    ),
     formats=ANNOTATED,
     pairs=True,
     explainable=True,

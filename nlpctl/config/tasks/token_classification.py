@@ -21,6 +21,7 @@ TOKEN_CLASSIFICATION = TaskInfo(
         "data.unit",
         "decode.terms",
         "decode.entity_types",
+        "inference.min_confidence",
     ),
     formats=("conll", "joined", *ANNOTATED),
     tags=True,

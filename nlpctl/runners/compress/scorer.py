@@ -210,6 +210,7 @@ class Scorer:
             speeds=speeds,
             seconds=time.monotonic() - started,
             drops=self._drops(reference.score, own.score),
+            calibration=own.score.calibration,
         )
 
     def _drops(self, reference: SplitScore, own: SplitScore) -> tuple[float, ...] | None:

@@ -13,7 +13,7 @@ from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import RunFailed, UserError
 from nlpctl.graphs.graph_files import ONNX, PARAMETERS, PREFIX, PROGRAM, paddle_files
-from nlpctl.layout import EXPORT_MANIFEST, MANIFEST
+from nlpctl.layout import CALIBRATION, EXPORT_MANIFEST, MANIFEST
 from nlpctl.models.export_folder import REPORTS, ExportManifest, Graph, read_manifest, write_manifest
 from nlpctl.models.source import read_config, resolve_source
 from nlpctl.runners.export import export_versions
@@ -79,8 +79,9 @@ def import_static(recipe: Recipe, prefix: Path, source: str, folder: Path) -> No
     described = resolve_source(source).folder
     if described is None:
         raise UserError("a hub model does not say how this graph encodes text", source, "give a run or a folder")
+    left = (*NOT_GRAPHS, MANIFEST, CALIBRATION)  # a graph from elsewhere may answer otherwise
     for path in described.iterdir():
-        if path.is_file() and not path.name.endswith(_WEIGHTS) and path.name not in (*NOT_GRAPHS, MANIFEST):
+        if path.is_file() and not path.name.endswith(_WEIGHTS) and path.name not in left:
             shutil.copyfile(path, folder / path.name)
     for ending in (PROGRAM, PARAMETERS):
         shutil.copyfile(prefix.with_name(prefix.name + ending), folder / f"{PREFIX}{ending}")

@@ -14,6 +14,7 @@ from nlpctl.data.row import BadRow
 from nlpctl.data.splits import groups_of, read_labelled_split
 from nlpctl.data.task_rows import task_rows
 from nlpctl.runners.timed_process import Subject
+from nlpctl.tasks.calibrate import recalibrated
 from nlpctl.tasks.intervals import full_report
 from nlpctl.tasks.tallies import Tallies
 
@@ -21,11 +22,13 @@ from nlpctl.tasks.tallies import Tallies
 @dataclass(frozen=True)
 class SplitScore:
     """The task's report on a labelled split, with what compression.evaluate says of it under that name; what was
-    decided of each row: equal where two would answer alike; and what each row adds to the scores."""
+    decided of each row: equal where two would answer alike; and what each row adds to the scores. `calibration`: one
+    of its own, where the probabilities of the candidate are further off than those of the network."""
 
     report: dict[str, Any]
     decisions: tuple[str, ...]
     tallies: Tallies | None
+    calibration: dict[str, Any] | None = None
 
 
 def split_score(subject: Subject, split: str) -> SplitScore:
@@ -35,10 +38,12 @@ def split_score(subject: Subject, split: str) -> SplitScore:
     predictions = subject.model.predictions(examples, recipe.training.per_device_eval_batch_size)
     decisions = tuple(_told(decision) for decision in task.decisions(examples, predictions))
     groups = groups_of(task_rows(recipe.task, recipe.data), split, task.labels, len(examples))
-    report, tallies = full_report(task, examples, predictions, groups)
+    fitted = recalibrated(task, examples, predictions, split) if split == "dev" else task
+    report, tallies = full_report(fitted, examples, predictions, groups)
     if recipe.compression.evaluate is not None:
         report[OWN] = _own_scores(subject, split)
-    return SplitScore(report, decisions, tallies)
+    own = None if fitted is task or fitted.calibration is None else fitted.calibration.to_json()
+    return SplitScore(report, decisions, tallies, own)
 
 
 def _own_scores(subject: Subject, split: str) -> dict[str, float]:

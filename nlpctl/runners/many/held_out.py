@@ -80,7 +80,8 @@ def predict_held_out(series: Series, member: Member, chosen: Sequence[int], fold
     recipe = series.member_recipe(member)
     set_up_process(recipe)
     model = load_network(recipe, str(series.run(member).model))
-    task, examples = model.task, series.rows.examples(chosen)
+    # As probabilities.npz has them: each run has another calibration, and none of them is that of a mean.
+    task, examples = model.task.calibrated(None), series.rows.examples(chosen)
     features = [task.features(example, model.encoder) for example in examples]
     found: list[list[Any]] = [[None] * len(parts) for parts in features]
 

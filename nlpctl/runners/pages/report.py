@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.config.tasks import scores, task_info
+from nlpctl.layout import CONFIDENCE
 from nlpctl.report.html import Html, element
 from nlpctl.report.page import (
     Section,
@@ -22,8 +23,8 @@ from nlpctl.report.page import (
     table,
     warnings,
 )
-from nlpctl.report.plots import Point, lines, matrix
-from nlpctl.report.score_tables import score_tables
+from nlpctl.report.plots import Point, lines, matrix, reliability
+from nlpctl.report.score_tables import confidence_tables, score_tables, told_ece
 from nlpctl.runners.compared import slice_table
 from nlpctl.runners.run_files import DAMAGED
 from nlpctl.runners.runs import RunRecord, facts
@@ -53,6 +54,7 @@ def run_page(
         Section("Curves", list(_curves(record))),
         Section("Time", list(_time(record))),
         Section("Scores", list(_scores(record))),
+        Section("Confidence", list(_confidence(record))),
         Section("Slices", list(_slices(slices))),
         Section("Confusions", list(_confusions(record))),
         Section("Worst errors", list(_mistakes(mistakes, record.recipe.task))),
@@ -174,6 +176,30 @@ def _scores(record: RunRecord) -> Iterator[Html]:
     levels = [_level_table(split, report) for split, report in record.metrics.items() if "levels" in report]
     if levels:
         yield side_by_side(*levels)
+
+
+def _confidence(record: RunRecord) -> Iterator[Html | str]:
+    """Whether the model is right as often as it says, and what it costs to take only what it is sure of."""
+    found = {split: report for split, report in record.metrics.items() if CONFIDENCE in report}
+    if not found:
+        return
+    yield (
+        "The share of right decisions over the confidence of the model, in 15 bins of equal width: on the diagonal it "
+        "is right as often as it says. ECE is the mean distance from it. `nlpctl predict --min-confidence` withholds "
+        "what is less sure."
+    )
+    yield side_by_side(*[_diagram(split, report) for split, report in found.items()])
+    tables = [table(each.columns, each.rows, each.title) for each in confidence_tables(found)]
+    yield side_by_side(*tables)
+
+
+def _diagram(split: str, report: Mapping[str, Any]) -> Html:
+    told = report[CONFIDENCE]
+    before = told.get("before")
+    series = {"as trained" if before is None else "calibrated": told["reliability"]}
+    if before is not None:
+        series = {"before": before["reliability"], **series}
+    return element("h3", f"{split}: {told_ece(report)}") + reliability(series)
 
 
 def _label_table(split: str, report: Mapping[str, Any]) -> Html:

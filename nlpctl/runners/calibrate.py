@@ -1,0 +1,128 @@
+"""`nlpctl calibrate`: fit the probabilities of a trained model to labelled rows, and keep this with the model."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from nlpctl.config.recipe_of import recipe_for_export
+from nlpctl.config.schema import Recipe
+from nlpctl.config.tasks import task_info
+from nlpctl.data.open_split import SPLITS, has_split
+from nlpctl.data.splits import read_labelled_split
+from nlpctl.data.task_rows import task_rows
+from nlpctl.errors import UserError
+from nlpctl.files import writing
+from nlpctl.layout import CALIBRATION
+from nlpctl.models.confidence import Calibration, write_calibration
+from nlpctl.models.export_folder import read_checked_manifest, write_manifest
+from nlpctl.models.folder import calibrate_model
+from nlpctl.models.source import resolve_source
+from nlpctl.runners.open_model import find_model
+from nlpctl.runtime.interrupt import sigterm_interrupts
+from nlpctl.runtime.process import ProcessSetup, set_up_process
+
+if TYPE_CHECKING:
+    from nlpctl.tasks.base import Task
+
+
+@dataclass(frozen=True)
+class Calibrated:
+    """`model`: the folder that was changed. `metrics`: the report of the split, with the new probabilities."""
+
+    model: Path
+    split: str
+    calibration: Calibration
+    metrics: dict[str, Any]
+
+    def to_json(self) -> dict[str, Any]:
+        own = self.calibration.to_json()
+        return {"model": self.model, "split": self.split, "calibration": own, "metrics": {self.split: self.metrics}}
+
+
+def calibrate(recipe: Recipe, split: str = "dev") -> Calibrated:
+    """Fit the probabilities of the recipe's model to a split of its data, and write calibration.json into its folder.
+
+    In an export that of every engine and precision that runs here and needs one of its own. Decisions stay the same.
+    UserError: the task has no confidence, there is no such split, it has too few decisions, or the model is not one of
+    nlpctl's.
+    """
+    if not task_info(recipe.task).reads("inference.min_confidence"):
+        raise UserError(f"answers of {recipe.task} have no probability to calibrate", recipe.where("task"))
+    if split not in SPLITS:
+        raise UserError(f"there is no split {split!r}", where="--split", hint=f"one of {', '.join(SPLITS)}")
+    found = resolve_source(find_model(recipe))
+    if found.kind not in ("nlpctl", "export"):
+        hint = "train it, or give the run, the model folder or the export"
+        raise UserError("only models that nlpctl trained keep a calibration", str(found.folder or found.name), hint)
+    if not has_split(recipe.data, split):
+        hint = f"give it: nlpctl calibrate MODEL FILE, or --set data.{split}=FILE"
+        raise UserError(f"there is no {split} data", where=f"data.{split}", hint=hint)
+    folder = found.folder
+    setup = set_up_process(recipe)
+    with sigterm_interrupts():
+        make = _of_export if found.kind == "export" else _of_network
+        task, metrics = make(recipe, setup, folder, split)
+        if task.calibration is None:
+            from nlpctl.tasks.fit_confidence import LEAST
+
+            hint = "give a file with more rows: nlpctl calibrate MODEL FILE"
+            raise UserError(f"{split} has fewer than {LEAST} decisions to fit to", where=f"data.{split}", hint=hint)
+        with writing(folder, "the model folder must be writable"):
+            _keep(folder, task.calibration, found.kind == "export")
+    return Calibrated(folder, split, task.calibration, metrics)
+
+
+def _keep(folder: Path, calibration: Calibration, is_export: bool) -> None:
+    if not is_export:
+        calibrate_model(folder, calibration)
+        return
+    # Without the old file's checksum in between, so that a killed command leaves an export that can be read.
+    manifest = read_checked_manifest(folder)
+    write_manifest(folder, manifest, unlisted=(CALIBRATION,))
+    write_calibration(folder, calibration)
+    write_manifest(folder, manifest)
+
+
+def _of_network(recipe: Recipe, setup: ProcessSetup, folder: Path, split: str) -> tuple[Task, dict[str, Any]]:
+    """The calibrated task, and its report of the split."""
+    from nlpctl.inference.trained import load_network
+    from nlpctl.tasks.calibrate import calibrated
+    from nlpctl.tasks.intervals import full_report
+
+    model = load_network(recipe, str(folder))
+    examples, _, _ = read_labelled_split(task_rows(recipe.task, recipe.data), split, model.task.labels)
+    predictions = model.predictions(examples, recipe.training.per_device_eval_batch_size)
+    task = calibrated(model.task.calibrated(None), examples, predictions, split)
+    return task, full_report(task, examples, predictions)[0]
+
+
+def _of_export(recipe: Recipe, setup: ProcessSetup, folder: Path, split: str) -> tuple[Task, dict[str, Any]]:
+    """The same of the export's fp32 graph, or of its only one; other ways to run it are compared with that."""
+    from nlpctl.inference.auto import choices, open_choice
+    from nlpctl.inference.samples import read_description
+    from nlpctl.inference.trained import TrainedModel
+    from nlpctl.tasks.calibrate import calibrated, recalibrated
+    from nlpctl.tasks.intervals import full_report
+
+    recipe, manifest = recipe_for_export(recipe, folder), read_checked_manifest(folder)
+    task, encoder = read_description(folder, recipe)
+    if not task.graph_scores:
+        raise UserError(f"a graph of {recipe.task} gives predictions that cannot be scored", str(folder))
+    size = recipe.training.per_device_eval_batch_size
+    examples, _, _ = read_labelled_split(task_rows(recipe.task, recipe.data), split, task.labels)
+    first, *others = sorted(choices(manifest, setup), key=lambda choice: choice.precision != "fp32")
+
+    def predictions(choice: Any) -> list[list[Any]]:
+        predictor = open_choice(folder, manifest, choice, setup, size)
+        return TrainedModel(task, encoder, predictor).predictions(examples, size)
+
+    answered = predictions(first)
+    task = calibrated(task.calibrated(None), examples, answered, split)
+    metrics = full_report(task, examples, answered)[0]
+    if task.calibration is not None:
+        ways = {each.name: recalibrated(task, examples, predictions(each), split).calibration for each in others}
+        own = {way: found for way, found in ways.items() if found is not task.calibration}
+        task = task.calibrated(replace(task.calibration, ways=own))
+    return task, metrics

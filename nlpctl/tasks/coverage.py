@@ -1,0 +1,56 @@
+"""How many decisions a least confidence keeps, and how many of these are right."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from nlpctl.tasks.confidence import Judged
+from nlpctl.tasks.intervals import Interval, intervals
+from nlpctl.tasks.tallies import tally
+
+LEAST_KEPT = 20  # decisions on which a threshold for a precision may rest
+
+
+def least_confidence(judged: Judged, precision: float) -> float | None:
+    """The least confidence from which on at least this share of the decisions is right; None if there is none.
+
+    At least LEAST_KEPT decisions lie above it.
+    """
+    order = np.argsort(-judged.confidence, kind="stable")
+    sure, right = judged.confidence[order], np.cumsum(judged.right[order])
+    kept = np.arange(1, len(sure) + 1)
+    last = np.append(sure[1:] < sure[:-1], True)  # equal confidences are kept or left together
+    good = np.flatnonzero((right / kept >= precision) & (kept >= LEAST_KEPT) & last)
+    return float(sure[good[-1]]) if len(good) else None
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The decisions of a split that are at least so sure: their share of all and how many of them are right, with the
+    95 % intervals of both."""
+
+    min_confidence: float
+    decisions: int
+    coverage: float
+    coverage_interval: Interval | None
+    precision: float | None
+    precision_interval: Interval | None
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def kept_at(judged: Judged, least: float, groups: np.ndarray | None) -> Kept:
+    """What `least` as the least confidence keeps. Rows are drawn for the intervals, with all of their decisions, and
+    rows with an equal number in `groups` together."""
+    kept = judged.confidence >= least
+    rows = int(judged.rows.max()) + 1 if groups is None else len(groups)
+    sums = [np.bincount(judged.rows, each, rows) for each in (kept & judged.right, kept, np.ones(len(kept)))]
+    table = tally("kept", (), np.column_stack(sums), np.zeros(rows, bool), [""] * rows, groups)
+    found = intervals(table)
+    right = float(judged.right[kept].mean()) if kept.any() else None
+    both = found.get("coverage"), found.get("precision") if kept.any() else None
+    return Kept(least, len(kept), float(kept.mean()), both[0], right, both[1])

@@ -1,0 +1,132 @@
+"""Probabilities that hold: fitted at the end of training or by `nlpctl calibrate`, kept with the model, and used."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+
+import pytest
+
+LABELLED = "many.tsv"  # 400 rows: enough to fit to
+
+
+def sentences(count, seed):
+    """Texts like those of conftest.py; every tenth has the wrong label."""
+    chance = random.Random(seed)
+    for row in range(count):
+        label = chance.choice(("neg", "pos"))
+        words = chance.choices("the room bed was staff view food very a and".split(), k=chance.randint(1, 8))
+        words.insert(0, chance.choice({"neg": ("bad", "dirty"), "pos": ("good", "clean")}[label]))
+        yield " ".join(words), label if row % 10 else {"neg": "pos", "pos": "neg"}[label]
+
+
+@pytest.fixture(scope="session")
+def sure(work):
+    """A run with a calibrated model. Read only."""
+    rows = "".join(f"{text}\t{label}\n" for text, label in sentences(400, 9))
+    (work / LABELLED).write_text("text\tlabel\n" + rows)
+    return work.train("sure", "--set", f"data.dev={LABELLED}", "--num_train_epochs", "10")
+
+
+@pytest.fixture(scope="session")
+def bare(work, sure):
+    """The same model without its calibration. Read only."""
+    shutil.copytree(sure / "model", work / "bare")
+    (work / "bare" / "calibration.json").unlink()
+    (work / "bare" / "manifest.json").unlink()
+    return work / "bare"
+
+
+def answers(work, *words):
+    done = work.nlpctl("predict", *words)
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def test_training_calibrates_the_model(work, sure, bare):
+    kept = json.loads((sure / "model" / "calibration.json").read_text())
+    assert kept["split"] == "dev" and kept["rows"] == 400 and kept["ece"][1] < kept["ece"][0]
+    assert "calibration.json" in json.loads((sure / "model" / "manifest.json").read_text())["sha256"]
+    dev = json.loads((sure / "metrics.json").read_text())["dev"]
+    assert dev["ece"] == pytest.approx(kept["ece"][1], abs=1e-5)
+    assert dev["confidence"]["before"]["ece"] == pytest.approx(kept["ece"][0], abs=1e-5)
+    page = (sure / "report.html").read_text()
+    assert "Confidence" in page and "share right over confidence" in page
+    before, after = (answers(work, model, LABELLED) for model in ("bare", "sure"))
+    assert [each["label"] for each in before] == [each["label"] for each in after]
+    assert [each["probabilities"] for each in before] != [each["probabilities"] for each in after]
+
+
+def test_a_small_dev_set_and_the_key_leave_the_model_alone(work, base):
+    assert not (base / "model" / "calibration.json").exists()  # 40 rows
+    run = work.train("raw", "--set", f"data.dev={LABELLED}", "--calibrate", "false", "--max_steps", "2")
+    assert not (run / "model" / "calibration.json").exists()
+    assert "before" not in json.loads((run / "metrics.json").read_text())["dev"]["confidence"]
+
+
+def test_the_command_fits_what_training_fits(work, sure, bare):
+    shutil.copytree(bare, work / "again")
+    done = work.nlpctl("calibrate", "again", LABELLED, "--json")
+    assert done.returncode == 0, done.stderr
+    result = json.loads(done.stdout)["result"]
+    own, trained = (json.loads((work / name / "calibration.json").read_text()) for name in ("again", "sure/model"))
+    assert {**own, "split": "dev"} == trained
+    assert {"format": 1, **result["calibration"]} == own
+    assert result["metrics"]["test"]["ece"] == pytest.approx(own["ece"][1], abs=1e-5)
+    told = work.nlpctl("calibrate", "again", LABELLED)
+    assert told.returncode == 0 and "ECE" in told.stdout and "confidence from" in told.stdout
+
+
+def test_unsure_answers_are_withheld_in_every_engine(work, sure, bare):
+    texts = work / "some.txt"
+    texts.write_text("".join(f"{text}\n" for text, _ in sentences(30, 5)) + "\nvery the a\n")
+    whole = answers(work, "sure", "some.txt")
+    exported = work.nlpctl("export", "sure", "--format", "paddle,onnx", "-o", "sure-export")
+    assert exported.returncode == 0, exported.stderr
+    for words in (("sure",), ("sure-export", "--engine", "onnxruntime"), ("sure-export", "--engine", "paddle")):
+        found = answers(work, *words, "some.txt", "--min-confidence", "0.9")
+        assert [each["text"] for each in found] == [each["text"] for each in whole]
+        for each, other in zip(found, whole, strict=True):
+            shares = other["probabilities"]
+            unsure = shares is not None and shares[other["label"]] < 0.9
+            assert each["label"] == (None if unsure else other["label"])
+            if shares is not None:
+                assert each["probabilities"] == pytest.approx(shares, abs=1e-4)
+        assert 0 < sum(each["label"] is None for each in found) < len(found)
+    told = work.nlpctl("predict", "bare", "some.txt", "--min-confidence", "0.9")
+    assert told.returncode == 0 and "never compared with data" in told.stderr
+
+
+def test_a_precision_is_looked_for_on_dev(work, sure):
+    done = work.nlpctl("eval", "sure", "--target-precision", "0.95", "--json")
+    assert done.returncode == 0, done.stderr
+    target = json.loads(done.stdout)["result"]["target"]
+    assert target["precision"] == 0.95 and 0.5 < target["min_confidence"] < 1
+    assert target["kept"]["dev"]["precision"] >= 0.95
+    low, high = target["kept"]["test"]["coverage_interval"]
+    assert 0 <= low <= target["kept"]["test"]["coverage"] <= high <= 1
+    table = work.nlpctl("eval", "sure", LABELLED, "--target-precision", "0.95")
+    assert table.returncode == 0 and "--min-confidence" in table.stdout and "confidence from" in table.stdout
+    assert "\ndev" not in table.stdout  # the table of scores has the file alone
+
+
+def test_other_parameters_lose_the_calibration(work, sure):
+    done = work.nlpctl("params", "set", "sure", "--value", "classifier.bias=0", "-o", "other")
+    assert done.returncode == 0, done.stderr
+    assert not (work / "other" / "calibration.json").exists()
+
+
+def test_what_cannot_be_calibrated(work, sure, base):
+    for words, told in (
+        (("calibrate", "base"), "fewer than 50"),
+        (("calibrate", "sure", "--split", "nonesuch"), "no split"),
+        (("calibrate", "sure/model"), "no dev data"),
+        (("calibrate", "sure", LABELLED, "--split", "dev"), "--split"),
+        (("calibrate", "nowhere"), "nowhere"),
+        (("predict", "sure", LABELLED, "--min-confidence", "2"), "--min-confidence"),
+        (("eval", "sure", "--target-precision", "7"), "--target-precision"),
+        (("eval", "sure/model", LABELLED, "--target-precision", "0.9"), "no dev data"),
+    ):
+        done = work.nlpctl(*words)
+        assert done.returncode == 2 and told in done.stderr and "Traceback" not in done.stderr, (words, done.stderr)

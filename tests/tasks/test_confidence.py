@@ -1,0 +1,335 @@
+"""Confidence: the error of calibration, its fit, and that no decision depends on it."""
+
+from __future__ import annotations
+
+import json
+from array import array
+from itertools import product
+
+import numpy as np
+import pytest
+
+from nlpctl.data.multi_label_rows import MultiLabelExample
+from nlpctl.data.tag_scheme import detect_scheme
+from nlpctl.data.tagged_rows import TaggedExample
+from nlpctl.data.text_rows import TextExample
+from nlpctl.errors import UserError
+from nlpctl.models.confidence import Calibration, read_calibration, write_calibration
+from nlpctl.models.viterbi import path_steps, viterbi
+from nlpctl.tasks.calibrate import calibrated, recalibrated
+from nlpctl.tasks.confidence import LEVELS, Judged, coverage, ece, reliability, tempered
+from nlpctl.tasks.coverage import kept_at, least_confidence
+from nlpctl.tasks.fit_confidence import LEAST, fit_first, fit_logistic, fit_temperature
+from nlpctl.tasks.sequence_classification import softmax
+from nlpctl.tasks.token_classification import follows
+
+RANDOM = np.random.default_rng(7)
+
+
+def judged(confidence, right):
+    return Judged("rows", np.asarray(confidence, float), np.asarray(right, bool), np.arange(len(right)))
+
+
+def drawn(shares):
+    """A label for each row of probabilities."""
+    return (shares.cumsum(1) > RANDOM.random((len(shares), 1))).argmax(1)
+
+
+def honest(rows=4000, labels=3, temperature=1.0):
+    """Logits and labels; the logits divided by `temperature` are honest."""
+    logits = RANDOM.normal(size=(rows, labels)) * 2
+    return logits * temperature, drawn(softmax(logits))
+
+
+# -- the error -----------------------------------------------------------------------------------
+
+
+def test_ece_is_the_mean_distance_over_bins_of_equal_width():
+    found = judged([0.95, 0.99, 0.94, 0.5, 0.51, 1.0], [1, 0, 1, 1, 0, 1])
+    # bins of 1/15: {0.5, 0.51} and {0.94, 0.95, 0.99, 1.0}
+    expected = 2 / 6 * abs(0.505 - 0.5) + 4 / 6 * abs(0.97 - 0.75)
+    assert ece(found) == pytest.approx(expected)
+    assert reliability(found) == [[0.505, 0.5, 2], [0.97, 0.75, 4]]
+    assert [each["coverage"] for each in coverage(found)] == pytest.approx([1, *[4 / 6] * 4, 3 / 6, 2 / 6])
+    assert coverage(judged([0.4], [1]))[0] == {"min_confidence": LEVELS[0], "coverage": 0.0, "precision": None}
+
+
+# -- the fit -------------------------------------------------------------------------------------
+
+
+def test_a_temperature_is_found():
+    logits, gold = honest(temperature=2.5)
+    found = fit_temperature(logits, gold, ("a", "b", "c"))
+    assert found.names == () and 1 / found.scales[0] == pytest.approx(2.5, rel=0.1)
+    assert fit_temperature(logits[: LEAST - 1], gold[: LEAST - 1], ("a", "b", "c")) is None
+
+
+def test_temperatures_per_label_are_taken_where_they_pay():
+    logits, gold = honest(8000)
+    factors = np.array([1.0, 4.0, 1.0])
+    found = fit_temperature(logits * factors[logits.argmax(1)][:, None], gold, ("a", "b", "c"))
+    assert found.names == ("a", "b", "c")
+    assert np.reciprocal(found.scales) == pytest.approx(factors, rel=0.2)
+
+
+def test_a_temperature_depends_on_the_margin_where_that_pays():
+    logits, gold = honest(8000, labels=2)
+    ahead = np.abs(logits[:, :1] - logits[:, 1:])
+    found = fit_temperature(logits * 2 * (1 + ahead) ** -0.6, gold, ("a", "b"))
+    assert found.names == () and found.power > 0.5
+    own = tempered(logits * 2 * (1 + ahead) ** -0.6, found, ("a", "b"))
+    assert (own.argmax(1) == logits.argmax(1)).all()
+    assert np.abs(softmax(own) - softmax(logits)).max() < 0.05
+
+
+def test_a_split_without_mistakes_gives_no_certainty():
+    logits = np.tile([2.0, 0.0], (LEAST, 1))
+    (scale,) = fit_temperature(logits, np.zeros(LEAST, int), ("a", "b")).scales
+    assert 1 < scale < 4  # without the prior it would grow without end
+
+
+def test_scale_and_shift_are_found_per_group():
+    odds, groups = RANDOM.normal(size=20_000) * 2, RANDOM.integers(0, 2, 20_000)
+    scale, shift = np.array([0.5, 2.0])[groups], np.array([0.0, 1.0])[groups]
+    right = RANDOM.random(20_000) < 1 / (1 + np.exp(-(odds * scale + shift)))
+    found = fit_logistic(odds, right, groups, ("x", "y"))
+    assert found.names == ("x", "y")
+    assert found.scales == pytest.approx([0.5, 2.0], abs=0.15) and found.shifts == pytest.approx([0, 1], abs=0.15)
+
+
+def test_answers_get_a_temperature_by_whether_the_first_is_right():
+    scores = np.sort(RANDOM.normal(size=(5000, 4)), axis=1)[:, ::-1]
+    right = RANDOM.random(5000) < softmax(scores)[:, 0]
+    ragged = [row[: 1 + i % 4].tolist() if i < 100 else row.tolist() for i, row in enumerate(scores * 3)]
+    assert 1 / fit_first(ragged, right).scales[0] == pytest.approx(3, rel=0.15)
+    assert fit_first([[1.0]] * 200, np.ones(200, bool)) is None  # one candidate is always certain
+
+
+# -- a precision ---------------------------------------------------------------------------------
+
+
+def test_the_least_confidence_for_a_precision():
+    confidence = np.linspace(0, 1, 1001)
+    found = judged(confidence, RANDOM.random(1001) < confidence)
+    least = least_confidence(found, 0.9)
+    assert found.right[confidence >= least].mean() >= 0.9
+    assert 0.7 < least < 0.85  # from c on, (1 + c) / 2 is right
+    assert least_confidence(found, 1.01) is None
+    tied = judged([0.9] * 30 + [0.8] * 30, [1] * 30 + [1] * 15 + [0] * 15)
+    assert least_confidence(tied, 0.9) == 0.9  # none of the equal ones is left out
+    kept = kept_at(found, least, None)
+    assert kept.coverage == pytest.approx(float((confidence >= least).mean()))
+    for value, (low, high) in ((kept.coverage, kept.coverage_interval), (kept.precision, kept.precision_interval)):
+        assert low < value < high < 1 and high - low < 0.1
+
+
+# -- tasks ---------------------------------------------------------------------------------------
+
+
+def classifier(make_task_of, rows=400, temperature=3.0):
+    logits, gold = honest(rows, temperature=temperature)
+    examples = [TextExample(f"text {i}", None, int(label)) for i, label in enumerate(gold)]
+    return make_task_of("sequence_classification", ("a", "b", "c")), examples, [[row] for row in logits]
+
+
+def test_a_classifier_keeps_its_labels_and_their_order(make_task_of):
+    task, examples, predictions = classifier(make_task_of)
+    task.thresholds = (0.2, 0.5, 0.3)
+    other = calibrated(task, examples, predictions, "dev")
+    before, after = (each.answers(examples, predictions) for each in (task, other))
+    assert [each["label"] for each in before] == [each["label"] for each in after]
+    for old, new in zip(before, after, strict=True):
+        assert old["probabilities"] != new["probabilities"] and sum(new["probabilities"].values()) < 1.00001
+        told = [sorted(each["probabilities"], key=each["probabilities"].get)[-1] for each in (old, new)]
+        assert told[0] == told[1]
+    assert task.calibration is None
+    found = other.calibration
+    assert found.split == "dev" and found.rows == 400 and found.ece[1] < found.ece[0] / 2
+    assert task.report(examples, predictions) == other.report(examples, predictions)
+
+
+def test_the_labels_of_a_row_keep_to_their_thresholds(make_task_of):
+    logits = RANDOM.normal(size=(2000, 2)) * 2
+    gold = RANDOM.random((2000, 2)) < 1 / (1 + np.exp(-logits))
+    examples = [MultiLabelExample(f"text {i}", None, tuple(np.flatnonzero(row))) for i, row in enumerate(gold)]
+    predictions = [[row] for row in logits * [3, 1] + [0, 2]]
+    task = make_task_of("multi_label_classification", ("a", "b"), (0.6, 0.8))
+    other = calibrated(task, examples, predictions, "dev")
+    before, after = (each.answers(examples, predictions) for each in (task, other))
+    assert [each["labels"] for each in before] == [each["labels"] for each in after]
+    assert other.calibration.method == "logistic" and other.calibration.names == ("a", "b")
+    assert other.calibration.scales == pytest.approx([1 / 3, 1], rel=0.2)
+    assert ece(other.judged(examples, predictions)) < ece(task.judged(examples, predictions))
+    answer = {"labels": ["a", "b"], "probabilities": {"a": 0.95, "b": 0.7}}
+    assert task.abstained(answer, 0.9)["labels"] == ["a"]
+
+
+def test_what_is_unsure_is_withheld(make_task_of):
+    task = make_task_of("sequence_classification", ("a", "b"))
+    answer = {"label": "b", "probabilities": {"a": 0.2, "b": 0.8}}
+    assert task.abstained(answer, 0.8) == answer
+    assert task.abstained(answer, 0.9) == {**answer, "label": None}
+    pairs = make_task_of("text_matching", ("0", "1"))
+    assert pairs.abstained({"label": "0", "score": 0.05}, 0.9) == {"label": "0", "score": 0.05}
+    assert pairs.abstained({"label": "0", "score": 0.2}, 0.9) == {"label": None, "score": 0.2}
+    reader = make_task_of("question_answering")
+    answer = {"answer": "x", "start": 1, "end": 2, "score": 0.7, "n_best": []}
+    assert reader.abstained(answer, 0.7) == answer
+    assert reader.abstained(answer, 0.8) == {**answer, "answer": None, "start": None, "end": None}
+
+
+def test_a_task_without_confidence_has_none(make_task_of):
+    task = make_task_of("semantic_indexing")
+    assert task.judged([], []) is None and task.fit_calibration([], []) is None
+    assert calibrated(task, [], [], "dev") is task
+
+
+def test_an_engine_is_fitted_again_where_it_is_off(make_task_of):
+    task, examples, predictions = classifier(make_task_of)
+    task = calibrated(task, examples, predictions, "dev")
+    assert recalibrated(task, examples, predictions, "dev") is task
+    off = [[row * 3] for (row,) in predictions]
+    other = recalibrated(task, examples, off, "dev")
+    assert other.calibration.scales[0] == pytest.approx(task.calibration.scales[0] / 3, rel=0.05)
+    assert ece(other.judged(examples, off)) == pytest.approx(task.calibration.ece[1], abs=0.01)
+
+
+# -- entities ------------------------------------------------------------------------------------
+
+TAGS = ("O", "B-P", "I-P", "B-L")
+
+
+def tagged(words, tags=None, text="abcdefghij"):
+    bounds = array("i", [place for i in range(words) for place in (i, i + 1)])
+    ids = None if tags is None else array("i", [TAGS.index(tag) for tag in tags])
+    return TaggedExample(text[:words], bounds, ids, in_words=False)
+
+
+def share_of(paths, condition):
+    total = sum(weight for _, weight in paths)
+    return sum(weight for path, weight in paths if condition(path)) / total
+
+
+def test_an_entity_is_as_probable_as_all_paths_with_it():
+    random = np.random.default_rng(3)
+    n = len(TAGS)
+    transitions = random.normal(size=(n + 2, n + 2)).astype(np.float32)
+    chains = [random.normal(size=(words, n)).astype(np.float32) for words in (5, 1, 3)]
+    goes_on = follows(detect_scheme(TAGS, "tags"), TAGS)
+    assert np.argwhere(goes_on).tolist() == [[1, 2], [2, 2]]
+    given = viterbi(chains, transitions)
+    for chain, path, steps in zip(chains, given, path_steps(chains, transitions, given, goes_on), strict=True):
+        paths = []
+        for tags in product(range(n), repeat=len(chain)):
+            score = transitions[n + 1, tags[0]] + transitions[n, tags[-1]] + chain[np.arange(len(tags)), tags].sum()
+            score += sum(transitions[a, b] for a, b in zip(tags, tags[1:], strict=False))
+            paths.append((tags, float(np.exp(score))))
+        for start, end in product(range(len(chain)), range(1, len(chain) + 1)):
+            if start >= end:
+                continue
+            found = steps[start, 0] + steps[start + 1 : end, 1].sum() + (steps[end, 2] if end < len(chain) else 0)
+
+            def holds(tags, start=start, end=end, path=path):
+                ends = end == len(path) or not goes_on[path[end - 1], tags[end]]
+                return ends and list(tags[start:end]) == path[start:end].tolist()
+
+            assert np.exp(found) == pytest.approx(share_of(paths, holds), rel=1e-4)
+
+
+def window(example, words):
+    from nlpctl.data.tagged_features import TaggedWindow
+
+    return TaggedWindow(example, 0, words, 0, array("i", range(words)))
+
+
+@pytest.fixture
+def tagger(make_task_of):
+    task = make_task_of("token_classification", TAGS)
+    examples, outputs = [], []
+    for _ in range(150):
+        logits = RANDOM.normal(size=(6, len(TAGS))) * 1.5
+        gold = drawn(softmax(logits))
+        examples.append(tagged(6, [TAGS[tag] for tag in gold]))
+        outputs.append(logits * 3)
+    features = [window(example, 6) for example in examples]
+    predictions = [[each] for each in task.measured().predictions((np.stack(outputs),), features)]
+    return task, examples, predictions
+
+
+def test_entities_have_a_confidence_once_it_is_calibrated(tagger):
+    task, examples, predictions = tagger
+    plain = task.answer(examples[0], predictions[0])["entities"]
+    assert all(set(each) == {"type", "start", "end", "text"} for each in plain)
+    other = calibrated(task, examples, predictions, "dev")
+    found = other.calibration
+    assert found.method == "logistic" and found.ece[1] < found.ece[0]
+    assert task.report(examples, predictions) == other.report(examples, predictions)
+    for example, parts in zip(examples, predictions, strict=True):
+        told = other.answer(example, parts)
+        bare = [{key: value for key, value in each.items() if key != "confidence"} for each in told["entities"]]
+        assert bare == task.answer(example, parts)["entities"]
+        assert all(0 < each["confidence"] < 1 for each in told["entities"])
+        kept = other.abstained(told, 0.5)["entities"]
+        assert kept == [each for each in told["entities"] if each["confidence"] >= 0.5]
+
+
+def test_predictions_are_bare_tags_unless_confidence_is_wanted(tagger):
+    task, examples, _ = tagger
+    outputs, features = (np.zeros((1, 6, 4), np.float32),), [window(examples[0], 6)]
+    assert isinstance(task.predictions(outputs, features)[0], np.ndarray)
+    assert task.measured().predictions(outputs, features)[0].steps.shape == (6, 3)
+
+
+def test_words_stay_and_lose_their_tag(make_task_of):
+    task = make_task_of("lexical_analysis", TAGS, decode={"entity_types": ()}, inference={"min_confidence": 0.9})
+    example = tagged(4)
+    logits = np.zeros((1, 4, 4), np.float32)
+    logits[0, [0, 1, 2, 3], [1, 2, 0, 3]] = [9, 9, 9, 1]  # abOP: one word, something outside, an unsure word
+    (parts,) = task.predictions((logits,), [window(example, 4)])
+    answer = task.answer(example, [parts])
+    assert [(each["text"], each["tag"]) for each in answer["words"]] == [("ab", "P"), ("c", "O"), ("d", "L")]
+    assert [each["tag"] for each in task.abstained(answer, 0.9)["words"]] == ["P", "O", None]
+
+
+def test_terms_are_sure(make_task_of, tmp_path):
+    (tmp_path / "terms.tsv").write_text("北京\tP\n", encoding="utf-8")
+    example = tagged(4, text="北京很好")
+    sections = {"decode": {"terms": str(tmp_path / "terms.tsv")}, "inference": {"min_confidence": 0.9}}
+    task = make_task_of("token_classification", TAGS, **sections)
+    (parts,) = task.predictions((np.zeros((1, 4, 4), np.float32),), [window(example, 4)])
+    answer = task.answer(example, [parts])
+    assert answer["entities"] == [{"type": "P", "start": 0, "end": 2, "text": "北京", "confidence": None}]
+    assert task.abstained(answer, 0.9) == answer
+
+
+# -- the file ------------------------------------------------------------------------------------
+
+
+def test_the_file_is_read_as_it_was_written(tmp_path):
+    assert read_calibration(tmp_path) is None
+    own = Calibration("logistic", (0.5, 2.0), (0.0, 1.0), ("P", "L"), 0.0, "dev", 70, (0.2, 0.1))
+    ways = {"onnxruntime int8 (dynamic)": own}
+    whole = Calibration("temperature", (0.7,), (0.0,), (), 0.5, "dev", 70, (0.2, 0.1), ways)
+    write_calibration(tmp_path, whole)
+    assert read_calibration(tmp_path) == whole
+    assert whole.of("onnxruntime int8 (dynamic)") == own and whole.of("paddle fp32") == whole
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"scales": []}, {"scales": [0]}, {"scales": "x"}, {"shifts": [float("nan")]}, {"names": ["a", "b"]}, {"ece": [1]},
+     {"method": "magic"}, {"format": 9}, {"ways": {"x": 3}}, {"rows": None}],
+)  # fmt: skip
+def test_a_damaged_file_is_refused(tmp_path, change):
+    write_calibration(tmp_path, Calibration("temperature", (0.7,), (0.0,)))
+    file = tmp_path / "calibration.json"
+    file.write_text(json.dumps({**json.loads(file.read_text()), **change}))
+    with pytest.raises(UserError, match=r"calibration\.json"):
+        read_calibration(tmp_path)
+
+
+def test_numbers_of_other_labels_are_refused(make_task_of):
+    task = make_task_of("sequence_classification", ("a", "b"))
+    other = task.calibrated(Calibration("temperature", (0.7, 0.6), (0.0, 0.0), ("a", "x")))
+    with pytest.raises(UserError, match="another model"):
+        other.answers([TextExample("t", None, None)], [[np.zeros(2)]])
