@@ -9,7 +9,7 @@ from nlpctl.report.score_tables import ScoreTable
 from nlpctl.tasks.slices import Slice
 
 if TYPE_CHECKING:
-    from nlpctl.runners.evaluate import Target
+    from nlpctl.tasks.coverage import Target
     from nlpctl.tasks.intervals import Interval, Paired
 
 

@@ -30,7 +30,7 @@ from nlpctl.runners.seen_rows import members_of, warn_of_seen_rows
 from nlpctl.runtime.crew import Share
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.tasks.confidence import Judged
-from nlpctl.tasks.coverage import Kept, kept_at, least_confidence
+from nlpctl.tasks.coverage import Target, kept_at, least_confidence
 from nlpctl.tasks.intervals import Paired, comparable, compare, full_report
 from nlpctl.tasks.slices import LABEL, LENGTH, Slice, by_label, by_length, main_score, sliced
 from nlpctl.tasks.tallies import Tallies
@@ -66,16 +66,6 @@ class Against:
     metrics: dict[str, Any]
     paired: dict[str, Paired]
     changed: dict[str, list[Changed]]
-
-
-@dataclass(frozen=True)
-class Target:
-    """The least confidence with which at least a share `precision` of the decisions on dev is right, and what it keeps
-    of each split; None: there is none."""
-
-    precision: float
-    min_confidence: float | None
-    kept: dict[str, Kept]
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,16 @@ class Kept:
         return asdict(self)
 
 
+@dataclass(frozen=True)
+class Target:
+    """The least confidence with which at least a share `precision` of the decisions on dev is right, and what it keeps
+    of each split; None: there is none."""
+
+    precision: float
+    min_confidence: float | None
+    kept: dict[str, Kept]
+
+
 def kept_at(judged: Judged, least: float, groups: np.ndarray | None) -> Kept:
     """What `least` as the least confidence keeps. Rows are drawn for the intervals, with all of their decisions, and
     rows with an equal number in `groups` together."""
