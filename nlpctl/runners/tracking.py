@@ -50,6 +50,7 @@ _CLIENT = {
     "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
     "MLFLOW_ALLOW_FILE_STORE": "true",
     "MLFLOW_DISABLE_TELEMETRY": "true",
+    "MLFLOW_SUPPRESS_PRINTING_URL_TO_STDOUT": "true",
 }
 _DATABASES = ("sqlite", "mysql", "postgresql", "mssql")  # schemes that mlflow-skinny cannot open
 _EVERY = 5.0  # seconds between two looks at the run

@@ -89,6 +89,14 @@ def test_what_is_not_known_is_left_out(nlpctl, made):
     assert say["not_scored"] in text and say["no_languages"] in text and "None" not in text
 
 
+def test_an_ensemble_names_its_members(nlpctl, made):
+    run = made("joined", dev=0.5)
+    run.update_manifest(members=["folds/fold-1", "/home/me/fold-2"])
+    assert nlpctl("card", run.path).code == 0
+    text = (run.path / "README.md").read_text(encoding="utf-8")
+    assert "the answers of 2 models: folds/fold-1, fold-2" in text and words("en")["one_seed"] not in text
+
+
 def test_a_card_of_somebody_else_stays(nlpctl, run, tmp_path):
     file = run.path / "README.md"
     file.write_text("my own\n")

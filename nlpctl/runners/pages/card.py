@@ -132,6 +132,9 @@ def _does(facts: CardFacts, say: Mapping[str, str], language: str) -> Iterator[s
     lines = [f"- {say['task']}{say['colon']}`{info.name}`. {_meaning(info, language)}"]
     if facts.record is not None:
         lines.append(f"- {say['network']}{say['colon']}{_network(facts, say)}")
+        members = [plain(_without_folder(name)) for name in _members(facts.record)]
+        if members:
+            lines.append(f"- {say['ensemble'].format(len(members))}{say['colon']}{say['comma'].join(members)}")
     yield "\n".join(lines)
     if facts.export is not None and facts.record is not None:
         yield say["made_of"]
@@ -145,6 +148,12 @@ def _meaning(info: Any, language: str) -> str:
     from nlpctl.config.tasks import KNOWN_TASKS
 
     return Chinese().task(info) if language == "zh" and info in KNOWN_TASKS else info.help
+
+
+def _members(record: RunRecord) -> list[str]:
+    """The names of the models that an ensemble was made of."""
+    found = record.manifest.get("members")
+    return [each for each in found if isinstance(each, str)] if isinstance(found, list) else []
 
 
 def _network(facts: CardFacts, say: Mapping[str, str]) -> str:
@@ -199,7 +208,7 @@ def _procedure(facts: CardFacts, say: Mapping[str, str]) -> Iterator[str]:
     if isinstance(steps, Mapping):
         told[say["epochs"]] = steps.get("epochs")
         told[say["step_rows"]] = steps.get("global_batch")
-    told[say["steps"]] = record.step
+    told[say["steps"]] = record.step or None  # an ensemble makes none itself
     if record.best_step is not None:
         told[say["kept"]] = say["kept_by"].format(record.best_step, code(record.metric))
     values = {name: vars(facts.recipe.training)[name] for name in _KEYS}
@@ -329,7 +338,8 @@ def _limit_lines(facts: CardFacts, say: Mapping[str, str]) -> Iterator[str]:
     else:
         yield say["no_languages"]
     if facts.record is not None:
-        yield say["one_seed"]
+        if not _members(facts.record):
+            yield say["one_seed"]
         for event in facts.record.incidents():
             yield say["incident"].format(event["event"].replace("_", " "), event["step"])
     if facts.license is None:

@@ -22,6 +22,7 @@ _WORDS: Mapping[str, tuple[str, str]] = {
     "parameters": ("{} parameters", "{} 个参数"),
     "scratch": ("{}, trained from scratch", "{}，从零训练"),
     "began": ("{}, trained further", "{}，在其上继续训练"),
+    "ensemble": ("An ensemble, which averages the answers of {} models", "集成：对 {} 个模型的答案取平均"),
     "unknown_model": (
         "Known are only the files of this folder. Data, training and scores are in the run that it came from.",
         "已知的只有这个目录中的文件。数据、训练和得分在它所属的运行中。",
