@@ -8,7 +8,7 @@ Marks are positions in code points, as Python counts them, whatever the file cou
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -36,9 +36,12 @@ class Annotated:
     marked: str | None = None
 
 
-def with_text(record: Annotated, column: str) -> dict[str, Any]:
-    """The values of a record, with its text, which these programs call "text", under the name of a recipe, too."""
-    values = dict(record.values)
+def with_text(record: Annotated, column: str, *answers: str) -> dict[str, Any]:
+    """The values of a record, with its text, which these programs call "text", under the name of a recipe, too.
+
+    `answers`: columns that a person fills in; what the record holds there without an annotation counts for nothing.
+    """
+    values = {name: value for name, value in record.values.items() if name not in answers}
     if column not in values and "text" in values:
         values[column] = values["text"]
     return values
@@ -126,7 +129,7 @@ def units_of(text: str, place: int) -> int:
     return place + sum(character > "\uffff" for character in text[:place])
 
 
-def agreed(answers: Sequence[Any]) -> Any:
-    """The answer that most annotators gave; of equally frequent ones the first. `answers` must be hashable."""
-    counts = Counter(answers)
-    return max(answers, key=counts.__getitem__)  # max gives the first of equals
+def agreed(answers: Sequence[Any], same: Callable[[Any], Hashable]) -> Any:
+    """The answer that most annotators gave; of equally frequent ones the first. `same`: equal for equal answers."""
+    counts = Counter(map(same, answers))
+    return max(answers, key=lambda answer: counts[same(answer)])  # max gives the first of equals

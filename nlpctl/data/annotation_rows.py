@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -25,6 +26,7 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any]], Annotated]] = {
 }
 ANNOTATED = tuple(_READERS)  # values of data.format
 _BEGINNING = 1 << 20  # bytes of a file that tell what wrote it
+_BLANKS = re.compile(r"\s*")
 _LOOKED_AT = 20  # records; the first may have no label
 
 Convert = Callable[[Annotated], Mapping[str, Any]]  # from a record to the columns of a task
@@ -110,10 +112,11 @@ def _objects(document: str, source: str, line: int) -> Iterator[Row | BadRow]:
     """Objects over several lines; `line` is that of the first."""
     decoder, position = json.JSONDecoder(), 0
     with json_errors_told(source):
-        while rest := document[position:].lstrip():
-            begin = len(document) - len(rest)
+        while (begin := _BLANKS.match(document, position).end()) < len(document):
+            line += document.count("\n", position, begin)
             value, position = decoder.raw_decode(document, begin)
-            yield object_row(source, line + document.count("\n", 0, begin), value, ())
+            yield object_row(source, line, value, ())
+            line += document.count("\n", begin, position)
 
 
 def recognised_format(path: Path, one_label: bool) -> str | None:

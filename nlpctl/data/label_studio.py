@@ -37,7 +37,8 @@ def annotated(value: Mapping[str, Any]) -> Annotated:
     if not kept:
         return Annotated(values)
     true = [each for each in kept if each.get("ground_truth")]  # what a reviewer declared to be right
-    labels, marks, marked = agreed([_answer(values, each) for each in true or kept])
+    answers = [_answer(values, each) for each in true or kept]
+    labels, marks, marked = agreed(answers, lambda answer: (frozenset(answer[0]), answer[1]))
     return Annotated(values, True, labels, marks, marked)
 
 
@@ -55,6 +56,8 @@ def _answer(values: Mapping[str, Any], annotation: Mapping[str, Any]) -> tuple[A
             continue  # a relation between results
         if "choices" in value:
             labels += _strings(value["choices"])
+        elif "hypertextlabels" in value:
+            raise ValueError("bad span: of HTML; label plain text (Text and Labels)")
         elif "labels" in value and "start" in value:
             marked = _field(values, value, marked)
             marks += _marks(values[marked], value)
@@ -85,7 +88,7 @@ def _field(values: Mapping[str, Any], value: Mapping[str, Any], known: str | Non
 def _marks(text: str, value: Mapping[str, Any]) -> list[Mark]:
     start, end = value.get("start"), value.get("end")
     if not isinstance(start, int) or not isinstance(end, int):
-        raise ValueError("bad span: of HTML; export plain text (Text in place of HyperText)")
+        raise ValueError(f"bad span: {start!r} to {end!r} are not positions")
     said = value.get("text")
     labels = _strings(value["labels"])
     spans: list[tuple[int, int]] = [(start, end)]

@@ -82,7 +82,7 @@ class MultiLabelRows(TextRows):
 
     def of_annotation(self, record: Annotated) -> Mapping[str, Any]:
         labels = {self.data.columns.label: list(record.labels)} if record.labelled else {}
-        return with_text(record, self.data.columns.text) | labels
+        return with_text(record, self.data.columns.text, self.data.columns.label) | labels
 
     def to_label(self, example: MultiLabelExample) -> dict[str, Any]:
         return {}  # an empty column would say that the text has no label

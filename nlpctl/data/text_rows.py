@@ -80,7 +80,7 @@ class TextRows(TaskRows):
         return TextExample(text, pair, label)
 
     def of_annotation(self, record: Annotated) -> Mapping[str, Any]:
-        values = with_text(record, self.data.columns.text)
+        values = with_text(record, self.data.columns.text, self.data.columns.label)
         if len(record.labels) > 1:
             raise ValueError(f"several labels: {', '.join(record.labels)}; a text has one")
         return values | ({self.data.columns.label: record.labels[0]} if record.labels else {})

@@ -94,6 +94,19 @@ def test_the_text_of_a_span_tells_how_positions_are_counted(tmp_path, start, end
     assert tagged == [("北", "B-LOC"), ("京", "I-LOC")]
 
 
+def test_what_counts_as_an_answer(tmp_path):
+    """The same labels in another order are the same answer; a column of the data that is called label is none."""
+    given = [choice("c")], [choice("a", "b")], [choice("b", "a")]
+    tasks = [({"text": "x", "label": "old"}, [{"result": each} for each in given]), ({"text": "y", "label": "old"}, [])]
+    (tmp_path / "labelled.json").write_text(studio(*tasks))
+    rows = rows_of(recipe_of(tmp_path, "multi_label_classification", "labelled.json"))
+    assert [row.values["label"] for row in rows] == [["a", "b"]]
+    html = {"value": {"hypertextlabels": ["LOC"], "start": "/div[1]/text()[1]"}, "type": "hypertextlabels"}
+    (tmp_path / "labelled.json").write_text(studio(("x", [{"result": [html]}])))
+    (row,) = rows_of(recipe_of(tmp_path, "token_classification", "labelled.json"))
+    assert isinstance(row, BadRow) and "HTML" in row.reason
+
+
 def test_spans_that_cannot_be_tags(tmp_path):
     cases = {
         "overlapping spans": [span(0, 9, None, "ORG"), span(4, 12, None, "LOC")],
