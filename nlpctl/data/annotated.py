@@ -25,15 +25,22 @@ class Mark(NamedTuple):
 class Annotated:
     """One record. `values`: its texts and whatever else it holds; `labelled`: whether a person has annotated it.
 
-    `labels`: those of the whole text, `marks`: those of spans, of the field `marked`. Both may be empty where a person
-    found none.
+    `choices`: the labels of the whole text, each with the name of the question that it answers; `marks`: those of
+    spans, of the field `marked`. Both may be empty where a person found none. `plain`: single labels are among the
+    values, as JSON_MIN has them.
     """
 
     values: Mapping[str, Any]
     labelled: bool = False
-    labels: tuple[str, ...] = ()
+    choices: tuple[tuple[str, str], ...] = ()
     marks: tuple[Mark, ...] = ()
     marked: str | None = None
+    plain: bool = False
+
+    def labels(self, question: str) -> list[str]:
+        """The labels that answer `question`; all of them where no question is called so."""
+        own = [label for name, label in self.choices if name == question]
+        return list(dict.fromkeys(own or [label for _, label in self.choices]))
 
 
 def with_text(record: Annotated, column: str, *answers: str) -> dict[str, Any]:
@@ -41,7 +48,7 @@ def with_text(record: Annotated, column: str, *answers: str) -> dict[str, Any]:
 
     `answers`: columns that a person fills in; what the record holds there without an annotation counts for nothing.
     """
-    values = {name: value for name, value in record.values.items() if name not in answers}
+    values = {name: value for name, value in record.values.items() if record.plain or name not in answers}
     if column not in values and "text" in values:
         values[column] = values["text"]
     return values

@@ -46,7 +46,7 @@ def annotation_rows(
                 record = _READERS[kind](row.values)
                 row = row._replace(values=record.values if convert is None else convert(record))
                 reason = missing_key(row.values, required)
-                if reason is not None and not (record.labels or record.marks):
+                if reason is not None and not (record.choices or record.marks):
                     left_out += 1
                     continue
                 row = row if reason is None else BadRow(row.source, row.line, reason)
