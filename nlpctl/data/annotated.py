@@ -8,7 +8,7 @@ Marks are positions in code points, as Python counts them, whatever the file cou
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -25,20 +25,30 @@ class Mark(NamedTuple):
 class Annotated:
     """One record. `values`: its texts and whatever else it holds; `labelled`: whether a person has annotated it.
 
-    `labels`: those of the whole text, `marks`: those of spans, of the field `marked`. Both may be empty where a person
-    found none.
+    `choices`: the labels of the whole text, each with the name of the question that it answers; `marks`: those of
+    spans, of the field `marked`. Both may be empty where a person found none. `plain`: single labels are among the
+    values, as JSON_MIN has them.
     """
 
     values: Mapping[str, Any]
     labelled: bool = False
-    labels: tuple[str, ...] = ()
+    choices: tuple[tuple[str, str], ...] = ()
     marks: tuple[Mark, ...] = ()
     marked: str | None = None
+    plain: bool = False
+
+    def labels(self, question: str) -> list[str]:
+        """The labels that answer `question`; all of them where no question is called so."""
+        own = [label for name, label in self.choices if name == question]
+        return list(dict.fromkeys(own or [label for _, label in self.choices]))
 
 
-def with_text(record: Annotated, column: str) -> dict[str, Any]:
-    """The values of a record, with its text, which these programs call "text", under the name of a recipe, too."""
-    values = dict(record.values)
+def with_text(record: Annotated, column: str, *answers: str) -> dict[str, Any]:
+    """The values of a record, with its text, which these programs call "text", under the name of a recipe, too.
+
+    `answers`: columns that a person fills in; what the record holds there without an annotation counts for nothing.
+    """
+    values = {name: value for name, value in record.values.items() if record.plain or name not in answers}
     if column not in values and "text" in values:
         values[column] = values["text"]
     return values
@@ -126,7 +136,7 @@ def units_of(text: str, place: int) -> int:
     return place + sum(character > "\uffff" for character in text[:place])
 
 
-def agreed(answers: Sequence[Any]) -> Any:
-    """The answer that most annotators gave; of equally frequent ones the first. `answers` must be hashable."""
-    counts = Counter(answers)
-    return max(answers, key=counts.__getitem__)  # max gives the first of equals
+def agreed(answers: Sequence[Any], same: Callable[[Any], Hashable]) -> Any:
+    """The answer that most annotators gave; of equally frequent ones the first. `same`: equal for equal answers."""
+    counts = Counter(map(same, answers))
+    return max(answers, key=lambda answer: counts[same(answer)])  # max gives the first of equals

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -25,6 +26,7 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any]], Annotated]] = {
 }
 ANNOTATED = tuple(_READERS)  # values of data.format
 _BEGINNING = 1 << 20  # bytes of a file that tell what wrote it
+_BLANKS = re.compile(r"\s*")
 _LOOKED_AT = 20  # records; the first may have no label
 
 Convert = Callable[[Annotated], Mapping[str, Any]]  # from a record to the columns of a task
@@ -44,7 +46,7 @@ def annotation_rows(
                 record = _READERS[kind](row.values)
                 row = row._replace(values=record.values if convert is None else convert(record))
                 reason = missing_key(row.values, required)
-                if reason is not None and not (record.labels or record.marks):
+                if reason is not None and not (record.choices or record.marks):
                     left_out += 1
                     continue
                 row = row if reason is None else BadRow(row.source, row.line, reason)
@@ -110,10 +112,11 @@ def _objects(document: str, source: str, line: int) -> Iterator[Row | BadRow]:
     """Objects over several lines; `line` is that of the first."""
     decoder, position = json.JSONDecoder(), 0
     with json_errors_told(source):
-        while rest := document[position:].lstrip():
-            begin = len(document) - len(rest)
+        while (begin := _BLANKS.match(document, position).end()) < len(document):
+            line += document.count("\n", position, begin)
             value, position = decoder.raw_decode(document, begin)
-            yield object_row(source, line + document.count("\n", 0, begin), value, ())
+            yield object_row(source, line, value, ())
+            line += document.count("\n", begin, position)
 
 
 def recognised_format(path: Path, one_label: bool) -> str | None:

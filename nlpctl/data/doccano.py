@@ -66,7 +66,7 @@ def annotated(value: Mapping[str, Any]) -> Annotated:
                 labels.append(found["label_name"])
             elif found is not None:
                 raise ValueError(f"bad label: {found!r} is neither a label nor [start, end, label]")
-    return Annotated(values, bool(given), tuple(dict.fromkeys(labels)), tuple(sorted(set(marks))), TEXT)
+    return Annotated(values, bool(given), tuple(("label", label) for label in labels), tuple(sorted(set(marks))), TEXT)
 
 
 def _mark(text: str, point: Any, found: Any) -> Mark:

@@ -37,28 +37,31 @@ def annotated(value: Mapping[str, Any]) -> Annotated:
     if not kept:
         return Annotated(values)
     true = [each for each in kept if each.get("ground_truth")]  # what a reviewer declared to be right
-    labels, marks, marked = agreed([_answer(values, each) for each in true or kept])
-    return Annotated(values, True, labels, marks, marked)
+    answers = [_answer(values, each) for each in true or kept]
+    choices, marks, marked = agreed(answers, lambda answer: (frozenset(answer[0]), answer[1]))
+    return Annotated(values, True, choices, marks, marked)
 
 
 def _answer(values: Mapping[str, Any], annotation: Mapping[str, Any]) -> tuple[Any, ...]:
-    """(labels, marks, the field with the marks) of one annotator."""
+    """(choices, marks, the field with the marks) of one annotator."""
     results = annotation.get("result")
     if not isinstance(results, list):
         raise ValueError("not a task of Label Studio: an annotation has no list of results")
-    labels: list[str] = []
+    choices: list[tuple[str, str]] = []
     marks: list[Mark] = []
     marked = None
     for result in results:
         value = result.get("value") if isinstance(result, dict) else None
         if not isinstance(value, dict):
             continue  # a relation between results
-        if "choices" in value:
-            labels += _strings(value["choices"])
+        if "choices" in value and "start" not in value:  # those of a span say something else
+            choices += [(str(result.get("from_name")), label) for label in _strings(value["choices"])]
+        elif "hypertextlabels" in value:
+            raise ValueError("bad span: of HTML; label plain text (Text and Labels)")
         elif "labels" in value and "start" in value:
             marked = _field(values, value, marked)
             marks += _marks(values[marked], value)
-    return tuple(dict.fromkeys(labels)), tuple(sorted(set(marks))), marked
+    return tuple(dict.fromkeys(choices)), tuple(sorted(set(marks))), marked
 
 
 def _strings(value: Any) -> list[str]:
@@ -85,7 +88,7 @@ def _field(values: Mapping[str, Any], value: Mapping[str, Any], known: str | Non
 def _marks(text: str, value: Mapping[str, Any]) -> list[Mark]:
     start, end = value.get("start"), value.get("end")
     if not isinstance(start, int) or not isinstance(end, int):
-        raise ValueError("bad span: of HTML; export plain text (Text in place of HyperText)")
+        raise ValueError(f"bad span: {start!r} to {end!r} are not positions")
     said = value.get("text")
     labels = _strings(value["labels"])
     spans: list[tuple[int, int]] = [(start, end)]
@@ -109,12 +112,12 @@ def _same(covered: str, said: str) -> bool:
 def _minimal(value: Mapping[str, Any]) -> Annotated:
     """An object of JSON_MIN: the data, and of each control its answer, under its name."""
     values = dict(value)
-    labels: list[str] = []
+    choices: list[tuple[str, str]] = []
     marks: list[Mark] = []
     marked, answered = None, False
     for name, found in value.items():
         if isinstance(found, dict) and "choices" in found:
-            labels += _strings(found["choices"])
+            choices += [(name, label) for label in _strings(found["choices"])]
         elif isinstance(found, list) and found and all(isinstance(each, dict) and "labels" in each for each in found):
             for each in found:
                 marked = _field(value, each, marked)
@@ -127,9 +130,10 @@ def _minimal(value: Mapping[str, Any]) -> Annotated:
     return Annotated(
         {name: each for name, each in values.items() if name not in _OWN},
         labelled,
-        tuple(dict.fromkeys(labels)),
+        tuple(dict.fromkeys(choices)),
         tuple(sorted(set(marks))),
         marked,
+        plain=True,
     )
 
 

@@ -81,8 +81,11 @@ class MultiLabelRows(TextRows):
         return row_labels(value, self.data.label_separator)
 
     def of_annotation(self, record: Annotated) -> Mapping[str, Any]:
-        labels = {self.data.columns.label: list(record.labels)} if record.labelled else {}
-        return with_text(record, self.data.columns.text) | labels
+        column = self.data.columns.label
+        values = with_text(record, self.data.columns.text, column)
+        if isinstance(values.get(column), str):
+            return {**values, column: [values[column]]}  # one label, which is not to be split
+        return values | ({column: record.labels(column)} if record.labelled else {})
 
     def to_label(self, example: MultiLabelExample) -> dict[str, Any]:
         return {}  # an empty column would say that the text has no label

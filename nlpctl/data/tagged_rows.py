@@ -155,7 +155,7 @@ class TaggedRows(TaskRows):
 
     def of_annotation(self, record: Annotated) -> Mapping[str, Any]:
         columns = self.data.columns
-        values = with_text(record, columns.text)
+        values = with_text(record, columns.text, columns.tokens, columns.tags)
         if record.marked is not None:
             values[columns.text] = record.values[record.marked]
         text = values.get(columns.text)

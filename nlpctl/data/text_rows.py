@@ -80,10 +80,11 @@ class TextRows(TaskRows):
         return TextExample(text, pair, label)
 
     def of_annotation(self, record: Annotated) -> Mapping[str, Any]:
-        values = with_text(record, self.data.columns.text)
-        if len(record.labels) > 1:
-            raise ValueError(f"several labels: {', '.join(record.labels)}; a text has one")
-        return values | ({self.data.columns.label: record.labels[0]} if record.labels else {})
+        values = with_text(record, self.data.columns.text, self.data.columns.label)
+        labels = record.labels(self.data.columns.label)
+        if len(labels) > 1:
+            raise ValueError(f"several labels: {', '.join(labels)}; a text has one")
+        return values | ({self.data.columns.label: labels[0]} if labels else {})
 
     def annotation_of(self, row: Mapping[str, Any], example: Any, labels: LabelSet) -> tuple[list[str], list[Mark]]:
         return self._label_names(row[self.data.columns.label]), []

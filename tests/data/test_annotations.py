@@ -94,6 +94,25 @@ def test_the_text_of_a_span_tells_how_positions_are_counted(tmp_path, start, end
     assert tagged == [("北", "B-LOC"), ("京", "I-LOC")]
 
 
+def test_what_counts_as_an_answer(tmp_path):
+    """The same labels in another order are the same answer; a column of the data that is called label is none."""
+    given = [choice("c")], [choice("a", "b")], [choice("b", "a")]
+    tasks = [({"text": "x", "label": "old"}, [{"result": each} for each in given]), ({"text": "y", "label": "old"}, [])]
+    (tmp_path / "labelled.json").write_text(studio(*tasks))
+    rows = rows_of(recipe_of(tmp_path, "multi_label_classification", "labelled.json"))
+    assert [row.values["label"] for row in rows] == [["a", "b"]]
+    two = [{**choice("pos"), "from_name": "mood"}, {**choice("food"), "from_name": "topic"}]
+    of_span = {"from_name": "sure", "type": "choices", "value": {"start": 0, "end": 1, "choices": ["no"]}}
+    (tmp_path / "labelled.json").write_text(studio(("x", [{"result": [*two, of_span]}])))
+    for column, label in (("topic", "food"), ("mood", "pos")):
+        (row,) = rows_of(recipe_of(tmp_path, "sequence_classification", "labelled.json", columns={"label": column}))
+        assert row.values[column] == label
+    html = {"value": {"hypertextlabels": ["LOC"], "start": "/div[1]/text()[1]"}, "type": "hypertextlabels"}
+    (tmp_path / "labelled.json").write_text(studio(("x", [{"result": [html]}])))
+    (row,) = rows_of(recipe_of(tmp_path, "token_classification", "labelled.json"))
+    assert isinstance(row, BadRow) and "HTML" in row.reason
+
+
 def test_spans_that_cannot_be_tags(tmp_path):
     cases = {
         "overlapping spans": [span(0, 9, None, "ORG"), span(4, 12, None, "LOC")],
@@ -116,10 +135,13 @@ def test_json_min(tmp_path):
     (tmp_path / "min.json").write_text(json.dumps(rows))
     recipe = recipe_of(tmp_path, "token_classification", "min.json", format="label_studio")
     assert [row.values["tags"] for row in rows_of(recipe)] == [["B-LOC", "I-LOC"], ["O"]]
-    several = [{"text": "x", "topics": {"choices": ["a", "b"]}}]
+    several = [{"text": "x", "topics": {"choices": ["a", "b"]}}, {"text": "y", "topics": "a, c"}]
     (tmp_path / "min.json").write_text(json.dumps(several))
-    recipe = recipe_of(tmp_path, "multi_label_classification", "min.json", format="label_studio")
-    assert rows_of(recipe)[0].values["label"] == ["a", "b"]
+    given = {"format": "label_studio", "columns": {"label": "topics"}}
+    rows = rows_of(recipe_of(tmp_path, "multi_label_classification", "min.json", **given))
+    assert [row.values["topics"] for row in rows] == [["a", "b"], ["a, c"]]
+    (tmp_path / "min.json").write_text(json.dumps(several[1:]))
+    assert rows_of(recipe_of(tmp_path, "sequence_classification", "min.json", **given))[0].values["topics"] == "a, c"
 
 
 DOCCANO = {
