@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nlpctl import console
 from nlpctl.errors import UserError
-from nlpctl.files import parse_json, write_text_atomic, writing
+from nlpctl.files import parse_json, regular, write_text_atomic, writing
 from nlpctl.layout import COMPRESS
 from nlpctl.outputs import refuse_output
 from nlpctl.report.html import Html
@@ -39,7 +39,7 @@ def write_report(run: Path, output: Path | None = None, *, overwrite: bool = Fal
     record = dataclasses.replace(record, damage=damage)
     for problem in damage:
         console.warn(str(problem))
-    recipe = record.run.recipe_file.read_text(encoding="utf-8")
+    recipe = regular(record.run.recipe_file).read_text(encoding="utf-8")
     page = run_page(record, recipe, mistakes, slices, read_compression(record))
     with writing(file, f"name another file: {_OUTPUT}"):
         write_text_atomic(file, page)
@@ -50,7 +50,7 @@ def read_compression(record: RunRecord) -> list[Html]:
     """The section on the run's compressed models; empty if there are none."""
     file = record.run.path / COMPRESS / JSON
     try:
-        return compression_of_run(parse_json(file.read_text(encoding="utf-8"))) if file.exists() else []
+        return compression_of_run(parse_json(regular(file).read_text(encoding="utf-8"))) if file.exists() else []
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         hint = "delete the file to see the rest, or call `nlpctl compress` again, which writes it anew"
         told = f"{type(error).__name__}: {error}"
