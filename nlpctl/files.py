@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from nlpctl.errors import UserError
-from nlpctl.outputs import is_stream, open_stream, refuse_pipe
+from nlpctl.outputs import is_pipe, is_stream, open_stream, refuse_pipe
 
 STAGING_PREFIX = ".staging-"
 _OLD_PREFIX = f"{STAGING_PREFIX}old-"  # holds the folder that is being replaced, under its own name
@@ -217,6 +217,13 @@ def parse_json(text: str | bytes) -> Any:
         return json.loads(text)
     except RecursionError:
         raise ValueError("it is nested too deeply") from None
+
+
+def regular(path: Path) -> Path:
+    """`path`, which is read next. OSError if it is a pipe or a device: reading might never end."""
+    if is_pipe(path):
+        raise OSError(errno.EINVAL, "it is a pipe or a device, not a file", str(path))
+    return path
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from nlpctl.runners.timing import BenchResult
 
 COLUMNS = ("model", "engine", "threads", "batch", "samples/s", "range", "from text", "p50 ms", "p90 ms", "p99 ms")
+DIGITS = 8  # more than a number of rows or threads has
 COLUMNS_MORE = ("load s", "peak MB", "disk MB")
 
 
@@ -84,8 +85,9 @@ def bench(
 def _counts(text: str, flag: str) -> tuple[int, ...]:
     """Whole numbers separated by commas, each once. UserError for anything else."""
     words = text.split(",")
-    if not all(word.strip().isdecimal() and int(word) > 0 for word in words):
-        raise UserError(f"expected whole numbers above 0, such as 1,32, not {text!r}", where=flag)
+    if not all(word.strip().isdecimal() and len(word) < DIGITS and int(word) > 0 for word in words):
+        hint = "separate them by commas: 1,32"
+        raise UserError(f"expected whole numbers above 0, not {text[:40]!r}", where=flag, hint=hint)
     return tuple(dict.fromkeys(int(word) for word in words))
 
 

@@ -18,6 +18,7 @@ from nlpctl.outputs import refuse_pipe
 NOT_UTF8 = "not UTF-8"
 FROM_GBK = ". A file in GBK is converted by: iconv -f GB18030 -t UTF-8 FILE"  # after a hint
 MAX_LINE = 16 << 20  # bytes; a line of text is a sentence or a page, and one without end would take all memory
+SHOWN = 10  # wrong lines that a message lists
 MAX_DOCUMENT = 1 << 30  # of json, which may stand on one line and is held whole
 _SPLIT = "split the line, or check that this is a text of lines; one JSON document is data.format: json"
 _BINARY = (b"\x80", b"\x93NUMPY", b"\x89PNG", b"%PDF-")  # beginnings of weights, arrays, pictures, documents
@@ -80,7 +81,7 @@ def read_lines(path: Path, kind: str) -> list[tuple[str, str]]:
     hint = "save the file as UTF-8"
     problems = [Problem(reason, where, hint) for where, _, reason in lines if reason is not None]
     if problems:
-        raise UserError(problems=problems)
+        raise UserError(problems=problems[:SHOWN])
     while lines and not lines[-1][1].strip():
         lines.pop()
     return [(where, text) for where, text, _ in lines]

@@ -6,7 +6,6 @@ faiss brings its own OpenMP (libgomp) next to Paddle's (libiomp5). Both work tog
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ import faiss
 import numpy as np
 
 from nlpctl.errors import UserError
+from nlpctl.files import parse_json, regular
 from nlpctl.inference.index_folder import BUILD_AGAIN, IndexManifest, Kind
 from nlpctl.layout import INDEX_TEXTS, INDEX_VECTORS
 from nlpctl.names import counted
@@ -41,9 +41,9 @@ class TextIndex:
     def __init__(self, folder: Path, manifest: IndexManifest):
         """Raises UserError if the files do not belong together."""
         try:
-            self._index = faiss.read_index(str(folder / INDEX_VECTORS))
-            with (folder / INDEX_TEXTS).open(encoding="utf-8") as stream:
-                self._texts = [json.loads(line) for line in stream]
+            self._index = faiss.read_index(str(regular(folder / INDEX_VECTORS)))
+            with regular(folder / INDEX_TEXTS).open(encoding="utf-8") as stream:
+                self._texts = [parse_json(line) for line in stream]
         except (OSError, RuntimeError, ValueError) as error:  # faiss raises RuntimeError
             reason = str(error).splitlines()[0][:200]
             raise UserError(f"the index cannot be read ({reason})", where=str(folder), hint=BUILD_AGAIN) from None

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from nlpctl import console
 from nlpctl.errors import UserError
-from nlpctl.files import parse_json, write_text_atomic, writing
+from nlpctl.files import parse_json, regular, write_text_atomic, writing
 from nlpctl.layout import COMPRESS
 from nlpctl.outputs import refuse_output
 from nlpctl.report.html import Html
@@ -48,7 +48,7 @@ def page_of(record: RunRecord, first: Sequence[Section] = (), refresh: int | Non
     record = dataclasses.replace(record, damage=damage)
     for problem in damage:
         console.warn(str(problem))
-    recipe = record.run.recipe_file.read_text(encoding="utf-8")
+    recipe = regular(record.run.recipe_file).read_text(encoding="utf-8")
     return run_page(record, recipe, mistakes, slices, read_compression(record), first, refresh)
 
 
@@ -56,7 +56,7 @@ def read_compression(record: RunRecord) -> list[Html]:
     """The section on the run's compressed models; empty if there are none."""
     file = record.run.path / COMPRESS / JSON
     try:
-        return compression_of_run(parse_json(file.read_text(encoding="utf-8"))) if file.exists() else []
+        return compression_of_run(parse_json(regular(file).read_text(encoding="utf-8"))) if file.exists() else []
     except (OSError, ValueError, KeyError, TypeError, IndexError) as error:
         hint = "delete the file to see the rest, or call `nlpctl compress` again, which writes it anew"
         told = f"{type(error).__name__}: {error}"

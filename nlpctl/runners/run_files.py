@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.errors import Problem, UserError
+from nlpctl.files import regular
 from nlpctl.layout import (
     CHECKPOINTS,
     CONFIDENCE,
@@ -67,7 +68,7 @@ def other_kind(folder: Path) -> tuple[str, str] | None:
 
 def _content(file: Path) -> Mapping[str, Any]:
     try:
-        value = json.loads(file.read_text(encoding="utf-8"))
+        value = json.loads(regular(file).read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError):
         return {}
     return value if isinstance(value, dict) else {}
@@ -156,7 +157,7 @@ def sound_events(file: Path, finished: bool, damage: Damage) -> list[dict[str, A
     if not file.exists():
         return []
     try:
-        whole = file.read_bytes().endswith(b"\n")
+        whole = regular(file).read_bytes().endswith(b"\n")
         lines = EventLog(file).lines()
     except OSError as error:
         _tell(damage, file, str(error.strerror))
@@ -182,7 +183,7 @@ def _object(file: Path, damage: Damage) -> dict[str, Any] | None:
         return value if math.isfinite(value) else None
 
     try:
-        content = json.loads(file.read_text(encoding="utf-8"), parse_constant=number, parse_float=number)
+        content = json.loads(regular(file).read_text(encoding="utf-8"), parse_constant=number, parse_float=number)
         if not isinstance(content, dict):
             raise ValueError("it holds no JSON object")
     except (OSError, ValueError, RecursionError) as error:

@@ -25,6 +25,7 @@ from nlpctl.errors import RunFailed, UserError
 from nlpctl.files import (
     STAGING_PREFIX,
     parse_json,
+    regular,
     remove_dir,
     remove_leftovers,
     sha256_of,
@@ -68,7 +69,7 @@ class ShardFolder:
     def plan(self) -> dict[str, Any] | None:
         """The plan of an interrupted prediction; None if there is none."""
         try:
-            found = parse_json((self.folder / PLAN).read_text(encoding="utf-8"))
+            found = parse_json(regular(self.folder / PLAN).read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return None
         return found if isinstance(found, dict) else None
@@ -134,7 +135,7 @@ class ShardFolder:
         if number in self._told:
             return self._told[number]
         try:
-            return Sums(**parse_json(self._sums(number).read_text(encoding="utf-8")))
+            return Sums(**parse_json(regular(self._sums(number)).read_text(encoding="utf-8")))
         except (OSError, ValueError, TypeError):
             return None
 
@@ -246,7 +247,7 @@ def refuse_parts(output: Path, overwrite: bool) -> None:
         return
     manifest = output / MANIFEST
     try:
-        found = parse_json(manifest.read_text(encoding="utf-8"))
+        found = parse_json(regular(manifest).read_text(encoding="utf-8"))
         own = {MANIFEST, *(part["file"] for part in found["parts"])} if found["content"] == PARTS else None
         own = own and own | {path.name for path in _passing(output, own)}
     except (OSError, ValueError, KeyError, TypeError):

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from nlpctl.files import write_text_atomic
+from nlpctl.files import regular, write_text_atomic
 
 
 class EventLog:
@@ -51,7 +51,7 @@ class EventLog:
                 yield event, raw.decode("utf-8") + "\n"
 
     def _raw_lines(self) -> list[bytes]:
-        return self.path.read_bytes().split(b"\n")  # not splitlines: a text may hold U+2028
+        return regular(self.path).read_bytes().split(b"\n")  # not splitlines: a text may hold U+2028
 
 
 def _event_of(raw: bytes) -> dict[str, Any] | None:

@@ -27,6 +27,7 @@ from nlpctl.errors import Interrupted, NlpctlError, Pruned, RunFailed, UserError
 from nlpctl.files import (
     STAGING_PREFIX,
     parse_json,
+    regular,
     remove_dir,
     remove_leftovers,
     sha256_of,
@@ -131,7 +132,7 @@ class RunDirectory:
     def read_manifest(self) -> dict[str, Any]:
         """The manifest as written; UserError when it cannot be read."""
         try:
-            manifest = parse_json(self.manifest_file.read_text(encoding="utf-8"))
+            manifest = parse_json(regular(self.manifest_file).read_text(encoding="utf-8"))
             if not isinstance(manifest, dict) or manifest.get("format") != FORMAT or "state" not in manifest:
                 raise ValueError("it is not a manifest of this version of nlpctl")
             return manifest

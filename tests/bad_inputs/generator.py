@@ -101,7 +101,7 @@ NO_FILES = ("recipe ls", "recipe schema", "completion")  # nothing to attack
 # Flags with a path that is read; all others are written.
 READ = ("--data", "--synonyms", "--labels", "--vocabulary", "--api-key-file", "--tls-cert", "--tls-key")
 WRITTEN = ("new --split",)  # a text, and a folder that is written
-REPLACED = ("mine.html", "train.tsv", "huggingface", "dangling")  # by --overwrite, where nothing else forbids it
+REPLACED = ("mine.html", "train.tsv", "huggingface", "dangling", "circle")  # by --overwrite, if all else allows it
 TAKE_PIPES = ("predict", "explain", "index build", "index search")
 READERS = {  # folder whose every file is damaged -> the commands that read it
     "outputs/finished/model": ("predict", "params ls"),

@@ -93,6 +93,14 @@ def test_damage_is_told(folder, file, content, message):
         TextIndex(place, read_manifest(place))
 
 
+def test_a_pipe_that_nobody_writes_holds_no_texts(folder):
+    place = folder()
+    (place / "texts.jsonl").unlink()
+    os.mkfifo(place / "texts.jsonl")
+    with pytest.raises(UserError, match="it is a pipe or a device"):
+        TextIndex(place, read_manifest(place))
+
+
 def test_a_changed_model_is_refused(folder, paddle_model):
     place = folder()
     model = str(paddle_model)

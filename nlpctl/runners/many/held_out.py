@@ -20,7 +20,7 @@ import numpy as np
 from nlpctl.data.kept import json_line
 from nlpctl.data.row import place
 from nlpctl.errors import UserError
-from nlpctl.files import parse_json, staged_dir, staged_file, write_json_atomic, writing
+from nlpctl.files import parse_json, regular, staged_dir, staged_file, write_json_atomic, writing
 from nlpctl.runners.many.series import Member, Series, TrainingRows
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def _write_lines(file: Path, lines: Iterable[Mapping[str, Any]]) -> None:
 def read_lines(file: Path) -> list[dict[str, Any]]:
     """UserError: the file is missing or damaged."""
     try:
-        return [parse_json(line) for line in file.read_text(encoding="utf-8").split("\n")[:-1]]
+        return [parse_json(line) for line in regular(file).read_text(encoding="utf-8").split("\n")[:-1]]
     except (OSError, ValueError) as error:
         hint = "train the folds again with --overwrite"
         raise UserError(f"the predictions cannot be read ({error})", str(file), hint) from None

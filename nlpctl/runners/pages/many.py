@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from nlpctl.config.tasks import scores
+from nlpctl.files import regular
 from nlpctl.layout import RECIPE, REPORT
 from nlpctl.report.html import Html, element
 from nlpctl.report.page import Section, code, figures, page, table
@@ -28,7 +29,7 @@ def many_page(
         Section("Summary", [figures(_tiles(found, main))]),
         Section("Scores", [table(each.columns, each.rows, each.title) for each in spread_tables(found)]),
         Section("Runs", list(_runs(metrics, main, folds))),
-        Section("Recipe", [code((series.folder / RECIPE).read_text(encoding="utf-8"))]),
+        Section("Recipe", [code(regular(series.folder / RECIPE).read_text(encoding="utf-8"))]),
     ]
     lead = f"{recipe.task}, {len(series.members)} runs, {len(series.rows):,} training rows: {series.folder}"
     return page(f"Runs {series.folder.name}", lead, sections)
