@@ -71,17 +71,18 @@ def sweep(
 def _show(found: Swept) -> None:
     from nlpctl.config.recipe_text import value_text
     from nlpctl.report.score_tables import figures
+    from nlpctl.runners.many.outcome import BEST, short_names
 
     keys = list(found.space.space)
     rows = [
         [each.name, each.score, *(value_text(each.values[key]) if key in each.values else "" for key in keys)]
         for each in found.ranking[:SHOWN]
     ]
-    console.table("", ["trial", f"{found.metric} on dev", *(key.rpartition(".")[2] for key in keys)], rows)
+    console.table("", ["trial", f"{found.metric} on dev", *short_names(keys)], rows)
     console.result(found.told)
     if found.test is not None:
         console.result(f"on test: {found.metric} {figures(found.test)[found.metric]:.4f}")
     for name, share in found.importance.items():
         console.note(f"importance {share:.0%}: {name}")
-    console.note(f"the best recipe: {display(found.folder / 'best.yaml')}")
+    console.note(f"the best recipe: {display(found.folder / BEST)}")
     console.note(f"report: {display(found.folder / REPORT)}")

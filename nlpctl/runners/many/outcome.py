@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from nlpctl.tasks.intervals import Comparison
 
 TRIALS, BEST = "trials", "best.yaml"
+
+
+def short_names(keys: Sequence[str]) -> list[str]:
+    """The last parts of dotted keys, where these differ; else the keys."""
+    names = [key.rpartition(".")[2] for key in keys]
+    return names if len(set(names)) == len(names) else list(keys)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ from nlpctl.config.best_text import best_text
 from nlpctl.config.compression_keys import parse_budget
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
-from nlpctl.config.search_section import trials_wanted
+from nlpctl.config.search_section import MOST_TRIALS, SearchSection, grid_size, trials_wanted
 from nlpctl.config.tasks import task_info
 from nlpctl.data.open_split import has_split, open_split
 from nlpctl.data.task_rows import task_rows
@@ -79,6 +79,7 @@ def sweep(
         _refuse_done(study, place, wanted)
         if section.pruner != "none" and recipe.training.evaluation_strategy == EVALUATES_NEVER:
             console.note("no trial is stopped early: training.evaluation_strategy is no, so nothing is compared")
+        _tell_few(section, wanted)
         clock = Clock(None if section.budget is None else parse_budget(section.budget))
         trials = Trials(recipe, place, study, wanted, clock, metric, command)
         if runtimes:
@@ -103,6 +104,15 @@ def _refuse(recipe: Recipe, workers: int) -> None:
     if len(recipe.runtime.devices) > 1 and workers == 1:
         hint = f"use --workers {len(recipe.runtime.devices)}: a trial on each card; or name one card"
         raise UserError("a trial is trained on one card", recipe.where("runtime.devices"), hint)
+
+
+def _tell_few(section: SearchSection, wanted: int | None) -> None:
+    """Note a space with fewer points than trials: a sampler draws some of them again."""
+    if section.sampler == "grid" or any(axis.points is None for axis in section.space.values()):
+        return
+    points = grid_size(section.space, MOST_TRIALS)
+    if wanted is None or points <= wanted:
+        console.note(f"there are {counted(points, 'combinations')} only: search.sampler: grid tries each of them once")
 
 
 def _files(recipe: Recipe) -> tuple[Path, ...]:

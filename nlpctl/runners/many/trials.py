@@ -45,7 +45,7 @@ def watched_metric(recipe: Recipe) -> str:
 
 
 def trial_recipe(recipe: Recipe, folder: Path, trial: Trial) -> Recipe:
-    """The recipe of an ordinary run, without the test split. UserError if its values do not go together."""
+    """The recipe of an ordinary run, without the test split. Not checked: its values may not go together."""
     changed = with_settings(recipe, trial.values)
     run = folder / TRIALS / trial.name
     logs = recipe.training.logging_dir

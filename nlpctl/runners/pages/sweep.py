@@ -12,7 +12,7 @@ from nlpctl.report.html import Html, element
 from nlpctl.report.page import Number, Section, code, figures, page, table
 from nlpctl.report.plots import Dot, bars, lines, scatter
 from nlpctl.report.score_tables import figures as single_scores
-from nlpctl.runners.many.outcome import BEST, TRIALS, Swept
+from nlpctl.runners.many.outcome import BEST, TRIALS, Swept, short_names
 from nlpctl.runners.many.study import FAILED, FINISHED, PRUNED, Told
 
 
@@ -49,9 +49,11 @@ def _course(found: Swept) -> Iterator[Html]:
     """The scores in the order of the trials, and the best so far."""
     scored = [each for each in found.trials if each.score is not None]
     best, so_far = None, []
-    for each in scored:
-        best = each.score if best is None or _beats(found, each.score, best) else best
-        so_far.append((each.number, best))
+    for each in found.trials:
+        if each.score is not None:
+            best = each.score if best is None or _beats(found, each.score, best) else best
+        if best is not None:
+            so_far.append((each.number, best))
     yield lines({"best so far": so_far, "each trial": [(each.number, each.score) for each in scored]},
                 "trial", found.metric)  # fmt: skip
 
@@ -85,7 +87,7 @@ def _table(found: Swept) -> Html:
         values = [value_text(each.values[key]) if key in each.values else "" for key in keys]
         seconds = None if each.seconds is None else Number(f"{each.seconds:.0f}")
         rows.append([link, each.state, each.score, *values, seconds, each.reason.split("\n")[0]])
-    return table(["trial", "state", found.metric, *keys, "seconds", "why"], rows)
+    return table(["trial", "state", found.metric, *short_names(keys), "seconds", "why"], rows)
 
 
 def _keys(found: Swept) -> Iterator[Html]:
