@@ -104,7 +104,6 @@ class InputFile:
                 stream = stack.enter_context(pyarrow.input_stream(stream, compression=kind))
             yield stream
 
-
     def unpack(self) -> Iterator[bytes]:
         """The bytes of the packed file itself. UserError as of `open`."""
         with replace(self, unpacked=None).open() as stream:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -114,33 +112,22 @@ def _written(
     windows: Iterable[tuple[list[Any], np.ndarray]],
 ) -> IndexResult:
     """The index of rows and their vectors, given window by window."""
-    from nlpctl.inference.index import new_index, save_index
+    from nlpctl.inference.index_build import IndexBuild
 
-    index, seen, repeated, bad = None, set(), 0, 0
+    rows_read, bad = 0, 0
     with staged_dir(folder) as staged:
-        with (staged / INDEX_TEXTS).open("w", encoding="utf-8") as stream:
+        with IndexBuild(staged, kind) as build:
             for rows, vectors in windows:
-                new = []
-                for place, row in enumerate(rows):
-                    if isinstance(row, BadRow):
-                        bad += 1
-                        continue
-                    key = hashlib.blake2b(row.text.encode(), digest_size=16).digest()
-                    if key in seen:
-                        repeated += 1
-                        continue
-                    seen.add(key)
-                    new.append(place)
-                    stream.write(json.dumps(row.text, ensure_ascii=False) + "\n")
-                index = new_index(kind, vectors.shape[1]) if index is None else index
-                index.add(vectors[new])
-        if not seen:
-            raise no_rows(source.name)
-        save_index(index, staged)
+                good = [place for place, row in enumerate(rows) if not isinstance(row, BadRow)]
+                bad += len(rows) - len(good)
+                rows_read += len(good)
+                build.add([rows[place].text for place in good], vectors[good])
+            if not rows_read:
+                raise no_rows(source.name)
+            texts = build.finish()
         (staged / RECIPE).write_text(dump_recipe(recipe), encoding="utf-8")
-        manifest = IndexManifest(kind, len(seen), index.d, model_source, model_files(model_source))
-        write_manifest(staged, manifest)
-    return IndexResult(len(seen), repeated, bad)
+        write_manifest(staged, IndexManifest(kind, texts, build.dim, model_source, model_files(model_source)))
+    return IndexResult(texts, rows_read - texts, bad)
 
 
 def index_recipe(folder: str) -> Path:

@@ -103,8 +103,7 @@ class Nodes:
     def expect(self, kind: str) -> Message:
         """Wait for a message of `kind`. Raises what ends the run meanwhile, and UserError if it takes too long."""
         until = time.monotonic() + self.wait
-        while time.monotonic() < until:
-            message = self.receive(min(_AGAIN_SECONDS, self.wait))
+        while (message := self.receive(min(_AGAIN_SECONDS, self.wait))) is not None or time.monotonic() < until:
             if message is None:
                 continue
             if message.kind == kind:

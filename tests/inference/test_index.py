@@ -9,11 +9,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import faiss
 import numpy as np
 import pytest
 
 from nlpctl.errors import UserError
+from nlpctl.inference import index_build
 from nlpctl.inference.index import TextIndex, new_index, save_index
+from nlpctl.inference.index_build import IndexBuild
 from nlpctl.inference.index_folder import (
     IndexManifest,
     check_model,
@@ -44,6 +47,47 @@ def folder(tmp_path, vectors):
         return tmp_path
 
     return write
+
+
+@pytest.mark.parametrize("kind", ["flat", "hnsw"])
+@pytest.mark.parametrize("different", [1, 7, 250, 10_000])
+def test_an_index_made_on_disk_is_that_of_faiss(tmp_path, monkeypatch, kind, different):
+    """Repeated texts, within a portion and across, leave; the rest is added in the same portions."""
+    monkeypatch.setattr(index_build, "BLOCK", 33)
+    chance, expected, seen, texts = np.random.default_rng(5), new_index(kind, 16), set(), []
+    with IndexBuild(tmp_path, kind) as build:
+        for size in (64, 0, 64, 1, 71):
+            portion = [f"text {i}\n é" for i in chance.integers(0, different, size)]
+            made = chance.normal(size=(size, 16)).astype("float32")
+            build.add(portion, made)
+            new = [i for i, text in enumerate(portion) if text not in seen and not seen.add(text)]
+            texts += [portion[i] for i in new]
+            expected.add(made[new])
+        assert build.finish() == len(texts)
+    faiss.write_index(expected, str(tmp_path / "expected"))
+    assert (tmp_path / "index.faiss").read_bytes() == (tmp_path / "expected").read_bytes()
+    assert [json.loads(line) for line in (tmp_path / "texts.jsonl").read_text().splitlines()] == texts
+    assert {path.name for path in tmp_path.iterdir()} == {"index.faiss", "texts.jsonl", "expected"}
+
+
+def test_memory_does_not_grow_with_the_texts(tmp_path):
+    """Four times as many cost a byte each, and not their vectors, of 1 kB."""
+    script = (
+        "import sys, resource, numpy as np; from pathlib import Path\n"
+        "from nlpctl.inference.index_build import IndexBuild\n"
+        "with IndexBuild(Path(sys.argv[1]), 'flat') as build:\n"
+        "  for start in range(0, int(sys.argv[2]), 2048):\n"
+        "    build.add([f'text {i % 15000}' for i in range(start, start + 2048)], np.zeros((2048, 256), np.float32))\n"
+        "  build.finish()\n"
+        "print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+    )
+    peaks = []
+    for count in (20_000, 80_000):
+        (folder := tmp_path / str(count)).mkdir()
+        words = [sys.executable, "-c", script, folder, str(count)]
+        root = Path(__file__).resolve().parents[2]
+        peaks.append(int(subprocess.run(words, check=True, capture_output=True, cwd=root).stdout) >> 10)
+    assert peaks[1] - peaks[0] < 20, peaks  # MB; the vectors take 60
 
 
 @pytest.mark.parametrize("kind", ["flat", "hnsw"])

@@ -98,16 +98,16 @@ def _compress(recipe: Recipe, source: str, output: Path | None, overwrite: bool,
     refuse_output(folder, source, plan, recipe, overwrite=overwrite, training=trains(chains))
     plan = plan if overwrite or trains(chains) else carried_over(folder, plan)
     warn_unread(recipe, strategies)
+    refuse_processes(workers, "--workers")
+    # First: the threads of this process are variables that others inherit.
+    runtimes = [one_process(recipe.runtime)] if workers == 1 else shares(recipe.runtime, workers)
     setup = set_up_process(recipe)
     check_scorable(recipe)
     check_strategies(recipe, source, chains)
     check_engines(setup, strategies)
     if training and setup.device == "cpu":
         refuse_half_precision_on_cpu(recipe)
-    alone = one_process(recipe.runtime)
-    refuse_processes(workers, "--workers")
-    runtimes = [alone] if workers == 1 else shares(recipe.runtime, workers)
-    recipe = dataclasses.replace(recipe, runtime=alone)
+    recipe = dataclasses.replace(recipe, runtime=one_process(recipe.runtime))
     with _taken(folder, overwrite, plan), sigterm_interrupts():
         try:
             return _Compression(recipe, setup, source, folder, steps, clock, runtimes).run()
