@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from nlpctl.config.schema import RuntimeSection
-from nlpctl.runtime.shares import shares
 from nlpctl.runtime.cpu import physical_cores
+from nlpctl.runtime.shares import shares
 
 
 def test_the_cores_are_divided_unless_somebody_has_said_how_many(monkeypatch):
