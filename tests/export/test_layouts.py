@@ -26,7 +26,7 @@ def manifest(*outputs: TensorSpec, graphs: tuple[Graph, ...] = ()) -> ExportMani
     return ExportManifest("sequence_classification", (ROWS,), outputs, 24, graphs, 9, "model", {})
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")  # protobuf refuses a second import of it in one process
 def schema() -> ModuleType:
     """Triton's own model_config.proto, as its client has it compiled."""
     found = importlib.util.find_spec("tritonclient")
