@@ -8,6 +8,7 @@
 #   nlpctl report outputs/quickstart
 #   bash scripts/make_pictures.sh outputs/quickstart
 #   bash scripts/make_pictures.sh outputs/quickstart data explain    # only these
+#   bash scripts/make_pictures.sh outputs/sst2_minilm confidence     # that of docs/decisions.md, if it is named
 set -euo pipefail
 
 RUN=${1:-outputs/quickstart}
@@ -39,6 +40,11 @@ picture() {
 
 if wanted report; then
     picture "$RUN/report.html" report 1080 1260
+fi
+if [[ " $PICTURES " == *" confidence "* ]]; then # the diagrams of one section
+    sed -nE '1,/<body>/p' "$RUN/report.html" | sed -E 's#<body>.*#<body>#' >"$PLACE/confidence.html"
+    sed -nE '/<h2>Confidence</,/<\/section>/p' "$RUN/report.html" >>"$PLACE/confidence.html"
+    picture "$PLACE/confidence.html" confidence 1080 600
 fi
 if wanted compress; then
     picture "$RUN/compress/report.html" compress 1066 1224

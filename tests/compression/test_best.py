@@ -8,6 +8,7 @@ import pytest
 from scored import scored
 
 from nlpctl.compression.plan.best_folder import write_best
+from nlpctl.models.confidence import Calibration, read_calibration, write_calibration
 from nlpctl.models.export_folder import Check, Chosen, ExportManifest, Graph, read_manifest, write_manifest
 
 PADDLE = Graph("paddle", "fp32", ("model.pdmodel", "model.pdiparams"), checks=(Check("paddle", "fp32", 1e-6, 1.0),))
@@ -64,3 +65,13 @@ def test_best_is_replaced_as_a_whole(tmp_path, export):
 
 def test_an_export_without_a_choice_names_none(export):
     assert read_manifest(export).chosen is None
+
+
+def test_best_gets_the_calibration_that_its_engine_needs(tmp_path, export):
+    write_calibration(export, Calibration("temperature", (0.5,), (0.0,)))
+    write_manifest(export, read_manifest(export))
+    own = Calibration("temperature", (0.7,), (0.0,), rows=200, ece=(0.08, 0.02))
+    for given, expected in ((None, 0.5), (own.to_json(), 0.7)):
+        write_best(scored("original", 0.88, folder=str(export), calibration=given), tmp_path / "best")
+        assert read_calibration(tmp_path / "best").scales == (expected,)
+        read_manifest(tmp_path / "best")  # its checksums hold

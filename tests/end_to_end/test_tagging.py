@@ -92,7 +92,8 @@ def test_predict_gives_exact_offsets(work, ner):
             assert answer["text"][entity["start"] : entity["end"]] == entity["text"]
     assert ("LOC", "New York") in [(e["type"], e["text"]) for e in answers[0]["entities"]]
     assert len([e for e in answers[2]["entities"] if e["text"] == "jones"]) > 15  # rejoined from windows
-    assert {"type": "LOC", "start": 3, "end": 11, "text": "Atlantis"} in answers[3]["entities"]  # a term
+    term = {"type": "LOC", "start": 3, "end": 11, "text": "Atlantis", "confidence": None}  # the tags do not say it
+    assert term in answers[3]["entities"]
 
 
 @pytest.mark.parametrize("kind", ["conll", "jsonl", "tsv"])
