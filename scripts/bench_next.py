@@ -1,6 +1,6 @@
 """Measures `nlpctl data next`: do chosen rows teach a model more than rows drawn at random?
 
-    python scripts/bench_next.py [--seeds 1,2,3] [--rounds 4] [--rows 100] [--pools 1,3,10] [--output FOLDER]
+    python scripts/bench_next.py [--seeds 1,2,3] [--rounds 4] [--rows 100] [--pools 10,1] [--output FOLDER]
 
 For each seed a BiLSTM is trained on the same first rows of ChnSentiCorp, drawn at random; then, in each round, on some
 more, which are drawn or chosen by the model of the round before. `--pools`: the most uncertain rows among which those
@@ -156,7 +156,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=4)
     parser.add_argument("--rows", type=int, default=100)
     parser.add_argument("--steps", type=int, default=180)
-    parser.add_argument("--pools", default="1,3,10,0")
+    parser.add_argument("--pools", default="10,1")
     parser.add_argument("--output", type=Path, default=Path("outputs/bench_next"))
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args()
