@@ -26,7 +26,7 @@ class HeadVectors:
         self._layers = [layer for layer in network.sublayers() if isinstance(layer, paddle.nn.Linear)]
         if not self._layers:
             message = "this network has no linear layer, whose input would be the vector of a text"
-            raise UserError(message, where="MODEL", hint="use --pool equal to -n: rows are then chosen without vectors")
+            raise UserError(message, where="MODEL", hint="give it one as its head: paddle.nn.Linear")
         self._handles: list[Any] = []
         self._caught: paddle.Tensor | None = None
 
