@@ -13,8 +13,8 @@ from paddlenlp.trainer.trainer_callback import TrainerControl, TrainerState
 
 from nlpctl import console
 from nlpctl.data.token_batches import TokenBatchSampler
-from nlpctl.errors import Pruned, UserError
-from nlpctl.layout import checkpoint_path
+from nlpctl.errors import Pruned, RunFailed, UserError
+from nlpctl.layout import MANIFEST, checkpoint_path
 from nlpctl.names import counted, listed
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.run_directory import RunDirectory
@@ -27,10 +27,18 @@ TRAIN_FIGURES = ("loss", "learning_rate", "interval_samples_per_second", "curren
 
 
 class EventRecorder(TrainerCallback):
-    """Write each log, evaluation and save to events.jsonl (process 0 only)."""
+    """Write each log, evaluation and save to events.jsonl (process 0 only).
+
+    RunFailed if somebody has deleted the run directory: without its manifest the run could not end.
+    """
 
     def __init__(self, log: EventLog):
         self.log = log
+
+    def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs):
+        if state.is_world_process_zero and not self.log.path.with_name(MANIFEST).exists():
+            hint = "train again: what was saved is gone"
+            raise RunFailed("the run directory was deleted, or its manifest", str(self.log.path.parent), hint)
 
     def on_log(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, logs=None, **kwargs):
         if state.is_world_process_zero and "loss" in logs:

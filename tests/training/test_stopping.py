@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from collections.abc import Callable
 
 import pytest
 
 import nlpctl  # noqa: F401  before paddle
-from nlpctl.errors import Interrupted
+from nlpctl.errors import Interrupted, RunFailed
 from nlpctl.layout import checkpoint_step, checkpoints_in
 from nlpctl.runtime.event_log import EventLog
 from nlpctl.runtime.run_directory import RunDirectory
@@ -117,3 +118,18 @@ def test_a_checkpoint_that_takes_too_long_is_absent(tiny, signal_at, monkeypatch
     run = RunDirectory(tiny.folder / "slow")
     assert len(written) == 2 and steps_saved(run) == [6] and not list(run.path.rglob(".staging-*"))
     assert events(run)[-1][0] == "log"
+
+
+def test_a_run_that_is_deleted_while_it_trains_ends_at_once(tiny, monkeypatch):
+    loss, batches = SequenceClassification.loss, []
+
+    def deleting(self, network, outputs, batch):
+        batches.append(network.training)
+        if len(batches) == 2:
+            shutil.rmtree(tiny.folder / "deleted")
+        return loss(self, network, outputs, batch)
+
+    monkeypatch.setattr(SequenceClassification, "loss", deleting)
+    with pytest.raises(RunFailed, match="the run directory was deleted"):
+        tiny("deleted")
+    assert len(batches) == 2 and not (tiny.folder / "deleted" / "model").exists()
