@@ -164,6 +164,8 @@ def test_damage_and_other_folders(work, swept):
     shutil.copytree(work / "swept", work / "other")
     refused = work.nlpctl("train", "recipe.yaml", "--folds", "2", "--set", "training.output_dir=other")
     assert refused.returncode == 2 and "another command (sweep)" in refused.stderr
+    inside = work.nlpctl("sweep", "sweep.yaml", "-o", "swept/trials/000/model/sub", "--overwrite")
+    assert inside.returncode == 2 and "this would be a part of the model" in inside.stderr
     unfinished = work.nlpctl("sweep", "sweep.yaml", "-o", "other")
     assert unfinished.returncode == 2 and "--overwrite" in unfinished.stderr
     (work / "other" / "study.journal").write_text("x\n")

@@ -26,6 +26,7 @@ from nlpctl.files import (
     writing,
 )
 from nlpctl.layout import RECIPE, is_run
+from nlpctl.outputs import refuse_part
 from nlpctl.runners.train import FREE_TO_CHANGE, changed_keys
 from nlpctl.runtime.lock import take_lock
 
@@ -86,6 +87,8 @@ def refuse_early(recipe: Recipe, kind: str, *, resume: bool, overwrite: bool, gr
         raise UserError(message, where=str(folder), hint=ELSEWHERE)
     elif folder.exists() and not folder.is_dir():
         raise UserError(f"{folder} is a file, not a folder", "training.output_dir", "name another folder")
+    else:
+        refuse_part(folder)
 
 
 @contextlib.contextmanager
