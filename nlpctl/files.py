@@ -9,6 +9,7 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -21,6 +22,7 @@ from nlpctl.outputs import is_pipe, is_stream, open_stream, refuse_pipe
 STAGING_PREFIX = ".staging-"
 _OLD_PREFIX = f"{STAGING_PREFIX}old-"  # holds the folder that is being replaced, under its own name
 _STAGED = re.compile("[a-z0-9_]{8}")  # what mkdtemp adds to a name
+_HANDLES = "/proc/self/fd"
 _DOOMED_PREFIX = f"{STAGING_PREFIX}deleted-"
 LOCK_PREFIX = f"{STAGING_PREFIX}lock-"  # the lock file of one output (runtime/lock.py) and that output's name
 
@@ -29,27 +31,48 @@ LOCK_PREFIX = f"{STAGING_PREFIX}lock-"  # the lock file of one output (runtime/l
 def staged_file(final: Path) -> Iterator[BinaryIO]:
     """Yield a new binary file beside `final`; on success it takes `final`'s name, on failure it is removed.
 
-    A `final` that is a device or a pipe is written into. UserError if it is a disk or a socket.
+    Of a process that is killed nothing stays, but on file systems without unnamed files. A `final` that is a device or
+    a pipe is written into. UserError if it is a disk or a socket.
     """
     if is_stream(final):
         with open_stream(final) as stream:
             yield stream
         return
     final.parent.mkdir(parents=True, exist_ok=True)
-    # In the same folder: a rename across file systems is not atomic.
-    handle, staged = tempfile.mkstemp(dir=final.parent, prefix=STAGING_PREFIX, suffix=final.name)
+    handle, staged = _new_file(final)
     try:
         with os.fdopen(handle, "w+b") as stream:
             yield stream
             stream.flush()
-            os.fsync(stream.fileno())
-        # mkstemp creates files for their owner only; other users of a shared folder must be able to read the result.
-        os.chmod(staged, 0o666 & ~_umask())
+            os.fsync(handle)
+            # It is for its owner only; other users of a shared folder must be able to read the result.
+            os.fchmod(handle, 0o666 & ~_umask())
+            staged = _named(handle, final.parent) if staged is None else staged
         os.replace(staged, final)
     except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(staged)
+        if staged is not None:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(staged)
         raise
+
+
+def _new_file(final: Path) -> tuple[int, str | None]:
+    """A file in the folder of `final`, since a rename across file systems is not atomic: its handle, and its name if it
+    has one. OSError where `final` cannot be written."""
+    with contextlib.suppress(FileNotFoundError):
+        final.lstat()  # a name that is too long is told before the work, not after it
+    with contextlib.suppress(OSError):  # a file system, or a container, that has no unnamed files
+        if os.path.isdir(_HANDLES):
+            return os.open(final.parent, os.O_TMPFILE | os.O_RDWR, 0o600), None
+    return tempfile.mkstemp(dir=final.parent, prefix=STAGING_PREFIX, suffix=final.name)
+
+
+def _named(handle: int, folder: Path) -> str:
+    """Give an unnamed file of `folder` a name, under which it can be renamed."""
+    name = str(folder / f"{STAGING_PREFIX}{secrets.token_hex(8)}")
+    # src_dir_fd makes Python call linkat, which follows the link in /proc; link does not.
+    os.link(f"{_HANDLES}/{handle}", name, src_dir_fd=handle)
+    return name
 
 
 @contextlib.contextmanager

@@ -9,7 +9,7 @@ import time
 
 import pytest
 
-from nlpctl.files import STAGING_PREFIX, remove_leftovers, staged_dir, write_json_atomic, write_text_atomic
+from nlpctl.files import STAGING_PREFIX, remove_leftovers, staged_dir, staged_file, write_json_atomic, write_text_atomic
 
 
 def names(folder) -> list[str]:
@@ -30,6 +30,42 @@ def test_a_failed_write_leaves_the_old_text(tmp_path):
     with pytest.raises(UnicodeEncodeError):
         write_text_atomic(path, "new \ud800")  # a lone surrogate cannot be encoded
     assert path.read_text() == "old" and names(tmp_path) == ["a.txt"]
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from nlpctl.files import staged_file
+with staged_file(Path(sys.argv[1])) as stream:
+    stream.write(b"x" * 100_000)
+    stream.flush()
+    print("written", flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_a_killed_writer_leaves_nothing(tmp_path):
+    path = tmp_path / "out" / "a.txt"
+    write_text_atomic(path, "old")
+    words = [sys.executable, "-c", KILLED, str(path)]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
+        assert process.stdout.readline() == b"written\n" and names(path.parent) == ["a.txt"]
+        process.kill()
+    assert path.read_text() == "old" and names(path.parent) == ["a.txt"]
+
+
+def test_where_files_need_a_name_they_get_one(tmp_path, monkeypatch):
+    """As on file systems without unnamed files, and in containers without /proc."""
+    monkeypatch.setattr("nlpctl.files._HANDLES", str(tmp_path / "nowhere"))
+    with staged_file(tmp_path / "a.txt") as stream:
+        stream.write(b"new")
+        assert len(names(tmp_path)) == 1 and names(tmp_path)[0].startswith(STAGING_PREFIX)
+    assert (tmp_path / "a.txt").read_bytes() == b"new" and names(tmp_path) == ["a.txt"]
+
+
+def test_a_name_that_is_too_long_is_told_before_the_work(tmp_path):
+    with pytest.raises(OSError, match="too long"), staged_file(tmp_path / ("a" * 300)):
+        pytest.fail("work was done")
 
 
 def test_json_stays_readable(tmp_path):
