@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from pathlib import Path
 from typing import Annotated
 
@@ -16,6 +17,7 @@ from nlpctl.config.library import is_recipe
 from nlpctl.config.load import load_recipe
 from nlpctl.errors import UserError
 from nlpctl.names import counted, subject
+from nlpctl.runtime.memory import memory_sizes
 
 SETTINGS = {"help_option_names": ["-h", "--help"]}
 Match = Annotated[
@@ -242,9 +244,14 @@ def _number_or_text(text: str) -> float | str:
 def _sizes(text: str) -> tuple[int, ...]:
     """The numbers of --shape, each at least 1."""
     parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and int(part) > 0 for part in parts):
-        raise UserError(f"{text!r} is not a shape", where="--shape", hint="whole numbers of 1 or more: --shape 128,2")
-    return tuple(map(int, parts))
+    if not all(part.isdecimal() and len(part) < 100 and int(part) > 0 for part in parts):
+        hint = "whole numbers of 1 or more: --shape 128,2"
+        raise UserError(f"{text[:40]!r} is not a shape", where="--shape", hint=hint)
+    sizes = tuple(map(int, parts))
+    memory = memory_sizes()
+    if memory is not None and 4 * math.prod(sizes) > memory["MemTotal"]:
+        raise UserError("no array of this shape fits into the memory", where="--shape", hint="give smaller numbers")
+    return sizes
 
 
 def _shape(shape: tuple[int, ...]) -> str:
