@@ -14,7 +14,7 @@ from nlpctl.data.open_split import open_split
 from nlpctl.data.task_rows import TaskRows, task_rows
 from nlpctl.errors import UserError
 from nlpctl.layout import is_run
-from nlpctl.runners.many.series import is_series
+from nlpctl.runners.many.series_folder import is_series
 from nlpctl.runtime.run_directory import RunDirectory
 
 MEMBER_RUNS = "member_runs"  # in the manifest of an ensemble: the run directories of its members

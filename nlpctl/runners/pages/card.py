@@ -32,8 +32,9 @@ from nlpctl.tasks.slices import Slice
 FEW = 30  # rows of a label; with fewer, its scores say little
 MOST_LABELS = 100
 _KEYS = (
-    "learning_rate", "lr_scheduler_type", "warmup_ratio", "warmup_steps", "weight_decay", "optim",
-    "per_device_train_batch_size", "gradient_accumulation_steps", "fp16", "bf16",
+    "training.learning_rate", "training.lr_scheduler_type", "training.warmup_ratio", "training.warmup_steps",
+    "training.weight_decay", "training.optim", "training.per_device_train_batch_size",
+    "training.gradient_accumulation_steps", "training.fp16", "training.bf16",
 )  # fmt: skip
 _PACKAGES = ("paddlepaddle", "paddlepaddle-gpu", "paddlenlp")
 
@@ -211,8 +212,8 @@ def _procedure(facts: CardFacts, say: Mapping[str, str]) -> Iterator[str]:
     told[say["steps"]] = record.step or None  # an ensemble makes none itself
     if record.best_step is not None:
         told[say["kept"]] = say["kept_by"].format(record.best_step, code(record.metric))
-    values = {name: vars(facts.recipe.training)[name] for name in _KEYS}
-    told |= {f"`training.{name}`": value for name, value in values.items() if value not in (None, 0, False)}
+    values = {name: vars(facts.recipe.training)[name.removeprefix("training.")] for name in _KEYS}
+    told |= {f"`{name}`": value for name, value in values.items() if value not in (None, 0, False)}
     told["`data.max_seq_length`"] = str(facts.recipe.data.max_seq_length)
     told[say["seed"]] = None if manifest["seed"] is None else str(manifest["seed"])
     processes = manifest["processes"] or 1
