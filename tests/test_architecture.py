@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import itertools
 import re
 from collections.abc import Callable, Iterator
@@ -63,6 +64,7 @@ def module_name(path: Path) -> str:
 MODULES = {module_name(path): path for path in sorted(PACKAGE.rglob("*.py"))}
 
 
+@functools.cache
 def imports(path: Path, *, module_level_only: bool = False) -> set[str]:
     """Dotted names that `path` imports; module level leaves out functions and `if TYPE_CHECKING`."""
     found: set[str] = set()

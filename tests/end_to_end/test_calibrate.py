@@ -66,15 +66,15 @@ def test_a_small_dev_set_and_the_key_leave_the_model_alone(work, base):
 
 
 def test_the_command_fits_what_training_fits(work, sure, bare):
-    shutil.copytree(bare, work / "again")
-    done = work.nlpctl("calibrate", "again", LABELLED, "--json")
+    shutil.copytree(bare, work / "calibrated-again")
+    done = work.nlpctl("calibrate", "calibrated-again", LABELLED, "--json")
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)["result"]
-    own, trained = (json.loads((work / name / "calibration.json").read_text()) for name in ("again", "sure/model"))
+    own, trained = (json.loads((work / name / "calibration.json").read_text()) for name in ("calibrated-again", "sure/model"))
     assert {**own, "split": "dev"} == trained
     assert {"format": 1, **result["calibration"]} == own
     assert result["metrics"]["test"]["ece"] == pytest.approx(own["ece"][1], abs=1e-5)
-    told = work.nlpctl("calibrate", "again", LABELLED)
+    told = work.nlpctl("calibrate", "calibrated-again", LABELLED)
     assert told.returncode == 0 and "ECE" in told.stdout and "confidence from" in told.stdout
 
 

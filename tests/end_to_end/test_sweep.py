@@ -97,6 +97,7 @@ def test_the_page(work, swept):
     assert "<script" not in page
 
 
+@pytest.mark.slow
 def test_more_trials_of_a_finished_sweep(work):
     (work / "drawn.yaml").write_text(DRAWN)
     first = result(work, "drawn.yaml", "-o", "drawn")
@@ -115,10 +116,10 @@ def test_a_trial_that_cannot_work_and_a_budget(work):
     """32 units are no multiple of 5 heads; after the first trial that finished, there is no time for another one."""
     heads = "sampler: grid\n  budget: 1s\n  space: {model.from_scratch.num_attention_heads: [5, 4, 2, 1, 8]}\n"
     (work / "drawn.yaml").write_text(DRAWN[: DRAWN.index("trials: 3")] + heads + DRAWN[DRAWN.index("training: {") :])
-    found = result(work, "drawn.yaml", "-o", "short")
+    found = result(work, "drawn.yaml", "-o", "sweep-short")
     states = [each["state"] for each in found["trials"]]
     assert states[:2] == ["failed", "finished"] and len(states) < 5
-    assert "heads" in found["trials"][0]["reason"] and not (work / "short" / "trials" / "000").exists()
+    assert "heads" in found["trials"][0]["reason"] and not (work / "sweep-short" / "trials" / "000").exists()
 
 
 @pytest.mark.slow
@@ -161,15 +162,15 @@ def test_stopped_side_by_side(work):
 
 
 def test_damage_and_other_folders(work, swept):
-    shutil.copytree(work / "swept", work / "other")
-    refused = work.nlpctl("train", "recipe.yaml", "--folds", "2", "--set", "training.output_dir=other")
+    shutil.copytree(work / "swept", work / "sweep-other")
+    refused = work.nlpctl("train", "recipe.yaml", "--folds", "2", "--set", "training.output_dir=sweep-other")
     assert refused.returncode == 2 and "another command (sweep)" in refused.stderr
     inside = work.nlpctl("sweep", "sweep.yaml", "-o", "swept/trials/000/model/sub", "--overwrite")
     assert inside.returncode == 2 and "this would be a part of the model" in inside.stderr
-    unfinished = work.nlpctl("sweep", "sweep.yaml", "-o", "other")
+    unfinished = work.nlpctl("sweep", "sweep.yaml", "-o", "sweep-other")
     assert unfinished.returncode == 2 and "--overwrite" in unfinished.stderr
-    (work / "other" / "study.journal").write_text("x\n")
-    damaged = work.nlpctl("sweep", "sweep.yaml", "-o", "other", "--resume", "--set", "data.max_seq_length=15")
+    (work / "sweep-other" / "study.journal").write_text("x\n")
+    damaged = work.nlpctl("sweep", "sweep.yaml", "-o", "sweep-other", "--resume", "--set", "data.max_seq_length=15")
     assert damaged.returncode == 2 and "study.journal" in damaged.stderr and "Traceback" not in damaged.stderr
 
 

@@ -97,7 +97,7 @@ def started():
 
     yield start
     for worker in workers:
-        worker.end()
+        worker.end(interrupt=True)  # some are left in the middle of a request
         assert not worker.alive
 
 
