@@ -70,7 +70,8 @@ def test_the_command_fits_what_training_fits(work, sure, bare):
     done = work.nlpctl("calibrate", "calibrated-again", LABELLED, "--json")
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)["result"]
-    own, trained = (json.loads((work / name / "calibration.json").read_text()) for name in ("calibrated-again", "sure/model"))
+    folders = (work / "calibrated-again", work / "sure" / "model")
+    own, trained = (json.loads((folder / "calibration.json").read_text()) for folder in folders)
     assert {**own, "split": "dev"} == trained
     assert {"format": 1, **result["calibration"]} == own
     assert result["metrics"]["test"]["ece"] == pytest.approx(own["ece"][1], abs=1e-5)

@@ -16,9 +16,8 @@ MODEL_FILES = {
     "tokenizer_config.json", "vocab.txt",
 }  # fmt: skip
 TRAINING_STATE = {"optimizer.pdopt", "scheduler.pdparams", "trainer_state.json", "checksums.json"}
-REPORT = {"rows", "accuracy", "macro_f1", "micro_f1", "weighted_f1", "labels", "confusion", "intervals"} | {
-    "ece", "confidence",
-}  # fmt: skip
+REPORT = {"rows", "accuracy", "macro_f1", "micro_f1", "weighted_f1", "labels", "confusion"}
+REPORT |= {"intervals", "ece", "confidence"}
 
 
 def test_files_of_a_run(base):
