@@ -116,6 +116,8 @@ def test_a_node_that_is_started_again_is_no_twin(cluster, monkeypatch):
             break
         except ConnectionRefusedError:
             time.sleep(0.01)
+    with connection.makefile("rb", buffering=0) as stream:
+        assert link_module.read_message(stream).kind == link_module.BEAT  # it was taken in
     doubted, goes_on = threading.Event(), link_module.Link.goes_on
     monkeypatch.setattr(link_module.Link, "goes_on", lambda link: doubted.set() or goes_on(link))
     again = cluster.node(1, wait_for_end, nodes=3)
