@@ -89,9 +89,10 @@ class TimedProcess:
         self.opened = self.ask(Subject.opened)
         return self.opened
 
-    def seconds(self, batch_size: int) -> list[float]:
-        """Seconds for each batch of engine inputs, in one pass over all of them."""
-        return self.ask(Subject.seconds, batch_size)
+    def seconds(self, batch_size: int, at_least: float = 0.0) -> list[float]:
+        """Seconds for each batch of engine inputs, in one pass over all of them; its mean over as many passes as take
+        `at_least` seconds together."""
+        return self.ask(Subject.seconds, batch_size, at_least)
 
     def text_seconds(self, batch_size: int) -> float:
         """Seconds for all rows, from text to answers."""
@@ -138,8 +139,8 @@ class Subject:
     def opened(self) -> Opened:
         return self.found
 
-    def seconds(self, batch_size: int) -> list[float]:
-        return timed(self.pipeline.run, self.batches[batch_size])
+    def seconds(self, batch_size: int, at_least: float) -> list[float]:
+        return timed(self.pipeline.run, self.batches[batch_size], at_least)
 
     def text_seconds(self, batch_size: int) -> float:
         started = time.perf_counter()
