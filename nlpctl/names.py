@@ -22,9 +22,11 @@ def nearest(word: str, options: Iterable[str], cutoff: float = 0.6) -> str | Non
 
 
 def nearest_file(name: str, files: Iterable[str]) -> str | None:
-    """The file name most similar to `name`; None if none is similar. An ending in common is no likeness."""
+    """The file name most similar to `name`; None if none is similar. An ending in common is no likeness, nor is one
+    letter."""
     stem = PurePath(name).stem
-    alike = [file for file in files if nearest(stem, [PurePath(file).stem]) is not None]
+    cutoff = 0.6 if len(stem) > 1 else 1.0
+    alike = [file for file in files if nearest(stem, [PurePath(file).stem], cutoff) is not None]
     return nearest(name, alike, cutoff=0)
 
 

@@ -27,6 +27,8 @@ def test_one_has_no_plural():
         ("nofile.yaml", ["o.yaml", "reviews.yaml"], None),  # the ending alone is alike
         ("quickstrat.yaml", ["o.yaml", "quickstart.yaml"], "quickstart.yaml"),
         ("train.txt", ["train.jsonl", "train.tsv", "dev.txt"], "train.tsv"),
+        ("t", ["tm", "at.tsv"], None),
+        ("a.tsv", ["ab.tsv", "a.jsonl"], "a.jsonl"),
     ],
 )
 def test_files_are_alike_by_more_than_their_endings(name, files, near):
