@@ -133,16 +133,9 @@ def recognised_format(path: Path, one_label: bool) -> str | None:
 
 
 def likely_format(path: Path) -> str | None:
-    """`recognised_format` whatever the task, with what a recipe must declare: spans of JSON_MIN, and lists of labels
-    that have one label each."""
-    found = recognised_format(path, one_label=False)
-    if found is not None:
-        return found
-    values = list(_first_values(path))
-    if any(map(label_studio.is_minimal_record, values)):
-        return LABEL_STUDIO
-    lists = [value["label"] for value in values if doccano.has_label_list(value)]
-    return DOCCANO if lists and all(len(labels) == 1 for labels in lists) else None
+    """`recognised_format` for any task, or what a recipe must declare: spans of JSON_MIN."""
+    minimal = any(map(label_studio.is_minimal_record, _first_values(path)))
+    return LABEL_STUDIO if minimal else recognised_format(path, one_label=False)
 
 
 def _first_values(path: Path) -> Iterator[Any]:

@@ -18,8 +18,9 @@ from typing import Any, Literal
 from nlpctl.config.tasks.info import Start
 from nlpctl.console import display_width
 from nlpctl.data.annotated import Annotated, tags_of
-from nlpctl.data.annotation_rows import ANNOTATED, likely_format
+from nlpctl.data.annotation_rows import ANNOTATED, DOCCANO, likely_format
 from nlpctl.data.conll import JOINT, TAGS, TOKENS
+from nlpctl.data.doccano import has_label_list
 from nlpctl.data.lines import FROM_GBK, NOT_UTF8
 from nlpctl.data.readers import DELIMITED, OBJECTS, read_rows
 from nlpctl.data.row import BadRow, Row
@@ -181,6 +182,8 @@ def look_at(path: Path, like: Look | None = None) -> Look:
             bad = row
     if not rows:
         raise _all_bad(bad)
+    if kind in OBJECTS and all(has_label_list(row) and len(row["label"]) == 1 for row in rows):
+        return _look_at_annotated(path, DOCCANO)  # which writes a list, where a text has one label too
     return Look(path, kind, header, tuple(_column(name, rows) for name in _names(rows)), tuple(rows))
 
 

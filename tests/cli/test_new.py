@@ -357,6 +357,14 @@ def test_what_people_annotated_elsewhere(nlpctl, folder: Path, name: str) -> Non
     assert set(data.labels.names) <= {"bad", "good", "late", "O", "B-LOC", "B-PER"}
 
 
+def test_lists_of_labels_of_which_some_are_longer_are_no_export(nlpctl, folder: Path) -> None:
+    rows = [{"text": text, "label": [mood, *LATE[i % 50 != 40 :]]} for i, (text, mood) in enumerate(RATED)]
+    (folder / "train.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    ended = nlpctl("new", "train.jsonl", "-o", "mine.yaml", "--model", "scratch")
+    assert ended.code == 0 and "task: multi_label_classification" in ended.err and "doccano" not in ended.err
+    assert "format" not in yaml.safe_load((folder / "mine.yaml").read_text())["data"]
+
+
 def test_an_export_without_annotations_makes_no_recipe(nlpctl, folder: Path) -> None:
     (folder / "exported.json").write_text(studio([(text, None) for text in REVIEWS]))
     ended = nlpctl("new", "exported.json", "-o", "mine.yaml", "--model", "scratch")
