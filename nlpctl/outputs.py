@@ -6,6 +6,7 @@ whole machine.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import re
@@ -57,13 +58,15 @@ def open_stream(path: Path) -> BinaryIO:
 def refuse_output(
     path: Path, overwrite: bool, *, exists: str = "the output file exists", elsewhere: str = ELSEWHERE
 ) -> None:
-    """UserError if `path` is a folder, a disk or a socket, a part of a model, or exists and must not be replaced."""
+    """UserError if `path` is a folder, a disk or a socket, a part of a model, a lost link, or exists and must not be
+    replaced."""
+    refuse_lost_link(path)
     refuse_part(path)
     if path.is_dir():
         raise UserError("this is a folder", where=str(path), hint="name a file in it")
     if is_stream(path):
         _refuse_unfit(path)
-    elif os.path.lexists(path) and not overwrite:  # a link that leads nowhere is the user's too
+    elif os.path.exists(path) and not overwrite:
         raise UserError(exists, where=str(path), hint=f"use --overwrite, or {elsewhere}")
 
 
@@ -74,8 +77,28 @@ def refuse_part(path: Path) -> None:
         raise UserError(f"this would be a part of {whole}, which must stay as it is", where=str(path), hint=ELSEWHERE)
 
 
+def refuse_lost_link(path: Path, where: str = "") -> None:
+    """UserError if the output `path`, or a folder on the way to it, is a link that leads nowhere or in a circle.
+
+    It cannot be told whether its owner wants a file here or there, so it is neither replaced nor followed.
+    """
+    for place in (path, *path.parents):
+        if os.path.islink(place) and not os.path.exists(place):
+            end = "in a circle" if _is_circle(place) else f"to {os.path.realpath(place)}, which is not there"
+            raise UserError(f"{place} is a link {end}", where or str(path), "delete the link, or name another place")
+
+
+def _is_circle(link: Path) -> bool:
+    try:
+        link.stat()
+    except OSError as error:
+        return error.errno == errno.ELOOP
+    return False
+
+
 def refuse_below_file(folder: Path, where: str) -> None:
-    """UserError if `folder` cannot be made because it, or what is to hold it, is a file."""
+    """UserError if `folder` cannot be made because it, or what is to hold it, is a file or a lost link."""
+    refuse_lost_link(folder, where)
     for place in (folder, *folder.parents):
         if place.exists() and not place.is_dir():
             raise UserError(f"{place} is a file, not a folder", where=where, hint="name another folder")

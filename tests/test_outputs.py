@@ -11,7 +11,9 @@ import pytest
 
 from nlpctl.errors import UserError
 from nlpctl.files import staged_dir, staged_file, write_text_atomic, writing
-from nlpctl.outputs import is_stream, refuse_foreign, refuse_output, refuse_stream, signed
+from nlpctl.outputs import is_stream, refuse_below_file, refuse_foreign, refuse_output, refuse_stream, signed
+from nlpctl.runtime.lock import sole_writer
+from nlpctl.runtime.run_directory import RunDirectory
 
 
 def names(folder) -> list[str]:
@@ -75,6 +77,24 @@ def test_a_link_to_a_regular_file_is_replaced_as_ever(tmp_path):
         refuse_output(tmp_path / "link", overwrite=False)
     write_text_atomic(tmp_path / "link", "new")
     assert (tmp_path / "old").read_text() == "old" and not (tmp_path / "link").is_symlink()
+
+
+@pytest.mark.parametrize(("target", "told"), [("link", "a link in a circle"), ("no/such", "which is not there")])
+@pytest.mark.parametrize("below", ["", "below"])
+def test_lost_links_are_neither_replaced_nor_followed(tmp_path, target, told, below):
+    (tmp_path / "link").symlink_to(target)
+    place = tmp_path / "link" / below
+    for call in (
+        lambda: refuse_output(place, overwrite=True),
+        lambda: refuse_output(place, overwrite=False),
+        lambda: refuse_below_file(place, "-o"),
+        lambda: sole_writer(place).__enter__(),
+        lambda: RunDirectory(place).check(resume=False, overwrite=True),
+    ):
+        with pytest.raises(UserError, match=told) as caught:
+            call()
+        assert "delete the link" in str(caught.value)
+    assert names(tmp_path) == ["link"] and os.readlink(tmp_path / "link") == target
 
 
 def test_sockets_and_disks_are_refused(tmp_path):

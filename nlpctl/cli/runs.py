@@ -17,7 +17,9 @@ from nlpctl.cli.envelope import Json, give
 from nlpctl.cli.tables import score_tables
 from nlpctl.cli.tables import show as show_table
 from nlpctl.errors import UserError
+from nlpctl.layout import CONFIDENCE
 from nlpctl.names import counted, did_you_mean
+from nlpctl.report.score_tables import told_ece
 
 if TYPE_CHECKING:
     from nlpctl.errors import Problem
@@ -125,6 +127,9 @@ def show(run: RunArgument, json: Json = False) -> None:
     if record.metrics:
         console.result("")
         score_tables(record.metrics)
+        for split, report in record.metrics.items():
+            if CONFIDENCE in report:
+                console.result(f"{split}: {told_ece(report)}")
     incidents = [[each["event"], each["step"], _told(each)] for each in record.incidents()]
     if incidents:
         console.table("\nIncidents", ["what", "step", "details"], incidents)

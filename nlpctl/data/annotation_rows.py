@@ -24,7 +24,7 @@ _READERS: Mapping[str, Callable[[Mapping[str, Any]], Annotated]] = {
     LABEL_STUDIO: label_studio.annotated,
     DOCCANO: doccano.annotated,
 }
-ANNOTATED = tuple(_READERS)  # values of data.format
+ANNOTATED = {LABEL_STUDIO: "Label Studio", DOCCANO: "doccano"}  # values of data.format, and what they are of
 _BEGINNING = 1 << 20  # bytes of a file that tell what wrote it
 _BLANKS = re.compile(r"\s*")
 _LOOKED_AT = 20  # records; the first may have no label
@@ -124,19 +124,30 @@ def recognised_format(path: Path, one_label: bool) -> str | None:
 
     `one_label`: a list of labels can only be doccano's, since the task has one per text.
     """
-    if path.suffix.lower() not in (".json", ".jsonl") or not path.is_file():
-        return None
-    try:
-        with path.open("rb") as stream:
-            text = stream.read(_BEGINNING).decode("utf-8-sig", "replace")
-    except OSError:
-        return None  # reading tells
-    for value in islice(_beginning(text), _LOOKED_AT):
+    for value in _first_values(path):
         if label_studio.is_record(value):
             return LABEL_STUDIO
         if doccano.is_record(value) or (one_label and doccano.has_label_list(value)):
             return DOCCANO
     return None
+
+
+def likely_format(path: Path) -> str | None:
+    """`recognised_format` for any task, or what a recipe must declare: spans of JSON_MIN."""
+    minimal = any(map(label_studio.is_minimal_record, _first_values(path)))
+    return LABEL_STUDIO if minimal else recognised_format(path, one_label=False)
+
+
+def _first_values(path: Path) -> Iterator[Any]:
+    """The JSON values at the beginning of a .json or .jsonl file; none of any other."""
+    if path.suffix.lower() not in (".json", ".jsonl") or not path.is_file():
+        return iter(())
+    try:
+        with path.open("rb") as stream:
+            text = stream.read(_BEGINNING).decode("utf-8-sig", "replace")
+    except OSError:
+        return iter(())  # reading tells
+    return islice(_beginning(text), _LOOKED_AT)
 
 
 def _beginning(text: str) -> Iterator[Any]:

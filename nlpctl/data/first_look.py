@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from pathlib import Path
 from statistics import median
@@ -16,15 +17,20 @@ from typing import Any, Literal
 
 from nlpctl.config.tasks.info import Start
 from nlpctl.console import display_width
+from nlpctl.data.annotated import Annotated, tags_of
+from nlpctl.data.annotation_rows import ANNOTATED, DOCCANO, likely_format
 from nlpctl.data.conll import JOINT, TAGS, TOKENS
+from nlpctl.data.doccano import has_label_list
 from nlpctl.data.lines import FROM_GBK, NOT_UTF8
 from nlpctl.data.readers import DELIMITED, OBJECTS, read_rows
 from nlpctl.data.row import BadRow, Row
+from nlpctl.data.word_spans import word_spans
 from nlpctl.errors import UserError
 
 Kind = Literal["text", "label", "list", "answers", "number", "id", "other"]
 
 LOOKED_AT = 2000  # rows at the beginning of a file
+_RECORD = "record"
 _HEADER_ROWS = 200
 _BEGINNING = 1 << 16  # bytes that tell the format of a file
 _FEW = 20  # different values that make a column of labels, if each comes twice
@@ -84,13 +90,19 @@ class Fit:
 
 @dataclass(frozen=True)
 class Look:
-    """The beginning of a file. `rows`: its first good rows; `named`: the columns have names of their own."""
+    """The beginning of a file. `rows`: its first good rows; `named`: the columns have names of their own.
+
+    Of a file in which people annotated texts: `questions`, the columns that they answered with labels, and `marked`,
+    the column that holds their spans.
+    """
 
     path: Path
     format: str
     header: bool
     columns: tuple[Column, ...]
     rows: tuple[Mapping[str, Any], ...] = field(repr=False)
+    questions: tuple[str, ...] = ()
+    marked: str | None = None
 
     @property
     def named(self) -> bool:
@@ -104,7 +116,7 @@ class Look:
     @property
     def names_columns(self) -> bool:
         """Whether the columns of these rows are chosen by a recipe; the other formats have the same ones always."""
-        return self.is_table or self.format in OBJECTS
+        return self.is_table or self.format in (*OBJECTS, *ANNOTATED)
 
     def column(self, name: str) -> Column | None:
         return next((column for column in self.columns if column.name == name), None)
@@ -155,6 +167,9 @@ def look_at(path: Path, like: Look | None = None) -> Look:
 
     `like`: the look of another file of the same data, whose header this one has if both are tables.
     """
+    annotated = likely_format(path)
+    if annotated is not None:
+        return _look_at_annotated(path, annotated)
     kind = _format(path)
     header = True
     if kind in DELIMITED:
@@ -166,12 +181,67 @@ def look_at(path: Path, like: Look | None = None) -> Look:
         elif bad is None:
             bad = row
     if not rows:
-        assert isinstance(bad, BadRow)  # a file without rows raises
-        hint = "no row at the beginning of the file can be used: fix it"
-        hint += FROM_GBK if bad.kind == NOT_UTF8 else ""
-        raise UserError(bad.reason, where=bad.where, hint=hint)
-    names = list(dict.fromkeys(name for values in rows for name in values))
-    return Look(path, kind, header, tuple(_column(name, rows) for name in names), tuple(rows))
+        raise _all_bad(bad)
+    if kind in OBJECTS and all(has_label_list(row) and len(row["label"]) == 1 for row in rows):
+        return _look_at_annotated(path, DOCCANO)  # which writes a list, where a text has one label too
+    return Look(path, kind, header, tuple(_column(name, rows) for name in _names(rows)), tuple(rows))
+
+
+def _all_bad(first: BadRow | None) -> UserError:
+    assert first is not None  # a file without rows raises
+    hint = "no row at the beginning of the file can be used: fix it"
+    hint += FROM_GBK if first.kind == NOT_UTF8 else ""
+    return UserError(first.reason, where=first.where, hint=hint)
+
+
+def _names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(name for values in rows for name in values))
+
+
+def _look_at_annotated(path: Path, kind: str) -> Look:
+    """The look of a file of Label Studio or doccano: the data of its records, a column for each question, and the
+    words and tags that their spans give. Records without annotation count where there are no others."""
+    read = list(islice(read_rows(path, kind, True, (), lambda record: {_RECORD: record}), LOOKED_AT))
+    records: list[Annotated] = [row.values[_RECORD] for row in read if isinstance(row, Row)]
+    if not records:
+        raise _all_bad(next((row for row in read if isinstance(row, BadRow)), None))
+    records = [record for record in records if record.labelled] or records
+    questions = dict.fromkeys(name for record in records for name, _ in record.choices)
+    several = {name for name in questions if any(len(_own(record, name)) > 1 for record in records)}
+    marked = next((record.marked for record in records if record.marks), None)
+    rows = [_columns_of(record, questions, several, marked) for record in records]
+    columns = []
+    for name in _names(rows):
+        column = _column(name, rows)
+        if name in questions:
+            labels = tuple(sorted({label for record in records for label in _own(record, name)}))
+            column = replace(column, kind="list" if name in several else "label", values=labels)
+        elif column.kind == "label" and questions:  # what people were asked tells more than what repeats itself
+            column = replace(column, kind="other", values=())
+        columns.append(column)
+    return Look(path, kind, True, tuple(columns), tuple(rows), tuple(questions), marked)
+
+
+def _own(record: Annotated, question: str) -> list[str]:
+    return [label for name, label in record.choices if name == question]
+
+
+def _columns_of(
+    record: Annotated, questions: Iterable[str], several: Collection[str], marked: str | None
+) -> dict[str, Any]:
+    """The values of a record with its answers and the words and tags that the spans in the column `marked` give."""
+    values = dict(record.values)
+    for name in questions:
+        labels = _own(record, name)
+        if name in several:
+            values[name] = labels
+        elif labels:
+            values[name] = labels[0]
+    text = None if marked is None else record.values.get(record.marked or marked)
+    if isinstance(text, str):
+        with contextlib.suppress(ValueError):
+            values[TOKENS], values[TAGS] = tags_of(text, record.marks, word_spans)
+    return values
 
 
 def is_tags(values: Any) -> bool:

@@ -23,6 +23,13 @@ def is_record(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("data"), dict) and any(key in value for key in _OF_TASKS)
 
 
+def is_minimal_record(value: Any) -> bool:
+    """Whether an object is one of JSON_MIN with spans."""
+    keys = {"start", "end", "labels"}
+    lists = [each for each in value.values() if isinstance(each, list) and each] if isinstance(value, dict) else []
+    return any(all(isinstance(each, dict) and keys <= each.keys() for each in listed) for listed in lists)
+
+
 def annotated(value: Mapping[str, Any]) -> Annotated:
     """The record in a task, or in an object of JSON_MIN. ValueError says what is wrong."""
     if "data" not in value:

@@ -109,7 +109,7 @@ def _separator(look: Look, name: str) -> str | None:
     """What stands between the labels of a column, "" where it holds lists; None if it does not hold several labels."""
     values = [row[name] for row in look.rows if row.get(name)]
     if values and all(isinstance(value, list) and all(isinstance(each, str) for each in value) for value in values):
-        return "" if few_values([each for value in values for each in value]) else None
+        return "" if name in look.questions or few_values([each for value in values for each in value]) else None
     if not all(isinstance(value, str) for value in values):
         return None
     for separator in _SEPARATORS:

@@ -79,7 +79,10 @@ class TaggedRows(TaskRows):
         why = "the files have a character per tag, so predict cuts its texts the same way"
         starts = (Start("data.unit", "characters", why),) if characters else ()
         held = "characters and their tags" if characters else "words and their tags"
-        return Fit(dict(zip(cls.roles, columns, strict=True)), f"there are {held}", 8, starts)
+        names = dict(zip(cls.roles, columns, strict=True))
+        if look.marked is not None:  # sentences without a span do not tell where their text is
+            names["text"] = look.marked
+        return Fit(names, f"there are {held}", 8, starts)
 
     @property
     def plain_column(self) -> str:

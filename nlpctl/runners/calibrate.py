@@ -6,25 +6,34 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nlpctl.config.recipe_of import recipe_for_export
+from nlpctl import console
+from nlpctl.config.recipe_of import recipe_for_export, recipe_of
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import task_info
+from nlpctl.data.examples import ExampleList
+from nlpctl.data.labels import LabelSet
 from nlpctl.data.open_split import SPLITS, has_split
 from nlpctl.data.splits import read_labelled_split
 from nlpctl.data.task_rows import task_rows
-from nlpctl.errors import UserError
-from nlpctl.files import writing
-from nlpctl.layout import CALIBRATION
+from nlpctl.errors import Problem, UserError
+from nlpctl.files import sha256_of, write_json_atomic, writing
+from nlpctl.layout import CALIBRATION, CONFIDENCE, ECE, MODEL, is_run
 from nlpctl.models.confidence import Calibration, write_calibration
 from nlpctl.models.export_folder import read_checked_manifest, write_manifest
 from nlpctl.models.folder import calibrate_model
 from nlpctl.models.source import resolve_source
 from nlpctl.runners.open_model import find_model
+from nlpctl.runners.report import renew_report
+from nlpctl.runners.run_files import sound_manifest, sound_metrics
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.process import ProcessSetup, set_up_process
+from nlpctl.runtime.run_directory import RunDirectory
 
 if TYPE_CHECKING:
+    from nlpctl.inference.trained import TrainedModel
     from nlpctl.tasks.base import Task
+
+_WRITABLE = "the model folder must be writable"
 
 
 @dataclass(frozen=True)
@@ -45,6 +54,7 @@ def calibrate(recipe: Recipe, split: str = "dev") -> Calibrated:
     """Fit the probabilities of the recipe's model to a split of its data, and write calibration.json into its folder.
 
     In an export that of every engine and precision that runs here and needs one of its own. Decisions stay the same.
+    metrics.json and the page of the model's run tell the new probabilities.
     UserError: the task has no confidence, there is no such split, it has too few decisions, or the model is not one of
     nlpctl's.
     """
@@ -62,22 +72,26 @@ def calibrate(recipe: Recipe, split: str = "dev") -> Calibrated:
     folder = found.folder
     setup = set_up_process(recipe)
     with sigterm_interrupts():
-        make = _of_export if found.kind == "export" else _of_network
-        task, metrics = make(recipe, setup, folder, split)
-        if task.calibration is None:
-            from nlpctl.tasks.fit_confidence import LEAST
-
-            hint = "give a file with more rows: nlpctl calibrate MODEL FILE"
-            raise UserError(f"{split} has fewer than {LEAST} decisions to fit to", where=f"data.{split}", hint=hint)
-        with writing(folder, "the model folder must be writable"):
-            _keep(folder, task.calibration, found.kind == "export")
-    return Calibrated(folder, split, task.calibration, metrics)
+        if found.kind == "export":
+            calibration, metrics = _of_export(recipe, setup, folder, split)
+            with writing(folder, _WRITABLE):
+                _keep_in_export(folder, calibration)
+        else:
+            calibration, metrics = _of_network(recipe, folder, split)
+    return Calibrated(folder, split, calibration, metrics)
 
 
-def _keep(folder: Path, calibration: Calibration, is_export: bool) -> None:
-    if not is_export:
-        calibrate_model(folder, calibration)
-        return
+def _fitted(task: Task, split: str) -> Calibration:
+    """UserError if there was too little to fit to."""
+    if task.calibration is None:
+        from nlpctl.tasks.fit_confidence import LEAST
+
+        hint = "give a file with more rows: nlpctl calibrate MODEL FILE"
+        raise UserError(f"{split} has fewer than {LEAST} decisions to fit to", where=f"data.{split}", hint=hint)
+    return task.calibration
+
+
+def _keep_in_export(folder: Path, calibration: Calibration) -> None:
     # Without the old file's checksum in between, so that a killed command leaves an export that can be read.
     manifest = read_checked_manifest(folder)
     write_manifest(folder, manifest, unlisted=(CALIBRATION,))
@@ -85,8 +99,8 @@ def _keep(folder: Path, calibration: Calibration, is_export: bool) -> None:
     write_manifest(folder, manifest)
 
 
-def _of_network(recipe: Recipe, setup: ProcessSetup, folder: Path, split: str) -> tuple[Task, dict[str, Any]]:
-    """The calibrated task, and its report of the split."""
+def _of_network(recipe: Recipe, folder: Path, split: str) -> tuple[Calibration, dict[str, Any]]:
+    """Calibrate a network, in its folder and in what its run tells of it. The calibration, and the split's report."""
     from nlpctl.inference.trained import load_network
     from nlpctl.tasks.calibrate import calibrated
     from nlpctl.tasks.intervals import full_report
@@ -95,10 +109,62 @@ def _of_network(recipe: Recipe, setup: ProcessSetup, folder: Path, split: str) -
     examples, _, _ = read_labelled_split(task_rows(recipe.task, recipe.data), split, model.task.labels)
     predictions = model.predictions(examples, recipe.training.per_device_eval_batch_size)
     task = calibrated(model.task.calibrated(None), examples, predictions, split)
-    return task, full_report(task, examples, predictions)[0]
+    calibration, metrics = _fitted(task, split), full_report(task, examples, predictions)[0]
+    run = RunDirectory(folder.parent) if folder.name == MODEL and is_run(folder.parent) else None
+    told = {} if run is None else _told_anew(run, replace(model, task=task))
+    with writing(folder, _WRITABLE):
+        calibrate_model(folder, calibration)
+        if run is not None and told:
+            write_json_atomic(run.metrics_file, told)
+    if run is not None and told:
+        renew_report(run.path)
+    return calibration, metrics
 
 
-def _of_export(recipe: Recipe, setup: ProcessSetup, folder: Path, split: str) -> tuple[Task, dict[str, Any]]:
+def _told_anew(run: RunDirectory, model: TrainedModel) -> dict[str, dict[str, Any]]:
+    """metrics.json of the run with the confidence of its calibrated model; empty if it is not there, or damaged.
+
+    Of rows that are not those of the training any more it tells no confidence: the old one is that of another state.
+    """
+    from nlpctl.tasks.base import make_task
+    from nlpctl.tasks.intervals import confidence_of
+
+    damage: list[Problem] = []
+    metrics = sound_metrics(run.metrics_file, damage)
+    for problem in damage:
+        console.warn(str(problem))
+    if damage:
+        return {}
+    own = recipe_of(run.path)
+    task = make_task(own, model.task.labels, model.task.thresholds, model.task.calibration)
+    for split, report in metrics.items():
+        found: dict[str, Any] = {}
+        try:
+            examples = _scored_rows(run, own, split, task.labels)
+            predictions = replace(model, task=task).predictions(examples, own.training.per_device_eval_batch_size)
+            found = confidence_of(task, examples, predictions)
+        except UserError as error:
+            reason = error.problems[0].message
+            console.warn(f"the run tells no confidence on {split} any more, since its rows are not there: {reason}")
+        for name in {ECE, CONFIDENCE} - found.keys():
+            report.pop(name, None)
+        report.update(found)
+    return metrics
+
+
+def _scored_rows(run: RunDirectory, recipe: Recipe, split: str, labels: LabelSet) -> ExampleList:
+    """The rows of a split on which the run was scored. UserError if they are not there any more."""
+    examples, files, _ = read_labelled_split(task_rows(recipe.task, recipe.data), split, labels)
+    known = sound_manifest(run.manifest_file, [])["data"]
+    for file in files:
+        if known.get(str(file)) not in (None, sha256_of(file)):
+            raise UserError(f"{file} changed since the training", str(file), "restore the file")
+    return examples
+
+
+def _of_export(
+    recipe: Recipe, setup: ProcessSetup, folder: Path, split: str
+) -> tuple[Calibration, dict[str, Any]]:
     """The same of the export's fp32 graph, or of its only one; other ways to run it are compared with that."""
     from nlpctl.inference.auto import choices, open_choice
     from nlpctl.inference.samples import read_description
@@ -120,9 +186,6 @@ def _of_export(recipe: Recipe, setup: ProcessSetup, folder: Path, split: str) ->
 
     answered = predictions(first)
     task = calibrated(task.calibrated(None), examples, answered, split)
-    metrics = full_report(task, examples, answered)[0]
-    if task.calibration is not None:
-        ways = {each.name: recalibrated(task, examples, predictions(each), split).calibration for each in others}
-        own = {way: found for way, found in ways.items() if found is not task.calibration}
-        task = task.calibrated(replace(task.calibration, ways=own))
-    return task, metrics
+    calibration, metrics = _fitted(task, split), full_report(task, examples, answered)[0]
+    ways = {each.name: recalibrated(task, examples, predictions(each), split).calibration for each in others}
+    return replace(calibration, ways={way: own for way, own in ways.items() if own is not calibration}), metrics

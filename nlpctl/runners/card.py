@@ -21,7 +21,7 @@ from nlpctl.outputs import is_signed, is_stream, refuse_output
 from nlpctl.runners.pages.card import CardFacts, card_page
 from nlpctl.runners.pages.card_words import LANGUAGES
 from nlpctl.runners.run_files import is_run, sound_slices
-from nlpctl.runners.runs import RunRecord, open_run
+from nlpctl.runners.runs import RunRecord, open_run, tell_missing_slices
 
 _OUTPUT = "-o CARD.md"
 _LANGUAGE_CODE = re.compile(r"[a-z]{2,3}(-[A-Za-z0-9]{2,8})*")
@@ -74,6 +74,7 @@ def _of_run(source: Path, name: str) -> CardFacts:
     damage = list(record.damage)
     slices = sound_slices(record.run.slices_file, damage)
     _warn(damage)
+    tell_missing_slices(record)
     has_model = (record.run.model / TASK).is_file()
     labels, thresholds = read_labels(record.run.model) if has_model else ((), None)
     return CardFacts(name, record.recipe, labels, thresholds, record, slices)

@@ -32,6 +32,7 @@ from nlpctl.data.inputs import KeptRowReader, PredictInput
 from nlpctl.data.kept import KEEP_NONE, Keep, keep_of
 from nlpctl.data.readers import DOCUMENTS
 from nlpctl.errors import UserError
+from nlpctl.layout import real_path
 from nlpctl.names import counted
 from nlpctl.outputs import refuse_stream
 from nlpctl.runners.desks import Division, desks
@@ -210,7 +211,7 @@ def _refuse_file(source: PredictInput, output: Path, overwrite: bool) -> None:
 
 def _refuse_own_input(source: PredictInput, output: Path) -> None:
     """UserError if rows are read from the folder that the answers are to replace."""
-    if any(output.resolve() in path.resolve().parents for path in source.paths):
+    if any(real_path(output) in real_path(path).parents for path in source.paths):
         raise UserError("the output folder holds the input", where=str(output), hint="name another folder")
 
 

@@ -19,7 +19,7 @@ from nlpctl.data.splits import TrainingData, read_training_data
 from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import Interrupted, UserError
 from nlpctl.files import staged_dir, write_json_atomic
-from nlpctl.layout import RECIPE, is_run
+from nlpctl.layout import RECIPE, is_run, real_path
 from nlpctl.models.folder import ModelCard, read_trained_card
 from nlpctl.models.source import resolve_source
 from nlpctl.names import listed
@@ -78,7 +78,7 @@ def ensemble(
     if len(parts) < LEAST:
         hint = "name more, or a folder of nlpctl train --folds"
         raise UserError("an ensemble needs two models or more", _FLAG, hint)
-    replaced = next((part.name for part in parts if part.folder.resolve().is_relative_to(output.resolve())), None)
+    replaced = next((part.name for part in parts if real_path(part.folder).is_relative_to(real_path(output))), None)
     if replaced is not None:
         raise UserError("the ensemble would replace one of its models", replaced, "name another folder: -o")
     info = task_info(parts[0].recipe.task)

@@ -11,6 +11,8 @@ from nlpctl.config.keys import SECTIONS
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import ColumnsSection
 from nlpctl.config.tasks.info import Start, TaskInfo
+from nlpctl.data.annotation_rows import ANNOTATED, recognised_format
+from nlpctl.data.conll import TAGS, TOKENS
 from nlpctl.data.first_look import Look
 from nlpctl.data.inspect.advice import UNEVEN
 from nlpctl.data.inspect.lengths import EstimatedTokens, Lengths, measure
@@ -93,26 +95,30 @@ def _refuse_many_bad(found: SplitRows) -> None:
 
 
 def data_values(
-    looks: Mapping[str, Look], names: Mapping[str, str], columns: Mapping[str, str], endings: Mapping[str, str]
+    looks: Mapping[str, Look], names: Mapping[str, str], columns: Mapping[str, str], rows: type[TaskRows]
 ) -> dict[str, Any]:
     """The section data: `names` of the files, formats and headers where they must be told, columns of tables.
 
-    `endings`: the formats that the task reads by a file's ending.
+    `rows`: how the task reads files.
     """
     values: dict[str, Any] = dict(names)
-    own = {split: _unlike(look, endings) for split, look in looks.items()}
+    own = {split: _unlike(look, rows) for split, look in looks.items()}
     if len({tuple(each.items()) for each in own.values()}) == 1:
         values |= own["train"]
     elif any(own.values()):
         values["by_split"] = {split: each for split, each in own.items() if each}
     if looks["train"].names_columns:
-        values["columns"] = {role: columns[role] for role in ROLES if role in columns}
+        made = (TOKENS, TAGS) if looks["train"].format in ANNOTATED else ()  # columns that spans become
+        named = {role: columns[role] for role in ROLES if role in columns and columns[role] not in made}
+        values |= {"columns": named} if named else {}
     return values
 
 
-def _unlike(look: Look, endings: Mapping[str, str]) -> dict[str, Any]:
-    """What a recipe must say of a file: a format that its ending does not tell, no header."""
-    told = {} if endings.get(look.path.suffix.lower()) == look.format else {"format": look.format}
+def _unlike(look: Look, rows: type[TaskRows]) -> dict[str, Any]:
+    """What a recipe must say of a file: a format that neither its ending nor its content tells, no header."""
+    annotated = recognised_format(look.path, rows.annotation == "label") if look.format in ANNOTATED else None
+    found = annotated or rows.endings.get(look.path.suffix.lower())
+    told = {} if found == look.format else {"format": look.format}
     return told | ({} if look.header or not look.is_table else {"header": False})
 
 

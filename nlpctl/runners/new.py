@@ -19,6 +19,7 @@ from nlpctl.config.recipe_text import recipe_text
 from nlpctl.config.rewrite import named_from
 from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.config.tasks.info import Start, TaskInfo, load_class
+from nlpctl.data.annotation_rows import ANNOTATED
 from nlpctl.data.first_look import Fit, Look, look_at
 from nlpctl.data.task_rows import TABLES, TaskRows
 from nlpctl.errors import Problem, UserError
@@ -98,7 +99,7 @@ def new_recipe(given: Given, ask: Ask) -> NewRecipe:
     if encoder is not None and (folder := Path(encoder.name).expanduser()).is_dir():
         encoder = dataclasses.replace(encoder, name=named_from(output.parent, folder))
     absolute = {split: [os.path.abspath(each.path)] for split, each in looks.items()}
-    data = values.data_values(looks, absolute, columns, _rows(task).endings) | _of_data(fit.starts)
+    data = values.data_values(looks, absolute, columns, _rows(task)) | _of_data(fit.starts)
     seen = values.see(task, data)
     paths = {split: each.path for split, each in looks.items()}
 
@@ -121,7 +122,7 @@ def new_recipe(given: Given, ask: Ask) -> NewRecipe:
     _write(output, text(paths, seen if folder is None else None))
     name = SCRATCH if encoder is None else encoder.name
     decided = [("task", f"{task.name}: {fit.reason}"), ("model", f"{name}: {about}")]
-    decided += [("data", f"{split}: {display(path)}") for split, path in paths.items()]
+    decided += [("data", f"{split}: {display(path)}{_program(looks.get(split))}") for split, path in paths.items()]
     decided += [("left out", left) for left in left_out]
     label = columns.get("label", "")
     for twin in look.twins(label):
@@ -194,7 +195,7 @@ def _meaning(look: Look, given: Given, ask: Ask) -> tuple[TaskInfo, dict[str, st
     _refuse_unknown_columns(look, given.columns)
     infos = {info.name: info for info in known_tasks()}
     known = {role: name for role, name in given.columns.items() if name != NONE}
-    found = {name: _rows(info).recognised(look, known) for name, info in infos.items()}
+    found = {name: _rows(info).recognised(look, known) for name, info in infos.items() if _reads(info, look)}
     fits = {name: fit for name, fit in found.items() if fit is not None}
     best = max(fits, key=lambda name: fits[name].sure, default=None)
     name = given.task
@@ -210,6 +211,11 @@ def _meaning(look: Look, given: Given, ask: Ask) -> tuple[TaskInfo, dict[str, st
         return task, dict(fit.columns), fit
     columns = _columns(look, task, given.columns, fit, ask)
     return task, columns, _rows(task).recognised(look, columns) or Fit(columns, "as asked", 0)
+
+
+def _reads(task: TaskInfo, look: Look) -> bool:
+    """Whether the task reads what people annotated elsewhere, if this is such a file."""
+    return look.format not in ANNOTATED or _rows(task).annotation is not None
 
 
 def _columns(look: Look, task: TaskInfo, given: Mapping[str, str], fit: Fit | None, ask: Ask) -> dict[str, str]:
@@ -387,6 +393,11 @@ def _head(output: Path, task: TaskInfo) -> list[str]:
         "",
         f"`nlpctl recipe show {file} --all` lists every key; docs/recipes.md explains them.",
     ]
+
+
+def _program(look: Look | None) -> str:
+    """What exported a file, for people."""
+    return f" ({ANNOTATED[look.format]})" if look is not None and look.format in ANNOTATED else ""
 
 
 def _next(output: Path, has_dev: bool) -> tuple[str, ...]:

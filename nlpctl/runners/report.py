@@ -17,7 +17,7 @@ from nlpctl.runners.compress.report import JSON
 from nlpctl.runners.pages.compress import compression_of_run
 from nlpctl.runners.pages.report import run_page
 from nlpctl.runners.run_files import sound_mistakes, sound_slices
-from nlpctl.runners.runs import RunRecord, open_run
+from nlpctl.runners.runs import RunRecord, open_run, tell_missing_slices
 
 _OUTPUT = "-o REPORT.html"
 
@@ -34,10 +34,19 @@ def write_report(run: Path, output: Path | None = None, *, overwrite: bool = Fal
         refuse_other_page(file, f"move it away, or name another file: {_OUTPUT}")
     else:
         refuse_output(file, overwrite)
+    tell_missing_slices(record)
     page = page_of(record)
     with writing(file, f"name another file: {_OUTPUT}"):
         write_text_atomic(file, page)
     return file
+
+
+def renew_report(run: Path) -> None:
+    """`write_report` after a command that changed the run. If it fails, that is done all the same, so only warn."""
+    try:
+        write_report(run)
+    except UserError as error:
+        console.warn(f"no report: {error}")
 
 
 def page_of(record: RunRecord, first: Sequence[Section] = (), refresh: int | None = None) -> str:

@@ -10,12 +10,14 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nlpctl import console
 from nlpctl.config.dump import flat, recipe_values
+from nlpctl.config.positions import display
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import scores, task_info
 from nlpctl.errors import Problem, UserError
-from nlpctl.layout import MANIFEST, OWN_SCORES, checkpoint_step
+from nlpctl.layout import MANIFEST, OWN_SCORES, SLICES, checkpoint_step
 from nlpctl.names import nearest
 from nlpctl.report.score_tables import figures, without_counts
 from nlpctl.runners.run_files import (
@@ -251,6 +253,14 @@ def differences(records: Sequence[RunRecord]) -> dict[str, list[Difference]]:
     }
 
 
+def tell_missing_slices(record: RunRecord) -> None:
+    """A note for a run that was trained before its slices were kept: what shows them."""
+    run = record.run
+    if record.state == "finished" and record.metrics and not run.slices_file.exists():
+        told = f"without slices: the run holds none ({SLICES}), as of an older nlpctl"
+        console.note(f"{told}; nlpctl eval {display(run.path)} --by label, or --by length, shows them")
+
+
 def paired(first: RunRecord, second: RunRecord) -> dict[str, Paired | str]:
     """The second run against the first on the same rows, by split; a text says why a split cannot be compared."""
     from nlpctl.tasks.intervals import comparable, compare
@@ -266,7 +276,8 @@ def paired(first: RunRecord, second: RunRecord) -> dict[str, Paired | str]:
             found[split] = str(error)
             continue
         if None in tallies:
-            found[split] = "an older run holds no rows to compare"
+            names = (display(record.run.path) for record in (second, first))
+            found[split] = "an older run holds no rows to compare; nlpctl eval {} --against {} does".format(*names)
         elif not comparable(*tallies):
             found[split] = "the runs were scored on different rows"
         else:

@@ -242,8 +242,9 @@ def _passing(folder: Path, kept: Collection[str]) -> list[Path]:
 
 def refuse_parts(output: Path, overwrite: bool) -> None:
     """UserError if `output` cannot become a folder of parts, or is one and must not be replaced."""
+    outputs.refuse_lost_link(output)
     outputs.refuse_part(output)
-    if not os.path.lexists(output):
+    if not os.path.exists(output):
         return
     manifest = output / MANIFEST
     try:

@@ -25,10 +25,11 @@ from nlpctl.data.examples import require_full_batch
 from nlpctl.data.splits import TrainingData, read_training_data
 from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import EXIT_FAILED, EXIT_INTERRUPTED, EXIT_OK, EXIT_USER, RunFailed, UserError
+from nlpctl.layout import real_path
 from nlpctl.models.find import check_edits
 from nlpctl.models.source import resolve_source
 from nlpctl.outputs import refuse_below_file
-from nlpctl.runners.report import write_report
+from nlpctl.runners.report import renew_report
 from nlpctl.runners.several_nodes import agree, follow_node_0, head_of, refuse_unnamed_cards
 from nlpctl.runners.tracking import tracked
 from nlpctl.runtime.device import choose_device
@@ -126,17 +127,9 @@ def train(
             _train_in_processes(recipe, run, processes, world, resume, head)
         else:
             _train_in_this_process(recipe, run, begin, resume, judging)
-        _report(run)
+        renew_report(run.path)
     _tell_time(recipe, run, device)
     return TrainResult(run, json.loads(run.metrics_file.read_text(encoding="utf-8")))
-
-
-def _report(run: RunDirectory) -> None:
-    """Write the page of the run. If that fails, the run is still finished, so only warn."""
-    try:
-        write_report(run.path)
-    except UserError as error:
-        console.warn(f"no report: {error}")
 
 
 def _tell_time(recipe: Recipe, run: RunDirectory, device: str) -> None:
@@ -328,7 +321,7 @@ def _device(recipe: Recipe, processes: int, nodes: Nodes | None) -> str:
 
 def _refuse_changed_origin(recipe: Recipe, run: RunDirectory, origin: Finished) -> None:
     """UserError if a continued run would write into the finished one, or see its steps with other settings."""
-    if run.path.resolve() == origin.run.path.resolve():
+    if real_path(run.path) == real_path(origin.run.path):
         hint = "leave out --output_dir, or name another folder"
         raise UserError("the finished run itself is never changed", where="training.output_dir", hint=hint)
     changed = changed_keys(origin.recipe, recipe, FREE_TO_CONTINUE)

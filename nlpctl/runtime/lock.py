@@ -10,6 +10,7 @@ from pathlib import Path
 
 from nlpctl.errors import UserError
 from nlpctl.files import LOCK_PREFIX, remove_leftovers_of, writing
+from nlpctl.outputs import refuse_lost_link
 
 
 @contextlib.contextmanager
@@ -22,6 +23,7 @@ def sole_writer(output: Path) -> Iterator[None]:
     given, output = output, Path(os.path.abspath(output))
     if not output.name:
         raise UserError("this is the top of all folders", where=str(output), hint="name a folder in it: -o")
+    refuse_lost_link(given)
     # Two paths to one folder, of which one leads through a link, have one lock.
     output = output.parent.resolve() / output.name
     file = output.with_name(f"{LOCK_PREFIX}{output.name}")

@@ -49,7 +49,7 @@ from nlpctl.layout import (
     TALLIES,
     checkpoints_in,
 )
-from nlpctl.outputs import is_signed
+from nlpctl.outputs import is_signed, refuse_lost_link
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import take_lock
 
@@ -158,6 +158,7 @@ class RunDirectory:
         """
         if resume and overwrite:
             raise UserError("--resume and --overwrite cannot be combined", where="--resume", hint="keep one of them")
+        refuse_lost_link(self.path)
         if self.manifest_file.exists():
             self._refuse_if_in_progress()
             old = self.read_manifest()

@@ -46,8 +46,7 @@ def full_report(
     `groups`: examples with equal values (data.columns.group) depend on each other; None: as the task says.
     """
     report, tallies = task.report(examples, predictions), task.tallies(examples, predictions)
-    before = None if task.calibration is None else task.calibrated(None).judged(examples, predictions)
-    report.update(confidence_report(task.judged(examples, predictions), before))
+    report.update(confidence_of(task, examples, predictions))
     if tallies is not None:
         if groups is not None:
             numbers: dict[str, int] = {}
@@ -57,6 +56,13 @@ def full_report(
         if found:
             report[INTERVALS] = {name: list(ends) for name, ends in found.items()}
     return report, tallies
+
+
+def confidence_of(task: Task, examples: Sequence[Any], predictions: Sequence[Sequence[Any]]) -> dict[str, Any]:
+    """What the report of a split says of confidence, by the predictions of a `measured` task: before its calibration,
+    and after."""
+    before = None if task.calibration is None else task.calibrated(None).judged(examples, predictions)
+    return confidence_report(task.judged(examples, predictions), before)
 
 
 @dataclass(frozen=True)

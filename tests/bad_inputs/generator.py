@@ -101,7 +101,7 @@ NO_FILES = ("recipe ls", "recipe schema", "completion")  # nothing to attack
 # Flags with a path that is read; all others are written.
 READ = ("--data", "--synonyms", "--labels", "--vocabulary", "--api-key-file", "--tls-cert", "--tls-key")
 WRITTEN = ("new --split",)  # a text, and a folder that is written
-REPLACED = ("mine.html", "train.tsv", "huggingface", "dangling", "circle")  # by --overwrite, if all else allows it
+REPLACED = ("mine.html", "train.tsv", "huggingface")  # by --overwrite, if all else allows it
 TAKE_PIPES = ("predict", "explain", "index build", "index search")
 READERS = {  # folder whose every file is damaged -> the commands that read it
     "outputs/finished/model": ("predict", "params ls"),
@@ -356,9 +356,11 @@ def _outputs() -> Iterator[Attack]:
                 target = (place,) if flag == "new" else (flag, place)
                 for more in ((), ("--overwrite",)) if _has(command, "--overwrite") else ((),):
                     # What --overwrite is for: what is neither read nor a part of something is replaced.
-                    told = more and place in REPLACED and place not in words
+                    told = place if more and place in REPLACED and place not in words else None
+                    if command == "new" and flag == "-o":  # which adds the ending
+                        told = f"{place}.yaml"
                     name = f"{command}{mark} {flag} {place[:40]}{' --overwrite' if more else ''}"
-                    yield Attack("outputs", name, (*begun, *target, *after, *more), prepare, place if told else None)
+                    yield Attack("outputs", name, (*begun, *target, *after, *more), prepare, told)
 
 
 def _flags(command: str, kind: str) -> list[str]:

@@ -45,6 +45,13 @@ def run(made, tmp_path):
     return run
 
 
+def test_an_older_run_has_no_slices(nlpctl, run):
+    run.slices_file.unlink()
+    ended = nlpctl("card", run.path)
+    assert ended.code == 0 and ended.err.count("\n") == 1 and f"nlpctl eval {run.path} --by label" in ended.err
+    assert "## Slices" not in (run.path / "README.md").read_text(encoding="utf-8")
+
+
 def front_of(text: str) -> dict:
     return yaml.safe_load(text.split("---\n")[1])
 

@@ -12,10 +12,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import yaml
 
 from nlpctl.config.load import load_recipe
 from nlpctl.config.recipe_text import recipe_text
 from nlpctl.config.tasks.info import Start
+from nlpctl.data.splits import read_training_data
+from nlpctl.data.task_rows import task_rows
 from nlpctl.models import pretrained
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -285,3 +288,86 @@ def test_a_value_keeps_its_place_and_its_comment(tmp_path: Path) -> None:
         "# To try:",
         "# loss: {class_weights: balanced}",
     ]
+
+
+def choice(*labels: str) -> dict:
+    return {"from_name": "mood", "to_name": "y", "type": "choices", "value": {"choices": list(labels)}}
+
+
+def span(text: str, part: str, label: str) -> dict:
+    start = text.index(part)
+    value = {"start": start, "end": start + len(part), "text": part, "labels": [label]}
+    return {"from_name": "x", "to_name": "y", "type": "labels", "value": value}
+
+
+def studio(rows: list[tuple[str, list[dict] | None]]) -> str:
+    """An export of Label Studio: texts and the results of an annotator, None where there was none."""
+    tasks = [
+        {"id": i, "data": {"review": text}, "annotations": [] if results is None else [{"result": results}]}
+        for i, (text, results) in enumerate(rows)
+    ]
+    return json.dumps(tasks)
+
+
+RATED = [(text, ("bad", "good")[number % 2]) for number, text in enumerate(REVIEWS)]
+LATE = ["late"]
+PLACES = [f"{name} lives in {place}" for name in ("Ann", "Bob", "Eve", "Kim") for place in ("Rome", "Oslo", "Lima")]
+EXPORTS = {
+    "one label": (
+        studio([*((text, [choice(mood)]) for text, mood in RATED), ("nobody", None)]),
+        ("sequence_classification", "Label Studio", {"text": "review", "label": "mood"}),
+    ),
+    "several labels": (
+        studio([(text, [choice(mood, *LATE[i % 3 :])]) for i, (text, mood) in enumerate(RATED)]),
+        ("multi_label_classification", "Label Studio", {"text": "review", "label": "mood"}),
+    ),
+    "spans": (
+        studio([(text, [span(text, text.split()[-1], "LOC")]) for text in PLACES] + [("nothing here", [])]),
+        ("token_classification", "Label Studio", {"text": "review"}),
+    ),
+    "spans of JSON_MIN": (
+        json.dumps([{"text": text, "id": 1, "ner": [span(text, text.split()[-1], "LOC")["value"]]} for text in PLACES]),
+        ("token_classification", "Label Studio", {"text": "text"}),
+    ),
+    "spans of doccano": (
+        "".join(f"{json.dumps({'id': 1, 'text': text, 'label': [[0, 3, 'PER']]})}\n" for text in PLACES),
+        ("token_classification", "doccano", {"text": "text"}),
+    ),
+    "one label of doccano": (
+        "".join(f"{json.dumps({'text': text, 'label': [mood]})}\n" for text, mood in RATED),
+        ("sequence_classification", "doccano", {"text": "text", "label": "label"}),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+def test_what_people_annotated_elsewhere(nlpctl, folder: Path, name: str) -> None:
+    text, (task, program, columns) = EXPORTS[name]
+    file = "exported.jsonl" if program == "doccano" else "exported.json"
+    (folder / file).write_text(text, encoding="utf-8")
+    ended = nlpctl("new", file, "-o", "mine.yaml", "--model", "scratch")
+    assert ended.code == 0 and f"task: {task}" in ended.err and f"{file} ({program})" in ended.err, ended.err
+    content = yaml.safe_load((folder / "mine.yaml").read_text())
+    assert content["data"].get("columns", {}) == columns
+    assert content["data"].get("format") == ("label_studio" if name == "spans of JSON_MIN" else None)
+    assert nlpctl("recipe", "validate", "mine.yaml").code == 0
+    recipe = load_recipe("mine.yaml")
+    data = read_training_data(task_rows(recipe.task, recipe.data))
+    assert len(data.train) == len(REVIEWS if "label" in columns else PLACES) + (name == "spans")
+    assert set(data.labels.names) <= {"bad", "good", "late", "O", "B-LOC", "B-PER"}
+
+
+def test_lists_of_labels_of_which_some_are_longer_are_no_export(nlpctl, folder: Path) -> None:
+    rows = [{"text": text, "label": [mood, *LATE[i % 50 != 40 :]]} for i, (text, mood) in enumerate(RATED)]
+    (folder / "train.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    ended = nlpctl("new", "train.jsonl", "-o", "mine.yaml", "--model", "scratch")
+    assert ended.code == 0 and "task: multi_label_classification" in ended.err and "doccano" not in ended.err
+    assert "format" not in yaml.safe_load((folder / "mine.yaml").read_text())["data"]
+
+
+def test_an_export_without_annotations_makes_no_recipe(nlpctl, folder: Path) -> None:
+    (folder / "exported.json").write_text(studio([(text, None) for text in REVIEWS]))
+    ended = nlpctl("new", "exported.json", "-o", "mine.yaml", "--model", "scratch")
+    assert ended.code == 2 and "--task" in ended.err and not (folder / "mine.yaml").exists()
+    ended = nlpctl("new", "exported.json", "-o", "mine.yaml", "--model", "scratch", "--task", "sequence_classification")
+    assert ended.code == 2 and "Traceback" not in ended.err and not (folder / "mine.yaml").exists()

@@ -95,6 +95,7 @@ def test_diff(nlpctl, made):
     assert rows["/data/train.tsv"] == ["sha256", "aa", "sha256", "bb"] and rows["model.config.x"] == ["1"]
     assert rows["dev.accuracy"] == ["0.7500", "0.8750", "+0.1250"] and rows["dev.macro_f1"][2] == "+0.0625"
     assert "output_dir" not in ended.out and "dev.rows" not in ended.out and "device" not in ended.out
+    assert f"nlpctl eval {two.path} --against {one.path}" in ended.err + ended.out  # older runs hold no tallies
     found = json.loads(nlpctl("runs", "diff", one.path, two.path, "--json").out)["result"]
     assert found["differences"]["recipe"]["training.seed"] == {str(one.path): 3, str(two.path): 9}
     assert found["differences"]["recipe"]["model.config.x"] == {str(one.path): None, str(two.path): 1}

@@ -5,8 +5,11 @@ from __future__ import annotations
 import json
 import random
 import shutil
+import signal
 
 import pytest
+
+from tests.helpers.service import listening, post
 
 LABELLED = "many.tsv"  # 400 rows: enough to fit to
 
@@ -30,12 +33,30 @@ def sure(work):
 
 
 @pytest.fixture(scope="session")
+def raw(work, sure):
+    """A run whose model was never calibrated, with as many dev rows. Read only."""
+    return work.train("raw", "--set", f"data.dev={LABELLED}", "--calibrate", "false", "--max_steps", "2")
+
+
+@pytest.fixture(scope="session")
+def sure_export(work, sure):
+    """The export of `sure`. Read only."""
+    done = work.nlpctl("export", "sure", "--format", "paddle,onnx", "-o", "sure-export")
+    assert done.returncode == 0, done.stderr
+    return work / "sure-export"
+
+
+@pytest.fixture(scope="session")
 def bare(work, sure):
     """The same model without its calibration. Read only."""
     shutil.copytree(sure / "model", work / "bare")
     (work / "bare" / "calibration.json").unlink()
     (work / "bare" / "manifest.json").unlink()
     return work / "bare"
+
+
+def metrics_of(run):
+    return json.loads((run / "metrics.json").read_text())
 
 
 def answers(work, *words):
@@ -48,7 +69,7 @@ def test_training_calibrates_the_model(work, sure, bare):
     kept = json.loads((sure / "model" / "calibration.json").read_text())
     assert kept["split"] == "dev" and kept["rows"] == 400 and kept["ece"][1] < kept["ece"][0]
     assert "calibration.json" in json.loads((sure / "model" / "manifest.json").read_text())["sha256"]
-    dev = json.loads((sure / "metrics.json").read_text())["dev"]
+    dev = metrics_of(sure)["dev"]
     assert dev["ece"] == pytest.approx(kept["ece"][1], abs=1e-5)
     assert dev["confidence"]["before"]["ece"] == pytest.approx(kept["ece"][0], abs=1e-5)
     page = (sure / "report.html").read_text()
@@ -58,11 +79,47 @@ def test_training_calibrates_the_model(work, sure, bare):
     assert [each["probabilities"] for each in before] != [each["probabilities"] for each in after]
 
 
-def test_a_small_dev_set_and_the_key_leave_the_model_alone(work, base):
+def test_a_small_dev_set_and_the_key_leave_the_model_alone(work, base, raw):
     assert not (base / "model" / "calibration.json").exists()  # 40 rows
-    run = work.train("raw", "--set", f"data.dev={LABELLED}", "--calibrate", "false", "--max_steps", "2")
-    assert not (run / "model" / "calibration.json").exists()
-    assert "before" not in json.loads((run / "metrics.json").read_text())["dev"]["confidence"]
+    assert not (raw / "model" / "calibration.json").exists()
+    assert "before" not in metrics_of(raw)["dev"]["confidence"]
+
+
+def test_a_run_tells_how_it_was_calibrated_later(work, raw):
+    run = shutil.copytree(raw, work / "later")
+    done = work.nlpctl("calibrate", "later")
+    assert done.returncode == 0, done.stderr
+    kept = json.loads((run / "model" / "calibration.json").read_text())
+    old, new = metrics_of(raw), metrics_of(run)
+    assert [old["dev"]["ece"], new["dev"]["ece"]] == pytest.approx(kept["ece"], abs=1e-5)
+    for split in ("dev", "test"):
+        assert new[split]["confidence"]["before"]["ece"] == old[split]["ece"] != new[split]["ece"]
+        assert {**new[split], "ece": 0, "confidence": 0} == {**old[split], "ece": 0, "confidence": 0}
+    told = f"ECE {new['test']['ece']:.4f}, {old['test']['ece']:.4f} uncalibrated"
+    assert told in (run / "report.html").read_text() and told not in (raw / "report.html").read_text()
+    shown, card = work.nlpctl("runs", "show", "later"), work.nlpctl("card", "later", "-o", "later.md")
+    assert told in shown.stdout and card.returncode == 0
+    text = (work / "later.md").read_text()
+    assert f"| test | ece | {new['test']['ece']:.4f}" in text and f"test {old['test']['ece']:.4f}." in text
+
+
+def test_what_training_told_is_told_again(work, sure):
+    run = shutil.copytree(sure, work / "again")
+    done = work.nlpctl("calibrate", "again/model", LABELLED)
+    assert done.returncode == 0, done.stderr
+    assert metrics_of(run) == metrics_of(sure)
+
+
+def test_a_run_tells_nothing_of_rows_that_changed(work, raw):
+    run = shutil.copytree(raw, work / "moved")
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["data"] = {file: "0" if "test" in file else sha for file, sha in manifest["data"].items()}
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    done = work.nlpctl("calibrate", "moved")
+    assert done.returncode == 0 and "tells no confidence on test any more" in done.stderr, done.stderr
+    new = metrics_of(run)
+    assert "before" in new["dev"]["confidence"] and not {"ece", "confidence"} & new["test"].keys()
+    assert new["test"]["accuracy"] == metrics_of(raw)["test"]["accuracy"]
 
 
 def test_the_command_fits_what_training_fits(work, sure, bare):
@@ -79,12 +136,51 @@ def test_the_command_fits_what_training_fits(work, sure, bare):
     assert told.returncode == 0 and "ECE" in told.stdout and "confidence from" in told.stdout
 
 
-def test_unsure_answers_are_withheld_in_every_engine(work, sure, bare):
+def test_an_export_is_calibrated(work, sure, sure_export, bare):
+    shutil.copytree(sure_export, work / "export-again")
+    shutil.copytree(bare, work / "of-network")
+    rows = "".join(f"{text}\t{label}\n" for text, label in sentences(120, 4))
+    (work / "other.tsv").write_text("text\tlabel\n" + rows)
+    done = work.nlpctl("calibrate", "export-again", "other.tsv", "--json")
+    assert done.returncode == 0, done.stderr
+    own = json.loads((work / "export-again" / "calibration.json").read_text())
+    assert own == {"format": 1, **json.loads(done.stdout)["result"]["calibration"]}
+    assert (own["split"], own["rows"]) == ("test", 120)
+    assert work.nlpctl("calibrate", "of-network", "other.tsv").returncode == 0
+    network = json.loads((work / "of-network" / "calibration.json").read_text())
+    assert own["scales"] == pytest.approx(network["scales"], rel=1e-3)
+    before, after = (answers(work, export, "other.tsv") for export in ("sure-export", "export-again"))
+    assert [each["label"] for each in before] == [each["label"] for each in after]
+    assert [each["probabilities"] for each in before] != [each["probabilities"] for each in after]
+
+
+def test_a_service_withholds_unsure_answers(work, sure):
+    rows = [{"text": text} for text, _ in sentences(20, 6)]
+    (work / "served.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    whole, expected = (
+        answers(work, "sure", "served.jsonl", *words) for words in ((), ("--min-confidence", "0.9"))
+    )
+    process = work.start(
+        "serve", "sure", "--port", "0", "--drain", "0", "--min-confidence", "0.9", "--set", "data.on_bad_row=skip"
+    )
+    url, _ = listening(process)
+    status, (blank, *listed) = post(url, [{"text": " "}, *rows])
+    singles = [post(url, row) for row in rows]
+    process.send_signal(signal.SIGINT)
+    process.communicate(timeout=60)
+    assert status == 200 and "blank text" in blank["error"]
+    assert singles == [(200, each) for each in listed]
+    assert [each["text"] for each in listed] == [row["text"] for row in rows]
+    assert [each["label"] for each in listed] == [each["label"] for each in expected]
+    for each, other in zip(listed, whole, strict=True):
+        assert each["probabilities"] == pytest.approx(other["probabilities"], abs=1e-5)
+    assert 0 < sum(each["label"] is None for each in listed) < len(listed)
+
+
+def test_unsure_answers_are_withheld_in_every_engine(work, sure, sure_export, bare):
     texts = work / "some.txt"
     texts.write_text("".join(f"{text}\n" for text, _ in sentences(30, 5)) + "\nvery the a\n")
     whole = answers(work, "sure", "some.txt")
-    exported = work.nlpctl("export", "sure", "--format", "paddle,onnx", "-o", "sure-export")
-    assert exported.returncode == 0, exported.stderr
     for words in (("sure",), ("sure-export", "--engine", "onnxruntime"), ("sure-export", "--engine", "paddle")):
         found = answers(work, *words, "some.txt", "--min-confidence", "0.9")
         assert [each["text"] for each in found] == [each["text"] for each in whole]

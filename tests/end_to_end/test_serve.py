@@ -8,11 +8,13 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.error
 import urllib.request
 from pathlib import Path
 
 import pytest
+
+from tests.helpers import service
+from tests.helpers.service import listening
 
 SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "check_serve.py"
 
@@ -43,21 +45,10 @@ def test_pairs_and_lists_and_ctrl_c(work, base):
     (work / "keys.txt").write_text("# ours\nnot-to-be-shown\n")
     words = ("serve", "base/model", "--port", "0", "--drain", "0", "--api-key-file", "keys.txt")
     process = work.start(*words, "--set", "data.on_bad_row=skip")
-    log = []
-    while not (log and log[-1].startswith("serving ")):
-        log.append(process.stderr.readline())
-        assert log[-1], "".join(log)
-    url = log[-1].split(" on ")[1].split()[0]
+    url, log = listening(process)
 
     def post(value, key: str = "not-to-be-shown") -> tuple[int, object]:
-        data = json.dumps(value).encode()
-        headers = {"Content-Type": "application/json", "Authorization": f"Bearer {key}"}
-        request = urllib.request.Request(f"{url}/predict", data, headers)
-        try:
-            with urllib.request.urlopen(request, timeout=60) as response:
-                return response.status, json.load(response)
-        except urllib.error.HTTPError as error:
-            return error.code, json.load(error)
+        return service.post(url, value, key)
 
     status, (good, blank, bad) = post([{"text": "good"}, {"text": " "}, {"text": "bad"}])
     assert status == 200 and good["label"] == "pos" and bad["label"] == "neg"

@@ -25,6 +25,7 @@ from nlpctl.layout import COMPRESS, EXPORT, MODEL, RECIPE
 from nlpctl.models.export_folder import read_manifest
 from nlpctl.models.find import check_edits, check_export
 from nlpctl.models.source import read_config, resolve_source
+from nlpctl.outputs import refuse_lost_link
 from nlpctl.runners.compress.scorer import check_scorable
 from nlpctl.runners.compress.source import require_fp32, static_model
 from nlpctl.runners.export import ELSEWHERE, is_free
@@ -150,6 +151,7 @@ def refuse_output(
     folder: Path, source: str, plan: Mapping[str, Any], recipe: Recipe, *, overwrite: bool, training: bool
 ) -> None:
     """UserError if `folder` is not a compression, or holds results of another plan. `training`: see check_plan."""
+    refuse_lost_link(folder)
     if is_free(folder, source):
         return
     if not (folder / PLAN).is_file():

@@ -26,7 +26,7 @@ from nlpctl.files import (
     writing,
 )
 from nlpctl.layout import RECIPE, is_run
-from nlpctl.outputs import refuse_part
+from nlpctl.outputs import refuse_lost_link, refuse_part
 from nlpctl.runners.train import FREE_TO_CHANGE, changed_keys
 from nlpctl.runtime.lock import take_lock
 
@@ -65,6 +65,7 @@ def refuse_early(recipe: Recipe, kind: str, *, resume: bool, overwrite: bool, gr
     """UserError if the folder must not be written. Called before the data is read. `grows`: a finished series may go
     on."""
     folder = recipe.run_dir
+    refuse_lost_link(folder)
     if resume and overwrite:
         raise UserError("--resume and --overwrite cannot be combined", where="--resume", hint="keep one of them")
     if is_series(folder):

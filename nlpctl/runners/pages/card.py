@@ -19,7 +19,7 @@ from nlpctl.config.dump import recipe_values, to_yaml
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import task_info
 from nlpctl.data.task_rows import task_rows
-from nlpctl.layout import INTERVALS
+from nlpctl.layout import CONFIDENCE, ECE, INTERVALS
 from nlpctl.models.export_folder import ExportManifest, way_name
 from nlpctl.outputs import signed
 from nlpctl.report.markdown import code, fenced, plain, table
@@ -250,6 +250,13 @@ def _scores(facts: CardFacts, say: Mapping[str, str]) -> Iterator[str]:
     yield table([say["split"], say["score"], say["value"], say["interval"]], rows)
     if any(INTERVALS in report for report in facts.metrics.values()):
         yield say["interval_is"]
+    before = {
+        split: report[CONFIDENCE]["before"][ECE]
+        for split, report in facts.metrics.items()
+        if report.get(CONFIDENCE, {}).get("before") is not None
+    }
+    if before:
+        yield say["calibrated"].format(say["comma"].join(f"{split} {value:.4f}" for split, value in before.items()))
     split = list(facts.metrics)[-1]
     labels = facts.metrics[split].get("labels", {})
     if labels:

@@ -72,6 +72,10 @@ _WORDS: Mapping[str, tuple[str, str]] = {
         "the same kind. It does not cover the seed of the training.",
         "区间由对行的百分位自助法得出：换成另一批同类的行，得分会变动多少。它不包含训练随机种子的影响。",
     ),
+    "calibrated": (
+        "`ece` is the expected calibration error of the probabilities, which were fitted to labelled rows; before: {}.",
+        "`ece` 是概率的期望校准误差，概率已用带标签的行校准；校准之前：{}。",
+    ),
     "not_scored": ("Nothing was scored: there is no dev or test data.", "没有评分：没有 dev 或 test 数据。"),
     "graphs": ("Graphs", "图"),
     "graph": ("graph", "图文件"),
