@@ -105,8 +105,13 @@ def _marks(text: str, value: Mapping[str, Any]) -> list[Mark]:
 
 
 def _same(covered: str, said: str) -> bool:
-    """Whether a span covers what its task says. Line ends are written in several ways."""
-    return "".join(covered.split()) == "".join(said.replace("\\n", "\n").split())
+    """Whether a span covers what its task says. Line ends are written in several ways, one of them a backslash and an
+    n, which a text may hold as well."""
+    return _without_blanks(covered) == _without_blanks(said)
+
+
+def _without_blanks(text: str) -> str:
+    return "".join(text.replace("\\n", "\n").split())
 
 
 def _minimal(value: Mapping[str, Any]) -> Annotated:

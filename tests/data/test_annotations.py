@@ -94,6 +94,17 @@ def test_the_text_of_a_span_tells_how_positions_are_counted(tmp_path, start, end
     assert tagged == [("北", "B-LOC"), ("京", "I-LOC")]
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("C:\\new now", "C:\\new"), ("one\nnew way", "one\\nnew"), ("C:\\new\nold now", "C:\\new\\nold")],
+)
+def test_a_backslash_and_an_n_may_be_a_line_end_or_themselves(tmp_path, text, said):
+    results = [span(0, text.rindex(" "), said, "X")]
+    (tmp_path / "labelled.json").write_text(studio((text, [{"result": results}])))
+    (row,) = rows_of(recipe_of(tmp_path, "token_classification", "labelled.json"))
+    assert not isinstance(row, BadRow) and row.values["tags"][0] == "B-X", row
+
+
 def test_what_counts_as_an_answer(tmp_path):
     """The same labels in another order are the same answer; a column of the data that is called label is none."""
     given = [choice("c")], [choice("a", "b")], [choice("b", "a")]
@@ -236,6 +247,14 @@ def test_there_and_back(tmp_path, task, kind):
 
 def _listed(label: Any) -> list[str]:
     return label if isinstance(label, list) else [label]
+
+
+def test_tasks_and_interface_are_two_files(tmp_path):
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in LABELLED["sequence_classification"]))
+    recipe = recipe_of(tmp_path, "sequence_classification", "rows.jsonl")
+    with pytest.raises(UserError, match="would be one file"):
+        convert(recipe, tmp_path / "tasks.xml", "label_studio")
+    assert not (tmp_path / "tasks.xml").exists()
 
 
 def test_parts_of_an_export_keep_its_format(tmp_path):
