@@ -18,6 +18,7 @@ from nlpctl.data.task_rows import task_rows
 from nlpctl.data.word_spans import character_spans, word_spans
 from nlpctl.errors import UserError
 from nlpctl.runners.annotations import convert
+from nlpctl.runners.labelling import known_texts
 
 EMOJI = "💩👍 他住在北京。"  # two characters of two UTF-16 units
 ANNOTATION = {"completed_by": 1, "was_cancelled": False, "ground_truth": False, "lead_time": 8.4, "result_count": 0}
@@ -208,6 +209,28 @@ def test_what_nobody_annotated(tmp_path):
     (tmp_path / "broken.json").write_text('[{"data": {"text": "a"}, "annotations": [{"result": 3}]}, 7]')
     recipe = recipe_of(tmp_path, "sequence_classification", "broken.json", format="label_studio")
     assert [row.kind for row in rows_of(recipe)] == ["not a task of Label Studio", "not a JSON object"]
+
+
+@pytest.mark.parametrize(
+    ("task", "result"),
+    [
+        ("sequence_classification", choice("a")),
+        ("multi_label_classification", choice("a")),
+        ("token_classification", span(0, 3, "one", "X")),
+    ],
+)
+def test_texts_that_wait_for_their_label_are_not_labelled(tmp_path, task, result):
+    (tmp_path / "half.json").write_text(studio(("one", [{"result": [result]}]), ("two", []), ("three", [])))
+    recipe = recipe_of(tmp_path, task, "half.json")
+    assert len(known_texts(recipe, task_rows(task, recipe.data))) == 1
+
+
+def test_rows_with_an_empty_column_are_not_labelled(tmp_path):
+    rows = [{"text": "one", "label": "a"}, {"text": "two", "label": None}, {"text": "three", "label": ""}]
+    (tmp_path / "to_label.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for task, labelled in (("sequence_classification", 1), ("multi_label_classification", 3)):
+        recipe = recipe_of(tmp_path, task, "to_label.jsonl")
+        assert len(known_texts(recipe, task_rows(task, recipe.data))) == labelled
 
 
 TAGGED = [
