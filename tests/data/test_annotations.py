@@ -119,10 +119,42 @@ def test_what_counts_as_an_answer(tmp_path):
     for column, label in (("topic", "food"), ("mood", "pos")):
         (row,) = rows_of(recipe_of(tmp_path, "sequence_classification", "labelled.json", columns={"label": column}))
         assert row.values[column] == label
-    html = {"value": {"hypertextlabels": ["LOC"], "start": "/div[1]/text()[1]"}, "type": "hypertextlabels"}
-    (tmp_path / "labelled.json").write_text(studio(("x", [{"result": [html]}])))
-    (row,) = rows_of(recipe_of(tmp_path, "token_classification", "labelled.json"))
-    assert isinstance(row, BadRow) and "HTML" in row.reason
+
+
+@pytest.mark.parametrize("kind", ["hypertextlabels", "paragraphlabels"])
+def test_spans_that_are_not_of_plain_text(tmp_path, kind):
+    """A tagger would learn that there is nothing; the label of the whole text is another matter."""
+    value = {kind: ["LOC"], "start": "0", "end": "0", "startOffset": 0, "endOffset": 3}
+    results = [choice("a"), {"value": value, "type": kind}]
+    (tmp_path / "tasks.json").write_text(studio(("one", [{"result": results}])))
+    (tmp_path / "min.json").write_text(json.dumps([{"text": "one", "ner": [value], "annotation_id": 1}]))
+    for file in ("tasks.json", "min.json"):
+        (row,) = rows_of(recipe_of(tmp_path, "token_classification", file, format="label_studio"))
+        assert isinstance(row, BadRow) and f"of {kind}" in row.reason
+    (row,) = rows_of(recipe_of(tmp_path, "sequence_classification", "tasks.json"))
+    assert row.values["label"] == "a"
+
+
+def test_spans_of_another_field_than_text(tmp_path):
+    """The interface names the field; without a text beside it, nothing else tells."""
+    data = {"text": "one two", "title": "new york"}
+    of_title = {**span(0, 3, None, "X"), "to_name": "title"}
+    (tmp_path / "tasks.json").write_text(studio((data, [{"result": [of_title]}])))
+    (row,) = rows_of(recipe_of(tmp_path, "token_classification", "tasks.json"))
+    assert row.values["tokens"] == ["new", "york"] and row.values["tags"] == ["B-X", "O"]
+    of_text = {**span(0, 3, "one", "X"), "to_name": "text"}
+    (tmp_path / "tasks.json").write_text(studio((data, [{"result": [of_title, of_text]}])))
+    (row,) = rows_of(recipe_of(tmp_path, "token_classification", "tasks.json"))
+    assert isinstance(row, BadRow) and "of 'text', and others of 'title'" in row.reason
+
+
+def test_a_task_without_a_text_is_a_bad_row(tmp_path):
+    """It is answered with an error in predict, so that there are as many answers as tasks."""
+    (tmp_path / "tasks.json").write_text(studio(("one", []), ({"review": "two"}, []), ("three", [])))
+    recipe = recipe_of(tmp_path, "sequence_classification", "tasks.json")
+    rows = list(open_inputs(task_rows(recipe.task, recipe.data), [str(tmp_path / "tasks.json")], "auto").rows())
+    assert [isinstance(row, BadRow) for row in rows] == [False, True, False]
+    assert rows[1].where.endswith("tasks.json[1]") and rows[1].kind == "missing key 'text'"
 
 
 def test_spans_that_cannot_be_tags(tmp_path):
