@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 import re
 import shlex
+import shutil
 
 import pytest
 import yaml
 from huggingface_hub import ModelCard
 
+from nlpctl.config.load import load_recipe
+from nlpctl.models.export_folder import ExportManifest, Graph, write_manifest
+from nlpctl.models.folder import make_card
+from nlpctl.models.sums import weights_sum, write_model_sums
 from nlpctl.outputs import is_signed
 from nlpctl.runners.pages.card_words import LANGUAGES, words
 from nlpctl.runtime.event_log import EventLog
@@ -150,6 +155,33 @@ def test_what_is_listed_in_part_says_so(nlpctl, made):
     run.slices_file.parent.mkdir(exist_ok=True)
     run.slices_file.write_text(json.dumps(SLICES))
     assert "2 slices were compared" in card(nlpctl, run)
+
+
+def test_a_copied_export_knows_its_run_until_it_is_trained_again(nlpctl, run, tmp_path):
+    """Whatever the times of its files, which a copy changes."""
+
+    def trained(weights: str) -> None:
+        (run.model / "model_state.pdparams").write_text(weights)
+        write_model_sums(run.model)
+
+    trained("first")
+    export = tmp_path / "export"
+    export.mkdir()
+    recipe = load_recipe(run.recipe_file)
+    told = {"format": 1, "task": recipe.task, "trained": True, **make_card(recipe, ()).recipe}
+    (export / "task.json").write_text(json.dumps(told))
+    shutil.copy(run.model / "labels.json", export)
+    graph = Graph("onnx", "fp32", ("labels.json",))
+    write_manifest(
+        export, ExportManifest(recipe.task, (), (), 64, (graph,), 9, str(run.model), {}, weights=weights_sum(run.model))
+    )
+    for weights, known in (("first", True), ("second", False)):
+        trained(weights)
+        copied = tmp_path / weights
+        shutil.copytree(export, copied, copy_function=shutil.copyfile)
+        assert nlpctl("card", copied).code == 0
+        text = (copied / "README.md").read_text(encoding="utf-8")
+        assert ("model-index" in front_of(text)) == known and (words("en")["unknown_model"] in text) != known
 
 
 def test_a_card_of_somebody_else_stays(nlpctl, run, tmp_path):
