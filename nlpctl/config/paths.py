@@ -43,6 +43,12 @@ VALUE_PATHS = ("model.set_parameters", "distillation.model.set_parameters")
 NAMES = ("model.name_or_path", "data.dataset", "distillation.model.name_or_path")
 
 
+def holds_path(dotted: str) -> bool:
+    """Whether a text under this key is a path, if it is absolute; also where search.space names the key."""
+    own = dotted.removeprefix("search.space.").removesuffix(".choices")
+    return own in (*INPUT_PATHS, *TEXT_PATHS, *OUTPUT_PATHS, *NAMES) or own.rpartition(".")[0] in VALUE_PATHS
+
+
 def parameter_files(model: ModelSection) -> list[Path]:
     """The files from which a network that is to be trained takes words and starting values."""
     files = [model.embeddings, *_files_of(model.set_parameters)]

@@ -27,7 +27,7 @@ class Annotated:
 
     `choices`: the labels of the whole text, each with the name of the question that it answers; `marks`: those of
     spans, of the field `marked`. Both may be empty where a person found none. `plain`: single labels are among the
-    values, as JSON_MIN has them.
+    values, as JSON_MIN has them. `unread`: a kind of spans that no tags can be made of, if there are such.
     """
 
     values: Mapping[str, Any]
@@ -36,6 +36,7 @@ class Annotated:
     marks: tuple[Mark, ...] = ()
     marked: str | None = None
     plain: bool = False
+    unread: str | None = None
 
     def labels(self, question: str) -> list[str]:
         """The labels that answer `question`; all of them where no question is called so."""

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, islice
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from nlpctl import console
 from nlpctl.data import doccano, label_studio
@@ -29,24 +29,31 @@ _BEGINNING = 1 << 20  # bytes of a file that tell what wrote it
 _BLANKS = re.compile(r"\s*")
 _LOOKED_AT = 20  # records; the first may have no label
 
-Convert = Callable[[Annotated], Mapping[str, Any]]  # from a record to the columns of a task
+
+class AnnotatedTask(Protocol):
+    """What a task makes of a record; TaskRows is one."""
+
+    def of_annotation(self, record: Annotated) -> Mapping[str, Any]: ...
+
+    def required(self, labelled: bool) -> tuple[str, ...]: ...
 
 
 def annotation_rows(
-    lines: Iterable[tuple[int, bytes]], source: str, kind: str, required: Sequence[str], convert: Convert | None
+    lines: Iterable[tuple[int, bytes]], source: str, kind: str, required: Sequence[str], task: AnnotatedTask | None
 ) -> Iterator[Row | BadRow]:
     """The rows of a file of the format `kind`. What nobody gave a label is left out where labels are required.
 
-    `convert` None: the texts alone. UserError: nothing is annotated.
+    `task` None: the texts alone. UserError: nothing is annotated.
     """
+    texts = [name for name in required if task is not None and name in task.required(labelled=False)]
     kept = left_out = 0
     for row in record_rows(lines, source):
         if isinstance(row, Row):
             try:
                 record = _READERS[kind](row.values)
-                row = row._replace(values=record.values if convert is None else convert(record))
+                row = row._replace(values=record.values if task is None else task.of_annotation(record))
                 reason = missing_key(row.values, required)
-                if reason is not None and not (record.choices or record.marks):
+                if reason is not None and not (record.choices or record.marks or missing_key(row.values, texts)):
                     left_out += 1
                     continue
                 row = row if reason is None else BadRow(row.source, row.line, reason)

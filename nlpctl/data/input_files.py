@@ -129,7 +129,7 @@ class Place:
 
 def rows_at(file: InputFile, rows: TaskRows, place: Place, columns: Sequence[str] | None = None) -> Iterator[Any]:
     """The rows, good and bad, of `file` from `place` on. `columns`: those that are wanted of a Parquet file."""
-    required, header, convert = rows.required(labelled=False), rows.data.header, rows.of_annotation
+    required, header = rows.required(labelled=False), rows.data.header
     with file.open() as stream:
         if file.format == PARQUET:
             parts = (place.begin, place.end, place.first_line)
@@ -143,7 +143,7 @@ def rows_at(file: InputFile, rows: TaskRows, place: Place, columns: Sequence[str
             head = _head(file, place, header)
             # Without a header line the first good row tells the number of columns; it is not a row of this part.
             extra = int(bool(head) and not header)
-            read = parse_lines(chain(head, lines), file.name, file.format, header, required, convert)
+            read = parse_lines(chain(head, lines), file.name, file.format, header, required, rows)
             found = islice(read, extra, None)
         yield from islice(found, place.skip, None)
 

@@ -6,7 +6,7 @@ The labels of a text are those of `choices`, those of spans of `labels`. Spans a
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nlpctl.data.annotated import Annotated, Mark, agreed, checked_mark, from_units
@@ -45,30 +45,35 @@ def annotated(value: Mapping[str, Any]) -> Annotated:
         return Annotated(values)
     true = [each for each in kept if each.get("ground_truth")]  # what a reviewer declared to be right
     answers = [_answer(values, each) for each in true or kept]
-    choices, marks, marked = agreed(answers, lambda answer: (frozenset(answer[0]), answer[1]))
-    return Annotated(values, True, choices, marks, marked)
+    choices, marks, marked, unread = agreed(answers, lambda answer: (frozenset(answer[0]), *answer[1:]))
+    return Annotated(values, True, choices, marks, marked, unread=unread)
 
 
 def _answer(values: Mapping[str, Any], annotation: Mapping[str, Any]) -> tuple[Any, ...]:
-    """(choices, marks, the field with the marks) of one annotator."""
+    """(choices, marks, the field with the marks, a kind of spans that is none of plain text) of one annotator."""
     results = annotation.get("result")
     if not isinstance(results, list):
         raise ValueError("not a task of Label Studio: an annotation has no list of results")
     choices: list[tuple[str, str]] = []
     marks: list[Mark] = []
-    marked = None
+    marked = unread = None
     for result in results:
         value = result.get("value") if isinstance(result, dict) else None
         if not isinstance(value, dict):
             continue  # a relation between results
         if "choices" in value and "start" not in value:  # those of a span say something else
             choices += [(str(result.get("from_name")), label) for label in _strings(value["choices"])]
-        elif "hypertextlabels" in value:
-            raise ValueError("bad span: of HTML; label plain text (Text and Labels)")
         elif "labels" in value and "start" in value:
-            marked = _field(values, value, marked)
+            marked = _field(values, value, marked, result.get("to_name"))
             marks += _marks(values[marked], value)
-    return tuple(dict.fromkeys(choices)), tuple(sorted(set(marks))), marked
+        else:
+            unread = _other_labels(value) or unread
+    return tuple(dict.fromkeys(choices)), tuple(sorted(set(marks))), marked, unread
+
+
+def _other_labels(value: Mapping[str, Any]) -> str | None:
+    """hypertextlabels, paragraphlabels, ...: what labels are called that are not of plain text."""
+    return next((name for name in value if name.endswith("labels") and name != "labels"), None)
 
 
 def _strings(value: Any) -> list[str]:
@@ -78,15 +83,21 @@ def _strings(value: Any) -> list[str]:
     return found
 
 
-def _field(values: Mapping[str, Any], value: Mapping[str, Any], known: str | None) -> str:
-    """The field that a span is of: `text`, or the only one, or that where its text stands."""
+def _field(values: Mapping[str, Any], value: Mapping[str, Any], known: str | None, to_name: Any = None) -> str:
+    """The field that a span is of: that which the labelling interface calls `to_name`, `text`, the only one, or that
+    where its text stands. `known`: the field of the spans before it; ValueError if this one is of another."""
+    texts = [name for name, text in values.items() if isinstance(text, str)]
+    said = value.get("text")
+    if to_name in texts and (not isinstance(said, str) or said in values[to_name]):
+        if known not in (None, to_name):
+            raise ValueError(f"bad span: of {to_name!r}, and others of {known!r}; tags are of one text")
+        return to_name
     if known is not None:
         return known
-    texts = [name for name, text in values.items() if isinstance(text, str)]
     if "text" in texts:
         return "text"
-    if isinstance(value.get("text"), str):
-        texts = [name for name in texts if value["text"] in values[name]] or texts
+    if isinstance(said, str):
+        texts = [name for name in texts if said in values[name]] or texts
     if not texts:
         raise ValueError("no text: the data of the task holds none")
     return max(texts, key=lambda name: len(values[name]))
@@ -112,8 +123,13 @@ def _marks(text: str, value: Mapping[str, Any]) -> list[Mark]:
 
 
 def _same(covered: str, said: str) -> bool:
-    """Whether a span covers what its task says. Line ends are written in several ways."""
-    return "".join(covered.split()) == "".join(said.replace("\\n", "\n").split())
+    """Whether a span covers what its task says. Line ends are written in several ways, one of them a backslash and an
+    n, which a text may hold as well."""
+    return _without_blanks(covered) == _without_blanks(said)
+
+
+def _without_blanks(text: str) -> str:
+    return "".join(text.replace("\\n", "\n").split())
 
 
 def _minimal(value: Mapping[str, Any]) -> Annotated:
@@ -121,14 +137,16 @@ def _minimal(value: Mapping[str, Any]) -> Annotated:
     values = dict(value)
     choices: list[tuple[str, str]] = []
     marks: list[Mark] = []
-    marked, answered = None, False
+    marked, unread, answered = None, None, False
     for name, found in value.items():
         if isinstance(found, dict) and "choices" in found:
             choices += [(name, label) for label in _strings(found["choices"])]
-        elif isinstance(found, list) and found and all(isinstance(each, dict) and "labels" in each for each in found):
+        elif _are_spans(found, lambda each: "labels" in each):
             for each in found:
                 marked = _field(value, each, marked)
                 marks += _marks(value[marked], each)
+        elif _are_spans(found, _other_labels):
+            unread = _other_labels(found[0])
         else:
             continue
         answered = True
@@ -141,7 +159,12 @@ def _minimal(value: Mapping[str, Any]) -> Annotated:
         tuple(sorted(set(marks))),
         marked,
         plain=True,
+        unread=unread,
     )
+
+
+def _are_spans(value: Any, labelled: Callable[[Mapping[str, Any]], Any]) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(each, dict) and labelled(each) for each in value)
 
 
 # -- writing -----------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from nlpctl.config.schema import DataSection, SplitFilesSection
-from nlpctl.data.annotation_rows import Convert, recognised_format
+from nlpctl.data.annotation_rows import AnnotatedTask, recognised_format
 from nlpctl.data.changed_rows import ChangedRows
 from nlpctl.data.functions import import_function, raised
 from nlpctl.data.readers import file_format, read_rows
@@ -80,7 +80,7 @@ def open_files(
     formats = tuple(_format_of(rows, path, declared) for path in files)
     header = rows.data.header if own.header is None else own.header
     named = {getattr(rows.data.columns, name): str(column) for name, column in own.columns.items()}
-    return FileRows(files, formats, header, tuple(required), named, rows.of_annotation)
+    return FileRows(files, formats, header, tuple(required), named, rows)
 
 
 def _format_of(rows: TaskRows, path: Path, declared: str) -> str:
@@ -108,7 +108,7 @@ def _missing_file(path: Path, where: str) -> Problem | None:
 class FileRows:
     """Rows of local files, one after the other; `formats` are those of `files`.
 
-    `named`: column of the recipe to what these files call it; a row has both names. `convert`: as of `read_rows`.
+    `named`: column of the recipe to what these files call it; a row has both names. `task`: as of `read_rows`.
     """
 
     files: tuple[Path, ...]
@@ -116,7 +116,7 @@ class FileRows:
     header: bool
     required: tuple[str, ...]
     named: Mapping[str, str] = field(default_factory=dict)
-    convert: Convert | None = None
+    task: AnnotatedTask | None = None
     label_names: None = None
 
     @property
@@ -126,7 +126,7 @@ class FileRows:
     def __iter__(self) -> Iterator[Row | BadRow]:
         required = [self.named.get(column, column) for column in self.required]
         for path, kind in zip(self.files, self.formats, strict=True):
-            rows = read_rows(path, kind, self.header, required, self.convert)
+            rows = read_rows(path, kind, self.header, required, self.task)
             yield from map(self._renamed, rows) if self.named else rows
 
     def _renamed(self, row: Row | BadRow) -> Row | BadRow:

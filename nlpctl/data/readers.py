@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from nlpctl.data.annotation_rows import ANNOTATED, Convert, annotation_rows
+from nlpctl.data.annotation_rows import ANNOTATED, AnnotatedTask, annotation_rows
 from nlpctl.data.conll import conll_rows, joined_rows
 from nlpctl.data.delimited import csv_records, table_rows, tsv_records
 from nlpctl.data.json_rows import json_rows, jsonl_rows
@@ -40,26 +40,26 @@ def file_format(path: Path, declared: str, endings: Mapping[str, str]) -> str:
 
 
 def read_rows(
-    path: Path, kind: str, header: bool, required: Sequence[str], convert: Convert | None = None
+    path: Path, kind: str, header: bool, required: Sequence[str], task: AnnotatedTask | None = None
 ) -> Iterator[Row | BadRow]:
     """Rows of one file of the format `kind`, in file order. UserError: the file as a whole cannot be used.
 
-    `convert`: makes columns of the records of ANNOTATED formats; None: they have their texts alone.
+    `task`: makes columns of the records of ANNOTATED formats; None: they have their texts alone.
     """
     try:
         with open(path, "rb") as stream:
-            yield from parse_rows(stream, str(path), kind, header, required, convert)
+            yield from parse_rows(stream, str(path), kind, header, required, task)
     except OSError as error:
         message = f"cannot read the file: {error.strerror or error}"
         raise UserError(message, where=str(path), hint="check the path and its rights") from None
 
 
 def parse_rows(
-    stream: BinaryIO, source: str, kind: str, header: bool, required: Sequence[str], convert: Convert | None = None
+    stream: BinaryIO, source: str, kind: str, header: bool, required: Sequence[str], task: AnnotatedTask | None = None
 ) -> Iterator[Row | BadRow]:
     """Like `read_rows`, from an open binary stream such as standard input; `source` is its name in messages."""
     empty = True
-    for row in parse_lines(file_lines(stream, source, kind), source, kind, header, required, convert):
+    for row in parse_lines(file_lines(stream, source, kind), source, kind, header, required, task):
         empty = False
         yield row
     if empty:
@@ -79,7 +79,7 @@ def parse_lines(
     kind: str,
     header: bool,
     required: Sequence[str],
-    convert: Convert | None = None,
+    task: AnnotatedTask | None = None,
 ) -> Iterator[Row | BadRow]:
     """Rows of the numbered lines of a file; there may be none."""
     if kind == "jsonl":
@@ -89,7 +89,7 @@ def parse_lines(
     if kind == "squad":
         return squad_rows(lines, source, required)
     if kind in ANNOTATED:
-        return annotation_rows(lines, source, kind, required, convert)
+        return annotation_rows(lines, source, kind, required, task)
     if kind == "text":
         # Blank lines part the documents of a corpus.
         return plain_rows((line for line in lines if line[1].strip()), source, required[0])

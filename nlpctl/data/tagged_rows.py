@@ -164,6 +164,8 @@ class TaggedRows(TaskRows):
         text = values.get(columns.text)
         if not record.labelled or not isinstance(text, str):
             return values
+        if record.unread is not None:
+            raise ValueError(f"bad span: of {record.unread}; label plain text (Text and Labels)")
         cut = character_spans if self.data.unit == "characters" else word_spans
         words, tags = tags_of(text, record.marks, cut)
         return {**values, columns.tokens: words, columns.tags: tags}

@@ -113,7 +113,8 @@ class DevScores:
 
 @dataclass(frozen=True)
 class ExportManifest:
-    """export.json. `source`: the model folder it was made from, for people. `rows`: how many rows were compared.
+    """export.json. `source`: the model folder it was made from, for people, and `weights`: the SHA-256 of what it held
+    then, if it was listed. `rows`: how many rows were compared.
 
     `chosen`: what "auto" takes where the machine can; None leaves it to what is fastest by `speeds`, which are of the
     machine that exported it; None: nothing was timed. `dev`: None: there was no labelled dev data.
@@ -130,6 +131,7 @@ class ExportManifest:
     chosen: Chosen | None = None
     speeds: EngineSpeeds | None = None
     dev: DevScores | None = None
+    weights: str | None = None
 
 
 def write_manifest(folder: Path, manifest: ExportManifest, unlisted: Collection[str] = ()) -> None:
@@ -202,6 +204,7 @@ def _parse(content: Mapping[str, Any]) -> ExportManifest:
         chosen=_chosen(content.get("chosen")),  # an export of an older nlpctl has no such entry
         speeds=None if content.get("speeds") is None else EngineSpeeds.of(content["speeds"]),  # the same
         dev=None if content.get("dev") is None else DevScores(**content["dev"]),
+        weights=None if content.get("weights") is None else str(content["weights"]),  # the same
     )
 
 

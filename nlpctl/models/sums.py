@@ -84,6 +84,15 @@ def changing(folder: Path, *names: str) -> Iterator[None]:
         _write(folder, {**manifest["sha256"], **sums_of(folder, names)})
 
 
+def weights_sum(folder: Path) -> str | None:
+    """The SHA-256 of the weights of a model folder, as its manifest.json lists it; None if it does not."""
+    try:
+        manifest = _read(folder)
+    except UserError:  # damaged; what loads the model says so
+        return None
+    return None if manifest is None else manifest["sha256"].get(WEIGHTS)
+
+
 def check_model_sums(folder: Path, *, trust_edits: bool = False) -> None:
     """UserError if a file is not the one that was written, as manifest.json tells; all is well where there is none.
 

@@ -76,8 +76,16 @@ def refuse_kind(recipe: Recipe, kind: str) -> None:
 
 
 def interface_of(output: Path, kind: str) -> Path | None:
-    """The file of the labelling interface beside `output`; None where there is none, as beside a pipe."""
-    return output.with_suffix(INTERFACE) if kind == LABEL_STUDIO and not is_stream(output) else None
+    """The file of the labelling interface beside `output`; None where there is none, as beside a pipe.
+
+    UserError: it would be `output` itself.
+    """
+    if kind != LABEL_STUDIO or is_stream(output):
+        return None
+    interface = output.with_suffix(INTERFACE)
+    if interface == output:
+        raise UserError("the tasks and the labelling interface would be one file", str(output), "name a .json file")
+    return interface
 
 
 def refuse_outputs(output: Path, kind: str, overwrite: bool) -> None:
@@ -85,8 +93,6 @@ def refuse_outputs(output: Path, kind: str, overwrite: bool) -> None:
     interface = interface_of(output, kind)
     if interface is not None:
         refuse_output(interface, overwrite)
-        if interface == output:
-            raise UserError("the tasks and the labelling interface would be one file", str(output), "name a .json file")
 
 
 def write_records(output: Path, writer: AnnotationWriter, records: Sequence[Mapping[str, Any]], example: Any) -> None:

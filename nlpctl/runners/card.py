@@ -6,7 +6,6 @@ import dataclasses
 import os
 import re
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
 
 from nlpctl import console
@@ -16,6 +15,7 @@ from nlpctl.files import write_text_atomic, writing
 from nlpctl.layout import CARD, EXPORT_MANIFEST, MODEL, TASK, real_path
 from nlpctl.models.export_folder import ExportManifest, read_manifest
 from nlpctl.models.folder import read_labels, read_trained_card
+from nlpctl.models.sums import weights_sum
 from nlpctl.names import nearest
 from nlpctl.outputs import is_signed, is_stream, refuse_output
 from nlpctl.runners.pages.card import CardFacts, card_page
@@ -92,24 +92,22 @@ def _of_export(source: Path, name: str) -> CardFacts:
     folder = real_path(source)
     manifest = read_manifest(folder)
     labels, thresholds = read_labels(folder)
-    record = _run_of_export(folder, manifest)
+    record = _run_of_export(manifest)
     if record is None:
         return CardFacts(name, recipe_of(folder), labels, thresholds, export=manifest)
     found = _of_run(record.run.path, name)
     return dataclasses.replace(found, labels=labels, thresholds=thresholds, export=manifest)
 
 
-def _run_of_export(folder: Path, manifest: ExportManifest) -> RunRecord | None:
+def _run_of_export(manifest: ExportManifest) -> RunRecord | None:
     """The run whose model was exported, as long as it is still that one."""
     model = Path(manifest.source)
     if not (model.is_absolute() and model.name == MODEL and is_run(model.parent)):
         return None
+    if manifest.weights is None or weights_sum(model) != manifest.weights:
+        return None  # trained again since
     record = open_run(model.parent)
-    ended = record.manifest["ended"]
-    if record.manifest["state"] != "finished" or ended is None:
-        return None
-    exported = (folder / EXPORT_MANIFEST).stat().st_mtime
-    return record if datetime.fromisoformat(ended).timestamp() <= exported + 1 else None  # trained again since
+    return record if record.manifest["state"] == "finished" else None
 
 
 def _refuse_wrong_words(language: str, license: str | None, text_languages: Sequence[str]) -> None:

@@ -28,6 +28,7 @@ from nlpctl.models.confidence import write_calibration
 from nlpctl.models.export_folder import ExportManifest, read_checked_manifest, refuse_foreign_files, write_manifest
 from nlpctl.models.folder import make_card, save_description
 from nlpctl.models.source import resolve_source
+from nlpctl.models.sums import weights_sum
 from nlpctl.names import did_you_mean
 from nlpctl.outputs import refuse_part
 from nlpctl.runtime.interrupt import sigterm_interrupts
@@ -252,6 +253,7 @@ def write_export(
         network.config.architectures = [type(network).__name__]
         network.config.save_pretrained(str(folder))
         outputs, refused = write_graphs(folder, network, batch, task.output_names, plan, calibration)
+    trained = resolve_source(source).folder
     manifest = ExportManifest(
         task=recipe.task,
         inputs=input_specs(batch),
@@ -261,6 +263,7 @@ def write_export(
         rows=len(rows.examples),
         source=source,
         versions=export_versions(),
+        weights=None if trained is None else weights_sum(trained),
     )
     manifest, findings, beyond = compare_graphs(folder, manifest, plan, setup, parity)
     refused += beyond

@@ -18,9 +18,9 @@ from nlpctl.data.annotation_files import JSONL, AnnotationWriter, Guess, answer_
 from nlpctl.data.examples import ExampleReader
 from nlpctl.data.input_files import Place, rows_at
 from nlpctl.data.inputs import PredictInput
-from nlpctl.data.inspect.normalise import row_key
 from nlpctl.data.inspect.profile import shortened
-from nlpctl.data.open_split import SPLITS, has_split, open_split
+from nlpctl.data.labelled_texts import labelled_texts, text_key
+from nlpctl.data.open_split import SPLITS, has_split
 from nlpctl.data.row import BadRow, BlankLine, Row, place
 from nlpctl.data.task_rows import TaskRows
 from nlpctl.errors import UserError
@@ -162,23 +162,15 @@ def _refuse_task(recipe: Recipe) -> None:
 def known_texts(recipe: Recipe, rows: TaskRows) -> set[bytes]:
     """The keys of the labelled rows of the recipe: train, dev and test. What cannot be read is told, and left out."""
     found: set[bytes] = set()
-    reader = ExampleReader(rows, None)
     for split in SPLITS:
         if not has_split(recipe.data, split):
             continue
         try:
-            for row in open_split(rows, split, labelled=False):
-                example = reader.read(row)
-                if not isinstance(example, BadRow):
-                    found.add(_key(rows, example))
+            found.update(labelled_texts(rows, split))
         except UserError as error:
             reason = error.problems[0].message
             console.warn(f"rows of the {split} data are not left out, since they cannot be read: {reason}")
     return found
-
-
-def _key(rows: TaskRows, example: Any) -> bytes:
-    return row_key(list(rows.passages(example).values()))
 
 
 @dataclass(frozen=True)
@@ -268,7 +260,7 @@ class _Search:
                     if not isinstance(example, BlankLine):
                         check_bad_row(example, self._recipe.data.on_bad_row)
                     self.bad += 1
-                elif _key(rows, example) in self._known_keys:
+                elif text_key(rows, example) in self._known_keys:
                     self.known += 1
                 else:
                     yield self.rows, row, example
@@ -301,5 +293,5 @@ class _Search:
         for each in sorted(rows, key=lambda row: (-row.doubt.uncertainty, row.number)):
             if len(found) == self._pool:
                 break
-            found.setdefault(_key(self._source.task_rows, each.example), each)
+            found.setdefault(text_key(self._source.task_rows, each.example), each)
         return list(found.values())

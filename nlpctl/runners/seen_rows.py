@@ -8,9 +8,8 @@ from pathlib import Path
 from nlpctl import console
 from nlpctl.config.positions import display
 from nlpctl.config.recipe_of import recipe_of
-from nlpctl.data.examples import BadRowLog, ExampleList, ExampleReader, iter_examples
-from nlpctl.data.inspect.normalise import row_key
-from nlpctl.data.open_split import open_split
+from nlpctl.data.examples import ExampleList
+from nlpctl.data.labelled_texts import labelled_texts, text_key
 from nlpctl.data.task_rows import TaskRows, task_rows
 from nlpctl.errors import UserError
 from nlpctl.layout import is_run
@@ -25,7 +24,7 @@ def warn_of_seen_rows(members: Sequence[str], rows: TaskRows, splits: Mapping[st
     """Warn where rows of `splits` were training rows of `members`, run directories."""
     keys = {key for run in members for key in _training_keys(Path(run))}
     for split, examples in splits.items():
-        seen = sum(_key(rows, example) in keys for example in examples)
+        seen = sum(text_key(rows, example) in keys for example in examples)
         if seen >= max(1, LEAST * len(examples)):
             told = f"{split}: members were trained on {seen:,} of these {len(examples):,} rows, so this score flatters"
             folds = next((Path(run).parent for run in members if is_series(Path(run).parent)), None)
@@ -51,13 +50,12 @@ def _training_keys(run: Path) -> Iterator[bytes]:
     try:
         recipe = recipe_of(run)
         if recipe.data.train:
-            rows = task_rows(recipe.task, recipe.data)
-            source = open_split(rows, "train", labelled=False)
-            for example in iter_examples(source, ExampleReader(rows, None), BadRowLog("skip")):
-                yield _key(rows, example)
+            yield from labelled_texts(task_rows(recipe.task, recipe.data), "train")
+        else:
+            _tell_unknown(run, "its rows were not read from files")
     except UserError as error:
-        console.note(f"whether {display(run)} was trained on these rows is not known: {error.problems[0].message}")
+        _tell_unknown(run, error.problems[0].message)
 
 
-def _key(rows: TaskRows, example: object) -> bytes:
-    return row_key(list(rows.passages(example).values()))
+def _tell_unknown(run: Path, reason: str) -> None:
+    console.note(f"whether {display(run)} was trained on these rows is not known: {reason}")

@@ -87,8 +87,9 @@ def tracking_uri() -> str:
     return given or Path(DEFAULT_STORE).absolute().as_uri()
 
 
-def _without_password(uri: str) -> str:
-    return re.sub(r"//[^/@]*@", "//", uri)
+def _without_password(text: str) -> str:
+    """`text`, without the users and passwords in its URIs; a password with a / makes no URI, but must not show."""
+    return re.sub(r"//([^/?#\s]*@|[^/?#\s@]*:\S*@)", "//", text)
 
 
 # -- while a run is trained ----------------------------------------------------------------------
@@ -196,7 +197,7 @@ class _Sender:
             raise
         except Exception as error:  # whatever its client, or the libraries below it, raise
             self._has = None  # part of a request may have arrived
-            reason = str(error).partition("\n")[0] or type(error).__name__
+            reason = _without_password(str(error).partition("\n")[0]) or type(error).__name__
             hint = f"`nlpctl runs send {self.path}` sends the rest when it is there again"
             raise RunFailed(f"MLflow did not take the run: {reason}", self.shown, hint) from error
 
@@ -299,7 +300,7 @@ class _Sender:
 
         stamp, step = int(time.time() * 1000), record.best_step or record.step
         scores = _final(record.metrics)
-        if scores and not self._steps(next(reversed(scores))):
+        if scores and not self._steps(_cut(next(reversed(scores)))):
             metrics = [Metric(_cut(name), value, stamp, step) for name, value in scores.items()]
             for part in _parts(metrics, _MOST):
                 self._client.log_batch(self._run_id, metrics=part)

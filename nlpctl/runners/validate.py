@@ -73,7 +73,7 @@ def _missing(recipe: Recipe, split: str, source: FileRows, path: Path, kind: str
     """The required columns that a file lacks. UserError: as read_rows."""
     required = [source.named.get(column, column) for column in source.required]
     known = kind in DELIMITED or kind in OBJECTS
-    begun = list(islice(read_rows(path, kind, source.header, () if known else required, source.convert), _LOOKED_AT))
+    begun = list(islice(read_rows(path, kind, source.header, () if known else required, source.task), _LOOKED_AT))
     rows = [row.values for row in begun if isinstance(row, Row)]
     if not known or not rows or (kind in OBJECTS and recipe.data.on_bad_row == "skip"):
         return  # of objects, rows that lack the key may be left out, and others come later

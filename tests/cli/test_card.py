@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
+import shutil
 
 import pytest
 import yaml
 from huggingface_hub import ModelCard
 
+from nlpctl.config.load import load_recipe
+from nlpctl.models.export_folder import ExportManifest, Graph, write_manifest
+from nlpctl.models.folder import make_card
+from nlpctl.models.sums import weights_sum, write_model_sums
 from nlpctl.outputs import is_signed
 from nlpctl.runners.pages.card_words import LANGUAGES, words
 from nlpctl.runtime.event_log import EventLog
@@ -102,6 +108,87 @@ def test_an_ensemble_names_its_members(nlpctl, made):
     assert nlpctl("card", run.path).code == 0
     text = (run.path / "README.md").read_text(encoding="utf-8")
     assert "the answers of 2 models: folds/fold-1, fold-2" in text and words("en")["one_seed"] not in text
+
+
+def card(nlpctl, run) -> str:
+    assert nlpctl("card", run.path).code == 0
+    return (run.path / "README.md").read_text(encoding="utf-8")
+
+
+def test_what_repeats_the_run(nlpctl, made):
+    """The recipe does, but for a run that was not made by training it."""
+    say, run = words("en"), made("joined", dev=0.5)
+    assert say["recipe"] in card(nlpctl, run)
+    given = ["/usr/bin/nlpctl", "ensemble", "folds/fold-1", "/home/my me/fold-2", "--set=data.dev=[/data/a.tsv]"]
+    run.update_manifest(made_by="ensemble", command=given)
+    text = card(nlpctl, run)
+    command = "nlpctl ensemble folds/fold-1 fold-2 '--set=data.dev=[a.tsv]'"
+    assert say["other_recipe"].format(f"`{command.replace(chr(96), chr(39))}`") in text and say["recipe"] not in text
+    run.update_manifest(made_by="compress", command=[])
+    assert "`nlpctl compress`" in card(nlpctl, run)
+
+
+def test_dev_chose_no_checkpoint_where_the_last_was_kept(nlpctl, made):
+    run, say = made("last", dev=0.5), words("en")
+    run.metrics_file.write_text(json.dumps({"dev": REPORT}))
+    text = card(nlpctl, run)
+    assert say["no_test_nor_choice"] in text and say["no_test"] not in text
+
+
+def test_a_name_with_a_blank_can_be_pasted(nlpctl, made):
+    text = card(nlpctl, made("my run's", dev=0.5))
+    names = [shlex.split(line)[2] for line in text.splitlines() if line.startswith(("nlpctl predict", "nlpctl serve"))]
+    assert names == ["my run's"] * 2 and "nlpctl.load(\"my run's\")" in text and "'my run'\"'\"'s-export'" in text
+
+
+def test_paths_alone_are_cut(nlpctl, made, tmp_path):
+    """Not what looks like one; and what tells two files apart stays."""
+    for folder in ("one", "two"):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "rows.tsv").write_text("text\tlabel\na\t/m/01\n")
+    keys = ("task=multi_label_classification", "data.label_separator=/", "data.labels=[/m/01, /m/02]")
+    files = (f"data.train={tmp_path}/one/rows.tsv", f"data.dev={tmp_path}/two/rows.tsv")
+    run = made("paths", *keys, *files, dev=0.5)
+    text = card(nlpctl, run)
+    data = yaml.safe_load(text.partition("```yaml\n")[2].partition("```")[0])["data"]
+    assert (data["label_separator"], data["labels"]) == ("/", ["/m/01", "/m/02"])
+    assert (data["train"], data["dev"]) == (["one/rows.tsv"], ["two/rows.tsv"]) and str(tmp_path) not in text
+
+
+def test_what_is_listed_in_part_says_so(nlpctl, made):
+    run = made("many", dev=0.5)
+    run.metrics_file.write_text(json.dumps({"dev": {**REPORT, "labels": {f"l{i}": FIGURES for i in range(103)}}}))
+    assert words("en")["more_scores"].format(3) in card(nlpctl, run)
+    run.slices_file.parent.mkdir(exist_ok=True)
+    run.slices_file.write_text(json.dumps(SLICES))
+    assert "2 slices were compared" in card(nlpctl, run)
+
+
+def test_a_copied_export_knows_its_run_until_it_is_trained_again(nlpctl, run, tmp_path):
+    """Whatever the times of its files, which a copy changes."""
+
+    def trained(weights: str) -> None:
+        (run.model / "model_state.pdparams").write_text(weights)
+        write_model_sums(run.model)
+
+    trained("first")
+    export = tmp_path / "export"
+    export.mkdir()
+    recipe = load_recipe(run.recipe_file)
+    told = {"format": 1, "task": recipe.task, "trained": True, **make_card(recipe, ()).recipe}
+    (export / "task.json").write_text(json.dumps(told))
+    shutil.copy(run.model / "labels.json", export)
+    graph = Graph("onnx", "fp32", ("labels.json",))
+    write_manifest(
+        export, ExportManifest(recipe.task, (), (), 64, (graph,), 9, str(run.model), {}, weights=weights_sum(run.model))
+    )
+    for weights, known in (("first", True), ("second", False)):
+        trained(weights)
+        copied = tmp_path / weights
+        shutil.copytree(export, copied, copy_function=shutil.copyfile)
+        assert nlpctl("card", copied).code == 0
+        text = (copied / "README.md").read_text(encoding="utf-8")
+        assert ("model-index" in front_of(text)) == known and (words("en")["unknown_model"] in text) != known
 
 
 def test_a_card_of_somebody_else_stays(nlpctl, run, tmp_path):

@@ -18,6 +18,7 @@ from nlpctl.data.task_rows import task_rows
 from nlpctl.data.word_spans import character_spans, word_spans
 from nlpctl.errors import UserError
 from nlpctl.runners.annotations import convert
+from nlpctl.runners.labelling import known_texts
 
 EMOJI = "💩👍 他住在北京。"  # two characters of two UTF-16 units
 ANNOTATION = {"completed_by": 1, "was_cancelled": False, "ground_truth": False, "lead_time": 8.4, "result_count": 0}
@@ -94,6 +95,17 @@ def test_the_text_of_a_span_tells_how_positions_are_counted(tmp_path, start, end
     assert tagged == [("北", "B-LOC"), ("京", "I-LOC")]
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("C:\\new now", "C:\\new"), ("one\nnew way", "one\\nnew"), ("C:\\new\nold now", "C:\\new\\nold")],
+)
+def test_a_backslash_and_an_n_may_be_a_line_end_or_themselves(tmp_path, text, said):
+    results = [span(0, text.rindex(" "), said, "X")]
+    (tmp_path / "labelled.json").write_text(studio((text, [{"result": results}])))
+    (row,) = rows_of(recipe_of(tmp_path, "token_classification", "labelled.json"))
+    assert not isinstance(row, BadRow) and row.values["tags"][0] == "B-X", row
+
+
 def test_what_counts_as_an_answer(tmp_path):
     """The same labels in another order are the same answer; a column of the data that is called label is none."""
     given = [choice("c")], [choice("a", "b")], [choice("b", "a")]
@@ -107,10 +119,42 @@ def test_what_counts_as_an_answer(tmp_path):
     for column, label in (("topic", "food"), ("mood", "pos")):
         (row,) = rows_of(recipe_of(tmp_path, "sequence_classification", "labelled.json", columns={"label": column}))
         assert row.values[column] == label
-    html = {"value": {"hypertextlabels": ["LOC"], "start": "/div[1]/text()[1]"}, "type": "hypertextlabels"}
-    (tmp_path / "labelled.json").write_text(studio(("x", [{"result": [html]}])))
-    (row,) = rows_of(recipe_of(tmp_path, "token_classification", "labelled.json"))
-    assert isinstance(row, BadRow) and "HTML" in row.reason
+
+
+@pytest.mark.parametrize("kind", ["hypertextlabels", "paragraphlabels"])
+def test_spans_that_are_not_of_plain_text(tmp_path, kind):
+    """A tagger would learn that there is nothing; the label of the whole text is another matter."""
+    value = {kind: ["LOC"], "start": "0", "end": "0", "startOffset": 0, "endOffset": 3}
+    results = [choice("a"), {"value": value, "type": kind}]
+    (tmp_path / "tasks.json").write_text(studio(("one", [{"result": results}])))
+    (tmp_path / "min.json").write_text(json.dumps([{"text": "one", "ner": [value], "annotation_id": 1}]))
+    for file in ("tasks.json", "min.json"):
+        (row,) = rows_of(recipe_of(tmp_path, "token_classification", file, format="label_studio"))
+        assert isinstance(row, BadRow) and f"of {kind}" in row.reason
+    (row,) = rows_of(recipe_of(tmp_path, "sequence_classification", "tasks.json"))
+    assert row.values["label"] == "a"
+
+
+def test_spans_of_another_field_than_text(tmp_path):
+    """The interface names the field; without a text beside it, nothing else tells."""
+    data = {"text": "one two", "title": "new york"}
+    of_title = {**span(0, 3, None, "X"), "to_name": "title"}
+    (tmp_path / "tasks.json").write_text(studio((data, [{"result": [of_title]}])))
+    (row,) = rows_of(recipe_of(tmp_path, "token_classification", "tasks.json"))
+    assert row.values["tokens"] == ["new", "york"] and row.values["tags"] == ["B-X", "O"]
+    of_text = {**span(0, 3, "one", "X"), "to_name": "text"}
+    (tmp_path / "tasks.json").write_text(studio((data, [{"result": [of_title, of_text]}])))
+    (row,) = rows_of(recipe_of(tmp_path, "token_classification", "tasks.json"))
+    assert isinstance(row, BadRow) and "of 'text', and others of 'title'" in row.reason
+
+
+def test_a_task_without_a_text_is_a_bad_row(tmp_path):
+    """It is answered with an error in predict, so that there are as many answers as tasks."""
+    (tmp_path / "tasks.json").write_text(studio(("one", []), ({"review": "two"}, []), ("three", [])))
+    recipe = recipe_of(tmp_path, "sequence_classification", "tasks.json")
+    rows = list(open_inputs(task_rows(recipe.task, recipe.data), [str(tmp_path / "tasks.json")], "auto").rows())
+    assert [isinstance(row, BadRow) for row in rows] == [False, True, False]
+    assert rows[1].where.endswith("tasks.json[1]") and rows[1].kind == "missing key 'text'"
 
 
 def test_spans_that_cannot_be_tags(tmp_path):
@@ -199,6 +243,28 @@ def test_what_nobody_annotated(tmp_path):
     assert [row.kind for row in rows_of(recipe)] == ["not a task of Label Studio", "not a JSON object"]
 
 
+@pytest.mark.parametrize(
+    ("task", "result"),
+    [
+        ("sequence_classification", choice("a")),
+        ("multi_label_classification", choice("a")),
+        ("token_classification", span(0, 3, "one", "X")),
+    ],
+)
+def test_texts_that_wait_for_their_label_are_not_labelled(tmp_path, task, result):
+    (tmp_path / "half.json").write_text(studio(("one", [{"result": [result]}]), ("two", []), ("three", [])))
+    recipe = recipe_of(tmp_path, task, "half.json")
+    assert len(known_texts(recipe, task_rows(task, recipe.data))) == 1
+
+
+def test_rows_with_an_empty_column_are_not_labelled(tmp_path):
+    rows = [{"text": "one", "label": "a"}, {"text": "two", "label": None}, {"text": "three", "label": ""}]
+    (tmp_path / "to_label.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    for task, labelled in (("sequence_classification", 1), ("multi_label_classification", 3)):
+        recipe = recipe_of(tmp_path, task, "to_label.jsonl")
+        assert len(known_texts(recipe, task_rows(task, recipe.data))) == labelled
+
+
 TAGGED = [
     {"tokens": list("💩👍他住在北京。"), "tags": ["O"] * 5 + ["B-LOC", "I-LOC", "O"]},
     {"tokens": list("张三来"), "tags": ["B-PER", "I-PER", "O"]},
@@ -236,6 +302,14 @@ def test_there_and_back(tmp_path, task, kind):
 
 def _listed(label: Any) -> list[str]:
     return label if isinstance(label, list) else [label]
+
+
+def test_tasks_and_interface_are_two_files(tmp_path):
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in LABELLED["sequence_classification"]))
+    recipe = recipe_of(tmp_path, "sequence_classification", "rows.jsonl")
+    with pytest.raises(UserError, match="would be one file"):
+        convert(recipe, tmp_path / "tasks.xml", "label_studio")
+    assert not (tmp_path / "tasks.xml").exists()
 
 
 def test_parts_of_an_export_keep_its_format(tmp_path):

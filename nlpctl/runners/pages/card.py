@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+import shlex
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ import yaml
 
 import nlpctl
 from nlpctl.config.dump import recipe_values, to_yaml
+from nlpctl.config.paths import TEXT_PATHS, holds_path
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import task_info
 from nlpctl.data.task_rows import task_rows
@@ -36,6 +38,7 @@ _KEYS = (
     "training.weight_decay", "training.optim", "training.per_device_train_batch_size",
     "training.gradient_accumulation_steps", "training.fp16", "training.bf16",
 )  # fmt: skip
+_FOLDERS = re.compile(r"(?<![\w./~-])/(?:[^/,'\"\]]+/)+")  # those of an absolute path in a word of a command
 _PACKAGES = ("paddlepaddle", "paddlepaddle-gpu", "paddlenlp")
 
 
@@ -59,6 +62,16 @@ class CardFacts:
     @property
     def metrics(self) -> Mapping[str, Mapping[str, Any]]:
         return {} if self.record is None else self.record.metrics
+
+    def public(self, path: str) -> str:
+        """An absolute path without the folders of this machine, but those that tell two files of the run apart."""
+        if not os.path.isabs(path):
+            return path
+        data = () if self.record is None else self.record.manifest["data"]
+        others = [Path(each).parts for each in {*data, *_paths(_values(self))} - {path}]
+        parts = Path(path).parts
+        telling = (n for n in range(1, len(parts)) if parts[-n:] not in [each[-n:] for each in others])
+        return "/".join(parts[-next(telling, 1) :])
 
 
 def card_page(facts: CardFacts, language: str) -> str:
@@ -120,7 +133,7 @@ def _results(facts: CardFacts) -> Iterator[dict[str, Any]]:
             metrics.append({"type": name, "name": name, "value": value, **interval})
         if metrics:
             named = facts.recipe.data.dataset
-            files = ", ".join(Path(file).name for file in vars(facts.recipe.data).get(split, ()))
+            files = ", ".join(facts.public(file) for file in vars(facts.recipe.data).get(split, ()))
             data = {"name": named or files or split, "type": named or "custom", "split": split}
             yield {"task": {"type": info.pipeline or info.name}, "dataset": data, "metrics": metrics}
 
@@ -192,7 +205,7 @@ def _data(facts: CardFacts, say: Mapping[str, str]) -> Iterator[str]:
     if known:
         splits = [split for split in ("train", "dev", "test") if split in known]
         yield table([say["split"], say["rows"]], [[split, known[split]] for split in splits])
-    files = [[plain(Path(file).name), f"`{digest}`"] for file, digest in manifest["data"].items()]
+    files = [[plain(facts.public(file)), f"`{digest}`"] for file, digest in manifest["data"].items()]
     if files:
         yield table([say["file"], "SHA-256"], files)
     for split, skipped in manifest["skipped_rows"].items():
@@ -264,6 +277,8 @@ def _scores(facts: CardFacts, say: Mapping[str, str]) -> Iterator[str]:
         of_label = ("precision", "recall", "f1")
         found = [[plain(label), *(each[name] for name in of_label), each["support"]] for label, each in labels.items()]
         yield table([say["label"], *of_label, say["rows"]], found[:MOST_LABELS])
+        if len(found) > MOST_LABELS:
+            yield say["more_scores"].format(f"{len(found) - MOST_LABELS:,}")
 
 
 def _slices(facts: CardFacts, say: Mapping[str, str]) -> Iterator[str]:
@@ -276,7 +291,8 @@ def _slices(facts: CardFacts, say: Mapping[str, str]) -> Iterator[str]:
     if not below:
         yield say["no_slices"].format(found["split"])
         return
-    yield say["slices_are"].format(found["split"], code(found["score"]))
+    looked_at = sum(map(len, found["by"].values()))
+    yield say["slices_are"].format(found["split"], code(found["score"]), looked_at)
     rows = [
         [
             say.get(f"of_{kind}", plain(kind)),
@@ -340,7 +356,8 @@ def _limit_lines(facts: CardFacts, say: Mapping[str, str]) -> Iterator[str]:
         if never:
             yield say["never"].format(split, say["comma"].join(never))
     if facts.metrics and "test" not in facts.metrics:
-        yield say["no_test"]
+        chosen = facts.record is not None and facts.record.best_step is not None
+        yield say["no_test" if chosen else "no_test_nor_choice"]
     if facts.languages:
         yield say["languages"].format(say["comma"].join(facts.languages))
     else:
@@ -359,39 +376,67 @@ def _limit_lines(facts: CardFacts, say: Mapping[str, str]) -> Iterator[str]:
 
 def _how_to_run(facts: CardFacts, say: Mapping[str, str]) -> Iterator[str]:
     rows, name = task_rows(facts.recipe.task, facts.recipe.data), facts.name
-    shell = re.sub(r"[^\w./-]", "_", name)
+    shell, exported = shlex.quote(name), shlex.quote(f"{name}-export")
     source = "texts.txt" if rows.plain_column is not None else "rows.jsonl"
     lines = [f"nlpctl predict {shell} {source} -o answers.jsonl", f"nlpctl serve {shell}"]
     if facts.export is None:
-        lines.append(f"nlpctl export {shell} -o {shell}-export")
+        lines.append(f"nlpctl export {shell} -o {exported}")
     yield say["with"].format(nlpctl.__version__, name.replace("`", "'"))
     yield fenced("bash", "\n".join(lines))
     keys = rows.required(labelled=False)
     if rows.plain_column is None:
         yield say["row_keys"].format(say["comma"].join(code(key) for key in keys))
     row = '"..."' if rows.plain_column is not None else "{" + ", ".join(f"{key!r}: ..." for key in keys) + "}"
-    yield fenced("python", f"import nlpctl\n\nmodel = nlpctl.load({shell!r})\nanswer = model.predict({row})")
+    yield fenced("python", f"import nlpctl\n\nmodel = nlpctl.load({name!r})\nanswer = model.predict({row})")
 
 
 def _reproduce(facts: CardFacts, say: Mapping[str, str]) -> Iterator[str]:
     if facts.record is None:
         return
-    values = recipe_values(facts.recipe, everything=False)
-    values.pop("runtime", None)  # of this machine
-    for name in ("output_dir", "logging_dir"):
-        values.get("training", {}).pop(name, None)
-    yield say["recipe"]
-    yield fenced("yaml", to_yaml(_public(values)))
+    made_by = _made_by(facts.record)
+    yield say["recipe"] if made_by is None else say["other_recipe"].format(code(made_by))
+    yield fenced("yaml", to_yaml(_public(_values(facts), facts.public)))
     yield say["cite"]
 
 
-def _public(value: Any) -> Any:
-    """Without the folders of this machine: an absolute path is cut to its name."""
+def _made_by(record: RunRecord) -> str | None:
+    """The command that made the run, without folders; None if its recipe alone, trained again, gives the same."""
+    maker = record.manifest.get("made_by")
+    if maker is None and "continues" not in record.manifest:
+        return None
+    words = record.manifest["command"][1:] or [str(maker)]
+    return shlex.join(["nlpctl", *(_FOLDERS.sub("", word) for word in words)])
+
+
+def _values(facts: CardFacts) -> dict[str, Any]:
+    """The recipe without what is of this machine."""
+    values = recipe_values(facts.recipe, everything=False)
+    values.pop("runtime", None)
+    for name in ("output_dir", "logging_dir"):
+        values.get("training", {}).pop(name, None)
+    return values
+
+
+def _public(value: Any, cut: Callable[[str], str], dotted: str = "") -> Any:
+    """`value`, the recipe or a part of it under the key `dotted`, with each path as `cut` gives it."""
     if isinstance(value, Mapping):
-        return {name: _public(each) for name, each in value.items()}
+        return {name: _public(each, cut, f"{dotted}.{name}".lstrip(".")) for name, each in value.items()}
     if isinstance(value, list):
-        return [_public(each) for each in value]
-    return _without_folder(value) if isinstance(value, str) else value
+        return value if dotted in TEXT_PATHS else [_public(each, cut, dotted) for each in value]
+    return cut(value) if isinstance(value, str) and holds_path(dotted) else value
+
+
+def _paths(values: Any) -> list[str]:
+    """The absolute paths in a recipe."""
+    found: list[str] = []
+
+    def note(text: str) -> str:
+        if os.path.isabs(text):
+            found.append(text)
+        return text
+
+    _public(values, note)
+    return found
 
 
 def _without_folder(text: str) -> str:

@@ -67,6 +67,7 @@ _WORDS: Mapping[str, tuple[str, str]] = {
     "score": ("score", "得分项"),
     "per_label": ("By label, on {}", "各标签，{}"),
     "label": ("label", "标签"),
+    "more_scores": ("... and {} more labels, in `metrics.json`.", "……另有 {} 个标签，见 `metrics.json`。"),
     "interval_is": (
         "The interval is that of the percentile bootstrap over the rows: how far the score would move on other rows of "
         "the same kind. It does not cover the seed of the training.",
@@ -92,8 +93,9 @@ _WORDS: Mapping[str, tuple[str, str]] = {
     # -- slices --
     "slices": ("Slices below the rest", "低于其余部分的切片"),
     "slices_are": (
-        "Rows of {} whose {} lies below that of all other rows by more than chance explains:",
-        "{} 中 {} 低于其余各行、且差距大于随机波动的行：",
+        "Rows of {} whose {} lies below that of all other rows, by a 95 % interval without 0. {} slices were compared; "
+        "of 40 without any difference about one is listed too:",
+        "{} 中 {} 低于其余各行、且差值的 95 % 区间不含 0 的行。共比较 {} 个切片；40 个毫无差别的约有一个也会列出：",
     ),
     "no_slices": (
         "No label and no length of {} lies below the rest by more than chance explains.",
@@ -123,6 +125,10 @@ _WORDS: Mapping[str, tuple[str, str]] = {
         "There is no test split. The scores on dev flatter, since dev also chose the checkpoint.",
         "没有 test 部分。dev 上的得分偏高，因为检查点也是由 dev 选出的。",
     ),
+    "no_test_nor_choice": (
+        "There is no test split. The scores on dev flatter as far as settings were chosen by them.",
+        "没有 test 部分。如果设置是按 dev 上的得分选出的，这些得分就偏高。",
+    ),
     "languages": ("The language of the training texts: {}.", "训练文本的语言：{}。"),
     "no_languages": ("The language of the training texts was not recorded.", "训练文本的语言没有记录。"),
     "one_seed": (
@@ -145,6 +151,11 @@ _WORDS: Mapping[str, tuple[str, str]] = {
         "This is the recipe of the run, its paths cut to their names. `nlpctl train` with it, the files above and the "
         "seed repeats the run.",
         "这是该运行的配方，路径只保留名称。用它、上述文件和同一种子执行 `nlpctl train`，即可重复这次运行。",
+    ),
+    "other_recipe": (
+        "This is the recipe of the run, its paths cut to their names. `nlpctl train` with it does not repeat the run, "
+        "which was made by {}.",
+        "这是该运行的配方，路径只保留名称。仅用它执行 `nlpctl train` 并不能重复这次运行；它由 {} 得到。",
     ),
     "cite": (
         "To cite the model, name it with the hashes of its data and the seed.",
