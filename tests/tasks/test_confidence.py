@@ -164,6 +164,14 @@ def test_the_labels_of_a_row_keep_to_their_thresholds(make_task_of):
     assert task.abstained(answer, 0.9)["labels"] == ["a"]
 
 
+def test_rows_that_are_given_no_label_are_not_fitted_to(make_task_of):
+    examples = [MultiLabelExample(f"text {i}", None, (0,)) for i in range(60)]
+    predictions = [[np.array([-2.0, -3.0])]] * 60
+    task = make_task_of("multi_label_classification", ("a", "b"))
+    assert not len(task.judged(examples, predictions).right)
+    assert calibrated(task, examples, predictions, "dev") is task
+
+
 def test_what_is_unsure_is_withheld(make_task_of):
     task = make_task_of("sequence_classification", ("a", "b"))
     answer = {"label": "b", "probabilities": {"a": 0.2, "b": 0.8}}
