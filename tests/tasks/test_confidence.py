@@ -172,6 +172,14 @@ def test_rows_that_are_given_no_label_are_not_fitted_to(make_task_of):
     assert calibrated(task, examples, predictions, "dev") is task
 
 
+def test_a_label_that_stays_keeps_those_above_it(make_task_of):
+    names = ("a", "a##b", "a##b##c", "a##d", "e")
+    task = make_task_of("multi_label_classification", names)
+    answer = {"labels": list(names), "probabilities": dict(zip(names, (0.6, 0.95, 0.5, 0.7, 0.8), strict=True))}
+    assert task.abstained(answer, 0.9) == {**answer, "labels": ["a", "a##b"]}
+    assert task.abstained(answer, 0.96)["labels"] == []
+
+
 def test_what_is_unsure_is_withheld(make_task_of):
     task = make_task_of("sequence_classification", ("a", "b"))
     answer = {"label": "b", "probabilities": {"a": 0.2, "b": 0.8}}
