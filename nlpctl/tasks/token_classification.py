@@ -259,7 +259,8 @@ class TokenClassification(Task):
     def _sure(
         self, example: TaggedExample, predictions: Sequence[TagPath], *, outside: bool = True
     ) -> dict[Span, float]:
-        """How probable each entity of the tags is, and with `outside` each stretch outside of them.
+        """How probable each entity of the tags is, and with `outside` each stretch outside of them; not those that are
+        terms of decode.terms, which the file decides.
 
         That an entity is there, of this type and from this first word to this last one: the product of what the words
         need for it, and of the next word not going on with it. Where windows meet, their words count as independent.
@@ -267,6 +268,9 @@ class TokenClassification(Task):
         steps = np.concatenate([part.steps for part in predictions]).astype(np.float64)
         spans = self._tagged(example, tags_of(predictions))
         given = with_outside(spans, example) if outside and self.in_words else spans
+        if self.terms is not None:
+            terms = {(term.start, term.end) for term in self.terms.matches(example.text)}
+            given = [span for span in given if (span.start, span.end) not in terms]
         if not given:
             return {}
         bounds = np.asarray(example.bounds)

@@ -318,6 +318,20 @@ def test_terms_are_sure(make_task_of, tmp_path):
     assert task.abstained(answer, 0.9) == answer
 
 
+def test_a_term_that_the_tags_find_too_is_as_sure(make_task_of, tmp_path):
+    (tmp_path / "terms.tsv").write_text("北京\tP\n", encoding="utf-8")
+    example = tagged(4, ["B-P", "I-P", "O", "B-L"], text="北京很好")
+    sections = {"decode": {"terms": str(tmp_path / "terms.tsv")}, "inference": {"min_confidence": 0.9}}
+    task = make_task_of("token_classification", TAGS, **sections)
+    logits = np.zeros((1, 4, 4), np.float32)
+    logits[0, [0, 1, 2, 3], [1, 2, 0, 3]] = [1, 1, 1, 2]  # all unsure
+    parts = task.measured().predictions((logits,), [window(example, 4)])
+    answer = task.answer(example, parts)
+    assert [(each["text"], each["confidence"] is None) for each in answer["entities"]] == [("北京", True), ("好", False)]
+    assert [each["text"] for each in task.abstained(answer, 0.9)["entities"]] == ["北京"]
+    assert len(task.judged([example], [parts]).right) == 1
+
+
 # -- the file ------------------------------------------------------------------------------------
 
 
