@@ -21,7 +21,7 @@ from nlpctl.models.confidence import Calibration
 from nlpctl.models.families import Head
 from nlpctl.models.viterbi import logarithms, marginals, path_steps, viterbi
 from nlpctl.tasks.base import Task
-from nlpctl.tasks.confidence import Judged, log_odds, numbers, sigmoid
+from nlpctl.tasks.confidence import DIGITS, Judged, log_odds, numbers, sigmoid
 from nlpctl.tasks.entity_scores import entity_columns, entity_report
 from nlpctl.tasks.mistakes import Mistake
 from nlpctl.tasks.sequence_classification import softmax
@@ -332,7 +332,7 @@ def _sure_of(span: Span, sure: Mapping[Span, float] | None) -> dict[str, Any]:
     """The confidence of an entity as an answer has it; null for what the tags do not say, such as a term."""
     if sure is None:
         return {}
-    return {"confidence": round(sure[span], 6) if span in sure else None}
+    return {"confidence": round(sure[span], DIGITS) if span in sure else None}
 
 
 def _is_sure(told: Mapping[str, Any], least: float) -> bool:

@@ -16,9 +16,10 @@ from nlpctl.data.text_rows import TextExample
 from nlpctl.errors import UserError
 from nlpctl.models.confidence import Calibration, read_calibration, write_calibration
 from nlpctl.models.viterbi import path_steps, viterbi
+from nlpctl.runners.compared import told_target
 from nlpctl.tasks.calibrate import calibrated, recalibrated
 from nlpctl.tasks.confidence import LEVELS, Judged, coverage, ece, reliability, tempered
-from nlpctl.tasks.coverage import kept_at, least_confidence
+from nlpctl.tasks.coverage import Target, kept_at, least_confidence
 from nlpctl.tasks.fit_confidence import LEAST, fit_first, fit_logistic, fit_temperature
 from nlpctl.tasks.sequence_classification import softmax
 from nlpctl.tasks.token_classification import follows
@@ -123,6 +124,16 @@ def test_the_least_confidence_for_a_precision():
         assert low < value < high < 1 and high - low < 0.1
 
 
+def test_the_least_confidence_is_one_that_answers_have():
+    found = judged([0.9999704, 0.9999696] * 50 + [0.999969] * 100, [1] * 100 + [0] * 100)
+    least = least_confidence(found, 0.95)
+    assert least == 0.99997  # both kinds of answers say so
+    kept = kept_at(found, least, None)
+    assert (kept.coverage, kept.precision) == (0.5, 1.0)
+    told = told_target(Target(0.95, least, {"dev": kept}))
+    assert told.startswith("--min-confidence 0.99997 gives 95.0% right answers on dev")
+
+
 # -- tasks ---------------------------------------------------------------------------------------
 
 
@@ -188,6 +199,7 @@ def test_what_is_unsure_is_withheld(make_task_of):
     pairs = make_task_of("text_matching", ("0", "1"))
     assert pairs.abstained({"label": "0", "score": 0.05}, 0.9) == {"label": "0", "score": 0.05}
     assert pairs.abstained({"label": "0", "score": 0.2}, 0.9) == {"label": None, "score": 0.2}
+    assert pairs.abstained({"label": "0", "score": 0.002137}, 0.997863)["label"] == "0"
     reader = make_task_of("question_answering")
     answer = {"answer": "x", "start": 1, "end": 2, "score": 0.7, "n_best": []}
     assert reader.abstained(answer, 0.7) == answer
