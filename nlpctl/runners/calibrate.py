@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any
 from nlpctl.config.recipe_of import recipe_for_export
 from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import task_info
+from nlpctl.data.examples import ExampleList
+from nlpctl.data.labels import LabelSet
 from nlpctl.data.open_split import SPLITS, has_split
-from nlpctl.data.splits import read_labelled_split
+from nlpctl.data.splits import groups_of, read_labelled_split
 from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import UserError
 from nlpctl.files import writing
@@ -85,6 +87,13 @@ def _keep(folder: Path, calibration: Calibration, is_export: bool) -> None:
     write_manifest(folder, manifest)
 
 
+def _labelled(recipe: Recipe, split: str, labels: LabelSet) -> tuple[ExampleList, list[Any] | None]:
+    """The examples of a split, and their data.columns.group."""
+    rows = task_rows(recipe.task, recipe.data)
+    examples, _, _ = read_labelled_split(rows, split, labels)
+    return examples, groups_of(rows, split, labels, len(examples))
+
+
 def _of_network(recipe: Recipe, setup: ProcessSetup, folder: Path, split: str) -> tuple[Task, dict[str, Any]]:
     """The calibrated task, and its report of the split."""
     from nlpctl.inference.trained import load_network
@@ -92,10 +101,10 @@ def _of_network(recipe: Recipe, setup: ProcessSetup, folder: Path, split: str) -
     from nlpctl.tasks.intervals import full_report
 
     model = load_network(recipe, str(folder))
-    examples, _, _ = read_labelled_split(task_rows(recipe.task, recipe.data), split, model.task.labels)
+    examples, groups = _labelled(recipe, split, model.task.labels)
     predictions = model.predictions(examples, recipe.training.per_device_eval_batch_size)
     task = calibrated(model.task.calibrated(None), examples, predictions, split)
-    return task, full_report(task, examples, predictions)[0]
+    return task, full_report(task, examples, predictions, groups)[0]
 
 
 def _of_export(recipe: Recipe, setup: ProcessSetup, folder: Path, split: str) -> tuple[Task, dict[str, Any]]:
@@ -111,7 +120,7 @@ def _of_export(recipe: Recipe, setup: ProcessSetup, folder: Path, split: str) ->
     if not task.graph_scores:
         raise UserError(f"a graph of {recipe.task} gives predictions that cannot be scored", str(folder))
     size = recipe.training.per_device_eval_batch_size
-    examples, _, _ = read_labelled_split(task_rows(recipe.task, recipe.data), split, task.labels)
+    examples, groups = _labelled(recipe, split, task.labels)
     first, *others = sorted(choices(manifest, setup), key=lambda choice: choice.precision != "fp32")
 
     def predictions(choice: Any) -> list[list[Any]]:
@@ -120,7 +129,7 @@ def _of_export(recipe: Recipe, setup: ProcessSetup, folder: Path, split: str) ->
 
     answered = predictions(first)
     task = calibrated(task.calibrated(None), examples, answered, split)
-    metrics = full_report(task, examples, answered)[0]
+    metrics = full_report(task, examples, answered, groups)[0]
     if task.calibration is not None:
         ways = {each.name: recalibrated(task, examples, predictions(each), split).calibration for each in others}
         own = {way: found for way, found in ways.items() if found is not task.calibration}

@@ -67,9 +67,11 @@ def test_a_small_dev_set_and_the_key_leave_the_model_alone(work, base):
 
 def test_the_command_fits_what_training_fits(work, sure, bare):
     shutil.copytree(bare, work / "calibrated-again")
-    done = work.nlpctl("calibrate", "calibrated-again", LABELLED, "--json")
-    assert done.returncode == 0, done.stderr
+    grouped = (LABELLED, "--set", "data.columns.group=label", "--json")  # rows of a label are drawn together
+    done, scored = (work.nlpctl(command, "calibrated-again", *grouped) for command in ("calibrate", "eval"))
+    assert done.returncode == scored.returncode == 0, done.stderr + scored.stderr
     result = json.loads(done.stdout)["result"]
+    assert result["metrics"] == json.loads(scored.stdout)["result"]["metrics"]
     folders = (work / "calibrated-again", work / "sure" / "model")
     own, trained = (json.loads((folder / "calibration.json").read_text()) for folder in folders)
     assert {**own, "split": "dev"} == trained
