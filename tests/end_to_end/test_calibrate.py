@@ -81,6 +81,13 @@ def test_the_command_fits_what_training_fits(work, sure, bare):
     assert told.returncode == 0 and "ECE" in told.stdout and "confidence from" in told.stdout
 
 
+def test_rows_that_the_model_was_trained_on_are_warned_of(work, sure):
+    shutil.copytree(sure, work / "sure-of-train")
+    done = work.nlpctl("calibrate", "sure-of-train", "--split", "train", "--json")
+    assert done.returncode == 0 and json.loads(done.stdout)["result"]["split"] == "train", done.stderr
+    assert "trained on" in done.stderr
+
+
 def test_unsure_answers_are_withheld_in_every_engine(work, sure, bare):
     texts = work / "some.txt"
     texts.write_text("".join(f"{text}\n" for text, _ in sentences(30, 5)) + "\nvery the a\n")
