@@ -131,8 +131,8 @@ class MultiLabelClassification(SequenceClassification):
         from nlpctl.tasks.fit_confidence import fit_logistic
 
         gold, logits = gold_array(examples, len(self.labels)), stacked(predictions)
-        groups = np.broadcast_to(np.arange(len(self.labels)), gold.shape)
-        return fit_logistic(logits.ravel(), gold.ravel(), groups.ravel(), self.labels.names)
+        rows, groups = np.indices(gold.shape)
+        return fit_logistic(logits.ravel(), gold.ravel(), groups.ravel(), self.labels.names, rows.ravel())
 
     def abstained(self, answer: dict[str, Any], least: float) -> dict[str, Any]:
         """The labels that are sure enough, and what is above them; all probabilities stay."""

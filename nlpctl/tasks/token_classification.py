@@ -250,7 +250,7 @@ class TokenClassification(Task):
         kinds = [span.type for example, parts in zip(examples, predictions, strict=True)
                  for span in plain._sure(example, parts, outside=False)]  # fmt: skip
         groups = np.array([types.index(kind) for kind in kinds], np.int64)
-        return fit_logistic(log_odds(judged.confidence), judged.right, groups, types)
+        return fit_logistic(log_odds(judged.confidence), judged.right, groups, types, judged.rows)
 
     def _types(self) -> list[str]:
         """The types of the tag set, in the order of the labels."""

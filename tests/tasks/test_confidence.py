@@ -93,9 +93,19 @@ def test_scale_and_shift_are_found_per_group():
     odds, groups = RANDOM.normal(size=20_000) * 2, RANDOM.integers(0, 2, 20_000)
     scale, shift = np.array([0.5, 2.0])[groups], np.array([0.0, 1.0])[groups]
     right = RANDOM.random(20_000) < 1 / (1 + np.exp(-(odds * scale + shift)))
-    found = fit_logistic(odds, right, groups, ("x", "y"))
+    found = fit_logistic(odds, right, groups, ("x", "y"), np.arange(20_000))
     assert found.names == ("x", "y")
     assert found.scales == pytest.approx([0.5, 2.0], abs=0.15) and found.shifts == pytest.approx([0, 1], abs=0.15)
+
+
+def test_decisions_of_one_row_are_evidence_only_once():
+    random = np.random.default_rng(3)
+    odds, groups = random.normal(size=300), np.arange(300) % 15
+    right = random.random(300) < 1 / (1 + np.exp(-odds))  # honest in every group
+    odds, groups, right, rows = (np.repeat(each, 10) for each in (odds, groups, right, np.arange(300)))
+    names = [f"label {i}" for i in range(15)]
+    assert fit_logistic(odds, right, groups, names, np.arange(3000)).names  # as if they were 3,000 rows
+    assert fit_logistic(odds, right, groups, names, rows).names == ()
 
 
 def test_answers_get_a_temperature_by_whether_the_first_is_right():
