@@ -8,12 +8,10 @@ import typer
 
 from nlpctl import console
 from nlpctl.cli.envelope import Json, give
-from nlpctl.cli.options import ModelArgument, load_command_recipe
+from nlpctl.cli.options import ModelArgument, load_command_recipe, scored_data
 from nlpctl.cli.tables import show
-from nlpctl.config.load import Override
 from nlpctl.config.located import located
 from nlpctl.config.positions import display
-from nlpctl.errors import UserError
 
 
 def calibrate(
@@ -36,13 +34,13 @@ def calibrate(
 
       nlpctl calibrate outputs/quickstart/export held_out.tsv
     """
-    if data is not None and split is not None:
-        raise UserError("--split does not apply to a file", "--split", "leave one of them out")
-    given = () if data is None else (Override("data.test", data, "FILE"), Override("data.dataset", "null", "FILE"))
+    given = scored_data(data, () if split is None else (split,))
     recipe = load_command_recipe(model, ctx, given, purpose="apply")
     from nlpctl.report.score_tables import confidence_tables
     from nlpctl.runners.calibrate import calibrate as run_calibration
 
+    if split == "train":
+        console.warn("--split train: a model is surer of rows it was trained on, so its answers will claim too much")
     with located(recipe):
         made = run_calibration(recipe, "test" if data is not None else split or "dev")
     if json:

@@ -17,12 +17,11 @@ from nlpctl.cli.options import (
     WorkersOption,
     engine_overrides,
     load_command_recipe,
+    scored_data,
 )
 from nlpctl.cli.tables import fitted, score_tables, show, tell_shares
-from nlpctl.config.load import Override
 from nlpctl.config.located import located
 from nlpctl.config.positions import display
-from nlpctl.errors import UserError
 
 
 def evaluate(
@@ -71,9 +70,7 @@ def evaluate(
       nlpctl eval outputs/quickstart large.tsv --workers 8
       nlpctl eval outputs/quickstart --target-precision 0.95
     """
-    if data is not None and split:
-        raise UserError("--split does not apply to a file", "--split", "leave one of them out")
-    given = () if data is None else (Override("data.test", data, "FILE"), Override("data.dataset", "null", "FILE"))
+    given = scored_data(data, split or ())
     recipe = load_command_recipe(model, ctx, [*given, *engine_overrides(engine, precision)], purpose="apply")
     from nlpctl.report.score_tables import confidence_tables
     from nlpctl.runners.compared import changed_rows, comparison_table, slice_table, told_target

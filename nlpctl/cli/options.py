@@ -17,6 +17,7 @@ from nlpctl.config.load import Override, load_recipe
 from nlpctl.config.managed import MANAGED, UNSUPPORTED
 from nlpctl.config.purpose import Purpose
 from nlpctl.config.schema import Recipe
+from nlpctl.errors import UserError
 from nlpctl.models.ready import PREFIX, ready_model
 
 EPILOG = (
@@ -62,6 +63,18 @@ def engine_overrides(engine: str | None, precision: str | None, min_confidence: 
         for name, text in given.items()
         if text is not None
     ]
+
+
+def scored_data(file: str | None, splits: Sequence[str]) -> tuple[Override, ...]:
+    """A labelled FILE in place of the recipe's test data, for load_command_recipe's `given`; none without a file.
+
+    UserError if a split is named, too.
+    """
+    if file is None:
+        return ()
+    if splits:
+        raise UserError("--split does not apply to a file", "--split", "leave one of them out")
+    return (Override("data.test", file, "FILE"), Override("data.dataset", "null", "FILE"))
 
 
 def load_command_recipe(

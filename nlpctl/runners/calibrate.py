@@ -13,7 +13,7 @@ from nlpctl.config.tasks import task_info
 from nlpctl.data.examples import ExampleList
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.open_split import SPLITS, has_split
-from nlpctl.data.splits import read_labelled_split
+from nlpctl.data.splits import groups_of, read_labelled_split
 from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import Problem, UserError
 from nlpctl.files import sha256_of, write_json_atomic, writing
@@ -99,6 +99,13 @@ def _keep_in_export(folder: Path, calibration: Calibration) -> None:
     write_manifest(folder, manifest)
 
 
+def _labelled(recipe: Recipe, split: str, labels: LabelSet) -> tuple[ExampleList, list[Any] | None]:
+    """The examples of a split, and their data.columns.group."""
+    rows = task_rows(recipe.task, recipe.data)
+    examples, _, _ = read_labelled_split(rows, split, labels)
+    return examples, groups_of(rows, split, labels, len(examples))
+
+
 def _of_network(recipe: Recipe, folder: Path, split: str) -> tuple[Calibration, dict[str, Any]]:
     """Calibrate a network, in its folder and in what its run tells of it. The calibration, and the split's report."""
     from nlpctl.inference.trained import load_network
@@ -106,10 +113,10 @@ def _of_network(recipe: Recipe, folder: Path, split: str) -> tuple[Calibration, 
     from nlpctl.tasks.intervals import full_report
 
     model = load_network(recipe, str(folder))
-    examples, _, _ = read_labelled_split(task_rows(recipe.task, recipe.data), split, model.task.labels)
+    examples, groups = _labelled(recipe, split, model.task.labels)
     predictions = model.predictions(examples, recipe.training.per_device_eval_batch_size)
     task = calibrated(model.task.calibrated(None), examples, predictions, split)
-    calibration, metrics = _fitted(task, split), full_report(task, examples, predictions)[0]
+    calibration, metrics = _fitted(task, split), full_report(task, examples, predictions, groups)[0]
     run = RunDirectory(folder.parent) if folder.name == MODEL and is_run(folder.parent) else None
     told = {} if run is None else _told_anew(run, replace(model, task=task))
     with writing(folder, _WRITABLE):
@@ -177,7 +184,7 @@ def _of_export(
     if not task.graph_scores:
         raise UserError(f"a graph of {recipe.task} gives predictions that cannot be scored", str(folder))
     size = recipe.training.per_device_eval_batch_size
-    examples, _, _ = read_labelled_split(task_rows(recipe.task, recipe.data), split, task.labels)
+    examples, groups = _labelled(recipe, split, task.labels)
     first, *others = sorted(choices(manifest, setup), key=lambda choice: choice.precision != "fp32")
 
     def predictions(choice: Any) -> list[list[Any]]:
@@ -186,6 +193,6 @@ def _of_export(
 
     answered = predictions(first)
     task = calibrated(task.calibrated(None), examples, answered, split)
-    calibration, metrics = _fitted(task, split), full_report(task, examples, answered)[0]
+    calibration, metrics = _fitted(task, split), full_report(task, examples, answered, groups)[0]
     ways = {each.name: recalibrated(task, examples, predictions(each), split).calibration for each in others}
     return replace(calibration, ways={way: own for way, own in ways.items() if own is not calibration}), metrics

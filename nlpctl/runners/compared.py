@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nlpctl.report.score_tables import ScoreTable
+from nlpctl.tasks.confidence import DIGITS
 from nlpctl.tasks.slices import Slice
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def told_target(target: Target) -> str:
     """The confidence that a precision needs, and what it keeps."""
     if target.min_confidence is None:
         return f"no least confidence gives {target.precision:.1%} right answers on dev"
-    lines = [f"--min-confidence {target.min_confidence:.4f} gives {target.precision:.1%} right answers on dev"]
+    lines = [f"--min-confidence {target.min_confidence:.{DIGITS}g} gives {target.precision:.1%} right answers on dev"]
     for split, kept in target.kept.items():
         parts = [f"{kept.coverage:.1%} of {kept.decisions:,} kept{_ends(kept.coverage_interval)}"]
         if kept.precision is not None:

@@ -22,6 +22,8 @@ def calibrated(task: Task, examples: Sequence[Any], predictions: Sequence[Sequen
     from nlpctl.tasks.fit_confidence import with_facts
 
     before, after = (task.calibrated(each).judged(examples, predictions) for each in (None, found))
+    if not len(before.right):  # such as of rows none of which is given a label
+        return task
     return task.calibrated(with_facts(found, split, before, after))
 
 

@@ -17,6 +17,7 @@ from nlpctl.errors import UserError
 from nlpctl.layout import CALIBRATION, CONFIDENCE, ECE
 from nlpctl.models.confidence import Calibration
 
+DIGITS = 6  # decimals of the probabilities in answers
 BINS = 15
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 0.99)  # least confidences of the table of coverage
 

@@ -1,4 +1,7 @@
-"""How many decisions a least confidence keeps, and how many of these are right."""
+"""How many decisions a least confidence keeps, and how many of these are right.
+
+Confidences are rounded as answers show them, since `--min-confidence` compares these.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from nlpctl.tasks.confidence import Judged
+from nlpctl.tasks.confidence import DIGITS, Judged
 from nlpctl.tasks.intervals import Interval, intervals
 from nlpctl.tasks.tallies import tally
 
@@ -17,10 +20,11 @@ LEAST_KEPT = 20  # decisions on which a threshold for a precision may rest
 def least_confidence(judged: Judged, precision: float) -> float | None:
     """The least confidence from which on at least this share of the decisions is right; None if there is none.
 
-    At least LEAST_KEPT decisions lie above it.
+    At least LEAST_KEPT decisions lie above it. It has DIGITS decimals.
     """
-    order = np.argsort(-judged.confidence, kind="stable")
-    sure, right = judged.confidence[order], np.cumsum(judged.right[order])
+    confidence = judged.confidence.round(DIGITS)
+    order = np.argsort(-confidence, kind="stable")
+    sure, right = confidence[order], np.cumsum(judged.right[order])
     kept = np.arange(1, len(sure) + 1)
     last = np.append(sure[1:] < sure[:-1], True)  # equal confidences are kept or left together
     good = np.flatnonzero((right / kept >= precision) & (kept >= LEAST_KEPT) & last)
@@ -56,7 +60,7 @@ class Target:
 def kept_at(judged: Judged, least: float, groups: np.ndarray | None) -> Kept:
     """What `least` as the least confidence keeps. Rows are drawn for the intervals, with all of their decisions, and
     rows with an equal number in `groups` together."""
-    kept = judged.confidence >= least
+    kept = judged.confidence.round(DIGITS) >= least
     rows = int(judged.rows.max()) + 1 if groups is None else len(groups)
     sums = [np.bincount(judged.rows, each, rows) for each in (kept & judged.right, kept, np.ones(len(kept)))]
     table = tally("kept", (), np.column_stack(sums), np.zeros(rows, bool), [""] * rows, groups)

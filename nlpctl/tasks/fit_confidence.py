@@ -2,7 +2,8 @@
 
 A weak prior keeps them near 1 and 0 where there are few rows: without it a split on which everything is right would ask
 for a temperature of 0. Anything beyond one temperature, or one scale and shift, is taken where it pays: where it lowers
-the loss of rows held out (cross-validation) by more than the standard error of this gain.
+the loss of rows held out (cross-validation) by more than the standard error of this gain. The decisions of a row, such
+as its labels, depend on each other: they are held out together and count as one for that error.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ def fit_temperature(logits: np.ndarray, gold: np.ndarray, names: Sequence[str]) 
         return np.log(np.exp(scaled).sum(-1)) - scaled[np.arange(len(rows)), gold[rows]]
 
     ways = {"": _one(loss, 1), "names": _each(loss, 1, logits.argmax(-1), len(names)), "power": _one(loss, 2)}
-    way, found = _best(ways, logits.argmax(-1) == gold)
+    way, found = _best(ways, logits.argmax(-1) == gold, rows)
     if found is None:
         return None
     scales, power = np.exp(found[:, 0]).tolist(), max(float(found[0, 1]), _LEAST_POWER) if way == "power" else 0.0
@@ -53,9 +54,11 @@ def fit_temperature(logits: np.ndarray, gold: np.ndarray, names: Sequence[str]) 
     return Calibration(TEMPERATURE, tuple(scales), (0.0,) * len(scales), kept, power)
 
 
-def fit_logistic(odds: np.ndarray, right: np.ndarray, groups: np.ndarray, names: Sequence[str]) -> Calibration | None:
+def fit_logistic(
+    odds: np.ndarray, right: np.ndarray, groups: np.ndarray, names: Sequence[str], of: np.ndarray
+) -> Calibration | None:
     """Scale and shift of log odds, float [n], for decisions that are `right`, bool [n]; `groups`: the place in `names`
-    of each, int [n]. None for fewer than LEAST decisions."""
+    of each, int [n]; `of`: its example, int [n]. None for fewer than LEAST decisions."""
     rows = _drawn(len(right))
     odds, signs, groups = odds[rows].astype(np.float64), np.where(right[rows], -1.0, 1.0), groups[rows]
 
@@ -63,7 +66,7 @@ def fit_logistic(odds: np.ndarray, right: np.ndarray, groups: np.ndarray, names:
         return np.logaddexp(0.0, signs[rows] * (odds[rows] * np.exp(theta[0]) + theta[1]))
 
     ways = {"": _one(loss, 2), "names": _each(loss, 2, groups, len(names))}
-    way, found = _best(ways, signs < 0)
+    way, found = _best(ways, signs < 0, of[rows])
     if found is None:
         return None
     scales, shifts = np.exp(found[:, 0]).tolist(), found[:, 1].tolist()
@@ -134,11 +137,11 @@ def _each(loss: Loss, size: int, groups: np.ndarray, count: int) -> Fit:
     return fit
 
 
-def _best(ways: Mapping[str, Fit], right: np.ndarray) -> tuple[str, np.ndarray | None]:
-    """The first of `ways`, or what pays most in its place, and its numbers for rows in random order.
+def _best(ways: Mapping[str, Fit], right: np.ndarray, of: np.ndarray) -> tuple[str, np.ndarray | None]:
+    """The first of `ways`, or what pays most in its place, and its numbers for decisions in random order.
 
-    `right`: bool [rows], which are decided right. Nothing for fewer than LEAST rows; the first way where there are
-    fewer than FEW of either kind, which tell nothing of its form.
+    `right`: bool [n]; `of`: the example of each, int [n]. Nothing for fewer than LEAST decisions; the first way where
+    there are fewer than FEW of either kind, which tell nothing of its form.
     """
     count, wrong = len(right), int((~right).sum())
     if count < LEAST:
@@ -146,15 +149,26 @@ def _best(ways: Mapping[str, Fit], right: np.ndarray) -> tuple[str, np.ndarray |
     every, plain = np.arange(count), next(iter(ways))
     if min(wrong, count - wrong) < FEW:
         return plain, ways[plain](every)[0]
-    losses = {name: np.zeros(count) for name in ways}
+    losses, examples = {name: np.zeros(count) for name in ways}, _numbered(of)
     for fold in range(FOLDS):
-        held, rest = every[every % FOLDS == fold], every[every % FOLDS != fold]
+        held, rest = every[examples % FOLDS == fold], every[examples % FOLDS != fold]
         for name, fit in ways.items():
             losses[name][held] = fit(rest)[1](held)
     gains = {name: losses[plain] - losses[name] for name in ways}
-    paying = [name for name, gain in gains.items() if gain.mean() > gain.std() / np.sqrt(count)]
+    paying = [name for name, gain in gains.items() if gain.mean() > _error(gain, examples)]
     best = max(paying, key=lambda name: gains[name].mean(), default=plain)
     return best, ways[best](every)[0]
+
+
+def _numbered(of: np.ndarray) -> np.ndarray:
+    """Equal numbers as one, counted from 0 in the order in which they first occur; int [n]."""
+    _, first, places = np.unique(of, return_index=True, return_inverse=True)
+    return first.argsort().argsort()[places]
+
+
+def _error(gain: np.ndarray, examples: np.ndarray) -> float:
+    """The standard error of the mean of `gain`, float [n], of which those of one example depend on each other."""
+    return float(np.sqrt((np.bincount(examples, gain - gain.mean()) ** 2).sum()) / len(gain))
 
 
 def _fitted(loss: Loss, rows: np.ndarray, around: np.ndarray) -> np.ndarray:

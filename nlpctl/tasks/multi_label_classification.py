@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nlpctl.data.collate import Batch, Collator
+from nlpctl.data.label_tree import ancestors
 from nlpctl.data.multi_label_rows import MultiLabelExample
 from nlpctl.data.text_encoder import TextEncoder
 from nlpctl.models.confidence import Calibration
@@ -130,12 +131,14 @@ class MultiLabelClassification(SequenceClassification):
         from nlpctl.tasks.fit_confidence import fit_logistic
 
         gold, logits = gold_array(examples, len(self.labels)), stacked(predictions)
-        groups = np.broadcast_to(np.arange(len(self.labels)), gold.shape)
-        return fit_logistic(logits.ravel(), gold.ravel(), groups.ravel(), self.labels.names)
+        rows, groups = np.indices(gold.shape)
+        return fit_logistic(logits.ravel(), gold.ravel(), groups.ravel(), self.labels.names, rows.ravel())
 
     def abstained(self, answer: dict[str, Any], least: float) -> dict[str, Any]:
-        """The labels that are sure enough; all probabilities stay."""
-        return {**answer, "labels": [name for name in answer["labels"] if answer["probabilities"][name] >= least]}
+        """The labels that are sure enough, and what is above them; all probabilities stay."""
+        sure = [name for name in answer["labels"] if answer["probabilities"][name] >= least]
+        kept = {*sure, *(above for name in sure for above in ancestors(name))}
+        return {**answer, "labels": [name for name in answer["labels"] if name in kept]}
 
     def _told(self, predictions: Sequence[Sequence[np.ndarray]]) -> np.ndarray:
         if self.calibration is None:

@@ -19,7 +19,7 @@ from nlpctl.models.confidence import Calibration
 from nlpctl.models.families import Head
 from nlpctl.tasks.answer_spans import Candidate, WindowScores, best_answers, probabilities, window_scores
 from nlpctl.tasks.base import Task
-from nlpctl.tasks.confidence import Judged
+from nlpctl.tasks.confidence import DIGITS, Judged
 from nlpctl.tasks.mistakes import Mistake
 from nlpctl.tasks.squad_scores import Judgement, score, squad_report
 from nlpctl.tasks.tallies import Tallies, tally
@@ -144,7 +144,7 @@ class QuestionAnswering(Task):
         """The best candidate, and all of them under n_best. No answer is null; scores sum to 1 over n_best."""
         candidates = self._best(predictions)
         told = [
-            {"answer": _text(example, one), "start": one.start, "end": one.end, "score": round(share, 6)}
+            {"answer": _text(example, one), "start": one.start, "end": one.end, "score": round(share, DIGITS)}
             for one, share in zip(candidates, self._shares(candidates), strict=True)
         ]
         first = told[0] if told else {"answer": None, "start": None, "end": None, "score": 0.0}

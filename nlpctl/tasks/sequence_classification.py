@@ -16,7 +16,7 @@ from nlpctl.data.text_rows import TextExample
 from nlpctl.models.confidence import Calibration
 from nlpctl.models.families import Head
 from nlpctl.tasks.base import Task, Texts
-from nlpctl.tasks.confidence import Judged, tempered
+from nlpctl.tasks.confidence import DIGITS, Judged, tempered
 from nlpctl.tasks.losses import balanced_weights, class_losses, given_weights, require_two_labels
 from nlpctl.tasks.mistakes import Mistake
 from nlpctl.tasks.scores import classification_report
@@ -195,7 +195,7 @@ def stacked(predictions: Sequence[Sequence[np.ndarray]]) -> np.ndarray:
 
 def rounded(names: Sequence[str], probabilities: np.ndarray) -> list[dict[str, float]]:
     """Name -> probability of each row of float64 [rows, labels], as answers show them."""
-    return [dict(zip(names, row, strict=True)) for row in probabilities.round(6).tolist()]
+    return [dict(zip(names, row, strict=True)) for row in probabilities.round(DIGITS).tolist()]
 
 
 def softmax(logits: np.ndarray) -> np.ndarray:

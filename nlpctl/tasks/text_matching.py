@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from nlpctl.data.text_rows import TextExample
+from nlpctl.tasks.confidence import DIGITS
 from nlpctl.tasks.sequence_classification import SequenceClassification, softmax
 from nlpctl.tasks.tallies import Tallies, bins, one_hot
 
@@ -43,7 +44,8 @@ class TextMatching(SequenceClassification):
 
     def abstained(self, answer: dict[str, Any], least: float) -> dict[str, Any]:
         """The label null; the score, the probability of a match, stays."""
-        share = answer["score"] if answer["label"] == self.labels.names[1] else 1 - answer["score"]
+        # Rounded once more: 1 - 0.002137 is a little below 0.997863.
+        share = answer["score"] if answer["label"] == self.labels.names[1] else round(1 - answer["score"], DIGITS)
         return answer if share >= least else {**answer, "label": None}
 
     def answers(

@@ -21,7 +21,7 @@ from nlpctl.models.confidence import Calibration
 from nlpctl.models.families import Head
 from nlpctl.models.viterbi import logarithms, marginals, path_steps, viterbi
 from nlpctl.tasks.base import Task
-from nlpctl.tasks.confidence import Judged, log_odds, numbers, sigmoid
+from nlpctl.tasks.confidence import DIGITS, Judged, log_odds, numbers, sigmoid
 from nlpctl.tasks.entity_scores import entity_columns, entity_report
 from nlpctl.tasks.mistakes import Mistake
 from nlpctl.tasks.sequence_classification import softmax
@@ -250,7 +250,7 @@ class TokenClassification(Task):
         kinds = [span.type for example, parts in zip(examples, predictions, strict=True)
                  for span in plain._sure(example, parts, outside=False)]  # fmt: skip
         groups = np.array([types.index(kind) for kind in kinds], np.int64)
-        return fit_logistic(log_odds(judged.confidence), judged.right, groups, types)
+        return fit_logistic(log_odds(judged.confidence), judged.right, groups, types, judged.rows)
 
     def _types(self) -> list[str]:
         """The types of the tag set, in the order of the labels."""
@@ -259,7 +259,8 @@ class TokenClassification(Task):
     def _sure(
         self, example: TaggedExample, predictions: Sequence[TagPath], *, outside: bool = True
     ) -> dict[Span, float]:
-        """How probable each entity of the tags is, and with `outside` each stretch outside of them.
+        """How probable each entity of the tags is, and with `outside` each stretch outside of them; not those that are
+        terms of decode.terms, which the file decides.
 
         That an entity is there, of this type and from this first word to this last one: the product of what the words
         need for it, and of the next word not going on with it. Where windows meet, their words count as independent.
@@ -267,6 +268,9 @@ class TokenClassification(Task):
         steps = np.concatenate([part.steps for part in predictions]).astype(np.float64)
         spans = self._tagged(example, tags_of(predictions))
         given = with_outside(spans, example) if outside and self.in_words else spans
+        if self.terms is not None:
+            terms = {(term.start, term.end) for term in self.terms.matches(example.text)}
+            given = [span for span in given if (span.start, span.end) not in terms]
         if not given:
             return {}
         bounds = np.asarray(example.bounds)
@@ -328,7 +332,7 @@ def _sure_of(span: Span, sure: Mapping[Span, float] | None) -> dict[str, Any]:
     """The confidence of an entity as an answer has it; null for what the tags do not say, such as a term."""
     if sure is None:
         return {}
-    return {"confidence": round(sure[span], 6) if span in sure else None}
+    return {"confidence": round(sure[span], DIGITS) if span in sure else None}
 
 
 def _is_sure(told: Mapping[str, Any], least: float) -> bool:

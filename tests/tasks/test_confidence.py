@@ -16,9 +16,10 @@ from nlpctl.data.text_rows import TextExample
 from nlpctl.errors import UserError
 from nlpctl.models.confidence import Calibration, read_calibration, write_calibration
 from nlpctl.models.viterbi import path_steps, viterbi
+from nlpctl.runners.compared import told_target
 from nlpctl.tasks.calibrate import calibrated, recalibrated
 from nlpctl.tasks.confidence import LEVELS, Judged, coverage, ece, reliability, tempered
-from nlpctl.tasks.coverage import kept_at, least_confidence
+from nlpctl.tasks.coverage import Target, kept_at, least_confidence
 from nlpctl.tasks.fit_confidence import LEAST, fit_first, fit_logistic, fit_temperature
 from nlpctl.tasks.sequence_classification import softmax
 from nlpctl.tasks.token_classification import follows
@@ -92,9 +93,19 @@ def test_scale_and_shift_are_found_per_group():
     odds, groups = RANDOM.normal(size=20_000) * 2, RANDOM.integers(0, 2, 20_000)
     scale, shift = np.array([0.5, 2.0])[groups], np.array([0.0, 1.0])[groups]
     right = RANDOM.random(20_000) < 1 / (1 + np.exp(-(odds * scale + shift)))
-    found = fit_logistic(odds, right, groups, ("x", "y"))
+    found = fit_logistic(odds, right, groups, ("x", "y"), np.arange(20_000))
     assert found.names == ("x", "y")
     assert found.scales == pytest.approx([0.5, 2.0], abs=0.15) and found.shifts == pytest.approx([0, 1], abs=0.15)
+
+
+def test_decisions_of_one_row_are_evidence_only_once():
+    random = np.random.default_rng(3)
+    odds, groups = random.normal(size=300), np.arange(300) % 15
+    right = random.random(300) < 1 / (1 + np.exp(-odds))  # honest in every group
+    odds, groups, right, rows = (np.repeat(each, 10) for each in (odds, groups, right, np.arange(300)))
+    names = [f"label {i}" for i in range(15)]
+    assert fit_logistic(odds, right, groups, names, np.arange(3000)).names  # as if they were 3,000 rows
+    assert fit_logistic(odds, right, groups, names, rows).names == ()
 
 
 def test_answers_get_a_temperature_by_whether_the_first_is_right():
@@ -121,6 +132,16 @@ def test_the_least_confidence_for_a_precision():
     assert kept.coverage == pytest.approx(float((confidence >= least).mean()))
     for value, (low, high) in ((kept.coverage, kept.coverage_interval), (kept.precision, kept.precision_interval)):
         assert low < value < high < 1 and high - low < 0.1
+
+
+def test_the_least_confidence_is_one_that_answers_have():
+    found = judged([0.9999704, 0.9999696] * 50 + [0.999969] * 100, [1] * 100 + [0] * 100)
+    least = least_confidence(found, 0.95)
+    assert least == 0.99997  # both kinds of answers say so
+    kept = kept_at(found, least, None)
+    assert (kept.coverage, kept.precision) == (0.5, 1.0)
+    told = told_target(Target(0.95, least, {"dev": kept}))
+    assert told.startswith("--min-confidence 0.99997 gives 95.0% right answers on dev")
 
 
 # -- tasks ---------------------------------------------------------------------------------------
@@ -164,6 +185,22 @@ def test_the_labels_of_a_row_keep_to_their_thresholds(make_task_of):
     assert task.abstained(answer, 0.9)["labels"] == ["a"]
 
 
+def test_rows_that_are_given_no_label_are_not_fitted_to(make_task_of):
+    examples = [MultiLabelExample(f"text {i}", None, (0,)) for i in range(60)]
+    predictions = [[np.array([-2.0, -3.0])]] * 60
+    task = make_task_of("multi_label_classification", ("a", "b"))
+    assert not len(task.judged(examples, predictions).right)
+    assert calibrated(task, examples, predictions, "dev") is task
+
+
+def test_a_label_that_stays_keeps_those_above_it(make_task_of):
+    names = ("a", "a##b", "a##b##c", "a##d", "e")
+    task = make_task_of("multi_label_classification", names)
+    answer = {"labels": list(names), "probabilities": dict(zip(names, (0.6, 0.95, 0.5, 0.7, 0.8), strict=True))}
+    assert task.abstained(answer, 0.9) == {**answer, "labels": ["a", "a##b"]}
+    assert task.abstained(answer, 0.96)["labels"] == []
+
+
 def test_what_is_unsure_is_withheld(make_task_of):
     task = make_task_of("sequence_classification", ("a", "b"))
     answer = {"label": "b", "probabilities": {"a": 0.2, "b": 0.8}}
@@ -172,6 +209,7 @@ def test_what_is_unsure_is_withheld(make_task_of):
     pairs = make_task_of("text_matching", ("0", "1"))
     assert pairs.abstained({"label": "0", "score": 0.05}, 0.9) == {"label": "0", "score": 0.05}
     assert pairs.abstained({"label": "0", "score": 0.2}, 0.9) == {"label": None, "score": 0.2}
+    assert pairs.abstained({"label": "0", "score": 0.002137}, 0.997863)["label"] == "0"
     reader = make_task_of("question_answering")
     answer = {"answer": "x", "start": 1, "end": 2, "score": 0.7, "n_best": []}
     assert reader.abstained(answer, 0.7) == answer
@@ -300,6 +338,21 @@ def test_terms_are_sure(make_task_of, tmp_path):
     answer = task.answer(example, [parts])
     assert answer["entities"] == [{"type": "P", "start": 0, "end": 2, "text": "北京", "confidence": None}]
     assert task.abstained(answer, 0.9) == answer
+
+
+def test_a_term_that_the_tags_find_too_is_as_sure(make_task_of, tmp_path):
+    (tmp_path / "terms.tsv").write_text("北京\tP\n", encoding="utf-8")
+    example = tagged(4, ["B-P", "I-P", "O", "B-L"], text="北京很好")
+    sections = {"decode": {"terms": str(tmp_path / "terms.tsv")}, "inference": {"min_confidence": 0.9}}
+    task = make_task_of("token_classification", TAGS, **sections)
+    logits = np.zeros((1, 4, 4), np.float32)
+    logits[0, [0, 1, 2, 3], [1, 2, 0, 3]] = [1, 1, 1, 2]  # all unsure
+    parts = task.measured().predictions((logits,), [window(example, 4)])
+    answer = task.answer(example, parts)
+    assert [each["text"] for each in answer["entities"] if each["confidence"] is None] == ["北京"]
+    assert [each["text"] for each in answer["entities"]] == ["北京", "好"]
+    assert [each["text"] for each in task.abstained(answer, 0.9)["entities"]] == ["北京"]
+    assert len(task.judged([example], [parts]).right) == 1
 
 
 # -- the file ------------------------------------------------------------------------------------
