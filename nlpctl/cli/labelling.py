@@ -83,6 +83,8 @@ def next_rows(
     ]
     if rows:
         console.table("", ["row", "text", "predicted", "confidence", "stands for"], rows)
+    if output is None and not json and len(found.chosen) > SHOWN:
+        console.note(f"and {len(found.chosen) - SHOWN:,} more: -o FILE writes all of them")
     if len(found.chosen) < count:
         console.warn(f"only {counted(len(found.chosen), 'rows')} to choose from")
     if output is not None:

@@ -11,14 +11,17 @@ from one that does not; they differ in texts with emoji and combining marks alon
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nlpctl import console
 from nlpctl.data.annotated import Annotated, Mark, checked_mark, from_units, units_of
 
 TEXT = "text"
 _LABELS = ("label", "labels", "entities", "annotations", "cats")
-_DROPPED = ("relations", "Comments", "comments", "annotation_approver")
+_LISTS = ("relations", "Comments", "comments")  # what doccano adds beside the labels, and whoever approved them
+_APPROVER = "annotation_approver"
 
 
 def is_record(value: Any) -> bool:
@@ -49,7 +52,7 @@ def annotated(value: Mapping[str, Any]) -> Annotated:
     text = value.get(TEXT)
     if not isinstance(text, str):
         raise ValueError(f"not a record of doccano: no {TEXT!r}")
-    values = {name: found for name, found in value.items() if name not in (*_LABELS, *_DROPPED)}
+    values = {name: found for name, found in value.items() if not _has_a_meaning(name, found)}
     point = from_units(text)
     labels: list[str] = []
     marks: list[Mark] = []
@@ -69,6 +72,17 @@ def annotated(value: Mapping[str, Any]) -> Annotated:
     return Annotated(values, bool(given), tuple(("label", label) for label in labels), tuple(sorted(set(marks))), TEXT)
 
 
+def _has_a_meaning(name: str, value: Any) -> bool:
+    """Whether a key is doccano's own; a text called comments is a column of the user."""
+    return name in (*_LABELS, _APPROVER) or (name in _LISTS and (value is None or isinstance(value, list)))
+
+
+@functools.cache
+def _tell(names: tuple[str, ...]) -> None:
+    """Once, however many rows have them."""
+    console.note(f"not written, since doccano takes it for its own: {', '.join(names)}")
+
+
 def _mark(text: str, point: Any, found: Any) -> Mark:
     if isinstance(found, dict):
         start, end, label = found["start_offset"], found["end_offset"], found.get("label_name", found.get("label"))
@@ -83,7 +97,10 @@ def record_of(
     data: Mapping[str, Any], text: str, labels: Sequence[str] | None, marks: Sequence[Mark]
 ) -> dict[str, Any]:
     """A record to import. `labels` None: it has spans."""
-    others = {name: value for name, value in data.items() if name not in (*_LABELS, *_DROPPED, TEXT)}
+    taken = [name for name, value in data.items() if _has_a_meaning(name, value)]
+    if taken:
+        _tell(tuple(taken))
+    others = {name: value for name, value in data.items() if name not in (*taken, TEXT)}
     found: list[Any]
     if labels is None:
         found = [[units_of(text, start), units_of(text, end), label] for start, end, label in marks]

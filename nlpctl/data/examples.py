@@ -119,7 +119,7 @@ def load_examples(source: RowSource, reader: ExampleReader, log: BadRowLog) -> E
     """All good examples of `source` in memory. UserError: bad rows (by `log`'s policy), or none that is good."""
     examples = ExampleList(iter_examples(source, reader, log))
     if not examples:
-        raise _no_good_row(source, log)
+        raise no_good_row(source, log)
     return examples
 
 
@@ -127,7 +127,7 @@ def scan_examples(source: RowSource, reader: ExampleReader, log: BadRowLog) -> i
     """One pass in constant memory, before a streaming run: the number of good examples. Errors as `load_examples`."""
     count = sum(1 for _ in iter_examples(source, reader, log))
     if not count:
-        raise _no_good_row(source, log)
+        raise no_good_row(source, log)
     return count
 
 
@@ -141,7 +141,8 @@ def require_full_batch(rows: int, global_batch_size: int) -> None:
         )
 
 
-def _no_good_row(source: RowSource, log: BadRowLog) -> UserError:
+def no_good_row(source: RowSource, log: BadRowLog) -> UserError:
+    """The error for rows all of which are bad."""
     reasons = ", ".join(f"{kind} ({count})" for kind, count in log.kinds.most_common(3))
     hint = "fix the rows; data.on_bad_row: error lists the first ten"
     message = f"no row is usable; {counted(log.total, 'bad rows')}: {reasons}"

@@ -12,7 +12,7 @@ from nlpctl.config.schema import Recipe
 from nlpctl.config.tasks import known_tasks, task_info
 from nlpctl.data.annotation_files import INTERFACE, JSONL, WRITTEN, AnnotationWriter, Answer
 from nlpctl.data.annotation_rows import LABEL_STUDIO
-from nlpctl.data.examples import BadRowLog, ExampleReader
+from nlpctl.data.examples import BadRowLog, ExampleReader, no_good_row
 from nlpctl.data.open_split import open_split
 from nlpctl.data.row import BadRow
 from nlpctl.data.splits import resolve_labels
@@ -61,6 +61,8 @@ def convert(recipe: Recipe, output: Path, kind: str, *, overwrite: bool = False)
         else:
             records.append(writer.record(row.values, example, Answer(*rows.annotation_of(row.values, example, labels))))
     log.finish()
+    if not records:
+        raise no_good_row(source, log)
     write_records(output, writer, records, first)
     return Converted(output, len(records), interface)
 
@@ -96,9 +98,12 @@ def refuse_outputs(output: Path, kind: str, overwrite: bool) -> None:
 
 
 def write_records(output: Path, writer: AnnotationWriter, records: Sequence[Mapping[str, Any]], example: Any) -> None:
-    """Write the records, and the labelling interface that they are for. Both are complete before one is renamed."""
+    """Write the records, and the labelling interface that they are for. Both are complete before one is renamed.
+
+    `example`: that of any record.
+    """
     interface = interface_of(output, writer.kind)
     with writing(output, "name another file: -o FILE"), contextlib.ExitStack() as staged:
         staged.enter_context(staged_file(output)).write(writer.content(records))
-        if interface is not None and example is not None:
+        if interface is not None:
             staged.enter_context(staged_file(interface)).write(writer.interface(example))

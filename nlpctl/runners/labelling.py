@@ -19,6 +19,7 @@ from nlpctl.data.examples import ExampleReader
 from nlpctl.data.input_files import Place, rows_at
 from nlpctl.data.inputs import PredictInput
 from nlpctl.data.inspect.profile import shortened
+from nlpctl.data.kept import GIVEN
 from nlpctl.data.labelled_texts import labelled_texts, text_key
 from nlpctl.data.open_split import SPLITS, has_split
 from nlpctl.data.row import BadRow, BlankLine, Row, place
@@ -71,7 +72,15 @@ class ChosenRow:
     def line(self) -> dict[str, Any]:
         """The row as it is written, ready to be labelled."""
         told = {"where": self.where, "predicted": self.predicted, "confidence": self.confidence}
-        return {**self.values, CHOSEN: {**told, "uncertainty": self.uncertainty, "stands_for": self.stands_for}}
+        values = {GIVEN + name if name == CHOSEN else name: value for name, value in self.values.items()}
+        return {**values, CHOSEN: {**told, "uncertainty": self.uncertainty, "stands_for": self.stands_for}}
+
+
+def without_reason(values: Mapping[str, Any]) -> dict[str, Any]:
+    """A row without what an earlier choice told of it; a column of the user that is called so stays."""
+    told = values.get(CHOSEN)
+    is_reason = isinstance(told, dict) and "stands_for" in told
+    return {name: value for name, value in values.items() if name != CHOSEN or not is_reason}
 
 
 @dataclass(frozen=True)
@@ -244,7 +253,7 @@ class _Search:
 
     def _to_label(self, row: _Candidate) -> dict[str, Any]:
         """The values of a row and the columns of its labels, empty unless the row has them already."""
-        own = {name: value for name, value in row.row.values.items() if name != CHOSEN}
+        own = without_reason(row.row.values)
         to_fill = self._source.task_rows.to_label(row.example)
         return own | {name: value for name, value in to_fill.items() if name not in own}
 

@@ -18,7 +18,7 @@ from nlpctl.data.task_rows import task_rows
 from nlpctl.data.word_spans import character_spans, word_spans
 from nlpctl.errors import UserError
 from nlpctl.runners.annotations import convert
-from nlpctl.runners.labelling import known_texts
+from nlpctl.runners.labelling import ChosenRow, known_texts, without_reason
 
 EMOJI = "💩👍 他住在北京。"  # two characters of two UTF-16 units
 ANNOTATION = {"completed_by": 1, "was_cancelled": False, "ground_truth": False, "lead_time": 8.4, "result_count": 0}
@@ -302,6 +302,34 @@ def test_there_and_back(tmp_path, task, kind):
 
 def _listed(label: Any) -> list[str]:
     return label if isinstance(label, list) else [label]
+
+
+def test_without_a_good_row_nothing_is_written(tmp_path):
+    (tmp_path / "rows.jsonl").write_text('{"text": "", "label": "a"}\n')
+    recipe = recipe_of(tmp_path, "sequence_classification", "rows.jsonl", labels=["a", "b"], on_bad_row="skip")
+    with pytest.raises(UserError, match="no row is usable"):
+        convert(recipe, tmp_path / "tasks.json", "label_studio")
+    assert not (tmp_path / "tasks.json").exists()
+
+
+def test_columns_that_doccano_has_itself(tmp_path, capsys):
+    """A text of the user's own comes back; what would be read as labels or comments is told, and left out."""
+    rows = [{"text": "a", "label": "x", "comments": "mine", "cats": 3}, {"text": "b", "label": "y", "Comments": []}]
+    (tmp_path / "rows.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    convert(recipe_of(tmp_path, "sequence_classification", "rows.jsonl"), tmp_path / "there.jsonl", "doccano")
+    told = capsys.readouterr().err
+    assert "takes it for its own: cats\n" in told and "takes it for its own: Comments\n" in told
+    read = rows_of(recipe_of(tmp_path, "sequence_classification", "there.jsonl"))
+    wanted = [{"text": "a", "label": "x", "comments": "mine"}, {"text": "b", "label": "y"}]
+    assert [dict(row.values) for row in read] == wanted
+
+
+def test_a_column_called_chosen_stays():
+    """What an earlier choice told of a row does not."""
+    row = ChosenRow("f:1", "a", without_reason({"text": "a", "chosen": "mine"}), None, {"label": "x"}, 0.5, 0.5, 1)
+    line = row.line()
+    assert line["given_chosen"] == "mine" and line["chosen"]["stands_for"] == 1
+    assert without_reason({"text": "a", "chosen": line["chosen"]}) == {"text": "a"}
 
 
 def test_tasks_and_interface_are_two_files(tmp_path):

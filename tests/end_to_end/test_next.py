@@ -153,6 +153,11 @@ def test_tasks_for_label_studio(work, pool):
     assert all(row["label"] == [] for row in lines_of(work / "rows.jsonl"))  # a guess would count as a label
 
 
+def test_a_table_that_ends_early_says_so(work, pool):
+    done = work.nlpctl("data", "next", "base", pool, "-n", "12")
+    assert done.returncode == 0 and "and 2 more: -o FILE writes all of them" in done.stderr, done.stderr
+
+
 def test_what_it_refuses(work, pool):
     def refused(*words):
         done = work.nlpctl("data", "next", *words)
