@@ -100,9 +100,9 @@ def fit_first(scores: Sequence[Sequence[float]], right: np.ndarray) -> Calibrati
     return Calibration(TEMPERATURE, (float(np.exp(number)),), (0.0,))
 
 
-def with_facts(calibration: Calibration, split: str, before: Judged, after: Judged) -> Calibration:
+def with_facts(calibration: Calibration, split: str, rows: int, before: Judged, after: Judged) -> Calibration:
     """`calibration` with what it was fitted on, and what it is good for there."""
-    return replace(calibration, split=split, rows=len(after.right), ece=(round(ece(before), 6), round(ece(after), 6)))
+    return replace(calibration, split=split, rows=rows, ece=(round(ece(before), 6), round(ece(after), 6)))
 
 
 def _drawn(count: int, width: int = 1) -> np.ndarray:

@@ -191,6 +191,7 @@ def test_the_labels_of_a_row_keep_to_their_thresholds(make_task_of):
     before, after = (each.answers(examples, predictions) for each in (task, other))
     assert [each["labels"] for each in before] == [each["labels"] for each in after]
     assert other.calibration.method == "logistic" and other.calibration.names == ("a", "b")
+    assert other.calibration.rows == 2000  # whatever the number of labels given
     assert other.calibration.scales == pytest.approx([1 / 3, 1], rel=0.2)
     assert ece(other.judged(examples, predictions)) < ece(task.judged(examples, predictions))
     answer = {"labels": ["a", "b"], "probabilities": {"a": 0.95, "b": 0.7}}
