@@ -50,7 +50,8 @@ class Speed:
 class Timed:
     """One candidate; `engine` with its precision.
 
-    `peak_mb`: of its process, Paddle included. `size_mb`: its weights and graphs on disk. MB of 1024 x 1024 bytes.
+    `peak_mb`: of its process, with Paddle where its engine needs it. `size_mb`: its weights and graphs on disk. MB of
+    1024 x 1024 bytes.
     """
 
     model: str
