@@ -27,8 +27,8 @@ class Calibration:
 
     `method`: temperature, logits times `scales` before the softmax (1 / T of Guo et al., 2017), and times (1 + margin)
     ** `power` for a row in which the highest logit is so far ahead; logistic, log odds times `scales` plus `shifts`
-    (Platt, 1999). `names`: the labels or entity types that have numbers of their own, in
-    order; () where one number serves all. `rows`: what it was fitted on, of `split`, and `ece` there before and after.
+    (Platt, 1999). `names`: the labels or entity types that have numbers of their own, in order; () where one number
+    serves all. `rows`: how many of `split` it was fitted to, and `ece` there before and after.
     `ways`: by engine and precision (inference/choice.py) what an export needs in place of it.
     """
 

@@ -18,12 +18,7 @@ def viterbi(chains: Sequence[np.ndarray], transitions: np.ndarray) -> list[np.nd
     Written in NumPy: paddle.text.viterbi_decode is several times slower, with 57 tags slower than the network itself.
     """
     n = transitions.shape[0] - 2
-    # The longest first, so that the unfinished chains are the first rows at every step.
-    order = sorted(range(len(chains)), key=lambda row: -len(chains[row]))
-    lengths = np.array([len(chains[row]) for row in order])
-    emissions = np.zeros((lengths[0], len(chains), n), np.float32)
-    for i, row in enumerate(order):
-        emissions[: lengths[i], i] = chains[row]
+    order, lengths, emissions = _padded(chains, np.float32)
     # Transposed once: the maximum over `from` then runs over contiguous memory.
     into = np.ascontiguousarray(transitions[:n, :n].T, np.float32)  # [to, from]
     scores = transitions[n + 1, :n] + emissions[0]
@@ -49,11 +44,7 @@ def viterbi(chains: Sequence[np.ndarray], transitions: np.ndarray) -> list[np.nd
 def marginals(chains: Sequence[np.ndarray], transitions: np.ndarray) -> list[np.ndarray]:
     """The probability of each tag of each word over all paths (forward-backward): float64 [words, n] per chain."""
     n = transitions.shape[0] - 2
-    order = sorted(range(len(chains)), key=lambda row: -len(chains[row]))  # as in `viterbi`
-    lengths = np.array([len(chains[row]) for row in order])
-    emissions = np.zeros((lengths[0], len(chains), n))
-    for i, row in enumerate(order):
-        emissions[: lengths[i], i] = chains[row]
+    order, lengths, emissions = _padded(chains, np.float64)
     steps = transitions[:n, :n].astype(np.float64)  # [from, to]
     forward, backward = np.zeros_like(emissions), np.zeros_like(emissions)
     forward[0] = transitions[n + 1, :n] + emissions[0]
@@ -80,17 +71,13 @@ def path_steps(
 
     Of each word (1) the tag that it has on the path, (2) that tag if the word before it has its tag of the path, and
     (3) any tag that does not follow that tag, by `follows` (bool [n, n], from and to). Products of these are the
-    probabilities of stretches of the path, since a tag depends on the one before it alone. The first word, which has
-    none before it, has 1 for 2 and 0 for 3.
+    probabilities of stretches of the path, since a tag depends on the one before it alone. The first word has none
+    before it: there (2) is as (1), and (3) is certain.
     """
     n = transitions.shape[0] - 2
-    order = sorted(range(len(chains)), key=lambda row: -len(chains[row]))  # as in `viterbi`
-    lengths = np.array([len(chains[row]) for row in order])
+    order, lengths, emissions = _padded(chains, np.float64)
     # As products of matrices, scaled word by word: several times as fast as sums of logarithms.
-    weights = np.zeros((lengths[0], len(chains), n))
-    for i, row in enumerate(order):
-        emissions = chains[row].astype(np.float64)
-        weights[: lengths[i], i] = np.exp(emissions - emissions.max(-1, keepdims=True))
+    weights = np.exp(emissions - emissions.max(-1, keepdims=True))
     inner = transitions[:n, :n].astype(np.float64)
     steps = np.exp(inner - inner.max())
     starts, ends = (np.exp(each - each.max()) for each in transitions[[n + 1, n], :n].astype(np.float64))
@@ -119,6 +106,20 @@ def logarithms(first: np.ndarray, then: np.ndarray, on: np.ndarray) -> np.ndarra
     before it and of a tag that follows that one [words - 1]."""
     parts = np.stack([first, np.append(first[:1], then), np.append(np.ones(len(first[:1])), 1 - on)], axis=-1)
     return np.log(np.clip(parts, _LEAST, 1))
+
+
+def _padded(chains: Sequence[np.ndarray], kind: type[np.floating]) -> tuple[list[int], np.ndarray, np.ndarray]:
+    """Chains float [words, n] side by side: their order, their lengths in it, int [chains], and their emissions as
+    `kind` [words of the longest, chains, n], 0 after an end.
+
+    The longest comes first, so that the unfinished chains are the first rows at every step.
+    """
+    order = sorted(range(len(chains)), key=lambda row: -len(chains[row]))
+    lengths = np.array([len(chains[row]) for row in order])
+    emissions = np.zeros((lengths[0], len(chains), chains[0].shape[1]), kind)
+    for i, row in enumerate(order):
+        emissions[: lengths[i], i] = chains[row]
+    return order, lengths, emissions
 
 
 def _shares(weights: np.ndarray) -> np.ndarray:

@@ -24,7 +24,7 @@ def calibrated(task: Task, examples: Sequence[Any], predictions: Sequence[Sequen
     before, after = (task.calibrated(each).judged(examples, predictions) for each in (None, found))
     if not len(before.right):  # such as of rows none of which is given a label
         return task
-    return task.calibrated(with_facts(found, split, before, after))
+    return task.calibrated(with_facts(found, split, len(examples), before, after))
 
 
 def recalibrated(

@@ -20,6 +20,7 @@ LEAST = 50  # decisions to fit on
 FOLDS = 5
 FEW = 20  # mistakes
 MOST = 50_000  # decisions that are looked at, drawn from more
+MOST_LOGITS = 10_000_000  # of theirs: 80 MB per array, of which an evaluation of the loss makes a few
 LARGEST = 4.0  # of the logarithm of a scale; shifts and powers may be three times as large
 _SEED = 95
 _LEAST_POWER = -0.9  # with less, a row that is further ahead would not be surer
@@ -36,7 +37,7 @@ def fit_temperature(logits: np.ndarray, gold: np.ndarray, names: Sequence[str]) 
     depends on how far the highest label is ahead, as those of Balanya et al. (2022) depend on the entropy. Each row is
     scaled by one number, which leaves the order of its labels; vector scaling would not.
     """
-    rows = _drawn(len(gold))
+    rows = _drawn(len(gold), logits.shape[1])
     logits, gold = logits[rows].astype(np.float64), gold[rows]
     below, ahead = logits - logits.max(-1, keepdims=True), margins(logits)
 
@@ -99,14 +100,14 @@ def fit_first(scores: Sequence[Sequence[float]], right: np.ndarray) -> Calibrati
     return Calibration(TEMPERATURE, (float(np.exp(number)),), (0.0,))
 
 
-def with_facts(calibration: Calibration, split: str, before: Judged, after: Judged) -> Calibration:
+def with_facts(calibration: Calibration, split: str, rows: int, before: Judged, after: Judged) -> Calibration:
     """`calibration` with what it was fitted on, and what it is good for there."""
-    return replace(calibration, split=split, rows=len(after.right), ece=(round(ece(before), 6), round(ece(after), 6)))
+    return replace(calibration, split=split, rows=rows, ece=(round(ece(before), 6), round(ece(after), 6)))
 
 
-def _drawn(count: int) -> np.ndarray:
-    rows = np.random.default_rng(_SEED).permutation(count)
-    return rows if count <= MOST else rows[:MOST]
+def _drawn(count: int, width: int = 1) -> np.ndarray:
+    """Rows in random order: all, or as many as MOST and MOST_LOGITS allow with `width` logits each."""
+    return np.random.default_rng(_SEED).permutation(count)[: min(MOST, max(LEAST, MOST_LOGITS // width))]
 
 
 def _one(loss: Loss, size: int) -> Fit:

@@ -131,7 +131,7 @@ class MultiLabelClassification(SequenceClassification):
         from nlpctl.tasks.fit_confidence import fit_logistic
 
         gold, logits = gold_array(examples, len(self.labels)), stacked(predictions)
-        rows, groups = np.indices(gold.shape)
+        rows, groups = np.indices(gold.shape, np.int32)
         return fit_logistic(logits.ravel(), gold.ravel(), groups.ravel(), self.labels.names, rows.ravel())
 
     def abstained(self, answer: dict[str, Any], least: float) -> dict[str, Any]:

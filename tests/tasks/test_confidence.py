@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import tracemalloc
 from array import array
 from itertools import product
 
@@ -81,6 +82,17 @@ def test_a_temperature_depends_on_the_margin_where_that_pays():
     own = tempered(logits * 2 * (1 + ahead) ** -0.6, found, ("a", "b"))
     assert (own.argmax(1) == logits.argmax(1)).all()
     assert np.abs(softmax(own) - softmax(logits)).max() < 0.05
+
+
+def test_many_labels_take_no_more_memory_than_few(monkeypatch):
+    monkeypatch.setattr("nlpctl.tasks.fit_confidence.MOST_LOGITS", 20_000)
+    logits, gold = np.random.default_rng(3).normal(size=(20_000, 40)).astype(np.float32), np.arange(20_000) % 40
+    tracemalloc.start()
+    try:
+        assert fit_temperature(logits, gold, [f"label {i}" for i in range(40)]).method == "temperature"
+        assert tracemalloc.get_traced_memory()[1] < 2_000_000  # 500 rows in float64 are 160 KB
+    finally:
+        tracemalloc.stop()
 
 
 def test_a_split_without_mistakes_gives_no_certainty():
@@ -179,6 +191,7 @@ def test_the_labels_of_a_row_keep_to_their_thresholds(make_task_of):
     before, after = (each.answers(examples, predictions) for each in (task, other))
     assert [each["labels"] for each in before] == [each["labels"] for each in after]
     assert other.calibration.method == "logistic" and other.calibration.names == ("a", "b")
+    assert other.calibration.rows == 2000  # whatever the number of labels given
     assert other.calibration.scales == pytest.approx([1 / 3, 1], rel=0.2)
     assert ece(other.judged(examples, predictions)) < ece(task.judged(examples, predictions))
     answer = {"labels": ["a", "b"], "probabilities": {"a": 0.95, "b": 0.7}}
