@@ -52,7 +52,10 @@ Words = Callable[[Needs], list[str]]
 BENCHMARKS: dict[str, Words] = {
     "startup": lambda needs: ["bench_startup.py", "--json", "--export", str(needs.export)],
     "tokenize": lambda needs: ["bench_tokenize.py", "--json"],
-    "train": lambda needs: ["bench_train.py", "--json", *needs.torch],
+    "train": lambda needs: ["bench_train.py", "--only", "loop", "--json", *needs.torch],
+    "train_wide": lambda needs: [
+        "bench_train.py", "--only", "wide", "--rounds", "2", "--steps", "10", "--json", *needs.torch,
+    ],
     "inference": lambda needs: ["bench_inference.py", str(needs.run), "--only", "small", "--json", *needs.torch],
     "inference_wide": lambda needs: ["bench_inference.py", str(needs.run), "--only", "wide", "--json", *needs.torch],
     "serve": lambda needs: ["bench_serve.py", str(needs.export), str(needs.texts), "--json"],

@@ -14,7 +14,6 @@ from nlpctl.runtime.process import ProcessSetup
 
 CPU_PROVIDER, CUDA_PROVIDER = "CPUExecutionProvider", "CUDAExecutionProvider"
 _ERRORS_ONLY = 3  # log severity
-_SPIN = "100"  # microseconds: longer than the pause between two operators, shorter than between two batches
 _TYPES = {"int64": "tensor(int64)", "int32": "tensor(int32)", "float32": "tensor(float)"}
 
 
@@ -66,7 +65,7 @@ def _options(setup: ProcessSetup) -> onnxruntime.SessionOptions:
     Tokenising and other programs then lack that core: on a busy machine, batches took 1.6 to 3.4 times as long.
     """
     options = onnxruntime.SessionOptions()
-    options.add_session_config_entry("session.intra_op.spin_duration_us", _SPIN)
+    options.add_session_config_entry("session.intra_op.spin_duration_us", str(setup.spin_us))
     options.intra_op_num_threads = setup.threads
     options.inter_op_num_threads = 1
     options.log_severity_level = _ERRORS_ONLY

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from statistics import median
+from statistics import fmean, median
 from typing import Any, TypeVar
 
 from nlpctl.runtime.cpu import cpu_info, physical_cores
@@ -50,7 +50,8 @@ class Speed:
 class Timed:
     """One candidate; `engine` with its precision.
 
-    `peak_mb`: of its process, Paddle included. `size_mb`: its weights and graphs on disk. MB of 1024 x 1024 bytes.
+    `peak_mb`: of its process, with Paddle where its engine needs it. `size_mb`: its weights and graphs on disk. MB of
+    1024 x 1024 bytes.
     """
 
     model: str
@@ -71,14 +72,17 @@ class BenchResult:
     conditions: dict[str, Any]
 
 
-def timed(run: Callable[[T], object], batches: Sequence[T]) -> list[float]:
-    """Seconds that each batch takes, in order."""
-    seconds = []
-    for batch in batches:
-        started = time.perf_counter()
-        run(batch)
-        seconds.append(time.perf_counter() - started)
-    return seconds
+def timed(run: Callable[[T], object], batches: Sequence[T], at_least: float = 0.0) -> list[float]:
+    """Seconds that each batch takes, in order: the means of as many passes as take `at_least` seconds together."""
+    passes: list[list[float]] = []
+    while not passes or sum(map(sum, passes)) < at_least:
+        seconds = []
+        for batch in batches:
+            started = time.perf_counter()
+            run(batch)
+            seconds.append(time.perf_counter() - started)
+        passes.append(seconds)
+    return [fmean(each) for each in zip(*passes, strict=True)]
 
 
 def figures(rounds: Sequence[Sequence[float]], rows: int) -> Figures:

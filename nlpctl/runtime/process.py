@@ -70,12 +70,16 @@ _USELESS_LINES = ("WARNING: OMP_NUM_THREADS set to", "PLEASE USE OMP_NUM_THREADS
 
 @dataclass(frozen=True)
 class ProcessSetup:
-    """The set-up of this process: Paddle's device name, threads, and its rank among the processes."""
+    """The set-up of this process: Paddle's device name, threads, and its rank among the processes.
+
+    `spin_us`: microseconds that ONNX Runtime's idle threads wait in a loop before they sleep.
+    """
 
     device: str  # "cpu", "gpu:0", ...
     threads: int
     rank: int
     world_size: int
+    spin_us: int = 100  # longer than the pause between two operators, shorter than between two batches
 
 
 @dataclass(frozen=True)

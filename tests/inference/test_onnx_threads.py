@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import onnx
 from onnx import TensorProto, helper
@@ -21,8 +23,10 @@ def test_threads_do_not_spin_between_batches(tmp_path):
     spec = TensorSpec("input_ids", "int64", (None, None)), TensorSpec("logits", "float32", (None, None))
     file = Graph("onnx", "fp32", ("m.onnx",))
     manifest = ExportManifest("sequence_classification", spec[:1], spec[1:], 8, (file,), 0, "", {})
-    predictor = OnnxPredictor(tmp_path, manifest, file, ProcessSetup("cpu", threads=2, rank=0, world_size=1))
-    assert predictor.outputs({"input_ids": np.array([[3]])})[0].tolist() == [[3.0]]
-    options = predictor._session.get_session_options()
-    assert int(options.get_session_config_entry("session.intra_op.spin_duration_us")) <= 100
-    assert options.intra_op_num_threads == 2
+    setup = ProcessSetup("cpu", threads=2, rank=0, world_size=1)
+    for each, most in ((setup, 100), (replace(setup, spin_us=1000), 1000)):
+        predictor = OnnxPredictor(tmp_path, manifest, file, each)
+        assert predictor.outputs({"input_ids": np.array([[3]])})[0].tolist() == [[3.0]]
+        options = predictor._session.get_session_options()
+        assert int(options.get_session_config_entry("session.intra_op.spin_duration_us")) == most
+        assert options.intra_op_num_threads == 2

@@ -35,7 +35,8 @@ class Process:
     def open(self):
         return self.opened
 
-    def seconds(self, size: int) -> list[float]:
+    def seconds(self, size: int, at_least: float) -> list[float]:
+        assert at_least == last_round.TURN
         self.left -= 1
         if self.left < 0:
             raise RunFailed("its process ended", self.name)

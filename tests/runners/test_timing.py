@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
+from nlpctl.runners import timing
 from nlpctl.runners.timed_process import peak_mb
 from nlpctl.runners.timing import figures, percentile, timed
 
@@ -32,6 +34,13 @@ def test_every_batch_is_timed_in_turn():
     seen = []
     assert len(timed(seen.append, ["a", "b"])) == 2
     assert seen == ["a", "b"]
+
+
+def test_short_passes_are_repeated_and_averaged(monkeypatch):
+    clock, taken = [0.0], iter([1.0, 2.0, 3.0, 6.0])
+    monkeypatch.setattr(timing, "time", SimpleNamespace(perf_counter=lambda: sum(clock)))
+    assert timed(lambda _: clock.append(next(taken)), ["a", "b"], at_least=4.0) == [2.0, 4.0]
+    assert next(taken, None) is None
 
 
 def test_the_peak_of_a_process_is_not_that_of_its_parent():

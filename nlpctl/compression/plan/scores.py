@@ -60,9 +60,10 @@ class Row:
 
     `report`: the task's, on dev. `difference`: the largest absolute difference of any output from the reference; None
     if the two encode text differently. `agreement`: share of dev rows with the same decision as the reference.
-    `size_mb`: graph files; `peak_mb`: of the process, Paddle included; MB of 1024 x 1024 bytes. `seconds`: time of
-    scoring. `drops`: quantiles, evenly spaced from 0 to 1, of the drop in points on resampled dev rows; None where the
-    score cannot be resampled. `calibration`: what best/ gets in place of that of the network (models/confidence.py).
+    `size_mb`: graph files; `peak_mb`: of the process, with Paddle where its engine needs it; MB of 1024 x 1024 bytes.
+    `seconds`: time of scoring. `drops`: quantiles, evenly spaced from 0 to 1, of the drop in points on resampled dev
+    rows; None where the score cannot be resampled. `calibration`: what best/ gets in place of that of the network
+    (models/confidence.py).
     """
 
     candidate: str

@@ -26,8 +26,8 @@ _OF_PARTS = (
 )
 _OF_THE_REST = (
     "Points, 95 %: the interval of the difference in points, from resampled dev rows. p50: the median time of a batch, "
-    "of each the fastest round. Memory: the peak of the process, Paddle included, in MB of 1024 x 1024 bytes. "
-    "Difference: the largest absolute difference of any output from the uncompressed model."
+    "of each the fastest round. Memory: the peak of the process, with Paddle where its engine needs it, in MB of 1024 "
+    "x 1024 bytes. Difference: the largest absolute difference of any output from the uncompressed model."
 )
 
 

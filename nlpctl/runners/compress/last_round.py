@@ -27,6 +27,7 @@ T = TypeVar("T")
 
 FEWEST, MOST = 7, 12  # rounds; more only while something becomes faster
 SECONDS = 120.0  # no round beyond the fewest starts after them
+TURN = 0.3  # seconds of a row in each round, at least: one pass of a small network takes 50 ms, as wide as its jitter
 STARTING = 6.0  # seconds to start a process and import Paddle
 DIGITS = 7  # of the stored seconds
 SHARE = 0.8  # of the available memory may be used
@@ -47,7 +48,7 @@ class Field:
 
     def seconds(self, samples: int) -> float:
         """The expected time of the fewest rounds."""
-        passes = sum(samples / speed.samples_per_second for row in self.rows for speed in row.speeds)
+        passes = sum(max(TURN, samples / speed.samples_per_second) for row in self.rows for speed in row.speeds)
         return sum(STARTING + row.load_seconds for row in self.rows) + (FEWEST + 1) * passes
 
 
@@ -150,7 +151,7 @@ def _round(
     for size in sizes:
         for row in reversed(group) if backwards else group:
             process = processes.get(row.name)
-            seconds = None if process is None else _tried(row, field, functools.partial(process.seconds, size))
+            seconds = None if process is None else _tried(row, field, functools.partial(process.seconds, size, TURN))
             if seconds is None:
                 processes.pop(row.name, None)
                 found.pop(row.name, None)
