@@ -251,12 +251,18 @@ class PlainProgress:
             told = counted(self._done, self._unit)
             if self._total:
                 told = f"{self._done:,}/{counted(self._total, self._unit)} ({self._done / self._total:.0%})"
-            self._write(f"{told}, {self._rate(now)}")
+            self._write(f"{told}, {self._rate(now)}{self._left(now)}")
 
     def finish(self) -> None:
         """The closing line: count, duration, rate."""
         now = self._clock()
         self._write(f"{counted(self._done, self._unit)} in {now - self._started:.1f} s, {self._rate(now)}")
+
+    def _left(self, now: float) -> str:
+        """The time left at the rate so far."""
+        if not self._total or not 0 < self._done < self._total:
+            return ""
+        return f", {duration((now - self._started) / self._done * (self._total - self._done))} left"
 
     def _rate(self, now: float) -> str:
         return f"{self._done / max(now - self._started, 1e-9):,.1f} {self._unit}/s"
@@ -264,6 +270,12 @@ class PlainProgress:
     def _write(self, text: str) -> None:
         self._stream.write(f"{self._description}: {text}\n")
         self._stream.flush()
+
+
+def duration(seconds: float) -> str:
+    """A time in words: 0m40s, 1h02m."""
+    minutes, rest = divmod(int(seconds), 60)
+    return f"{minutes // 60}h{minutes % 60:02d}m" if minutes >= 60 else f"{minutes}m{rest:02d}s"
 
 
 def plain_table(title: str, columns: Sequence[str], cells: Sequence[Sequence[str]]) -> str:

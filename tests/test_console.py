@@ -62,8 +62,8 @@ def test_plain_progress_writes_a_line_every_ten_seconds():
         bar.advance(10)
     bar.finish()
     assert stream.getvalue().splitlines() == [
-        "predict: 100/400 rows (25%), 10.0 rows/s",
-        "predict: 200/400 rows (50%), 10.0 rows/s",
+        "predict: 100/400 rows (25%), 10.0 rows/s, 0m30s left",
+        "predict: 200/400 rows (50%), 10.0 rows/s, 0m20s left",
         "predict: 200 rows in 20.0 s, 10.0 rows/s",
     ]
 

@@ -9,7 +9,7 @@ import typer
 
 from nlpctl import console
 from nlpctl.cli.envelope import Json, give
-from nlpctl.cli.options import ModelArgument, load_command_recipe
+from nlpctl.cli.options import ClusterOption, ModelArgument, load_command_recipe
 from nlpctl.compression.strategies.registry import strategies
 from nlpctl.config.load import Override
 from nlpctl.config.located import located
@@ -56,8 +56,10 @@ def compress(
         Path | None, typer.Option("-o", "--output", metavar="FOLDER", help="Where to write; default: RUN/compress.")
     ] = None,
     workers: Annotated[
-        int, typer.Option("--workers", min=1, metavar="N", help="Make N candidates at a time; timed they are alone.")
-    ] = 1,
+        int | None,
+        typer.Option("--workers", min=1, metavar="N", help="Make N candidates at a time; timed they are alone."),
+    ] = None,
+    cluster: ClusterOption = None,
     json: Json = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Discard existing results.")] = False,
 ) -> None:
@@ -76,6 +78,8 @@ def compress(
 
       nlpctl compress outputs/quickstart --strategy distill,ptq --workers 2
 
+      nlpctl compress outputs/quickstart --strategy distill,ptq --cluster auto
+
       nlpctl compress outputs/quickstart/export -o small --strategy ort-dynamic --set data.dev=dev.tsv
     """
     given = {"strategy": strategy, "max_drop": max_drop, "sure": sure, "target": target, "budget": budget}
@@ -87,10 +91,12 @@ def compress(
     recipe = load_command_recipe(model, ctx, overrides, purpose="apply")
     from nlpctl.models.find import find_trained_model
     from nlpctl.runners.compress.command import compress as run_compression
+    from nlpctl.runners.side_by_side import Division
 
     with located(recipe):
         source = find_trained_model(recipe)
-        result = run_compression(recipe, source, output=output, overwrite=overwrite, workers=workers)
+        division = Division(workers, cluster)
+        result = run_compression(recipe, source, output=output, overwrite=overwrite, division=division)
     _show(result, json)
 
 

@@ -74,8 +74,8 @@ def evaluate(
     recipe = load_command_recipe(model, ctx, [*given, *engine_overrides(engine, precision)], purpose="apply")
     from nlpctl.report.score_tables import confidence_tables
     from nlpctl.runners.compared import changed_rows, comparison_table, slice_table, told_target
-    from nlpctl.runners.desks import Division
     from nlpctl.runners.evaluate import evaluate as run_evaluation
+    from nlpctl.runners.side_by_side import Division
 
     other = None if against is None else load_command_recipe(against, ctx, purpose="apply")
     division = None if workers is None and cluster is None else Division(workers, cluster)

@@ -71,8 +71,8 @@ def build(
     if resume and not divided:
         raise UserError("only a build by workers can be resumed", "--resume", "give --workers N, or leave it out")
     recipe = load_command_recipe(model, ctx, purpose="embed")
-    from nlpctl.runners.divide import Division
     from nlpctl.runners.index import build_index, open_texts
+    from nlpctl.runners.side_by_side import Division
 
     with located(recipe):
         source = open_texts(recipe, corpus, format)

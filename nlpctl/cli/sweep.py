@@ -10,7 +10,7 @@ import typer
 
 from nlpctl import console
 from nlpctl.cli.envelope import Json, give
-from nlpctl.cli.options import load_command_recipe
+from nlpctl.cli.options import ClusterOption, load_command_recipe
 from nlpctl.config.load import Override
 from nlpctl.config.located import located
 from nlpctl.config.positions import display
@@ -35,8 +35,10 @@ def sweep(
         str | None, typer.Option("--budget", metavar="TIME", help="Time budget, such as 30m or 8h.")
     ] = None,
     workers: Annotated[
-        int, typer.Option("--workers", min=1, max=256, metavar="N", help="Trials side by side, a card or cores each.")
-    ] = 1,
+        int | None,
+        typer.Option("--workers", min=1, max=256, metavar="N", help="Trials side by side, a card or cores each."),
+    ] = None,
+    cluster: ClusterOption = None,
     resume: Annotated[bool, typer.Option("--resume", help="Keep what has ended and go on.")] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the existing sweep.")] = False,
     json: Json = False,
@@ -52,6 +54,8 @@ def sweep(
 
       nlpctl sweep my.yaml --budget 8h --workers 4 --devices 0,1,2,3
 
+      nlpctl sweep my.yaml --trials 100 --cluster auto
+
       nlpctl sweep my.yaml --resume --trials 60
     """
     given = {"trials": trials, "budget": budget}
@@ -60,7 +64,7 @@ def sweep(
     from nlpctl.runners.many.sweep import sweep as run_sweep
 
     with located(resolved):
-        flags = {"workers": workers, "resume": resume, "overwrite": overwrite}
+        flags = {"workers": workers, "cluster": cluster, "resume": resume, "overwrite": overwrite}
         found = run_sweep(resolved, output, **flags, command=sys.argv)
     if json:
         give(found.to_json())

@@ -17,7 +17,7 @@ from nlpctl.cli.values import LARGEST
 from nlpctl.config.located import located
 from nlpctl.config.positions import display
 from nlpctl.errors import UserError
-from nlpctl.layout import REPORT
+from nlpctl.layout import REPORT, is_run
 from nlpctl.runtime.nodes import WAIT_SECONDS, Nodes
 from nlpctl.runtime.ranks import is_child
 
@@ -106,10 +106,15 @@ def _trained(
     """Train by what `recipe` names, with the flags."""
     origin, given = None, []
     if more is not None:
-        from nlpctl.runners.continued import longer, run_to_continue
+        from nlpctl.runners.continued import longer, recipe_to_continue, run_to_continue
 
-        origin = run_to_continue(recipe)
-        recipe, given = str(origin.run.path), longer(origin, more)
+        if nodes is None or nodes.is_head:
+            origin = run_to_continue(recipe)
+            recipe, given = str(origin.run.path), longer(origin.recipe, origin.run.path, more)
+        else:  # node 0 alone needs the finished run
+            before = recipe_to_continue(recipe)
+            given = longer(before, before.run_dir, more)
+            recipe = str(before.run_dir) if is_run(before.run_dir) else recipe
     resolved = load_command_recipe(recipe, ctx, given)
     from nlpctl.runners.train import train as run_training
 

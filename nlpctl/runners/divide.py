@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -35,12 +34,13 @@ from nlpctl.errors import UserError
 from nlpctl.layout import real_path
 from nlpctl.names import counted
 from nlpctl.outputs import refuse_stream
-from nlpctl.runners.desks import Division, desks
+from nlpctl.runners.desks import desks
 from nlpctl.runners.embed import require_vectors
 from nlpctl.runners.open_model import find_model
 from nlpctl.runners.predict import WINDOW_BATCHES, PartialOutput, PredictResult, answers_identity, refuse_output
 from nlpctl.runners.shard_folder import ShardFolder, Sums, refuse_parts
 from nlpctl.runners.shard_worker import Desk, Order
+from nlpctl.runners.side_by_side import Division
 from nlpctl.runtime.crew import Crew, Share
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import sole_writer
@@ -101,7 +101,7 @@ def predict_divided(
         _refuse_own_input(source, output)
     else:
         _refuse_file(source, output, overwrite)
-    order = Order(recipe, model, source.files, kept, batch_size, output.absolute(), os.getcwd())
+    order = Order(recipe, model, source.files, kept, batch_size, output.absolute())
     identity = {**answers_identity(recipe, model, source, kept, batch_size), "parts": parts}
     division = Division(workers, cluster, resume)
     return _divided(order, source, identity, division, _Work(Desk.answer, _finisher(parts)))
@@ -137,7 +137,7 @@ def vectors_divided(
     """The vectors of all rows of `source`, of which `finish(folder of parts, their number)` makes `output`."""
     model = find_model(recipe)
     _refuse_pipe(source)
-    order = Order(recipe, model, source.files, KEEP_NONE, batch_size, output.absolute(), os.getcwd(), blank_lines=False)
+    order = Order(recipe, model, source.files, KEEP_NONE, batch_size, output.absolute(), blank_lines=False)
     identity = {**answers_identity(recipe, model, source, KEEP_NONE, batch_size), "parts": "vectors"}
     work = _Work(Desk.embed, lambda crew, folder, count, plan: finish(folder, count))
     return _divided(order, source, identity, division, work)

@@ -17,8 +17,9 @@ from typing import TYPE_CHECKING, Any
 from nlpctl import console
 from nlpctl.config.schema import Recipe
 from nlpctl.names import counted
-from nlpctl.runners.desks import Division, desks
+from nlpctl.runners.desks import desks
 from nlpctl.runners.shard_worker import Desk, Order
+from nlpctl.runners.side_by_side import Division
 from nlpctl.runtime.crew import Crew, Share
 
 if TYPE_CHECKING:
@@ -78,7 +79,7 @@ def divided_model(
     """
     from nlpctl.tasks.base import make_task
 
-    order = Order(recipe, source, (), None, batch_size, Path(), os.getcwd())
+    order = Order(recipe, source, (), None, batch_size, Path())
     with desks(order, division, lambda _: Path(os.devnull)) as crew:
         ((_, model, _),) = crew.results([(Desk.described, rows() // len(crew.shares))])
         for warning in model.warnings:

@@ -23,10 +23,10 @@ from nlpctl.layout import LABELS
 from nlpctl.models.folder import read_labels
 from nlpctl.models.source import resolve_source
 from nlpctl.names import and_more
-from nlpctl.runners.desks import Division
 from nlpctl.runners.divided_scores import DividedModel, divided_model
 from nlpctl.runners.open_model import find_model, open_trained_model, set_up_to_answer
 from nlpctl.runners.seen_rows import members_of, warn_of_seen_rows
+from nlpctl.runners.side_by_side import Division
 from nlpctl.runtime.crew import Share
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.tasks.confidence import Judged

@@ -27,12 +27,12 @@ from nlpctl.inference.index_folder import (
 )
 from nlpctl.layout import INDEX_TEXTS, INDEX_VECTORS, MANIFEST, RECIPE
 from nlpctl.outputs import refuse_foreign, refuse_part
-from nlpctl.runners.desks import Division
 from nlpctl.runners.divide import vectors_divided
 from nlpctl.runners.embed import embedded, require_vectors
 from nlpctl.runners.open_model import find_model, open_trained_model, refuse_model, set_up_to_answer
 from nlpctl.runners.predict import WINDOW_BATCHES, bad_answer
 from nlpctl.runners.shard_folder import ShardFolder
+from nlpctl.runners.side_by_side import Division
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import sole_writer
 

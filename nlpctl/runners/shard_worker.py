@@ -19,7 +19,7 @@ from nlpctl.data.kept import Keep
 from nlpctl.data.labels import LabelSet
 from nlpctl.data.row import BadRow
 from nlpctl.data.task_rows import task_rows
-from nlpctl.errors import EXIT_INTERRUPTED, UserError
+from nlpctl.errors import EXIT_INTERRUPTED
 from nlpctl.models.confidence import Calibration
 from nlpctl.runners.open_model import open_trained_model, set_up_to_answer
 from nlpctl.runners.predict import Answering
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Order:
-    """What all workers are told. `model`: from `find_trained_model`; `folder`: the one in which paths begin."""
+    """What all workers are told. `model`: from `find_trained_model`."""
 
     recipe: Recipe
     model: str
@@ -41,7 +41,6 @@ class Order:
     keep: Keep | None
     batch_size: int
     output: Path
-    folder: str
     blank_lines: bool = True  # whether those of plain text have an answer, and are not bad
 
     def on(self, runtime: RuntimeSection) -> Order:
@@ -159,10 +158,5 @@ def _leave(number: int, frame: FrameType | None) -> None:
 
 
 def open_desk_elsewhere(order: Order) -> Callable[[Any], Any]:
-    """Runs on another machine, where the same folders must be mounted."""
-    try:
-        os.chdir(order.folder)
-    except OSError as error:
-        hint = "input, model and output are on storage that every node has under the same path"
-        raise UserError(f"a node cannot open this folder: {error.strerror}", where=order.folder, hint=hint) from None
+    """Runs on another machine, where the same folders are mounted."""
     return answering(Desk(order, None))

@@ -143,6 +143,7 @@ class Crew:
                     return
             result = self._hands[number].ask(job.work)
         except NoRoom as missing:
+            self._hands[number] = None
             if self._missing == 0:
                 console.note(f"worker {number}: {missing.problems[0].message}; it is asked for again")
             self._missing += 1

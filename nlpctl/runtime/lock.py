@@ -5,12 +5,16 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from nlpctl.errors import UserError
 from nlpctl.files import LOCK_PREFIX, remove_leftovers_of, writing
 from nlpctl.outputs import refuse_lost_link
+
+LET_GO = 60.0  # seconds in which a process on a node that was lost has ended too
+_POLL_SECONDS = 0.2
 
 
 @contextlib.contextmanager
@@ -79,3 +83,15 @@ def take_lock(path: Path, *, wait: bool = False) -> int | None:
     except OSError:
         pass
     return handle
+
+
+def wait_until_free(path: Path, seconds: float) -> None:
+    """Wait until no process holds the lock of `path`, or it is not there; at most `seconds`."""
+    deadline = time.monotonic() + seconds
+    while path.exists():
+        handle = take_lock(path)
+        if handle is not None:
+            os.close(handle)
+        if handle is not None or time.monotonic() > deadline:
+            return
+        time.sleep(_POLL_SECONDS)

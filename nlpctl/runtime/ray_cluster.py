@@ -3,22 +3,83 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
+import os
 import platform
 import re
+import signal
+import socket
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import nlpctl
-from nlpctl.errors import NeedsRestart, RunFailed, UserError
+from nlpctl.config.schema import RuntimeSection
+from nlpctl.errors import NeedsRestart, NlpctlError, RunFailed, UserError
+from nlpctl.names import counted
 from nlpctl.runtime.crew import NoRoom
-from nlpctl.runtime.worker import ProcessEnded, outcome, raised_or_given
+from nlpctl.runtime.device import choose_device
+from nlpctl.runtime.worker import (
+    GoesOn,
+    ProcessEnded,
+    Worker,
+    WorkerLost,
+    converse,
+    how_ended,
+    outcome,
+    raised_or_given,
+)
 
 INSTALL = "pip install 'nlpctl[cluster]'"
 OLDEST, NEWEST = (2, 40), (2, 99)  # releases of Ray; the extra in pyproject.toml asks for the same
 _ADDRESS = re.compile(r"auto|(ray://)?[\w.\-\[\]:]+:\d+")
 _ROOM_SECONDS = 20.0  # for a node to start a worker, which imports nlpctl; then another worker takes the job
-_FLAG = "--cluster"
+_REACH_SECONDS = 10.0
+_GRACE = 5.0  # seconds more than a process has to end, for Ray
+_CALLS = 4  # of a _Keeper at a time: a conversation, signals, the end
+_FLAG, _A_WORKER = "--cluster", "a worker of the cluster"
+
+
+@dataclass(frozen=True)
+class Place:
+    """What each worker on a cluster may use, and how many of them it has room for."""
+
+    runtime: RuntimeSection
+    cores: int
+    cards: int
+    room: int
+
+
+@dataclass(frozen=True)
+class Ground:
+    """What a worker must find on its node: the folder in which paths begin, what else this command reads or writes,
+    and the device; None: that is found out later."""
+
+    folder: str
+    paths: tuple[str, ...] = ()
+    device: str | None = None
+
+    def enter(self) -> None:
+        """Go to the folder. UserError that names this node if something is missing."""
+        try:
+            os.chdir(self.folder)
+            for path in self.paths:
+                os.stat(path)
+        except OSError as error:
+            message = f"node {platform.node()} does not see it: {error.strerror}"
+            hint = "model, data and output are on storage that every node has under the same path"
+            raise UserError(message, error.filename or self.folder, hint) from None
+        if self.device is not None:
+            choose_device(self.device, ())
+
+
+class UnfitNode(UserError):
+    """No work can be given to a node before somebody mends it."""
+
+
+class ClusterLost(RunFailed):
+    """The connection with the cluster is lost: no worker can be reached any more."""
 
 
 class RayCluster:
@@ -29,74 +90,240 @@ class RayCluster:
         found = ray.cluster_resources()
         self.cores, self.cards = int(found.get("CPU", 0)), int(found.get("GPU", 0))
 
-    def hire(self, opened: Callable[..., Any], *arguments: Any, cores: int, cards: int) -> RayHand:
-        """A worker on any node with as much free; it calls `opened` as `Worker` does. NoRoom: there is none."""
-        remote = self._ray.remote(num_cpus=cores, num_gpus=cards, max_restarts=0)(_Served)
+    def place(self, runtime: RuntimeSection, workers: int | None) -> Place:
+        """A worker has a card, or `runtime.threads` cores, by default one. UserError: there is no room for
+        `workers`."""
+        if runtime.device == "gpu" or (runtime.device == "auto" and self.cards):
+            place = Place(dataclasses.replace(runtime, devices=()), 1, 1, min(self.cores, self.cards))
+        else:
+            threads = runtime.threads or 1
+            own = dataclasses.replace(runtime, device="cpu", devices=(), threads=threads)
+            place = Place(own, threads, 0, self.cores // threads)
+        if (workers or 1) > place.room:
+            message = f"the cluster has {counted(self.cores, 'cores')} and {counted(self.cards, 'cards')}, "
+            hint = "ask for fewer, or for fewer --threads of each"
+            raise UserError(f"{message}room for {counted(place.room, 'workers')}", "--workers", hint)
+        return place
+
+    def hire(self, place: Place, ground: Ground, opened: Callable[..., Any], *arguments: Any) -> RayHand:
+        """A worker on any node with as much free; it calls `opened` as `Worker` does. NoRoom: there is none.
+        UnfitNode: it lacks something."""
+        return RayHand(self._actor(place, 1, _Served), ground, opened, *arguments)
+
+    def worker(
+        self, place: Place, ground: Ground, opened: Callable[..., Any], *arguments: Any, grace: float
+    ) -> RayWorker:
+        """As `Worker`, on any node with as much free. Its `start` raises as `hire`."""
+        ground = dataclasses.replace(ground, device=place.runtime.device)
+        return RayWorker(lambda: self._actor(place, _CALLS, _Keeper), ground, opened, *arguments, grace=grace)
+
+    def _actor(self, place: Place, calls: int, kind: type) -> _Actor:
+        wanted = {"num_cpus": place.cores, "num_gpus": place.cards, "max_restarts": 0, "max_concurrency": calls}
         with _connected():
-            return RayHand(self._ray, remote.remote(opened, arguments))
+            return _Actor(self._ray, self._ray.remote(**wanted)(kind).remote())
 
 
-class RayHand:
-    """An actor that answers requests: a `Hand` of runtime/crew.py."""
+class _Actor:
+    """An actor of Ray, which this process ends. Its class is a `_Met`."""
 
     def __init__(self, ray: Any, actor: Any):
-        self._ray, self._actor = ray, actor
+        self.ray, self._actor = ray, actor
+
+    def meet(self, ground: Ground) -> None:
+        """Wait until it is there. NoRoom, UnfitNode."""
         try:
-            with self._losses():
-                begun, _ = ray.wait([version := actor.version.remote()], timeout=_ROOM_SECONDS)
-                there = ray.get(version) if begun else None
+            with self.losses():
+                begun, _ = self.ray.wait([met := self._actor.meet.remote(ground)], timeout=_ROOM_SECONDS)
+                there = self.ray.get(met) if begun else None
         except ProcessEnded as error:  # its node is gone, which the cluster may not know yet; or nlpctl is not there
             raise NoRoom(problems=error.problems) from None
         if there is None:
-            self.end(interrupt=True)
+            self.kill()
             raise NoRoom("no node has room for another worker", _FLAG, "ray status shows what the cluster has left")
-        if there != nlpctl.__version__:
-            self.end(interrupt=True)
-            message = f"a node has nlpctl {there}, and this machine {nlpctl.__version__}"
-            raise UserError(message, _FLAG, "install the same version on all nodes")
+        version, problem = there
+        if version != nlpctl.__version__:
+            self.kill()
+            message = f"a node has nlpctl {version}, and this machine {nlpctl.__version__}"
+            raise UnfitNode(message, _FLAG, "install the same version on all nodes")
+        if problem is not None:
+            self.kill()
+            raise UnfitNode(problems=problem.problems)
 
-    def ask(self, job: Any) -> Any:
-        with _connected(), self._losses():
-            answer = self._ray.get(self._actor.answer.remote(job))
-        return raised_or_given(answer, "a worker of the cluster")
+    def begin(self, method: str, *arguments: Any) -> Any:
+        """A reference to what the method will give."""
+        with _connected():
+            return getattr(self._actor, method).remote(*arguments)
 
-    def end(self, interrupt: bool) -> None:
+    def given(self, reference: Any) -> Any:
+        """What the method gave, once it is there. WorkerLost."""
+        with _connected(), self.losses():
+            return self.ray.get(reference)
+
+    def ended(self, reference: Any, seconds: float | None) -> bool:
+        """Whether the method ends within `seconds`."""
+        with _connected(), self.losses():
+            return bool(self.ray.wait([reference], timeout=seconds)[0])
+
+    def kill(self) -> None:
         with contextlib.suppress(Exception):  # it may have ended, with its node
-            self._ray.kill(self._actor)
+            self.ray.kill(self._actor)
 
     @contextlib.contextmanager
-    def _losses(self) -> Iterator[None]:
-        """ProcessEnded for every error of Ray's own: the worker or its node is gone, or cannot be reached."""
+    def losses(self) -> Iterator[None]:
+        """WorkerLost for every error of Ray's own: the worker or its node is gone, or cannot be reached."""
         try:
             yield
-        except self._ray.exceptions.RayError as error:
+        except self.ray.exceptions.RayError as error:
             reason = next((line for line in reversed(str(error).splitlines()) if line.strip()), type(error).__name__)
             hint = "look at the cluster: ray status, ray list nodes; nlpctl must be installed on every node"
-            raise ProcessEnded(reason.strip(), "a worker of the cluster", hint) from None
+            raise WorkerLost(reason.strip(), _A_WORKER, hint) from None
+
+
+class RayHand:
+    """An actor that answers requests itself: a `Hand` of runtime/crew.py."""
+
+    def __init__(self, actor: _Actor, ground: Ground, *opened: Any):
+        self._actor = actor
+        actor.meet(ground)
+        actor.begin("open", *opened)
+
+    def ask(self, job: Any) -> Any:
+        return raised_or_given(self._actor.given(self._actor.begin("answer", job)), _A_WORKER)
+
+    def end(self, interrupt: bool) -> None:
+        self._actor.kill()
+
+
+class RayWorker:
+    """A process that an actor keeps on its node: an `Asked` of runtime/worker.py."""
+
+    def __init__(self, actor: Callable[[], _Actor], ground: Ground, *opened: Any, grace: float):
+        self._hire, self._ground, self._opened, self._grace = actor, ground, opened, grace
+        self._actor: _Actor | None = None
+
+    def start(self) -> None:
+        """NoRoom, UnfitNode; WorkerLost in the middle of it."""
+        actor = self._hire()
+        actor.meet(self._ground)
+        self._actor = actor
+        actor.given(actor.begin("open", self._grace, *self._opened))
+
+    @property
+    def alive(self) -> bool:
+        """As far as is known: `ask` tells when it is gone."""
+        return self._actor is not None
+
+    def send_signal(self, number: signal.Signals) -> None:
+        if self._actor is not None:
+            with contextlib.suppress(Exception):  # as of `end`
+                self._actor.begin("send_signal", number)
+
+    def ask(
+        self,
+        asked: Any,
+        where: str,
+        hint: str = "",
+        seconds: float | None = None,
+        goes_on: GoesOn | None = None,
+        counsel: Callable[[Any], Any] | None = None,
+    ) -> Any:
+        actor = self._actor
+        if actor is None:
+            raise ProcessEnded("it was ended", where, hint)
+        answer = converse(_RayLine(actor), asked, seconds, goes_on, counsel)
+        if isinstance(answer, _Ended):
+            kind = WorkerLost if answer.code == -signal.SIGKILL else ProcessEnded
+            raise kind(f"its process on node {answer.node} ended ({how_ended(answer.code)})", where, hint)
+        return raised_or_given(answer, where)
+
+    def end(self, interrupt: bool = False) -> None:
+        actor, self._actor = self._actor, None
+        if actor is None:
+            return
+        try:
+            with contextlib.suppress(Exception):  # the node may be gone, or the connection
+                actor.ended(actor.begin("end", interrupt), self._grace + _GRACE)
+        finally:  # a second Ctrl-C
+            actor.kill()
+
+
+class _RayLine:
+    """A `Line` to the process that an actor keeps: after each thing that is sent, one comes."""
+
+    def __init__(self, actor: _Actor):
+        self._actor = actor
+        self._next: Any = None
+
+    def send(self, content: Any) -> None:
+        self._next = self._actor.begin("converse", content)
+
+    def poll(self, seconds: float | None) -> bool:
+        return self._actor.ended(self._next, seconds)
+
+    def recv(self) -> Any:
+        return self._actor.given(self._next)
 
 
 @contextlib.contextmanager
 def _connected() -> Iterator[None]:
-    """RunFailed where Ray Client has lost its connection: no worker can be reached any more."""
+    """ClusterLost where Ray Client has lost its connection."""
     try:
         yield
     except ConnectionError as error:
         message = f"the connection with the cluster is lost: {error}"
-        raise RunFailed(message, _FLAG, "see whether it is well, then continue with --resume") from None
+        hint = "see whether it is well, then call the same command again, with --resume where it has that"
+        raise ClusterLost(message, _FLAG, hint) from None
 
 
-class _Served:
+class _Met:
     """Runs in a worker of Ray."""
 
-    def __init__(self, opened: Callable[..., Any], arguments: tuple[Any, ...]):
+    def meet(self, ground: Ground) -> tuple[str, Any]:
+        """The version of nlpctl, and what is missing here."""
+        found = outcome(_told_of_node, ground.enter)
+        return nlpctl.__version__, found if isinstance(found, NlpctlError) else None
+
+
+class _Served(_Met):
+    """Answers there."""
+
+    def open(self, opened: Callable[..., Any], *arguments: Any) -> None:
         # An error is an answer, as in a process of this machine: Ray would wrap it, and lose what it says.
         self._opened = outcome(_told_of_node, opened, *arguments)
 
-    def version(self) -> str:
-        return nlpctl.__version__
-
     def answer(self, job: Any) -> Any:
         return outcome(_told_of_node, self._opened, job) if callable(self._opened) else self._opened
+
+
+@dataclass(frozen=True)
+class _Ended:
+    """In place of an answer: the process has ended."""
+
+    code: int | None
+    node: str
+
+
+class _Keeper(_Met):
+    """Keeps a process there, which can be interrupted while it answers. Several of its methods run at a time."""
+
+    def open(self, grace: float, *opened: Any) -> None:
+        self._worker = Worker(*opened, grace=grace, daemon=False)
+        self._worker.start()
+
+    def converse(self, content: Any) -> Any:
+        """Send something to the process; what it says next."""
+        try:
+            with contextlib.suppress(OSError):  # it has ended, and may have sent the reason
+                self._worker.line.send(content)
+            return self._worker.line.recv()
+        except (EOFError, OSError):
+            return _Ended(self._worker.code(), platform.node())
+
+    def send_signal(self, number: signal.Signals) -> None:
+        self._worker.send_signal(number)
+
+    def end(self, interrupt: bool) -> None:
+        self._worker.end(interrupt)
 
 
 def _told_of_node(call: Callable[..., Any], *arguments: Any) -> Any:
@@ -123,19 +350,35 @@ def ray_cluster(address: str) -> Iterator[RayCluster]:
     except ImportError:
         raise UserError("Ray is not installed", _FLAG, f"{INSTALL}, on every node") from None
     _refuse_release(ray.__version__)
+    _refuse_unreachable(address)
     try:
         ray.init(address=address, log_to_driver=False, logging_level="ERROR", configure_logging=False)
     except ImportError as error:
         raise UserError(f"Ray cannot use this address: {error}", _FLAG, "pip install 'ray[client]'") from None
     except (ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        hint = "start one: ray start --head, and on other machines ray start --address=HOST:6379"
-        raise UserError(f"no Ray cluster can be used there: {reason}", _FLAG, hint) from None
+        raise _unusable(reason) from None
     try:
         with contextlib.redirect_stdout(sys.stderr):  # Ray tells of lost nodes on standard output
             yield RayCluster(ray)
     finally:
         ray.shutdown()
+
+
+def _unusable(reason: str) -> UserError:
+    hint = "start one: ray start --head, and on other machines ray start --address=HOST:6379"
+    return UserError(f"no Ray cluster can be used there: {reason}", _FLAG, hint)
+
+
+def _refuse_unreachable(address: str) -> None:
+    """UserError if nothing listens there, for which Ray would wait for minutes."""
+    if address == "auto":
+        return
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), timeout=_REACH_SECONDS).close()
+    except (OSError, OverflowError, UnicodeError) as error:
+        raise _unusable(f"{address} cannot be reached ({error})") from None
 
 
 def _refuse_release(version: str) -> None:

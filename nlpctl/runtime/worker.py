@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from multiprocessing import resource_tracker
 from multiprocessing.connection import Connection
 from types import FrameType
-from typing import Any
+from typing import Any, Protocol
 
 from nlpctl.errors import Interrupted, NlpctlError, RunFailed, UserError
 
@@ -79,35 +79,23 @@ class ProcessEnded(RunFailed):
     """The process of a worker has ended, killed or crashed."""
 
 
-class Worker:
-    """A spawned process that answers requests. `end` must always be called."""
+class WorkerLost(ProcessEnded):
+    """It was killed, or its machine is gone: what it had begun may succeed elsewhere."""
 
-    def __init__(self, opened: Callable[..., Callable[[Any], Any]], *arguments: Any, grace: float, daemon: bool):
-        """The process calls `opened(*arguments)` once, and calls its result with every request.
 
-        `opened` must call `listen_for_interrupts`. `grace`: seconds to stop before the process is killed. `daemon`: it
-        ends with this process even without `end`, and must not start processes itself.
-        """
-        self._grace = grace
-        context = multiprocessing.get_context("spawn")  # a fork would inherit Paddle, which does not survive it
-        self._connection, self._child = context.Pipe()
-        served = (self._child, os.getpid(), opened, arguments)
-        self._process = context.Process(target=_serve, args=served, daemon=daemon)
+class Asked(Protocol):
+    """Something that answers requests: a `Worker` here, or one on another machine (ray_cluster.py)."""
 
     def start(self) -> None:
-        """Separate from __init__, so that the holder of the worker can end it if Ctrl-C comes during the start."""
-        with undisturbed():
-            self._process.start()
-        self._child.close()
+        """Separate from __init__, so that the holder can end it if Ctrl-C comes during the start."""
+        ...
 
     @property
-    def pid(self) -> int | None:
-        """None until it is started."""
-        return self._process.pid
+    def alive(self) -> bool: ...
 
-    @property
-    def alive(self) -> bool:
-        return self._process.is_alive()
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send it a signal, if it runs."""
+        ...
 
     def ask(
         self,
@@ -123,41 +111,114 @@ class Worker:
         `where` and `hint` are for the message if the process dies (ProcessEnded). TimeoutError after `seconds`.
         `goes_on` is called every TELLING seconds meanwhile; `counsel` answers what the process asks back (`ask_back`).
         """
-        with contextlib.suppress(OSError):  # it has ended, and may have sent the reason
-            self._connection.send(asked)
-        try:
-            while True:
-                in_time = self._connection.poll(seconds) if goes_on is None else self._awaited(seconds, goes_on)
-                answer = self._connection.recv() if in_time else None
-                if counsel is None or not isinstance(answer, _Question):
-                    break
-                self._connection.send(counsel(answer.content))
-        except (EOFError, OSError):
-            self._process.join(self._grace)
-            raise ProcessEnded(f"its process ended ({how_ended(self._process.exitcode)})", where, hint) from None
-        if not in_time:
-            raise TimeoutError
-        return raised_or_given(answer, where)
-
-    def _awaited(self, seconds: float | None, goes_on: GoesOn) -> bool:
-        """Whether the answer, or the end of the process, comes within `seconds`."""
-        started = time.monotonic()
-        until = math.inf if seconds is None else started + seconds
-        while not self._connection.poll(max(0.0, min(TELLING, until - time.monotonic()))):
-            if time.monotonic() >= until:
-                return False
-            goes_on(time.monotonic() - started)
-        return True
+        ...
 
     def end(self, interrupt: bool = False) -> None:
-        """End the process: after its current request, or with `interrupt` like Ctrl-C; after `grace` by force."""
+        """End the process: after its current request, or with `interrupt` like Ctrl-C; after a while by force."""
+        ...
+
+
+class Line(Protocol):
+    """The way to a process that answers requests; a `Connection` is one. EOFError or OSError: it has ended."""
+
+    def send(self, content: Any, /) -> None: ...
+
+    def poll(self, seconds: float | None, /) -> bool:
+        """Whether something comes within `seconds`; None: however long it takes."""
+        ...
+
+    def recv(self) -> Any: ...
+
+
+def converse(
+    line: Line, asked: Any, seconds: float | None, goes_on: GoesOn | None, counsel: Callable[[Any], Any] | None
+) -> Any:
+    """What the process answers, in the form of `outcome`; the rest as of `Asked.ask`."""
+    with contextlib.suppress(OSError):  # it has ended, and may have sent the reason
+        line.send(asked)
+    while True:
+        if not (line.poll(seconds) if goes_on is None else _awaited(line, seconds, goes_on)):
+            raise TimeoutError
+        answer = line.recv()
+        if counsel is None or not isinstance(answer, _Question):
+            return answer
+        line.send(counsel(answer.content))
+
+
+def _awaited(line: Line, seconds: float | None, goes_on: GoesOn) -> bool:
+    """Whether the answer, or the end of the process, comes within `seconds`."""
+    started = time.monotonic()
+    until = math.inf if seconds is None else started + seconds
+    while not line.poll(max(0.0, min(TELLING, until - time.monotonic()))):
+        if time.monotonic() >= until:
+            return False
+        goes_on(time.monotonic() - started)
+    return True
+
+
+class Worker:
+    """A spawned process that answers requests (`Asked`). `end` must always be called."""
+
+    def __init__(self, opened: Callable[..., Callable[[Any], Any]], *arguments: Any, grace: float, daemon: bool):
+        """The process calls `opened(*arguments)` once, and calls its result with every request.
+
+        `opened` must call `listen_for_interrupts`. `grace`: seconds to stop before the process is killed. `daemon`: it
+        ends with this process even without `end`, and must not start processes itself.
+        """
+        self._grace = grace
+        context = multiprocessing.get_context("spawn")  # a fork would inherit Paddle, which does not survive it
+        self.line, self._child = context.Pipe()
+        served = (self._child, os.getpid(), opened, arguments)
+        self._process = context.Process(target=_serve, args=served, daemon=daemon)
+
+    def start(self) -> None:
+        with undisturbed():
+            self._process.start()
+        self._child.close()
+
+    @property
+    def pid(self) -> int | None:
+        """None until it is started."""
+        return self._process.pid
+
+    @property
+    def alive(self) -> bool:
+        return self._process.is_alive()
+
+    def send_signal(self, number: signal.Signals) -> None:
+        if self.pid is not None and self.alive:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def ask(
+        self,
+        asked: Any,
+        where: str,
+        hint: str = "",
+        seconds: float | None = None,
+        goes_on: GoesOn | None = None,
+        counsel: Callable[[Any], Any] | None = None,
+    ) -> Any:
+        try:
+            answer = converse(self.line, asked, seconds, goes_on, counsel)
+        except TimeoutError:  # an OSError
+            raise
+        except (EOFError, OSError):
+            raise ProcessEnded(f"its process ended ({how_ended(self.code())})", where, hint) from None
+        return raised_or_given(answer, where)
+
+    def code(self) -> int | None:
+        """The exit code, once the process has ended; it is waited for, but not for ever."""
+        self._process.join(self._grace)
+        return self._process.exitcode
+
+    def end(self, interrupt: bool = False) -> None:
         if self.pid is None:
             return
-        if interrupt and self._process.is_alive():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGINT)
+        if interrupt:
+            self.send_signal(signal.SIGINT)
         with contextlib.suppress(OSError):
-            self._connection.send(None)
+            self.line.send(None)
         try:
             self._process.join(self._grace)
         finally:  # a second Ctrl-C
@@ -165,7 +226,7 @@ class Worker:
                 self._process.kill()
                 self._process.join()
             with contextlib.suppress(OSError):  # two threads of a crew may end it at once
-                self._connection.close()
+                self.line.close()
 
 
 @dataclass(frozen=True)

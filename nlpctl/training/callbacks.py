@@ -148,7 +148,7 @@ class ProgressLines(TrainerCallback):
         line = (
             f"step {state.global_step}/{state.max_steps}  epoch {state.epoch:.2f}  loss {logs['loss']:.4f}  "
             f"lr {logs['learning_rate']:.2e}  {logs['interval_samples_per_second']:.1f} samples/s  "
-            f"{_duration(left)} left"
+            f"{console.duration(left)} left"
         )
         figures = {name: logs[name] for name in TRAIN_FIGURES if name in logs}
         self.course.tell(state.global_step, line, epoch=round(state.epoch, 4), **figures)
@@ -202,8 +202,3 @@ class Judged(TrainerCallback):
         if not worth and state.global_step < state.max_steps:
             score = f"{self.judging.metric} {metrics[self.metric]:.4f} at step {state.global_step}"
             raise Pruned(f"{score} is worse than the median of other trials", hint="it is not continued")
-
-
-def _duration(seconds: float) -> str:
-    minutes, rest = divmod(int(seconds), 60)
-    return f"{minutes // 60}h{minutes % 60:02d}m" if minutes >= 60 else f"{minutes}m{rest:02d}s"

@@ -79,6 +79,21 @@ def test_a_problem_of_one_node_is_one_message_on_both(work, nodes):
     assert not (work / "nodes-wrong").exists()
 
 
+def test_a_finished_run_goes_on(work, nodes, two):
+    """Node 0 has the run; node 1 has its recipe, or neither."""
+    last = max(int(path.name.split("-")[1]) for path in (two / "checkpoints").iterdir())
+    words = ("train", "two", "--continue", "1", "--nproc", "1", "--output_dir", "nodes-longer")
+    (code, err), (other_code, other_err) = ends(nodes.start(*words))
+    assert (code, other_code) == (2, 2) and "neither the finished run nor a recipe is on this node" in err + other_err
+    assert not (work / "nodes-longer").exists()
+    shutil.copy(two / "recipe.yaml", nodes.elsewhere / "two")
+    (code, err), (other_code, other_err) = ends(nodes.start(*words))
+    assert (code, other_code) == (0, 0), err + other_err
+    manifest = work.manifest("nodes-longer")
+    assert manifest["continues"]["step"] == last and manifest["processes"] == 2
+    assert max(each.get("step", 0) for each in work.events("nodes-longer")) == last + 8
+
+
 @pytest.mark.slow
 def test_storage_that_all_nodes_see(work, nodes, same_bits, whole):
     assert [code for code, _ in ends(nodes.train("nodes-shared", *work.stepwise, shared=True))] == [0, 0]

@@ -26,7 +26,11 @@ from nlpctl.runners.compress import makers
 from nlpctl.runners.compress.refusals import refuse_output, warn_unread
 from nlpctl.runners.compress.turns import Timing
 from nlpctl.runners.compress.worker import TimeIsUp
+from nlpctl.runners.side_by_side import HERE, Posts
+from nlpctl.runtime.crew import NoRoom
 from nlpctl.runtime.process import ProcessSetup
+from nlpctl.runtime.ray_cluster import UnfitNode
+from nlpctl.runtime.worker import WorkerLost
 
 SETUP = ProcessSetup("cpu", threads=1, rank=0, world_size=1)
 STRATEGY = "dynabert+ort-dynamic,ort-dynamic,ptq"
@@ -122,8 +126,9 @@ def compression(tmp_path, monkeypatch):
         monkeypatch.setattr(compress, "write_best", lambda row, folder: best.append(row.candidate))
         monkeypatch.setattr(compress, "write_reports", lambda *_: None)
         steps = {step.folder: step for step in plan_steps(parse_strategy(strategy), section)}
-        clock, runtimes = Clock(budget, lambda: bench.now), [recipe.runtime] * workers
-        call = compress._Compression(recipe, SETUP, "model", tmp_path, steps, clock, runtimes)
+        clock = Clock(budget, lambda: bench.now)
+        places = Posts((recipe.runtime,) * workers, False, float(workers), HERE)
+        call = compress._Compression(recipe, SETUP, "model", tmp_path, steps, clock, places)
         return SimpleNamespace(run=call.run, bench=bench, best=best)
 
     return make
@@ -177,6 +182,46 @@ def test_a_budget_is_of_the_clock_and_leaves_time_to_score_one_by_one(compressio
     result = found.run()
     assert not any(name.startswith("networks") for name in found.bench.made) and found.bench.now <= 70.0
     assert {failure.name for failure in result.failures} >= {"width-0.75", "width-0.75+ort-dynamic"}
+
+
+class Gone:
+    """The worker of a candidate is lost so often, and then there is no room for another one so often."""
+
+    def __init__(self, make, losses: int, waits: int):
+        self.make, self.errors = make, [WorkerLost("its node is gone")] * losses + [NoRoom("no room")] * waits
+
+    def __call__(self, step: Step, seconds: float | None = None) -> None:
+        if step.name == "original+ort-dynamic" and self.errors:
+            raise self.errors.pop(0)
+        self.make(step, seconds)
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+def test_what_is_lost_with_its_node_is_made_again(compression, monkeypatch, capsys, workers):
+    found = compression("ort-dynamic", workers=workers)
+    monkeypatch.setattr(found.bench, "make", Gone(found.bench.make, 2, 1))
+    result = found.run()
+    assert not result.failures and "original+ort-dynamic" in {row.candidate for row in result.rows}
+    told = capsys.readouterr().err
+    assert told.count("its node is gone; another worker makes it") == 2 and "no room; it is asked for again" in told
+
+
+def test_what_is_lost_three_times_is_given_up(compression, monkeypatch):
+    found = compression("ort-dynamic,ptq")
+    monkeypatch.setattr(found.bench, "make", Gone(found.bench.make, 3, 0))
+    (failure,) = found.run().failures
+    assert failure.name == "original+ort-dynamic" and "its node is gone" in failure.reason
+
+
+def test_a_node_that_does_not_see_the_folder_ends_all(compression, monkeypatch):
+    found = compression()
+
+    def refuse(step: Step, seconds: float | None = None) -> None:
+        raise UnfitNode("node n does not see it", "/here", "share it")
+
+    monkeypatch.setattr(found.bench, "make", refuse)
+    with pytest.raises(UserError, match="/here: node n does not see it"):
+        found.run()
 
 
 def test_an_error_ends_what_is_made_beside_it(compression, monkeypatch):

@@ -20,7 +20,6 @@ from nlpctl.runners.continued import longer
     ],
 )
 def test_the_total_is_exact_and_ends_the_name_of_the_folder(path, steps, epochs, more, total, folder):
-    training = SimpleNamespace(max_steps=steps, num_train_epochs=epochs)
-    finished = SimpleNamespace(recipe=SimpleNamespace(training=training), run=SimpleNamespace(path=Path(path)))
-    wanted, output = longer(finished, more)
+    recipe = SimpleNamespace(training=SimpleNamespace(max_steps=steps, num_train_epochs=epochs))
+    wanted, output = longer(recipe, Path(path), more)
     assert (wanted.text, output.text) == (total, folder)

@@ -87,3 +87,33 @@ def test_where_there_is_no_room_others_do_the_work(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(module, "MOST_WAITS", 3)
     with pytest.raises(NoRoom, match="none here"), Crew(only_one, 1) as crew:
         list(crew.results([(join, "x")]))
+
+
+class Unplaced:
+    """Lost its place in the middle of its first job."""
+
+    def __init__(self, asked: list[int]):
+        self._asked = asked
+
+    def ask(self, job: Any) -> int:
+        self._asked.append(len(self._asked))
+        if len(self._asked) == 1:
+            raise NoRoom("none here")
+        return len(self._asked)
+
+    def end(self, interrupt: bool) -> None:
+        pass
+
+
+def test_a_worker_without_a_place_is_hired_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_AGAIN", 0.02)
+    asked: list[int] = []
+    hired: list[int] = []
+
+    def hire_one(number: int) -> Unplaced:
+        hired.append(number)
+        return Unplaced(asked)
+
+    with Crew(hire_one, 1) as crew:
+        assert [result for _, result, _ in crew.results([(join, "x")])] == [2]
+    assert hired == [0, 0]

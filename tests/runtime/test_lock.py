@@ -6,13 +6,14 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 
 from nlpctl.errors import UserError
 from nlpctl.files import staged_dir
-from nlpctl.runtime.lock import sole_writer, take_lock
+from nlpctl.runtime.lock import sole_writer, take_lock, wait_until_free
 
 HOLDER = """
 import sys
@@ -37,8 +38,13 @@ def test_a_killed_holder_holds_nothing(target: Path) -> None:
     holder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert holder.stdout.readline() == b"held\n"
     assert take_lock(target) is None
+    started = time.monotonic()
+    wait_until_free(target, 0.3)
+    assert 0.3 <= time.monotonic() - started < 5
     holder.send_signal(signal.SIGKILL)
+    wait_until_free(target, 60.0)
     holder.communicate()
+    wait_until_free(target / "nowhere", 60.0)
     handle = take_lock(target)
     assert handle is not None
     os.close(handle)

@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import platform
+import signal
 import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
+import nlpctl
 from nlpctl.errors import NeedsRestart, UserError
-from nlpctl.runtime.ray_cluster import _Served, ray_cluster
+from nlpctl.runtime.ray_cluster import Ground, _Ended, _Keeper, _Served, ray_cluster
+from nlpctl.runtime.worker import _Question, ask_back, listen_for_interrupts
 
 
 @pytest.mark.parametrize("address", ["", "nowhere", "http://host:1", "ray://host", "auto "])
@@ -37,10 +44,49 @@ def test_a_node_that_lacks_a_variable_is_named() -> None:
     def lacks(*_: object) -> None:
         raise NeedsRestart("no CUDA libraries", "runtime.device", "start Python with A=b", {"A": "b"})
 
-    for served in (_Served(lacks, ()), _Served(lambda: lacks, ())):
+    for opened in (lacks, lambda: lacks):
+        served = _Served()
+        served.open(opened)
         error = served.answer(None)
         assert type(error) is UserError and str(error).startswith(f"node {platform.node()}: no CUDA libraries")
         assert "start it there with A=b" in str(error)
+
+
+def test_a_node_must_see_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/")  # restored afterwards
+    (tmp_path / "seen").touch()
+    assert _Served().meet(Ground(str(tmp_path), ("seen",))) == (nlpctl.__version__, None)
+    for ground, missing in ((Ground(str(tmp_path), ("seen", "/not/seen")), "/not/seen"), (Ground("/not"), "/not")):
+        _, error = _Served().meet(ground)
+        assert type(error) is UserError
+        assert str(error).startswith(f"{missing}: node {platform.node()} does not see it: No such file or directory")
+        assert "storage that every node has under the same path" in str(error)
+
+
+def test_the_process_of_a_worker_elsewhere() -> None:
+    """What an actor does: each thing that is sent gets one back, questions too, and the process can be signalled."""
+    keeper = _Keeper()
+    keeper.open(5.0, opened_there)
+    assert keeper.converse("question") == _Question("how?") and keeper.converse("so") == "told so"
+    threading.Timer(0.2, lambda: keeper.send_signal(signal.SIGINT)).start()
+    assert keeper.converse("wait") == _Ended(0, platform.node())
+    keeper.end(interrupt=True)
+    killed = _Keeper()
+    killed.open(5.0, opened_there)
+    killed.send_signal(signal.SIGKILL)
+    assert killed.converse("question") == _Ended(-signal.SIGKILL, platform.node())
+    killed.end(interrupt=False)
+
+
+def opened_there() -> Callable[[str], str]:
+    listen_for_interrupts()
+
+    def answer(asked: str) -> str:
+        if asked == "wait":
+            time.sleep(30)
+        return f"told {ask_back('how?')}"
+
+    return answer
 
 
 def test_no_cluster() -> None:

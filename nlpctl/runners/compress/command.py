@@ -34,13 +34,14 @@ from nlpctl.config.checks import refuse_half_precision_on_cpu
 from nlpctl.config.compression_keys import parse_budget
 from nlpctl.config.dump import flat, recipe_values
 from nlpctl.config.recipe_of import with_settings, with_student
-from nlpctl.config.schema import Recipe, RuntimeSection
+from nlpctl.config.schema import Recipe
 from nlpctl.errors import Interrupted, NlpctlError, RunFailed, UserError
 from nlpctl.files import remove_dir, remove_leftovers, writing
 from nlpctl.models.source import read_config, resolve_source
+from nlpctl.names import counted
 from nlpctl.runners.compress.columns import line
 from nlpctl.runners.compress.last_round import Field, field_of
-from nlpctl.runners.compress.makers import Made, Makers, log_of, slowdown
+from nlpctl.runners.compress.makers import Made, Makers, log_of
 from nlpctl.runners.compress.refusals import (
     check_engines,
     check_strategies,
@@ -56,13 +57,12 @@ from nlpctl.runners.compress.scorer import Scorer, Timing, check_scorable
 from nlpctl.runners.compress.source import static_model
 from nlpctl.runners.compress.worker import FREE_SPACE, TimeIsUp
 from nlpctl.runners.export import ELSEWHERE
+from nlpctl.runners.side_by_side import Division, Posts, posts
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.lock import take_lock
-from nlpctl.runtime.memory import refuse_processes
 from nlpctl.runtime.process import ProcessSetup, one_process, set_up_process
 from nlpctl.runtime.process_state import process_kept
 from nlpctl.runtime.run_directory import RunDirectory
-from nlpctl.runtime.shares import shares
 
 SCORES, BEST = "scores", "best"
 UNMADE = "not made yet: run the same command again, and it goes on"
@@ -70,20 +70,27 @@ AT_THE_END = 2  # scorings reserved in the budget: the best and the uncompressed
 
 
 def compress(
-    recipe: Recipe, source: str, *, output: Path | None = None, overwrite: bool = False, workers: int = 1
+    recipe: Recipe,
+    source: str,
+    *,
+    output: Path | None = None,
+    overwrite: bool = False,
+    division: Division | None = None,
 ) -> CompressResult:
     """Make and score every candidate that recipe.compression names, from the model folder or export `source`.
 
-    `workers`: how many are made at a time, each with its part of the cores, or its card; scored they are one by one.
+    `division`: how many are made at a time, and where; by default one. Scored they are here, one by one.
     Folders and scores of an earlier call are reused. A failing candidate does not stop the others. Device and random
     states of this process do not change. UserError, before anything is made, if a strategy cannot work with this model,
     task or machine; Interrupted after Ctrl-C: the same call continues.
     """
     with process_kept():
-        return _compress(recipe, source, output, overwrite, workers)
+        return _compress(recipe, source, output, overwrite, division or Division(1, None))
 
 
-def _compress(recipe: Recipe, source: str, output: Path | None, overwrite: bool, workers: int) -> CompressResult:
+def _compress(
+    recipe: Recipe, source: str, output: Path | None, overwrite: bool, division: Division
+) -> CompressResult:
     recipe = with_student(recipe)
     budget = recipe.compression.budget
     clock = Clock(None if budget is None else parse_budget(budget))
@@ -98,22 +105,21 @@ def _compress(recipe: Recipe, source: str, output: Path | None, overwrite: bool,
     refuse_output(folder, source, plan, recipe, overwrite=overwrite, training=trains(chains))
     plan = plan if overwrite or trains(chains) else carried_over(folder, plan)
     warn_unread(recipe, strategies)
-    refuse_processes(workers, "--workers")
     # First: the threads of this process are variables that others inherit.
-    runtimes = [one_process(recipe.runtime)] if workers == 1 else shares(recipe.runtime, workers)
-    setup = set_up_process(recipe)
-    check_scorable(recipe)
-    check_strategies(recipe, source, chains)
-    check_engines(setup, strategies)
-    if training and setup.device == "cpu":
-        refuse_half_precision_on_cpu(recipe)
-    recipe = dataclasses.replace(recipe, runtime=one_process(recipe.runtime))
-    with _taken(folder, overwrite, plan), sigterm_interrupts():
-        try:
-            return _Compression(recipe, setup, source, folder, steps, clock, runtimes).run()
-        except KeyboardInterrupt:
-            hint = "run the same command again to continue"
-            raise Interrupted("interrupted", where=str(folder), hint=hint) from None
+    with posts(recipe.runtime, division, len(steps)) as places:
+        setup = set_up_process(recipe)
+        check_scorable(recipe)
+        check_strategies(recipe, source, chains)
+        check_engines(setup, strategies)
+        if training and setup.device == "cpu":
+            refuse_half_precision_on_cpu(recipe)
+        recipe = dataclasses.replace(recipe, runtime=one_process(recipe.runtime))
+        with _taken(folder, overwrite, plan), sigterm_interrupts():
+            try:
+                return _Compression(recipe, setup, source, folder, steps, clock, places).run()
+            except KeyboardInterrupt:
+                hint = "run the same command again to continue"
+                raise Interrupted("interrupted", where=str(folder), hint=hint) from None
 
 
 @dataclass
@@ -126,7 +132,7 @@ class _Compression:
     folder: Path
     steps: dict[str, Step]
     clock: Clock
-    runtimes: Sequence[RuntimeSection]  # of the processes that make steps
+    posts: Posts  # of the processes that make steps
     rows: dict[str, tuple[Row, ...]] = field(default_factory=dict)  # key: the folder of a candidate
     failures: dict[str, tuple[Failure, ...]] = field(default_factory=dict)
     lost: dict[str, NlpctlError] = field(default_factory=dict)  # folders that could not be made
@@ -144,9 +150,13 @@ class _Compression:
         section = self.recipe.compression
         aim = Aim(section.max_drop, section.target, section.batch_sizes, section.sure)
         first = next(iter(self.steps.values()))  # the uncompressed network: everything is compared with it
-        with Makers(self.recipe, self.source, self.folder, self.runtimes) as makers:
-            if makers.size > 1:
-                console.note(f"{makers.size} steps at a time; they write to {log_of(self.folder, 0)} and so on")
+        with (
+            self.posts.seeing(self.folder) as make,
+            Makers(self.recipe, self.source, self.folder, self.posts, make) as makers,
+        ):
+            if makers.size > 1 or self.posts.elsewhere:
+                several = counted(makers.size, "steps")
+                console.note(f"{several} at a time; they write to {log_of(self.folder, 0)} and so on")
             if not is_made(self.folder, first):
                 self._begin(makers, first)
                 self._take(makers.wait())
@@ -253,7 +263,7 @@ class _Compression:
         rows = {} if self.clock.left() is None else trained_rows(self.recipe, strategies, self.count)
         turns = Field((self.reference,), ()).seconds(samples)
         measured = read_times(self.folder)
-        return Costs(speed, rows, self.reference.seconds, turns, measured, slowdown=slowdown(self.runtimes))
+        return Costs(speed, rows, self.reference.seconds, turns, measured, slowdown=self.posts.slowdown)
 
     def _finished(self) -> list[str]:
         """The complete folders of the table, of earlier calls too; the uncompressed network comes first."""

@@ -1,11 +1,11 @@
-"""Steps of a compression made side by side, each in a process of its own (worker.py)."""
+"""Steps of a compression made side by side, each in a process of its own (worker.py), here or on other nodes."""
 
 from __future__ import annotations
 
 import dataclasses
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -13,10 +13,15 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
+from nlpctl import console
 from nlpctl.compression.strategies.base import Step
-from nlpctl.config.schema import Recipe, RuntimeSection
+from nlpctl.config.schema import Recipe
 from nlpctl.errors import NlpctlError
 from nlpctl.runners.compress.worker import GRACE, StepProcess
+from nlpctl.runners.side_by_side import Posts
+from nlpctl.runtime.crew import MOST_LOSSES, MOST_WAITS, NoRoom
+from nlpctl.runtime.ray_cluster import ClusterLost, UnfitNode
+from nlpctl.runtime.worker import Asked, WorkerLost
 
 
 @dataclass(frozen=True)
@@ -29,23 +34,34 @@ class Made:
     goes_on: bool
 
 
-class Makers:
-    """As many processes as `runtimes`, which say what each may use. Use it as a context: they end with it."""
+@dataclass(frozen=True)
+class _Ended:
+    """As `Made`, of any error. `deadline`: of time.monotonic()."""
 
-    def __init__(self, recipe: Recipe, source: str, output: Path, runtimes: Sequence[RuntimeSection]):
-        several = len(runtimes) > 1
+    step: Step
+    error: BaseException | None
+    seconds: float
+    goes_on: bool
+    deadline: float | None
+
+
+class Makers:
+    """A process at each of `posts`. Use it as a context: they end with it. `make`: as of `StepProcess`."""
+
+    def __init__(self, recipe: Recipe, source: str, output: Path, posts: Posts, make: Callable[..., Asked]):
+        count = len(posts.runtimes)
+        logs = [log_of(output, number) if count > 1 or posts.elsewhere else None for number in range(count)]
         self._processes = [
-            StepProcess(
-                dataclasses.replace(recipe, runtime=each), source, output, log_of(output, i) if several else None
-            )
-            for i, each in enumerate(runtimes)
+            StepProcess(dataclasses.replace(recipe, runtime=each), source, output, log, make)
+            for each, log in zip(posts.runtimes, logs, strict=True)
         ]
         self._output = output
         self._idle = list(self._processes)
         self._busy: dict[str, StepProcess] = {}  # by the folder of the step
-        self._done: SimpleQueue[tuple[Step, BaseException | None, float, bool]] = SimpleQueue()
+        self._done: SimpleQueue[_Ended] = SimpleQueue()
+        self._losses, self._waits = Counter[str](), 0
         # The kernel ends a process with the thread that started it: these threads last as long as the processes.
-        self._threads = ThreadPoolExecutor(len(runtimes))
+        self._threads = ThreadPoolExecutor(count)
         self._futures: list[Future[None]] = []
         self._stack = ExitStack()
 
@@ -78,34 +94,52 @@ class Makers:
 
     def begin(self, step: Step, seconds: float | None = None) -> None:
         """Begin to make a step in an idle process. `seconds`: as of `StepProcess.make`."""
-        process = self._idle.pop()
-        self._busy[step.folder] = process
-        self._futures.append(self._threads.submit(self._make, process, step, seconds))
+        self._begin(step, None if seconds is None else time.monotonic() + seconds)
 
     def wait(self) -> Made:
-        """The next step that ends. What is no error of nlpctl's is raised."""
-        step, error, seconds, goes_on = self._done.get()
-        self._idle.append(self._busy.pop(step.folder))
-        if error is not None and not isinstance(error, NlpctlError):
-            raise error
-        return Made(step, error, seconds, goes_on)
+        """The next step that ends. What was lost with its node is begun again. What is no error of nlpctl's is raised,
+        and what ends all work on a cluster."""
+        while True:
+            ended = self._done.get()
+            error = ended.error
+            # Behind the others: one of these goes on, if it is idle.
+            self._idle.insert(0, self._busy.pop(ended.step.folder))
+            if isinstance(error, UnfitNode | ClusterLost) or not isinstance(error, NlpctlError | None):
+                raise error
+            if isinstance(error, WorkerLost | NoRoom) and self._may_go_again(ended.step, error):
+                self._begin(ended.step, ended.deadline)
+                continue
+            self._waits = 0
+            return Made(ended.step, error, ended.seconds, ended.goes_on)
 
-    def _make(self, process: StepProcess, step: Step, seconds: float | None) -> None:
+    def _may_go_again(self, step: Step, error: NlpctlError) -> bool:
+        name = step.folder
+        if isinstance(error, NoRoom):
+            self._waits += 1
+            if self._waits == 1:
+                console.note(f"{name}: {error.problems[0].message}; it is asked for again")
+            return self._waits <= MOST_WAITS or bool(self._busy)
+        self._losses[name] += 1
+        if self._losses[name] == MOST_LOSSES:
+            return False
+        console.note(f"{name}: {error.problems[0].message}; another worker makes it")
+        return True
+
+    def _begin(self, step: Step, deadline: float | None) -> None:
+        process = self._idle.pop()
+        self._busy[step.folder] = process
+        self._futures.append(self._threads.submit(self._make, process, step, deadline))
+
+    def _make(self, process: StepProcess, step: Step, deadline: float | None) -> None:
         started, goes_on, error = time.monotonic(), (self._output / step.folder).exists(), None
         try:
-            process.make(step, seconds)
+            process.make(step, None if deadline is None else max(0.0, deadline - started))
         except BaseException as failed:  # nobody must wait for ever
             error = failed
-        self._done.put((step, error, time.monotonic() - started, goes_on))
+        self._done.put(_Ended(step, error, time.monotonic() - started, goes_on, deadline))
 
 
 def log_of(output: Path, number: int) -> Path:
     """Where the process of a worker writes to, where there are several."""
     return output / f"worker-{number}.log"
 
-
-def slowdown(runtimes: Sequence[RuntimeSection]) -> float:
-    """How many times as long a step takes as alone: how many of them share the cores, or a card."""
-    if runtimes[0].device == "gpu":
-        return float(max(Counter(each.devices for each in runtimes).values()))
-    return float(len(runtimes))

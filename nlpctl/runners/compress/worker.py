@@ -6,7 +6,6 @@ isolates all of this. After a failed step the process is discarded, and the next
 
 from __future__ import annotations
 
-import contextlib
 import os
 import signal
 import tempfile
@@ -21,9 +20,11 @@ from nlpctl.config.schema import Recipe
 from nlpctl.errors import EXIT_INTERRUPTED, RunFailed
 from nlpctl.files import STAGING_PREFIX, remove_leftovers_of, writing
 from nlpctl.runners.compress.workbench import Workbench
+from nlpctl.runners.side_by_side import HERE
 from nlpctl.runtime.interrupt import STOP_SECONDS
+from nlpctl.runtime.lock import LET_GO, wait_until_free
 from nlpctl.runtime.process import set_up_process
-from nlpctl.runtime.worker import Worker, listen_for_interrupts
+from nlpctl.runtime.worker import Asked, listen_for_interrupts
 
 FREE_SPACE = "free some space, then run the same command again to continue"
 GRACE = STOP_SECONDS + 5.0  # a training saves a checkpoint when it is asked to stop
@@ -36,11 +37,19 @@ class TimeIsUp(RunFailed):
 class StepProcess:
     """Makes steps in another process. Use it as a context."""
 
-    def __init__(self, recipe: Recipe, source: str, output: Path, log: Path | None = None):
-        """`log`: where standard error goes; None: where that of this process goes."""
+    def __init__(
+        self,
+        recipe: Recipe,
+        source: str,
+        output: Path,
+        log: Path | None = None,
+        make: Callable[..., Asked] = HERE,
+    ):
+        """`log`: where standard error goes; None: where that of this process goes. `make`: takes what `Worker`
+        takes."""
         self._arguments = (recipe, source, output, log)
-        self._output, self._log = output, log
-        self._worker: Worker | None = None
+        self._output, self._log, self._make = output, log, make
+        self._worker: Asked | None = None
         self._stopped = False
 
     def __enter__(self) -> StepProcess:
@@ -56,7 +65,8 @@ class StepProcess:
             self._temporary.cleanup()  # leftovers of a process that died in the middle of a step
 
     def make(self, step: Step, seconds: float | None = None) -> None:
-        """Make the folder of `step`. RunFailed or the step's own error if it fails; TimeIsUp after `seconds`.
+        """Make the folder of `step`. RunFailed or the step's own error if it fails; TimeIsUp after `seconds`. Of a
+        process elsewhere also what its `start` raises, and WorkerLost.
 
         A training begins in a new process. KeyboardInterrupt stops the step and is raised again.
         """
@@ -77,7 +87,7 @@ class StepProcess:
 
         if self._worker is None or not self._worker.alive:
             self._end()
-            self._worker = Worker(_opened, self._temporary.name, *self._arguments, grace=GRACE, daemon=False)
+            self._worker = self._make(_opened, self._temporary.name, *self._arguments, grace=GRACE)
             self._worker.start()
         if self._stopped:  # before there was a process to interrupt
             raise KeyboardInterrupt
@@ -99,9 +109,8 @@ class StepProcess:
     def _signal(self, number: signal.Signals) -> None:
         self._stopped = True
         worker = self._worker
-        if worker is not None and worker.pid is not None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(worker.pid, number)
+        if worker is not None:
+            worker.send_signal(number)
 
     def _end(self, interrupt: bool = False) -> None:
         worker, self._worker = self._worker, None
@@ -119,7 +128,13 @@ def _opened(
     tempfile.tempdir = temporary
     os.setsid()  # a terminal's Ctrl-C must reach only the parent, which passes it on once
     listen_for_interrupts(_leave)
-    return Workbench(recipe, set_up_process(recipe), source, output).make
+    bench = Workbench(recipe, set_up_process(recipe), source, output)
+
+    def make(step: Step) -> None:
+        wait_until_free(output / step.folder, LET_GO)
+        bench.make(step)
+
+    return make
 
 
 def _leave(number: int, frame: FrameType | None) -> None:

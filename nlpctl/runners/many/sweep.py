@@ -36,8 +36,8 @@ from nlpctl.runners.many.study import RUNNING, Study, Told, require_optuna
 from nlpctl.runners.many.trials import LOGS, Trials, ranking, watched_metric
 from nlpctl.runners.pages.sweep import sweep_page
 from nlpctl.runners.runs import open_run, paired
+from nlpctl.runners.side_by_side import Division, Posts, posts
 from nlpctl.runtime.process import prepare_process
-from nlpctl.runtime.shares import shares
 
 KIND = "sweep"
 JOURNAL, RESULT = "study.journal", "sweep.json"
@@ -50,58 +50,72 @@ def sweep(
     recipe: Recipe,
     output: Path | None = None,
     *,
-    workers: int = 1,
+    workers: int | None = None,
+    cluster: str | None = None,
     resume: bool = False,
     overwrite: bool = False,
     command: Sequence[str] = (),
 ) -> Swept:
     """Try what recipe.search says, by default below the recipe's folder + "-sweep", with `workers` trials side by side.
 
+    `cluster`: the address of a Ray cluster, whose nodes train them; by default as many at a time as it has cores or
+    cards.
     A trial that fails is recorded, and the sweep goes on. `resume` keeps what has ended, goes on with what had begun,
     and may ask for more trials.
     UserError as of `train`; also: nothing to try, no dev rows to compare by, no Optuna. Interrupted: Ctrl-C.
     """
-    original = recipe
     folder = os.path.abspath(f"{recipe.run_dir}-{KIND}" if output is None else output)
-    recipe = replace(recipe, training=replace(recipe.training, output_dir=folder))
-    _refuse(recipe, workers)
+    original, recipe = recipe, replace(recipe, training=replace(recipe.training, output_dir=folder))
+    division = Division(workers, cluster)
+    _refuse(recipe, division)
     require_optuna()
-    runtimes = shares(recipe.runtime, workers) if workers > 1 else []
-    if runtimes:  # each worker has its own card
-        recipe = replace(recipe, runtime=replace(recipe.runtime, devices=()))
+    if not division.divides:
+        return _sweep(original, recipe, None, resume, overwrite, command)
+    with posts(recipe.runtime, division, trials_wanted(recipe.search)) as places:
+        recipe = replace(recipe, runtime=replace(recipe.runtime, devices=()))  # each worker has its own card
+        return _sweep(original, recipe, places, resume, overwrite, command)
+
+
+def _sweep(
+    original: Recipe, recipe: Recipe, places: Posts | None, resume: bool, overwrite: bool, command: Sequence[str]
+) -> Swept:
+    """`places`: where the trials are trained; None: in this process. `original`: the recipe that best.yaml is
+    written from."""
     recipe = settle(recipe)
     refuse_early(recipe, KIND, resume=resume, overwrite=overwrite, grows=True)
     section, metric = recipe.search, watched_metric(recipe)
     better, wanted = task_info(recipe.task).greater_is_better(metric), trials_wanted(section)
     flags = {"resume": resume, "overwrite": overwrite, "own": OWN, "free": GROWS}
-    with open_folder(recipe, _files(recipe), KIND, (), {"metric": metric}, **flags) as place:
-        study = Study(section, place / JOURNAL, recipe.training.seed, better)
-        _refuse_done(study, place, wanted)
+    files = _files(recipe)
+    with open_folder(recipe, files, KIND, (), {"metric": metric}, **flags) as folder:
+        study = Study(section, folder / JOURNAL, recipe.training.seed, better)
+        _refuse_done(study, folder, wanted)
         if section.pruner != "none" and recipe.training.evaluation_strategy == EVALUATES_NEVER:
             console.note("no trial is stopped early: training.evaluation_strategy is no, so nothing is compared")
         _tell_few(section, wanted)
         clock = Clock(None if section.budget is None else parse_budget(section.budget))
-        trials = Trials(recipe, place, study, wanted, clock, metric, command)
-        if runtimes:
-            trials.train_side_by_side(runtimes)
-        else:
+        trials = Trials(recipe, folder, study, wanted, clock, metric, command)
+        if places is None:
             trials.train_here()
-        found = _swept(recipe, place, study, metric, better)
-        text = best_text(original, found.best.values, _comments(found), place / BEST, Path(f"{folder}-best"))
-        write_text_atomic(place / BEST, text)
-        write_json_atomic(place / RESULT, console.plain(found.to_json()))
-        write_text_atomic(place / REPORT, sweep_page(found, text, (place / RECIPE).read_text(encoding="utf-8")))
-        finish(place, runs=[f"{TRIALS}/{each.name}" for each in found.ranking])
+        else:
+            own = () if recipe.data.dataset is not None else files  # a named data set is downloaded once per node
+            trials.train_side_by_side(places, *map(str, own))
+        found = _swept(recipe, folder, study, metric, better)
+        text = best_text(original, found.best.values, _comments(found), folder / BEST, Path(f"{folder}-best"))
+        write_text_atomic(folder / BEST, text)
+        write_json_atomic(folder / RESULT, console.plain(found.to_json()))
+        write_text_atomic(folder / REPORT, sweep_page(found, text, (folder / RECIPE).read_text(encoding="utf-8")))
+        finish(folder, runs=[f"{TRIALS}/{each.name}" for each in found.ranking])
     return found
 
 
-def _refuse(recipe: Recipe, workers: int) -> None:
+def _refuse(recipe: Recipe, division: Division) -> None:
     if not recipe.search.space:
         hint = "write search: {space: {training.learning_rate: {log: [1e-5, 1e-4]}}} in the recipe (docs/sweep.md)"
         raise UserError("the recipe says nothing to try", recipe.where("search.space"), hint)
     if not has_split(recipe.data, "dev"):
         raise UserError("there is no dev data to compare trials by", recipe.where("data.dev"), "set data.dev: FILE")
-    if len(recipe.runtime.devices) > 1 and workers == 1:
+    if len(recipe.runtime.devices) > 1 and not division.divides:
         hint = f"use --workers {len(recipe.runtime.devices)}: a trial on each card; or name one card"
         raise UserError("a trial is trained on one card", recipe.where("runtime.devices"), hint)
 

@@ -1,9 +1,11 @@
-"""Training the trials of a sweep: one after the other in this process, or side by side in processes of their own."""
+"""Training the trials of a sweep: one after the other in this process, or side by side in others, here or elsewhere."""
 
 from __future__ import annotations
 
 import os
+import signal
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -26,11 +28,13 @@ from nlpctl.report.score_tables import figures
 from nlpctl.runners.many.outcome import TRIALS
 from nlpctl.runners.many.series_folder import AGAIN
 from nlpctl.runners.many.study import FAILED, FINISHED, PRUNED, Study, Told, Trial, elapsed
+from nlpctl.runners.side_by_side import Posts
 from nlpctl.runners.train import train
-from nlpctl.runtime.crew import MOST_LOSSES, Crew
+from nlpctl.runtime.crew import MOST_LOSSES, Crew, NoRoom
 from nlpctl.runtime.interrupt import STOP_SECONDS, sigterm_interrupts
+from nlpctl.runtime.lock import LET_GO, wait_until_free
 from nlpctl.runtime.run_directory import RunDirectory
-from nlpctl.runtime.worker import ProcessEnded, Worker, ask_back, listen_for_interrupts
+from nlpctl.runtime.worker import Asked, ProcessEnded, ask_back, listen_for_interrupts
 from nlpctl.training.judging import Judging
 
 LOGS = "logs"
@@ -72,6 +76,7 @@ class Trials:
     command: Sequence[str]
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _failures: int = 0
+    _losses: Counter[int] = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
         self._left = self.study.unfinished()
@@ -87,6 +92,17 @@ class Trials:
                     return trial, recipe
                 self.done(trial, FAILED, str(problems[0]))
             return None
+
+    def give_back(self, trial: Trial) -> None:
+        """A trial that was taken is to be taken again."""
+        with self._lock:
+            self._left.insert(0, trial)
+
+    def losses_of(self, trial: Trial) -> int:
+        """Count one more process that was lost over it; how many that makes."""
+        with self._lock:
+            self._losses[trial.number] += 1
+            return self._losses[trial.number]
 
     def _new(self) -> Trial | None:
         told, left = self.study.trials(), self.clock.left()
@@ -136,17 +152,27 @@ class Trials:
         except (KeyboardInterrupt, Interrupted):
             raise Interrupted("interrupted", str(self.folder), AGAIN) from None
 
-    def train_side_by_side(self, runtimes: Sequence[RuntimeSection]) -> None:
-        """One at a time in a process for each of `runtimes`. Interrupted: Ctrl-C."""
-        logs = self.folder / LOGS
+    def train_side_by_side(self, posts: Posts, *files: str) -> None:
+        """One at a time in a process at each of `posts`, which sees the sweep's folder and `files`. Interrupted:
+        Ctrl-C."""
+        count, logs, hands = len(posts.runtimes), self.folder / LOGS, []
         logs.mkdir(exist_ok=True)
 
         def hire(number: int) -> _Hand:
-            return _Hand(self, runtimes[number], logs / f"{number}.log")
+            log = logs / f"{number}.log"
+            hand = _Hand(self, posts.runtimes[number], log, partial(make, _opened, log, grace=_GRACE))
+            hands.append(hand)
+            hand.start()
+            return hand
 
         try:
-            with sigterm_interrupts(), Crew(hire, len(runtimes)) as crew:
-                list(crew.results([(_all_that_is_left,)] * len(runtimes)))
+            with sigterm_interrupts(), posts.seeing(self.folder, *files) as make, Crew(hire, count) as crew:
+                try:
+                    list(crew.results([(_all_that_is_left,)] * count))
+                except BaseException:
+                    for hand in hands:  # all at once, since each saves a checkpoint
+                        hand.interrupt()
+                    raise
         except KeyboardInterrupt:
             raise Interrupted("interrupted", str(self.folder), AGAIN) from None
 
@@ -158,36 +184,54 @@ def _all_that_is_left() -> None:
 class _Hand:
     """A worker of the crew: a process that trains, led by a thread of this one, which takes the trials."""
 
-    def __init__(self, trials: Trials, runtime: RuntimeSection, log: Path):
-        self._trials, self._runtime, self._log = trials, runtime, log
-        self._worker: Worker | None = None
+    def __init__(self, trials: Trials, runtime: RuntimeSection, log: Path, make: Callable[[], Asked]):
+        self._trials, self._runtime, self._log, self._make = trials, runtime, log, make
+        self._worker: Asked | None = None
         self._ended = False
 
+    def start(self) -> Asked:
+        """Its process, started. NoRoom; UnfitNode."""
+        self._worker = worker = self._make()
+        worker.start()
+        if self._ended:  # meanwhile
+            worker.end(interrupt=True)
+        return worker
+
     def ask(self, job: Any) -> None:
-        """Train until nothing is left."""
+        """Train until nothing is left. NoRoom: somebody else has to."""
         while not self._ended and (taken := self._trials.take()) is not None:
             trial, recipe = taken
-            self._trials.done(trial, *self._trained(trial, replace(recipe, runtime=self._runtime)))
+            try:
+                ended = self._trained(trial, replace(recipe, runtime=self._runtime))
+            except NoRoom:
+                self._trials.give_back(trial)
+                raise
+            self._trials.done(trial, *ended)
 
     def _trained(self, trial: Trial, recipe: Recipe) -> tuple[str, str]:
-        job, reason = (recipe, self._trials.metric, self._trials.command), ""
+        job = (recipe, self._trials.metric, self._trials.command)
 
         def counsel(asked: tuple[int, float]) -> bool:
             return self._trials.worth(trial, *asked)
 
-        for _ in range(MOST_LOSSES):
+        while True:
             try:
-                if self._worker is None:
-                    self._worker = Worker(_opened, self._log, grace=_GRACE, daemon=False)
-                    self._worker.start()
-                return self._worker.ask(job, str(self._log), "out of memory? use fewer --workers", counsel=counsel)
+                worker = self._worker or self.start()
+                return worker.ask(job, str(self._log), "out of memory? use fewer --workers", counsel=counsel)
             except ProcessEnded as lost:
                 if self._ended:
                     raise
+                self.end(interrupt=False)
                 self._worker = None
-                reason = str(lost.problems[0])
+                if self._trials.losses_of(trial) == MOST_LOSSES:
+                    return FAILED, f"{MOST_LOSSES} processes were lost over it, the last one: {lost.problems[0]}"
                 console.note(f"trial {trial.name}: {lost.problems[0].message}; another process goes on")
-        return FAILED, f"{MOST_LOSSES} processes were lost over it, the last one: {reason}"
+
+    def interrupt(self) -> None:
+        """Have it end like Ctrl-C, without waiting for that."""
+        self._ended = True
+        if self._worker is not None:
+            self._worker.send_signal(signal.SIGINT)
 
     def end(self, interrupt: bool) -> None:
         self._ended = self._ended or interrupt
@@ -203,6 +247,7 @@ def _opened(log: Path) -> Callable[[Any], Any]:
 
     def answer(job: tuple[Recipe, str, Sequence[str]]) -> tuple[str, str]:
         recipe, metric, command = job
+        wait_until_free(recipe.run_dir, LET_GO)
         return train_trial(recipe, metric, _worth_there, command)
 
     return answer
