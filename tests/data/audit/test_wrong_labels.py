@@ -59,6 +59,20 @@ def test_tags_are_corrected_by_entities():
     assert {(each.row, each.start, each.end) for each in found} == {(4, 1, 4), (9, 6, 7)}
 
 
+def test_entities_of_another_type_come_first():
+    """A name that the model does not know is missed with the highest probability, and its label is right."""
+    names = ("B-LOC", "B-PER", "O")
+    right = [np.array([2, 2, 0, 2, 1, 2, 2, 0, 2, 1] * 3) for _ in range(20)]
+    gold = [tags.copy() for tags in right]
+    gold[3][2], gold[5][4], gold[7][1] = 1, 2, 0  # another type, none in the labels, none in the predictions
+    surest = {3: (2,), 5: (4,)}
+    shares = [shares_of(tags, i, surest.get(i, ())) for i, tags in enumerate(right)]
+    shares[7][1] = 0.005, 0.005, 0.99
+    found = wrong_tags(gold, right, shares, names, detect_scheme(names, "tags"))
+    assert [(each.row, each.start) for each in found] == [(3, 2), (5, 4), (7, 1)]
+    assert min(found, key=lambda each: each.given).row == 7
+
+
 def test_outliers():
     chance = random.Random(1)
     words = "room bed staff view food breakfast lobby street noise".split()
