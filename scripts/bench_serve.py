@@ -34,6 +34,7 @@ from bench_inference import BATCH_SIZES, LOOPS, Loop
 from serve_load import Client, Outcome, as_answered, figures, post
 
 from nlpctl import console
+from nlpctl.models.export_folder import read_manifest
 from nlpctl.runtime.cpu import physical_cores
 
 HOST = "127.0.0.1"
@@ -51,7 +52,7 @@ def main() -> int:
     texts = [text for text in given.texts.read_text(encoding="utf-8").splitlines() if text.strip()]
     requests = [post(HOST, json.dumps({"text": text}, ensure_ascii=False).encode()) for text in texts]
     spec = {"texts": texts[:400], "folder": str(given.export.resolve()), "file": FILES[given.precision],
-            "threads": physical_cores(), "max_length": given.max_length}  # fmt: skip
+            "threads": physical_cores(), "max_length": read_manifest(given.export).max_seq_length}  # fmt: skip
     chosen = ("--engine", "onnxruntime", "--precision", given.precision)
     with tempfile.TemporaryDirectory(prefix="nlpctl-bench-") as name, ExitStack() as stack:
         file = Path(name) / "spec.json"
@@ -89,7 +90,6 @@ def options() -> argparse.Namespace:
     parser.add_argument("--precision", choices=tuple(FILES), default="fp32", help="of ONNX Runtime")
     parser.add_argument("--seconds", type=float, default=8.0)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--max-length", type=int, default=64)
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
 

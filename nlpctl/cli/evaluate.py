@@ -69,6 +69,7 @@ def evaluate(
       nlpctl eval outputs/quickstart --by length
 
       nlpctl eval outputs/quickstart large.tsv --workers 8
+
       nlpctl eval outputs/quickstart --target-precision 0.95
     """
     if data is not None and split:
