@@ -9,7 +9,7 @@ The clients are one process on the same machine, so their work is in every figur
 request alone, in a pool of threads. "The engine alone" answers the same texts in one process without HTTP: with a batch
 size of 1, and at its best batch size, which no service can exceed.
 
-Exit 1 if a request is lost or not answered.
+Exit 1, without a table, if a request is lost or not answered.
 """
 
 from __future__ import annotations
@@ -22,17 +22,19 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import ExitStack
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 from bench_common import NLPCTL, Table, conditions, environment, tell
 from bench_inference import BATCH_SIZES, LOOPS, Loop
-from serve_load import Client, Outcome, as_answered, percentile, post
+from serve_load import Client, Outcome, as_answered, figures, post
 
 from nlpctl import console
+from nlpctl.models.export_folder import read_manifest
 from nlpctl.runtime.cpu import physical_cores
 
 HOST = "127.0.0.1"
@@ -50,7 +52,7 @@ def main() -> int:
     texts = [text for text in given.texts.read_text(encoding="utf-8").splitlines() if text.strip()]
     requests = [post(HOST, json.dumps({"text": text}, ensure_ascii=False).encode()) for text in texts]
     spec = {"texts": texts[:400], "folder": str(given.export.resolve()), "file": FILES[given.precision],
-            "threads": physical_cores(), "max_length": given.max_length}  # fmt: skip
+            "threads": physical_cores(), "max_length": read_manifest(given.export).max_seq_length}  # fmt: skip
     chosen = ("--engine", "onnxruntime", "--precision", given.precision)
     with tempfile.TemporaryDirectory(prefix="nlpctl-bench-") as name, ExitStack() as stack:
         file = Path(name) / "spec.json"
@@ -70,14 +72,15 @@ def main() -> int:
                     found[title][many].append(asyncio.run(load(port, requests, many, given.seconds)))
             console.note(f"round {number} of {given.rounds}")
         alone = engine_alone(spec, Path(name))
+    if told := failed(found):  # the speed of what does not answer is none
+        sys.exit("requests failed (-1: lost, -2: not connected)\n" + "\n".join(told))
     rows = [line(title, many, rounds) for title, each in found.items() for many, rounds in each.items()]
     speeds = f"{alone[1]:,.0f} rows per second with a batch size of 1, {max(alone.values()):,.0f} at its best"
     notes = [f"The engine alone, onnxruntime {given.precision}: {speeds}"]
     columns = ("service", "clients", "requests/s", "p50, ms", "p99, ms")
     title = f"{given.seconds:g} s per round, medians of {given.rounds} rounds"
     tell(facts, [Table(title, columns, rows, notes)], given.json, engine_alone=alone)
-    lost = [each for rounds in found.values() for many in rounds.values() for one in many for each in one]
-    return int(any(each.status != 200 for each in lost))
+    return 0
 
 
 def options() -> argparse.Namespace:
@@ -87,7 +90,6 @@ def options() -> argparse.Namespace:
     parser.add_argument("--precision", choices=tuple(FILES), default="fp32", help="of ONNX Runtime")
     parser.add_argument("--seconds", type=float, default=8.0)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--max-length", type=int, default=64)
     parser.add_argument("--json", action="store_true")
     return parser.parse_args()
 
@@ -97,7 +99,7 @@ def serve(export: Path, port: int, *more: str) -> list[str]:
 
 
 class Service:
-    """A service in a process of its own, which answers when this is entered."""
+    """A service in a process of its own, which starts when this is entered, and answers then."""
 
     def __init__(self, start: Start):
         with socket.socket() as free:
@@ -105,14 +107,24 @@ class Service:
             self.port = free.getsockname()[1]
         self._words = start(self.port)
         self._log = tempfile.TemporaryFile()
-        self._process = subprocess.Popen(self._words, stderr=self._log, stdout=self._log, env=environment())
 
     def __enter__(self) -> Service:
+        self._process = subprocess.Popen(self._words, stderr=self._log, stdout=self._log, env=environment())
+        try:
+            self._await()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _await(self) -> None:
         ends = time.monotonic() + WAIT
-        while self._process.poll() is None and time.monotonic() < ends:
-            (outcome,) = asyncio.run(load(self.port, [post(HOST, b'{"text": "a"}')], 1, 0))
-            if outcome.status == 200:
-                return self
+        while self._process.poll() is None and (left := ends - time.monotonic()) > 0:
+            with suppress(TimeoutError, asyncio.TimeoutError):  # two classes before Python 3.11
+                probe = load(self.port, [post(HOST, b'{"text": "a"}')], 1, 0)
+                (outcome,) = asyncio.run(asyncio.wait_for(probe, left))
+                if outcome.status == 200:
+                    return
             time.sleep(0.1)
         self._log.seek(0)
         sys.exit(f"{' '.join(self._words)} does not answer:\n{self._log.read().decode()[-3000:]}")
@@ -136,14 +148,19 @@ async def load(port: int, requests: list[bytes], clients: int, seconds: float) -
 
 def line(title: str, clients: int, rounds: list[list[Outcome]]) -> list[Any]:
     """A row of the table: medians over the rounds."""
-    speeds, middles, slow = [], [], []
-    for outcomes in rounds:
-        seconds = [each.seconds for each in outcomes]
-        first = min(each.started for each in outcomes)
-        speeds.append(len(outcomes) / (max(each.started + each.seconds for each in outcomes) - first))
-        middles.append(percentile(seconds, 50) * 1000)
-        slow.append(percentile(seconds, 99) * 1000)
-    return [title, clients, f"{median(speeds):,.0f}", f"{median(middles):.1f}", f"{median(slow):.1f}"]
+    found = [figures(outcomes) for outcomes in rounds]
+    speed, middle, slow = (median(each[key] for each in found) for key in ("answered_per_second", "p50_ms", "p99_ms"))
+    return [title, clients, f"{speed:,.0f}", f"{middle:.1f}", f"{slow:.1f}"]
+
+
+def failed(found: Mapping[str, Mapping[int, Sequence[Sequence[Outcome]]]]) -> list[str]:
+    """Each service and number of clients with requests that were not answered; how many, by status."""
+    told = []
+    for title, each in found.items():
+        for many, rounds in each.items():
+            statuses = Counter(one.status for outcomes in rounds for one in outcomes if one.status != 200)
+            told += [f"{title}, {many} clients: {dict(statuses)}"] if statuses else []
+    return told
 
 
 def engine_alone(spec: dict[str, Any], folder: Path) -> dict[int, float]:

@@ -33,7 +33,7 @@ sys.path[:0] = [str(ROOT), str(ROOT / "tests" / "helpers"), str(ROOT / "scripts"
 
 import command_lines  # noqa: E402
 from chaos_differences import differences, readable  # noqa: E402
-from command_lines import CommandLines, Ended  # noqa: E402
+from command_lines import CommandLines, Ended, Started  # noqa: E402
 
 SIGNALS = {"SIGKILL": signal.SIGKILL, "SIGTERM": signal.SIGTERM, "SIGINT": signal.SIGINT}
 FAULTS = {"ENOSPC": 28, "EIO": 5}  # the first lasts to the end of the process, the second hits one write
@@ -176,12 +176,18 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=1000)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--only", help="scenarios, joined by commas: " + ", ".join(each.name for each in SCENARIOS))
-    parser.add_argument("--campaign", type=int, help="only that of this number")
+    parser.add_argument("--campaign", type=int, help="only that of this number, of the one scenario of --only")
     parser.add_argument("--folder", type=Path, help="working folder; default: a temporary folder")
     parser.add_argument("--log", type=Path, help="a line of JSON per campaign is added here")
     options = parser.parse_args()
-    names = options.only.split(",") if options.only else [each.name for each in SCENARIOS]
+    known = [each.name for each in SCENARIOS]
+    names = options.only.split(",") if options.only is not None else known
+    unknown = [name for name in names if name not in known]
+    if unknown:
+        parser.error(f"no scenario {', '.join(unknown)}; there are {', '.join(known)}")
     chosen = [each for each in SCENARIOS if each.name in names]
+    if options.campaign is not None and len(chosen) > 1:
+        parser.error("--campaign is for one scenario: name it with --only")
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell in the background has its children ignore it
         signal.signal(signal.SIGINT, signal.default_int_handler)
     folder = (options.folder or Path(tempfile.mkdtemp(prefix="chaos-"))).resolve()
@@ -272,7 +278,7 @@ class Chaos:
             made.failures += [f"after {harm.kind}: {each}" for each in self._told_wrong(harm, ended)]
             made.failures += [f"after {harm.kind}: {each}" for each in self._damaged(scenario)]
         if not self._finished(scenario):
-            ended = self.lines.run(self._words(scenario), self.here)
+            ended = self._end(self.lines.start(self._words(scenario), self.here))
             if ended.code != 0:
                 made.failures.append(f"the command does not go on: {ended.err.strip()[-600:]}")
         if not made.failures:
@@ -296,7 +302,8 @@ class Chaos:
         output = self.here / scenario.output
         state = output / scenario.state
         if scenario.state:
-            return state.exists() and json.loads(state.read_text())["state"] == "finished"
+            whole = state.exists() and readable(state)  # _damaged tells of one that is cut
+            return whole and json.loads(state.read_text())["state"] == "finished"
         if output.is_dir():
             reference = self.folder / "reference" / scenario.name / scenario.output
             return names_in(output) >= names_in(reference)
@@ -312,10 +319,18 @@ class Chaos:
                 started.wait(harm.after)
             except subprocess.TimeoutExpired:
                 started.send_signal(SIGNALS[harm.kind])
-        out, err = started.communicate(timeout=1800)
-        harm.code = started.returncode
+        ended = self._end(started)
+        harm.code = ended.code
         if harm.code == 0:  # the reference may have been made while the machine was busy
             self.seconds[scenario.name] = min(self.seconds[scenario.name], time.monotonic() - began)
+        return ended
+
+    def _end(self, started: Started) -> Ended:
+        """How a command ended; one that hangs is killed, and counts as if its alarm had rung."""
+        try:
+            out, err = started.communicate(timeout=command_lines.SECONDS)
+        except subprocess.TimeoutExpired:
+            return Ended(-signal.SIGALRM, "", f"did not end within {command_lines.SECONDS} s", False)
         return Ended(started.returncode, out, err, False)
 
     def _told_wrong(self, harm: Harm, ended: Ended) -> list[str]:

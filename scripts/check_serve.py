@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any
 
 from bench_common import NLPCTL, conditions, conditions_line, environment
-from serve_load import LOST, REFUSED, Client, Outcome, as_answered, at_rate, percentile, post
+from serve_load import Client, Outcome, as_answered, at_rate, figures, post
 from serve_malformed import Kind, kinds, send
 
 from nlpctl.serving.settings import ServeSettings
@@ -86,31 +86,13 @@ def alike(one: Any, other: Any, tolerance: float) -> bool:
     return one == other
 
 
-def figures(outcomes: Sequence[Outcome], right: Sequence[dict[str, Any]], tolerance: float) -> dict[str, Any]:
-    """Counts, rates and latencies of one phase."""
-    statuses = Counter(each.status for each in outcomes)
+def judged(outcomes: Sequence[Outcome], right: Sequence[dict[str, Any]], tolerance: float) -> dict[str, Any]:
+    """The figures of one phase, and how many answers are wrong."""
     answered = [each for each in outcomes if each.status == 200]
     wrong = [
         each for each in answered if not alike(json.loads(each.body), right[each.number % len(right)], tolerance)
     ]
-    first = min(each.started for each in outcomes)
-    seconds = max(each.started + each.seconds for each in outcomes) - first
-    latencies = [each.seconds * 1000 for each in answered] or [float("nan")]
-    busy = [each.seconds * 1000 for each in outcomes if each.status == 503]
-    return {
-        "sent": len(outcomes),
-        "sent_per_second": round(len(outcomes) / seconds, 1),
-        "answered": len(answered),
-        "answered_per_second": round(len(answered) / seconds, 1),
-        "rejected_503": statuses[503],
-        "other_statuses": {str(key): value for key, value in statuses.items() if key not in (200, 503, LOST, REFUSED)},
-        "no_connection": statuses[REFUSED],
-        "lost": statuses[LOST],
-        "wrong": len(wrong),
-        "p50_ms": round(percentile(latencies, 50), 1),
-        "p99_ms": round(percentile(latencies, 99), 1),
-        "rejection_p99_ms": round(percentile(busy, 99), 1) if busy else None,
-    }
+    return {**figures(outcomes), "wrong": len(wrong)}
 
 
 async def malformed(service: Service, requests: Sequence[Kind], seconds: float) -> dict[str, Any]:
@@ -148,8 +130,8 @@ async def load(
     """Phases 2 to 4. `each`: malformed requests of a kind. `rate`: of the overload, None: OVERLOAD times."""
     client = Client(service.host, service.port)
     await as_answered(client, requests, SENDERS, min(5.0, seconds))  # warm-up
-    alone = figures(await as_answered(client, requests, 1, seconds / 4), right, tolerance)
-    bears = figures(await as_answered(client, requests, SENDERS, seconds), right, tolerance)
+    alone = judged(await as_answered(client, requests, 1, seconds / 4), right, tolerance)
+    bears = judged(await as_answered(client, requests, SENDERS, seconds), right, tolerance)
     rate = rate or OVERLOAD * bears["answered_per_second"]
     settings = ServeSettings()
     wrong_ones = kinds("text", settings.max_rows, settings.max_body) * each
@@ -163,9 +145,9 @@ async def load(
     return {
         "one_sender": alone,
         f"{SENDERS}_senders": bears,
-        "overload": {"rate": rate, **figures(overloaded, right, tolerance)},
+        "overload": {"rate": rate, **judged(overloaded, right, tolerance)},
         "malformed": mixed,
-        "sigterm": {"seconds_to_end": round(took, 2), **figures(ending, right, tolerance)},
+        "sigterm": {"seconds_to_end": round(took, 2), **judged(ending, right, tolerance)},
     }
 
 

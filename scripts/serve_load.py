@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from statistics import quantiles
+from typing import Any
 
 BUSY_PAUSE = 0.2  # seconds that a sender waits after a 503
 LOST, REFUSED = -1, -2  # in place of a status; REFUSED: no connection was made, so nothing was sent
@@ -145,3 +147,25 @@ async def gathered(tasks: list[Awaitable[Outcome]], seconds: float = 60) -> list
 def percentile(values: list[float], share: int) -> float:
     """The value that `share` per cent of `values` do not exceed."""
     return quantiles(values, n=100, method="inclusive")[share - 1] if len(values) > 1 else values[0]
+
+
+def figures(outcomes: Sequence[Outcome]) -> dict[str, Any]:
+    """Counts, rates and latencies: those of answers are of requests with the status 200 alone."""
+    statuses = Counter(each.status for each in outcomes)
+    first = min(each.started for each in outcomes)
+    seconds = max(each.started + each.seconds for each in outcomes) - first
+    latencies = [each.seconds * 1000 for each in outcomes if each.status == 200] or [float("nan")]
+    busy = [each.seconds * 1000 for each in outcomes if each.status == 503]
+    return {
+        "sent": len(outcomes),
+        "sent_per_second": round(len(outcomes) / seconds, 1),
+        "answered": statuses[200],
+        "answered_per_second": round(statuses[200] / seconds, 1),
+        "rejected_503": statuses[503],
+        "other_statuses": {str(key): value for key, value in statuses.items() if key not in (200, 503, LOST, REFUSED)},
+        "no_connection": statuses[REFUSED],
+        "lost": statuses[LOST],
+        "p50_ms": round(percentile(latencies, 50), 1),
+        "p99_ms": round(percentile(latencies, 99), 1),
+        "rejection_p99_ms": round(percentile(busy, 99), 1) if busy else None,
+    }

@@ -70,7 +70,7 @@ prepare() {
     printf '%s' "$wanted" >"$stamp"
 }
 
-# tool_venv NAME PACKAGE: afterwards $TOOLS is the bin of an environment of its own that has PACKAGE.
+# tool_venv NAME PACKAGES: afterwards $TOOLS is the bin of an environment of its own that has PACKAGES.
 tool_venv() {
     VENV=$ROOT/.venv-tools/$1
     TOOLS=$VENV/bin
@@ -81,6 +81,6 @@ tool_venv() {
     mkdir -p "$VENV"
     : >"$VENV/install.log"
     run_logged "python -m venv (on Debian and Ubuntu it needs the package python3-venv)" "$PYTHON" -m venv "$VENV"
-    run_logged "pip install $2" "$TOOLS/pip" install --disable-pip-version-check "$2"
+    run_logged "pip install $2" "$TOOLS/pip" install --disable-pip-version-check $2
     printf '%s' "$2" >"$VENV/.installed"
 }

@@ -68,6 +68,7 @@ def evaluate(
       nlpctl eval outputs/quickstart --by length
 
       nlpctl eval outputs/quickstart large.tsv --workers 8
+
       nlpctl eval outputs/quickstart --target-precision 0.95
     """
     given = scored_data(data, split or ())

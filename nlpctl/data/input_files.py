@@ -22,7 +22,7 @@ from nlpctl.data.delimited import csv_records, tsv_records
 from nlpctl.data.parquet_rows import parquet_rows
 from nlpctl.data.readers import DELIMITED, DOCUMENTS, file_lines, parse_lines, plain_rows
 from nlpctl.data.task_rows import TaskRows
-from nlpctl.errors import UserError
+from nlpctl.errors import NlpctlError, UserError
 from nlpctl.layout import MANIFEST, PARTS
 
 PLAIN, PARQUET = "text", "parquet"
@@ -260,7 +260,7 @@ def _is_list_of_parts(where: str) -> bool:
 
 def _found_at(url: str, endings: Collection[str] | None) -> list[str]:
     system, path = _file_system(url)
-    with _reading(InputFile(url, PLAIN)), _told(url):
+    with _reading(InputFile(url, PLAIN)):
         if glob.has_magic(path):
             found = [each for each in system.glob(path) if system.isfile(each)]
         elif system.isdir(path):
@@ -272,17 +272,6 @@ def _found_at(url: str, endings: Collection[str] | None) -> list[str]:
     if not found:
         raise UserError("no such input file", where=url, hint="check the URL")
     return sorted(system.unstrip_protocol(each) for each in found)
-
-
-@contextlib.contextmanager
-def _told(url: str) -> Iterator[None]:
-    """UserError also for the errors of the packages behind fsspec, as for credentials that are missing."""
-    try:
-        yield
-    except OSError:
-        raise
-    except Exception as error:
-        raise UserError(f"this URL cannot be read: {error}", where=url, hint="check it, and your credentials") from None
 
 
 def _file_system(url: str) -> tuple[Any, str]:
@@ -312,9 +301,17 @@ def _reading(file: InputFile) -> Iterator[None]:
     """UserError for what can go wrong with a file; the body does nothing but read it."""
     try:
         yield
+    except NlpctlError:
+        raise
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         hint = "copy or download it again; a file that is not packed must not end in .gz or .zst"
         raise UserError(f"cannot be unpacked: {error}", where=file.name, hint=hint) from None
     except OSError as error:
         message = f"cannot read the input: {error.strerror or error}"
         raise UserError(message, where=file.name, hint="check the path") from None
+    except Exception as error:
+        if not is_url(file.where):
+            raise
+        # The packages behind fsspec have errors of their own, as for credentials that are missing.
+        message = f"this URL cannot be read: {error}"
+        raise UserError(message, where=file.name, hint="check it, and your credentials") from None

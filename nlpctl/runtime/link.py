@@ -66,12 +66,14 @@ class Link:
         return self._socket.getsockname()[0], self._socket.getpeername()[0]
 
     def send(self, kind: str, payload: bytes = b"", **values: Any) -> bool:
-        """Whether it could be sent. Where not, LOST arrives sooner or later."""
-        try:
-            with self._sending:
+        """Whether it could be sent. Where not, nothing is sent any more, and LOST arrives sooner or later."""
+        with self._sending:
+            try:
                 write_message(self._socket, Message(kind, values, payload))
-        except OSError:
-            return False
+            except OSError:  # perhaps in the middle of it: nothing may be written behind
+                with contextlib.suppress(OSError):
+                    self._socket.shutdown(socket.SHUT_WR)  # what the other node said before is still read
+                return False
         return True
 
     def goes_on(self) -> bool:

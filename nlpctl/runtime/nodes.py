@@ -73,7 +73,7 @@ class Nodes:
         door: Door | None = None,
         wait: float = WAIT_SECONDS,
     ):
-        """`wait`: seconds in which another node has to say what all are waiting for."""
+        """`wait`: seconds in which the other nodes have to say what node 0 is waiting for."""
         self.place, self.links, self.wait = place, dict(links), wait
         self.members: list[Member] = []  # all nodes in their order, once they agree
         self._inbox, self._door = inbox, door
@@ -101,16 +101,36 @@ class Nodes:
             return None
 
     def expect(self, kind: str) -> Message:
-        """Wait for a message of `kind`. Raises what ends the run meanwhile, and UserError if it takes too long."""
-        until = time.monotonic() + self.wait
-        while (message := self.receive(min(_AGAIN_SECONDS, self.wait))) is not None or time.monotonic() < until:
-            if message is None:
-                continue
-            if message.kind == kind:
+        """Wait for a message of `kind` as long as the others live. Raises what ends the run meanwhile.
+
+        Node 0 alone knows how long to wait for whom (`collect`), and tells the others when it gives up.
+        """
+        while True:
+            message = self.receive(_AGAIN_SECONDS)
+            if message is not None and message.kind == kind:
                 return message
-            self.raise_if_over(message)
-        message = f"the other nodes are there, but did not say within {self.wait:g} s what is awaited of them ({kind})"
-        raise UserError(message, "--wait", "see what they are doing; give more seconds where they read slowly")
+            if message is not None:
+                self.raise_if_over(message)
+
+    def collect(self, kind: str, ranks: Sequence[int]) -> dict[int, Message]:
+        """A message of `kind` from each of `ranks`. UserError that names those who sent none within `wait` seconds."""
+        found: dict[int, Message] = {}
+        until = time.monotonic() + self.wait
+        while missing := [rank for rank in ranks if rank not in found]:
+            left = until - time.monotonic()
+            message = self.receive(left)
+            if message is not None and message.kind == kind:
+                found[message.sender] = message
+            elif message is not None:
+                self.raise_if_over(message)
+            elif left <= 0:
+                raise self._silent(kind, missing)
+        return found
+
+    def _silent(self, kind: str, ranks: Sequence[int]) -> UserError:
+        who = ", ".join(map(self.name, ranks))
+        message = f"did not say within {self.wait:g} s what is awaited ({kind}): {who}"
+        return UserError(message, "--wait", "see what is done there; give more seconds where nodes read slowly")
 
     def raise_if_over(self, message: Message) -> None:
         """Raise the error that `message` brings, if it ends the run: a node failed, is lost, or ended it."""
@@ -138,10 +158,8 @@ class Nodes:
             told = self.expect(AGREED).values
             self.members = [Member(**entry) for entry in told["members"]]
             return
-        found = {0: own}
-        while len(found) < self.place.nodes:
-            message = self.expect(FACTS)
-            found[message.sender] = dict(message.values)
+        told_facts = self.collect(FACTS, sorted(self.links))
+        found = {0: own, **{rank: dict(message.values) for rank, message in told_facts.items()}}
         addresses = {rank: link.addresses[1] for rank, link in self.links.items()}
         addresses[0] = next(iter(self.links.values())).addresses[0]
         self.members = [Member(rank, each["host"], addresses[rank], each) for rank, each in sorted(found.items())]

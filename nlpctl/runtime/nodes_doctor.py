@@ -82,7 +82,7 @@ def _clocks(nodes: Nodes) -> Check:
     for rank, link in sorted(nodes.links.items()):
         begun = time.time()
         link.send(CLOCK)
-        theirs = nodes.expect(CLOCK).values["time"]
+        theirs = nodes.collect(CLOCK, [rank])[rank].values["time"]
         offsets[rank] = theirs - (begun + time.time()) / 2
     worst = max(offsets, key=lambda rank: abs(offsets[rank]))
     if abs(offsets[worst]) > FAR:

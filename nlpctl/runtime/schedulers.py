@@ -114,6 +114,11 @@ def _master(given: str | None, found: Scheduler | None, environ: Environ) -> tup
         host, port = told, str(DEFAULT_PORT)
     if not host or ":" in host or not port.isdecimal() or not 0 < int(port) < 65_536:
         raise UserError(f"{told!r} is not HOST:PORT", "--master", "write it as node01:29417 or 10.0.0.1:29417")
+    try:
+        host.encode("idna")  # as getaddrinfo does, whose UnicodeError is no OSError
+    except UnicodeError:
+        hint = "between its dots a name has 1 to 63 characters"
+        raise UserError(f"{host!r} cannot be the name of a machine", "--master", hint) from None
     return host, int(port)
 
 

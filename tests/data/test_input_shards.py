@@ -207,3 +207,26 @@ def test_urls(tmp_path: Path) -> None:
     for url, told in (("memory://nothing", "no such input"), ("nonesuch://x", "nonesuch"), ("gs://b/x", "gcsfs")):
         with pytest.raises(UserError, match=told):
             open_inputs(rows, [url], "auto")
+
+
+def test_a_package_behind_a_url_fails_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its errors are its own, no OSError; an error of nlpctl is not told twice."""
+    import fsspec
+
+    class NoCredentials(Exception):
+        pass
+
+    def refuse(*_: object, **__: object) -> object:
+        raise NoCredentials("no token")
+
+    rows = task_rows(CLASSIFYING, DataSection())
+    for name in ("a.jsonl", "manifest.json"):
+        with fsspec.open(f"memory://refused/{name}", "wb") as stream:
+            stream.write(jsonl())
+    source = open_inputs(rows, ["memory://refused/a.jsonl"], "auto")
+    monkeypatch.setattr(fsspec.get_filesystem_class("memory"), "open", refuse)
+    with pytest.raises(UserError, match="this URL cannot be read: no token"):
+        list(source.rows())
+    with pytest.raises(UserError, match="this URL cannot be read: no token") as caught:
+        open_inputs(rows, ["memory://refused"], "auto")
+    assert str(caught.value).count("cannot be read") == 1

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -22,14 +24,17 @@ FOUND = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def bench_all() -> Any:
+def script(name: str) -> Any:
     sys.path.insert(0, str(ROOT / "scripts"))
     try:
-        import bench_all
+        return importlib.import_module(name)
     finally:
         sys.path.remove(str(ROOT / "scripts"))
-    return bench_all
+
+
+@pytest.fixture(scope="module")
+def bench_all() -> Any:
+    return script("bench_all")
 
 
 @pytest.mark.parametrize("file", sorted((ROOT / "docs" / "benchmarks").glob("*.json")), ids=lambda file: file.stem)
@@ -62,3 +67,45 @@ def test_a_busy_machine_is_refused(
     monkeypatch.setattr(sys, "argv", ["bench_all.py", "startup"])
     assert bench_all.main() == 2
     assert "other processes use 40% of this machine" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("code, kept", [(0, True), (1, True), (2, False)])
+def test_a_benchmark_that_fails_leaves_its_file(
+    bench_all: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, code: int, kept: bool
+) -> None:
+    """1: a target was missed. The load is that before this benchmark, not before the first one."""
+    words = ["-c", f"import sys; print('{{\"tables\": []}}'); sys.exit({code})"]
+    monkeypatch.setattr(bench_all, "RESULTS", tmp_path)
+    monkeypatch.setattr(bench_all, "busy_share", lambda seconds: 0.25)
+    monkeypatch.setitem(bench_all.BENCHMARKS, "startup", lambda needs: ["fails.py", *words])
+    run = subprocess.run
+    monkeypatch.setattr(bench_all.subprocess, "run", lambda line, **more: run([line[0], *line[2:]], **more))
+    needs = bench_all.Needs(tmp_path, tmp_path, tmp_path, [])
+    assert bench_all.measure("startup", needs, anyway=True) == (code == 0)
+    file = tmp_path / "startup.json"
+    assert file.exists() == kept and (not kept or json.loads(file.read_text())["busy"] == 0.25)
+    file.unlink(missing_ok=True)
+    assert not bench_all.measure("startup", needs, anyway=False) and not file.exists()
+
+
+def test_failed_requests_are_no_speed() -> None:
+    bench_serve = script("bench_serve")
+    from serve_load import LOST, Outcome
+
+    answered = [Outcome(number, 200, b"", 0.5, number / 2) for number in range(4)]
+    refused = [Outcome(number, 503, b"", 0.001, number / 2) for number in range(4)]
+    assert bench_serve.line("x", 1, [answered]) == bench_serve.line("x", 1, [answered + refused])
+    assert bench_serve.failed({"x": {1: [answered], 8: [answered, [*refused, Outcome(9, LOST, b"", 1, 1)]]}}) == [
+        "x, 8 clients: {503: 4, -1: 1}"
+    ]
+
+
+def test_a_service_that_does_not_answer_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It takes the connection, and says nothing."""
+    bench_serve = script("bench_serve")
+    monkeypatch.setattr(bench_serve, "WAIT", 1)
+    code = "import socket, sys, time; s = socket.create_server(('127.0.0.1', int(sys.argv[1]))); time.sleep(60)"
+    service = bench_serve.Service(lambda port: [sys.executable, "-c", code, str(port)])
+    with pytest.raises(SystemExit, match="does not answer"), service:
+        pass
+    assert service._process.poll() is not None

@@ -48,3 +48,40 @@ def test_a_difference_would_be_found(tmp_path, monkeypatch):
     ]  # fmt: skip
     assert run._told_wrong(chaos.Harm("SIGTERM", 0.1), chaos.Ended(1, "", "error: internal error", False))
     assert not run._told_wrong(chaos.Harm("ENOSPC", 0.1), chaos.Ended(2, "", "error: x: No space left", False))
+
+
+@pytest.mark.parametrize(
+    "words, told",
+    [
+        (["--only", "trian"], "no scenario trian; there are train,"),
+        (["--campaign", "3"], "--campaign is for one scenario"),
+    ],
+)
+def test_nothing_begins_without_a_known_scenario(words, told, monkeypatch, capsys):
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    import chaos
+
+    monkeypatch.setattr(sys, "argv", ["chaos.py", *words])
+    monkeypatch.setattr(chaos, "server", None)
+    with pytest.raises(SystemExit):
+        chaos.main()
+    assert told in capsys.readouterr().err
+
+
+def test_what_chaos_looks_for_does_not_end_it(tmp_path, monkeypatch):
+    """A manifest that is cut, and a command that hangs."""
+    monkeypatch.syspath_prepend(str(SCRIPT.parent))
+    import chaos
+
+    run, train = chaos.Chaos(tmp_path, None), chaos.SCENARIOS[0]
+    manifest = run.here / train.output / "manifest.json"
+    manifest.parent.mkdir(parents=True)
+    manifest.write_text('{"state": "fini')
+    assert not run._finished(train) and run._damaged(train) == ["run/manifest.json is cut"]
+
+    monkeypatch.setattr(chaos.command_lines, "SECONDS", 0.2)
+    words = [sys.executable, "-c", "import time; time.sleep(60)"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as hanging:
+        ended = run._end(hanging)
+        hanging.kill()
+    assert run._told_wrong(chaos.Harm("SIGKILL", 0.1), ended) == ["exit -14: did not end within 0.2 s"]

@@ -124,6 +124,16 @@ def test_networks_go_last(tmp_path, monkeypatch):
     assert {path.name for path in tmp_path.iterdir() if path.is_dir()} == {"networks"}
 
 
+def test_what_workers_wrote_goes_too(tmp_path):
+    """A log is opened to be added to, and would begin with what an earlier command wrote."""
+    log = compress.log_of(tmp_path, 1)
+    log.write_text("earlier")
+    with compress._taken(tmp_path, False, {"format": 1}):
+        assert log.exists()
+    with compress._taken(tmp_path, True, {"format": 1}):
+        assert not log.exists()
+
+
 def test_a_student_counts_once_something_was_trained(tmp_path, source):
     student = tmp_path / "student.yaml"
     student.write_text(STUDENT)

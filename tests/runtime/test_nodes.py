@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import queue
 import socket
 import threading
 import time
@@ -133,8 +135,35 @@ def test_nothing_is_awaited_for_ever(cluster):
     head, second = cluster.node(0, agree, wait=1.0), cluster.node(1, lambda nodes: over.wait(20), wait=10.0)
     told = message(head, UserError)
     over.set()
-    assert "did not say within 1 s what is awaited of them (facts)" in told and "--wait" in told
+    assert f"did not say within 1 s what is awaited (facts): node 1 ({socket.gethostname()})" in told
+    assert "--wait" in told
     second.result(30)
+
+
+def test_only_node_0_counts_how_long_the_others_take(cluster):
+    """Another node waits as long as node 0 lives, which may itself still wait for a third."""
+
+    def slow(nodes: Nodes) -> list[str]:
+        time.sleep(1.0)
+        return agree(nodes)
+
+    head, second = cluster.node(0, slow), cluster.node(1, wait_for_end, wait=0.2)
+    assert head.result(30) and second.result(30) == 0
+
+
+def test_nothing_is_written_behind_a_part_of_a_message(monkeypatch):
+    """Sending timed out; the other node must not read the next sign of life as the rest of the message."""
+    monkeypatch.setattr(link_module, "LOST_SECONDS", 0.2)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        link = link_module.Link(socket.create_connection(server.getsockname()), 1, "other", queue.Queue())
+        other, _ = server.accept()
+    assert not link.send("file", bytes(16 << 20))
+    other.settimeout(0.5)
+    with other, link._socket:
+        with contextlib.suppress(TimeoutError):  # there is room for more now
+            while other.recv(1 << 20):
+                pass
+        assert not link.send(link_module.BEAT)
 
 
 @pytest.mark.parametrize("wait", [float("nan"), float("inf"), -1.0])

@@ -63,6 +63,8 @@ def test_the_place_of_a_node(flags, environ, place):
         (("2", "a:b", 0), {}, "'a:b' is not HOST:PORT"),
         (("2", "::1:80", 0), {}, "'::1:80' is not HOST:PORT"),
         (("2", "a:70000", 0), {}, "'a:70000' is not HOST:PORT"),
+        (("2", "a..b:80", 0), {}, "'a..b' cannot be the name of a machine"),
+        (("2", "n" * 300, 0), {}, "cannot be the name of a machine"),
         (("auto", None, None), {**SLURM, "SLURM_NTASKS_PER_NODE": "8"}, "Slurm has started 8 processes on this node"),
         (("auto", "a:1", None), {**OPEN_MPI, "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}, "started 2 processes on this node"),
     ],

@@ -433,7 +433,8 @@ def _taken(folder: Path, overwrite: bool, plan: dict) -> Iterator[None]:
             if overwrite:
                 for name in (BEST, SCORES, CANDIDATES, EXPORTS, NETWORKS):  # complete networks need no more training
                     remove_dir(folder / name)
-                (folder / TIMES).unlink(missing_ok=True)
+                for file in (folder / TIMES, *folder.glob("worker-*.log")):  # a log is only added to
+                    file.unlink(missing_ok=True)
             for path in (folder / NETWORKS).glob("*/manifest.json"):
                 if not has_learned(path.parent):  # checkpoints may come from other settings
                     remove_dir(path.parent)
