@@ -142,7 +142,12 @@ def test_a_grid_has_single_values(load) -> None:
 
 @pytest.mark.parametrize(
     ("line", "told"),
-    [("budget: soon", "is not a time"), ("metric: f3", "has no score named f3"), ("trials: 0", "must lie between 1")],
+    [
+        ("budget: soon", "is not a time"),
+        ("metric: f3", "have no score named f3"),
+        ("metric: eval_loss", "have no score named eval_loss"),  # would fail each trial after its training
+        ("trials: 0", "must lie between 1"),
+    ],
 )
 def test_the_other_keys(load, line: str, told: str) -> None:
     with pytest.raises(UserError, match=told):
