@@ -111,7 +111,7 @@ def _tell_few(section: SearchSection, wanted: int | None) -> None:
     if section.sampler == "grid" or any(axis.points is None for axis in section.space.values()):
         return
     points = grid_size(section.space, MOST_TRIALS)
-    if wanted is None or points <= wanted:
+    if points < MOST_TRIALS and (wanted is None or points <= wanted):
         console.note(f"there are {counted(points, 'combinations')} only: search.sampler: grid tries each of them once")
 
 
