@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nlpctl.config.compression_keys import parse_budget
 from nlpctl.config.finding import Check, Finding, value_of
 from nlpctl.config.schema import Recipe
-from nlpctl.config.tasks import task_info
+from nlpctl.config.tasks import scores
 
 
 def _budget(recipe: Recipe) -> Iterator[Finding]:
@@ -19,12 +19,14 @@ def _budget(recipe: Recipe) -> Iterator[Finding]:
 
 
 def _metric(recipe: Recipe) -> Iterator[Finding]:
-    task, metric = task_info(recipe.task), recipe.search.metric
-    if task is None or metric is None or recipe.training.compute_metrics is not None:
-        return  # one of the user's own is told by its first call
-    if metric.removeprefix("eval_") not in task.metrics:
-        message = f"search.metric: {task.name} has no score named {metric}"
-        yield Finding(("search.metric", "task"), message, f"one of: {', '.join(task.metrics)}")
+    known, metric = scores(recipe.task), recipe.search.metric
+    if not known or metric is None:
+        return
+    name = metric.removeprefix("eval_")
+    own = recipe.training.compute_metrics is not None and name != "loss"  # told by its first call
+    if name not in known and not own:
+        message = f"search.metric: reports of {recipe.task} have no score named {metric}"
+        yield Finding(("search.metric", "task"), message, f"one of: {', '.join(known)}")
 
 
 def _grid(recipe: Recipe) -> Iterator[Finding]:

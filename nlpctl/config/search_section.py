@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +15,29 @@ from nlpctl.config.declare import key, mapping_key
 RANGES = ("uniform", "log", "int")  # the notations of a range
 MOST_TRIALS = 100_000
 TRIALS = 20  # unless the grid, or a budget, says how many
+
+
+class Steps(Sequence[float]):
+    """low, low + step, ... up to high, as they are written, made when they are asked for."""
+
+    def __init__(self, low: float, high: float, step: float):
+        self._low, self._step = exact(low), exact(step)
+        self._last = math.floor((exact(high) - self._low) / self._step)
+
+    def __len__(self) -> int:
+        return self._last + 1
+
+    def __getitem__(self, number: Any) -> Any:
+        if not 0 <= number <= self._last:
+            raise IndexError(number)
+        return float(self._low + number * self._step)
+
+    def __contains__(self, value: object) -> bool:
+        return isinstance(value, int | float) and math.isfinite(value) and self.nearest(value) == value
+
+    def nearest(self, value: float) -> float:
+        """The step next to `value`, which may be off by what sums of floats lose."""
+        return float(self[min(max(round((exact(value) - self._low) / self._step), 0), self._last)])
 
 
 @dataclass(frozen=True)
@@ -37,22 +61,20 @@ class Axis:
         return next(ends for ends in (self.uniform, self.log, self.int) if ends is not None)
 
     @property
-    def points(self) -> tuple[Any, ...] | None:
-        """All values, in order; None of a range without steps."""
+    def points(self) -> Sequence[Any] | None:
+        """All values, in order; None of a range without steps. Of a range they are made when they are asked for."""
         if self.choices is not None:
             return self.choices
-        step = self.step or (1.0 if self.int is not None else None)
-        if step is None or self.log is not None:
-            return None
-        low, high = map(exact, self.ends)
-        values = [float(low + number * exact(step)) for number in range(math.floor((high - low) / exact(step)) + 1)]
-        return tuple(round(value) for value in values) if self.int is not None else tuple(values)
+        low, high = self.ends
+        if self.int is not None:
+            return range(round(low), round(high) + 1, round(self.step or 1))
+        return None if self.step is None or self.log is not None else Steps(low, high, self.step)
 
     @property
     def told(self) -> str:
         """In words, such as "log from 1e-05 to 0.0001"."""
         if self.choices is not None:
-            return "one of " + ", ".join(map(str, self.choices))
+            return "one of " + ", ".join(map(_written, self.choices))
         name = next(name for name in RANGES if getattr(self, name) is not None)
         low, high = self.ends
         steps = "" if self.step is None else f" in steps of {self.step:g}"
@@ -88,6 +110,11 @@ class SearchSection:
     )
 
 
+def _written(value: Any) -> str:
+    """A value as a recipe may have it: null, true, [a list]."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
 def exact(number: float) -> Fraction:
     """`number` as it is written: 0.3 is three times 0.1."""
     return Fraction(repr(number))
@@ -121,8 +148,9 @@ def grid(space: Mapping[str, Axis]) -> Iterator[dict[str, Any]]:
             yield begun
             return
         (name, axis), *rest = left
-        for value in (axis.points or ()) if applies(axis, begun) else (None,):
-            yield from further({**begun, name: value} if applies(axis, begun) else begun, rest)
+        here = applies(axis, begun)
+        for value in (() if axis.points is None else axis.points) if here else (None,):
+            yield from further({**begun, name: value} if here else begun, rest)
 
     return further({}, axes)
 

@@ -11,7 +11,7 @@ from nlpctl.config.load_log import LoadLog
 from nlpctl.config.managed import REFUSED
 from nlpctl.config.positions import ListNode, Node, TableNode
 from nlpctl.config.ranges import RANGES as ALLOWED
-from nlpctl.config.search_section import RANGES, Axis, applies, in_circle
+from nlpctl.config.search_section import RANGES, Axis, in_circle
 
 CHOICES, STEP, WHEN = "choices", "step", "when"
 _FORMS = "a list of values, {log: [LOW, HIGH]}, {uniform: [LOW, HIGH]} or {int: [LOW, HIGH]}"
@@ -227,7 +227,7 @@ def _condition(space: Mapping[str, Axis], node: Node, log: LoadLog, read: ReadVa
         values = tuple(read(key, item, log) for item in items)
         if axis.points is None:
             raise Wrong(f"when: {name} is tried in a range", "depend on a key with single values")
-        missing = [value for value in values if not applies(Axis(when={name: axis.points}), {name: value})]
+        missing = [value for value in values if value not in axis.points]
         if missing:
             raise Wrong(f"when: {name} never is {missing[0]!r}", f"it is {axis.told}")
         found[name] = values

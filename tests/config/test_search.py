@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from nlpctl.config.load import load_recipe
-from nlpctl.config.search_section import Axis, grid, ordered, trials_wanted
+from nlpctl.config.search_section import Axis, grid, grid_size, ordered, trials_wanted
 from nlpctl.errors import UserError
 
 HEAD = "task: sequence_classification\nmodel: {name_or_path: ernie-3.0-nano-zh}\ndata: {train: train.tsv}\n"
@@ -56,6 +56,20 @@ def test_conditions_and_the_grid(load) -> None:
     assert len(points) == 1 + 2 * 2 + 1 and points[-1] == {"training.lr_scheduler_type": "constant"}
     assert points[0] == {"training.lr_scheduler_type": "linear", "training.warmup_ratio": 0.0}
     assert [point["training.warmup_ratio"] for point in points[1:-1]] == [0.1, 0.1, 0.2, 0.2]
+
+
+def test_points_are_made_when_they_are_asked_for() -> None:
+    """As they are written, which sums of steps would not give."""
+    wide = Axis(int=(0, 4294967295), whole=True)
+    assert wide.points is not None and len(wide.points) == 2**32 and 2**32 not in wide.points
+    assert grid_size({"a": wide, "b": Axis(uniform=(0.0, 1.0), step=1e-9)}, 1000) == 1000
+    tenths = Axis(uniform=(0.0, 0.5), step=0.1).points
+    assert list(tenths) == [0.0, 0.1, 0.2, 0.3, 0.4, 0.5] and 0.3 in tenths and 0.25 not in tenths
+    assert list(Axis(int=(1, 8), step=3.0, whole=True).points) == [1, 4, 7]
+
+
+def test_what_is_tried_is_told_as_recipes_have_it() -> None:
+    assert Axis(choices=(None, True, ("a", "b"), "c", 1e-5)).told == 'one of null, true, ["a", "b"], c, 1e-05'
 
 
 @pytest.mark.parametrize(
@@ -142,7 +156,12 @@ def test_a_grid_has_single_values(load) -> None:
 
 @pytest.mark.parametrize(
     ("line", "told"),
-    [("budget: soon", "is not a time"), ("metric: f3", "has no score named f3"), ("trials: 0", "must lie between 1")],
+    [
+        ("budget: soon", "is not a time"),
+        ("metric: f3", "have no score named f3"),
+        ("metric: eval_loss", "have no score named eval_loss"),  # would fail each trial after its training
+        ("trials: 0", "must lie between 1"),
+    ],
 )
 def test_the_other_keys(load, line: str, told: str) -> None:
     with pytest.raises(UserError, match=told):

@@ -38,6 +38,18 @@ def study(tmp_path: Path):
     return opened
 
 
+@pytest.mark.parametrize("sampler", ["tpe", "random"])
+def test_a_step_is_the_number_that_is_written(study, sampler: str) -> None:
+    """Optuna's would be 0.30000000000000004, which no condition names."""
+    steps = {WARM: Axis(uniform=(0.0, 0.5), step=0.1), RATE: Axis(log=(1e-5, 1e-2), when={WARM: (0.3,)})}
+    drawing = study(space=steps, sampler=sampler)
+    drawn = [drawing.draw().values for _ in range(12)]
+    assert {values[WARM] for values in drawn} <= {0.0, 0.1, 0.2, 0.3, 0.4, 0.5}
+    assert any(values[WARM] == 0.3 for values in drawn)
+    assert all((RATE in values) is (values[WARM] == 0.3) for values in drawn)
+    assert [told.values for told in drawing.trials()] == drawn
+
+
 def score(values) -> float:
     return values.get(WARM, 0.5) - values[RATE]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from nlpctl.config.schema import Recipe
-from nlpctl.config.tasks import scores, task_info
+from nlpctl.config.tasks import greater_is_better, scores
 from nlpctl.files import parse_json, write_json_atomic
 from nlpctl.models.export_folder import points_lost, way_name
 
@@ -146,12 +146,9 @@ def metric_of(recipe: Recipe) -> Metric:
     if recipe.compression.evaluate is not None:
         return Metric(recipe.compression.evaluate.rpartition(":")[2], own=True)
     wanted = (recipe.training.metric_for_best_model or "").removeprefix("eval_")
-    known, task = scores(recipe.task), task_info(recipe.task)
-    assert task is not None, "the recipe's checks have made sure"
-    if wanted not in known:
-        return Metric(known[0], task.greater_is_better(known[0]))
-    given = recipe.training.greater_is_better
-    return Metric(wanted, task.greater_is_better(wanted) if given is None else given)
+    known = scores(recipe.task)
+    name = wanted if wanted in known else known[0]
+    return Metric(name, greater_is_better(recipe, name))
 
 
 def score_file(folder: Path, candidate: str, way: str, split: str = "dev") -> Path:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import os
+from typing import TYPE_CHECKING
 
 from nlpctl.config.tasks.few_shot_classification import FEW_SHOT_CLASSIFICATION
 from nlpctl.config.tasks.info import TaskInfo
@@ -16,6 +17,9 @@ from nlpctl.config.tasks.sequence_classification import SEQUENCE_CLASSIFICATION
 from nlpctl.config.tasks.text_matching import TEXT_MATCHING
 from nlpctl.config.tasks.token_classification import TOKEN_CLASSIFICATION
 from nlpctl.errors import UserError
+
+if TYPE_CHECKING:
+    from nlpctl.config.schema import Recipe
 
 KNOWN_TASKS = (
     SEQUENCE_CLASSIFICATION,
@@ -46,6 +50,16 @@ def scores(name: str) -> tuple[str, ...]:
     """The scores of the task called `name`, the most telling first; "loss" is not among them."""
     info = task_info(name)
     return () if info is None else tuple(metric for metric in info.metrics if metric != "loss")
+
+
+def greater_is_better(recipe: Recipe, metric: str) -> bool:
+    """Whether more of `metric` is better: as the recipe says of the score that it watches, else as the task does."""
+    given, watched = recipe.training.greater_is_better, recipe.training.metric_for_best_model
+    if given is not None and watched is not None and watched.removeprefix("eval_") == metric.removeprefix("eval_"):
+        return given
+    task = task_info(recipe.task)
+    assert task is not None, "the recipe's checks have made sure"
+    return task.greater_is_better(metric)
 
 
 def _imported(name: str) -> TaskInfo:

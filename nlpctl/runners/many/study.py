@@ -20,7 +20,7 @@ from typing import Any
 
 from nlpctl.config.keys import find_key
 from nlpctl.config.recipe_text import value_text
-from nlpctl.config.search_section import Axis, SearchSection, applies, grid, ordered
+from nlpctl.config.search_section import Axis, SearchSection, Steps, applies, grid, ordered
 from nlpctl.errors import UserError
 from nlpctl.files import writing
 
@@ -277,6 +277,8 @@ def _read(name: str, axis: Axis, found: Any) -> Any:
     """What Optuna drew, as the recipe has it."""
     if axis.choices is not None:
         return next(value for value in axis.choices if _same(_told_to_optuna(axis, value), found))
+    if isinstance(axis.points, Steps):  # Optuna's sums of steps give 0.30000000000000004
+        return axis.points.nearest(found)
     key = find_key(name)
     return float(found) if key is not None and key.scalar is float else found
 

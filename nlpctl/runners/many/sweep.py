@@ -22,7 +22,7 @@ from nlpctl.config.compression_keys import parse_budget
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
 from nlpctl.config.search_section import MOST_TRIALS, SearchSection, grid_size, trials_wanted
-from nlpctl.config.tasks import task_info
+from nlpctl.config.tasks import greater_is_better
 from nlpctl.data.open_split import has_split, open_split
 from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import RunFailed, UserError
@@ -84,7 +84,7 @@ def _sweep(
     recipe = settle(recipe)
     refuse_early(recipe, KIND, resume=resume, overwrite=overwrite, grows=True)
     section, metric = recipe.search, watched_metric(recipe)
-    better, wanted = task_info(recipe.task).greater_is_better(metric), trials_wanted(section)
+    better, wanted = greater_is_better(recipe, metric), trials_wanted(section)
     flags = {"resume": resume, "overwrite": overwrite, "own": OWN, "free": GROWS}
     files = _files(recipe)
     with open_folder(recipe, files, KIND, (), {"metric": metric}, **flags) as folder:
@@ -125,7 +125,7 @@ def _tell_few(section: SearchSection, wanted: int | None) -> None:
     if section.sampler == "grid" or any(axis.points is None for axis in section.space.values()):
         return
     points = grid_size(section.space, MOST_TRIALS)
-    if wanted is None or points <= wanted:
+    if points < MOST_TRIALS and (wanted is None or points <= wanted):
         console.note(f"there are {counted(points, 'combinations')} only: search.sampler: grid tries each of them once")
 
 

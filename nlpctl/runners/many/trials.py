@@ -21,7 +21,7 @@ from nlpctl.config.recipe_of import with_settings
 from nlpctl.config.recipe_text import value_text
 from nlpctl.config.schema import Origin, Recipe, RuntimeSection
 from nlpctl.config.search_section import SearchSection
-from nlpctl.config.tasks import scores, task_info
+from nlpctl.config.tasks import greater_is_better, scores
 from nlpctl.errors import EXIT_INTERRUPTED, Interrupted, NlpctlError, Pruned, RunFailed
 from nlpctl.files import read_json
 from nlpctl.report.score_tables import figures
@@ -44,8 +44,10 @@ _GRACE = STOP_SECONDS + 5.0  # a training saves a checkpoint when it is asked to
 
 def watched_metric(recipe: Recipe) -> str:
     """The score on dev that trials are compared by."""
-    named = recipe.search.metric or recipe.training.metric_for_best_model or scores(recipe.task)[0]
-    return named.removeprefix("eval_")
+    if recipe.search.metric is not None:
+        return recipe.search.metric.removeprefix("eval_")
+    watched = (recipe.training.metric_for_best_model or "loss").removeprefix("eval_")
+    return scores(recipe.task)[0] if watched == "loss" else watched  # reports hold no loss
 
 
 def trial_recipe(recipe: Recipe, folder: Path, trial: Trial) -> Recipe:
@@ -80,7 +82,7 @@ class Trials:
 
     def __post_init__(self) -> None:
         self._left = self.study.unfinished()
-        self._better = task_info(self.recipe.task).greater_is_better(self.metric)
+        self._better = greater_is_better(self.recipe, self.metric)
 
     def take(self) -> tuple[Trial, Recipe] | None:
         """The next trial, an unfinished one first, with its recipe; None: there are enough, or the time is up."""
