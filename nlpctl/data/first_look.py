@@ -198,10 +198,20 @@ def _names(rows: Sequence[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(name for values in rows for name in values))
 
 
+class _Records:
+    """Stands for a task: the records as they were read."""
+
+    def of_annotation(self, record: Annotated) -> Mapping[str, Any]:
+        return {_RECORD: record}
+
+    def required(self, labelled: bool) -> tuple[str, ...]:
+        return ()
+
+
 def _look_at_annotated(path: Path, kind: str) -> Look:
     """The look of a file of Label Studio or doccano: the data of its records, a column for each question, and the
     words and tags that their spans give. Records without annotation count where there are no others."""
-    read = list(islice(read_rows(path, kind, True, (), lambda record: {_RECORD: record}), LOOKED_AT))
+    read = list(islice(read_rows(path, kind, True, (), _Records()), LOOKED_AT))
     records: list[Annotated] = [row.values[_RECORD] for row in read if isinstance(row, Row)]
     if not records:
         raise _all_bad(next((row for row in read if isinstance(row, BadRow)), None))
