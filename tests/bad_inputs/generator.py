@@ -37,7 +37,11 @@ GOOD: dict[str, tuple[str, ...]] = {
         "train outputs/finished --continue 1 --max_steps 1",
     ),
     "sweep": ('sweep good.yaml -o new --trials 1 --set search.space={"training.seed":[1,2]}',),
-    "eval": ("eval outputs/finished dev.tsv", "eval outputs/finished dev.tsv --against exported --by length"),
+    "eval": (
+        "eval outputs/finished dev.tsv",
+        "eval outputs/finished dev.tsv --against exported --by length",
+        "eval outputs/finished dev.tsv --workers 2",
+    ),
     "predict": (
         "predict outputs/finished texts.txt",
         "predict outputs/finished texts.txt dev.tsv -o new.jsonl --workers 2",
