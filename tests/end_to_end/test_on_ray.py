@@ -108,7 +108,7 @@ def test_a_sweep_whose_worker_and_node_are_lost(work, cluster, swept):
         out, err = started.communicate(timeout=300)
     finally:
         cluster.add_node(num_cpus=1)
-    assert started.returncode == 0 and err.count("another process goes on") >= 2, err
+    assert started.returncode == 0 and "another process goes on" in err, err
     assert tried(json.loads(out)["result"]) == tried(swept)
     assert weights(trials) == weights(work / "ray-alone/trials")
 
