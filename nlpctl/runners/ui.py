@@ -9,6 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
@@ -39,7 +40,9 @@ if TYPE_CHECKING:
 
 EVERYWHERE = ("0.0.0.0", "::")
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
+MOST_MODELS = 3  # in memory at once
 _SECONDS = 60.0  # for one answer
+_END = 10.0  # seconds for models to end
 _DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy would look for it elsewhere
 
 
@@ -52,15 +55,24 @@ def show_ui(folder: Path, host: str, port: int) -> None:
     with bound_socket(ServeSettings(host=host, port=port)) as listening:
         from nlpctl.serving.page_server import PageServer
 
-        with TriedModel() as model:
-            hosts = ["*"] if host in EVERYWHERE else [host, *LOCAL]
+        with TriedModels() as models:
             told = f"showing the runs of {folder} on {url(listening)} (Ctrl-C stops)"
-            server = PageServer(make_ui(folder, model, hosts), partial(console.note, told))
-            asyncio.run(server.serve([listening]))
+            server = PageServer(make_ui(folder, models, hosts_of(host)), partial(console.note, told))
+
+            async def serve() -> None:
+                await server.serve([listening])
+                models.close()  # else the end of the loop would wait for an answer that nobody wants any more
+
+            asyncio.run(serve())
     console.note("stopped")
 
 
-def make_ui(folder: Path, model: TriedModel, hosts: list[str]) -> Starlette:
+def hosts_of(host: str) -> list[str]:
+    """The names that a request to `host` may have for this machine, as they stand in it: [::1]."""
+    return ["*"] if host in EVERYWHERE else [f"[{host}]" if ":" in host else host, *LOCAL]
+
+
+def make_ui(folder: Path, models: TriedModels, hosts: list[str]) -> Starlette:
     """The ASGI application. `hosts`: names of this machine in a request; another site's name for it is refused."""
     from starlette.applications import Starlette
     from starlette.exceptions import HTTPException
@@ -82,7 +94,7 @@ def make_ui(folder: Path, model: TriedModel, hosts: list[str]) -> Starlette:
         row = {key: given[key] for key in keys if given.get(key)}
         first, waiting = [try_section(name, keys, row)], record.state == "running"
         if len(row) == len(keys) > 0:
-            model.open(record.run.path)  # in the main thread, with which the model's process ends
+            model = models.open(record.run.path)  # in the main thread, with which the model's process ends
             answer = await asyncio.to_thread(model.answer, row)
             first.append(answered_section(answer))
             waiting = answer is None
@@ -128,39 +140,70 @@ def required_keys(record: RunRecord) -> tuple[str, ...]:
     return task_rows(record.recipe.task, record.recipe.data).required(labelled=False)
 
 
-class TriedModel:
-    """The model that was tried last, in an `nlpctl serve` of its own, which ends when another model is tried."""
+class TriedModels:
+    """The models that were tried last, so that two pages do not end each other's."""
 
     def __init__(self) -> None:
-        self._run: Path | None = None
-        self._process: subprocess.Popen[bytes] | None = None
-        self._port = 0
-        self._log = tempfile.TemporaryFile()
+        self._open: dict[Path, TriedModel] = {}  # the one tried last comes last
+        self._ending: list[TriedModel] = []
 
-    def __enter__(self) -> TriedModel:
+    def __enter__(self) -> TriedModels:
         return self
 
     def __exit__(self, *error: Any) -> None:
-        self._close()
-        self._log.close()
+        self.close()
 
-    def open(self, run: Path) -> None:
-        """Start the service of this run, unless it runs. Returns at once."""
-        if run == self._run and self._process is not None and self._process.poll() is None:
-            return
-        self._close()
+    def open(self, run: Path) -> TriedModel:
+        """The service of this run, which is started unless it runs. Returns at once."""
+        model = self._open.pop(run, None)
+        self._open[run] = model if model is not None and model.runs else TriedModel(run)
+        while len(self._open) > MOST_MODELS:
+            self._ending.append(self._open.pop(next(iter(self._open))))
+            self._ending[-1].terminate()
+        self._ending = [each for each in self._ending if each.runs]
+        return self._open[run]
+
+    def close(self) -> None:
+        """End all of them."""
+        models = [*self._open.values(), *self._ending]
+        self._open, self._ending = {}, []
+        for model in models:
+            model.terminate()
+        until = time.monotonic() + _END
+        for model in models:
+            model.end(max(0.0, until - time.monotonic()))
+
+
+class TriedModel:
+    """A model in an `nlpctl serve` of its own."""
+
+    def __init__(self, run: Path) -> None:
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             self._port = free.getsockname()[1]
-        self._log.seek(0)
-        self._log.truncate()
-        self._run = run
+        self._log = tempfile.TemporaryFile()
         self._process = subprocess.Popen(
             [sys.executable, "-m", "nlpctl", "serve", str(run), "--port", str(self._port)],
             stdout=self._log,
             stderr=self._log,
             preexec_fn=partial(die_with_parent, os.getpid()),
         )
+
+    @property
+    def runs(self) -> bool:
+        return self._process.poll() is None
+
+    def terminate(self) -> None:
+        """Ask it to end. Returns at once."""
+        self._process.terminate()
+
+    def end(self, seconds: float) -> None:
+        """Wait for its end; after `seconds` it is killed."""
+        try:
+            self._process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
 
     def answer(self, row: Mapping[str, str]) -> dict[str, Any] | None:
         """What the model says to one row; None while it is being loaded. UserError says why it cannot answer."""
@@ -176,17 +219,11 @@ class TriedModel:
                 return None
             raise UserError(_told(error.read())) from None
         except (urllib.error.URLError, ConnectionError, TimeoutError):
-            if self._process is not None and self._process.poll() is None:
+            if self.runs:
                 return None
             self._log.seek(0)
             told = self._log.read().decode(errors="replace").strip()
             raise UserError(f"the model cannot be served: {told[-2000:]}") from None
-
-    def _close(self) -> None:
-        if self._process is not None:
-            self._process.terminate()
-            self._process.wait()
-            self._process = None
 
 
 def _told(body: bytes) -> str:

@@ -8,13 +8,16 @@ from types import FrameType
 
 import uvicorn
 
+_HEAD = 1024 * 1024  # bytes of a request's address and headers; a form may send a long text in its address
+
 
 class PageServer(uvicorn.Server):
     """uvicorn whose `serve` returns at Ctrl-C and SIGTERM; at the second it does not wait for open requests."""
 
     def __init__(self, app: Callable[..., Awaitable[None]], listens: Callable[[], None]):
         """`listens` is called once requests are answered."""
-        super().__init__(uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", ws="none"))
+        kept = {"log_config": None, "access_log": False, "lifespan": "off", "ws": "none"}
+        super().__init__(uvicorn.Config(app, h11_max_incomplete_event_size=_HEAD, **kept))
         self._listens = listens
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:

@@ -79,6 +79,35 @@ def test_other_paths_and_hosts_are_refused(address):
     assert get(address, host="evil.example")[0] == 400
 
 
+def test_a_long_text_is_taken(address):
+    """The run has no field of this name, so no model is loaded."""
+    assert get(f"{address}/run?run=first&other={'x' * 100_000}")[0] == 200
+
+
+def test_models_do_not_end_each_other(tmp_path, monkeypatch):
+    """The three that were tried last stay; one that does not end when it is asked is killed."""
+    from nlpctl.runners import ui
+
+    stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+    started = subprocess.Popen
+    monkeypatch.setattr(ui, "_END", 0.5)
+    monkeypatch.setattr(ui.subprocess, "Popen", lambda words, **more: started([words[0], "-c", stubborn], **more))
+    with ui.TriedModels() as models:
+        tried = [models.open(tmp_path / name) for name in "abc"]
+        assert models.open(tmp_path / "a") is tried[0]
+        time.sleep(0.5)
+        models.open(tmp_path / "d")
+        assert models.open(tmp_path / "a") is tried[0] and models.open(tmp_path / "c") is tried[2]
+        began = time.monotonic()
+    assert not any(each.runs for each in tried) and time.monotonic() - began < 5
+
+
+def test_hosts_are_as_a_request_has_them():
+    from nlpctl.runners.ui import hosts_of
+
+    assert hosts_of("fd00::5")[0] == "[fd00::5]" and hosts_of("box")[0] == "box" and hosts_of("::") == ["*"]
+
+
 def test_a_model_is_tried(address):
     """It is loaded at the first text, and the page asks again until it answers."""
     asked = f"{address}/run?{urlencode({'run': 'first', 'text': 'a very clean room'})}"
@@ -105,14 +134,14 @@ def test_the_page_of_a_running_run_renews_itself(work, base, tmp_path):
 
     from starlette.testclient import TestClient
 
-    from nlpctl.runners.ui import TriedModel, make_ui
+    from nlpctl.runners.ui import TriedModels, make_ui
 
     run = shutil.copytree(base, tmp_path / "going")
     manifest = json.loads((run / "manifest.json").read_text())
     (run / "manifest.json").write_text(json.dumps({**manifest, "state": "running", "ended": None, "pid": os.getpid()}))
     shutil.rmtree(run / "model")
-    with TriedModel() as model:
-        client = TestClient(make_ui(tmp_path, model, ["testserver"]))
+    with TriedModels() as models:
+        client = TestClient(make_ui(tmp_path, models, ["testserver"]))
         assert 'http-equiv="refresh"' in client.get("/").text
         page = client.get("/run", params={"run": "going"}).text
         assert 'http-equiv="refresh"' in page and "There is no model yet" in page
