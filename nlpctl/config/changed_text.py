@@ -55,7 +55,8 @@ def commented(text: str, comments: Mapping[str, str]) -> str:
         start = text.rfind("\n", 0, place) + 1
         line = text[start:place]
         indent = line[: len(line) - len(line.lstrip())]
-        text = f"{text[:start]}{indent}# {comments[dotted]}{end}{text[start:]}"
+        told = " ".join(comments[dotted].split())  # a tried value may hold line ends
+        text = f"{text[:start]}{indent}# {told}{end}{text[start:]}"
     return text
 
 

@@ -113,6 +113,10 @@ def test_a_new_value_comes_last(before: str, after: str) -> None:
     assert edited(before, ("b",), {"x": "2"}, last=True) == after
 
 
+def test_a_comment_is_one_line() -> None:
+    assert commented("a: 1\n", {"a": "one of x\ny, z"}) == "# one of x y, z\na: 1\n"
+
+
 def test_lines_come_and_go() -> None:
     text = "a: 1\n# b\nb:\n  c: {x: 1}\n  # inner\n  d:\n    - 1\n    - 2 # two\n# e\ne: 3\n"
     assert without(text, "b") == "a: 1\n# e\ne: 3\n" and without(text, "z") == text
