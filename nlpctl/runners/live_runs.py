@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -75,12 +76,22 @@ def _live(record: RunRecord) -> LiveRun:
         record.last("log", "loss"),
         metric,
         record.last("evaluate", f"eval_{metric}") if score is None else score,
-        _left(record.events, total, time.time()) if record.state == RUNNING else None,
+        _left(_of_this_process(record), total, time.time()) if record.state == RUNNING else None,
     )
 
 
+def _of_this_process(record: RunRecord) -> Sequence[Mapping[str, Any]]:
+    """The events since the run was resumed last: the time before holds a pause."""
+    resumed = record.manifest.get("resumed")
+    try:
+        since = datetime.fromisoformat(resumed[-1]["at"]).timestamp() if resumed else 0.0
+    except ValueError:  # damaged
+        return ()
+    return [each for each in record.events if isinstance(each.get("time"), int | float) and each["time"] >= since]
+
+
 def _left(events: Sequence[Mapping[str, Any]], total: int | None, now: float) -> float | None:
-    """Seconds to the last step, at the pace of the last logs of this process; None if there are too few."""
+    """Seconds to the last step, at the pace of the last logs in `events`; None if there are too few."""
     logs = [each for each in events if each["event"] == "log" and isinstance(each.get("time"), int | float)]
     logs = logs[-_RECENT:]
     if total is None or len(logs) < 2 or logs[-1]["step"] <= logs[0]["step"]:
