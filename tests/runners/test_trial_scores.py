@@ -2,11 +2,29 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
+from nlpctl.compression.plan.costs import Clock
 from nlpctl.config.load import load_recipe
+from nlpctl.config.schema import RuntimeSection
+from nlpctl.config.search_section import Axis, SearchSection
 from nlpctl.config.tasks import greater_is_better
-from nlpctl.runners.many.trials import watched_metric
+from nlpctl.errors import UserError
+from nlpctl.files import write_json_atomic
+from nlpctl.runners.many import trials as module
+from nlpctl.runners.many.series_folder import open_folder
+from nlpctl.runners.many.study import FAILED, FINISHED, Study, Told, Trial
+from nlpctl.runners.many.sweep import OWN as SWEEPS
+from nlpctl.runners.many.sweep import _known_on_test
+from nlpctl.runners.many.trials import Trials, watched_metric
+from nlpctl.runtime.worker import ProcessEnded, Worker
 
 HEAD = "task: sequence_classification\nmodel: {name_or_path: ernie-3.0-nano-zh}\ndata: {train: train.tsv}\n"
 OWN = "compute_metrics: scores:rmse, metric_for_best_model: eval_rmse"
@@ -35,3 +53,97 @@ def test_the_recipe_says_which_way_its_own_score_goes(load) -> None:
     recipe = load(f"{OWN}, greater_is_better: false")
     assert not greater_is_better(recipe, "rmse") and greater_is_better(recipe, "accuracy")
     assert greater_is_better(load(OWN), "rmse")
+
+
+def seen(log: Path, cards: tuple[int, ...]) -> Callable[[Any], Any]:
+    """Runs in a process: the cards that it sees, as often as it is asked."""
+    module._opened(log, cards)
+    return lambda job: os.environ.get("CUDA_VISIBLE_DEVICES")
+
+
+def test_a_worker_chooses_its_card_once(tmp_path, monkeypatch, load) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "4,5,6")
+    worker = Worker(seen, tmp_path / "log", (1,), grace=5.0, daemon=True)
+    worker.start()
+    try:
+        assert [worker.ask("which", "") for _ in range(2)] == ["5", "5"]
+    finally:
+        worker.end()
+    asked: list[Any] = []
+    left = [(Trial(0, {}), load("")), (Trial(1, {}), load(""))]
+    trials = SimpleNamespace(take=lambda: left.pop() if left else None, done=lambda *told: None, metric="", command=())
+    hand = module._Hand(trials, RuntimeSection(device="gpu", devices=(1,)), tmp_path / "log")
+    hand._worker = SimpleNamespace(ask=lambda job, *told, **more: asked.append(job[0].runtime) or (FAILED, ""))
+    hand.ask(None)
+    assert hand._cards == (1,) and asked == [RuntimeSection(device="gpu")] * 2  # of all that it sees
+
+
+@pytest.mark.parametrize("when", ["take", "start"])
+def test_ctrl_c_between_two_trials_ends_a_worker(tmp_path, monkeypatch, load, when: str) -> None:
+    """Whatever its thread does meanwhile, no trial is trained to its end."""
+    told = []
+
+    def take():
+        if when == "take":
+            hand.end(interrupt=True)
+        return Trial(0, {}), load("")
+
+    class Slow(Worker):
+        def start(self) -> None:
+            hand.end(interrupt=True)
+            super().start()
+
+        def end(self, interrupt: bool = False) -> None:
+            told.append(self.pid)
+            super().end(interrupt)
+
+    monkeypatch.setattr(module, "Worker", Slow)
+    trials = SimpleNamespace(take=take, done=lambda *told: None, metric="accuracy", command=())
+    hand = module._Hand(trials, RuntimeSection(), tmp_path / "log")
+    if when == "take":
+        hand.ask(None)
+        assert hand._worker is None
+    else:
+        with pytest.raises(ProcessEnded):
+            hand.ask(None)
+        assert told[0] is None and told[-1] is not None and not hand._worker.alive
+
+
+def test_a_pause_is_no_time_that_a_trial_takes(tmp_path, load, capfd) -> None:
+    pytest.importorskip("optuna", reason="the extra sweep is not installed")
+    section = SearchSection(space={"training.seed": Axis(int=(1, 9), whole=True)})
+    recipe = replace(load(""), search=section)
+    study = Study(section, tmp_path / "journal", 5, True)
+    trials = Trials(recipe, tmp_path, study, None, Clock(3600.0), "accuracy", ())
+    first = study.draw()
+    study.tell(first.number, FINISHED, 0.5, 36_000.0)
+    run = tmp_path / "trials" / first.name
+    run.mkdir(parents=True)
+    manifest = {"format": 1, "state": "finished", "resumed": [{"at": "2026-01-01T00:00:00+00:00", "was": "killed"}]}
+    write_json_atomic(run / "manifest.json", manifest)
+    assert trials._new() is not None
+    write_json_atomic(run / "manifest.json", {**manifest, "resumed": []})
+    assert trials._new() is None and trials._new() is None
+    assert capfd.readouterr().err.count("no further trial begins: one takes 36000 s") == 1
+
+
+def test_a_damaged_summary_is_none(tmp_path) -> None:
+    best, report = Told(3, {}, FINISHED, 0.5, 1.0, ""), {"accuracy": 0.5}
+    assert _known_on_test(tmp_path, best) is None
+    write_json_atomic(tmp_path / "sweep.json", {"best": "003", "test": report})
+    assert _known_on_test(tmp_path, best) == report
+    (tmp_path / "sweep.json").write_text('{"best": "003", ')
+    assert _known_on_test(tmp_path, best) is None
+
+
+def test_overwriting_takes_what_another_command_wrote(load, tmp_path) -> None:
+    recipe = load(f"output_dir: {tmp_path / 'many'}")
+    with open_folder(recipe, (), "sweep", (), {}, resume=False, overwrite=False, own=SWEEPS) as folder:
+        (folder / "trials" / "000").mkdir(parents=True)
+        for name in ("study.journal", "best.yaml", "mine.txt"):
+            (folder / name).write_text("")
+    with pytest.raises(UserError, match="another command"):
+        open_folder(recipe, (), "folds", (), {}, resume=False, overwrite=False).__enter__()
+    with open_folder(recipe, (), "folds", (), {}, resume=False, overwrite=True):
+        left = {path.name for path in folder.iterdir()}
+    assert "mine.txt" in left and not left & {"trials", "study.journal", "best.yaml"}

@@ -140,13 +140,20 @@ def finish(folder: Path, **facts: Any) -> None:
 def _begin(recipe: Recipe, folder: Path, known: Mapping[str, Any], names: Sequence[str], own: Sequence[str]) -> None:
     with writing(folder, "choose a writable training.output_dir with free space"):
         if is_series(folder):  # --overwrite; series.json stays to the end, so that a killed command can be called again
-            old = []
+            old: list[str] = []
             with contextlib.suppress(UserError):
-                old = read_series(folder)["runs"]
+                series = read_series(folder)
+                old = [*series["runs"], *_listed(series.get("own"))]  # another command's, too
             _clear(folder, [*old, *names, *own])
         remove_leftovers(folder)
         write_text_atomic(folder / RECIPE, dump_recipe(recipe))
-        write_json_atomic(folder / SERIES, {"format": FORMAT, "state": "running", **known, "runs": list(names)})
+        content = {"format": FORMAT, "state": "running", **known, "runs": list(names), "own": list(own)}
+        write_json_atomic(folder / SERIES, content)
+
+
+def _listed(value: Any) -> list[Any]:
+    """A list of series.json; [] of what older versions, or damage, have in its place."""
+    return value if isinstance(value, list) else []
 
 
 def _clear(folder: Path, names: Iterable[str]) -> None:

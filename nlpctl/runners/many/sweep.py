@@ -26,7 +26,7 @@ from nlpctl.config.tasks import greater_is_better
 from nlpctl.data.open_split import has_split, open_split
 from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import RunFailed, UserError
-from nlpctl.files import parse_json, write_json_atomic, write_text_atomic
+from nlpctl.files import read_json, write_json_atomic, write_text_atomic
 from nlpctl.layout import RECIPE, REPORT
 from nlpctl.names import counted
 from nlpctl.runners.many.outcome import BEST, TRIALS, Swept
@@ -168,16 +168,25 @@ def _on_test(recipe: Recipe, folder: Path, best: Told) -> dict[str, Any] | None:
     """The report of the best trial on the test split, which is read for no other; None without such a split."""
     if not has_split(recipe.data, "test"):
         return None
-    if (folder / RESULT).exists():  # from before more trials were asked for
-        before = parse_json((folder / RESULT).read_text(encoding="utf-8"))
-        if before.get("best") == best.name and before.get("test"):
-            return before["test"]
+    known = _known_on_test(folder, best)
+    if known is not None:
+        return known
     from nlpctl.runners.evaluate import evaluate
 
     own = recipe_of(folder / TRIALS / best.name)
     data = replace(own.data, test=recipe.data.test, splits=recipe.data.splits)
     console.note(f"scoring the best, trial {best.name}, on test")
     return evaluate(replace(own, data=data, runtime=recipe.runtime), ("test",)).metrics["test"]
+
+
+def _known_on_test(folder: Path, best: Told) -> dict[str, Any] | None:
+    """The report of `best` on test from before more trials were asked for."""
+    try:
+        before = read_json(folder / RESULT)
+    except UserError:  # there is none, or it is damaged, and written anew
+        return None
+    report = before.get("test") if before.get("best") == best.name else None
+    return report if isinstance(report, dict) else None
 
 
 def _comments(found: Swept) -> dict[str, str]:

@@ -31,6 +31,7 @@ from nlpctl.runners.many.study import FAILED, FINISHED, PRUNED, Study, Told, Tri
 from nlpctl.runners.side_by_side import Posts
 from nlpctl.runners.train import train
 from nlpctl.runtime.crew import MOST_LOSSES, Crew, NoRoom
+from nlpctl.runtime.device import visible_devices
 from nlpctl.runtime.interrupt import STOP_SECONDS, sigterm_interrupts
 from nlpctl.runtime.lock import LET_GO, wait_until_free
 from nlpctl.runtime.run_directory import RunDirectory
@@ -79,6 +80,7 @@ class Trials:
     _lock: threading.RLock = field(default_factory=threading.RLock)
     _failures: int = 0
     _losses: Counter[int] = field(default_factory=Counter)
+    _told_end: bool = False
 
     def __post_init__(self) -> None:
         self._left = self.study.unfinished()
@@ -108,12 +110,21 @@ class Trials:
 
     def _new(self) -> Trial | None:
         told, left = self.study.trials(), self.clock.left()
-        usual = [each.seconds for each in told if each.seconds]
+        usual = [each.seconds for each in told if each.seconds and left is not None and not self._paused(each)]
         if self.wanted is not None and len(told) >= self.wanted:
             return None
-        if left is not None and told and left < (median(usual) if usual else 0.0):
+        needed = median(usual) if usual else 0.0
+        if left is not None and told and left < needed:
+            if not self._told_end:
+                console.note(f"no further trial begins: one takes {needed:.0f} s, and {max(left, 0):.0f} s are left")
+            self._told_end = True
             return None
         return self.study.draw()
+
+    def _paused(self, trial: Told) -> bool:
+        """Whether the seconds of a trial include a pause, since it was resumed."""
+        run = RunDirectory(self.folder / TRIALS / trial.name)
+        return run.manifest_file.exists() and bool(run.read_manifest()["resumed"])
 
     def worth(self, trial: Trial, evaluation: int, score: float) -> bool:
         return self.study.worth(trial.number, evaluation, score)
@@ -162,7 +173,8 @@ class Trials:
 
         def hire(number: int) -> _Hand:
             log = logs / f"{number}.log"
-            hand = _Hand(self, posts.runtimes[number], log, partial(make, _opened, log, grace=_GRACE))
+            runtime = posts.runtimes[number]
+            hand = _Hand(self, runtime, log, partial(make, _opened, log, runtime.devices, grace=_GRACE))
             hands.append(hand)
             hand.start()
             return hand
@@ -187,7 +199,8 @@ class _Hand:
     """A worker of the crew: a process that trains, led by a thread of this one, which takes the trials."""
 
     def __init__(self, trials: Trials, runtime: RuntimeSection, log: Path, make: Callable[[], Asked]):
-        self._trials, self._runtime, self._log, self._make = trials, runtime, log, make
+        # The process sees its cards alone, so to each trial they are all there are.
+        self._trials, self._runtime, self._log, self._make = trials, replace(runtime, devices=()), log, make
         self._worker: Asked | None = None
         self._ended = False
 
@@ -202,6 +215,8 @@ class _Hand:
     def ask(self, job: Any) -> None:
         """Train until nothing is left. NoRoom: somebody else has to."""
         while not self._ended and (taken := self._trials.take()) is not None:
+            if self._ended:  # meanwhile; --resume goes on with the trial
+                return
             trial, recipe = taken
             try:
                 ended = self._trained(trial, replace(recipe, runtime=self._runtime))
@@ -241,8 +256,11 @@ class _Hand:
             self._worker.end(interrupt)
 
 
-def _opened(log: Path) -> Callable[[Any], Any]:
-    """Runs in the process: what trains."""
+def _opened(log: Path, cards: tuple[int, ...]) -> Callable[[Any], Any]:
+    """Runs in the process, which sees `cards` alone: what trains."""
+    visible = visible_devices(cards, os.environ)
+    if visible is not None:  # once: for a second trial the card would have another number
+        os.environ["CUDA_VISIBLE_DEVICES"] = visible
     os.setsid()  # a terminal's Ctrl-C must reach only the parent, which passes it on once
     listen_for_interrupts(_leave)
     os.dup2(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666), 2)
