@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from nlpctl.config.compression_keys import parse_budget
 from nlpctl.config.finding import Check, Finding, value_of
 from nlpctl.config.schema import Recipe
-from nlpctl.config.tasks import scores
+from nlpctl.config.tasks import scores, task_info
 
 
 def _budget(recipe: Recipe) -> Iterator[Finding]:
@@ -49,4 +49,12 @@ def _sections(recipe: Recipe) -> Iterator[Finding]:
                 break
 
 
-SEARCH_CHECKS: tuple[Check, ...] = (_budget, _metric, _grid, _sections)
+def _labels(recipe: Recipe) -> Iterator[Finding]:
+    """Without data.labels, they are those of the training rows, and so others for each trial."""
+    task = task_info(recipe.task)
+    if task is not None and task.labelled and recipe.data.labels is None and "data.train" in recipe.search.space:
+        message = "search.space.data.train: trials with other rows may have other labels, which no score compares"
+        yield Finding(("search.space.data.train",), message, "write data.labels: [A, B] for all of them")
+
+
+SEARCH_CHECKS: tuple[Check, ...] = (_budget, _metric, _grid, _sections, _labels)

@@ -168,6 +168,17 @@ def test_the_other_keys(load, line: str, told: str) -> None:
         load(f"{HEAD}search: {{{line}}}\n")
 
 
+def test_other_training_rows_need_labels(load, tmp_path: Path) -> None:
+    """Else each trial would have the labels of its own rows."""
+    for name in ("train.tsv", "a.tsv", "b.tsv"):
+        (tmp_path / name).write_text("text\tlabel\na\tb\n")
+    tried = "search: {space: {data.train: [[a.tsv], [b.tsv]]}}\n"
+    with pytest.raises(UserError, match="may have other labels"):
+        load(f"{HEAD}{tried}")
+    labelled = HEAD.replace("{train: train.tsv}", "{train: train.tsv, labels: [b, c]}")
+    assert len(load(f"{labelled}{tried}").search.space["data.train"].points) == 2
+
+
 def test_a_reference_would_not_follow(load) -> None:
     text = f"{HEAD}training: {{run_name: '${{data.max_seq_length}}'}}\n"
     with pytest.raises(UserError, match="is used elsewhere in the recipe"):
