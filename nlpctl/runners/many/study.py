@@ -6,7 +6,6 @@ one process that is killed and resumed makes the same trials as one that never w
 
 from __future__ import annotations
 
-import datetime
 import math
 import os
 import threading
@@ -285,10 +284,3 @@ def _read(name: str, axis: Axis, found: Any) -> Any:
 
 def _same(one: Any, other: Any) -> bool:
     return one == other and type(one) is type(other)
-
-
-def elapsed(started: str, ended: str | None) -> float | None:
-    """Seconds between two times of a manifest."""
-    if ended is None:
-        return None
-    return (datetime.datetime.fromisoformat(ended) - datetime.datetime.fromisoformat(started)).total_seconds()

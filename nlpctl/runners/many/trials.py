@@ -8,6 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -27,7 +28,7 @@ from nlpctl.files import read_json
 from nlpctl.report.score_tables import figures
 from nlpctl.runners.many.outcome import TRIALS
 from nlpctl.runners.many.series_folder import AGAIN
-from nlpctl.runners.many.study import FAILED, FINISHED, PRUNED, Study, Told, Trial, elapsed
+from nlpctl.runners.many.study import FAILED, FINISHED, PRUNED, Study, Told, Trial
 from nlpctl.runners.side_by_side import Posts
 from nlpctl.runners.train import train
 from nlpctl.runtime.crew import MOST_LOSSES, Crew, NoRoom
@@ -310,8 +311,8 @@ def _seconds(run: RunDirectory) -> float | None:
     """From the first start of a run to its end, pauses included."""
     if not run.manifest_file.exists():
         return None
-    manifest = run.read_manifest()
-    return elapsed(manifest["started"], manifest["ended"])
+    started, ended = (run.read_manifest()[name] for name in ("started", "ended"))
+    return None if ended is None else (datetime.fromisoformat(ended) - datetime.fromisoformat(started)).total_seconds()
 
 
 def best_of(told: Sequence[Told], greater_is_better: bool) -> Told | None:
