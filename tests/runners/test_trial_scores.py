@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -72,14 +73,14 @@ def test_a_worker_chooses_its_card_once(tmp_path, monkeypatch, load) -> None:
     asked: list[Any] = []
     left = [(Trial(0, {}), load("")), (Trial(1, {}), load(""))]
     trials = SimpleNamespace(take=lambda: left.pop() if left else None, done=lambda *told: None, metric="", command=())
-    hand = module._Hand(trials, RuntimeSection(device="gpu", devices=(1,)), tmp_path / "log")
+    hand = module._Hand(trials, RuntimeSection(device="gpu", devices=(1,)), tmp_path / "log", Worker)
     hand._worker = SimpleNamespace(ask=lambda job, *told, **more: asked.append(job[0].runtime) or (FAILED, ""))
     hand.ask(None)
-    assert hand._cards == (1,) and asked == [RuntimeSection(device="gpu")] * 2  # of all that it sees
+    assert asked == [RuntimeSection(device="gpu")] * 2  # of all that it sees
 
 
 @pytest.mark.parametrize("when", ["take", "start"])
-def test_ctrl_c_between_two_trials_ends_a_worker(tmp_path, monkeypatch, load, when: str) -> None:
+def test_ctrl_c_between_two_trials_ends_a_worker(tmp_path, load, when: str) -> None:
     """Whatever its thread does meanwhile, no trial is trained to its end."""
     told = []
 
@@ -97,9 +98,9 @@ def test_ctrl_c_between_two_trials_ends_a_worker(tmp_path, monkeypatch, load, wh
             told.append(self.pid)
             super().end(interrupt)
 
-    monkeypatch.setattr(module, "Worker", Slow)
     trials = SimpleNamespace(take=take, done=lambda *told: None, metric="accuracy", command=())
-    hand = module._Hand(trials, RuntimeSection(), tmp_path / "log")
+    make = partial(Slow, module._opened, tmp_path / "log", (), grace=5.0, daemon=False)
+    hand = module._Hand(trials, RuntimeSection(), tmp_path / "log", make)
     if when == "take":
         hand.ask(None)
         assert hand._worker is None

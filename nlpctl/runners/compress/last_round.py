@@ -27,7 +27,7 @@ T = TypeVar("T")
 
 FEWEST, MOST = 7, 12  # rounds; more only while something becomes faster
 SECONDS = 120.0  # no round beyond the fewest starts after them
-TURN = 0.3  # seconds of a row in each round, at least: one pass of a small network takes 50 ms, as wide as its jitter
+TURN = 0.2  # seconds of a row in each round, at least: one pass of a small network takes 50 ms, as wide as its jitter
 STARTING = 6.0  # seconds to start a process and import Paddle
 DIGITS = 7  # of the stored seconds
 SHARE = 0.8  # of the available memory may be used
