@@ -117,7 +117,7 @@ def _locate(source: str) -> Path | None:
         return shipped.path
     if source in hub_names():
         return None
-    beside = nearest_file(path.name, _yaml_files(path.parent))
+    beside = nearest_file(path.name, _loadable(path.parent))
     names = [recipe.name for recipe in shipped_recipes()]
     # There are hundreds of hub names, and they are long and alike.
     near = path.parent / beside if beside else nearest(source, names) or nearest(source, hub_names(), cutoff=0.8)
@@ -126,6 +126,15 @@ def _locate(source: str) -> Path | None:
         where=source or "(empty)",
         hint=f"did you mean {near}?" if near else "`nlpctl recipe ls` lists the recipes that come with nlpctl",
     )
+
+
+def _loadable(folder: Path) -> list[str]:
+    """The recipe files, and the folders of runs, models and exports, in a folder."""
+    try:
+        inside = [entry.name for entry in folder.iterdir() if (entry / RECIPE).is_file() or (entry / TASK).is_file()]
+    except OSError:
+        return []
+    return [*_yaml_files(folder), *sorted(inside)]
 
 
 def _yaml_files(folder: Path) -> list[str]:

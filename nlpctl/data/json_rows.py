@@ -45,8 +45,13 @@ def json_type(value: Any) -> str:
 
 def json_reason(error: Exception) -> str:
     if isinstance(error, json.JSONDecodeError):
-        return f"{error.msg} at character {error.pos + 1}"
+        return f"{_fault(error)} at character {error.pos + 1}"
     return "nested too deeply" if isinstance(error, RecursionError) else str(error)
+
+
+def _fault(error: json.JSONDecodeError) -> str:
+    """What is wrong, without a place: Python's "Unterminated string starting at" waits for one."""
+    return error.msg.removesuffix(" at")
 
 
 def whole_document(lines: Iterable[tuple[int, bytes]], source: str) -> str:
@@ -69,7 +74,7 @@ def json_errors_told(source: str) -> Iterator[None]:
     except json.JSONDecodeError as error:
         where = f"{source}:{error.lineno}"
         hint = "fix the file; if it has one object per line, set data.format: jsonl"
-        raise UserError(f"not JSON: {error.msg} at column {error.colno}", where=where, hint=hint) from None
+        raise UserError(f"not JSON: {_fault(error)} at column {error.colno}", where=where, hint=hint) from None
     except (ValueError, RecursionError) as error:
         raise UserError(f"not JSON: {json_reason(error)}", where=source, hint="fix the file") from None
 

@@ -83,6 +83,7 @@ def test_no_header_names_columns_by_number():
         ('{"text": "a", "label": 1}\n\n["a", 1]\n', "jsonl", 3, "not a JSON object: got a list"),
         ('{"text": "a", "label": 1}\n\nnull\n', "jsonl", 3, "not a JSON object: got null"),
         ('{"text": "a", "label": 1}\n\n{"text": \n', "jsonl", 3, "not JSON: Expecting value at character 10"),
+        ('{"text": "a", "label": 1}\n\n{"text": "a\n', "jsonl", 3, "Unterminated string starting at character 10"),
         ('{"text": "a", "label": 1}\n\n   \n', "jsonl", 3, "not JSON: Expecting value"),
         ('{"text": "a", "label": 1}\n\n' + "[" * 100_000, "jsonl", 3, "not JSON: nested too deeply"),
         ('{"text": "a", "label": 1}\n\n{"label": ' + "1" * 5000 + "}", "jsonl", 3, "not JSON: Exceeds the limit"),
