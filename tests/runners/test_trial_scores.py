@@ -23,7 +23,7 @@ from nlpctl.runners.many import trials as module
 from nlpctl.runners.many.series_folder import open_folder
 from nlpctl.runners.many.study import FAILED, FINISHED, Study, Told, Trial
 from nlpctl.runners.many.sweep import OWN as SWEEPS
-from nlpctl.runners.many.sweep import _known_on_test
+from nlpctl.runners.many.sweep import _known_on_test, _refuse_done
 from nlpctl.runners.many.trials import Trials, watched_metric
 from nlpctl.runtime.worker import ProcessEnded, Worker
 
@@ -148,3 +148,14 @@ def test_overwriting_takes_what_another_command_wrote(load, tmp_path) -> None:
     with open_folder(recipe, (), "folds", (), {}, resume=False, overwrite=True):
         left = {path.name for path in folder.iterdir()}
     assert "mine.txt" in left and not left & {"trials", "study.journal", "best.yaml"}
+
+
+def test_a_sweep_is_done_when_its_results_tell_of_all_trials(tmp_path) -> None:
+    """Killed before it wrote the results of a grown sweep, it is resumed."""
+    study = SimpleNamespace(trials=lambda: [SimpleNamespace(state=FINISHED)] * 3)
+    _refuse_done(study, tmp_path, 3)
+    write_json_atomic(tmp_path / "sweep.json", {"trials": [{}, {}]})
+    _refuse_done(study, tmp_path, 3)
+    write_json_atomic(tmp_path / "sweep.json", {"trials": [{}, {}, {}]})
+    with pytest.raises(UserError, match="all 3 trials are done"):
+        _refuse_done(study, tmp_path, 3)

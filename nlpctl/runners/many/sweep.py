@@ -103,8 +103,8 @@ def _sweep(
         found = _swept(recipe, folder, study, metric, better)
         text = best_text(original, found.best.values, _comments(found), folder / BEST, Path(f"{folder}-best"))
         write_text_atomic(folder / BEST, text)
-        write_json_atomic(folder / RESULT, console.plain(found.to_json()))
         write_text_atomic(folder / REPORT, sweep_page(found, text, (folder / RECIPE).read_text(encoding="utf-8")))
+        write_json_atomic(folder / RESULT, console.plain(found.to_json()))  # the last, see _refuse_done
         finish(folder, runs=[f"{TRIALS}/{each.name}" for each in found.ranking])
     return found
 
@@ -141,9 +141,17 @@ def _refuse_done(study: Study, folder: Path, wanted: int | None) -> None:
     """UserError if there is nothing left to do."""
     told = study.trials()
     ended = sum(each.state != RUNNING for each in told)
-    if (folder / REPORT).exists() and wanted is not None and len(told) == ended >= wanted:
+    if wanted is not None and len(told) == ended >= wanted and _written(folder) == ended:
         hint = f"ask for more: --trials {2 * ended}; or use --overwrite to begin again"
         raise UserError(f"all {counted(ended, 'trials')} are done; there is nothing to resume", str(folder), hint)
+
+
+def _written(folder: Path) -> int:
+    """How many trials the results of the folder tell of: fewer where a command was killed before it wrote them."""
+    try:
+        return len(read_json(folder / RESULT)["trials"])
+    except (UserError, KeyError, TypeError):  # there is none, or it is damaged, and written anew
+        return 0
 
 
 def _swept(recipe: Recipe, folder: Path, study: Study, metric: str, better: bool) -> Swept:
