@@ -244,6 +244,7 @@ def _blocks(name: str) -> list[str]:
     return re.findall(r"^```python\n(.*?)^```$", (ROOT / "docs" / name).read_text(encoding="utf-8"), flags=re.M | re.S)
 
 
+@pytest.mark.slow
 def test_every_snippet_of_the_page_runs(run, texts, place, monkeypatch):
     monkeypatch.chdir(place)
     shutil.copy(REVIEWS, "test.tsv")

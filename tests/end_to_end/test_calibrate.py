@@ -104,8 +104,8 @@ def test_a_run_tells_how_it_was_calibrated_later(work, raw):
 
 
 def test_what_training_told_is_told_again(work, sure):
-    run = shutil.copytree(sure, work / "again")
-    done = work.nlpctl("calibrate", "again/model", LABELLED)
+    run = shutil.copytree(sure, work / "told-again")
+    done = work.nlpctl("calibrate", "told-again/model", LABELLED)
     assert done.returncode == 0, done.stderr
     assert metrics_of(run) == metrics_of(sure)
 

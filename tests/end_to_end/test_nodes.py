@@ -79,6 +79,7 @@ def test_a_problem_of_one_node_is_one_message_on_both(work, nodes):
     assert not (work / "nodes-wrong").exists()
 
 
+@pytest.mark.slow
 def test_a_finished_run_goes_on(work, nodes, two):
     """Node 0 has the run; node 1 has its recipe, or neither."""
     last = max(int(path.name.split("-")[1]) for path in (two / "checkpoints").iterdir())
