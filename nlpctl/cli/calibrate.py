@@ -12,6 +12,7 @@ from nlpctl.cli.options import ModelArgument, load_command_recipe, scored_data
 from nlpctl.cli.tables import show
 from nlpctl.config.located import located
 from nlpctl.config.positions import display
+from nlpctl.layout import EXPORT, MODEL
 
 
 def calibrate(
@@ -49,3 +50,7 @@ def calibrate(
     for table in confidence_tables({made.split: made.metrics}):
         show(table)
     console.note(f"calibrated: {display(made.model)}; on rows that it was not fitted to, nlpctl eval tells how well")
+    older = made.model.with_name(EXPORT)
+    if made.model.name == MODEL and older.is_dir():
+        again = f"nlpctl calibrate {display(older)}, or export again"
+        console.note(f"{display(older)} was made before and keeps its probabilities: {again}")

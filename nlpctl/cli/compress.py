@@ -97,10 +97,17 @@ def compress(
         source = find_trained_model(recipe)
         division = Division(workers, cluster)
         result = run_compression(recipe, source, output=output, overwrite=overwrite, division=division)
-    _show(result, json)
+    show(result, json)
 
 
-def _show(result: CompressResult, json: bool) -> None:
+def show(result: CompressResult, json: bool) -> None:
+    """Print the tables and the best. NlpctlError, afterwards: nothing that was asked for could be made."""
+    _print(result, json)
+    if result.failed is not None:
+        raise result.failed
+
+
+def _print(result: CompressResult, json: bool) -> None:
     from nlpctl.runners.compress.columns import tables
     from nlpctl.runners.compress.report import JSON, summary, tied, too_few
 

@@ -184,6 +184,10 @@ def split(
     rows = [["(rows)", *made.rows.values()]]
     rows += [[name, *(made.labels[part].get(name, 0) for part in made.files)] for name in names]
     console.table("", ["label", *made.files], rows)
+    if "dev" in made.files and resolved.training.evaluation_strategy == "no":
+        where = resolved.where("training.evaluation_strategy")
+        keys = "it and save_strategy to epoch, and load_best_model_at_end to true"
+        console.note(f"{where}: is no, so training does not look at the dev rows; to select by them set {keys}")
     console.note(f"{display(resolved.path)} names the new files" if write else "in the recipe, under data:")
     for part, path in made.files.items():
         console.note(f"  {part}: {as_yaml(in_recipe(resolved, path))}")

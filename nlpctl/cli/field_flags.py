@@ -167,7 +167,7 @@ class _Reader:
         similar = similar_fields(plain) or [near for near in (nearest(plain, [*field_flags(), *own], CUTOFF),) if near]
         if similar:
             return f"did you mean {' or '.join(f'--{name}' for name in similar)}?"
-        return "`nlpctl recipe flags` lists the flags of every recipe"
+        return "--help lists the options of this command, `nlpctl recipe flags` the keys of recipes that are flags"
 
     def _truth(self) -> str:
         """The value of a bare `--fp16`: the next word if it is a truth value, else true."""

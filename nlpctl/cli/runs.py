@@ -95,6 +95,8 @@ def _watch(folder: Path, json: bool) -> None:
     if json:
         give([each.to_json() for each in runs.now()])
         return
+    if not runs.now():
+        console.note(f"no run in {folder} trains now")
     columns = ["run", "state", "step", "done", "loss", "metric", "dev", "left"]
     console.table_again(columns, lambda: [_watched(each, folder) for each in runs.now()], WATCH_SECONDS)
 

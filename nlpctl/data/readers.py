@@ -5,6 +5,7 @@ All formats but those of DOCUMENTS are read in constant memory.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import BinaryIO
@@ -108,6 +109,9 @@ def after_header(kind: str, header: bool) -> str:
 
 def no_rows(source: str, after: str = "") -> UserError:
     """The error for an input without a single row."""
+    with contextlib.suppress(OSError, ValueError):  # not the name of a file
+        if not Path(source).stat().st_size:
+            after = ": it is empty"
     return UserError(f"the file holds no rows{after}", where=source, hint="give a file with data in it")
 
 

@@ -80,19 +80,18 @@ class Token:
 
 @dataclass(frozen=True)
 class Explained:
-    """A row, the model's answer, and the tokens that support or oppose `label`."""
+    """A row, the model's answer, and the tokens that support or oppose `label`.
+
+    `probability`: that of `label`, as answers give it: calibrated, if the model is; the log odds are not.
+    """
 
     row: dict[str, Any]
     answer: dict[str, Any]
     label: str
+    probability: float
     method: str
     tokens: tuple[Token, ...]
     explanation: Explanation
-
-    @property
-    def probability(self) -> float:
-        """The probability of `label`."""
-        return 1 / (1 + float(np.exp(-self.explanation.log_odds)))
 
     def strongest(self, most: int) -> tuple[list[Token], list[Token]]:
         """The tokens that support the label most, and those that oppose it most."""

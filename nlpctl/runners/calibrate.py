@@ -25,6 +25,8 @@ from nlpctl.models.source import resolve_source
 from nlpctl.runners.open_model import find_model
 from nlpctl.runners.report import renew_report
 from nlpctl.runners.run_files import sound_manifest, sound_metrics
+from nlpctl.runners.seen_rows import warn_of_trained_rows
+from nlpctl.runners.validate import refuse_columns
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.runtime.process import ProcessSetup, set_up_process
 from nlpctl.runtime.run_directory import RunDirectory
@@ -69,6 +71,7 @@ def calibrate(recipe: Recipe, split: str = "dev") -> Calibrated:
     if not has_split(recipe.data, split):
         hint = f"give it: nlpctl calibrate MODEL FILE, or --set data.{split}=FILE"
         raise UserError(f"there is no {split} data", where=f"data.{split}", hint=hint)
+    refuse_columns(recipe, (split,))
     folder = found.folder
     setup = set_up_process(recipe)
     with sigterm_interrupts():
@@ -114,6 +117,8 @@ def _of_network(recipe: Recipe, folder: Path, split: str) -> tuple[Calibration, 
 
     model = load_network(recipe, str(folder))
     examples, groups = _labelled(recipe, split, model.task.labels)
+    if split != "train":
+        warn_of_trained_rows(folder, task_rows(recipe.task, recipe.data), split, examples)
     predictions = model.predictions(examples, recipe.training.per_device_eval_batch_size)
     task = calibrated(model.task.calibrated(None), examples, predictions, split)
     calibration, metrics = _fitted(task, split), full_report(task, examples, predictions, groups)[0]

@@ -27,6 +27,7 @@ from nlpctl.runners.divided_scores import DividedModel, divided_model
 from nlpctl.runners.open_model import find_model, open_trained_model, set_up_to_answer
 from nlpctl.runners.seen_rows import members_of, warn_of_seen_rows
 from nlpctl.runners.side_by_side import Division
+from nlpctl.runners.validate import refuse_columns
 from nlpctl.runtime.crew import Share
 from nlpctl.runtime.interrupt import sigterm_interrupts
 from nlpctl.tasks.confidence import Judged
@@ -266,6 +267,7 @@ def _checked(recipe: Recipe, splits: Sequence[str]) -> tuple[str, TaskRows, tupl
     if recipe.data.dataset is None:  # a named data set may import Paddle
         for split in wanted:
             open_split(rows, split)  # reports a missing file before Paddle is imported
+    refuse_columns(recipe, wanted)
     return source, rows, wanted
 
 

@@ -80,8 +80,9 @@ def _explanations(
                 continue
             batch = collate([example])
             raise_failure(batch)
-            answer = task.answer(example, task.predictions(model.predictor.outputs(batch), [example]))
-            name = label or _label_of(answer)
+            predictions = task.predictions(model.predictor.outputs(batch), [example])
+            answer, shares = task.answer(example, predictions), task.told_probabilities(predictions)
+            name = label or answer.get("label") or max(shares, key=shares.get)  # of several labels the most likely
             number = task.labels.names.index(name)
             explanation = explainer.explain(batch, lambda logits, number=number: task.log_odds(logits, number))
             if not explanation.complete:
@@ -89,7 +90,8 @@ def _explanations(
             ids = batch["input_ids"][0]
             unknown = unknown_texts(ids.tolist(), source.task_rows.passages(example).values(), model.encoder)
             tokens = tokens_of(ids, explanation.contributions, tokenizer, explainer.special, unknown)
-            yield Explained(source.task_rows.answered(example), answer, name, method, tuple(tokens), explanation)
+            given = source.task_rows.answered(example)
+            yield Explained(given, answer, name, shares[name], method, tuple(tokens), explanation)
 
 
 def _incomplete(row: int, given: dict[str, Any], explanation: Explanation) -> str:
@@ -102,13 +104,6 @@ def _incomplete(row: int, given: dict[str, Any], explanation: Explanation) -> st
     )
     hint = "read them as an order of the tokens, not as amounts; or take another --baseline, or --method occlusion"
     return str(Problem(message, hint=hint))
-
-
-def _label_of(answer: dict[str, Any]) -> str:
-    """The predicted label; for several labels, the most likely one, even if it is below the threshold."""
-    if "label" in answer:
-        return answer["label"]
-    return max(answer["probabilities"], key=answer["probabilities"].get)
 
 
 def write_explanations(

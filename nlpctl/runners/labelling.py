@@ -47,7 +47,9 @@ CHOSEN = "chosen"  # the key that tells of a row why it was chosen
 class ChosenRow:
     """A row to label. `values`: its keys as the file has them, with the columns to fill in.
 
-    `predicted`: the answer of the model; `stands_for`: how many of the uncertain rows are nearest to this one.
+    `predicted`: the answer of the model; `confidence`: the probability in it where it is least sure, calibrated if the
+    model is; `uncertainty`: by the network's own probabilities (inference/uncertain.py); `stands_for`: how many of the
+    uncertain rows are nearest to this one.
     """
 
     where: str
@@ -74,6 +76,15 @@ class ChosenRow:
         told = {"where": self.where, "predicted": self.predicted, "confidence": self.confidence}
         values = {GIVEN + name if name == CHOSEN else name: value for name, value in self.values.items()}
         return {**values, CHOSEN: {**told, "uncertainty": self.uncertainty, "stands_for": self.stands_for}}
+
+
+def _least_sure(answer: Mapping[str, Any], shares: Mapping[str, float] | None, of_network: float) -> float:
+    """The probability of the least sure decision in an answer; `of_network` where it tells none, as without
+    entities. `shares`: of the labels of a text."""
+    if shares is not None:
+        return shares[answer["label"]] if "label" in answer else min(max(each, 1 - each) for each in shares.values())
+    found = [each.get("confidence") for key in ("entities", "words") for each in answer.get(key, ())]
+    return min((each for each in found if each is not None), default=of_network)
 
 
 def without_reason(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -237,6 +248,7 @@ class _Search:
         answers = self._model.task.labelled_answers(
             [each.example for each in chosen], [each.predictions for each in chosen]
         )
+        shares = [self._model.task.told_probabilities(each.predictions) for each in chosen]
         return [
             ChosenRow(
                 place(each.row.source, each.row.line),
@@ -244,11 +256,11 @@ class _Search:
                 self._to_label(each),
                 each.example,
                 answer,
-                round(each.doubt.confidence, 6),
+                round(_least_sure(answer, share, each.doubt.confidence), 6),
                 round(each.doubt.uncertainty, 6),
                 count,
             )
-            for each, answer, count in zip(chosen, answers, spread.stands_for, strict=True)
+            for each, answer, share, count in zip(chosen, answers, shares, spread.stands_for, strict=True)
         ]
 
     def _to_label(self, row: _Candidate) -> dict[str, Any]:

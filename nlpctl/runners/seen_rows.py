@@ -1,4 +1,4 @@
-"""Rows that members of an ensemble were trained on: it answers these better than new ones, so its scores flatter."""
+"""Rows that a model, or members of an ensemble, were trained on: it answers these better and surer than new ones."""
 
 from __future__ import annotations
 
@@ -22,16 +22,31 @@ LEAST = 0.01  # of the rows; fewer are repetitions, which `nlpctl data inspect` 
 
 def warn_of_seen_rows(members: Sequence[str], rows: TaskRows, splits: Mapping[str, ExampleList]) -> None:
     """Warn where rows of `splits` were training rows of `members`, run directories."""
-    keys = {key for run in members for key in _training_keys(Path(run))}
-    for split, examples in splits.items():
-        seen = sum(text_key(rows, example) in keys for example in examples)
-        if seen >= max(1, LEAST * len(examples)):
+    for split, seen in _seen(members, rows, splits).items():
+        examples = splits[split]
+        if seen:
             told = f"{split}: members were trained on {seen:,} of these {len(examples):,} rows, so this score flatters"
             folds = next((Path(run).parent for run in members if is_series(Path(run).parent)), None)
             known = "score rows that no member has seen"
             if folds is not None:
                 known = f"{display(folds / 'scores.json')} (held) has the score of each row by runs that did not see it"
             console.warn(f"{told}: {known}")
+
+
+def warn_of_trained_rows(model: Path, rows: TaskRows, split: str, examples: ExampleList) -> None:
+    """Warn where `examples`, to which the probabilities of a run's `model` are to be fitted, were training rows."""
+    runs = members_of(model) or ([str(model.parent)] if is_run(model.parent) else [])
+    seen = _seen(runs, rows, {split: examples})[split]
+    if seen:
+        told = f"{split}: the model was trained on {seen:,} of these {len(examples):,} rows"
+        console.warn(f"{told}; it is surer of them than of new ones, so its answers will claim too much")
+
+
+def _seen(runs: Sequence[str], rows: TaskRows, splits: Mapping[str, ExampleList]) -> dict[str, int]:
+    """How many rows of each split were training rows of the runs; 0 where they are a few repetitions."""
+    keys = {key for run in runs for key in _training_keys(Path(run))}
+    counts = {split: sum(text_key(rows, each) in keys for each in examples) for split, examples in splits.items()}
+    return {split: seen if seen >= max(1, LEAST * len(splits[split])) else 0 for split, seen in counts.items()}
 
 
 def members_of(model: Path) -> Sequence[str]:

@@ -42,7 +42,14 @@ def needs_no_data(recipe: Recipe) -> bool:
     return task is not None and task.vectors and recipe.model.name_or_path is not None and not named
 
 
-def column_problems(recipe: Recipe) -> list[Problem]:
+def refuse_columns(recipe: Recipe, splits: Sequence[str]) -> None:
+    """UserError for what the beginnings of the files of `splits` show, before a model is loaded for them."""
+    problems = column_problems(recipe, splits)
+    if problems:
+        raise UserError(problems=problems)
+
+
+def column_problems(recipe: Recipe, splits: Sequence[str] = SPLITS) -> list[Problem]:
     """What the beginnings of the data files show to be wrong, each column once. Reads no other source than files.
 
     Nothing is said of what only reading the whole file can tell, such as a key that some rows lack.
@@ -50,7 +57,7 @@ def column_problems(recipe: Recipe) -> list[Problem]:
     rows = task_rows(recipe.task, recipe.data)
     found: dict[_Missing, list[Path]] = {}
     problems: dict[Problem, None] = {}  # the same files may stand under two splits
-    for split in SPLITS:
+    for split in splits:
         if recipe.data.reader is not None or recipe.data.dataset is not None or not has_split(recipe.data, split):
             continue
         try:

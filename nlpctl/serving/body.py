@@ -46,7 +46,7 @@ class BodyReader:
 
     def read(self, body: bytes) -> Rows:
         """Refused: 400 if it is not JSON, 413 for too many rows or characters, 422 if a row cannot be used."""
-        value = parse(body)
+        value = parse(body, self._required)
         if isinstance(value, dict):
             return Rows(self._examples([("$", value)]), listed=False)
         if not isinstance(value, list):
@@ -108,8 +108,8 @@ def characters(value: Any) -> int:
     return total
 
 
-def parse(body: bytes) -> Any:
-    """The JSON value in `body`. Refused (400): it is not JSON."""
+def parse(body: bytes, required: Sequence[str]) -> Any:
+    """The JSON value in `body`. Refused (400): it is not JSON. `required`: the keys of a row."""
     try:
         # Decoded here and not by json.loads, which would also accept UTF-16 and UTF-32.
         return json.loads(body.decode("utf-8"))
@@ -118,7 +118,8 @@ def parse(body: bytes) -> Any:
         raise Refused(400, Problem(message, SOURCE, "send JSON in UTF-8")) from None
     except (ValueError, RecursionError) as error:
         reason = json_reason(error) if body.strip() else "the body is empty"
-        hint = 'send a row such as {"text": "..."}, or a list of rows'
+        row = ", ".join(f'"{key}": "..."' for key in required)
+        hint = f"send a row such as {{{row}}}, or a list of rows"
         raise Refused(400, Problem(f"not JSON: {reason}", SOURCE, hint)) from None
 
 

@@ -246,6 +246,10 @@ class Task(ABC):
         """
         return None
 
+    def told_probabilities(self, predictions: Sequence[Any]) -> dict[str, float] | None:
+        """The probability of each label of one example, calibrated if the task is; None: its answers give none."""
+        return None
+
     def parts(self, probabilities: np.ndarray) -> list[tuple[int, int]]:
         """What can be doubted one by one in `probabilities` [units, labels]: the units [start, end) of each part.
 

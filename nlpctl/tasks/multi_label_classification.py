@@ -103,6 +103,9 @@ class MultiLabelClassification(SequenceClassification):
             for row in np.flatnonzero((gold != chosen).any(1)).tolist()
         ]
 
+    def told_probabilities(self, predictions: Sequence[np.ndarray]) -> dict[str, float]:
+        return rounded(self.labels.names, self._told([predictions]))[0]
+
     def log_odds(self, logits: paddle.Tensor, label: int) -> paddle.Tensor:
         return logits[:, label]
 

@@ -122,6 +122,9 @@ class SequenceClassification(Task):
         metric = self.recipe.decode.tune
         return None if metric is None else best_thresholds(_probabilities(predictions), _gold(examples), metric)
 
+    def told_probabilities(self, predictions: Sequence[np.ndarray]) -> dict[str, float]:
+        return rounded(self.labels.names, self._told([predictions]))[0]
+
     def log_odds(self, logits: paddle.Tensor, label: int) -> paddle.Tensor:
         """The log odds log(p / (1 - p)) of a label against all others, [rows], from logits [rows, labels]."""
         import paddle

@@ -237,3 +237,45 @@ def test_what_cannot_be_calibrated(work, sure, base):
     ):
         done = work.nlpctl(*words)
         assert done.returncode == 2 and told in done.stderr and "Traceback" not in done.stderr, (words, done.stderr)
+
+
+def test_every_command_tells_the_same_probabilities(work, sure, bare):
+    texts = [text for text, _ in sentences(12, 7)]
+    (work / "doubted.txt").write_text("".join(f"{text}\n" for text in texts))
+    told = answers(work, "sure", "doubted.txt")
+    sureness = {each["text"]: each["probabilities"][each["label"]] for each in told}
+    explained = work.nlpctl("explain", "sure", "doubted.txt")
+    assert explained.returncode == 0, explained.stderr
+    assert [line for line in explained.stdout.splitlines() if line.startswith(("neg  ", "pos  "))] == [
+        f"{each['label']}  {sureness[each['text']]:.3f}" for each in told
+    ]
+    found = work.nlpctl("data", "next", "sure", "doubted.txt", "-n", "4", "--json")
+    assert found.returncode == 0, found.stderr
+    chosen = json.loads(found.stdout)["result"]["chosen"]
+    assert [each["chosen"]["confidence"] for each in chosen] == [sureness[each["text"]] for each in chosen]
+    before = {each["text"]: each["probabilities"] for each in answers(work, "bare", "doubted.txt")}
+    assert any(abs(max(before[text].values()) - sureness[text]) > 0.01 for text in sureness)
+
+
+def test_rows_of_the_training_in_a_file_of_ones_own_are_warned_of(work, sure):
+    shutil.copytree(sure, work / "sure-of-own")
+    rows = (work / "train.tsv").read_text() + "".join(f"{text}\t{label}\n" for text, label in sentences(100, 8))
+    (work / "mixed.tsv").write_text(rows)
+    done = work.nlpctl("calibrate", "sure-of-own", "mixed.tsv")
+    assert done.returncode == 0 and "the model was trained on 6" in done.stderr, done.stderr  # 61, and a repetition
+
+
+def test_an_older_export_in_the_run_is_told_of(work, sure, sure_export):
+    shutil.copytree(sure, work / "sure-exported")
+    shutil.copytree(sure_export, work / "sure-exported" / "export")
+    done = work.nlpctl("calibrate", "sure-exported", LABELLED)
+    assert done.returncode == 0 and "nlpctl calibrate sure-exported/export, or export again" in done.stderr
+
+
+def test_a_file_without_what_is_needed_is_told_before_a_model_is_loaded(work, sure):
+    (work / "empty.tsv").write_text("")
+    (work / "others.tsv").write_text("words\tmark\na b\tpos\n")
+    for file, told in (("empty.tsv", "it is empty"), ("others.tsv", "no column 'text' in others.tsv")):
+        for command in ("eval", "calibrate"):
+            done = work.nlpctl(command, "sure", file)
+            assert done.returncode == 2 and told in done.stderr and "model sure" not in done.stderr, done.stderr

@@ -13,6 +13,7 @@ from types import SimpleNamespace
 import pytest
 from scored import rounds_of, scored
 
+from nlpctl.cli.compress import show
 from nlpctl.compression.plan.costs import Clock
 from nlpctl.compression.plan.one_scale import LastRound
 from nlpctl.compression.plan.scores import Metric, Scored
@@ -273,9 +274,17 @@ def test_what_fails_costs_only_what_needs_it(compression):
 
 def test_all_that_was_asked_for_fails(compression):
     found = compression("dynabert+ort-dynamic", breaks=("networks/width-0.75",))
+    result = found.run()
+    assert isinstance(result.failed, UserError) and "cannot be made" in str(result.failed)
+    assert found.best == ["original"] and {each.name for each in result.failures} >= {"width-0.75"}
+
+
+def test_the_table_of_a_command_that_made_nothing_is_shown(compression, capsys):
+    result = compression("ort-dynamic", breaks=("candidates/original+ort-dynamic",)).run()
     with pytest.raises(UserError, match="cannot be made"):
-        found.run()
-    assert found.best == ["original"]
+        show(result, json=False)
+    told = capsys.readouterr()
+    assert "original" in told.out and "original+ort-dynamic" in told.out + told.err
 
 
 def test_what_is_not_finished_in_time_is_no_failure_of_the_command(compression, monkeypatch):

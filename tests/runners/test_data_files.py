@@ -100,7 +100,8 @@ def test_what_split_prints_works_where_it_is_pasted(
     monkeypatch.chdir(tmp_path)
     split = ["data", "split", "my/recipe.yaml", "-o", "my/parts"]
     assert main(split) == 0
-    told = capsys.readouterr().err.split("under data:\n")[1]
+    before, told = capsys.readouterr().err.split("in the recipe, under data:\n")
+    assert "training.evaluation_strategy: is no, so training does not look at the dev rows" in before
     pasted = f"task: sequence_classification\ndata:\n{told}  columns: {{text: text, label: label}}\n"
     (tmp_path / "my/pasted.yaml").write_text(pasted)
     found = load_recipe(tmp_path / "my/pasted.yaml", purpose="apply").data

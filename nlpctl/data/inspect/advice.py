@@ -38,7 +38,11 @@ def _leaks(found: Inspection) -> Iterator[str]:
             share = percent(overlap.near / rows)
             yield f"Rows of {inside} that are almost like one of {other}: {overlap.near:,} ({share})."
         if other == "train" and overlap.exact + overlap.near > MANY_LEAKED * rows:
-            yield f"Scores on {inside} will be too high: what memorised rows count in them."
+            near = " --near" if overlap.near else ""
+            yield (
+                f"Scores on {inside} will be too high: what memorised rows count in them. "
+                f"`nlpctl data split{near}` splits a file anew, such rows together."
+            )
     for repeats in found.duplicates.repeats:
         if repeats.exact:
             yield f"Rows of {repeats.split} that repeat an earlier one: {repeats.exact:,}."

@@ -80,9 +80,9 @@ def compress(
     """Make and score every candidate that recipe.compression names, from the model folder or export `source`.
 
     `division`: how many are made at a time, and where; by default one. Scored they are here, one by one.
-    Folders and scores of an earlier call are reused. A failing candidate does not stop the others. Device and random
-    states of this process do not change. UserError, before anything is made, if a strategy cannot work with this model,
-    task or machine; Interrupted after Ctrl-C: the same call continues.
+    Folders and scores of an earlier call are reused. A failing candidate does not stop the others; the result tells
+    when all of them failed. Device and random states of this process do not change. UserError, before anything is made,
+    if a strategy cannot work with this model, task or machine; Interrupted after Ctrl-C: the same call continues.
     """
     with process_kept():
         return _compress(recipe, source, output, overwrite, division or Division(1, None))
@@ -181,7 +181,7 @@ class _Compression:
                 result = self._settle(scorer)
         asked = [self.lost.get(folder) for folder, step in self.steps.items() if step.scored and step != first]
         if asked and all(error is not None and not isinstance(error, TimeIsUp) for error in asked):
-            raise next(iter(self.lost.values()))
+            return dataclasses.replace(result, failed=next(iter(self.lost.values())))
         return result
 
     def _explore(self, makers: Makers, scorer: Scorer) -> None:

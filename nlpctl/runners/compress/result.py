@@ -8,12 +8,16 @@ from pathlib import Path
 from nlpctl.compression.plan.one_scale import Paces
 from nlpctl.compression.plan.scores import Failure, Metric, Row, TestScore
 from nlpctl.compression.plan.selection import Aim
+from nlpctl.errors import NlpctlError
 
 
 @dataclass(frozen=True)
 class CompressResult:
     """The output folder, the table, the failures with reasons, and the best row, also on test data; the
-    speeds of all rows on one scale."""
+    speeds of all rows on one scale.
+
+    `failed`: the first error, if nothing that was asked for could be made.
+    """
 
     folder: Path
     rows: tuple[Row, ...]
@@ -24,6 +28,7 @@ class CompressResult:
     best: Row
     test: TestScore | None
     paces: Paces
+    failed: NlpctlError | None = None
 
     def is_uncompressed(self, row: Row) -> bool:
         """Whether a row is the uncompressed network, in whatever engine and precision."""

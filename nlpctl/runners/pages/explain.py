@@ -25,7 +25,10 @@ def explanations_page(rows: Sequence[Explained], name: str) -> str:
     """The text of the page; `name` says which model."""
     legend = marked_text([Part("supports the label", 1, True), Part("opposes the label", -1, False)], 1)
     told = [legend, *(_METHODS[method] for method in dict.fromkeys(row.method for row in rows))]
-    told.append("Log odds of 0 are a probability of 0.5; 2 is 0.88; 4 is 0.98.")
+    told.append(
+        "Log odds of 0 are a probability of 0.5; 2 is 0.88; 4 is 0.98. They are those of the network; the probability "
+        "beside a label is that of answers, which calibration may have changed."
+    )
     sections = [Section("How to read this", told), Section("Texts", [_row(*each) for each in enumerate(rows, 1)])]
     return page("Evidence for the label", f"{counted(len(rows), 'texts')}, explained for {name}", sections)
 
