@@ -23,6 +23,7 @@ from nlpctl.tasks.base import task_class
 ROWS = 40
 
 
+@pytest.mark.slow
 def test_a_service_whose_export_was_timed_elsewhere_answers_first_and_times_then(classifier, tmp_path, monkeypatch):
     monkeypatch.setenv("PPNLP_HOME", str(tmp_path / "cache"))
     folder = tmp_path / "export"

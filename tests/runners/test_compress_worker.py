@@ -5,11 +5,15 @@ from __future__ import annotations
 import multiprocessing
 import os
 import tempfile
+from types import SimpleNamespace
+
+import pytest
 
 from nlpctl.compression.strategies.base import CANDIDATES, Step
 from nlpctl.compression.strategies.ort_dynamic import OrtDynamic
 from nlpctl.errors import UserError
 from nlpctl.runners.compress import worker as compress_worker
+from nlpctl.runners.compress.worker import TimeIsUp
 from nlpctl.runtime import worker
 
 
@@ -41,3 +45,24 @@ def test_what_a_process_answers_and_where_its_temporary_files_lie(monkeypatch, t
     ill, wrong, folder = (here.recv() for _ in range(3))
     assert ill.reason == "ValueError: a library's own" and str(wrong) == "the user's"
     assert os.path.dirname(str(folder)) == str(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("error", "raised", "interrupted"),
+    [(UserError("the user's"), UserError, False), (TimeoutError(), TimeIsUp, True), (MemoryError(), MemoryError, True)],
+)
+def test_only_a_step_that_goes_on_is_interrupted(tmp_path, error, raised, interrupted):
+    """A process that is interrupted leaves no time to its libraries, such as for the semaphore of a progress bar."""
+    ended = []
+
+    def ask(*_, **__):
+        raise error
+
+    def end(interrupt=False):
+        ended.append(interrupt)
+
+    worker_ = SimpleNamespace(start=lambda: None, alive=True, ask=ask, end=end)
+    with compress_worker.StepProcess(None, "source", tmp_path, make=lambda *_, **__: worker_) as process:
+        with pytest.raises(raised):
+            process.make(Step(CANDIDATES, "bad", OrtDynamic()), seconds=1.0)
+        assert ended == [interrupted]

@@ -169,6 +169,7 @@ def test_command_prints_lines_and_exits_1_on_failure(monkeypatch, capsys):
     assert command.doctor() == 0
 
 
+@pytest.mark.slow
 def test_whole_run_imports_nothing_heavy_itself():
     code = (
         "import sys; from nlpctl.cli.app import main; code = main(['doctor', '--json']);"

@@ -17,7 +17,7 @@ from typing import Any
 from nlpctl import console
 from nlpctl.compression.strategies.base import Step
 from nlpctl.config.schema import Recipe
-from nlpctl.errors import EXIT_INTERRUPTED, RunFailed
+from nlpctl.errors import EXIT_INTERRUPTED, NlpctlError, RunFailed
 from nlpctl.files import STAGING_PREFIX, remove_leftovers_of, writing
 from nlpctl.runners.compress.workbench import Workbench
 from nlpctl.runners.side_by_side import HERE
@@ -74,8 +74,9 @@ class StepProcess:
             self._end()
         try:
             self._asked(step, seconds)
-        except BaseException:
-            self._end(interrupt=True)
+        except BaseException as error:
+            # After an error of the step itself its process waits for the next one, and can leave in order.
+            self._end(interrupt=isinstance(error, TimeIsUp) or not isinstance(error, NlpctlError))
             remove_leftovers_of(self._output / step.folder)  # of a process that could not clean up itself
             raise
         if step.trains:
