@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import onnxruntime
 import pytest
+from google.protobuf import descriptor_pool
 
 from nlpctl.errors import UserError
 from nlpctl.export.layouts import LAYOUTS, layout, paddle_serving, triton
@@ -26,16 +27,22 @@ def manifest(*outputs: TensorSpec, graphs: tuple[Graph, ...] = ()) -> ExportMani
     return ExportManifest("sequence_classification", (ROWS,), outputs, 24, graphs, 9, "model", {})
 
 
-@pytest.fixture(scope="session")  # protobuf refuses a second import of it in one process
+@pytest.fixture(scope="session")
 def schema() -> ModuleType:
-    """Triton's own model_config.proto, as its client has it compiled."""
+    """Triton's own model_config.proto, as its client has it compiled.
+
+    In a pool of its own: VisualDL has an older one of the same name, and protobuf refuses the second.
+    """
     found = importlib.util.find_spec("tritonclient")
     if found is None:
         pytest.skip("needs tritonclient (pip install '.[dev]')")
     file = Path(found.submodule_search_locations[0], "grpc", "model_config_pb2.py")
     spec = importlib.util.spec_from_file_location("model_config_pb2", file)  # its package asks for grpcio
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        pool = descriptor_pool.DescriptorPool()
+        patch.setattr(descriptor_pool, "Default", lambda: pool)
+        spec.loader.exec_module(module)
     return module
 
 
