@@ -21,7 +21,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 from typing import Any
 
-from bench_common import DATA, conditions, conditions_line, print_json
+from bench_common import DATA, Table, conditions, tell
 from scipy.stats import t
 
 import nlpctl
@@ -171,17 +171,14 @@ def main() -> None:
         gains = [found[seed][name][i] - found[seed][DRAWN][i] for seed in seeds for i in range(given.rounds)]
         by_seed = [fmean(gains[i * given.rounds : (i + 1) * given.rounds]) for i in range(len(seeds))]
         table.append({"pool": name, "rounds": by_round, "gain": interval(gains), "by_seed": by_seed})
-    if given.json:
-        print_json({"conditions": begun, "scores": found, "table": table})
-        return
-    print(conditions_line(begun))
-    print("| pool |", *(f"{(i + 2) * given.rows} rows |" for i in range(given.rounds)), "gain (95 %) | by seed |")
-    print("|---|" + "---|" * (given.rounds + 2))
+    rows = []
     for row in table:
         mean, low, high = row["gain"]
-        scores = " | ".join(f"{score:.4f}" for score in row["rounds"])
-        seeds_told = ", ".join(f"{gain:+.4f}" for gain in row["by_seed"])
-        print(f"| {row['pool']} | {scores} | {mean:+.4f} ({low:+.4f} to {high:+.4f}) | {seeds_told} |")
+        scores = [f"{score:.4f}" for score in row["rounds"]]
+        by_seed = ", ".join(f"{gain:+.4f}" for gain in row["by_seed"])
+        rows.append([row["pool"], *scores, f"{mean:+.4f} ({low:+.4f} to {high:+.4f})", by_seed])
+    columns = ["pool", *(f"{(i + 2) * given.rows} rows" for i in range(given.rounds)), "gain (95 %)", "by seed"]
+    tell(begun, [Table("Chosen rows beside drawn ones", columns, rows)], given.json, scores=found, measured=table)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
 """Measures `nlpctl sweep`: TPE beside random search, the same number of trials of a BiLSTM on ChnSentiCorp.
 
     python scripts/bench_sweep.py [--seeds 1,2,3] [--trials 24] [--rows 1600] [--dev 800] [--epochs 3] [--output FOLDER]
+        [--json]
 
 For each seed: the best score on dev after each trial, of both samplers, without a pruner. The first ten trials of TPE
 are random, too. A sweep that is there goes on, so the script continues where it was stopped. Needs ../shared/data and
@@ -16,7 +17,7 @@ import sys
 from pathlib import Path
 from statistics import fmean
 
-from bench_common import DATA, NLPCTL, conditions, environment, print_json
+from bench_common import DATA, NLPCTL, Table, conditions, environment, tell
 
 SAMPLERS = ("tpe", "random")
 RECIPE = """\
@@ -75,6 +76,7 @@ def main() -> int:
     for name, default in (("trials", 24), ("rows", 1600), ("dev", 800), ("epochs", 3)):
         parser.add_argument(f"--{name}", type=int, default=default)
     parser.add_argument("--output", type=Path, default=Path("outputs/bench_sweep"))
+    parser.add_argument("--json", action="store_true")
     wanted = parser.parse_args()
     folder = wanted.output.absolute()
     folder.mkdir(parents=True, exist_ok=True)
@@ -97,7 +99,12 @@ def main() -> int:
         }
         for name in SAMPLERS
     }
-    print_json({"conditions": before, "trials": wanted.trials, "sweeps": found, "means": means})
+    shown = ("best", "best of the first 10", "mean of the others")
+    rows = []
+    for name, each in found.items():
+        rows.append([name, *("" if each[part] is None else f"{each[part]:.4f}" for part in shown)])
+    table = Table("Scores on dev", ["sampler", *shown], rows)
+    tell(before, [table], wanted.json, trials=wanted.trials, sweeps=found, means=means)
     return 0
 
 

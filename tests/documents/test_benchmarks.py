@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ast
 import importlib
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -109,3 +111,24 @@ def test_a_service_that_does_not_answer_is_ended(monkeypatch: pytest.MonkeyPatch
     with pytest.raises(SystemExit, match="does not answer"), service:
         pass
     assert service._process.poll() is not None
+
+
+def test_what_scripts_take_from_each_other_is_there() -> None:
+    """Those that take hours are run by no test."""
+    scripts = {file.stem: ast.parse(file.read_text(encoding="utf-8")) for file in (ROOT / "scripts").glob("*.py")}
+    for name, tree in scripts.items():
+        for taken in (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module in scripts):
+            known = set(_names(scripts[taken.module]))
+            assert {each.name for each in taken.names} <= known, f"{name}.py imports from {taken.module}.py"
+
+
+def _names(tree: ast.Module) -> Iterator[str]:
+    """What a module defines or imports at its top level."""
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            yield node.name
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            yield from (each.asname or each.name for each in node.names)
+        else:
+            stored = (each for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store))
+            yield from (each.id for each in stored)
