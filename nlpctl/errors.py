@@ -39,8 +39,14 @@ _REMEDIES = {
 }
 
 
-def remedy(error: OSError) -> str:
+# Errors of the machine: the same again may succeed there, and other values would fail in the same way.
+OF_THE_MACHINE = _REMEDIES.keys() - {errno.ENAMETOOLONG}
+
+
+def remedy(error: OSError | MemoryError) -> str:
     """The next step after an error of the system, for hints; where nothing is known of it, a path is wrong."""
+    if isinstance(error, MemoryError):
+        return _REMEDIES[errno.ENOMEM]
     return _REMEDIES.get(error.errno or 0, "check this path and its rights")
 
 

@@ -27,11 +27,18 @@ from nlpctl.files import STAGING_PREFIX
 _OUTPUT = "training.output_dir"
 
 
-def best_text(recipe: Recipe, values: Mapping[str, Any], comments: Mapping[str, str], file: Path, output: Path) -> str:
+def best_text(
+    recipe: Recipe,
+    own: str | None,
+    values: Mapping[str, Any],
+    comments: Mapping[str, str],
+    file: Path,
+    output: Path,
+) -> str:
     """The text of a whole recipe that says `values`, to be written to `file`; its run directory is `output`.
 
-    `recipe`: what was swept. `comments`: where each of the values came from. What the command line set is written out,
-    too. Where the text cannot be changed safely, the resolved recipe is written in its place.
+    `recipe`: what was swept; `own`: its `own_text`. `comments`: where each of the values came from. What the command
+    line set is written out, too. Where the text cannot be changed safely, the resolved recipe is written in its place.
     """
     changed = with_settings(recipe, {**values, _OUTPUT: str(output)})
     wanted = dataclasses.replace(changed, search=SearchSection())
@@ -42,7 +49,6 @@ def best_text(recipe: Recipe, values: Mapping[str, Any], comments: Mapping[str, 
     settings = {key: value_of(wanted, key) for key in _leaves(typed)} | dict(values) | {_OUTPUT: str(output)}
     told = {key: f"from the command line: {flag}" for key, flag in typed.items()} | dict(comments)
     told[_OUTPUT] = "the run directory of a new training; the trials have their own"
-    own = _own_text(recipe)
     if own is not None:
         with contextlib.suppress(yaml.YAMLError):  # an anchor went with what was changed
             with_paths = _with_absolute_paths(own, recipe)
@@ -62,8 +68,8 @@ def _leaves(keys: Iterable[str]) -> list[str]:
     return [key for key in keys if not any(other.startswith(f"{key}.") for other in keys)]
 
 
-def _own_text(recipe: Recipe) -> str | None:
-    """The text of the recipe's file; None if it has none."""
+def own_text(recipe: Recipe) -> str | None:
+    """The text of the recipe's file, as it is now; None if it has none."""
     if recipe.path is None or recipe.path.suffix not in (".yaml", ".yml"):
         return None
     with open(recipe.path, encoding="utf-8", newline="") as stream:

@@ -26,7 +26,7 @@ _FIXED: Mapping[str, str] = {
     "runtime.": "it belongs to the machine, not to the model",
     "decode.": "trials are compared by the same answers; a threshold is tuned on dev by itself (decode.tune)",
     "data.dev": "trials are compared on the same rows of dev",
-    "data.test": "the test split is read once, for the best",
+    "data.test": "the test split is read for the best alone",
     "data.dataset": "trials are compared on the same rows of dev",
     "data.splits": "trials are compared on the same rows of dev",
     "data.by_split": "trials are compared on the same rows of dev",

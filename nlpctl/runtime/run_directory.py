@@ -311,8 +311,7 @@ class RunDirectory:
             # Full disks and memory are nobody's bug; other exceptions keep their traceback.
             if isinstance(error, NlpctlError) or not isinstance(error, MemoryError | OSError):
                 raise
-            first = remedy(error) if isinstance(error, OSError) else "free memory"
-            hint = f"{first}, then: {self._resume_hint()}"
+            hint = f"{remedy(error)}, then: {self._resume_hint()}"
             raise RunFailed(str(error) or "out of memory", where=str(self.path), hint=hint) from error
         else:
             self._end("finished", None)

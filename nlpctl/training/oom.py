@@ -24,6 +24,11 @@ def is_out_of_memory(error: BaseException) -> bool:
     return isinstance(error, OSError) and "(External)" in str(error) and any(s in str(error) for s in _EXTERNAL_SIGNS)
 
 
+def is_of_tensors(error: MemoryError) -> bool:
+    """Whether Paddle lacked memory for tensors, which are as large as the recipe asks for."""
+    return "ResourceExhausted" in str(error)
+
+
 @dataclass(frozen=True)
 class Division:
     """The division of an update per process: micro-batch size `batch_size`, accumulated `parts` times."""

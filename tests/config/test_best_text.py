@@ -65,7 +65,7 @@ def recipe(tmp_path: Path):
 def test_comments_stay_and_values_change(recipe, tmp_path: Path) -> None:
     (tmp_path / "sweep").mkdir()
     file, output = tmp_path / "sweep" / "best.yaml", tmp_path / "out"
-    text = best_text(recipe, VALUES, COMMENTS, file, output)
+    text = best_text(recipe, RECIPE, VALUES, COMMENTS, file, output)
     assert text == BEST.format(folder=tmp_path, out=output)
     file.write_text(text)
     wanted = with_settings(recipe, {**VALUES, "training.output_dir": str(output)})
@@ -79,7 +79,7 @@ def test_what_cannot_be_changed_is_written_anew(recipe, tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text(anchored)
     found = load_recipe(tmp_path / "mine.yaml")
     file = tmp_path / "best.yaml"
-    file.write_text(best_text(found, VALUES, COMMENTS, file, tmp_path / "out"))
+    file.write_text(best_text(found, anchored, VALUES, COMMENTS, file, tmp_path / "out"))
     assert load_recipe(file).training.learning_rate == VALUES["training.learning_rate"]
     assert file.read_text().count("# found") == 3
 

@@ -114,7 +114,7 @@ def test_paths_are_those_of_the_recipe(load, tmp_path: Path) -> None:
         ("data.unit: [words, wrds]", "did you mean words?"),
         (f"training.seed: [{', '.join(map(str, range(1001)))}]", "1,001 values are too many"),
         ("training.output_dir: [a, b]", "every trial has a folder of its own"),
-        ("data.test: [a, b]", "the test split is read once, for the best"),
+        ("data.test: [a, b]", "the test split is read for the best alone"),
         ("runtime.threads: [1, 2]", "it belongs to the machine"),
         ("training.tensor_parallel_degree: [1, 2]", "it cannot be tried"),
         ("search.trials: [1, 2]", "it says how the others are tried"),

@@ -122,24 +122,64 @@ def test_a_trial_that_cannot_work_and_a_budget(work):
     assert "heads" in found["trials"][0]["reason"] and not (work / "sweep-short" / "trials" / "000").exists()
 
 
+CALLBACKS = """
+import pathlib
+
+from paddlenlp.trainer import TrainerCallback
+
+
+class FullDisk(TrainerCallback):
+    def on_step_end(self, args, state, control, **kwargs):
+        if state.global_step == 3 and not pathlib.Path("has_space").exists():
+            raise OSError(28, "No space left on device")
+"""
+
+
+def test_a_full_disk_ends_the_sweep_and_is_no_trial(work):
+    """What the owner writes in the recipe meanwhile is not in best.yaml, and data must stay as they were."""
+    (work / "disks.py").write_text(CALLBACKS)
+    shutil.copy(work / "train.tsv", work / "more.tsv")
+    space = "training.learning_rate: {log: [1e-4, 1e-2]}, data.train: [more.tsv, train.tsv]"
+    search = f"search: {{trials: 1, space: {{{space}}}}}"
+    own = DRAWN[DRAWN.index("training: {") :].replace("max_steps: 4", "max_steps: 4, callbacks: [disks:FullDisk]")
+    text = f"# the first\nextends: recipe.yaml\n{search}\n{own}data: {{labels: [neg, pos]}}\n"
+    (work / "disk.yaml").write_text(text)
+    ended = work.nlpctl("sweep", "disk.yaml", "-o", "disk")
+    assert ended.returncode == 1 and "Traceback" not in ended.stderr
+    assert "No space left on device" in ended.stderr and "free space on this disk; the same command" in ended.stderr
+    (work / "has_space").touch()
+    (work / "disk.yaml").write_text(text.replace("# the first", "# the second"))
+    more = ("disk.yaml", "-o", "disk", "--resume", "--trials", "2")
+    rows = (work / "more.tsv").read_text()
+    (work / "more.tsv").write_text(f"{rows}a clean room\tpos\n")
+    changed = work.nlpctl("sweep", *more)
+    assert changed.returncode == 2 and "the data changed" in changed.stderr and "more.tsv" in changed.stderr
+    (work / "more.tsv").write_text(rows)
+    found = result(work, *more)
+    assert [each["state"] for each in found["trials"]] == ["finished"] * 2
+    best = (work / found["recipe"]).read_text()
+    assert best.startswith("# the first\n") and "# sweep: best of 2 trials" in best
+    assert load_recipe(work / "disk" / "recipe.yaml").search.trials == 2
+
+
 @pytest.mark.slow
 def test_killed_and_resumed(work):
     (work / "drawn.yaml").write_text(DRAWN.replace("trials: 3", "trials: 6"))
     whole = result(work, "drawn.yaml", "-o", "whole")
-    words = ("sweep", "drawn.yaml", "-o", "killed")
+    words = ("sweep", "drawn.yaml", "-o", "sweep-killed")
     for number in (0, 2, 5):
-        begun = work / "killed" / "trials" / f"{number:03d}" / "events.jsonl"
+        begun = work / "sweep-killed" / "trials" / f"{number:03d}" / "events.jsonl"
         ended = work.end(work.start(*words), begun.exists, signal.SIGKILL)
         assert ended.returncode != 0
-        words = ("sweep", "drawn.yaml", "-o", "killed", "--resume")
-    first = work / "killed" / "trials" / "001" / "model" / "model_state.pdparams"
+        words = ("sweep", "drawn.yaml", "-o", "sweep-killed", "--resume")
+    first = work / "sweep-killed" / "trials" / "001" / "model" / "model_state.pdparams"
     written = first.stat().st_mtime_ns
     killed = result(work, *words[1:])
     assert tried(killed) == tried(whole) and first.stat().st_mtime_ns == written
     for each in whole["trials"]:
         if each["state"] == "finished":
             weights = f"trials/{each['trial']}/model/model_state.pdparams"
-            assert (work / "whole" / weights).read_bytes() == (work / "killed" / weights).read_bytes()
+            assert (work / "whole" / weights).read_bytes() == (work / "sweep-killed" / weights).read_bytes()
 
 
 @pytest.mark.slow

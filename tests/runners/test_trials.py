@@ -9,15 +9,18 @@ from types import SimpleNamespace
 
 import pytest
 
+from nlpctl.compression.plan.costs import Clock
 from nlpctl.config.load import load_recipe
 from nlpctl.config.schema import Recipe
-from nlpctl.errors import Interrupted
-from nlpctl.runners.many.study import FINISHED, Trial
-from nlpctl.runners.many.trials import Trials
+from nlpctl.errors import Interrupted, NlpctlError, Problem, RunFailed, UserError
+from nlpctl.runners.many import trials as module
+from nlpctl.runners.many.study import FAILED, FINISHED, PRUNED, Told, Trial
+from nlpctl.runners.many.trials import Trials, train_trial
 from nlpctl.runners.side_by_side import Posts
 from nlpctl.runtime import crew
 from nlpctl.runtime.crew import NoRoom
-from nlpctl.runtime.worker import WorkerLost
+from nlpctl.runtime.worker import ProcessEnded, WorkerLost
+from nlpctl.training.oom import OutOfMemory
 
 
 class Few(Trials):
@@ -62,15 +65,19 @@ class Process:
         pass
 
 
-def trained(tmp_path: Path, fails: list[BaseException], starts: list[BaseException]) -> tuple[Few, list[Process]]:
-    """The trials, and all processes; the first has `fails`, and those after the second `starts`."""
+def trained(
+    tmp_path: Path, fails: list[BaseException], starts: list[BaseException], always: BaseException | None = None
+) -> tuple[Few, list[Process]]:
+    """The trials, and all processes; the first has `fails`, and those after the second `starts`. `always`: what every
+    request raises."""
     (tmp_path / "recipe.yaml").write_text("task: sequence_classification\n")
     recipe = load_recipe(tmp_path / "recipe.yaml", (), "apply")
     trials = Few(recipe, tmp_path, SimpleNamespace(), None, SimpleNamespace(), "accuracy", ())
     made: list[Process] = []
 
     def make(*_, grace: float) -> Process:
-        made.append(Process(fails if not made else [], starts if len(made) >= 2 else []))
+        own = fails if not made else []
+        made.append(Process([always] if always is not None else own, starts if len(made) >= 2 else []))
         return made[-1]
 
     trials.train_side_by_side(Posts((recipe.runtime,) * 2, False, 2.0, make))
@@ -95,3 +102,84 @@ def test_what_is_lost_goes_on_in_another_process(tmp_path, monkeypatch, capsys):
 def test_ctrl_c_ends_all(tmp_path):
     with pytest.raises(Interrupted, match="interrupted"):
         trained(tmp_path, [KeyboardInterrupt()], [])
+
+
+def test_lost_nodes_end_the_sweep_and_crashes_are_of_the_trial(tmp_path):
+    """A trial over which processes crash has failed; one whose nodes are lost is trained again with --resume."""
+    trials, _ = trained(tmp_path, [], [], always=ProcessEnded("killed by SIGSEGV"))
+    assert trials.ended == dict.fromkeys(range(6), FAILED)
+    with pytest.raises(RunFailed, match="(?s)3 processes were lost over it.*its node is gone.*--resume"):
+        trained(tmp_path, [], [], always=WorkerLost("its node is gone"))
+
+
+def caused(error: Exception, by: Exception) -> Exception:
+    error.__context__ = by
+    return error
+
+
+FULL = OSError(28, "No space left on device")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        FULL,
+        caused(RunFailed("cannot save"), FULL),
+        caused(UserError("cannot write here"), caused(ValueError("half a file"), FULL)),
+        MemoryError(),
+        OSError(12, "Cannot allocate memory"),
+    ],
+)
+def test_an_error_of_the_machine_is_no_result(tmp_path, monkeypatch, error):
+    with pytest.raises(RunFailed) as told:
+        one_trial(tmp_path, monkeypatch, error)
+    problem = told.value.problems[0]
+    assert problem.hint.endswith("--resume goes on; finished runs are kept") and problem.hint.startswith("free ")
+    assert problem.message == (error.problems[0].message if isinstance(error, NlpctlError) else told_as(error))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RunFailed("the loss is NaN in step 3"),
+        UserError("32 units are no multiple of 5 heads"),
+        ValueError("a library's"),
+        MemoryError("(ResourceExhausted) Out of memory error on GPU 0."),
+        OSError("(External) CUBLAS error(3), ALLOC_FAILED"),
+        caused(RunFailed("out of memory in step 1"), caused(OutOfMemory("Cannot allocate"), MemoryError())),
+        caused(UserError("there is no such model"), FileNotFoundError(2, "No such file")),
+    ],
+)
+def test_what_the_values_cause_is_a_failed_trial(tmp_path, monkeypatch, error):
+    state, reason = one_trial(tmp_path, monkeypatch, error)
+    told = error.problems[0] if isinstance(error, NlpctlError) else Problem(told_as(error))
+    assert (state, reason) == (FAILED, str(told))
+
+
+def told_as(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def one_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception) -> tuple[str, str]:
+    (tmp_path / "recipe.yaml").write_text("task: sequence_classification\ntraining: {output_dir: 000}\n")
+
+    def train(*_, **more) -> None:
+        raise error
+
+    monkeypatch.setattr(module, "train", train)
+    return train_trial(load_recipe(tmp_path / "recipe.yaml", (), "apply"), "accuracy", lambda *_: True, ())
+
+
+@pytest.mark.parametrize(
+    ("seconds", "begins"),
+    [([(FINISHED, 100.0), (PRUNED, 10.0), (PRUNED, 10.0)], False), ([(PRUNED, 10.0), (PRUNED, 12.0)], True)],
+)
+def test_the_time_of_a_trial_is_that_of_whole_ones(tmp_path, seconds, begins):
+    """Those that were stopped early took less; they count where no other has ended."""
+    told = [Told(number, {}, state, None, time, "") for number, (state, time) in enumerate(seconds)]
+    new = Trial(len(told), {})
+    study = SimpleNamespace(unfinished=list, trials=lambda: told, draw=lambda: new)
+    (tmp_path / "recipe.yaml").write_text("task: sequence_classification\n")
+    recipe = load_recipe(tmp_path / "recipe.yaml", (), "apply")
+    trials = Trials(recipe, tmp_path, study, None, Clock(50.0, now=lambda: 0.0), "accuracy", ())
+    assert trials._new() is (new if begins else None)

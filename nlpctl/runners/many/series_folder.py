@@ -34,6 +34,7 @@ SERIES, DATA = "series.json", "data"
 FORMAT = 1
 AGAIN = "the same command with --resume goes on; finished runs are kept"
 ELSEWHERE = "use another training.output_dir"
+FREE_SPACE = "choose a writable training.output_dir with free space"
 
 
 def read_series(folder: Path) -> dict[str, Any]:
@@ -114,7 +115,7 @@ def open_folder(
     """
     refuse_early(recipe, kind, resume=resume, overwrite=overwrite, grows=bool(free))
     folder = Path(os.path.abspath(recipe.run_dir))
-    with writing(folder, "choose a writable training.output_dir with free space"):
+    with writing(folder, FREE_SPACE):
         folder.mkdir(parents=True, exist_ok=True)
         lock = take_lock(folder)
     if lock is None:
@@ -125,6 +126,8 @@ def open_folder(
         known = {"kind": kind, "plan": dict(plan), "data": {str(path): sha256_of(path) for path in files}}
         if resume and is_series(folder):
             _refuse_changes(recipe, folder, known, free)
+            with writing(folder, FREE_SPACE):
+                write_text_atomic(folder / RECIPE, dump_recipe(recipe))  # it may ask for more
         else:
             _begin(recipe, folder, known, names, own)
         yield folder
@@ -138,7 +141,7 @@ def finish(folder: Path, **facts: Any) -> None:
 
 
 def _begin(recipe: Recipe, folder: Path, known: Mapping[str, Any], names: Sequence[str], own: Sequence[str]) -> None:
-    with writing(folder, "choose a writable training.output_dir with free space"):
+    with writing(folder, FREE_SPACE):
         if is_series(folder):  # --overwrite; series.json stays to the end, so that a killed command can be called again
             old: list[str] = []
             with contextlib.suppress(UserError):

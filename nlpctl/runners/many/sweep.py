@@ -2,6 +2,7 @@
 
     FOLDER/trials/000, ...    each trial, an ordinary run
            study.journal      Optuna's record of them
+           given.yaml         the recipe's file as it was when the sweep began
            best.yaml          the recipe of the best one, ready to train
            sweep.json         all trials, the best, how sure that is
            report.html        the same as a page
@@ -17,7 +18,7 @@ from typing import Any
 
 from nlpctl import console
 from nlpctl.compression.plan.costs import Clock
-from nlpctl.config.best_text import best_text
+from nlpctl.config.best_text import best_text, own_text
 from nlpctl.config.compression_keys import parse_budget
 from nlpctl.config.recipe_of import recipe_of
 from nlpctl.config.schema import Recipe
@@ -26,12 +27,12 @@ from nlpctl.config.tasks import greater_is_better
 from nlpctl.data.open_split import has_split, open_split
 from nlpctl.data.task_rows import task_rows
 from nlpctl.errors import RunFailed, UserError
-from nlpctl.files import read_json, write_json_atomic, write_text_atomic
+from nlpctl.files import read_json, write_json_atomic, write_text_atomic, writing
 from nlpctl.layout import RECIPE, REPORT
 from nlpctl.names import counted
 from nlpctl.runners.many.outcome import BEST, TRIALS, Swept
 from nlpctl.runners.many.series import data_files, settle
-from nlpctl.runners.many.series_folder import finish, open_folder, refuse_early
+from nlpctl.runners.many.series_folder import FREE_SPACE, finish, open_folder, refuse_early
 from nlpctl.runners.many.study import RUNNING, Study, Told, require_optuna
 from nlpctl.runners.many.trials import LOGS, Trials, ranking, watched_metric
 from nlpctl.runners.pages.sweep import sweep_page
@@ -40,8 +41,8 @@ from nlpctl.runners.side_by_side import Division, Posts, posts
 from nlpctl.runtime.process import prepare_process
 
 KIND = "sweep"
-JOURNAL, RESULT = "study.journal", "sweep.json"
-OWN = (TRIALS, LOGS, JOURNAL, f"{JOURNAL}.lock", RESULT, BEST, REPORT)
+JOURNAL, RESULT, GIVEN = "study.journal", "sweep.json", "given.yaml"
+OWN = (TRIALS, LOGS, JOURNAL, f"{JOURNAL}.lock", RESULT, GIVEN, BEST, REPORT)
 GROWS = ("search.trials", "search.budget")  # may change when a sweep goes on
 EVALUATES_NEVER = "no"
 
@@ -81,6 +82,7 @@ def _sweep(
 ) -> Swept:
     """`places`: where the trials are trained; None: in this process. `original`: the recipe that best.yaml is
     written from."""
+    text = own_text(original)
     recipe = settle(recipe)
     refuse_early(recipe, KIND, resume=resume, overwrite=overwrite, grows=True)
     section, metric = recipe.search, watched_metric(recipe)
@@ -88,6 +90,7 @@ def _sweep(
     flags = {"resume": resume, "overwrite": overwrite, "own": OWN, "free": GROWS}
     files = _files(recipe)
     with open_folder(recipe, files, KIND, (), {"metric": metric}, **flags) as folder:
+        text = _kept(text, folder / GIVEN)
         study = Study(section, folder / JOURNAL, recipe.training.seed, better)
         _refuse_done(study, folder, wanted)
         if section.pruner != "none" and recipe.training.evaluation_strategy == EVALUATES_NEVER:
@@ -101,9 +104,9 @@ def _sweep(
             own = () if recipe.data.dataset is not None else files  # a named data set is downloaded once per node
             trials.train_side_by_side(places, *map(str, own))
         found = _swept(recipe, folder, study, metric, better)
-        text = best_text(original, found.best.values, _comments(found), folder / BEST, Path(f"{folder}-best"))
-        write_text_atomic(folder / BEST, text)
-        write_text_atomic(folder / REPORT, sweep_page(found, text, (folder / RECIPE).read_text(encoding="utf-8")))
+        best = best_text(original, text, found.best.values, _comments(found), folder / BEST, Path(f"{folder}-best"))
+        write_text_atomic(folder / BEST, best)
+        write_text_atomic(folder / REPORT, sweep_page(found, best, (folder / RECIPE).read_text(encoding="utf-8")))
         write_json_atomic(folder / RESULT, console.plain(found.to_json()))  # the last, see _refuse_done
         finish(folder, runs=[f"{TRIALS}/{each.name}" for each in found.ranking])
     return found
@@ -129,12 +132,26 @@ def _tell_few(section: SearchSection, wanted: int | None) -> None:
         console.note(f"there are {counted(points, 'combinations')} only: search.sampler: grid tries each of them once")
 
 
+def _kept(text: str | None, file: Path) -> str | None:
+    """The recipe's text as it was when the sweep began, which `file` keeps: its owner may go on writing it."""
+    if file.exists():
+        return file.read_bytes().decode(errors="replace")
+    if text is not None:
+        with writing(file, FREE_SPACE):
+            write_text_atomic(file, text)
+    return text
+
+
 def _files(recipe: Recipe) -> tuple[Path, ...]:
-    """The data files; a missing one is told before anything is written."""
+    """The data files, also those that are tried; a missing one is told before anything is written."""
     if recipe.data.dataset is not None:  # may import Paddle
         prepare_process(recipe.runtime, recipe.training.seed)
     rows = task_rows(recipe.task, recipe.data)
-    return data_files(recipe, rows, open_split(rows, "train"))
+    files = data_files(recipe, rows, open_split(rows, "train"))
+    axis = recipe.search.space.get("data.train")
+    for value in () if axis is None else axis.choices:
+        files += open_split(task_rows(recipe.task, replace(recipe.data, train=value)), "train").files
+    return tuple(dict.fromkeys(files))
 
 
 def _refuse_done(study: Study, folder: Path, wanted: int | None) -> None:
@@ -173,7 +190,8 @@ def _swept(recipe: Recipe, folder: Path, study: Study, metric: str, better: bool
 
 
 def _on_test(recipe: Recipe, folder: Path, best: Told) -> dict[str, Any] | None:
-    """The report of the best trial on the test split, which is read for no other; None without such a split."""
+    """The report of the best trial on the test split, which is read for no other trial of this call; None without such
+    a split."""
     if not has_split(recipe.data, "test"):
         return None
     known = _known_on_test(folder, best)

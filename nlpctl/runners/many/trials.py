@@ -23,7 +23,16 @@ from nlpctl.config.recipe_text import value_text
 from nlpctl.config.schema import Origin, Recipe, RuntimeSection
 from nlpctl.config.search_section import SearchSection
 from nlpctl.config.tasks import greater_is_better, scores
-from nlpctl.errors import EXIT_INTERRUPTED, Interrupted, NlpctlError, Pruned, RunFailed
+from nlpctl.errors import (
+    EXIT_INTERRUPTED,
+    OF_THE_MACHINE,
+    Interrupted,
+    NlpctlError,
+    Problem,
+    Pruned,
+    RunFailed,
+    remedy,
+)
 from nlpctl.files import read_json
 from nlpctl.report.score_tables import figures
 from nlpctl.runners.many.outcome import TRIALS
@@ -36,8 +45,9 @@ from nlpctl.runtime.device import visible_devices
 from nlpctl.runtime.interrupt import STOP_SECONDS, sigterm_interrupts
 from nlpctl.runtime.lock import LET_GO, wait_until_free
 from nlpctl.runtime.run_directory import RunDirectory
-from nlpctl.runtime.worker import Asked, ProcessEnded, ask_back, listen_for_interrupts
+from nlpctl.runtime.worker import Asked, ProcessEnded, WorkerLost, ask_back, listen_for_interrupts
 from nlpctl.training.judging import Judging
+from nlpctl.training.oom import OutOfMemory, is_of_tensors
 
 LOGS = "logs"
 MOST_FAILURES = 5  # in a row: then the recipe is wrong rather than the values
@@ -111,7 +121,9 @@ class Trials:
 
     def _new(self) -> Trial | None:
         told, left = self.study.trials(), self.clock.left()
-        usual = [each.seconds for each in told if each.seconds and left is not None and not self._paused(each)]
+        timed = [each for each in told if each.seconds and left is not None and not self._paused(each)]
+        whole = [each for each in timed if each.state == FINISHED]  # others ended early
+        usual = [each.seconds for each in whole or timed if each.seconds]
         if self.wanted is not None and len(told) >= self.wanted:
             return None
         needed = median(usual) if usual else 0.0
@@ -242,7 +254,12 @@ class _Hand:
                 self.end(interrupt=False)
                 self._worker = None
                 if self._trials.losses_of(trial) == MOST_LOSSES:
-                    return FAILED, f"{MOST_LOSSES} processes were lost over it, the last one: {lost.problems[0]}"
+                    told = f"{MOST_LOSSES} processes were lost over it, the last one: "
+                    if isinstance(lost, WorkerLost):  # its node may be gone; a crash is the trial's own
+                        reason = lost.problems[0]
+                        message = f"trial {trial.name}: {told}{reason.message}"
+                        raise RunFailed(message, reason.where, _then_again(reason.hint)) from None
+                    return FAILED, f"{told}{lost.problems[0]}"
                 console.note(f"trial {trial.name}: {lost.problems[0].message}; another process goes on")
 
     def interrupt(self) -> None:
@@ -287,11 +304,14 @@ def _leave(number: int, frame: FrameType | None) -> None:
 def train_trial(
     recipe: Recipe, metric: str, worth: Callable[[int, float], bool], command: Sequence[str]
 ) -> tuple[str, str]:
-    """Train a trial, or go on with it: its state, FINISHED, PRUNED or FAILED, and the reason. Interrupted: Ctrl-C."""
+    """Train a trial, or go on with it: its state, FINISHED, PRUNED or FAILED, and the reason. Interrupted: Ctrl-C.
+
+    RunFailed: the machine failed (a full disk), which says nothing of the trial's values.
+    """
     run = RunDirectory(recipe.run_dir)
     if run.manifest_file.exists():  # killed after the training had ended, and before that was recorded
         manifest = run.read_manifest()
-        if run.is_finished or manifest["state"] in (PRUNED, FAILED):
+        if run.is_finished or manifest["state"] == PRUNED:  # one that failed may have lacked a disk
             return manifest["state"], manifest["error"] or ""
     console.note(f"trial {run.path.name}: {run.path}")
     try:
@@ -300,11 +320,28 @@ def train_trial(
         raise
     except Pruned as pruned:
         return PRUNED, pruned.problems[0].message
-    except NlpctlError as error:
-        return FAILED, str(error.problems[0])
-    except Exception as error:  # a library's, at values that nobody tried before; the others may work
-        return FAILED, f"{type(error).__name__}: {error}"
+    except Exception as error:  # also a library's, at values that nobody tried before; the others may work
+        told = error.problems[0] if isinstance(error, NlpctlError) else Problem(f"{type(error).__name__}: {error}")
+        cause = _of_the_machine(error)
+        if cause is not None:
+            raise RunFailed(told.message, told.where or str(run.path), _then_again(remedy(cause))) from error
+        return FAILED, str(told)
     return FINISHED, ""
+
+
+def _then_again(first: str) -> str:
+    return f"{first}; {AGAIN}" if first else AGAIN
+
+
+def _of_the_machine(error: BaseException | None) -> OSError | MemoryError | None:
+    """The error of the machine that `error` came from; None: the values of the trial may have caused it."""
+    while error is not None and not isinstance(error, OutOfMemory):  # smaller batches were tried already
+        if isinstance(error, OSError) and error.errno in OF_THE_MACHINE:
+            return error
+        if isinstance(error, MemoryError) and not is_of_tensors(error):
+            return error
+        error = error.__cause__ or error.__context__
+    return None
 
 
 def _seconds(run: RunDirectory) -> float | None:
