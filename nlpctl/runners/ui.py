@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import socket
+import re
 import subprocess
 import sys
 import tempfile
@@ -16,6 +16,7 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qs, urlencode
 
 from nlpctl import console
 from nlpctl.data.task_rows import task_rows
@@ -37,11 +38,14 @@ from nlpctl.serving.settings import ServeSettings
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
+    from starlette.requests import Request
 
 EVERYWHERE = ("0.0.0.0", "::")
 LOCAL = ("127.0.0.1", "localhost", "[::1]")
 MOST_MODELS = 3  # in memory at once
 _SECONDS = 60.0  # for one answer
+_LONGEST = 1024 * 1024  # bytes of a form
+_ADDRESS = re.compile(rb"starting on (http://[^ ;]+)")  # what `nlpctl serve` says first
 _END = 10.0  # seconds for models to end
 _DIRECTLY = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy would look for it elsewhere
 
@@ -78,8 +82,7 @@ def make_ui(folder: Path, models: TriedModels, hosts: list[str]) -> Starlette:
     from starlette.exceptions import HTTPException
     from starlette.middleware import Middleware
     from starlette.middleware.trustedhost import TrustedHostMiddleware
-    from starlette.requests import Request
-    from starlette.responses import HTMLResponse
+    from starlette.responses import HTMLResponse, RedirectResponse
     from starlette.routing import Route
 
     def index(request: Request) -> HTMLResponse:
@@ -87,18 +90,29 @@ def make_ui(folder: Path, models: TriedModels, hosts: list[str]) -> Starlette:
         return HTMLResponse(index_page(folder, *open_all(folder)))
 
     async def run(request: Request) -> HTMLResponse:
-        """One run; with values of the form, also what its model answers to them."""
+        """One run; with values of the form, also what its model answers to them, if it was started."""
         name, given = request.query_params.get("run", ""), request.query_params
         record = await asyncio.to_thread(_record, folder, name)
         keys = required_keys(record)
         row = {key: given[key] for key in keys if given.get(key)}
         first, waiting = [try_section(name, keys, row)], record.state == "running"
-        if len(row) == len(keys) > 0:
-            model = models.open(record.run.path)  # in the main thread, with which the model's process ends
+        model = models.tried(record.run.path)
+        if len(row) == len(keys) > 0 and model is not None:
             answer = await asyncio.to_thread(model.answer, row)
             first.append(answered_section(answer))
             waiting = answer is None
         return HTMLResponse(await asyncio.to_thread(page_of, record, first, REFRESH if waiting else None))
+
+    async def ask(request: Request) -> RedirectResponse:
+        """The form: starts the model, which the page then asks."""
+        if request.headers.get("sec-fetch-site", "none") not in ("same-origin", "none"):
+            raise UserError("the form is on a page of another web site", hint="open the run here")
+        given = {key: values[0] for key, values in parse_qs((await _body(request)).decode(errors="replace")).items()}
+        record = await asyncio.to_thread(_record, folder, given.get("run", ""))
+        keys = required_keys(record)
+        if keys and all(given.get(key) for key in keys):
+            models.open(record.run.path)  # in the main thread, with which the model's process ends
+        return RedirectResponse(f"/run?{urlencode(given)}", 303)
 
     def compare(request: Request) -> HTMLResponse:
         """What differs between runs."""
@@ -119,10 +133,25 @@ def make_ui(folder: Path, models: TriedModels, hosts: list[str]) -> Starlette:
         return HTMLResponse(problem_page(f"{type(error).__name__}: {error}"), 500)
 
     return Starlette(
-        routes=[Route("/", index), Route("/run", run), Route("/compare", compare)],
+        routes=[
+            Route("/", index),
+            Route("/run", run),
+            Route("/run", ask, methods=["POST"]),
+            Route("/compare", compare),
+        ],
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts)],
         exception_handlers={UserError: refused, HTTPException: not_routed, Exception: failed},
     )
+
+
+async def _body(request: Request) -> bytes:
+    """The body of a request. UserError if it is too long."""
+    body = b""
+    async for part in request.stream():
+        body += part
+        if len(body) > _LONGEST:
+            raise UserError("the text is too long", hint="`nlpctl predict` takes texts of any length from a file")
+    return body
 
 
 def _record(folder: Path, name: str) -> RunRecord:
@@ -163,6 +192,10 @@ class TriedModels:
         self._ending = [each for each in self._ending if each.runs]
         return self._open[run]
 
+    def tried(self, run: Path) -> TriedModel | None:
+        """The service of this run, also one that has failed; None: it was not started, or has made room for others."""
+        return self._open.get(run)
+
     def close(self) -> None:
         """End all of them."""
         models = [*self._open.values(), *self._ending]
@@ -178,12 +211,9 @@ class TriedModel:
     """A model in an `nlpctl serve` of its own."""
 
     def __init__(self, run: Path) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            self._port = free.getsockname()[1]
         self._log = tempfile.TemporaryFile()
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "nlpctl", "serve", str(run), "--port", str(self._port)],
+            [sys.executable, "-m", "nlpctl", "serve", str(run), "--port", "0"],
             stdout=self._log,
             stderr=self._log,
             preexec_fn=partial(die_with_parent, os.getpid()),
@@ -207,26 +237,39 @@ class TriedModel:
 
     def answer(self, row: Mapping[str, str]) -> dict[str, Any] | None:
         """What the model says to one row; None while it is being loaded. UserError says why it cannot answer."""
+        told = self._told()
+        address = _ADDRESS.search(told)
+        if address is None:
+            self._refuse_ended(told)
+            return None
         body = json.dumps(row).encode()
-        wanted = urllib.request.Request(
-            f"http://127.0.0.1:{self._port}/predict", body, {"Content-Type": "application/json"}
-        )
+        where = f"{address[1].decode()}/predict"
+        wanted = urllib.request.Request(where, body, {"Content-Type": "application/json"})
         try:
             with _DIRECTLY.open(wanted, timeout=_SECONDS) as response:
                 return parse_json(response.read())
         except urllib.error.HTTPError as error:
             if error.code == 503:
                 return None
-            raise UserError(_told(error.read())) from None
-        except (urllib.error.URLError, ConnectionError, TimeoutError):
-            if self.runs:
-                return None
-            self._log.seek(0)
-            told = self._log.read().decode(errors="replace").strip()
-            raise UserError(f"the model cannot be served: {told[-2000:]}") from None
+            raise UserError(_reason(error.read())) from None
+        except TimeoutError:
+            hint = "try a shorter text; `nlpctl predict` waits as long as it takes"
+            raise UserError(f"the model has not answered within {_SECONDS:g} s", hint=hint) from None
+        except (urllib.error.URLError, ConnectionError):
+            self._refuse_ended(self._told())
+            return None
+
+    def _told(self) -> bytes:
+        """What the service has written; its own writing goes on at the end."""
+        return os.pread(self._log.fileno(), os.fstat(self._log.fileno()).st_size, 0)
+
+    def _refuse_ended(self, told: bytes) -> None:
+        """UserError if the service has ended, with what it `told`: it will not answer later."""
+        if not self.runs:
+            raise UserError(f"the model cannot be served: {told.decode(errors='replace').strip()[-2000:]}")
 
 
-def _told(body: bytes) -> str:
+def _reason(body: bytes) -> str:
     """The first error of an answer of `nlpctl serve`."""
     try:
         return str(parse_json(body)["errors"][0]["message"])

@@ -16,12 +16,15 @@ from urllib.parse import urlencode
 
 import pytest
 
+from nlpctl.errors import UserError
+
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
-def get(address: str, host: str | None = None) -> tuple[int, str]:
-    """Status and page."""
-    request = urllib.request.Request(address, headers={} if host is None else {"Host": host})
+def get(address: str, host: str | None = None, form: dict[str, str] | None = None) -> tuple[int, str]:
+    """Status and page. `form`: what is sent."""
+    body = None if form is None else urlencode(form).encode()
+    request = urllib.request.Request(address, body, {} if host is None else {"Host": host})
     try:
         with urllib.request.urlopen(request, timeout=60) as page:
             return page.status, page.read().decode()
@@ -102,6 +105,63 @@ def test_models_do_not_end_each_other(tmp_path, monkeypatch):
     assert not any(each.runs for each in tried) and time.monotonic() - began < 5
 
 
+SERVICE = """
+import socket, sys, time
+listening = socket.create_server(("127.0.0.1", 0))
+time.sleep(0.3)
+port = listening.getsockname()[1]
+print(f"starting on http://127.0.0.1:{port}; every request gets 503", file=sys.stderr, flush=True)
+time.sleep(60)
+"""
+
+
+def test_an_answer_that_takes_too_long_is_told(tmp_path, monkeypatch):
+    """The service chooses its port itself and tells it; until then the model is being loaded."""
+    from nlpctl.runners import ui
+
+    started, asked = subprocess.Popen, []
+
+    def start(words, **more):
+        asked.append(words)
+        return started([words[0], "-c", SERVICE], **more)
+
+    monkeypatch.setattr(ui, "_SECONDS", 0.2)
+    monkeypatch.setattr(ui.subprocess, "Popen", start)
+    with ui.TriedModels() as models:
+        model = models.open(tmp_path)
+        assert asked[0][-2:] == ["--port", "0"] and model.answer({"text": "x"}) is None
+        ends = time.monotonic() + 30
+        with pytest.raises(UserError, match="has not answered within 0.2 s"):
+            while time.monotonic() < ends:
+                assert model.answer({"text": "x"}) is None
+        model.terminate()
+        model.end(5)
+        with pytest.raises(UserError, match="cannot be served: starting on http"):
+            model.answer({"text": "x"})
+
+
+def test_only_a_form_starts_a_model(base, tmp_path):
+    """A page that is fetched starts none, neither does a form on another web site."""
+    from starlette.testclient import TestClient
+
+    from nlpctl.runners.ui import TriedModels, make_ui
+
+    class Started(TriedModels):
+        def open(self, run):
+            started.append(run.name)
+
+    shutil.copytree(base, tmp_path / "first")
+    started, form = [], {"run": "first", "text": "a clean room"}
+    client = TestClient(make_ui(tmp_path, Started(), ["testserver"]))
+    page = client.get("/run", params=form)
+    assert page.status_code == 200 and ">a clean room</textarea>" in page.text and 'method="post"' in page.text
+    for sent, headers in ((form, {"Sec-Fetch-Site": "cross-site"}), ({**form, "text": "x" * 2_000_000}, {})):
+        assert client.post("/run", data=sent, headers=headers).status_code == 400
+    assert not started and client.post("/run", data={"run": "first"}).status_code == 200 and not started
+    led = client.post("/run", data=form, headers={"Sec-Fetch-Site": "same-origin"}, follow_redirects=False)
+    assert led.status_code == 303 and led.headers["location"] == f"/run?{urlencode(form)}" and started == ["first"]
+
+
 def test_hosts_are_as_a_request_has_them():
     from nlpctl.runners.ui import hosts_of
 
@@ -112,6 +172,7 @@ def test_a_model_is_tried(address):
     """It is loaded at the first text, and the page asks again until it answers."""
     asked = f"{address}/run?{urlencode({'run': 'first', 'text': 'a very clean room'})}"
     ends = time.monotonic() + 240
+    assert "The model is being loaded" in get(f"{address}/run", form={"run": "first", "text": "a very clean room"})[1]
     while (page := get(asked)[1]) and "The model is being loaded" in page and time.monotonic() < ends:
         assert 'http-equiv="refresh"' in page
         time.sleep(0.5)

@@ -59,7 +59,8 @@ def try_section(run: str, keys: Sequence[str], row: Mapping[str, str]) -> Sectio
         for key in keys
     ]
     hidden = element("input", type="hidden", name="run", value=run)
-    return Section("Try it", [back, element("form", hidden, *fields, element("button", "answer"), action="/run")])
+    form = element("form", hidden, *fields, element("button", "answer"), action="/run", method="post")
+    return Section("Try it", [back, form])
 
 
 def answered_section(answer: Mapping[str, Any] | None) -> Section:
