@@ -1,4 +1,8 @@
-"""Atomic writes: to a temporary name first, then renamed."""
+"""Atomic writes: to a temporary name first, then renamed.
+
+What is being written to NAME is called `.staging-NAME-` and eight letters or digits, file or folder: by that a killed
+command's leftovers are known.
+"""
 
 from __future__ import annotations
 
@@ -21,18 +25,35 @@ from nlpctl.outputs import is_pipe, is_stream, open_stream, refuse_pipe
 
 STAGING_PREFIX = ".staging-"
 _OLD_PREFIX = f"{STAGING_PREFIX}old-"  # holds the folder that is being replaced, under its own name
-_STAGED = re.compile("[a-z0-9_]{8}")  # what mkdtemp adds to a name
+_STAGED = re.compile("[a-z0-9_]{8}")  # what tempfile and `staged_path` add to a name
+_LONGEST = 200  # bytes of an output's name in that of its leftovers: a name has 255 at most
+_STATUS = "/proc/self/status"
 _HANDLES = "/proc/self/fd"
 _DOOMED_PREFIX = f"{STAGING_PREFIX}deleted-"
 LOCK_PREFIX = f"{STAGING_PREFIX}lock-"  # the lock file of one output (runtime/lock.py) and that output's name
+_TAKEN = (_OLD_PREFIX, _DOOMED_PREFIX, LOCK_PREFIX)
+
+
+def staging_prefix(name: str) -> str:
+    """What the names begin with under which the output `name` is written."""
+    encoded = os.fsencode(name)
+    own = name if len(encoded) <= _LONGEST else hashlib.sha256(encoded).hexdigest()
+    prefix = f"{STAGING_PREFIX}{own}-"
+    return f"{STAGING_PREFIX}-{own}-" if prefix.startswith(_TAKEN) else prefix
+
+
+def staged_path(final: Path) -> Path:
+    """A new path beside `final` for a file that is to take its name."""
+    return final.with_name(f"{staging_prefix(final.name)}{secrets.token_hex(4)}")
 
 
 @contextlib.contextmanager
 def staged_file(final: Path) -> Iterator[BinaryIO]:
     """Yield a new binary file beside `final`; on success it takes `final`'s name, on failure it is removed.
 
-    Of a process that is killed nothing stays, but on file systems without unnamed files. A `final` that is a device or
-    a pipe is written into. UserError if it is a disk or a socket.
+    A file that is whole but cannot take the name is kept: the OSError says where. Of a process that is killed nothing
+    stays, but on file systems without unnamed files. A `final` that is a device or a pipe is written into. UserError if
+    it is a disk or a socket.
     """
     if is_stream(final):
         with open_stream(final) as stream:
@@ -47,13 +68,31 @@ def staged_file(final: Path) -> Iterator[BinaryIO]:
             os.fsync(handle)
             # It is for its owner only; other users of a shared folder must be able to read the result.
             os.fchmod(handle, 0o666 & ~_umask())
-            staged = _named(handle, final.parent) if staged is None else staged
-        os.replace(staged, final)
+            staged = _named(handle, final) if staged is None else staged
     except BaseException:
         if staged is not None:
             with contextlib.suppress(FileNotFoundError):
                 os.unlink(staged)
         raise
+    try:
+        os.replace(staged, final)
+    except OSError as error:
+        if not os.path.exists(staged):
+            raise
+        raise _kept_error(error, _kept(staged, final), final) from error
+
+
+def _kept(staged: str, final: Path) -> str:
+    """Where a whole file is kept that cannot be `final`: it may be the work of hours, and no leftover."""
+    kept = str(final.with_name(f"{final.name}.kept-{secrets.token_hex(4)}"))
+    with contextlib.suppress(OSError):
+        os.rename(staged, kept)
+        return kept
+    return staged
+
+
+def _kept_error(error: OSError, kept: str, final: Path) -> OSError:
+    return OSError(error.errno, f"{error.strerror}; what was written is kept in {kept}", str(final))
 
 
 def _new_file(final: Path) -> tuple[int, str | None]:
@@ -64,14 +103,39 @@ def _new_file(final: Path) -> tuple[int, str | None]:
     with contextlib.suppress(OSError):  # a file system, or a container, that has no unnamed files
         if os.path.isdir(_HANDLES):
             return os.open(final.parent, os.O_TMPFILE | os.O_RDWR, 0o600), None
-    return tempfile.mkstemp(dir=final.parent, prefix=STAGING_PREFIX, suffix=final.name)
+    return tempfile.mkstemp(dir=final.parent, prefix=staging_prefix(final.name))
 
 
-def _named(handle: int, folder: Path) -> str:
-    """Give an unnamed file of `folder` a name, under which it can be renamed."""
-    name = str(folder / f"{STAGING_PREFIX}{secrets.token_hex(8)}")
-    # src_dir_fd makes Python call linkat, which follows the link in /proc; link does not.
-    os.link(f"{_HANDLES}/{handle}", name, src_dir_fd=handle)
+def _named(handle: int, final: Path) -> str:
+    """Give an unnamed file beside `final` a name, under which it can be renamed; its content is copied where the file
+    system gives none, in the worst case to the folder for temporary files (OSError, which names the copy)."""
+    name = str(staged_path(final))
+    try:
+        # src_dir_fd makes Python call linkat, which follows the link in /proc; link does not.
+        os.link(f"{_HANDLES}/{handle}", name, src_dir_fd=handle)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            return _copied(handle, *tempfile.mkstemp(dir=final.parent, prefix=staging_prefix(final.name)))
+        try:
+            kept = _copied(handle, *tempfile.mkstemp(prefix="nlpctl-", suffix=final.suffix))
+        except OSError:
+            raise error from None
+        raise _kept_error(error, kept, final) from error
+    return name
+
+
+def _copied(handle: int, copy: int, name: str) -> str:
+    """`name`, that of the file `copy`, with the content and the rights of the file `handle`."""
+    try:
+        with os.fdopen(copy, "wb") as target, os.fdopen(os.dup(handle), "rb") as source:
+            source.seek(0)
+            shutil.copyfileobj(source, target)
+            target.flush()
+            os.fchmod(copy, os.fstat(handle).st_mode & 0o777)
+            os.fsync(copy)
+    except BaseException:
+        os.unlink(name)
+        raise
     return name
 
 
@@ -111,7 +175,7 @@ def staged_dir(final: Path) -> Iterator[Path]:
     if final.exists() and not final.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(final))
     final.parent.mkdir(parents=True, exist_ok=True)
-    staged = Path(tempfile.mkdtemp(dir=final.parent, prefix=f"{STAGING_PREFIX}{final.name}-"))
+    staged = Path(tempfile.mkdtemp(dir=final.parent, prefix=staging_prefix(final.name)))
     os.chmod(staged, 0o777 & ~_umask())
     try:
         yield staged
@@ -149,10 +213,8 @@ def remove_leftovers(folder: Path) -> None:
     for path in folder.glob(f"{STAGING_PREFIX}*"):
         if any(_belongs(path, name) for name in busy):
             continue
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
-        elif not path.name.startswith(LOCK_PREFIX):
-            path.unlink(missing_ok=True)
+        if path.is_dir() or not path.name.startswith(LOCK_PREFIX):
+            _remove(path)
 
 
 def remove_leftovers_of(output: Path) -> None:
@@ -163,8 +225,21 @@ def remove_leftovers_of(output: Path) -> None:
                 os.replace(aside / output.name, output)
             shutil.rmtree(aside, ignore_errors=True)
     for path in output.parent.glob(f"{STAGING_PREFIX}*"):
-        if _STAGED.fullmatch(path.name.removeprefix(f"{STAGING_PREFIX}{output.name}-")) and path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
+        if _is_staged(path, output.name):
+            _remove(path)
+
+
+def _is_staged(path: Path, name: str) -> bool:
+    """Whether `path` is what the output `name` is, or was to be, written as."""
+    prefix = staging_prefix(name)
+    return path.name.startswith(prefix) and _STAGED.fullmatch(path.name[len(prefix) :]) is not None
+
+
+def _remove(path: Path) -> None:
+    if path.is_dir():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _locked_names(folder: Path) -> list[str]:
@@ -196,7 +271,7 @@ def _belongs(path: Path, name: str) -> bool:
     """Whether a staging path is of the output `name`."""
     if path.name.startswith(_OLD_PREFIX) and (path / name).exists():
         return True
-    return _STAGED.fullmatch(path.name.removeprefix(f"{STAGING_PREFIX}{name}-")) is not None
+    return _is_staged(path, name)
 
 
 def _replace_folder(staged: Path, final: Path) -> None:
@@ -229,7 +304,13 @@ def _sync_path(path: Path) -> None:
 
 
 def _umask() -> int:
-    mask = os.umask(0)
+    """The rights that new files of this process lack."""
+    with contextlib.suppress(OSError), open(_STATUS, "rb") as status:
+        for line in status:
+            if line.startswith(b"Umask:"):
+                return int(line.split()[1], 8)
+    # Elsewhere it must be set to be read. A file that another thread creates at that moment is its owner's alone.
+    mask = os.umask(0o077)
     os.umask(mask)
     return mask
 

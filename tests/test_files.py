@@ -9,7 +9,16 @@ import time
 
 import pytest
 
-from nlpctl.files import STAGING_PREFIX, remove_leftovers, staged_dir, staged_file, write_json_atomic, write_text_atomic
+from nlpctl.files import (
+    STAGING_PREFIX,
+    remove_leftovers,
+    remove_leftovers_of,
+    staged_dir,
+    staged_file,
+    staged_path,
+    write_json_atomic,
+    write_text_atomic,
+)
 
 
 def names(folder) -> list[str]:
@@ -61,6 +70,65 @@ def test_where_files_need_a_name_they_get_one(tmp_path, monkeypatch):
         stream.write(b"new")
         assert len(names(tmp_path)) == 1 and names(tmp_path)[0].startswith(STAGING_PREFIX)
     assert (tmp_path / "a.txt").read_bytes() == b"new" and names(tmp_path) == ["a.txt"]
+
+
+@pytest.mark.parametrize("handles", ["/proc/self/fd", "/nowhere"])
+def test_whole_content_is_kept_where_it_cannot_have_its_name(tmp_path, monkeypatch, handles):
+    """The error, which a command shows, says where; it is no leftover that a later command would remove."""
+    monkeypatch.setattr("nlpctl.files._HANDLES", handles)
+    final = tmp_path / "out" / "a.txt"
+    told = "Is a directory; what was written is kept in "
+    with pytest.raises(OSError, match=told) as error, staged_file(final) as stream:
+        stream.write(b"hours of work")
+        final.mkdir()
+    remove_leftovers(final.parent)
+    (kept,) = final.parent.glob("a.txt.kept-*")
+    assert kept.read_bytes() == b"hours of work" and error.value.strerror.endswith(str(kept))
+    assert names(final.parent) == ["a.txt", kept.name]
+
+
+def test_content_without_a_folder_is_kept_elsewhere(tmp_path, monkeypatch):
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    final = tmp_path / "out" / "a.txt"
+    with pytest.raises(FileNotFoundError, match="what was written is kept in ") as told, staged_file(final) as stream:
+        stream.write(b"hours of work")
+        final.parent.rmdir()
+    kept = told.value.strerror.partition("kept in ")[2]
+    assert names(tmp_path) == [os.path.basename(kept)] and open(kept, "rb").read() == b"hours of work"
+
+
+def test_what_cannot_be_linked_is_copied(tmp_path, monkeypatch):
+    def refused(*_, **more):
+        raise OSError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refused)
+    write_text_atomic(tmp_path / "a.txt", "new")
+    (tmp_path / "usual").touch()
+    assert (tmp_path / "a.txt").read_text() == "new" and names(tmp_path) == ["a.txt", "usual"]
+    assert (tmp_path / "a.txt").stat().st_mode == (tmp_path / "usual").stat().st_mode
+
+
+@pytest.mark.parametrize("handles", ["/proc/self/fd", "/nowhere"])
+def test_a_name_as_long_as_names_may_be(tmp_path, monkeypatch, handles):
+    monkeypatch.setattr("nlpctl.files._HANDLES", handles)
+    for name in ("好" * 85, "a" * 240):
+        write_text_atomic(tmp_path / name, "new")
+        with staged_dir(tmp_path / f"{name[:80]}-folder"):
+            pass
+    assert len(names(tmp_path)) == 4
+
+
+@pytest.mark.parametrize("status", ["/proc/self/status", "/nowhere"])
+def test_reading_the_umask_lets_no_thread_write_for_all(tmp_path, monkeypatch, status):
+    before, masks, real = os.umask(0o027), [], os.umask
+    monkeypatch.setattr("nlpctl.files._STATUS", status)
+    monkeypatch.setattr(os, "umask", lambda mask: masks.append(mask) or real(mask))
+    try:
+        write_text_atomic(tmp_path / "a.txt", "new")
+    finally:
+        real(before)
+    assert (tmp_path / "a.txt").stat().st_mode & 0o777 == 0o640
+    assert masks == ([] if status != "/nowhere" else [0o077, 0o027])
 
 
 def test_a_name_that_is_too_long_is_told_before_the_work(tmp_path):
@@ -181,8 +249,9 @@ def test_what_another_process_is_writing_is_no_leftover(tmp_path):
     writer = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert writer.stdout is not None and writer.stdout.readline() == b"\n"
     (tmp_path / f"{STAGING_PREFIX}old-x" / "export").mkdir(parents=True)
+    staged_path(tmp_path / "export").touch()  # as a file, where these need names
     during = names(tmp_path)
-    for name in (f"{STAGING_PREFIX}lock-index", f"{STAGING_PREFIX}abcd_123manifest.json"):
+    for name in (f"{STAGING_PREFIX}lock-index", f"{STAGING_PREFIX}manifest.json-abcd_123"):
         (tmp_path / name).touch()
     (tmp_path / f"{STAGING_PREFIX}index-abcd_123").mkdir()
     remove_leftovers(tmp_path)
@@ -191,3 +260,19 @@ def test_what_another_process_is_writing_is_no_leftover(tmp_path):
     assert writer.returncode == 0 and (tmp_path / "export" / "a").read_text() == "new"
     remove_leftovers(tmp_path)
     assert names(tmp_path) == ["export"]
+
+
+@pytest.mark.parametrize("name", ["model", "a.txt", "old", "old-a", "lock-a", "deleted-a", "好" * 80])
+@pytest.mark.parametrize("clean", [remove_leftovers_of, lambda output: remove_leftovers(output.parent)])
+def test_leftovers_of_an_output_are_known_by_its_name(tmp_path, monkeypatch, name, clean):
+    """Files and folders of killed commands, in one way, whatever the output is called."""
+    monkeypatch.setattr("nlpctl.files._HANDLES", "/nowhere")
+    monkeypatch.setattr("nlpctl.files.os.unlink", lambda path: None)  # as if killed
+    monkeypatch.setattr("nlpctl.files.shutil.rmtree", lambda *_, **more: None)
+    for staged in (staged_file, staged_dir):
+        with pytest.raises(KeyboardInterrupt), staged(tmp_path / name):
+            raise KeyboardInterrupt
+    monkeypatch.undo()
+    assert len(names(tmp_path)) == 2
+    clean(tmp_path / name)
+    assert names(tmp_path) == []

@@ -22,7 +22,7 @@ from nlpctl.config.recipe_text import value_text
 from nlpctl.config.schema import Recipe
 from nlpctl.config.search_section import SearchSection
 from nlpctl.errors import UserError
-from nlpctl.files import STAGING_PREFIX
+from nlpctl.files import staged_path
 
 _OUTPUT = "training.output_dir"
 
@@ -109,7 +109,7 @@ def _exact(value: Any) -> str:
 
 def _says(text: str, wanted: Recipe, file: Path) -> bool:
     """Whether `text`, as a file beside `file`, is the recipe that is wanted."""
-    trial = file.with_name(f"{STAGING_PREFIX}{file.name}")
+    trial = staged_path(file)
     trial.write_text(text, encoding="utf-8", newline="")
     try:
         found = load_recipe(trial, purpose="apply")

@@ -23,7 +23,7 @@ from nlpctl.data.annotation_rows import ANNOTATED
 from nlpctl.data.first_look import Fit, Look, look_at
 from nlpctl.data.task_rows import TABLES, TaskRows
 from nlpctl.errors import Problem, UserError
-from nlpctl.files import STAGING_PREFIX, write_text_atomic, writing
+from nlpctl.files import staged_path, write_text_atomic, writing
 from nlpctl.models.pretrained import Encoder, available, language_of, named_encoder
 from nlpctl.names import did_you_mean, listed, nearest_file
 from nlpctl.outputs import refuse_output
@@ -358,7 +358,7 @@ def _write(output: Path, text: str) -> None:
 @contextlib.contextmanager
 def _checked(output: Path, text: str) -> Iterator[Path]:
     """A file beside `output` with the text of a recipe that `recipe validate` has nothing against. UserError."""
-    staged = output.with_name(f"{STAGING_PREFIX}{output.name}")  # beside it: paths are relative to the recipe
+    staged = staged_path(output)  # beside it: paths are relative to the recipe
     try:
         with writing(output, "name another file: -o FILE.yaml"):
             output.parent.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 
 from nlpctl.config.schema import RuntimeSection
-from nlpctl.files import STAGING_PREFIX
+from nlpctl.files import staging_prefix
 from nlpctl.runtime.memory import refuse_processes
 from nlpctl.runtime.process import one_process
 from nlpctl.runtime.ray_cluster import Ground, ray_cluster
@@ -62,7 +62,7 @@ class Posts:
         if not self.elsewhere:
             yield self._worker
             return
-        with tempfile.NamedTemporaryFile(prefix=f"{STAGING_PREFIX}seen-", dir=folder) as mark:
+        with tempfile.NamedTemporaryFile(prefix=staging_prefix("seen"), dir=folder) as mark:
             ground = Ground(os.getcwd(), (os.path.abspath(mark.name), *paths))
             yield partial(self._worker, ground)
 

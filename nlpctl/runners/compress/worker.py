@@ -18,7 +18,7 @@ from nlpctl import console
 from nlpctl.compression.strategies.base import Step
 from nlpctl.config.schema import Recipe
 from nlpctl.errors import EXIT_INTERRUPTED, NlpctlError, RunFailed
-from nlpctl.files import STAGING_PREFIX, remove_leftovers_of, writing
+from nlpctl.files import remove_leftovers_of, staging_prefix, writing
 from nlpctl.runners.compress.workbench import Workbench
 from nlpctl.runners.side_by_side import HERE
 from nlpctl.runtime.interrupt import STOP_SECONDS
@@ -53,7 +53,7 @@ class StepProcess:
         self._stopped = False
 
     def __enter__(self) -> StepProcess:
-        prefix = f"{STAGING_PREFIX}temporary-"  # if this command is killed, the next one removes it
+        prefix = staging_prefix("temporary")  # if this command is killed, the next one removes it
         with writing(self._output, FREE_SPACE):
             self._temporary = tempfile.TemporaryDirectory(None, prefix, self._output, ignore_cleanup_errors=True)
         return self

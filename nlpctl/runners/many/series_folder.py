@@ -123,6 +123,8 @@ def open_folder(
     try:
         # now that nobody else can change it
         refuse_early(recipe, kind, resume=resume, overwrite=overwrite, grows=bool(free))
+        with writing(folder, FREE_SPACE):
+            remove_leftovers(folder)
         known = {"kind": kind, "plan": dict(plan), "data": {str(path): sha256_of(path) for path in files}}
         if resume and is_series(folder):
             _refuse_changes(recipe, folder, known, free)
@@ -148,7 +150,6 @@ def _begin(recipe: Recipe, folder: Path, known: Mapping[str, Any], names: Sequen
                 series = read_series(folder)
                 old = [*series["runs"], *_listed(series.get("own"))]  # another command's, too
             _clear(folder, [*old, *names, *own])
-        remove_leftovers(folder)
         write_text_atomic(folder / RECIPE, dump_recipe(recipe))
         content = {"format": FORMAT, "state": "running", **known, "runs": list(names), "own": list(own)}
         write_json_atomic(folder / SERIES, content)
