@@ -99,11 +99,21 @@ class Crew:
         self._stopped.set()
         for _ in self._threads:
             self._waiting.put(None)
-        for hand in self._hands if kind is not None else ():
-            if hand is not None:
-                hand.end(interrupt=True)
-        for thread in self._threads:
-            thread.join()
+        ending = self._interrupt() if kind is not None else []
+        try:
+            for thread in (*ending, *self._threads):
+                thread.join()
+        except KeyboardInterrupt:  # the second one
+            self._interrupt()
+            raise
+
+    def _interrupt(self) -> list[threading.Thread]:
+        """Interrupt all workers at once, since each has a while to end; the threads that wait for that."""
+        hands = [hand for hand in self._hands if hand is not None]
+        ending = [threading.Thread(target=hand.end, args=(True,), daemon=True) for hand in hands]
+        for thread in ending:
+            thread.start()
+        return ending
 
     def results(self, jobs: Iterable[tuple[Any, ...]]) -> Iterator[tuple[int, Any, int]]:
         """Run jobs, (function, its arguments...), in any worker; (job's number, result, worker) as each is done.

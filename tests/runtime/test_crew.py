@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -117,3 +118,28 @@ def test_a_worker_without_a_place_is_hired_again(monkeypatch: pytest.MonkeyPatch
     with Crew(hire_one, 1) as crew:
         assert [result for _, result, _ in crew.results([(join, "x")])] == [2]
     assert hired == [0, 0]
+
+
+class Slow:
+    """Ends once all were asked to end."""
+
+    def __init__(self, number: int, begun: threading.Barrier, asked: threading.Barrier):
+        self._number, self._begun, self._asked, self._over = number, begun, asked, threading.Event()
+
+    def ask(self, job: Any) -> None:
+        self._begun.wait(10)
+        if self._number == 0:
+            raise UserError("not this")
+        self._over.wait(20)
+
+    def end(self, interrupt: bool) -> None:
+        if interrupt:
+            self._asked.wait(10)
+        self._over.set()
+
+
+def test_all_are_asked_to_end_before_one_is_waited_for() -> None:
+    begun, asked = threading.Barrier(4), threading.Barrier(4)
+    with pytest.raises(UserError, match="not this"), Crew(lambda number: Slow(number, begun, asked), 4) as crew:
+        list(crew.results([(join, "x")] * 4))
+    assert not asked.broken

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -181,25 +180,19 @@ class Trials:
     def train_side_by_side(self, posts: Posts, *files: str) -> None:
         """One at a time in a process at each of `posts`, which sees the sweep's folder and `files`. Interrupted:
         Ctrl-C."""
-        count, logs, hands = len(posts.runtimes), self.folder / LOGS, []
+        count, logs = len(posts.runtimes), self.folder / LOGS
         logs.mkdir(exist_ok=True)
 
         def hire(number: int) -> _Hand:
             log = logs / f"{number}.log"
             runtime = posts.runtimes[number]
             hand = _Hand(self, runtime, log, partial(make, _opened, log, runtime.devices, grace=_GRACE))
-            hands.append(hand)
             hand.start()
             return hand
 
         try:
             with sigterm_interrupts(), posts.seeing(self.folder, *files) as make, Crew(hire, count) as crew:
-                try:
-                    list(crew.results([(_all_that_is_left,)] * count))
-                except BaseException:
-                    for hand in hands:  # all at once, since each saves a checkpoint
-                        hand.interrupt()
-                    raise
+                list(crew.results([(_all_that_is_left,)] * count))
         except KeyboardInterrupt:
             raise Interrupted("interrupted", str(self.folder), AGAIN) from None
 
@@ -261,12 +254,6 @@ class _Hand:
                         raise RunFailed(message, reason.where, _then_again(reason.hint)) from None
                     return FAILED, f"{told}{lost.problems[0]}"
                 console.note(f"trial {trial.name}: {lost.problems[0].message}; another process goes on")
-
-    def interrupt(self) -> None:
-        """Have it end like Ctrl-C, without waiting for that."""
-        self._ended = True
-        if self._worker is not None:
-            self._worker.send_signal(signal.SIGINT)
 
     def end(self, interrupt: bool) -> None:
         self._ended = self._ended or interrupt
